@@ -1,0 +1,6 @@
+"""The ops, each declared once. To add one: a class in the file of its family, and that file listed here."""
+
+from bslite.ops import conv
+from bslite.ops.core import REGISTRY, Attr, Case, Kind, Op, RowMap, Shape, get, infer, parse_attrs
+
+__all__ = ["REGISTRY", "Attr", "Case", "Kind", "Op", "RowMap", "Shape", "conv", "get", "infer", "parse_attrs"]

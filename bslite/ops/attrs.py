@@ -1,0 +1,88 @@
+"""Parsers of attribute values: any accepted spelling in, the one stored form out, ValueError else."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def integer(least: int | None = None) -> Callable[[Any], int]:
+    """An int (or anything with ``__index__``, never a float), at least ``least``."""
+
+    def parse(value: Any) -> int:
+        if isinstance(value, bool):
+            raise ValueError("expected an integer, got a bool")
+        n = operator.index(value)
+        if least is not None and n < least:
+            raise ValueError(f"must be at least {least}")
+        return n
+
+    return parse
+
+
+def optional(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """None, or what ``inner`` takes."""
+    return lambda value: None if value is None else inner(value)
+
+
+def real(value: Any) -> float:
+    """A number as a float; NaN is refused."""
+    if isinstance(value, (str, bool)):
+        raise ValueError("expected a number")
+    x = float(value)
+    if math.isnan(x):
+        raise ValueError("must not be NaN")
+    return x
+
+
+def boolean(value: Any) -> bool:
+    """True or False, nothing that merely looks like it."""
+    if not isinstance(value, bool):
+        raise ValueError("expected True or False")
+    return value
+
+
+def choice(*names: str) -> Callable[[Any], str]:
+    """One of a few words."""
+
+    def parse(value: Any) -> str:
+        if value not in names:
+            raise ValueError(f"expected one of {', '.join(names)}")
+        return str(value)
+
+    return parse
+
+
+def ints(least: int | None = None) -> Callable[[Any], tuple[int, ...]]:
+    """A sequence of integers of any length."""
+    one = integer(least)
+    return lambda value: tuple(one(v) for v in value)
+
+
+def pair(least: int = 1) -> Callable[[Any], tuple[int, int]]:
+    """One integer for both, or ``(height, width)``."""
+    one = integer(least)
+
+    def parse(value: Any) -> tuple[int, int]:
+        if not isinstance(value, Sequence):
+            return one(value), one(value)
+        if len(value) != 2:
+            raise ValueError("expected one integer or (height, width)")
+        return one(value[0]), one(value[1])
+
+    return parse
+
+
+def padding(value: Any) -> tuple[int, int, int, int]:
+    """One integer, ``(height, width)``, or ``(top, left, bottom, right)`` (ONNX's order); stored as the last."""
+    one = integer(0)
+    if not isinstance(value, Sequence):
+        value = (value, value)
+    if len(value) == 2:
+        value = (*value, *value)
+    if len(value) != 4:
+        raise ValueError("expected one integer, (height, width) or (top, left, bottom, right)")
+    top, left, bottom, right = map(one, value)
+    return top, left, bottom, right

@@ -1,0 +1,160 @@
+"""What declaring an op means: the one table that reference, planner, kernels, frontends, tests and docs read.
+
+An op is a class, never instantiated: a name, the attributes it takes, the parameters it owns, a
+shape rule, its cost, the map from output rows to the input rows they need, and sample cases.
+Shapes are logical, in the order the frameworks write them (``[N, C, H, W]`` for images); how an
+engine lays a tensor out in memory is the engine's business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, NamedTuple
+
+from bslite.errors import SpecError
+
+Shape = tuple[int, ...]
+Attrs = Mapping[str, Any]
+ParamShapes = Mapping[str, Shape]
+
+
+class Kind(Enum):
+    """What an op does to its data; fusion rules are written in these terms, not in op names."""
+
+    SOURCE = "source"  # makes a value out of nothing but parameters
+    CONTRACTION = "contraction"  # sums products over channels: conv, linear, matmul
+    WINDOW = "window"  # reads a window around each output: pooling
+    POINTWISE = "pointwise"  # one output element from the same element of each input
+    CHANNEL = "channel"  # pointwise, with a parameter per channel
+    REDUCTION = "reduction"  # an output element depends on a whole axis: softmax, norms
+    MOVEMENT = "movement"  # moves or copies elements, computes nothing
+
+
+class RowMap(NamedTuple):
+    """Affine map from output rows to input rows, the planner's whole knowledge of a halo.
+
+    Output rows ``[a, b)`` read input rows ``[a*stride - before, (b-1)*stride - before + extent)``.
+    """
+
+    stride: int = 1
+    before: int = 0
+    extent: int = 1
+
+
+@dataclass(frozen=True)
+class Attr:
+    """One attribute of an op. ``parse`` brings any accepted spelling to the one stored form."""
+
+    name: str
+    parse: Callable[[Any], Any]
+    default: Any = ...  # ``...``: required
+    doc: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A sample configuration of an op: drives correctness tests, benchmarks and the docs' op table."""
+
+    label: str
+    inputs: Sequence[Shape]
+    params: Mapping[str, Shape] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Op:
+    """Base of all op declarations; see the module's docstring. Subclasses register themselves."""
+
+    name: ClassVar[str]
+    kind: ClassVar[Kind]
+    arity: ClassVar[tuple[int, int]] = (1, 1)  # least and most inputs
+    params: ClassVar[Mapping[str, bool]] = {}  # role -> required?
+    attrs: ClassVar[tuple[Attr, ...]] = ()
+    torch_name: ClassVar[str] = ""
+    onnx_name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__:
+            return  # a shared base of a family
+        if cls.name in REGISTRY:
+            raise RuntimeError(f"op {cls.name!r} is declared twice")
+        REGISTRY[cls.name] = cls
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        """Output shape, or SpecError saying what came and what was expected."""
+        return ins[0]
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        """Floating-point operations, a multiply-add counted as two."""
+        return 0
+
+    @classmethod
+    def traffic(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        """Compulsory bytes in float32: every input, parameter and output element once."""
+        return 4 * (sum(map(math.prod, ins)) + sum(map(math.prod, params.values())) + math.prod(out))
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+        """Output rows -> input rows along H, or None where an output row may need every input row."""
+        return None
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        """Sample configurations, edge cases first."""
+        return ()
+
+
+REGISTRY: dict[str, type[Op]] = {}
+
+
+def get(name: str) -> type[Op]:
+    """The op called ``name``; SpecError listing near misses if there is none."""
+    op = REGISTRY.get(name)
+    if op is None:
+        import difflib
+
+        near = difflib.get_close_matches(name, REGISTRY, n=3)
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise SpecError(f"unknown op {name!r}{hint}")
+    return op
+
+
+def parse_attrs(op: type[Op], given: Mapping[str, Any]) -> dict[str, Any]:
+    """All attributes of ``op`` in stored form, defaults filled in. Raises SpecError."""
+    known = {a.name for a in op.attrs}
+    extra = sorted(set(given) - known)
+    if extra:
+        raise SpecError(f"op {op.name!r} has no attribute {', '.join(map(repr, extra))}; it takes {sorted(known)}")
+    parsed: dict[str, Any] = {}
+    for attr in op.attrs:
+        value = given.get(attr.name, attr.default)
+        if value is ...:
+            raise SpecError(f"op {op.name!r} needs attribute {attr.name!r}")
+        try:
+            parsed[attr.name] = attr.parse(value)
+        except (TypeError, ValueError) as e:
+            raise SpecError(f"op {op.name!r}: attribute {attr.name}={value!r}: {e}") from None
+    return parsed
+
+
+def infer(op: type[Op], ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    """Check arity and parameter roles, then apply the shape rule. ``attrs`` must be parsed."""
+    least, most = op.arity
+    if not least <= len(ins) <= most:
+        want = f"{least}" if least == most else f"{least} to {most}"
+        raise SpecError(f"op {op.name!r} takes {want} input(s), got {len(ins)}")
+    missing = [r for r, required in op.params.items() if required and r not in params]
+    if missing:
+        raise SpecError(f"op {op.name!r} needs parameter {', '.join(map(repr, missing))}")
+    extra = sorted(set(params) - set(op.params))
+    if extra:
+        raise SpecError(f"op {op.name!r} has no parameter {', '.join(map(repr, extra))}")
+    out = op.shape(ins, params, attrs)
+    if any(d < 1 for d in out):
+        raise SpecError(f"op {op.name!r}: input {list(ins[0]) if ins else []} is too small, output would be {list(out)}")
+    return out

@@ -1,0 +1,196 @@
+"""The model description: a graph of named ops with parameters. Pure data, validated on construction."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bslite import ops
+from bslite.errors import InputError, SpecError
+from bslite.ops import Shape
+
+Array = npt.NDArray[Any]
+#: dtypes a parameter may have; activations are float32 throughout.
+PARAM_DTYPES = ("float32",)
+INPUT_DTYPES = ("float32",)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A model input. ``shape`` mixes fixed sizes with names of free ones: ``("N", 3, "H", "W")``.
+
+    ``example`` is one concrete shape, used to validate the graph when it is built and to print it.
+    A free size called ``"N"`` may be left to default to 1.
+    """
+
+    name: str
+    shape: tuple[int | str, ...]
+    example: Shape = ()
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+        if self.dtype not in INPUT_DTYPES:
+            raise SpecError(f"input {self.name!r}: dtype {self.dtype!r} is not one of {list(INPUT_DTYPES)}")
+        for d in self.shape:
+            if isinstance(d, bool) or not isinstance(d, (int, str)) or (isinstance(d, int) and d < 1):
+                raise SpecError(f"input {self.name!r}: size {d!r} is neither a positive integer nor a name")
+        example = tuple(self.example) or tuple(1 if d == "N" else d for d in self.shape)
+        free = sorted({d for d in example if isinstance(d, str)})
+        if free:
+            raise SpecError(f"input {self.name!r}: give an example shape for the free sizes {', '.join(free)}")
+        object.__setattr__(self, "example", example)
+        self.bind(example, {})
+
+    def bind(self, shape: Shape, sizes: dict[str, int]) -> None:
+        """Check a concrete ``shape`` and note the free sizes in ``sizes``. Raises InputError."""
+        wants = "[" + ", ".join(map(str, self.shape)) + "]"
+        if len(shape) != len(self.shape):
+            raise InputError(f"input {self.name!r}: got rank {len(shape)} {list(shape)}, expected {wants}")
+        for axis, (got, want) in enumerate(zip(shape, self.shape, strict=True)):
+            if got < 1:
+                raise InputError(f"input {self.name!r}: size {got} at axis {axis} of {list(shape)}; expected {wants}, none of them empty")
+            if isinstance(want, str):
+                want = sizes.setdefault(want, got)
+            if got != want:
+                raise InputError(f"input {self.name!r}: got {list(shape)}, expected {wants}; axis {axis} is {got}, should be {want}")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One op in the graph. Its name, the user's layer path, is also the name of the value it makes.
+
+    ``inputs`` names graph inputs or earlier nodes; ``params`` maps the op's parameter roles to keys of
+    ``ModelSpec.params`` (two nodes may share a key: shared weights).
+    """
+
+    name: str
+    op: str
+    inputs: tuple[str, ...] = ()
+    params: Mapping[str, str] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", tuple(self.inputs))
+        object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
+        try:
+            parsed = ops.parse_attrs(ops.get(self.op), self.attrs)
+        except SpecError as e:
+            raise SpecError(f"layer {self.name!r}: {e}") from None
+        object.__setattr__(self, "attrs", MappingProxyType(parsed))
+
+    def __reduce__(self) -> Any:  # a MappingProxyType does not pickle
+        return Node, (self.name, self.op, self.inputs, dict(self.params), dict(self.attrs))
+
+    @property
+    def declaration(self) -> type[ops.Op]:
+        """The op's declaration in `bslite.ops`."""
+        return ops.get(self.op)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSpec:
+    """A model: inputs, nodes in topological order, names of the outputs, and a store of parameters.
+
+    Raises SpecError on construction if a name is repeated or unknown, or an op's arity, parameters,
+    attributes or shapes do not fit; the message names the layer.
+    """
+
+    name: str
+    inputs: tuple[Input, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...]
+    params: Mapping[str, Array]
+
+    def __post_init__(self) -> None:
+        for name in ("inputs", "nodes", "outputs"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
+        self._check_names()
+        self._check_params()
+        self.infer_shapes([i.example for i in self.inputs])
+
+    def _check_names(self) -> None:
+        if not self.inputs:
+            raise SpecError(f"model {self.name!r} has no input")
+        if not self.outputs:
+            raise SpecError(f"model {self.name!r} has no output")
+        known: set[str] = set()
+        for item in (*self.inputs, *self.nodes):
+            if not item.name:
+                raise SpecError(f"model {self.name!r}: an input or a layer has an empty name")
+            for source in getattr(item, "inputs", ()):
+                if source not in known:
+                    raise SpecError(f"layer {item.name!r} reads {source!r}, which is neither an input nor an earlier layer")
+            if item.name in known:
+                raise SpecError(f"the name {item.name!r} is used twice")
+            known.add(item.name)
+        for out in self.outputs:
+            if out not in known:
+                raise SpecError(f"output {out!r} is not a layer of the model")
+
+    def _check_params(self) -> None:
+        for node in self.nodes:
+            for role, key in node.params.items():
+                array = self.params.get(key)
+                if array is None:
+                    raise SpecError(f"layer {node.name!r}: parameter {role!r} is {key!r}, which the model does not hold")
+                if not isinstance(array, np.ndarray):
+                    raise SpecError(f"parameter {key!r} is a {type(array).__name__}, expected a numpy array")
+                if array.dtype.name not in PARAM_DTYPES:
+                    raise SpecError(f"parameter {key!r} is {array.dtype}, expected {' or '.join(PARAM_DTYPES)}")
+
+    def infer_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+        """Shape of every value, by name, for concrete input shapes.
+
+        Raises InputError where an input does not fit its declaration, SpecError where a layer cannot
+        take what reaches it.
+        """
+        if len(inputs) != len(self.inputs):
+            raise InputError(f"model {self.name!r} takes {len(self.inputs)} input(s), got {len(inputs)}")
+        sizes: dict[str, int] = {}
+        shapes: dict[str, Shape] = {}
+        for declared, shape in zip(self.inputs, inputs, strict=True):
+            declared.bind(tuple(shape), sizes)
+            shapes[declared.name] = tuple(shape)
+        for node in self.nodes:
+            try:
+                shapes[node.name] = ops.infer(
+                    node.declaration, [shapes[i] for i in node.inputs], self.param_shapes(node), node.attrs
+                )
+            except SpecError as e:
+                raise SpecError(f"layer {node.name!r}: {e}") from None
+        return shapes
+
+    def param_shapes(self, node: Node) -> dict[str, Shape]:
+        """Role -> shape of one node's parameters."""
+        return {role: self.params[key].shape for role, key in node.params.items()}
+
+    def node_params(self, node: Node) -> dict[str, Array]:
+        """Role -> array of one node's parameters."""
+        return {role: self.params[key] for role, key in node.params.items()}
+
+    def replace(self, **changes: Any) -> ModelSpec:
+        """A copy with some fields changed, validated anew."""
+        return dataclasses.replace(self, **changes)
+
+    def save(self, path: Any) -> None:
+        """Write the model to one safetensors file; see `bslite.spec.file`."""
+        from bslite.spec import file
+
+        file.save(self, path)
+
+    def __str__(self) -> str:
+        from bslite.spec.table import layer_table
+
+        return layer_table(self)
+
+    def __repr__(self) -> str:
+        count = sum(p.size for p in self.params.values())
+        return f"<ModelSpec {self.name!r}: {len(self.nodes)} layers, {count / 1e6:.2f} M parameters>"

@@ -1,0 +1,44 @@
+"""The oracle: runs a ModelSpec one layer at a time with the plain functions of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from bslite.reference.registry import FUNCTIONS, Array, floating
+from bslite.spec import ModelSpec, Node
+
+
+def layers(spec: ModelSpec, inputs: Sequence[Array], dtype: npt.DTypeLike = np.float64) -> Iterator[tuple[Node, Array]]:
+    """Yield ``(node, value)`` for every layer in order, computed in ``dtype``.
+
+    Values no later layer needs are dropped, so a caller that keeps none holds little memory.
+    """
+    dtype = floating(dtype)
+    spec.infer_shapes([x.shape for x in inputs])
+    values = {i.name: np.asarray(x, dtype) for i, x in zip(spec.inputs, inputs, strict=True)}
+    last_use = {name: index for index, node in enumerate(spec.nodes) for name in node.inputs}
+    for index, node in enumerate(spec.nodes):
+        params = {role: np.asarray(array, dtype) for role, array in spec.node_params(node).items()}
+        with np.errstate(all="ignore"):  # NaN and Inf propagate, silently, as in the engines
+            value = FUNCTIONS[node.op](*(values[i] for i in node.inputs), **params, **node.attrs)
+        values[node.name] = value
+        yield node, value
+        for name in {*node.inputs, node.name}:
+            if last_use.get(name, -1) <= index:
+                del values[name]
+
+
+def run(spec: ModelSpec, inputs: Sequence[Array], dtype: npt.DTypeLike = np.float64,
+        on_layer: Callable[[Node], None] | None = None) -> list[Array]:
+    """The model's outputs in ``dtype``, in the order of ``spec.outputs``."""
+    wanted: dict[str, Array] = {i.name: np.asarray(x, dtype) for i, x in zip(spec.inputs, inputs, strict=True)}
+    wanted = {name: x for name, x in wanted.items() if name in spec.outputs}
+    for node, value in layers(spec, inputs, dtype):
+        if node.name in spec.outputs:
+            wanted[node.name] = value
+        if on_layer:
+            on_layer(node)
+    return [wanted[name] for name in spec.outputs]
