@@ -1,0 +1,84 @@
+"""A model as a table: one row per layer with its shape and its cost. Plain text, no dependency."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bslite.ops import Shape
+from bslite.spec.graph import ModelSpec
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """One layer at one input shape. ``traffic`` is the compulsory bytes: every operand element once."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    shape: Shape
+    parameters: int
+    flops: int
+    traffic: int
+
+
+def layer_rows(spec: ModelSpec, inputs: Sequence[Shape] | None = None) -> list[LayerRow]:
+    """A row per layer in order, for ``inputs`` shapes (the model's example shapes if None)."""
+    shapes = spec.infer_shapes(inputs or [i.example for i in spec.inputs])
+    rows = []
+    for node in spec.nodes:
+        ins, params, out = [shapes[i] for i in node.inputs], spec.param_shapes(node), shapes[node.name]
+        op = node.declaration
+        rows.append(
+            LayerRow(
+                node.name,
+                node.op,
+                node.inputs,
+                out,
+                sum(map(math.prod, params.values())),
+                op.flops(ins, out, params, node.attrs),
+                op.traffic(ins, out, params, node.attrs),
+            )
+        )
+    return rows
+
+
+def layer_table(spec: ModelSpec, inputs: Sequence[Shape] | None = None) -> str:
+    """`layer_rows` as aligned text with totals.
+
+    MFLOP counts a multiply-add as two. MB (10^6 bytes) is what a layer must at least move: inputs,
+    parameters and output once each, in float32. A parameter two layers share is counted once in the total.
+    """
+    rows = layer_rows(spec, inputs)
+    given = inputs or [i.example for i in spec.inputs]
+    takes = ", ".join(f"{i.name} {_shape(s)}" for i, s in zip(spec.inputs, given, strict=True))
+    used = {key for node in spec.nodes for key in node.params.values()}
+    cells = [("layer", "op", "output", "params", "MFLOP", "MB")]
+    cells += [(r.name, r.op, _shape(r.shape), *_costs(r.parameters, r.flops, r.traffic)) for r in rows]
+    total = _costs(
+        sum(spec.params[key].size for key in used), sum(r.flops for r in rows), sum(r.traffic for r in rows)
+    )
+    cells.append(("total", "", "", *total))
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    lines = ["  ".join(_align(row, widths)).rstrip() for row in cells]
+    rule = "-" * max(map(len, lines))
+    return "\n".join(
+        [f"{spec.name}: {len(rows)} layers, input {takes}", lines[0], rule, *lines[1:-1], rule, lines[-1]]
+    )
+
+
+def _shape(shape: Shape) -> str:
+    return "[" + ", ".join(map(str, shape)) + "]"
+
+
+def _costs(parameters: int, flops: int, traffic: int) -> tuple[str, str, str]:
+    return f"{parameters:,}", f"{flops / 1e6:,.2f}", f"{traffic / 1e6:,.2f}"
+
+
+def _align(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Words to the left, numbers to the right."""
+    return [
+        cell.ljust(width) if i < 3 else cell.rjust(width)
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]

@@ -1,0 +1,81 @@
+"""Reading and writing safetensors files, with every failure a FileError that names the file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from bslite.errors import FileError
+
+Array = npt.NDArray[Any]
+Path = str | os.PathLike[str]
+
+
+class TensorFile:
+    """An open safetensors file: its ``metadata``, and the ``dtypes`` ("F32", "BF16", ...) of its tensors.
+
+    Opening reads only the header. Use it in a ``with`` statement; ``array`` copies out of the mapped file, so
+    arrays outlive it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = os.fsdecode(path)
+        if not os.path.exists(self.path):
+            raise FileError(f"{self.path}: no such file")
+        if not os.path.isfile(self.path):
+            raise FileError(f"{self.path}: not a regular file")
+        try:
+            self._file = safe_open(self.path, framework="numpy")
+            self.metadata: dict[str, str] = dict(self._file.metadata() or {})
+            self.dtypes = {key: str(self._file.get_slice(key).get_dtype()) for key in self._file.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError, ValueError) as e:
+            raise FileError(f"{self.path}: not a readable safetensors file ({e})") from e
+
+    def __enter__(self) -> TensorFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.__exit__(kind, error, trace)
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        """Shape of one tensor, from the header."""
+        return tuple(self._file.get_slice(key).get_shape())
+
+    def array(self, key: str) -> Array:
+        """One float32 tensor as a NumPy array."""
+        if self.dtypes[key] != "F32":
+            raise FileError(f"{self.path}: tensor {key!r} has dtype {self.dtypes[key]}, expected F32")
+        try:
+            return np.asarray(self._file.get_tensor(key))
+        except (OSError, SafetensorError, ValueError, OverflowError) as e:
+            raise FileError(f"{self.path}: tensor {key!r} cannot be read ({e})") from e
+
+
+def write(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+    """Write float32 arrays to ``path``, whole or not at all: a reader never sees half a file.
+
+    The data goes to a temporary file beside the target, which then replaces it in one step.
+    """
+    target = os.path.realpath(os.fsdecode(path))  # through a link, so that the link stays one
+    temporary = os.path.join(os.path.dirname(target), f".bslite-{uuid.uuid4().hex}.tmp")
+    # safetensors stores the raw memory of an array: it must be little-endian and in C order.
+    dense = {key: np.asarray(array, "<f4", order="C") for key, array in arrays.items()}
+    try:
+        save_file(dense, temporary, metadata=dict(metadata))
+        os.replace(temporary, target)
+    except (OSError, SafetensorError, ValueError) as e:
+        raise FileError(f"{os.fsdecode(path)}: cannot be written ({e})") from e
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
