@@ -1,7 +1,30 @@
 """The oracle: one plain NumPy function per op, and a loop over the layers. Read this first."""
 
-from bslite.reference import conv
+from bslite.reference import (
+    activation,
+    contraction,
+    conv,
+    movement,
+    normalize,
+    pointwise,
+    pool,
+    softmax,
+    upsample,
+)
 from bslite.reference.executor import layers, run
 from bslite.reference.registry import FUNCTIONS
 
-__all__ = ["FUNCTIONS", "conv", "layers", "run"]
+__all__ = [
+    "FUNCTIONS",
+    "activation",
+    "contraction",
+    "conv",
+    "layers",
+    "movement",
+    "normalize",
+    "pointwise",
+    "pool",
+    "run",
+    "softmax",
+    "upsample",
+]

@@ -1,6 +1,36 @@
 """The ops, each declared once. To add one: a class in the file of its family, and that file listed here."""
 
-from bslite.ops import conv
+from bslite.ops import (
+    activation,
+    contraction,
+    conv,
+    movement,
+    normalize,
+    pointwise,
+    pool,
+    softmax,
+    upsample,
+)
 from bslite.ops.core import REGISTRY, Attr, Case, Kind, Op, RowMap, Shape, get, infer, parse_attrs
 
-__all__ = ["REGISTRY", "Attr", "Case", "Kind", "Op", "RowMap", "Shape", "conv", "get", "infer", "parse_attrs"]
+__all__ = [
+    "REGISTRY",
+    "Attr",
+    "Case",
+    "Kind",
+    "Op",
+    "RowMap",
+    "Shape",
+    "activation",
+    "contraction",
+    "conv",
+    "get",
+    "infer",
+    "movement",
+    "normalize",
+    "parse_attrs",
+    "pointwise",
+    "pool",
+    "softmax",
+    "upsample",
+]

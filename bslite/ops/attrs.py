@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def integer(least: int | None = None) -> Callable[[Any], int]:
@@ -37,6 +39,26 @@ def real(value: Any) -> float:
     return x
 
 
+def real_between(least: float, most: float = math.inf) -> Callable[[Any], float]:
+    """A finite number in ``[least, most]``."""
+
+    def parse(value: Any) -> float:
+        x = real(value)
+        if math.isinf(x) or not least <= x <= most:
+            raise ValueError(f"must be finite and in [{least:g}, {most:g}]")
+        return x
+
+    return parse
+
+
+def positive(value: Any) -> float:
+    """A finite number above zero."""
+    x = real(value)
+    if math.isinf(x) or x <= 0:
+        raise ValueError("must be finite and above 0")
+    return x
+
+
 def boolean(value: Any) -> bool:
     """True or False, nothing that merely looks like it."""
     if not isinstance(value, bool):
@@ -61,22 +83,26 @@ def ints(least: int | None = None) -> Callable[[Any], tuple[int, ...]]:
     return lambda value: tuple(one(v) for v in value)
 
 
-def pair(least: int = 1) -> Callable[[Any], tuple[int, int]]:
-    """One integer for both, or ``(height, width)``."""
-    one = integer(least)
+def pair_of(one: Callable[[Any], T]) -> Callable[[Any], tuple[T, T]]:
+    """One value for both, or ``(height, width)``, each as ``one`` takes it."""
 
-    def parse(value: Any) -> tuple[int, int]:
-        if not isinstance(value, Sequence):
+    def parse(value: Any) -> tuple[T, T]:
+        if not isinstance(value, Sequence) or isinstance(value, str):
             return one(value), one(value)
         if len(value) != 2:
-            raise ValueError("expected one integer or (height, width)")
+            raise ValueError("expected one value or (height, width)")
         return one(value[0]), one(value[1])
 
     return parse
 
 
+def pair(least: int = 1) -> Callable[[Any], tuple[int, int]]:
+    """One integer for both, or ``(height, width)``."""
+    return pair_of(integer(least))
+
+
 def padding(value: Any) -> tuple[int, int, int, int]:
-    """One integer, ``(height, width)``, or ``(top, left, bottom, right)`` (ONNX's order); stored as the last."""
+    """One integer, ``(height, width)``, or ``(top, left, bottom, right)`` (ONNX's order), as it is stored."""
     one = integer(0)
     if not isinstance(value, Sequence):
         value = (value, value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bslite.errors import SpecError
 from bslite.ops.core import Shape
 
@@ -10,6 +12,14 @@ def rank(op: str, shape: Shape, want: int, layout: str) -> None:
     """Raise unless ``shape`` has ``want`` dimensions, described to the user as ``layout``."""
     if len(shape) != want:
         raise SpecError(f"op {op!r} takes {layout}, got a tensor of rank {len(shape)}: {list(shape)}")
+
+
+def rank_at_least(op: str, shape: Shape, least: int, layout: str) -> None:
+    """Raise unless ``shape`` has ``least`` dimensions or more, described to the user as ``layout``."""
+    if len(shape) < least:
+        raise SpecError(
+            f"op {op!r} takes {layout} of rank {least} or more, got rank {len(shape)}: {list(shape)}"
+        )
 
 
 def param_shape(op: str, role: str, got: Shape, want: Shape, why: str) -> None:
@@ -23,6 +33,21 @@ def axis(op: str, value: int, rank: int) -> int:
     if not -rank <= value < rank:
         raise SpecError(f"op {op!r}: axis {value} is out of range for rank {rank}")
     return value % rank
+
+
+def broadcast(op: str, shapes: Sequence[Shape]) -> Shape:
+    """The shape that ``shapes`` broadcast to: sizes aligned at the last axis, equal or 1."""
+    rank = max(map(len, shapes))
+    out = []
+    for sizes in zip(*((1,) * (rank - len(s)) + s for s in shapes), strict=True):
+        wide = {d for d in sizes if d != 1}
+        if len(wide) > 1:
+            raise SpecError(
+                f"op {op!r}: shapes {' and '.join(str(list(s)) for s in shapes)} do not broadcast; "
+                f"sizes {' and '.join(map(str, sorted(wide)))} meet, expected equal sizes or 1"
+            )
+        out.append(wide.pop() if wide else 1)
+    return tuple(out)
 
 
 def window_output(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:

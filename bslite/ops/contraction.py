@@ -1,0 +1,97 @@
+"""Sums of products over a last axis: the fully connected layer and the matrix product of two values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from bslite.errors import SpecError
+from bslite.ops import checks
+from bslite.ops.core import Attrs, Case, Kind, Op, ParamShapes, Shape
+
+
+class Linear(Op):
+    """``x [..., C]`` times ``weight [K, C]`` transposed, plus ``bias [K]``, to ``[..., K]``."""
+
+    name = "linear"
+    kind = Kind.CONTRACTION
+    params = {"weight": True, "bias": False}
+    torch_name = "linear"
+    onnx_name = "Gemm"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, w = ins[0], params["weight"]
+        checks.rank_at_least(cls.name, x, 1, "[..., C]")
+        checks.rank(cls.name, w, 2, "a weight [K, C]")
+        if x[-1] != w[1]:
+            raise SpecError(
+                f"op 'linear': input {list(x)} has {x[-1]} features in its last axis, "
+                f"weight {list(w)} expects {w[1]}"
+            )
+        if "bias" in params:
+            checks.param_shape(cls.name, "bias", params["bias"], (w[0],), "(one per output feature)")
+        return (*x[:-1], w[0])
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 2 * math.prod(out) * params["weight"][1]
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, k: int, *, bias: bool = True) -> Case:
+            params: dict[str, Shape] = {"weight": (k, x[-1])}
+            if bias:
+                params["bias"] = (k,)
+            return Case(label, [x], params)
+
+        return [
+            case("one by one", (1, 1), 1),
+            case("a vector", (7,), 3),
+            case("one row", (1, 64), 10),
+            case("few rows, no bias", (3, 33), 17, bias=False),
+            case("many rows", (37, 48), 65),
+            case("wide in, narrow out", (2, 1030), 5),
+            case("narrow in, wide out", (4, 3), 259),
+            case("one output", (5, 129), 1),
+            case("tokens", (2, 9, 40), 24),
+            case("rank 4", (2, 3, 5, 16), 11),
+        ]
+
+
+class MatMul(Op):
+    """Batched matrix product ``[..., M, K] @ [..., K, N]`` to ``[..., M, N]``; the leading axes broadcast."""
+
+    name = "matmul"
+    kind = Kind.CONTRACTION
+    arity = (2, 2)
+    torch_name = "matmul"
+    onnx_name = "MatMul"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, y = ins
+        checks.rank_at_least(cls.name, x, 2, "a first input [..., M, K]")
+        checks.rank_at_least(cls.name, y, 2, "a second input [..., K, N]")
+        if x[-1] != y[-2]:
+            raise SpecError(
+                f"op 'matmul': {list(x)} @ {list(y)}: {x[-1]} columns meet {y[-2]} rows, expected as many"
+            )
+        return (*checks.broadcast(cls.name, [x[:-2], y[:-2]]), x[-2], y[-1])
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 2 * math.prod(out) * ins[0][-1]
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("one by one", [(1, 1), (1, 1)]),
+            Case("two matrices", [(5, 7), (7, 3)]),
+            Case("outer product", [(6, 1), (1, 9)]),
+            Case("inner product", [(1, 33), (33, 1)]),
+            Case("attention scores", [(2, 3, 10, 8), (2, 3, 8, 10)]),
+            Case("one matrix for a batch", [(4, 6, 5), (5, 7)]),
+            Case("a batch for one matrix", [(6, 5), (4, 5, 7)]),
+            Case("both broadcast", [(2, 1, 4, 3), (5, 3, 6)]),
+        ]

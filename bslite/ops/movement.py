@@ -1,0 +1,261 @@
+"""Ops that move or copy elements and compute nothing. All take any rank and negative axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+
+
+class Concat(Op):
+    """Inputs side by side along ``axis``; all their other sizes are equal."""
+
+    name = "concat"
+    kind = Kind.MOVEMENT
+    arity = (1, 1000)
+    attrs = (Attr("axis", a.integer()),)
+    torch_name = "cat"
+    onnx_name = "Concat"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        first = ins[0]
+        axis = checks.axis(cls.name, attrs["axis"], len(first))
+        for i, x in enumerate(ins):
+            if len(x) != len(first) or x[:axis] + x[axis + 1 :] != first[:axis] + first[axis + 1 :]:
+                raise SpecError(
+                    f"op 'concat': input {i} is {list(x)}, input 0 is {list(first)}; "
+                    f"expected them to differ at axis {axis} only"
+                )
+        return (*first[:axis], sum(x[axis] for x in ins), *first[axis + 1 :])
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+        return RowMap() if attrs["axis"] == 1 else None
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("one input", [(2, 3, 4, 5)], attrs={"axis": 1}),
+            Case("channels", [(2, 3, 4, 5), (2, 7, 4, 5)], attrs={"axis": 1}),
+            Case("four branches", [(1, c, 5, 5) for c in (16, 3, 1, 20)], attrs={"axis": 1}),
+            Case("rows", [(2, 3, 4, 5), (2, 3, 1, 5)], attrs={"axis": 2}),
+            Case("last axis", [(2, 3, 4), (2, 3, 2), (2, 3, 1)], attrs={"axis": -1}),
+            Case("batch", [(1, 4), (3, 4)], attrs={"axis": 0}),
+            Case("vectors", [(5,), (1,)], attrs={"axis": 0}),
+        ]
+
+
+class Flatten(Op):
+    """The axes ``start_axis`` to ``end_axis``, both included, made one."""
+
+    name = "flatten"
+    kind = Kind.MOVEMENT
+    attrs = (Attr("start_axis", a.integer(), 1), Attr("end_axis", a.integer(), -1))
+    torch_name = "flatten"
+    onnx_name = "Flatten"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x = ins[0]
+        start = checks.axis(cls.name, attrs["start_axis"], len(x))
+        end = checks.axis(cls.name, attrs["end_axis"], len(x))
+        if start > end:
+            raise SpecError(f"op 'flatten': start_axis {start} comes after end_axis {end} in {list(x)}")
+        return (*x[:start], math.prod(x[start : end + 1]), *x[end + 1 :])
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("image", [(2, 5, 3, 4)]),
+            Case("one pixel", [(3, 17, 1, 1)]),
+            Case("flat already", [(3, 7)]),
+            Case("everything", [(2, 3, 4)], attrs={"start_axis": 0}),
+            Case("rows and columns", [(2, 3, 4, 5)], attrs={"start_axis": 2, "end_axis": 3}),
+            Case("inner axes", [(2, 3, 4, 5)], attrs={"start_axis": -3, "end_axis": -2}),
+        ]
+
+
+class Reshape(Op):
+    """The same elements, row-major, in another shape: -1 is inferred, 0 copies the input's size (as ONNX)."""
+
+    name = "reshape"
+    kind = Kind.MOVEMENT
+    attrs = (Attr("shape", a.ints(-1), doc="at most one -1"),)
+    torch_name = "reshape"
+    onnx_name = "Reshape"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, given = ins[0], attrs["shape"]
+        if given.count(-1) > 1:
+            raise SpecError(f"op 'reshape': shape {list(given)} has more than one -1")
+        if any(d == 0 and i >= len(x) for i, d in enumerate(given)):
+            raise SpecError(f"op 'reshape': shape {list(given)} copies a size that the input {list(x)} lacks")
+        out = [x[i] if d == 0 else d for i, d in enumerate(given)]
+        have, known = math.prod(x), math.prod(d for d in out if d != -1)
+        if -1 in out and have % known == 0:
+            out[out.index(-1)] = have // known
+        if math.prod(out) != have:
+            raise SpecError(
+                f"op 'reshape': the input {list(x)} has {have} elements, which do not fill {list(given)}"
+            )
+        return tuple(out)
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, shape: Sequence[int]) -> Case:
+            return Case(label, [x], attrs={"shape": shape})
+
+        return [
+            case("flatten", (2, 3, 4), (2, 12)),
+            case("same shape", (2, 3), (2, 3)),
+            case("inferred", (2, 6, 4), (3, -1)),
+            case("batch kept, rest inferred", (2, 3, 4, 5), (0, -1)),
+            case("split the channels", (2, 6, 3, 5), (0, 2, -1, 3, 5)),
+            case("two sizes kept", (2, 3, 4, 5), (0, 0, -1)),
+            case("a size of one added", (4, 5), (4, 1, 5, 1)),
+            case("to a number", (1, 1), ()),
+            case("from a number", (), (1, 1)),
+        ]
+
+
+def _order(value: Any) -> tuple[int, ...]:
+    """A permutation of the axes, negative ones counted from the end."""
+    order = a.ints()(value)
+    axes = tuple(d + len(order) if d < 0 else d for d in order)
+    if sorted(axes) != list(range(len(order))):
+        raise ValueError(f"expected each of the axes 0 to {len(order) - 1} once")
+    return axes
+
+
+class Permute(Op):
+    """Axes reordered: axis ``i`` of the output is axis ``order[i]`` of the input."""
+
+    name = "permute"
+    kind = Kind.MOVEMENT
+    attrs = (Attr("order", _order),)
+    torch_name = "permute"
+    onnx_name = "Transpose"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, order = ins[0], attrs["order"]
+        if len(order) != len(x):
+            raise SpecError(
+                f"op 'permute': order {list(order)} has {len(order)} axes, the input {list(x)} has {len(x)}"
+            )
+        return tuple(x[d] for d in order)
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("to channels last", [(2, 3, 4, 5)], attrs={"order": (0, 2, 3, 1)}),
+            Case("to channels first", [(2, 4, 5, 3)], attrs={"order": (0, -1, 1, 2)}),
+            Case("transpose", [(4, 7)], attrs={"order": (1, 0)}),
+            Case("heads", [(2, 9, 3, 8)], attrs={"order": (0, 2, 1, 3)}),
+            Case("shuffle", [(1, 2, 4, 3, 3)], attrs={"order": (0, 2, 1, 3, 4)}),
+            Case("nothing", [(2, 3, 4)], attrs={"order": (0, 1, 2)}),
+        ]
+
+
+def _pads(value: Any) -> tuple[int, ...]:
+    """Non-negative sizes, one before and one after per axis."""
+    pads = a.ints(0)(value)
+    if len(pads) % 2:
+        raise ValueError("expected (before_0, ..., after_0, ...), one of each per axis")
+    return pads
+
+
+class Pad(Op):
+    """``value`` around the input; ``pads`` holds the sizes before each axis, then those after (as ONNX)."""
+
+    name = "pad"
+    kind = Kind.MOVEMENT
+    attrs = (
+        Attr("pads", _pads, doc="(before_0, before_1, ..., after_0, after_1, ...), none negative"),
+        Attr("value", a.real, 0.0),
+    )
+    torch_name = "pad"
+    onnx_name = "Pad"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, pads = ins[0], attrs["pads"]
+        rank = len(x)
+        if len(pads) != 2 * rank:
+            raise SpecError(
+                f"op 'pad': {len(pads)} pads {list(pads)} for the input {list(x)}, expected {2 * rank}"
+            )
+        return tuple(before + d + after for d, before, after in zip(x, pads[:rank], pads[rank:], strict=True))
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+        pads = attrs["pads"]
+        return RowMap(1, pads[2], 1) if len(pads) == 8 else None
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("all around", [(2, 3, 4, 5)], attrs={"pads": (0, 0, 1, 1, 0, 0, 1, 1)}),
+            Case("bottom right", [(1, 3, 5, 4)], attrs={"pads": (0, 0, 0, 0, 0, 0, 2, 1)}),
+            Case("channels", [(2, 3, 4, 4)], attrs={"pads": (0, 1, 0, 0, 0, 2, 0, 0)}),
+            Case("another value", [(2, 3, 4, 5)], attrs={"pads": (0, 0, 2, 0, 0, 0, 1, 3), "value": -1.5}),
+            Case(
+                "minus infinity", [(1, 2, 3, 3)], attrs={"pads": (0, 0, 1, 1, 0, 0, 0, 0), "value": -math.inf}
+            ),
+            Case("nothing", [(3, 4)], attrs={"pads": (0, 0, 0, 0)}),
+            Case("batch", [(2, 3)], attrs={"pads": (1, 0, 2, 0)}),
+        ]
+
+
+class Slice(Op):
+    """``x[start:stop:step]`` along ``axis``, by Python's rules; the result may not be empty."""
+
+    name = "slice"
+    kind = Kind.MOVEMENT
+    attrs = (
+        Attr("axis", a.integer()),
+        Attr("start", a.integer(), 0, "negative: from the end"),
+        Attr("stop", a.optional(a.integer()), None, "negative: from the end; None: to the end"),
+        Attr("step", a.integer(1), 1),
+    )
+    torch_name = "slice"
+    onnx_name = "Slice"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, (start, stop, step) = ins[0], (attrs["start"], attrs["stop"], attrs["step"])
+        axis = checks.axis(cls.name, attrs["axis"], len(x))
+        size = len(range(*slice(start, stop, step).indices(x[axis])))
+        if not size:
+            raise SpecError(f"op 'slice': {start}:{stop}:{step} at axis {axis} of {list(x)} is empty")
+        return (*x[:axis], size, *x[axis + 1 :])
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+        if attrs["axis"] == 2 and attrs["start"] >= 0:
+            return RowMap(attrs["step"], -attrs["start"], 1)
+        return RowMap() if attrs["axis"] == 1 else None
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, axis: int, **attrs: Any) -> Case:
+            return Case(label, [x], attrs={"axis": axis, **attrs})
+
+        return [
+            case("all of it", (2, 3), 1),
+            case("first half of the channels", (2, 6, 3, 4), 1, stop=3),
+            case("second half of the channels", (2, 6, 3, 4), 1, start=3),
+            case("every other row", (1, 3, 7, 5), 2, start=1, step=2),
+            case("every other column", (1, 3, 5, 8), -1, step=2),
+            case("the last", (2, 5, 4), 1, start=-1),
+            case("all but two", (2, 5, 4), -2, start=1, stop=-1),
+            case("beyond the end", (3, 4), 0, start=-9, stop=99),
+            case("step over the end", (7,), 0, start=2, step=10),
+        ]

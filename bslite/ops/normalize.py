@@ -1,0 +1,203 @@
+"""Normalisations by stored statistics (batch), the input's own (layer, group) or nearby channels (lrn)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+
+EPS = Attr("eps", a.real_between(0), 1e-5, "added to the variance")
+AFFINE = {"weight": False, "bias": False}
+
+
+def affine(shape: Shape) -> dict[str, Shape]:
+    """Shapes of a scale and a shift."""
+    return {"weight": shape, "bias": shape}
+
+
+class BatchNorm(Op):
+    """Batch-norm of ``[N, C, ...]`` at inference: stored mean and variance, then scale and shift."""
+
+    name = "batch_norm"
+    kind = Kind.CHANNEL
+    params = {**AFFINE, "running_mean": True, "running_var": True}
+    attrs = (EPS,)
+    torch_name = "batch_norm"
+    onnx_name = "BatchNormalization"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x = ins[0]
+        checks.rank_at_least(cls.name, x, 2, "[N, C, ...]")
+        for role, got in params.items():
+            checks.param_shape(cls.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
+        return x
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 2 * math.prod(out)  # the statistics fold into one scale and one shift per channel
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
+        return RowMap()
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, roles: Sequence[str] = ("weight", "bias"), **attrs: Any) -> Case:
+            return Case(label, [x], dict.fromkeys((*roles, "running_mean", "running_var"), (x[1],)), attrs)
+
+        return [
+            case("one pixel, one channel", (1, 1, 1, 1)),
+            case("image", (2, 19, 7, 6)),
+            case("many channels", (1, 131, 3, 5)),
+            case("large eps", (2, 5, 4, 4), eps=1e-3),
+            case("no scale, no shift", (3, 8, 5, 3), roles=()),
+            case("scale only", (2, 6, 3, 4), roles=("weight",)),
+            case("shift only", (2, 6, 3, 4), roles=("bias",)),
+            case("features", (5, 12)),
+            case("sequence", (2, 7, 11)),
+            case("volume", (2, 3, 4, 5, 6)),
+        ]
+
+
+class LayerNorm(Op):
+    """Over the trailing axes ``normalized_shape`` of each element: minus mean, over standard deviation."""
+
+    name = "layer_norm"
+    kind = Kind.REDUCTION
+    params = AFFINE
+    attrs = (Attr("normalized_shape", a.ints(1), doc="sizes of the trailing axes"), EPS)
+    torch_name = "layer_norm"
+    onnx_name = "LayerNormalization"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, want = ins[0], attrs["normalized_shape"]
+        if not want:
+            raise SpecError("op 'layer_norm': normalized_shape is empty, expected at least one size")
+        if x[-len(want) :] != want:
+            raise SpecError(
+                f"op 'layer_norm': the input {list(x)} does not end in normalized_shape {list(want)}"
+            )
+        for role, got in params.items():
+            checks.param_shape(cls.name, role, got, want, "(normalized_shape)")
+        return x
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 8 * math.prod(out)  # sum; subtract, square, add; scale; scale and shift (2); eps
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(
+            label: str, x: Shape, axes: int, roles: Sequence[str] = ("weight", "bias"), **attrs: Any
+        ) -> Case:
+            sizes = x[-axes:]
+            return Case(label, [x], dict.fromkeys(roles, sizes), {"normalized_shape": sizes, **attrs})
+
+        return [
+            case("two features", (1, 2), 1),
+            case("tokens", (2, 7, 32), 1),
+            case("odd width", (3, 37), 1),
+            case("image, all of it", (2, 3, 5, 6), 3),
+            case("last two axes", (2, 4, 5, 3), 2),
+            case("whole tensor", (6, 5), 2),
+            case("no scale, no shift", (4, 10), 1, roles=()),
+            case("scale only, large eps", (4, 10), 1, roles=("weight",), eps=1e-2),
+        ]
+
+
+class GroupNorm(Op):
+    """``[N, C, ...]``: mean and variance over each of ``num_groups`` groups of channels, per image."""
+
+    name = "group_norm"
+    kind = Kind.REDUCTION
+    params = AFFINE
+    attrs = (Attr("num_groups", a.integer(1), doc="1 is a layer norm, C an instance norm"), EPS)
+    torch_name = "group_norm"
+    onnx_name = "GroupNormalization"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, groups = ins[0], attrs["num_groups"]
+        checks.rank_at_least(cls.name, x, 2, "[N, C, ...]")
+        if x[1] % groups:
+            raise SpecError(
+                f"op 'group_norm': {x[1]} channels of {list(x)} do not divide into num_groups={groups}"
+            )
+        for role, got in params.items():
+            checks.param_shape(cls.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
+        return x
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 8 * math.prod(out)
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(
+            label: str, x: Shape, groups: int, roles: Sequence[str] = ("weight", "bias"), **attrs: Any
+        ) -> Case:
+            return Case(label, [x], dict.fromkeys(roles, (x[1],)), {"num_groups": groups, **attrs})
+
+        return [
+            case("one group", (2, 6, 3, 4), 1),
+            case("a group per channel", (2, 5, 4, 3), 5),
+            case("groups of four", (1, 32, 5, 5), 8),
+            case("odd groups", (3, 15, 2, 7), 3),
+            case("features", (4, 12), 3),
+            case("sequence", (2, 8, 9), 2),
+            case("no scale, no shift, large eps", (2, 6, 5, 5), 2, roles=(), eps=1e-2),
+        ]
+
+
+class LocalResponseNorm(Op):
+    """AlexNet's normalisation of ``[N, C, ...]`` by the sum of squares over ``size`` adjacent channels.
+
+    torch's form: ``alpha`` is divided by ``size``, and an even ``size`` reaches one channel further down
+    than up (ONNX's reaches one further up).
+    """
+
+    name = "lrn"
+    kind = Kind.REDUCTION
+    attrs = (
+        Attr("size", a.integer(1), doc="channels in the window"),
+        Attr("alpha", a.real_between(0), 1e-4, "divided by size"),
+        Attr("beta", a.real_between(0), 0.75, "exponent"),
+        Attr("k", a.real_between(0), 1.0, "added to the scaled sum"),
+    )
+    torch_name = "local_response_norm"
+    onnx_name = "LRN"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank_at_least(cls.name, ins[0], 3, "[N, C, ...]")
+        return ins[0]
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return (attrs["size"] + 5) * math.prod(out)  # square, window sum, scale and shift, power, divide
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
+        return RowMap()
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, **attrs: Any) -> Case:
+            return Case(label, [x], attrs=attrs)
+
+        return [
+            case("one channel", (1, 1, 3, 3), size=5),
+            case("AlexNet", (2, 20, 5, 6), size=5),
+            case("strong", (2, 9, 4, 3), size=3, alpha=2.0, beta=0.5, k=2.0),
+            case("even size", (1, 7, 3, 4), size=4, alpha=1.0),
+            case("size 1", (2, 3, 4, 4), size=1, alpha=0.5),
+            case("window wider than the channels", (2, 4, 3, 3), size=11, alpha=1.0),
+            case("sequence", (2, 6, 8), size=3, alpha=1.0),
+        ]

@@ -1,0 +1,226 @@
+"""Pooling over windows of an image, and adaptive pooling, whose windows divide the image.
+
+Global pooling is adaptive pooling with ``output_size`` 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+
+KERNEL = Attr("kernel", a.pair())
+STRIDE = Attr("stride", a.optional(a.pair()), None, "None: the kernel's size")
+CEIL = Attr("ceil_mode", a.boolean, False, "keep a last window that does not fit, if it starts in the image")
+
+
+def pooled_size(
+    size: int, kernel: int, stride: int, before: int, after: int, dilation: int, ceil_mode: bool
+) -> int:
+    """Number of windows along one axis, as torch counts them. May be < 1.
+
+    With ``ceil_mode`` one more window may reach beyond the padding, but it has to start inside the
+    image or the padding before it.
+    """
+    if not ceil_mode:
+        return checks.window_output(size, kernel, stride, before + after, dilation)
+    out = checks.window_output(size + stride - 1, kernel, stride, before + after, dilation)
+    return out - 1 if (out - 1) * stride >= size + before else out
+
+
+class WindowPool(Op):
+    """Base of the pools with a sliding window: attributes kernel, stride, padding, dilation, ceil_mode."""
+
+    kind = Kind.WINDOW
+
+    @classmethod
+    def geometry(cls, attrs: Attrs) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+        """Kernel, stride and dilation as (height, width), the defaults filled in."""
+        kernel: tuple[int, int] = attrs["kernel"]
+        return kernel, attrs["stride"] or kernel, attrs.get("dilation", (1, 1))
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank(cls.name, ins[0], 4, "[N, C, H, W]")
+        n, c, h, w = ins[0]
+        (r, s), (sh, sw), (dh, dw) = cls.geometry(attrs)
+        top, left, bottom, right = attrs["padding"]
+        if 2 * max(top, bottom) > r or 2 * max(left, right) > s:
+            raise SpecError(
+                f"op {cls.name!r}: padding {[top, left, bottom, right]} (top, left, bottom, right) is more "
+                f"than half the kernel {[r, s]}, so a window could lie outside the image"
+            )
+        return (
+            n,
+            c,
+            pooled_size(h, r, sh, top, bottom, dh, attrs["ceil_mode"]),
+            pooled_size(w, s, sw, left, right, dw, attrs["ceil_mode"]),
+        )
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return math.prod(out) * math.prod(attrs["kernel"])  # a comparison counts as an addition does
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
+        kernel, stride, dilation = cls.geometry(attrs)
+        return RowMap(stride[0], attrs["padding"][0], dilation[0] * (kernel[0] - 1) + 1)
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, kernel: Any, **attrs: Any) -> Case:
+            return Case(label, [x], attrs={"kernel": kernel, **attrs})
+
+        return [
+            case("one pixel", (1, 1, 1, 1), 1),
+            case("2x2", (2, 5, 8, 6), 2),
+            case("2x2, odd image", (1, 3, 7, 9), 2),
+            case("3x3 stem", (2, 17, 14, 15), 3, stride=2, padding=1),
+            case("3x3 overlapping", (1, 4, 9, 8), 3, stride=1, padding=1),
+            case("as large as the image", (2, 6, 5, 7), (5, 7)),
+            case("stride over the kernel", (1, 3, 11, 10), 2, stride=(3, 4)),
+            case("asymmetric", (2, 3, 10, 11), (2, 3), stride=(1, 2), padding=(1, 0)),
+            case("asymmetric padding", (1, 4, 7, 8), 3, stride=2, padding=(0, 1, 1, 0)),
+            case("ceil", (2, 4, 8, 7), 3, stride=2, ceil_mode=True),
+            case("ceil, exact", (1, 4, 9, 9), 3, stride=2, ceil_mode=True),
+            case("ceil, padded", (1, 5, 6, 7), 3, stride=2, padding=1, ceil_mode=True),
+            case("ceil, last window dropped", (1, 2, 5, 6), 2, stride=4, padding=1, ceil_mode=True),
+            case("ceil, window beyond the padding", (2, 3, 7, 9), 4, stride=3, padding=2, ceil_mode=True),
+            case("ceil, smaller than the kernel", (1, 2, 2, 2), 3, stride=2, ceil_mode=True),
+        ]
+
+
+class MaxPool2d(WindowPool):
+    """Largest element of each window; the padding never wins, NaN always does."""
+
+    name = "max_pool2d"
+    attrs = (
+        KERNEL,
+        STRIDE,
+        Attr("padding", a.padding, (0, 0, 0, 0), "(top, left, bottom, right), minus infinity"),
+        Attr("dilation", a.pair(), (1, 1)),
+        CEIL,
+    )
+    torch_name = "max_pool2d"
+    onnx_name = "MaxPool"
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        dilated = {"kernel": 3, "stride": 1, "dilation": 2}
+        return [
+            *super().cases(),
+            Case("dilated", [(2, 3, 9, 8)], attrs=dilated),
+            Case(
+                "dilated, padded, ceil",
+                [(1, 4, 8, 11)],
+                attrs={**dilated, "stride": 2, "padding": 1, "ceil_mode": True},
+            ),
+            Case(
+                "dilated one way",
+                [(1, 2, 9, 5)],
+                attrs={"kernel": (3, 2), "dilation": (2, 1), "padding": (1, 1)},
+            ),
+        ]
+
+
+class AvgPool2d(WindowPool):
+    """Sum of each window over the number of its elements; see the attributes for what counts as one."""
+
+    name = "avg_pool2d"
+    attrs = (
+        KERNEL,
+        STRIDE,
+        Attr("padding", a.padding, (0, 0, 0, 0), "(top, left, bottom, right), zeros"),
+        CEIL,
+        Attr("count_include_pad", a.boolean, True, "the divisor counts padding, but nothing beyond it"),
+        Attr("divisor_override", a.optional(a.integer(1)), None, "divide by this instead"),
+    )
+    torch_name = "avg_pool2d"
+    onnx_name = "AveragePool"
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        bare = {"count_include_pad": False}
+        extra = [
+            Case(
+                "3x3 padding not counted",
+                [(2, 5, 9, 8)],
+                attrs={"kernel": 3, "stride": 1, "padding": 1, **bare},
+            ),
+            Case(
+                "asymmetric padding not counted",
+                [(1, 4, 7, 8)],
+                attrs={"kernel": 3, "padding": (1, 0, 0, 1), **bare},
+            ),
+            Case(
+                "ceil, padding not counted",
+                [(1, 5, 6, 7)],
+                attrs={"kernel": 3, "stride": 2, "padding": 1, "ceil_mode": True, **bare},
+            ),
+            Case("divisor given", [(1, 3, 8, 8)], attrs={"kernel": 2, "divisor_override": 3}),
+            Case(
+                "divisor given, ceil, padded",
+                [(2, 3, 7, 6)],
+                attrs={"kernel": 3, "stride": 2, "padding": 1, "ceil_mode": True, "divisor_override": 1},
+            ),
+        ]
+        return [*super().cases(), *extra]
+
+
+class AdaptivePool(Op):
+    """Base of the pools to a given size: window i of n spans rows ``floor(iH/n)`` to ``ceil((i+1)H/n)``."""
+
+    kind = Kind.WINDOW
+    attrs = (
+        Attr("output_size", a.pair_of(a.optional(a.integer(1))), doc="None: the input's size; 1: global"),
+    )
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank(cls.name, ins[0], 4, "[N, C, H, W]")
+        n, c, h, w = ins[0]
+        rows, columns = attrs["output_size"]
+        return n, c, rows or h, columns or w
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        (_, _, h, w), (_, _, p, q) = ins[0], out
+        return math.prod(out) * math.ceil(h / p) * math.ceil(w / q)
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, size: Any) -> Case:
+            return Case(label, [x], attrs={"output_size": size})
+
+        return [
+            case("global", (2, 19, 7, 7), 1),
+            case("global of one pixel", (1, 3, 1, 1), 1),
+            case("even division", (2, 4, 12, 8), (6, 4)),
+            case("overlapping windows", (1, 5, 13, 11), (6, 6)),
+            case("same size", (1, 3, 5, 4), (5, 4)),
+            case("larger than the input", (2, 3, 3, 2), (7, 5)),
+            case("one pixel to many", (1, 4, 1, 1), 3),
+            case("height kept", (1, 3, 6, 9), (None, 2)),
+            case("width kept", (1, 3, 6, 9), (1, None)),
+        ]
+
+
+class AdaptiveAvgPool2d(AdaptivePool):
+    """Mean of each window; global average pooling at ``output_size`` 1."""
+
+    name = "adaptive_avg_pool2d"
+    torch_name = "adaptive_avg_pool2d"
+    onnx_name = "GlobalAveragePool"
+
+
+class AdaptiveMaxPool2d(AdaptivePool):
+    """Largest element of each window, NaN above all; global max pooling at ``output_size`` 1."""
+
+    name = "adaptive_max_pool2d"
+    torch_name = "adaptive_max_pool2d"
+    onnx_name = "GlobalMaxPool"

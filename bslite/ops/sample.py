@@ -1,0 +1,51 @@
+"""Inputs and parameters for a sample case of an op: what its tests and benchmarks run on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bslite.ops.core import Case, Kind, Op, Shape
+
+Array = npt.NDArray[Any]
+Draw = Callable[[np.random.Generator, Shape], Array]
+
+
+def _contraction_weight(rng: np.random.Generator, shape: Shape) -> Array:
+    """Outputs keep the inputs' spread: standard deviation 1/sqrt(fan-in), ``shape`` is [K, fan-in...]."""
+    return rng.standard_normal(shape) / math.sqrt(math.prod(shape[1:]))
+
+
+def _norm_weight(rng: np.random.Generator, shape: Shape) -> Array:
+    """Around one, a few negative, none that would hide its channel."""
+    return rng.uniform(0.5, 2.0, shape) * rng.choice([1.0, 1.0, 1.0, -1.0], shape)
+
+
+def _variance(rng: np.random.Generator, shape: Shape) -> Array:
+    """Positive, small enough in places for eps to matter."""
+    return rng.uniform(0.05, 2.0, shape)
+
+
+def _normal(rng: np.random.Generator, shape: Shape) -> Array:
+    return rng.standard_normal(shape)
+
+
+def _draw(op: type[Op], role: str) -> Draw:
+    if role == "running_var":
+        return _variance
+    if role == "weight":
+        return _contraction_weight if op.kind is Kind.CONTRACTION else _norm_weight
+    return _normal
+
+
+def sample(op: type[Op], case: Case, seed: int) -> tuple[list[Array], dict[str, Array]]:
+    """float32 inputs, and parameters by role, for ``case``; the same for the same ``seed``."""
+    rng = np.random.default_rng(seed)
+    spread = 3.0 if op.kind is Kind.POINTWISE else 1.0  # activations bend as far out as 6
+    inputs = [np.asarray(spread * _normal(rng, shape), np.float32) for shape in case.inputs]
+    params = {r: np.asarray(_draw(op, r)(rng, s), np.float32) for r, s in case.params.items()}
+    return inputs, params

@@ -1,0 +1,73 @@
+"""Resizing of images by interpolation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+
+
+class Upsample(Op):
+    """``[N, C, H, W]`` resized to ``size``, or by ``scale``; ``torch.nn.functional.interpolate``'s rules.
+
+    With ``scale`` the output size is rounded down, and ``scale`` itself, not the ratio of the sizes, maps
+    output pixels to input pixels (unless ``align_corners``).
+    """
+
+    name = "upsample"
+    kind = Kind.MOVEMENT
+    attrs = (
+        Attr("mode", a.choice("nearest", "bilinear")),
+        Attr("size", a.optional(a.pair()), None, "(height, width); this or scale"),
+        Attr("scale", a.optional(a.pair_of(a.positive)), None, "(vertical, horizontal); this or size"),
+        Attr("align_corners", a.boolean, False, "bilinear only: corner pixels map to corner pixels"),
+    )
+    torch_name = "interpolate"
+    onnx_name = "Resize"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank(cls.name, ins[0], 4, "[N, C, H, W]")
+        n, c, h, w = ins[0]
+        size, scale = attrs["size"], attrs["scale"]
+        if (size is None) == (scale is None):
+            raise SpecError(f"op 'upsample': size={size} and scale={scale}, expected exactly one of them")
+        if attrs["align_corners"] and attrs["mode"] == "nearest":
+            raise SpecError("op 'upsample': align_corners=True has no meaning in mode 'nearest'")
+        rows, columns = size or (math.floor(h * scale[0]), math.floor(w * scale[1]))
+        return n, c, rows, columns
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 7 * math.prod(out) if attrs["mode"] == "bilinear" else 0  # 4 products, 3 sums
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, mode: str, **attrs: Any) -> Case:
+            return Case(f"{mode}, {label}", [x], attrs={"mode": mode, **attrs})
+
+        return [
+            *(
+                case(label, x, mode, **attrs)
+                for mode in ("nearest", "bilinear")
+                for label, x, attrs in (
+                    ("doubled", (2, 5, 3, 4), {"scale": 2}),
+                    ("one pixel", (1, 3, 1, 1), {"size": (4, 3)}),
+                    ("same size", (1, 3, 4, 5), {"size": (4, 5)}),
+                    ("to a size", (2, 3, 5, 7), {"size": (8, 9)}),
+                    ("smaller", (1, 4, 9, 8), {"size": (4, 3)}),
+                    ("by odd factors", (1, 2, 6, 5), {"scale": (1.5, 2.3)}),
+                    ("halved", (1, 3, 7, 6), {"scale": 0.5}),
+                    ("to one row", (1, 2, 5, 4), {"size": (1, 6)}),
+                )
+            ),
+            case("corners, doubled", (2, 3, 4, 5), "bilinear", scale=2, align_corners=True),
+            case("corners, to a size", (1, 3, 5, 4), "bilinear", size=(9, 7), align_corners=True),
+            case("corners, to one row", (1, 3, 5, 4), "bilinear", size=(1, 7), align_corners=True),
+            case("corners, from one pixel", (1, 3, 1, 1), "bilinear", size=3, align_corners=True),
+        ]

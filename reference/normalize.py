@@ -1,0 +1,88 @@
+"""Normalisation layers at inference."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.reference.registry import Array, reference
+
+
+def per_channel(value: Array, rank: int) -> Array:
+    """``[C]`` as ``[C, 1, ...]``, which broadcasts over ``[N, C, ...]`` of ``rank`` dimensions."""
+    return value.reshape(-1, *(1,) * (rank - 2))
+
+
+def standardize(x: Array, axes: tuple[int, ...], eps: float) -> Array:
+    """``(x - mean) / sqrt(var + eps)`` over ``axes``; the variance divides by n, not n - 1."""
+    centred = x - x.mean(axes, keepdims=True)
+    variance = np.square(centred).mean(axes, keepdims=True)
+    return centred / np.sqrt(variance + eps)
+
+
+@reference("batch_norm")
+def batch_norm(
+    x: Array,
+    *,
+    running_mean: Array,
+    running_var: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float,
+) -> Array:
+    """``y = (x - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]``, arXiv 1502.03167 algorithm 2.
+
+    x ``[N, C, ...]``, parameters ``[C]``.
+    """
+    y = (x - per_channel(running_mean, x.ndim)) / np.sqrt(per_channel(running_var, x.ndim) + eps)
+    if weight is not None:
+        y = y * per_channel(weight, x.ndim)
+    return y if bias is None else y + per_channel(bias, x.ndim)
+
+
+@reference("layer_norm")
+def layer_norm(
+    x: Array,
+    *,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    normalized_shape: tuple[int, ...],
+    eps: float,
+) -> Array:
+    """``y = (x - mean) / sqrt(var + eps) * weight + bias`` over the trailing axes, arXiv 1607.06450.
+
+    x ``[..., *normalized_shape]``, weight and bias ``normalized_shape``.
+    """
+    y = standardize(x, tuple(range(-len(normalized_shape), 0)), eps)
+    if weight is not None:
+        y = y * weight
+    return y if bias is None else y + bias
+
+
+@reference("group_norm")
+def group_norm(
+    x: Array, *, weight: Array | None = None, bias: Array | None = None, num_groups: int, eps: float
+) -> Array:
+    """``y = (x - mean) / sqrt(var + eps) * weight[c] + bias[c]`` over C/num_groups channels and all pixels.
+
+    x ``[N, C, ...]``, weight and bias ``[C]``; arXiv 1803.08494 equations 1, 2 and 7.
+    """
+    groups = x.reshape(x.shape[0], num_groups, -1)  # [N, G, C/G * pixels]
+    y = standardize(groups, (2,), eps).reshape(x.shape)
+    if weight is not None:
+        y = y * per_channel(weight, x.ndim)
+    return y if bias is None else y + per_channel(bias, x.ndim)
+
+
+@reference("lrn")
+def lrn(x: Array, *, size: int, alpha: float, beta: float, k: float) -> Array:
+    """``y[c] = x[c] / (k + alpha/size * sum_{c'} x[c']^2)^beta``, ``c' = c - size//2 ... c + (size-1)//2``.
+
+    x ``[N, C, ...]``. Section 3.3 of the AlexNet paper, with torch's division of alpha by size.
+    """
+    around = [(0, 0)] * x.ndim
+    around[1] = (size // 2, (size - 1) // 2)
+    squares = np.pad(np.square(x), around)
+    total = np.zeros_like(x)
+    for i in range(size):
+        total += squares[:, i : i + x.shape[1]]
+    return x / (k + alpha / size * total) ** beta
