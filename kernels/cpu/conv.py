@@ -1,0 +1,157 @@
+"""Convolution and fully connected layers: loops around the batch-reduce GEMM microkernel.
+
+Activations are NHWC with the zeros of the padding physically around the image, so the filter taps of a line of
+outputs are a table of byte offsets and the inner loops have no edge cases. Weights are packed in panels
+``[K/nr][R*S*C][nr]``. Per item: for each panel, for each chunk of taps small enough to stay in cache, for each line.
+"""
+
+from __future__ import annotations
+
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.activation import call_activation
+from bslite.kernels.cpu.compile import record, step_kernel
+from bslite.kernels.cpu.operand import operand
+from bslite.kernels.cpu.simd import BYTES, LANES, load_int
+from bslite.kernels.cpu.sweep import call_depthwise_sweep, call_gemm_sweep
+
+F = record(
+    "conv",
+    # operands (buffer, byte offset); residual_col is 0 and residual unused where has_residual is 0
+    "x x_at y y_at residual residual_at weights weights_at bias bias_at offsets offsets_at has_residual "
+    # byte strides between images, lines and pixels
+    "x_image x_line x_col y_image y_line y_col residual_image residual_line residual_col "
+    # items: images x bands of lines x blocks of panels
+    "images lines band_lines bands panels block_panels blocks blocks_outer "
+    # reduction: taps of `depth` contiguous floats, `chunk_taps` of them at a time
+    "taps chunk_taps depth "
+    # the channels of one group, in panels of `width` registers; the last one has tail_vecs
+    "group_panels group_channels x_group_bytes group_weight_bytes width tail_vecs "
+    # how a line is cut, and the microkernels for it
+    "tiles1 rows1 sweep1 tail_sweep1 tiles2 rows2 sweep2 tail_sweep2 "
+    # epilogue: clamp bounds (float32 in a cell each), the bounds that do nothing, a longer activation (0: none)
+    "lo hi minus_inf plus_inf activation act_a act_b weights_image",
+)
+
+
+@step_kernel("conv", F)
+def conv(step, bases, item, scratch):
+    """One band of output lines by one block of output-channel panels of one image."""
+    images = load_int(step + F.images)
+    bands = load_int(step + F.bands)
+    blocks = load_int(step + F.blocks)
+    if load_int(step + F.blocks_outer):  # weights larger than the images: go over the images first
+        block, rest = item // (images * bands), item % (images * bands)
+    else:
+        block, rest = item % blocks, item // blocks
+    image, band = rest // bands, rest % bands
+    first_line = band * load_int(step + F.band_lines)
+    last_line = min(load_int(step + F.lines), first_line + load_int(step + F.band_lines))
+    first_panel = block * load_int(step + F.block_panels)
+    last_panel = min(load_int(step + F.panels), first_panel + load_int(step + F.block_panels))
+
+    x_line, y_line, r_line = load_int(step + F.x_line), load_int(step + F.y_line), load_int(step + F.residual_line)
+    x_col, y_col, r_col = load_int(step + F.x_col), load_int(step + F.y_col), load_int(step + F.residual_col)
+    x = operand(step, bases, F.x) + image * load_int(step + F.x_image)
+    y = operand(step, bases, F.y) + image * load_int(step + F.y_image)
+    weights = operand(step, bases, F.weights) + image * load_int(step + F.weights_image)
+    bias = operand(step, bases, F.bias)
+    offsets = operand(step, bases, F.offsets)
+    has_residual = load_int(step + F.has_residual)
+    residual = 0
+    if has_residual:
+        residual = operand(step, bases, F.residual) + image * load_int(step + F.residual_image)
+
+    taps, chunk_taps, depth = load_int(step + F.taps), load_int(step + F.chunk_taps), load_int(step + F.depth)
+    group_panels, group_channels = load_int(step + F.group_panels), load_int(step + F.group_channels)
+    width, tail_vecs = load_int(step + F.width), load_int(step + F.tail_vecs)
+    tiles1, tiles2 = load_int(step + F.tiles1), load_int(step + F.tiles2)
+    done1 = tiles1 * load_int(step + F.rows1)
+    pixels = done1 + tiles2 * load_int(step + F.rows2)
+    activation = load_int(step + F.activation)
+
+    for panel in range(first_panel, last_panel):
+        group, place = panel // group_panels, panel % group_panels
+        tail = place == group_panels - 1
+        vecs = tail_vecs if tail else width
+        sweep1 = load_int(step + F.tail_sweep1) if tail else load_int(step + F.sweep1)
+        sweep2 = load_int(step + F.tail_sweep2) if tail else load_int(step + F.sweep2)
+        channels = min(group_channels - place * width * LANES, vecs * LANES)
+        last_lanes = channels - (vecs - 1) * LANES
+        channel_bytes = 4 * (group * group_channels + place * width * LANES)
+        panel_weights = weights + group * load_int(step + F.group_weight_bytes) + place * taps * depth * width * BYTES
+        # each group's biases are padded to whole registers
+        panel_bias = bias + BYTES * (group * ((group_panels - 1) * width + tail_vecs) + place * width)
+        panel_x = x + group * load_int(step + F.x_group_bytes)
+        tap = 0
+        while tap < taps:
+            count = min(chunk_taps, taps - tap)
+            final = tap + count == taps
+            clamp = step + F.lo if final else step + F.minus_inf
+            chunk_weights = panel_weights + tap * depth * vecs * BYTES
+            for line in range(first_line, last_line):
+                a = panel_x + line * x_line
+                c = y + line * y_line + channel_bytes
+                r, rc = 0, 0
+                if has_residual and final:
+                    r, rc = residual + line * r_line + channel_bytes, r_col
+                call_gemm_sweep(sweep1, tiles1, a, x_col, offsets + 8 * tap, count, depth, chunk_weights, c, y_col,
+                                panel_bias, tap, r, rc, clamp, last_lanes)  # fmt: skip
+                if tiles2:
+                    call_gemm_sweep(sweep2, tiles2, a + done1 * x_col, x_col, offsets + 8 * tap, count, depth,
+                                    chunk_weights, c + done1 * y_col, y_col, panel_bias, tap, r + done1 * rc, rc,
+                                    clamp, last_lanes)  # fmt: skip
+                if activation and final:
+                    call_activation(activation, c, pixels, y_col, channels, step + F.act_a)
+            tap += count
+
+
+D = record(
+    "depthwise",
+    "x x_at y y_at weights weights_at bias bias_at offsets offsets_at "
+    "x_image x_line x_col y_image y_line y_col "
+    "lines band_lines bands blocks block_registers channels taps "
+    "tiles1 rows1 sweep1 tiles2 rows2 sweep2 lo hi activation act_a act_b",
+)
+
+
+@register_jitable
+def _depthwise_tiles(sweep, tiles, rows, a, x_col, offsets, taps, w, c, y_col, bias, clamp, registers, last):
+    for _ in range(tiles):
+        call_depthwise_sweep(sweep, registers, a, x_col, offsets, taps, w, c, y_col, bias, clamp, last)
+        a += rows * x_col
+        c += rows * y_col
+
+
+@step_kernel("depthwise", D)
+def depthwise(step, bases, item, scratch):
+    """One band of lines by one block of channels of one image; channels innermost."""
+    bands, blocks = load_int(step + D.bands), load_int(step + D.blocks)
+    block, rest = item % blocks, item // blocks
+    image, band = rest // bands, rest % bands
+    first_line = band * load_int(step + D.band_lines)
+    last_line = min(load_int(step + D.lines), first_line + load_int(step + D.band_lines))
+    first = block * load_int(step + D.block_registers)
+    channels = load_int(step + D.channels)
+    registers = min((channels + LANES - 1) // LANES - first, load_int(step + D.block_registers))
+    channels = min(channels - first * LANES, registers * LANES)
+    last = channels - (registers - 1) * LANES
+    x_line, y_line = load_int(step + D.x_line), load_int(step + D.y_line)
+    x_col, y_col = load_int(step + D.x_col), load_int(step + D.y_col)
+    taps = load_int(step + D.taps)
+    x = operand(step, bases, D.x) + image * load_int(step + D.x_image) + first * BYTES
+    y = operand(step, bases, D.y) + image * load_int(step + D.y_image) + first * BYTES
+    w = operand(step, bases, D.weights) + first * taps * BYTES
+    bias = operand(step, bases, D.bias) + first * BYTES
+    offsets = operand(step, bases, D.offsets)
+    tiles1, rows1, sweep1 = load_int(step + D.tiles1), load_int(step + D.rows1), load_int(step + D.sweep1)
+    tiles2, rows2, sweep2 = load_int(step + D.tiles2), load_int(step + D.rows2), load_int(step + D.sweep2)
+    done1 = tiles1 * rows1
+    activation = load_int(step + D.activation)
+    for line in range(first_line, last_line):
+        a, c = x + line * x_line, y + line * y_line
+        _depthwise_tiles(sweep1, tiles1, rows1, a, x_col, offsets, taps, w, c, y_col, bias, step + D.lo, registers, last)
+        _depthwise_tiles(sweep2, tiles2, rows2, a + done1 * x_col, x_col, offsets, taps, w, c + done1 * y_col, y_col,
+                         bias, step + D.lo, registers, last)  # fmt: skip
+        if activation:
+            call_activation(activation, c, done1 + tiles2 * rows2, y_col, channels, step + D.act_a)

@@ -1,0 +1,299 @@
+"""Vector registers as Numba values: kernels stay readable Python, the vector width is never the compiler's guess.
+
+LLVM's loop vectoriser prefers 256-bit vectors on AVX-512 machines and cannot be told otherwise once
+Numba is imported; a value of `Vec` *is* one full register (``<16 x float>`` on AVX-512), and arithmetic on it
+is one instruction. Addresses are plain int64 byte addresses, so a kernel sees shapes and strides only.
+
+NaN: `vmax` and `vmin` hand on a NaN in their second operand, so put the data there and the bound first.
+"""
+
+from __future__ import annotations
+
+import operator
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, register_model
+
+from bslite.kernels.cpu.target import simd
+
+LANES = simd().lanes
+BYTES = 4 * LANES  # of one vector register
+
+F32 = ir.FloatType()
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+VEC = ir.VectorType(F32, LANES)
+MASK = ir.VectorType(ir.IntType(1), LANES)
+
+
+class VecType(types.Type):
+    """Numba's type of one vector register of float32."""
+
+    def __init__(self) -> None:
+        super().__init__(name=f"f32x{LANES}")
+
+
+vec_t = VecType()
+
+
+@register_model(VecType)
+class VecModel(models.PrimitiveModel):
+    """The register itself, not a struct around it."""
+
+    def __init__(self, dmm, fe_type):
+        super().__init__(dmm, fe_type, VEC)
+
+
+def call_llvm(builder, name, ret, args):
+    """Call an LLVM intrinsic by its full name (llvmlite does not mangle vector types itself)."""
+    fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ret, [a.type for a in args]), name)
+    return builder.call(fn, args)
+
+
+def pointer(builder, address, to=F32):
+    """An int64 byte address as an LLVM pointer."""
+    return builder.inttoptr(address, to.as_pointer())
+
+
+def splat_ir(builder, scalar, vec=VEC):
+    """All lanes equal to ``scalar``."""
+    one = builder.insert_element(ir.Constant(vec, ir.Undefined), scalar, ir.Constant(I32, 0))
+    zeros = ir.Constant(ir.VectorType(I32, vec.count), [0] * vec.count)
+    return builder.shuffle_vector(one, ir.Constant(vec, ir.Undefined), zeros)
+
+
+def load_ir(builder, address):
+    """One vector from an address of any alignment."""
+    return builder.load(pointer(builder, address, VEC), align=4)
+
+
+def store_ir(builder, address, value):
+    """One vector to an address of any alignment."""
+    builder.store(value, pointer(builder, address, VEC), align=4)
+
+
+def fma_ir(builder, a, b, c):
+    """``a*b + c``, fused wherever the target has the instruction."""
+    return call_llvm(builder, f"llvm.fmuladd.v{a.type.count}f32", a.type, [a, b, c])
+
+
+def first_lanes(builder, count):
+    """Mask of the first ``count`` (int64) lanes."""
+    index = ir.Constant(ir.VectorType(I32, LANES), list(range(LANES)))
+    limit = splat_ir(builder, builder.trunc(count, I32), ir.VectorType(I32, LANES))
+    return builder.icmp_signed("<", index, limit)
+
+
+def masked_store_ir(builder, address, value, mask):
+    """Store the lanes of ``value`` that ``mask`` selects; the others' memory is not touched."""
+    ptr = pointer(builder, address, VEC)
+    fn = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(ir.VoidType(), [VEC, ptr.type, I32, MASK]),
+        f"llvm.masked.store.v{LANES}f32.p0",
+    )
+    builder.call(fn, [value, ptr, ir.Constant(I32, 4), mask])
+
+
+def masked_load_ir(builder, address, mask, other):
+    """Load the lanes ``mask`` selects, ``other`` in the rest; unselected memory is not read."""
+    ptr = pointer(builder, address, VEC)
+    fn = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(VEC, [ptr.type, I32, MASK, VEC]),
+        f"llvm.masked.load.v{LANES}f32.p0",
+    )
+    return builder.call(fn, [ptr, ir.Constant(I32, 4), mask, other])
+
+
+def vmax_ir(builder, bound, x):
+    """``max``, handing on a NaN in ``x`` (x86's maxps with this operand order)."""
+    return builder.select(builder.fcmp_ordered(">", bound, x), bound, x)
+
+
+def vmin_ir(builder, bound, x):
+    """``min``, handing on a NaN in ``x``."""
+    return builder.select(builder.fcmp_ordered("<", bound, x), bound, x)
+
+
+def _primitive(result, *params):
+    """Decorator: an IR-emitting function ``(builder, *values)`` becomes a Numba intrinsic of this signature."""
+
+    def wrap(emit):
+        def codegen(context, builder, sig, args):
+            value = emit(builder, *args)
+            return context.get_dummy_value() if result is types.void else value
+
+        names = ", ".join(f"p{i}" for i in range(len(params)))
+        scope = {"signature": signature, "result": result, "params": params, "codegen": codegen}
+        # `intrinsic` reads the Python signature, so a function of the right arity is needed.
+        exec(f"def {emit.__name__}(typingctx, {names}): return signature(result, *params), codegen", scope)
+        function = scope[emit.__name__]
+        function.__doc__ = emit.__doc__
+        function.__module__ = emit.__module__
+        return intrinsic(function)
+
+    return wrap
+
+
+i64, f32 = types.int64, types.float32
+
+
+@_primitive(vec_t, i64)
+def load(builder, address):
+    """The vector at a byte address."""
+    return load_ir(builder, address)
+
+
+@_primitive(types.void, i64, vec_t)
+def store(builder, address, value):
+    """Write a whole vector."""
+    store_ir(builder, address, value)
+
+
+@_primitive(types.void, i64, vec_t, i64)
+def store_first(builder, address, value, count):
+    """Write the first ``count`` lanes (clipped to the register)."""
+    masked_store_ir(builder, address, value, first_lanes(builder, count))
+
+
+@_primitive(vec_t, i64, i64, f32)
+def load_first(builder, address, count, other):
+    """Read the first ``count`` lanes, ``other`` in the rest."""
+    return masked_load_ir(builder, address, first_lanes(builder, count), splat_ir(builder, other))
+
+
+@_primitive(vec_t, f32)
+def splat(builder, scalar):
+    """All lanes equal."""
+    return splat_ir(builder, scalar)
+
+
+@_primitive(f32, i64)
+def load_scalar(builder, address):
+    """The float32 at a byte address."""
+    return builder.load(pointer(builder, address), align=4)
+
+
+@_primitive(types.void, i64, f32)
+def store_scalar(builder, address, value):
+    """Write one float32."""
+    builder.store(value, pointer(builder, address), align=4)
+
+
+@_primitive(i64, i64)
+def load_int(builder, address):
+    """The int64 at a byte address."""
+    return builder.load(pointer(builder, address, I64), align=8)
+
+
+@_primitive(vec_t, vec_t, vec_t, vec_t)
+def fma(builder, a, b, c):
+    """``a*b + c``."""
+    return fma_ir(builder, a, b, c)
+
+
+@_primitive(vec_t, vec_t, vec_t)
+def vmax(builder, bound, x):
+    """Lane-wise maximum; a NaN in ``x`` comes through."""
+    return vmax_ir(builder, bound, x)
+
+
+@_primitive(vec_t, vec_t, vec_t)
+def vmin(builder, bound, x):
+    """Lane-wise minimum; a NaN in ``x`` comes through."""
+    return vmin_ir(builder, bound, x)
+
+
+@_primitive(vec_t, vec_t, vec_t)
+def vmax_nan(builder, a, b):
+    """Lane-wise maximum; a NaN in either operand comes through (pooling)."""
+    greater = vmax_ir(builder, a, b)
+    return builder.select(builder.fcmp_unordered("uno", a, a), a, greater)
+
+
+@_primitive(vec_t, vec_t, vec_t, vec_t, vec_t)
+def select_lt(builder, a, b, then, other):
+    """``then`` where ``a < b``, ``other`` elsewhere (also where either is NaN)."""
+    return builder.select(builder.fcmp_ordered("<", a, b), then, other)
+
+
+@_primitive(vec_t, vec_t)
+def vabs(builder, x):
+    """Absolute value."""
+    return call_llvm(builder, f"llvm.fabs.v{LANES}f32", VEC, [x])
+
+
+@_primitive(vec_t, vec_t)
+def rint(builder, x):
+    """Nearest integer, ties to even."""
+    return call_llvm(builder, f"llvm.rint.v{LANES}f32", VEC, [x])
+
+
+@_primitive(vec_t, vec_t)
+def vsqrt(builder, x):
+    """Square root, correctly rounded."""
+    return call_llvm(builder, f"llvm.sqrt.v{LANES}f32", VEC, [x])
+
+
+@_primitive(vec_t, vec_t)
+def pow2(builder, n):
+    """``2**n`` for integral ``n`` in [-126, 127], by writing the exponent bits."""
+    ints = ir.VectorType(I32, LANES)
+    biased = builder.add(builder.fptosi(n, ints), ir.Constant(ints, [127] * LANES))
+    return builder.bitcast(builder.shl(biased, ir.Constant(ints, [23] * LANES)), VEC)
+
+
+def _halves(builder, value, combine):
+    """Reduce the lanes pairwise, halves first: a fixed order, so results do not depend on the schedule."""
+    width = value.type.count
+    while width > 1:
+        width //= 2
+        lo = ir.Constant(ir.VectorType(I32, width), list(range(width)))
+        hi = ir.Constant(ir.VectorType(I32, width), list(range(width, 2 * width)))
+        undef = ir.Constant(value.type, ir.Undefined)
+        value = combine(builder.shuffle_vector(value, undef, lo), builder.shuffle_vector(value, undef, hi))
+    return builder.extract_element(value, ir.Constant(I32, 0))
+
+
+@_primitive(f32, vec_t)
+def hsum(builder, x):
+    """Sum of the lanes, pairwise."""
+    return _halves(builder, x, builder.fadd)
+
+
+@_primitive(f32, vec_t)
+def hmax(builder, x):
+    """Largest lane; NaN if any lane is NaN."""
+
+    def larger(a, b):
+        most = builder.select(builder.fcmp_ordered(">", a, b), a, b)
+        return builder.select(builder.fcmp_unordered("uno", a, a), a, most)
+
+    return _halves(builder, x, larger)
+
+
+@infer_global(operator.add)
+@infer_global(operator.sub)
+@infer_global(operator.mul)
+@infer_global(operator.truediv)
+class _VecArithmetic(AbstractTemplate):
+    def generic(self, args, kws):
+        if len(args) == 2 and all(isinstance(a, VecType) for a in args):
+            return signature(vec_t, vec_t, vec_t)
+        return None
+
+
+def _lower_arithmetic(function, opname):
+    @lower_builtin(function, VecType, VecType)
+    def lower(context, builder, sig, args):
+        return getattr(builder, opname)(*args)
+
+
+for _function, _opname in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"),
+                           (operator.truediv, "fdiv")):
+    _lower_arithmetic(_function, _opname)

@@ -1,0 +1,52 @@
+"""What SIMD the compiler will emit for this process: asked of LLVM itself, not looked up in a table.
+
+Numba compiles for the host CPU, or for ``NUMBA_CPU_NAME`` / ``NUMBA_CPU_FEATURES`` where those are set;
+a probe of one fused multiply-add on 16 floats, compiled for the same target, shows the register class used.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+from typing import NamedTuple
+
+import llvmlite.binding as llvm
+from numba.core import config
+
+_PROBE = """
+declare <16 x float> @llvm.fmuladd.v16f32(<16 x float>, <16 x float>, <16 x float>)
+define <16 x float> @probe(ptr %p) {
+  %a = load <16 x float>, ptr %p
+  %r = call <16 x float> @llvm.fmuladd.v16f32(<16 x float> %a, <16 x float> %a, <16 x float> %a)
+  ret <16 x float> %r
+}
+"""
+
+
+class Simd(NamedTuple):
+    """float32 lanes per vector register, architectural vector registers, and the CPU they are of."""
+
+    lanes: int
+    registers: int
+    cpu: str
+    features: str
+
+
+@functools.cache
+def simd() -> Simd:
+    """The SIMD model of the code Numba emits in this process."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    cpu = config.CPU_NAME or llvm.get_host_cpu_name()
+    if config.CPU_FEATURES is not None:
+        features = config.CPU_FEATURES
+    else:
+        features = "" if config.CPU_NAME else llvm.get_host_cpu_features().flatten()
+    machine = llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=3)
+    assembly = machine.emit_assembly(llvm.parse_assembly(_PROBE))
+    if "%zmm" in assembly:
+        return Simd(16, 32, cpu, features)
+    if "%ymm" in assembly:
+        return Simd(8, 16, cpu, features)
+    registers = 16 if platform.machine().lower() in ("x86_64", "amd64") else 32
+    return Simd(4, registers, cpu, features)

@@ -1,0 +1,127 @@
+"""One compiled call per inference: every thread walks the same program and claims work items as it goes.
+
+A step is a record of int64 cells and a number of independent items. A thread claims the next item of a step by an
+atomic counter, and before it starts a step it waits until the *items* of the steps that one depends on are done: it
+never waits for a thread to arrive. So there is no deadlock however the threading layer schedules the walkers, one
+late or descheduled core does not hold the others up, and a plain call of `walk` is the single-threaded engine. Which
+thread does an item cannot change a result: the order of every sum is inside one item.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.core.typing.templates import signature
+from numba.extending import intrinsic
+
+from bslite.kernels.cpu.cache import cache_for
+from bslite.kernels.cpu.compile import Kernel, caller
+from bslite.kernels.cpu.simd import I32, I64, load_int, pointer
+from bslite.kernels.cpu.target import simd
+
+CELLS = 72  # int64 cells of one record
+COUNTER = 128  # bytes between two steps' counters: claimed in one cache line, finished in the next
+SPINS = 4000  # pauses before a waiting thread offers its core to others
+_X86 = simd().lanes >= 8
+_YIELD = "sched_yield" if sys.platform != "win32" else None
+
+call_item = caller(4)
+call_walk = caller(1)
+
+
+def _atomic(name, emit, ret, *params):
+    def codegen(context, builder, sig, args):
+        value = emit(builder, *args)
+        return context.get_dummy_value() if ret is types.void else value
+
+    names = ", ".join(f"a{i}" for i in range(len(params)))
+    scope = {"codegen": codegen, "result": signature(ret, *params)}
+    exec(f"def {name}(typingctx{', ' if names else ''}{names}): return result, codegen", scope)
+    return intrinsic(scope[name])
+
+
+fetch_add = _atomic(
+    "fetch_add",
+    lambda b, address, n: b.atomic_rmw("add", pointer(b, address, I64), n, "acq_rel"),
+    types.int64, types.int64, types.int64,
+)  # fmt: skip
+load_acquire = _atomic(
+    "load_acquire", lambda b, address: b.load_atomic(pointer(b, address, I64), "acquire", 8), types.int64, types.int64
+)
+
+
+def _emit_pause(builder):
+    if _X86:
+        fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause")
+        builder.call(fn, [])
+
+
+def _emit_yield(builder):
+    if _YIELD:
+        fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, []), _YIELD)
+        builder.call(fn, [])
+
+
+pause = _atomic("pause", _emit_pause, types.void)
+yield_core = _atomic("yield_core", _emit_yield, types.void)
+
+
+def _walk(job):
+    """``job`` is the address of 7 cells: program, steps, bases, counters, scratch, scratch bytes a thread, walkers."""
+    program = load_int(job)
+    steps = load_int(job + 8)
+    bases = load_int(job + 16)
+    counters = load_int(job + 24)
+    slot = fetch_add(job + 48, 1)
+    scratch = load_int(job + 32) + slot * load_int(job + 40)
+    complete = 0  # steps before this one are known to be done
+    for s in range(steps):
+        step = program + s * CELLS * 8
+        kernel = load_int(step)
+        items = load_int(step + 8)
+        after = load_int(step + 16)  # how many leading steps must be done first
+        counter = counters + s * COUNTER
+        if load_acquire(counter) >= items:
+            continue  # the others took it all
+        while complete < after:
+            needed = load_int(program + complete * CELLS * 8 + 8)
+            finished = counters + complete * COUNTER + 64
+            spins = 0
+            while load_acquire(finished) < needed:
+                spins += 1
+                if spins < SPINS:
+                    pause()
+                else:
+                    yield_core()
+            complete += 1
+        item = fetch_add(counter, 1)
+        while item < items:
+            call_item(kernel, step, bases, item, scratch)
+            fetch_add(counter + 64, 1)
+            item = fetch_add(counter, 1)
+    while complete < steps:  # the answer is whole only when every item is
+        needed = load_int(program + complete * CELLS * 8 + 8)
+        finished = counters + complete * COUNTER + 64
+        spins = 0
+        while load_acquire(finished) < needed:
+            spins += 1
+            if spins < SPINS:
+                pause()
+            else:
+                yield_core()
+        complete += 1
+
+
+walk = Kernel(_walk, "walk", 1)
+
+
+def _fork_join(threads, walk_address, job):
+    for _ in prange(threads):
+        call_walk(walk_address, job)
+
+
+fork_join = njit(parallel=True, nogil=True)(_fork_join)
+fork_join._cache = cache_for(_fork_join)
