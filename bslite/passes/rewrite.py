@@ -1,0 +1,43 @@
+"""Rewriting a ModelSpec by dropping nodes: the readers of a dropped node read what stands in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dataclasses
+
+from bslite.spec import Array, ModelSpec, Node
+
+
+def readers(spec: ModelSpec) -> dict[str, list[Node]]:
+    """Value name -> the nodes that read it, in order (a node that reads it twice is there twice)."""
+    found: dict[str, list[Node]] = {}
+    for node in spec.nodes:
+        for name in node.inputs:
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def substitute(
+    spec: ModelSpec, dropped: Mapping[str, str], replaced: Mapping[str, Node], params: Mapping[str, Array]
+) -> ModelSpec:
+    """``spec`` without the nodes in ``dropped`` (name -> the value read instead) and with others ``replaced``."""
+
+    def resolve(name: str) -> str:
+        while name in dropped:
+            name = dropped[name]
+        return name
+
+    nodes = []
+    for node in spec.nodes:
+        if node.name in dropped:
+            continue
+        node = replaced.get(node.name, node)
+        nodes.append(dataclasses.replace(node, inputs=tuple(map(resolve, node.inputs))))
+    used = {key for node in nodes for key in node.params.values()}
+    store = {**spec.params, **params}
+    return spec.replace(
+        nodes=tuple(nodes),
+        outputs=tuple(map(resolve, spec.outputs)),
+        params={key: array for key, array in store.items() if key in used},
+    )

@@ -1,0 +1,70 @@
+"""Drop what does nothing at inference, fold batch norms into the layer before them. ModelSpec to ModelSpec."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from bslite.passes.rewrite import readers, substitute
+from bslite.spec import Array, ModelSpec, Node
+
+FOLDABLE = ("conv2d", "linear")
+
+
+def drop_identities(spec: ModelSpec) -> ModelSpec:
+    """Without dropout, which is the identity at inference."""
+    dropped = {n.name: n.inputs[0] for n in spec.nodes if n.op == "dropout"}
+    return substitute(spec, dropped, {}, {}) if dropped else spec
+
+
+def batch_norm_scale_shift(params: Mapping[str, Array], eps: float) -> tuple[Array, Array]:
+    """A batch norm as ``y = x*scale + shift`` per channel, in float64 (arXiv 1502.03167, eq. at inference)."""
+    var = params["running_var"].astype(np.float64)
+    mean = params["running_mean"].astype(np.float64)
+    scale = 1.0 / np.sqrt(var + eps)
+    if "weight" in params:
+        scale = scale * params["weight"].astype(np.float64)
+    shift = -mean * scale
+    if "bias" in params:
+        shift = shift + params["bias"].astype(np.float64)
+    return scale, shift
+
+
+def fold_batch_norms(spec: ModelSpec) -> ModelSpec:
+    """Fold every batch norm that alone reads a convolution or linear layer into its weights.
+
+    Computed in float64, rounded once. The folded layer takes the batch norm's name: its value is that one's.
+    """
+    reading = readers(spec)
+    nodes = {n.name: n for n in spec.nodes}
+    dropped: dict[str, str] = {}
+    replaced: dict[str, Node] = {}
+    params: dict[str, Array] = {}
+    for bn in spec.nodes:
+        if bn.op != "batch_norm":
+            continue
+        before = nodes.get(bn.inputs[0])
+        alone = before is not None and len(reading[before.name]) == 1 and before.name not in spec.outputs
+        if before is None or not alone or before.op not in FOLDABLE:
+            continue
+        weight = spec.params[before.params["weight"]]
+        if before.op == "linear" and len(spec.infer_shapes([i.example for i in spec.inputs])[bn.name]) != 2:
+            continue  # there the batch norm's channel axis is not the linear layer's
+        scale, shift = batch_norm_scale_shift(spec.node_params(bn), bn.attrs["eps"])
+        bias = shift
+        if "bias" in before.params:
+            bias = bias + scale * spec.params[before.params["bias"]].astype(np.float64)
+        scaled = weight.astype(np.float64) * scale.reshape(-1, *[1] * (weight.ndim - 1))
+        keys = {"weight": f"{bn.name}/folded.weight", "bias": f"{bn.name}/folded.bias"}
+        params[keys["weight"]] = scaled.astype(np.float32)
+        params[keys["bias"]] = bias.astype(np.float32)
+        dropped[before.name] = before.inputs[0]  # unread from here on
+        replaced[bn.name] = dataclasses.replace(before, name=bn.name, params=keys)
+    return substitute(spec, dropped, replaced, params) if replaced else spec
+
+
+def simplify(spec: ModelSpec) -> ModelSpec:
+    """Both, in order: a dropout between a convolution and its batch norm must not hide one from the other."""
+    return fold_batch_norms(drop_identities(spec))

@@ -1,0 +1,189 @@
+"""The planner's working state: values placed so far, buffers, constants, steps. Lowerings talk to this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bslite.machine import Machine
+from bslite.ops import Shape
+from bslite.passes import Layer
+from bslite.plan.concats import Place
+from bslite.plan.plan import Const, Step, accesses
+from bslite.plan.views import NO_HALO, Buffer, View, channel_axis, contiguous, size_of
+from bslite.spec import ModelSpec
+
+Halo = tuple[int, int, int, int]
+PAGE = 4096  # bytes after which lines of a tile meet in the same sets of L1
+
+
+def wider(a: Halo, b: Halo) -> Halo:
+    """The least halo that holds both."""
+    return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
+
+
+class Builder:
+    """Collects the steps of one plan. Views handed out are always inside buffers the plan owns."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        shapes: Mapping[str, Shape],
+        machine: Machine,
+        halos: Mapping[str, Halo],
+        places: Mapping[str, Place],
+    ) -> None:
+        self.spec = spec
+        self.shapes = shapes
+        self.machine = machine
+        self.values: dict[str, View] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.consts: dict[str, Const] = {}
+        self.steps: list[Step] = []
+        self.layer: tuple[str, ...] = ()
+        self._halos = halos
+        self._places = places
+        self._direct: dict[str, View] = {}  # outputs to be written in place
+        self._roots: dict[str, View] = {}
+        self._const_names: dict[tuple[Any, ...], str] = {}
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def read(self, name: str, inner: int | None = None, halo: Halo = NO_HALO) -> View:
+        """The value ``name`` with contiguous axis ``inner`` (default: channels) and at least ``halo`` zeros around.
+
+        Copied into a fresh buffer if it does not lie so.
+        """
+        return self.arranged(self.values[name], inner, halo)
+
+    def arranged(self, view: View, inner: int | None = None, halo: Halo = NO_HALO) -> View:
+        """``view``, or a copy of it that lies as asked; see `read`."""
+        inner = channel_axis(len(view.shape)) if inner is None else inner % len(view.shape)
+        enough = all(have >= need for have, need in zip(view.halo, halo, strict=True))
+        if enough and (view.shape[inner] == 1 or view.strides[inner] == 1):
+            return view
+        fresh = self.fresh(view.shape, inner, halo)
+        self.copy(view, fresh)
+        return fresh
+
+    def flat(self, view: View) -> View:
+        """``view``, or a copy of it, row-major in its logical order."""
+        expected = contiguous(view.shape)
+        if all(n == 1 or s == e for n, s, e in zip(view.shape, view.strides, expected, strict=True)):
+            return View(view.buffer, view.offset, view.shape, expected)
+        buffer = self.buffer(size_of(view.shape))
+        fresh = View(buffer.name, 0, view.shape, expected)
+        self.copy(view, fresh)
+        return fresh
+
+    def write(self, name: str, inner: int | None = None) -> View:
+        """Where the layer that makes ``name`` must write it; also records it as the value of that name."""
+        shape = self.shapes[name]
+        inner = channel_axis(len(shape)) if inner is None and shape else inner
+        if name in self._places and inner == channel_axis(len(shape)):
+            place = self._places[name]
+            view = self._root(place.root).slice(place.axis, place.start, place.start + shape[place.axis])
+        elif name in self._direct:
+            view = self._direct[name]
+        elif name in self._roots or inner is None or inner == channel_axis(len(shape)):
+            view = self._root(name)
+        else:
+            view = self.fresh(shape, inner, NO_HALO)
+        self.values[name] = view
+        return view
+
+    def alias(self, name: str, view: View) -> None:
+        """Record that ``name`` is another view of memory that holds it already."""
+        self.values[name] = view
+
+    def write_outputs_to(self, direct: Mapping[str, View]) -> None:
+        """Values that `write` should put straight into the caller's arrays."""
+        self._direct = dict(direct)
+
+    def _root(self, name: str) -> View:
+        if name not in self._roots:
+            shape = self.shapes[name]
+            self._roots[name] = self.fresh(shape, channel_axis(len(shape)), self._halos.get(name, NO_HALO))
+        return self._roots[name]
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def buffer(self, size: int) -> Buffer:
+        """A new arena buffer of ``size`` elements."""
+        buffer = Buffer(f"b{len(self.buffers)}", size)
+        self.buffers[buffer.name] = buffer
+        return buffer
+
+    def fresh(self, shape: Shape, inner: int, halo: Halo) -> View:
+        """A new buffer for ``shape`` with axis ``inner`` innermost, the others in order, zeros of ``halo`` around H, W."""
+        if not shape:
+            return View(self.buffer(1).name, 0, (), ())
+        order = [a for a in range(len(shape)) if a != inner] + [inner]
+        top, left, bottom, right = halo
+        padded = list(shape)
+        if halo != NO_HALO:
+            padded[2] += top + bottom
+            padded[3] += left + right
+        strides = [0] * len(shape)
+        step = 1
+        for axis in reversed(order):
+            strides[axis] = step
+            step *= padded[axis]
+            if axis == inner and step * 4 % PAGE == 0 and len(shape) > 1 and size_of(shape) > step:
+                step += self.machine.lanes  # keep neighbouring pixels out of one L1 set
+        offset = top * strides[2] + left * strides[3] if halo != NO_HALO else 0
+        view = View(self.buffer(step).name, offset, shape, tuple(strides), halo)
+        if halo != NO_HALO:
+            self._fill_halo(view)
+        return view
+
+    def const(self, recipe: str, *keys: str, **args: Any) -> str:
+        """The name of a constant; the same recipe, keys and arguments give the same one."""
+        frozen = tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in args.items()))
+        identity = (recipe, keys, frozen)
+        name = self._const_names.setdefault(identity, f"c{len(self.consts)}")
+        self.consts.setdefault(name, Const(name, *identity))
+        return name
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def step(
+        self,
+        kernel: str,
+        items: int,
+        args: dict[str, Any],
+        operands: dict[str, tuple[str, int]],
+        reads: Sequence[View] = (),
+        writes: Sequence[View] = (),
+    ) -> None:
+        """Append a step of the current layer."""
+        self.steps.append(
+            Step(kernel, self.layer, items, args, operands, accesses(reads), accesses(writes))
+        )
+
+    def copy(self, source: View, target: View) -> None:
+        """Append a strided copy between views of equal logical shape."""
+        from bslite.plan.lower_move import copy_step
+
+        copy_step(self, source, target)
+
+    def _fill_halo(self, view: View) -> None:
+        from bslite.plan.lower_move import halo_step
+
+        halo_step(self, view)
+
+
+def halo_needs(layers: Sequence[Layer], places: Mapping[str, Place]) -> dict[str, Halo]:
+    """Zeros each buffer should have around its images, by the name of the value or concat that owns it."""
+    needs: dict[str, Halo] = {}
+    for layer in layers:
+        if layer.node.op != "conv2d":
+            continue
+        name = layer.node.inputs[0]
+        owner = name
+        if name in places:
+            if places[name].axis != 1:
+                continue
+            owner = places[name].root
+        needs[owner] = wider(needs.get(owner, NO_HALO), layer.node.attrs["padding"])
+    return needs

@@ -1,0 +1,109 @@
+"""A Plan: what an engine executes. Plain data, printable, made without compiling anything."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bslite.ops import Shape
+from bslite.plan.views import Buffer, View
+
+
+@dataclass(frozen=True)
+class Const:
+    """Data an engine derives from parameters: ``recipe`` names how (packing, folding), ``keys`` from which."""
+
+    name: str
+    recipe: str
+    keys: tuple[str, ...] = ()
+    args: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Access:
+    """Elements a step reads or writes: those in ``[lo, hi)`` of a buffer whose index mod ``period`` is in ``[first, last)``."""
+
+    buffer: str
+    lo: int
+    hi: int
+    period: int = 1
+    first: int = 0
+    last: int = 1
+
+    def overlaps(self, other: Access) -> bool:
+        """Whether the two may touch a common element (of the same buffer)."""
+        if self.buffer != other.buffer or self.hi <= other.lo or other.hi <= self.lo:
+            return False
+        same_grid = self.period == other.period > 1
+        return not (same_grid and (self.last <= other.first or other.last <= self.first))
+
+
+@dataclass
+class Step:
+    """One kernel over ``items`` independent work items. ``args`` fills the cells of the kernel's record.
+
+    A value in ``args`` is an int, a float, or a list naming a kernel (``["gemm_sweep", 14, 2]``); ``operands`` are
+    (buffer or const name, element offset).
+    """
+
+    kernel: str
+    layers: tuple[str, ...]
+    items: int
+    args: dict[str, Any]
+    operands: dict[str, tuple[str, int]]
+    reads: list[Access] = field(default_factory=list)
+    writes: list[Access] = field(default_factory=list)
+    after: int = 0  # how many leading steps must be complete before this one starts
+
+
+@dataclass
+class Plan:
+    """Steps in order, the buffers they use with their place in the arena, and the constants they need."""
+
+    model: str
+    shapes: tuple[Shape, ...]
+    threads: int
+    steps: list[Step]
+    buffers: dict[str, Buffer]
+    consts: dict[str, Const]
+    values: dict[str, View]  # where each materialised value is (or was, once the arena is reused)
+    inputs: list[View]
+    outputs: list[View]
+    places: dict[str, int] = field(default_factory=dict)  # arena buffer -> first element
+    arena_size: int = 0  # elements
+    scratch_size: int = 0  # elements per thread
+
+    def __str__(self) -> str:
+        lines = [
+            f"plan of {self.model!r} for {' '.join(map(str, self.shapes))}: {len(self.steps)} steps, "
+            f"arena {self.arena_size * 4 / 1e6:.2f} MB, {self.threads} thread(s)"
+        ]
+        width = max((len(s.kernel) for s in self.steps), default=0)
+        for i, s in enumerate(self.steps):
+            lines.append(f"{i:4d} {s.kernel:<{width}} items {s.items:5d} after {s.after:4d}  {' + '.join(s.layers)}")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return dataclasses.asdict(self)
+
+
+def accesses(views: Sequence[View]) -> list[Access]:
+    """What reading or writing these views touches; a channel slice of an image is told from its neighbours."""
+    found = []
+    for v in views:
+        lo, hi = v.extent
+        period = 1
+        first, last = 0, 1
+        if len(v.shape) == 4 and v.strides[1] == 1 and v.shape[1] < v.strides[3]:
+            period = v.strides[3]
+            first = v.offset % period
+            last = first + v.shape[1]
+            if last > period:  # not aligned with the pixel grid of the buffer
+                period, first, last = 1, 0, 1
+        found.append(Access(v.buffer, lo, hi, period, first, last))
+    return found
+
+

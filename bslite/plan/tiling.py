@@ -1,0 +1,145 @@
+"""Choosing register tiles, bands of lines and blocks of panels from the machine model."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+from bslite.machine import Machine
+
+
+class Cut(NamedTuple):
+    """A line of pixels as ``tiles1`` tiles of ``rows1`` pixels, then ``tiles2`` of ``rows2``."""
+
+    tiles1: int
+    rows1: int
+    tiles2: int
+    rows2: int
+
+
+class LineTiling(NamedTuple):
+    """How output channels and pixels map to registers: ``width`` registers of channels a panel, and the cut."""
+
+    width: int
+    tail: int  # registers of the last panel
+    panels: int
+    cut: Cut
+    cycles: float  # per line and unit of reduction depth, all panels
+
+
+def max_rows(machine: Machine, vecs: int) -> int:
+    """Most pixels of a tile: accumulators, one register per B vector, one for the broadcast."""
+    return max(1, (machine.registers - vecs - 1) // vecs)
+
+
+def cut_line(pixels: int, most: int) -> Cut:
+    """The fewest tiles of at most ``most`` rows, heights differing by at most one."""
+    tiles = -(-pixels // most)
+    low, high = pixels // tiles, pixels % tiles
+    if high == 0:
+        return Cut(tiles, low, 0, low)
+    return Cut(high, low + 1, tiles - high, low)
+
+
+def tile_cycles(machine: Machine, rows: int, vecs: int) -> float:
+    """Cycles of one unit of depth: bound by the multiply-add ports, the load ports, latency, or B from L2."""
+    return max(
+        rows * vecs / machine.fma_ports,
+        (rows + vecs) / machine.fma_ports,
+        machine.fma_latency,
+        vecs * machine.lanes * 4 / machine.l2_bytes_per_cycle,
+    )
+
+
+@functools.lru_cache(4096)
+def line_tiling(machine: Machine, pixels: int, channels: int) -> LineTiling:
+    """The panel width and cut with the least cycles for a line of ``pixels`` by ``channels`` outputs."""
+    registers = -(-channels // machine.lanes)
+    best: LineTiling | None = None
+    for width in (1, 2, 4):
+        if width > registers and width > 1:
+            continue
+        panels = -(-registers // width)
+        tail = registers - (panels - 1) * width
+        cut = cut_line(pixels, max_rows(machine, width))
+
+        def line_cycles(vecs: int, cut: Cut = cut) -> float:
+            return cut.tiles1 * tile_cycles(machine, cut.rows1, vecs) + cut.tiles2 * tile_cycles(machine, cut.rows2, vecs)
+
+        cycles = (panels - 1) * line_cycles(width) + line_cycles(tail)
+        # A wide panel reads more of B per cycle: prefer the narrower of equals, unless there is no reuse anyway.
+        if best is None or cycles < best.cycles * 0.97:
+            best = LineTiling(width, tail, panels, cut, cycles)
+    assert best is not None
+    return best
+
+
+@functools.lru_cache(4096)
+def line_length(machine: Machine, pixels: int, channels: int) -> int:
+    """For pixels that may be cut into lines anywhere: the divisor of ``pixels`` with the cheapest tiling."""
+    best, cost = pixels, math.inf
+    for lines in range(1, pixels + 1):
+        if pixels % lines:
+            continue
+        q = pixels // lines
+        if q < max_rows(machine, 2) and lines > 1 and best < pixels:
+            break
+        if q > 16 * max_rows(machine, 2) and lines < pixels:
+            continue  # long lines leave nothing to divide among cores
+        cycles = line_tiling(machine, q, channels).cycles * lines
+        if cycles < cost * 0.999:
+            best, cost = q, cycles
+    return best
+
+
+class Items(NamedTuple):
+    """A layer cut into ``images * bands * blocks`` independent items."""
+
+    band_lines: int
+    bands: int
+    block_panels: int
+    blocks: int
+    blocks_outer: bool
+
+
+@functools.lru_cache(4096)
+def choose_items(
+    machine: Machine, images: int, lines: int, panels: int, cycles: float, image_bytes: int, weight_bytes: int
+) -> Items:
+    """The cut into items with the least predicted time.
+
+    ``cycles`` is the compute of the whole layer on one core. Priced: the slowest core's share, plus what must come from beyond
+    L2: an image once per block of panels (once per panel where a band does not stay in L2), the weights once per
+    band (once per core where they stay in L2).
+    """
+    t = machine.threads
+    best, cost = Items(lines, 1, panels, 1, False), math.inf
+    for bands in _parts(lines):
+        band_lines = -(-lines // bands)
+        for blocks in _parts(panels):
+            block_panels = -(-panels // blocks)
+            items = images * bands * blocks
+            if items > 4096:
+                continue
+            compute = -(-items // t) * cycles / items + 300.0 * items / t
+            band_bytes = image_bytes / bands
+            block_bytes = weight_bytes / blocks
+            rereads = 1 if band_bytes < machine.l2 / 2 else block_panels
+            for outer in (False, True):
+                if weight_bytes < machine.l2 / 2:
+                    weight_traffic = t * weight_bytes
+                elif outer and block_bytes < machine.l2 / 2:
+                    weight_traffic = min(t, images * bands) * weight_bytes
+                else:
+                    weight_traffic = images * bands * weight_bytes
+                image_traffic = images * image_bytes * rereads * (min(t, blocks) if not outer else blocks)
+                traffic = (weight_traffic + image_traffic) / (t * machine.l3_bytes_per_cycle)
+                if compute + traffic < cost * 0.999:
+                    best, cost = Items(band_lines, bands, block_panels, blocks, outer), compute + traffic
+    return best
+
+
+def _parts(n: int) -> list[int]:
+    """Numbers of equal parts worth trying: each distinct part size once."""
+    return sorted({-(-n // size) for size in range(1, n + 1)}) if n <= 64 else sorted({-(-n // (-(-n // k))) for k in range(1, 65)})

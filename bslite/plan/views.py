@@ -1,0 +1,112 @@
+"""Where a value lives: a strided window into a buffer. Moving data is a change of strides wherever that suffices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bslite.ops import Shape
+
+NO_HALO = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A flat run of float32. ``kind``: "arena" (placed by the planner), "input", "output" or "const"."""
+
+    name: str
+    size: int  # elements
+    kind: str = "arena"
+
+
+@dataclass(frozen=True)
+class View:
+    """A value of logical ``shape`` in ``buffer``: element ``offset`` plus ``strides`` (elements, per logical axis).
+
+    ``halo`` (top, left, bottom, right) says how many zeros lie around an image ``[N, C, H, W]``, reachable with the same strides.
+    """
+
+    buffer: str
+    offset: int
+    shape: Shape
+    strides: Shape
+    halo: tuple[int, int, int, int] = NO_HALO
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether the kernels' layout rule holds: channels (the last axis, if not an image) are contiguous."""
+        axis = channel_axis(len(self.shape))
+        return not self.shape or self.shape[axis] == 1 or self.strides[axis] == 1
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """First and one past the last element touched, halo left out."""
+        return self.offset, self.offset + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+
+    def slice(self, axis: int, start: int, stop: int, step: int = 1) -> View:
+        """``self[..., start:stop:step, ...]`` along ``axis``; the halo is lost where H or W is cut."""
+        size = max(0, -(-(stop - start) // step))
+        shape = (*self.shape[:axis], size, *self.shape[axis + 1 :])
+        strides = (*self.strides[:axis], self.strides[axis] * step, *self.strides[axis + 1 :])
+        halo = self.halo if len(self.shape) == 4 and axis < 2 else NO_HALO
+        return View(self.buffer, self.offset + start * self.strides[axis], shape, strides, halo)
+
+    def permute(self, order: Sequence[int]) -> View:
+        """Axes reordered."""
+        shape, strides = tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order)
+        return replace(self, shape=shape, strides=strides, halo=NO_HALO)
+
+    def reshape(self, shape: Shape) -> View | None:
+        """The same elements in the same logical order under another shape, or None where strides cannot say it."""
+        strides = reshaped_strides(self.shape, self.strides, shape)
+        return None if strides is None else View(self.buffer, self.offset, shape, strides)
+
+
+def channel_axis(rank: int) -> int:
+    """The axis kernels vectorise over: 1 for images, else the last."""
+    return 1 if rank == 4 else rank - 1
+
+
+def contiguous(shape: Shape) -> Shape:
+    """Row-major strides."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def reshaped_strides(old: Shape, strides: Shape, new: Shape) -> Shape | None:
+    """Strides for ``new`` over memory described by ``(old, strides)``, or None: NumPy's no-copy reshape rule."""
+    dims = [(n, s) for n, s in zip(old, strides, strict=True) if n != 1]
+    out: list[int] = [0] * len(new)
+    i = 0
+    j = 0
+    while i < len(dims):
+        count, j0 = 1, j
+        i0 = i
+        count_old = dims[i][0]
+        while count < count_old or (j < len(new) and count == 0):
+            count *= new[j]
+            j += 1
+            while count > count_old and i + 1 < len(dims):
+                i += 1
+                count_old *= dims[i][0]
+            if count > count_old:
+                return None
+        # dims[i0..i] hold the same elements as new[j0..j): they must be one evenly strided run to be re-cut
+        for a, b in zip(dims[i0:i], dims[i0 + 1 : i + 1], strict=True):
+            if a[1] != b[0] * b[1]:
+                return None
+        step = dims[i][1]
+        for k in range(j - 1, j0 - 1, -1):
+            out[k] = step
+            step *= new[k]
+        i += 1
+    return tuple(out)
+
+
+def size_of(shape: Shape) -> int:
+    """Number of elements."""
+    return math.prod(shape)
