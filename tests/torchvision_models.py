@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from bslite.frontends import architectures
+from bslite.frontends.architectures.random_weights import random_state_dict
+
 torch = pytest.importorskip("torch")
 
 #: Arguments beyond ``weights=None`` that some constructors need to stay quiet and quick.
@@ -43,16 +46,27 @@ _LIBRARY = torch.library.Library("torchvision", "FRAGMENT")  # kept: dropping it
 
 
 def model(name: str, seed: int = 0, **options: Any) -> Any:
-    """``name`` in eval mode with weights from ``seed``; batch norms get statistics as after training."""
+    """``name`` in eval mode with weights from ``seed``; batch norms get statistics as after training.
+
+    torch's default initialisation lets the signal fade until the output hardly depends on the input, and a
+    comparison of outputs shows nothing. Hence weights that carry it: ours where bslite knows the
+    architecture, He's elsewhere.
+    """
     models = import_models()
     torch.manual_seed(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = models.get_model(name, weights=None, **{**OPTIONS.get(name, {}), **options}).eval()
     for layer in module.modules():
-        if isinstance(layer, torch.nn.BatchNorm2d):
+        if isinstance(layer, (torch.nn.Conv2d, torch.nn.Linear)):
+            torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        elif isinstance(layer, torch.nn.BatchNorm2d):
             torch.nn.init.uniform_(layer.weight, 0.5, 1.5)
             torch.nn.init.uniform_(layer.bias, -0.2, 0.2)
             torch.nn.init.normal_(layer.running_mean, 0.0, 0.1)
             torch.nn.init.uniform_(layer.running_var, 0.5, 2.0)
+    if name in architectures.NAMES:
+        ours = random_state_dict(name, seed, options.get("num_classes", 1000))
+        state = {key: torch.from_numpy(array) for key, array in ours.items()}
+        assert not module.load_state_dict(state, strict=False).unexpected_keys
     return module

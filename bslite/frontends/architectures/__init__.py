@@ -5,12 +5,23 @@ from __future__ import annotations
 import difflib
 
 from bslite.errors import UnsupportedError
-from bslite.frontends.architectures import resnet
+from bslite.frontends.architectures import (
+    alexnet,
+    densenet,
+    efficientnet,
+    googlenet,
+    inception,
+    mobilenet,
+    resnet,
+    squeezenet,
+    vgg,
+)
 from bslite.frontends.architectures.net import Architecture, Net
 
 __all__ = ["NAMES", "Architecture", "Net", "get"]
 
-_ALL = {a.name: a for family in (resnet,) for a in family.ARCHITECTURES}
+_FAMILIES = (alexnet, vgg, resnet, squeezenet, densenet, googlenet, inception, mobilenet, efficientnet)
+_ALL = {a.name: a for family in _FAMILIES for a in family.ARCHITECTURES}
 
 #: Every name `get` and `bslite.frontends.state_dict.from_state_dict` know.
 NAMES = tuple(_ALL)

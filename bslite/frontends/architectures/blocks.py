@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 from bslite.frontends.architectures.net import Net, Size
@@ -24,3 +26,8 @@ def basic_conv(net: Net, x: str, path: str, out: int, kernel: Size, **options: A
     """``BasicConv2d`` of GoogLeNet and Inception: convolution, batch norm with eps 0.001, ReLU."""
     x = net.norm(net.conv(x, f"{path}.conv", out, kernel, **options), f"{path}.bn", eps=0.001)
     return net.relu(x, f"{path}.relu")
+
+
+def numbered(path: str) -> Iterator[str]:
+    """``path.0``, ``path.1``, ...: the names of the layers in a ``Sequential``."""
+    return (f"{path}.{index}" for index in itertools.count())
