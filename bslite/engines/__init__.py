@@ -1,1 +1,1 @@
-
+"""Engines execute plans. Imported lazily: they bring in Numba."""

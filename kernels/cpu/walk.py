@@ -125,3 +125,11 @@ def _fork_join(threads, walk_address, job):
 
 fork_join = njit(parallel=True, nogil=True)(_fork_join)
 fork_join._cache = cache_for(_fork_join)
+
+
+def _alone(walk_address, job):
+    call_walk(walk_address, job)
+
+
+alone = njit(nogil=True)(_alone)
+alone._cache = cache_for(_alone)

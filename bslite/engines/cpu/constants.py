@@ -1,0 +1,100 @@
+"""Recipes: how the data a plan names is derived from a model's parameters. Made once per model, shared by its plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bslite.passes import batch_norm_scale_shift
+from bslite.plan import Const
+
+Array = npt.NDArray[Any]
+RECIPES: dict[str, Callable[..., Array]] = {}
+SLACK = 64  # elements after the data: kernels may over-read by a vector
+
+
+def recipe(name: str) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
+    """Register ``f(params, **args) -> array`` under ``name``."""
+
+    def register(function: Callable[..., Array]) -> Callable[..., Array]:
+        RECIPES[name] = function
+        return function
+
+    return register
+
+
+def make(const: Const, params: Mapping[str, Array]) -> Array:
+    """The data of one constant, contiguous, 64-byte aligned and padded."""
+    data = RECIPES[const.recipe]([params[k] for k in const.keys], **dict(const.args))
+    return aligned(data)
+
+
+def aligned(data: Array) -> Array:
+    """A 1-D copy that starts on a cache line and is followed by zeros."""
+    flat = data.reshape(-1)
+    room = np.zeros(flat.size + SLACK + 64 // flat.itemsize, flat.dtype)
+    start = (-room.ctypes.data % 64) // flat.itemsize
+    room[start : start + flat.size] = flat
+    return room[start:]
+
+
+def _channels_padded(per_channel: Array, lanes: int, groups: int) -> Array:
+    """``[groups, K/groups] -> [groups, ceil to registers]`` with zeros."""
+    grouped = per_channel.reshape(groups, -1)
+    pad = -grouped.shape[1] % lanes
+    return np.pad(grouped, ((0, 0), (0, pad)))
+
+
+@recipe("param")
+def _param(params: Sequence[Array]) -> Array:
+    return np.ascontiguousarray(params[0])
+
+
+@recipe("offsets")
+def _offsets(params: Sequence[Array], values: Sequence[int]) -> Array:
+    return np.asarray(values, np.int64)
+
+
+@recipe("panels")
+def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Array:
+    """``[K, C/groups, R, S]`` (or ``[K, C]``) as panels ``[groups][K/nr][R, S, C][nr]``, ``nr = width * lanes``.
+
+    The last panel of a group is only as many registers wide as it needs, zeros in the lanes beyond K.
+    """
+    w = params[0]
+    if w.ndim == 2:
+        w = w[:, :, None, None]
+    k, c, r, s = w.shape
+    depth = w.reshape(groups, k // groups, c, r, s).transpose(0, 3, 4, 2, 1).reshape(groups, r * s * c, k // groups)
+    depth = np.pad(depth, ((0, 0), (0, 0), (0, -(k // groups) % lanes)))
+    nr = width * lanes
+    whole = depth.shape[2] // nr * nr
+    full = depth[:, :, :whole].reshape(groups, r * s * c, whole // nr, nr).transpose(0, 2, 1, 3)
+    if whole == depth.shape[2]:
+        return np.ascontiguousarray(full)
+    tail = depth[:, :, whole:]
+    return np.concatenate([full.reshape(groups, -1), tail.reshape(groups, -1)], axis=1)
+
+
+@recipe("bias_panels")
+def _bias_panels(params: Sequence[Array], channels: int, lanes: int, groups: int) -> Array:
+    bias = params[0] if params else np.zeros(channels, np.float32)
+    return _channels_padded(bias, lanes, groups)
+
+
+@recipe("depthwise")
+def _depthwise(params: Sequence[Array], lanes: int) -> Array:
+    """``[C, 1, R, S] -> [C/lanes][R*S][lanes]``."""
+    w = params[0]
+    taps = w.reshape(w.shape[0], -1)
+    padded = np.pad(taps, ((0, -w.shape[0] % lanes), (0, 0)))
+    return padded.reshape(-1, lanes, taps.shape[1]).transpose(0, 2, 1)
+
+
+@recipe("batch_norm")
+def _batch_norm(params: Sequence[Array], roles: Sequence[str], part: str, eps: float) -> Array:
+    scale, shift = batch_norm_scale_shift(dict(zip(roles, params, strict=True)), eps)
+    return (scale if part == "scale" else shift).astype(np.float32)

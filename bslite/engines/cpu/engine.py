@@ -1,0 +1,109 @@
+"""The CPU engine's memory of a model: its simplified form, its packed weights, and the plans made so far."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bslite.engines.cpu import constants
+from bslite.engines.cpu.detect import default_threads, detect
+from bslite.engines.cpu.session import Session
+from bslite.ops import Shape
+from bslite.passes import simplify
+from bslite.plan import Const, build_plan
+from bslite.spec import ModelSpec
+
+Array = npt.NDArray[Any]
+MAX_PLANS = 16  # per model: beyond, the least recently used is dropped
+
+
+class Engine:
+    """Plans and constants of one ModelSpec. Get it through `engine_for`."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self.spec = simplify(spec)
+        self._constants: dict[Const, Array] = {}
+        self._sessions: OrderedDict[tuple[Any, ...], Session] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def session(
+        self, shapes: Sequence[Shape], strides: Sequence[Shape], threads: int, layerwise: bool, keep_values: bool = False
+    ) -> Session:
+        """The session for inputs of these shapes and strides (elements)."""
+        key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values)
+        with self._lock:
+            if key in self._sessions:
+                self._sessions.move_to_end(key)
+                return self._sessions[key]
+            plan = build_plan(
+                self.spec, shapes, detect(threads), input_strides=strides, layerwise=layerwise, keep_values=keep_values
+            )
+            session = Session(plan, {name: self._constant(const) for name, const in plan.consts.items()})
+            self._sessions[key] = session
+            while len(self._sessions) > MAX_PLANS:
+                self._sessions.popitem(last=False)
+            return session
+
+    def _constant(self, const: Const) -> Array:
+        identity = Const("", const.recipe, const.keys, const.args)
+        if identity not in self._constants:
+            self._constants[identity] = constants.make(const, self.spec.params)
+        return self._constants[identity]
+
+
+def engine_for(spec: ModelSpec) -> Engine:
+    """The engine of a spec, made on first use and kept on it."""
+    engine = spec.__dict__.get("_cpu_engine")
+    if engine is None:
+        engine = spec.__dict__.setdefault("_cpu_engine", Engine(spec))
+    assert isinstance(engine, Engine)
+    return engine
+
+
+def prepare(
+    spec: ModelSpec, inputs: Sequence[Array], threads: int | None, layerwise: bool, keep_values: bool = False
+) -> Session:
+    """The session for these inputs, which must already have been checked."""
+    shapes = [tuple(x.shape) for x in inputs]
+    strides = [tuple(s // x.itemsize for s in x.strides) for x in inputs]
+    return engine_for(spec).session(shapes, strides, threads or default_threads(), layerwise, keep_values)
+
+
+def run(
+    spec: ModelSpec, inputs: Sequence[Array], *, threads: int | None = None, layerwise: bool = False
+) -> list[Array]:
+    """Outputs for checked float32 inputs whose strides are whole, positive numbers of elements."""
+    session = prepare(spec, inputs, threads, layerwise)
+    outputs = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
+    session.run(inputs, outputs)
+    return outputs
+
+
+def trace(
+    spec: ModelSpec, inputs: Sequence[Array], threads: int | None = None, layerwise: bool = False
+) -> Iterator[tuple[str, Array]]:
+    """Run once with every value kept, then yield (node name, value in logical order) in the order of the layers."""
+    session = prepare(spec, inputs, threads, layerwise, keep_values=True)
+    plan = session.plan
+    outputs = [np.empty(v.shape, np.float32) for v in plan.outputs]
+    workspace = session.acquire()
+    session.execute(workspace, inputs, outputs)
+    for name, view in plan.values.items():
+        if any(name == i.name for i in spec.inputs) or view.buffer in plan.consts:
+            continue
+        kind = plan.buffers[view.buffer].kind
+        if kind == "arena":
+            memory = workspace.arena[plan.places[view.buffer] :]
+        else:
+            memory = (inputs if kind == "input" else outputs)[int(view.buffer[len(kind) :])]
+            if kind == "input":
+                continue  # a view of what the caller gave
+            memory = memory.reshape(-1)
+        strides = [4 * s for s in view.strides]
+        value = np.lib.stride_tricks.as_strided(memory[view.offset :], view.shape, strides, writeable=False)
+        yield name, value.copy()

@@ -1,0 +1,80 @@
+"""ModelSpec and concrete shapes to a Plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bslite.errors import EngineError
+from bslite.machine import Machine
+from bslite.ops import Shape
+from bslite.passes import fuse, simplify
+from bslite.plan import lower_conv, lower_move, lower_pointwise
+from bslite.plan.builder import Builder, halo_needs
+from bslite.plan.concats import place_concats
+from bslite.plan.lowering import LOWERINGS
+from bslite.plan.memory import place_buffers, set_order
+from bslite.plan.plan import Plan
+from bslite.plan.views import Buffer, View, contiguous, size_of
+from bslite.spec import ModelSpec
+
+__all__ = ["build_plan", "lower_conv", "lower_move", "lower_pointwise"]
+
+
+def build_plan(
+    spec: ModelSpec,
+    shapes: Sequence[Shape],
+    machine: Machine,
+    *,
+    input_strides: Sequence[Shape] | None = None,
+    layerwise: bool = False,
+    keep_values: bool = False,
+) -> Plan:
+    """Plan a *simplified* spec (`bslite.passes.simplify`) for inputs of these shapes.
+
+    ``input_strides``: in elements; row-major if not given. ``layerwise``: one layer at a time, nothing fused,
+    nothing overlapped. ``keep_values``: every value keeps memory of its own, so that it can be looked at afterwards.
+    """
+    all_shapes = spec.infer_shapes(shapes)
+    layers = fuse(spec, enabled=not layerwise)
+    unsupported = sorted({layer.node.op for layer in layers} - set(LOWERINGS))
+    if unsupported:
+        raise EngineError(f"the CPU engine has no kernel for {', '.join(unsupported)} (model {spec.name!r})")
+    places = place_concats(layers, all_shapes)
+    b = Builder(spec, all_shapes, machine, halo_needs(layers, places), places)
+    strides = input_strides or [contiguous(s) for s in shapes]
+    for i, (declared, shape, stride) in enumerate(zip(spec.inputs, shapes, strides, strict=True)):
+        buffer = Buffer(f"input{i}", size_of(shape), "input")
+        b.buffers[buffer.name] = buffer
+        b.values[declared.name] = View(buffer.name, 0, tuple(shape), tuple(stride))
+    outputs = []
+    made_by = {layer.name: layer for layer in layers}
+    direct: dict[str, View] = {}
+    for i, name in enumerate(spec.outputs):
+        shape = all_shapes[name]
+        buffer = Buffer(f"output{i}", size_of(shape), "output")
+        b.buffers[buffer.name] = buffer
+        outputs.append(View(buffer.name, 0, shape, contiguous(shape)))
+        if name in made_by and len(shape) != 4 and shape and made_by[name].node.op != "concat":
+            direct.setdefault(name, outputs[-1])
+    b.write_outputs_to(direct)
+    for layer in layers:
+        b.layer = layer.members
+        LOWERINGS[layer.node.op](b, layer)
+    b.layer = ("outputs",)
+    for name, view in zip(spec.outputs, outputs, strict=True):
+        if b.values[name].buffer != view.buffer:
+            b.copy(b.values[name], view)
+    plan = Plan(
+        model=spec.name,
+        shapes=tuple(map(tuple, shapes)),
+        threads=machine.threads,
+        steps=b.steps,
+        buffers=b.buffers,
+        consts=b.consts,
+        values=b.values,
+        inputs=[b.values[i.name] for i in spec.inputs],
+        outputs=outputs,
+    )
+    place_buffers(plan, reuse=not keep_values)
+    set_order(plan, sequential=layerwise)
+    return plan

@@ -1,0 +1,53 @@
+"""Turning views into few loops: axes sorted by where they lie, merged where all operands run on evenly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bslite.ops import Shape
+
+
+def merged_axes(shape: Shape, strides: Sequence[Shape], by: int, keep_last: int | None = None) -> tuple[list[int], list[list[int]]]:
+    """Sizes and per-operand strides after dropping axes of size 1, sorting by operand ``by`` and merging.
+
+    Axes come outermost first. An axis given as ``keep_last`` goes innermost and is merged with none.
+    """
+    axes = [a for a, n in enumerate(shape) if n != 1 and a != keep_last]
+    axes.sort(key=lambda a: (-strides[by][a], a))
+    if keep_last is not None:
+        axes.append(keep_last)
+    sizes: list[int] = []
+    runs: list[list[int]] = [[] for _ in strides]
+    for a in axes:
+        even = bool(sizes) and a != keep_last and all(run[-1] == s[a] * shape[a] for run, s in zip(runs, strides, strict=True))
+        if even:
+            sizes[-1] *= shape[a]
+        else:
+            sizes.append(shape[a])
+        for run, s in zip(runs, strides, strict=True):
+            if even:
+                run[-1] = s[a]
+            else:
+                run.append(s[a])
+    return sizes, runs
+
+
+def padded(sizes: list[int], runs: list[list[int]], count: int) -> tuple[list[int], list[list[int]]]:
+    """With leading axes of size 1 up to ``count`` axes."""
+    missing = count - len(sizes)
+    return [1] * missing + sizes, [[0] * missing + run for run in runs]
+
+
+def split_for_items(sizes: list[int], runs: list[list[int]], want: int, largest: int) -> tuple[list[int], list[list[int]]]:
+    """Cut a single long innermost axis in two where it divides, so that there are items to share out.
+
+    ``want`` items are enough; a piece longer than ``largest`` elements is cut further.
+    """
+    if len(sizes) != 1 or sizes[0] < 4096:
+        return sizes, runs
+    total = sizes[0]
+    for pieces in range(max(want, -(-total // largest)), total // 256):
+        if total % pieces == 0:
+            piece = total // pieces
+            return [pieces, piece], [[run[0] * piece, run[0]] for run in runs]
+    return sizes, runs

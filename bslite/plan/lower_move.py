@@ -1,0 +1,135 @@
+"""Ops that move data, as changes of strides where that suffices and as copies where it does not."""
+
+from __future__ import annotations
+
+from bslite.errors import EngineError
+from bslite.passes import Layer
+from bslite.plan.builder import Builder
+from bslite.plan.loops import merged_axes, padded, split_for_items
+from bslite.plan.lower_conv import with_halo
+from bslite.plan.lowering import lowers
+from bslite.plan.views import NO_HALO, View, contiguous
+
+AXES = 6  # of the copy kernel
+
+
+def copy_step(b: Builder, source: View, target: View) -> None:
+    """Append a copy of ``source`` to ``target``, views of the same logical shape."""
+    sizes, runs = merged_axes(target.shape, [source.strides, target.strides], by=1)
+    if not sizes:
+        sizes, runs = [1], [[1], [1]]
+    sizes, runs = split_for_items(sizes, runs, 2 * b.machine.threads, 1 << 16)
+    if len(sizes) > AXES:
+        raise EngineError(f"layer {b.layer[-1]!r}: a copy over {len(sizes)} separate axes; the engine moves at most {AXES}")
+    vector = int(runs[0][-1] == 1 and runs[1][-1] == 1)
+    sizes, runs = _items_first(sizes, runs, 2 * b.machine.threads)
+    (x, y) = runs
+    args = {f"n{i}": n for i, n in enumerate(sizes)}
+    args |= {f"x{i}": 4 * s for i, s in enumerate(x)} | {f"y{i}": 4 * s for i, s in enumerate(y)}
+    args["vector"] = vector
+    operands = {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset)}
+    b.step("copy", sizes[0] * sizes[1], args, operands, [source], [target])
+
+
+def _items_first(sizes: list[int], runs: list[list[int]], want: int) -> tuple[list[int], list[list[int]]]:
+    """Pad to the kernel's axes so that the first two, the items, are real axes where there are outer ones."""
+    outer = len(sizes) - 1
+    if outer == 0 or len(sizes) == AXES:
+        return padded(sizes, runs, AXES)
+    lead = 1 if outer == 1 or sizes[0] >= want else 2
+    rest_sizes, rest_runs = padded(sizes[lead:], [r[lead:] for r in runs], AXES - 2)
+    head = [1] * (2 - lead)
+    return (
+        head + sizes[:lead] + rest_sizes,
+        [[0] * (2 - lead) + r[:lead] + tail for r, tail in zip(runs, rest_runs, strict=True)],
+    )
+
+
+def halo_step(b: Builder, view: View) -> None:
+    """Append the zeros around the images of ``view``."""
+    n, _, h, w = view.shape
+    image, _, line, col = view.strides
+    top, left, bottom, right = view.halo
+    args = {
+        "y_image": 4 * image, "y_line": 4 * line, "lines": h, "left": left * col, "right": right * col,
+        "top": top, "bottom": bottom, "whole": (left + w + right) * col,
+    }  # fmt: skip
+    # Declared as writing the whole padded image: whoever fills the inside comes after.
+    b.step("halo", n, args, {"y": (view.buffer, view.offset)}, [], [with_halo(view)])
+
+
+@lowers("reshape", "flatten")
+def lower_reshape(b: Builder, layer: Layer) -> None:
+    """A new shape over the same memory if strides allow, else over a row-major copy."""
+    x = b.values[layer.node.inputs[0]]
+    view = x.reshape(b.shapes[layer.name])
+    if view is None:
+        view = b.flat(x).reshape(b.shapes[layer.name])
+        assert view is not None
+    b.alias(layer.name, view)
+
+
+@lowers("permute")
+def lower_permute(b: Builder, layer: Layer) -> None:
+    """Strides reordered."""
+    b.alias(layer.name, b.values[layer.node.inputs[0]].permute(layer.node.attrs["order"]))
+
+
+@lowers("slice")
+def lower_slice(b: Builder, layer: Layer) -> None:
+    """An offset and a stride."""
+    x = b.values[layer.node.inputs[0]]
+    attrs = layer.node.attrs
+    axis = attrs["axis"] % len(x.shape)
+    start, stop, step = slice(attrs["start"], attrs["stop"], attrs["step"]).indices(x.shape[axis])
+    b.alias(layer.name, x.slice(axis, start, stop, step))
+
+
+@lowers("concat")
+def lower_concat(b: Builder, layer: Layer) -> None:
+    """Nothing to do for inputs already written in place; copies for the others."""
+    y = b.write(layer.name)
+    axis = layer.node.attrs["axis"] % len(y.shape)
+    start = 0
+    for name in layer.node.inputs:
+        x = b.values[name]
+        size = x.shape[axis]
+        target = y.slice(axis, start, start + size)
+        if (x.buffer, x.offset, x.strides) != (target.buffer, target.offset, target.strides):
+            b.copy(x, target)
+        start += size
+
+
+@lowers("pad")
+def lower_pad(b: Builder, layer: Layer) -> None:
+    """A constant everywhere, then the input copied into the middle."""
+    x = b.values[layer.node.inputs[0]]
+    y = b.write(layer.name)
+    fill_step(b, y, layer.node.attrs["value"])
+    before = layer.node.attrs["pads"][: len(x.shape)]
+    inside = View(y.buffer, y.offset + sum(p * s for p, s in zip(before, y.strides, strict=True)), x.shape, y.strides)
+    b.copy(x, inside)
+
+
+def fill_step(b: Builder, view: View, value: float) -> None:
+    """Append steps that set every element of ``view``."""
+    sizes, (strides,) = merged_axes(view.shape, [view.strides], by=0)
+    if not sizes or strides[-1] != 1:
+        sizes, strides = [*sizes, 1], [*strides, 1]
+    while len(sizes) > 2:  # rare: a slice of a wider buffer, line by line
+        for i in range(sizes[0]):
+            inner = View(view.buffer, view.offset + i * strides[0], tuple(sizes[1:]), tuple(strides[1:]))
+            fill_step(b, inner, value)
+        return
+    count = sizes[-1]
+    items, step = (sizes[0], strides[0]) if len(sizes) == 2 else (1, 0)
+    operands = {"y": (view.buffer, view.offset)}
+    b.step("fill", items, {"y_step": 4 * step, "count": count, "value": float(value)}, operands, [], [view])
+
+
+@lowers("constant")
+def lower_constant(b: Builder, layer: Layer) -> None:
+    """The parameter itself, as a value."""
+    key = layer.node.params["value"]
+    shape = b.shapes[layer.name]
+    b.alias(layer.name, View(b.const("param", key), 0, shape, contiguous(shape), NO_HALO))

@@ -1,0 +1,95 @@
+"""Moving data: strided copies between layouts, zeros around images, constant fills."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.compile import record, step_kernel
+from bslite.kernels.cpu.operand import operand
+from bslite.kernels.cpu.simd import BYTES, LANES, load, load_int, load_scalar, splat, store, store_first, store_scalar
+
+ZERO = np.float32(0.0)
+C = record("copy", "x x_at y y_at n0 n1 n2 n3 n4 n5 x0 x1 x2 x3 x4 x5 y0 y1 y2 y3 y4 y5 vector")
+
+
+@register_jitable
+def _copy_run(x, y, count, x_step, y_step, vector):
+    """``count`` elements; with ``vector`` both sides are contiguous."""
+    if vector:
+        whole = count // LANES
+        for _ in range(whole):
+            store(y, load(x))
+            x += BYTES
+            y += BYTES
+        rest = count - whole * LANES
+        if rest:
+            store_first(y, load(x), rest)
+    else:
+        for _ in range(count):
+            store_scalar(y, load_scalar(x))
+            x += x_step
+            y += y_step
+
+
+@step_kernel("copy", C)
+def copy(step, bases, item, scratch):
+    """``y[i0..i5] = x[i0..i5]``, byte strides, the item being one (i0, i1)."""
+    n1 = load_int(step + C.n1)
+    i0, i1 = item // n1, item % n1
+    x = operand(step, bases, C.x) + i0 * load_int(step + C.x0) + i1 * load_int(step + C.x1)
+    y = operand(step, bases, C.y) + i0 * load_int(step + C.y0) + i1 * load_int(step + C.y1)
+    n2, n3, n4, n5 = load_int(step + C.n2), load_int(step + C.n3), load_int(step + C.n4), load_int(step + C.n5)
+    x2, x3, x4, x5 = load_int(step + C.x2), load_int(step + C.x3), load_int(step + C.x4), load_int(step + C.x5)
+    y2, y3, y4, y5 = load_int(step + C.y2), load_int(step + C.y3), load_int(step + C.y4), load_int(step + C.y5)
+    vector = load_int(step + C.vector)
+    for i2 in range(n2):
+        for i3 in range(n3):
+            for i4 in range(n4):
+                _copy_run(x + i2 * x2 + i3 * x3 + i4 * x4, y + i2 * y2 + i3 * y3 + i4 * y4, n5, x5, y5, vector)
+
+
+@register_jitable
+def fill_run(y, count, value):
+    """``count`` contiguous floats."""
+    v = splat(value)
+    whole = count // LANES
+    for _ in range(whole):
+        store(y, v)
+        y += BYTES
+    rest = count - whole * LANES
+    if rest:
+        store_first(y, v, rest)
+
+
+H = record("halo", "y y_at y_image y_line lines left right top bottom whole")
+
+
+@step_kernel("halo", H)
+def halo(step, bases, item, scratch):
+    """Zeros around one image: ``y`` is its first element inside, counts are floats (``whole``: a line with both sides).
+
+    The lines above and below are filled over their whole width, so the image's lines must be evenly spaced.
+    """
+    y = operand(step, bases, H.y) + item * load_int(step + H.y_image)
+    line, lines = load_int(step + H.y_line), load_int(step + H.lines)
+    left, right = load_int(step + H.left), load_int(step + H.right)
+    top, bottom, whole = load_int(step + H.top), load_int(step + H.bottom), load_int(step + H.whole)
+    inside = whole - left - right
+    for i in range(-top, lines + bottom):
+        start = y + i * line - 4 * left
+        if i < 0 or i >= lines:
+            fill_run(start, whole, ZERO)
+        else:
+            fill_run(start, left, ZERO)
+            fill_run(start + 4 * (left + inside), right, ZERO)
+
+
+L = record("fill", "y y_at y_step count value")
+
+
+@step_kernel("fill", L)
+def fill(step, bases, item, scratch):
+    """A run of ``count`` equal floats per item, the runs ``y_step`` bytes apart."""
+    y = operand(step, bases, L.y) + item * load_int(step + L.y_step)
+    fill_run(y, load_int(step + L.count), load_scalar(step + L.value))
