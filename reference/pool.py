@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import reduce
+
 import numpy as np
 
 from bslite.reference.registry import Array, reference
@@ -25,20 +28,18 @@ def window_starts(
     return np.array([s for s in starts if s + extent <= end], int)
 
 
-def taps(x: Array, rows: Array, columns: Array, kernel: Pair, dilation: Pair, fill: float) -> Array:
-    """``[R * S, N, C, P, Q]``: for each element of the kernel, what it sees in every window.
+def taps(x: Array, rows: Array, columns: Array, kernel: Pair, dilation: Pair, fill: float) -> Iterator[Array]:
+    """For each element of the kernel ``[N, C, P, Q]``, what it sees in every window.
 
     Windows start at ``rows [P]`` and ``columns [Q]``; outside the input they see ``fill``.
     """
-    n, c, h, w = x.shape
-    seen = np.full((*kernel, n, c, len(rows), len(columns)), fill, x.dtype)
+    h, w = x.shape[2:]
     for i in range(kernel[0]):
         for j in range(kernel[1]):
             r, s = rows + i * dilation[0], columns + j * dilation[1]
             inside = ((r >= 0) & (r < h))[:, None] & ((s >= 0) & (s < w))  # [P, Q]
-            picked = x[:, :, r.clip(0, h - 1)[:, None], s.clip(0, w - 1)]  # [N, C, P, Q]
-            seen[i, j] = np.where(inside, picked, seen[i, j])
-    return seen.reshape(-1, n, c, len(rows), len(columns))
+            picked = x[:, :, r.clip(0, h - 1)[:, None], s.clip(0, w - 1)]
+            yield np.where(inside, picked, x.dtype.type(fill))
 
 
 @reference("max_pool2d")
@@ -52,7 +53,7 @@ def max_pool2d(
     (sh, sw), (dh, dw), (top, left, bottom, right) = stride or kernel, dilation, padding
     rows = window_starts(x.shape[2], kernel[0], sh, top, bottom, dh, ceil_mode)
     columns = window_starts(x.shape[3], kernel[1], sw, left, right, dw, ceil_mode)
-    return taps(x, rows, columns, kernel, dilation, -np.inf).max(0)
+    return reduce(np.maximum, taps(x, rows, columns, kernel, dilation, -np.inf))
 
 
 @reference("avg_pool2d")
@@ -75,7 +76,7 @@ def avg_pool2d(
     h, w = x.shape[2:]
     rows = window_starts(h, kernel[0], sh, top, bottom, 1, ceil_mode)
     columns = window_starts(w, kernel[1], sw, left, right, 1, ceil_mode)
-    total = taps(x, rows, columns, kernel, (1, 1), 0.0).sum(0)
+    total = reduce(np.add, taps(x, rows, columns, kernel, (1, 1), 0.0))
     if divisor_override is not None:
         return total / divisor_override
     if not count_include_pad:

@@ -1,8 +1,4 @@
-"""Interpolation, one axis after the other.
-
-Source positions are computed in the precision of the image, as torch does: a position that falls on the
-border between two pixels may be rounded to the other one in the other precision.
-"""
+"""Interpolation, one axis after the other. An axis that keeps its size stays as it is, whatever the scale."""
 
 from __future__ import annotations
 
@@ -11,19 +7,38 @@ import numpy as np
 from bslite.reference.registry import Array, reference
 
 
-def nearest(x: Array, axis: int, out: int, ratio: Array) -> Array:
-    """Output i is input ``floor(i * ratio)``, at most the last."""
-    source = np.floor(np.arange(out, dtype=x.dtype) * ratio).astype(int)
-    return x.take(source.clip(max=x.shape[axis] - 1), axis)
+def nearest(x: Array, axis: int, out: int, scale: float | None) -> Array:
+    """Output i is input ``floor(i * ratio)``, at most the last.
+
+    The product is rounded to float32 whatever x is, and an axis exactly doubled takes 1/2 whatever the
+    scale: torch's rule for channels-last images, which decides on the border between two pixels.
+    """
+    have = x.shape[axis]
+    ratio = 1 / scale if scale else have / out
+    if out in (have, 2 * have):
+        ratio = have / out
+    source = np.floor(np.arange(out, dtype=np.float32) * np.float32(ratio)).astype(int)
+    return x.take(source.clip(max=have - 1), axis)
 
 
-def linear(x: Array, axis: int, position: Array) -> Array:
-    """Output i is ``(1 - f) * x[j] + f * x[j + 1]``, position[i] = j + f; beyond the last pixel, the last."""
-    size = x.shape[axis]
-    low = np.floor(position).astype(int).clip(max=size - 1)
-    fraction = np.clip(position - low.astype(x.dtype), 0, 1)
-    weight = fraction.reshape([-1 if d == axis else 1 for d in range(x.ndim)])
-    return (1 - weight) * x.take(low, axis) + weight * x.take((low + 1).clip(max=size - 1), axis)
+def bilinear(x: Array, axis: int, out: int, scale: float | None, align_corners: bool) -> Array:
+    """Output i is ``(1 - f) * x[j] + f * x[j + 1]``, ``j + f`` its position; beyond the last pixel, that.
+
+    Positions are rounded to the precision of x. An infinite pixel spreads: 0 * Inf is NaN, as in torch.
+    """
+    have, real = x.shape[axis], x.dtype.type
+    if out == have:
+        position = np.arange(out, dtype=real)
+    elif align_corners:
+        position = np.arange(out, dtype=real) * real((have - 1) / (out - 1) if out > 1 else 0)
+    else:
+        ratio = real(1 / scale if scale else have / out)
+        position = np.maximum((np.arange(out, dtype=real) + real(0.5)) * ratio - real(0.5), 0)
+    low = np.floor(position).astype(int).clip(max=have - 1)
+    high = low if out == have else (low + 1).clip(max=have - 1)
+    fraction = np.clip(position - low.astype(real), 0, 1)
+    fraction = fraction.reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+    return (1 - fraction) * x.take(low, axis) + fraction * x.take(high, axis)
 
 
 @reference("upsample")
@@ -41,15 +56,10 @@ def upsample(
     ``max((p + 1/2)*r - 1/2, 0)`` (bilinear), or at ``p*(H-1)/(P-1)`` (bilinear, align_corners).
     """
     for i, axis in enumerate((2, 3)):
-        have = x.shape[axis]
-        want = size[i] if size else int(have * scale[i]) if scale else have
-        ratio = np.asarray(1 / scale[i] if scale else have / want, x.dtype)
+        factor = scale[i] if scale else None
+        out = size[i] if size else int(x.shape[axis] * factor) if factor else x.shape[axis]
         if mode == "nearest":
-            x = nearest(x, axis, want, ratio)
-        elif align_corners:
-            step = np.asarray((have - 1) / max(want - 1, 1) if want > 1 else 0, x.dtype)
-            x = linear(x, axis, np.arange(want, dtype=x.dtype) * step)
+            x = nearest(x, axis, out, factor)
         else:
-            centre = np.arange(want, dtype=x.dtype) + np.asarray(0.5, x.dtype)
-            x = linear(x, axis, np.maximum(centre * ratio - np.asarray(0.5, x.dtype), 0))
+            x = bilinear(x, axis, out, factor, align_corners)
     return x

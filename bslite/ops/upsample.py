@@ -62,6 +62,7 @@ class Upsample(Op):
                     ("to a size", (2, 3, 5, 7), {"size": (8, 9)}),
                     ("smaller", (1, 4, 9, 8), {"size": (4, 3)}),
                     ("by odd factors", (1, 2, 6, 5), {"scale": (1.5, 2.3)}),
+                    ("by a factor too small to show", (1, 2, 5, 7), {"scale": 1.1}),
                     ("halved", (1, 3, 7, 6), {"scale": 0.5}),
                     ("to one row", (1, 2, 5, 4), {"size": (1, 6)}),
                 )

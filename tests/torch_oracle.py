@@ -1,0 +1,158 @@
+"""Each op as torch computes it: op name -> a call on tensors. The tests' only use of torch as a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from helpers import FLOAT64, Array, arguments, assert_three_way, rel_l2
+
+from bslite.ops import Case, Op
+from bslite.reference import FUNCTIONS
+
+Tensor = torch.Tensor
+ORACLE: dict[str, Callable[..., Tensor]] = {}
+
+
+def torch_output(
+    op: type[Op],
+    inputs: Sequence[Array],
+    params: Mapping[str, Array],
+    attrs: Mapping[str, Any],
+    dtype: npt.DTypeLike = np.float64,
+) -> Array:
+    """The op's output by torch in ``dtype``; ``attrs`` parsed."""
+
+    def tensor(x: Array) -> Tensor:
+        return torch.from_numpy(np.array(x, dtype))
+
+    with torch.no_grad():
+        y = ORACLE[op.name](*map(tensor, inputs), **{r: tensor(p) for r, p in params.items()}, **attrs)
+    return y.numpy()
+
+
+def check_reference(op: type[Op], case: Case, seed: int = 0) -> None:
+    """The reference's function agrees with torch on ``case``: in float64, and three-way in float32."""
+    inputs, params, attrs = arguments(op, case, seed)
+    function = FUNCTIONS[op.name]
+    wide = {role: p.astype(np.float64) for role, p in params.items()}
+    exact = function(*(x.astype(np.float64) for x in inputs), **wide, **attrs)
+    assert exact.dtype == np.float64, f"{op.name} made {exact.dtype} of float64"
+    error = rel_l2(exact, torch_output(op, inputs, params, attrs))
+    assert error <= FLOAT64, f"relative error {error:.3g} against torch in float64"
+    peer = torch_output(op, inputs, params, attrs, np.float32)
+    assert_three_way(function(*inputs, **params, **attrs), peer, exact)
+
+
+def oracle(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Register ``function`` for the op it is named after."""
+    ORACLE[function.__name__.rstrip("_")] = function
+    return function
+
+
+def around(x: Tensor, padding: tuple[int, int, int, int], value: float = 0.0) -> Tensor:
+    """(top, left, bottom, right) of ``value`` around an image: what torch's own ops cannot pad unevenly."""
+    top, left, bottom, right = padding
+    return F.pad(x, (left, right, top, bottom), value=value)
+
+
+def even(padding: tuple[int, int, int, int]) -> bool:
+    """Whether torch's (height, width) says it all."""
+    return padding[:2] == padding[2:]
+
+
+@oracle
+def conv2d(x, *, weight, bias=None, stride, padding, dilation, groups):  # type: ignore[no-untyped-def]
+    return F.conv2d(around(x, padding), weight, bias, stride, 0, dilation, groups)
+
+
+@oracle
+def max_pool2d(x, *, kernel, stride, padding, dilation, ceil_mode):  # type: ignore[no-untyped-def]
+    if even(padding):
+        return F.max_pool2d(x, kernel, stride, padding[:2], dilation, ceil_mode)
+    assert not ceil_mode, "padding beforehand changes what ceil_mode means"
+    return F.max_pool2d(around(x, padding, -np.inf), kernel, stride, 0, dilation)
+
+
+@oracle
+def avg_pool2d(x, *, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):  # type: ignore[no-untyped-def]
+    if even(padding):
+        return F.avg_pool2d(x, kernel, stride, padding[:2], ceil_mode, count_include_pad, divisor_override)
+    assert not ceil_mode, "padding beforehand changes what ceil_mode means"
+
+    def total(x: Tensor, divisor: int | None = 1) -> Tensor:
+        return F.avg_pool2d(around(x, padding), kernel, stride, divisor_override=divisor)
+
+    if count_include_pad or divisor_override:
+        return total(x, divisor_override)
+    return total(x) / total(torch.ones_like(x))
+
+
+@oracle
+def adaptive_avg_pool2d(x, *, output_size):  # type: ignore[no-untyped-def]
+    return F.adaptive_avg_pool2d(x, output_size)
+
+
+@oracle
+def adaptive_max_pool2d(x, *, output_size):  # type: ignore[no-untyped-def]
+    return F.adaptive_max_pool2d(x, output_size)
+
+
+@oracle
+def batch_norm(x, *, running_mean, running_var, weight=None, bias=None, eps):  # type: ignore[no-untyped-def]
+    return F.batch_norm(x, running_mean, running_var, weight, bias, eps=eps)
+
+
+@oracle
+def pad(x, *, pads, value):  # type: ignore[no-untyped-def]
+    rank = x.ndim
+    pairs = [side for axis in reversed(range(rank)) for side in (pads[axis], pads[axis + rank])]
+    return F.pad(x, pairs, value=value)
+
+
+@oracle
+def reshape(x, *, shape):  # type: ignore[no-untyped-def]
+    return x.reshape([x.shape[i] if d == 0 else d for i, d in enumerate(shape)])
+
+
+@oracle
+def slice_(x, *, axis, start, stop, step):  # type: ignore[no-untyped-def]
+    return x.movedim(axis, 0)[start:stop:step].movedim(0, axis)
+
+
+@oracle
+def upsample(x, *, mode, size, scale, align_corners):  # type: ignore[no-untyped-def]
+    corners = align_corners if mode == "bilinear" else None
+    return F.interpolate(x, size, scale, mode, corners, recompute_scale_factor=False)
+
+
+ORACLE |= {
+    "linear": F.linear,
+    "matmul": torch.matmul,
+    "layer_norm": lambda x, **kw: F.layer_norm(x, **kw),
+    "group_norm": lambda x, **kw: F.group_norm(x, **kw),
+    "lrn": lambda x, **kw: F.local_response_norm(x, **kw),
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "softmax": lambda x, axis: F.softmax(x, axis),
+    "log_softmax": lambda x, axis: F.log_softmax(x, axis),
+    "dropout": lambda x, p: F.dropout(x, p, training=False),
+    "add": torch.add,
+    "mul": torch.mul,
+    "constant": lambda value: value,
+    "concat": lambda *xs, axis: torch.cat(xs, axis),
+    "flatten": lambda x, start_axis, end_axis: torch.flatten(x, start_axis, end_axis),
+    "permute": lambda x, order: x.permute(order),
+}
