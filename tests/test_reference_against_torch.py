@@ -65,8 +65,8 @@ BENDS = [0.0, 1e-30, 1e-6, 0.5, 3.0, 6.0, 9.0, 40.0, 1e3, 1e30, np.inf]
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("op", ACTIVATIONS, ids=lambda op: op.name)
 def test_activation_where_it_bends_and_far_out(op: type[Activation], dtype: type) -> None:
-    x = np.array([*BENDS, *(-b for b in BENDS), np.nan], dtype)
-    ulp = np.finfo(dtype).eps
+    x: Array = np.array([*BENDS, *(-b for b in BENDS), np.nan], dtype)
+    ulp = float(np.finfo(dtype).eps)
     for given in op.variants:
         attrs = ops.parse_attrs(op, given)
         with np.errstate(all="ignore"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from helpers import all_cases, arguments
@@ -10,7 +12,7 @@ from bslite import reference
 from bslite.ops import Case, Op
 
 
-def mapped_cases() -> list[object]:
+def mapped_cases() -> list[Any]:
     """Cases on images of ops that declare a row map."""
     found = []
     for param in all_cases(least_inputs=1):
