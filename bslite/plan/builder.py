@@ -58,6 +58,8 @@ class Builder:
 
     def arranged(self, view: View, inner: int | None = None, halo: Halo = NO_HALO) -> View:
         """``view``, or a copy of it that lies as asked; see `read`."""
+        if not view.shape:
+            return view
         inner = channel_axis(len(view.shape)) if inner is None else inner % len(view.shape)
         enough = all(have >= need for have, need in zip(view.halo, halo, strict=True))
         if enough and (view.shape[inner] == 1 or view.strides[inner] == 1):
@@ -79,13 +81,14 @@ class Builder:
     def write(self, name: str, inner: int | None = None) -> View:
         """Where the layer that makes ``name`` must write it; also records it as the value of that name."""
         shape = self.shapes[name]
-        inner = channel_axis(len(shape)) if inner is None and shape else inner
+        if shape:
+            inner = channel_axis(len(shape)) if inner is None else inner % len(shape)
         if name in self._places and inner == channel_axis(len(shape)):
             place = self._places[name]
             view = self._root(place.root).slice(place.axis, place.start, place.start + shape[place.axis])
         elif name in self._direct:
             view = self._direct[name]
-        elif name in self._roots or inner is None or inner == channel_axis(len(shape)):
+        elif inner is None or inner == channel_axis(len(shape)):
             view = self._root(name)
         else:
             view = self.fresh(shape, inner, NO_HALO)

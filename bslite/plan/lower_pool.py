@@ -1,0 +1,91 @@
+"""Pooling as steps: the tables that say which rows and columns each window covers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from bslite import ops
+from bslite.ops.pool import WindowPool
+from bslite.passes import Layer
+from bslite.plan.builder import Builder
+from bslite.plan.lowering import lowers
+from bslite.plan.sharing import share_image
+
+
+class Span(NamedTuple):
+    """What a window covers along one axis: ``count`` elements from ``first``; ``share``, a factor of its divisor."""
+
+    first: int
+    count: int
+    share: int
+
+
+def window_spans(
+    size: int, windows: int, kernel: int, stride: int, before: int, after: int, dilation: int, padded: bool
+) -> list[Span]:
+    """Sliding windows, cut to the ``size`` elements there are. ``padded``: the divisor counts padding too."""
+    spans = []
+    for start in range(-before, -before + windows * stride, stride):
+        skip = max(0, -(start // dilation))  # taps before the first element
+        stop = min(kernel, max(skip, -(-(size - start) // dilation)))
+        inside = min(start + kernel, size + after) - start if padded else max(0, stop - skip)
+        spans.append(Span(start + skip * dilation, max(0, stop - skip), inside))
+    return spans
+
+
+def adaptive_spans(size: int, windows: int) -> list[Span]:
+    """Windows that divide ``size`` elements among them, overlapping where the division is uneven."""
+    edges = [(i * size // windows, -(-(i + 1) * size // windows)) for i in range(windows)]
+    return [Span(a, b - a, b - a) for a, b in edges]
+
+
+@lowers("max_pool2d", "avg_pool2d")
+def lower_pool2d(b: Builder, layer: Layer) -> None:
+    """Sliding windows."""
+    node, attrs = layer.node, layer.node.attrs
+    op = ops.get(node.op)
+    assert issubclass(op, WindowPool)
+    kernel, stride, dilation = op.geometry(attrs)
+    top, left, bottom, right = attrs["padding"]
+    _, _, h, w = b.shapes[node.inputs[0]]
+    _, _, p, q = b.shapes[layer.name]
+    padded = attrs.get("count_include_pad", False)
+    rows = window_spans(h, p, kernel[0], stride[0], top, bottom, dilation[0], padded)
+    cols = window_spans(w, q, kernel[1], stride[1], left, right, dilation[1], padded)
+    if attrs.get("divisor_override") is not None:
+        rows = [span._replace(share=attrs["divisor_override"]) for span in rows]
+        cols = [span._replace(share=1) for span in cols]
+    _pool(b, layer, rows, cols, dilation)
+
+
+@lowers("adaptive_avg_pool2d", "adaptive_max_pool2d")
+def lower_adaptive_pool2d(b: Builder, layer: Layer) -> None:
+    """Windows that divide the image."""
+    _, _, h, w = b.shapes[layer.node.inputs[0]]
+    _, _, p, q = b.shapes[layer.name]
+    _pool(b, layer, adaptive_spans(h, p), adaptive_spans(w, q), (1, 1))
+
+
+def _pool(b: Builder, layer: Layer, rows: Sequence[Span], cols: Sequence[Span], dilation: tuple[int, int]) -> None:
+    """Append one pooling step: ``rows`` and ``cols`` hold a window per output line and pixel."""
+    x = b.read(layer.node.inputs[0])
+    y = b.write(layer.name)
+    n, channels, lines, pixels = y.shape
+    xi, _, xl, xc = x.strides
+    registers = -(-channels // b.machine.lanes)
+    loads = n * registers * sum(s.count for s in rows) * sum(s.count for s in cols)
+    shares = share_image(b.machine, n, lines, channels, 1.5 * loads + 16.0 * n * registers * lines * pixels)
+    args: dict[str, Any] = {
+        "x_image": 4 * xi, "x_row": 4 * dilation[0] * xl, "x_pixel": 4 * dilation[1] * xc,
+        "y_image": 4 * y.strides[0], "y_line": 4 * y.strides[2], "y_pixel": 4 * y.strides[3],
+        "lines": lines, "pixels": pixels, "channels": channels, **shares._asdict(),
+    }  # fmt: skip
+    operands = {
+        "x": (x.buffer, x.offset),
+        "y": (y.buffer, y.offset),
+        "rows": (b.const("offsets", values=[v for s in rows for v in (4 * s.first * xl, s.count, s.share)]), 0),
+        "cols": (b.const("offsets", values=[v for s in cols for v in (4 * s.first * xc, s.count, s.share)]), 0),
+    }
+    kernel = "max_pool" if "max" in layer.node.op else "avg_pool"
+    b.step(kernel, n * shares.bands * shares.blocks, args, operands, [x], [y])
