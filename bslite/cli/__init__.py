@@ -1,1 +1,33 @@
+"""The command line: ``bslite demo | run | verify | bench | info | warmup``. One file per command.
 
+Exit codes: 0 fine, 1 a verification failed, 2 the command, the model or the input is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from bslite.errors import BsliteError
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and exit. ``arguments`` default to the process's own."""
+    try:
+        import rich  # noqa: F401  # only to see that it is there
+        import typer  # noqa: F401
+    except ModuleNotFoundError as e:
+        sys.exit(_complain(f'the command line needs {e.name}; install it with: pip install "bslite[cli]"'))
+    from bslite.cli.app import app
+
+    try:
+        app(args=arguments, prog_name="bslite")
+    except BsliteError as e:
+        sys.exit(_complain(str(e)))
+    sys.exit(0)
+
+
+def _complain(message: str) -> int:
+    print(f"bslite: {message}", file=sys.stderr)
+    return 2

@@ -1,0 +1,5 @@
+"""``python -m bslite``: the command line."""
+
+from bslite.cli import main
+
+main()

@@ -1,0 +1,17 @@
+"""The commands, collected."""
+
+from __future__ import annotations
+
+import typer
+
+from bslite.cli import bench, demo, info, run, verify, warmup
+
+app = typer.Typer(
+    help="Neural network inference on the CPU: a fast Numba engine, checked against a plain NumPy reference.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo.demo, run.run, verify.verify, bench.bench, info.info, warmup.warmup):
+    app.command()(command)

@@ -1,0 +1,43 @@
+"""``bslite bench``: how fast one model runs, in turns with its rivals."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bslite.cli import options
+from bslite.cli.inputs import make_inputs
+from bslite.cli.progress import activity, steps
+
+
+def bench(
+    model: options.ModelFile = None,
+    arch: options.Arch = None,
+    weights: options.Weights = None,
+    input_file: options.InputFile = None,
+    shape: options.InputShape = None,
+    batch: options.Batch = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; in each, every rival has its turn.")] = 10,
+    torch: Annotated[bool, typer.Option(help="Time torch too, where it is installed.")] = True,
+) -> None:
+    """Time the engine, the same kernels layer by layer, and torch if present, in interleaved rounds."""
+    from rich.console import Console
+
+    from bslite.api import run
+    from bslite.cli.rivals import calls, time_table, torch_rival
+    from bslite.cli.timing import interleaved
+
+    spec = options.load_model(model, arch, weights, seed)
+    inputs = make_inputs(spec, input_file, shape, batch, seed)
+    with activity(f"Preparing {spec.name}"):
+        run(spec, inputs, threads=threads)
+    rivals = calls(spec, inputs, threads, torch_rival(spec, threads) if torch else None)
+    with steps("Timing", rounds * len(rivals)) as advance:
+        seconds = interleaved(rivals, rounds, on_turn=advance)
+    out = Console(highlight=False)
+    takes = ", ".join(str(list(x.shape)) for x in inputs)
+    out.print(f"{spec.name}{options.describe_weights(arch, weights, seed)}, input {takes}, {rounds} rounds")
+    out.print(time_table(seconds))

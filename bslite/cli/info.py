@@ -1,0 +1,110 @@
+"""``bslite info``: this installation and this machine, and what a start costs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bslite.cli import options
+from bslite.cli.progress import activity
+from bslite.errors import EngineError
+
+OPTIONAL = ("torch", "torchvision", "onnx", "onnxruntime", "openvino", "pillow")
+
+#: Run in a fresh interpreter: prints seconds to import bslite, and to ResNet-50's first answer.
+_FIRST_ANSWER = """
+import sys, time
+start = time.perf_counter()
+import bslite
+imported = time.perf_counter() - start
+import numpy
+spec = bslite.load(sys.argv[1])
+y = bslite.run(spec, numpy.ones((1, 3, 224, 224), numpy.float32))
+assert numpy.isfinite(y).all()
+print(imported, time.perf_counter() - start)
+"""
+
+
+def info(
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Also time `import bslite` and a first answer.")
+    ] = False,
+) -> None:
+    """Versions, the machine as bslite sees it, and where compiled kernels are kept."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    with activity("Looking around"):
+        rows = {**_software(), **_machine()}
+    for title, value in rows.items():
+        table.add_row(title, value)
+    if timings:
+        with activity("Starting fresh processes"):
+            imported, answered = first_answer()
+        table.add_row("import bslite", f"{imported:.2f} s")
+        table.add_row("to first answer", f"{answered:.2f} s, ResNet-50 from a file, kernels on disk")
+    Console(highlight=False, soft_wrap=True).print(table)
+
+
+def first_answer(runs: int = 3) -> tuple[float, float]:
+    """Seconds to import bslite, and from before that to ResNet-50's first answer, in a fresh process.
+
+    The least of ``runs``, after one that fills the caches.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "resnet50.safetensors"
+        options.load_model(None, "resnet50").save(path)
+        measured = [_fresh(path) for _ in range(runs + 1)][1:]
+    return min(m[0] for m in measured), min(m[1] for m in measured)
+
+
+def _fresh(path: Path) -> tuple[float, float]:
+    command = [sys.executable, "-c", _FIRST_ANSWER, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EngineError(f"the timed process failed:\n{done.stderr}")
+    imported, answered = map(float, done.stdout.split())
+    return imported, answered
+
+
+def _software() -> dict[str, str]:
+    here = {name: _version(name) for name in ("bslite", "numpy", "numba", "llvmlite", "safetensors")}
+    rows = {"bslite": f"{here.pop('bslite')}, Python {platform.python_version()}, {platform.platform()}"}
+    rows["built on"] = ", ".join(f"{name} {version}" for name, version in here.items())
+    rows["optional"] = ", ".join(f"{name} {_version(name) or '-'}" for name in OPTIONAL)
+    return rows
+
+
+def _machine() -> dict[str, str]:
+    from bslite.kernels.cpu.cache import cache_dir
+    from bslite.kernels.cpu.target import simd
+
+    lanes, registers, cpu, _ = simd()
+    folder = cache_dir()
+    kept = len(list(folder.glob("*.nbi")))
+    return {
+        "processor": f"{cpu}, {_available()} of {os.cpu_count()} cores available to this process",
+        "vectors": f"{lanes} float32 lanes, {registers} registers",
+        "kernels on disk": f"{kept} in {folder}",
+    }
+
+
+def _available() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

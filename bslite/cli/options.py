@@ -1,0 +1,68 @@
+"""The options several commands share, and the model they add up to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bslite.spec import ModelSpec
+
+ModelFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="MODEL", help="A model file, as written by spec.save().", show_default=False),
+]
+Arch = Annotated[
+    str | None,
+    typer.Option(help="A named architecture instead of a file, e.g. resnet50.", show_default=False),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        help="state_dict for --arch (.safetensors, .pth, .pt). Without it: seeded random weights.",
+        show_default=False,
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Seed of random weights and random input.")]
+InputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--input",
+        "-i",
+        help="An image (resized, cropped, normalised as for ImageNet) or a float32 .npy. Without it: random.",
+        show_default=False,
+    ),
+]
+InputShape = Annotated[
+    str | None,
+    typer.Option(
+        "--shape", help="Input shape, e.g. 1,3,224,224. Default: the model's own.", show_default=False
+    ),
+]
+Batch = Annotated[int | None, typer.Option(min=1, help="Batch size.", show_default=False)]
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Threads to use. Default: all cores.", show_default=False)
+]
+
+
+def load_model(path: Path | None, arch: str | None, weights: Path | None = None, seed: int = 0) -> ModelSpec:
+    """The model the options name: a file, or an architecture with given or seeded weights."""
+    if (path is None) == (arch is None):
+        raise typer.BadParameter("give either a MODEL file or --arch NAME")
+    if weights is not None and arch is None:
+        raise typer.BadParameter("--weights goes with --arch")
+    if path is not None:
+        from bslite.spec import load
+
+        return load(path)
+    from bslite.frontends.architectures.random_weights import random_state_dict
+    from bslite.frontends.state_dict import from_state_dict
+
+    assert arch is not None
+    return from_state_dict(arch, random_state_dict(arch, seed) if weights is None else weights)
+
+
+def describe_weights(arch: str | None, weights: Path | None, seed: int) -> str:
+    """A word of warning where the weights are made up."""
+    return f", random weights of seed {seed}" if arch and weights is None else ""

@@ -1,0 +1,72 @@
+"""``bslite run``: one model, one input, the answer."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from bslite.cli import options
+from bslite.cli.inputs import make_inputs
+from bslite.cli.progress import activity
+from bslite.errors import FileError
+
+
+class Backend(str, Enum):
+    """Who computes."""
+
+    cpu = "cpu"
+    reference = "reference"
+
+
+def run(
+    model: options.ModelFile = None,
+    arch: options.Arch = None,
+    weights: options.Weights = None,
+    input_file: options.InputFile = None,
+    shape: options.InputShape = None,
+    batch: options.Batch = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    backend: Annotated[Backend, typer.Option(help="The engine, or the plain NumPy reference.")] = Backend.cpu,
+    layerwise: Annotated[
+        bool, typer.Option("--layerwise", help="Run the engine one layer at a time.")
+    ] = False,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the output here (.npy; several: .npz).", show_default=False)
+    ] = None,
+) -> None:
+    """Run a model on a picture, an array or random numbers, and show what comes out."""
+    from rich.console import Console
+
+    from bslite.api import run as execute
+    from bslite.cli.top import top_table
+
+    spec = options.load_model(model, arch, weights, seed)
+    inputs = make_inputs(spec, input_file, shape, batch, seed)
+    with activity(f"Running {spec.name}"):
+        made = execute(spec, inputs, backend=backend.value, layerwise=layerwise, threads=threads)
+    outputs = dict(zip(spec.outputs, made if isinstance(made, list) else [made], strict=True))
+    console = Console(highlight=False)
+    console.print(f"{spec.name}{options.describe_weights(arch, weights, seed)}")
+    for name, value in outputs.items():
+        low, high, mean = (f"{f(value):.4g}" for f in (np.min, np.max, np.mean))
+        console.print(f"{name}: {list(value.shape)} {value.dtype}, from {low} to {high}, mean {mean}")
+        if value.ndim == 2 and value.shape[1] >= 5 and np.isfinite(value).all():
+            console.print(top_table({f"image {i}": row for i, row in enumerate(value[:4])}))
+    if save is not None:
+        _save(save, outputs)
+
+
+def _save(path: Path, outputs: dict[str, np.ndarray]) -> None:
+    try:
+        with path.open("wb") as file:
+            if len(outputs) == 1:
+                np.save(file, next(iter(outputs.values())))
+            else:
+                np.savez(file, **outputs)  # type: ignore[arg-type]
+    except OSError as e:
+        raise FileError(f"{path}: cannot write ({e.strerror})") from e

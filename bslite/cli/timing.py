@@ -1,0 +1,44 @@
+"""Fair timing of rivals in one process: they take turns, and each is judged by its median over the rounds.
+
+Absolute times on a shared machine wander; what holds still is the ratio of two that ran in turns.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+#: Pause before a rival's turn, in seconds: thread pools of the one before go on spinning for a while.
+SETTLE = 0.03
+
+
+def interleaved(
+    rivals: Mapping[str, Callable[[], object]],
+    rounds: int = 10,
+    per_turn: int = 3,
+    on_turn: Callable[[str], None] = lambda name: None,
+) -> dict[str, list[float]]:
+    """Seconds per call of each rival, one figure per round: the median of ``per_turn`` calls.
+
+    The first call of a turn is thrown away: it finds the caches full of someone else's data.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in rivals}
+    for _ in range(rounds):
+        for name, call in rivals.items():
+            time.sleep(SETTLE)
+            call()
+            seconds[name].append(statistics.median(_timed(call) for _ in range(per_turn)))
+            on_turn(name)
+    return seconds
+
+
+def medians(seconds: Mapping[str, list[float]]) -> dict[str, float]:
+    """Each rival's median over the rounds."""
+    return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+def _timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

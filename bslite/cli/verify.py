@@ -1,0 +1,55 @@
+"""``bslite verify``: the engine against the reference, layer by layer; exit code 1 where they differ."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bslite.cli import options
+from bslite.cli.inputs import make_inputs
+from bslite.cli.progress import activity, steps
+from bslite.cli.rivals import torch_rival
+from bslite.errors import FileError
+
+
+def verify(
+    model: options.ModelFile = None,
+    arch: options.Arch = None,
+    weights: options.Weights = None,
+    input_file: options.InputFile = None,
+    shape: options.InputShape = None,
+    batch: options.Batch = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    torch: Annotated[
+        bool, typer.Option(help="Hold the outputs to torch's own error, where torch is installed.")
+    ] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict, no table.")] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)
+    ] = None,
+) -> None:
+    """Check every layer and the outputs against the float64 reference. Exit code 1 if one is out of bound."""
+    from bslite.verification import verify as check
+
+    spec = options.load_model(model, arch, weights, seed)
+    inputs = make_inputs(spec, input_file, shape, batch, seed)
+    spec.infer_shapes([x.shape for x in inputs])
+    module = torch_rival(spec, threads) if torch else None
+    with activity(f"Preparing {spec.name}"):
+        from bslite.api import run
+
+        run(spec, inputs, threads=threads)
+    with steps("Verifying", len(spec.nodes)) as advance:
+        found = check(spec, inputs, module=module, threads=threads, on_layer=advance)
+    print(found.summary() if quiet else found)
+    if json_file is not None:
+        try:
+            json_file.write_text(json.dumps(found.as_dict(), indent=1) + "\n")
+        except OSError as e:
+            raise FileError(f"{json_file}: cannot write ({e.strerror})") from e
+    if not found.passed:
+        raise typer.Exit(1)

@@ -1,0 +1,54 @@
+"""``bslite warmup``: compile now what would otherwise be compiled on first use."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from bslite.cli import options
+from bslite.cli.inputs import make_inputs
+from bslite.cli.progress import activity
+from bslite.spec import ModelSpec
+
+
+def warmup(
+    model: options.ModelFile = None,
+    arch: options.Arch = None,
+    shape: options.InputShape = None,
+    batch: options.Batch = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="For every named architecture, at batch 1 and 16.")
+    ] = False,
+) -> None:
+    """Compile the kernels a model needs, and keep them on disk. Without a model: those common to all."""
+    from bslite.engines import cpu
+    from bslite.frontends import architectures
+
+    if everything and (model or arch):
+        raise typer.BadParameter("--all takes no model")
+    with activity("Compiling kernels"):
+        from bslite.kernels.cpu.compile import compiled
+
+        before = len(compiled)
+        if everything:
+            for name in architectures.NAMES:
+                spec = hollow(name)
+                for n in (1, 16):
+                    cpu.warmup(spec, (n, *spec.inputs[0].example[1:]))
+        elif model or arch:
+            spec = hollow(arch) if arch and not model else options.load_model(model, arch)
+            cpu.warmup(spec, make_inputs(spec, None, shape, batch, 0)[0].shape)
+        else:
+            cpu.warmup()
+    typer.echo(f"{len(compiled) - before} kernels compiled; all that is needed is on disk")
+
+
+def hollow(arch: str) -> ModelSpec:
+    """A named architecture with weights of zeros: kernels are chosen by shapes, not by values."""
+    from bslite.frontends import architectures
+    from bslite.frontends.state_dict import from_state_dict
+
+    net, _ = architectures.get(arch).describe()
+    return from_state_dict(arch, {key: np.zeros(shape, np.float32) for key, shape in net.wanted.items()})

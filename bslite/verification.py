@@ -1,0 +1,257 @@
+"""Is the engine right? Layer by layer and as a whole, against the oracle in float64.
+
+What an engine may be off by is set by what float32 costs anyone: the reference run in float32, and torch
+where it is at hand, are measured against the same float64 run, and the engine may be at most `FACTOR` times
+as far from it. Errors pile up through a network, so a layer is compared with a float32 run of the same
+depth, not with a constant.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from bslite.ops import Shape
+from bslite.spec import Array, ModelSpec, Node
+
+#: How many times a float32 peer's error the engine's may be,
+FACTOR = 4.0
+#: plus half a unit in the last place: what two exact answers, each rounded once, may differ by.
+TINY = 2.0**-24
+
+
+@dataclass(frozen=True)
+class Check:
+    """One value. Errors are relative L2 against float64.
+
+    ``specials``: NaN and infinities stand where they do in the reference.
+    """
+
+    name: str
+    op: str
+    shape: Shape
+    error: float
+    reference_error: float  # of the reference computed in float32
+    torch_error: float | None  # of torch in float32, where there is one
+    specials: bool
+
+    @property
+    def bound(self) -> float:
+        """The largest error that passes."""
+        peer = self.reference_error if self.torch_error is None else self.torch_error
+        return FACTOR * peer + TINY
+
+    @property
+    def passed(self) -> bool:
+        """Near enough, and NaN only where NaN belongs. A NaN error does not pass."""
+        return self.specials and self.error <= self.bound
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` found. ``str()`` is a table, ``as_dict()`` plain data, ``passed`` the verdict."""
+
+    model: str
+    layers: tuple[Check, ...]
+    outputs: tuple[Check, ...]
+    repeatable: bool  # two runs gave the same bits
+    threads_agree: bool  # one thread and all threads gave the same bits
+
+    @property
+    def passed(self) -> bool:
+        """Every layer and output within its bound, and the same bits every time."""
+        return self.repeatable and self.threads_agree and not self.failures
+
+    @property
+    def failures(self) -> list[Check]:
+        """The layers, then the outputs, that did not pass."""
+        return [check for check in (*self.layers, *self.outputs) if not check.passed]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        derived = [
+            [{**asdict(c), "bound": c.bound, "passed": c.passed} for c in checks]
+            for checks in (self.layers, self.outputs)
+        ]
+        return {**asdict(self), "layers": derived[0], "outputs": derived[1], "passed": self.passed}
+
+    def __str__(self) -> str:
+        header = ("layer", "op", "output", "bslite", "float32", "torch", "")
+        body = [_cells(c) for c in self.layers]
+        tail = [_cells(c) for c in self.outputs]
+        widths = [max(map(len, column)) for column in zip(header, *body, *tail, strict=True)]
+        rule = tuple("-" * w for w in widths)
+        rows = [header, rule, *body, rule, *tail]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        title = f"{self.model}: relative L2 error against the float64 reference"
+        return "\n".join([title, *lines, "", self.summary()])
+
+    def summary(self) -> str:
+        """The verdict in a few lines."""
+        failed = self.failures
+        verdict = "passed" if self.passed else "FAILED"
+        lines = [
+            f"{verdict}: {len(self.layers)} layers and {len(self.outputs)} output(s), {len(failed)} out of"
+            f" bound (at most {FACTOR:g} times the error of float32)",
+            f"same bits from run to run: {_word(self.repeatable)};"
+            f" from one thread and all: {_word(self.threads_agree)}",
+        ]
+        if failed:
+            first = failed[0]
+            why = f"error {first.error:.2e}, bound {first.bound:.2e}"
+            if not first.specials:
+                why = "NaN or infinity where the reference has none, or the reverse"
+            lines.append(f"first out of bound: {first.name} ({first.op}): {why}")
+        return "\n".join(lines)
+
+
+def verify(
+    spec: ModelSpec,
+    x: Any,
+    *,
+    module: Callable[..., Any] | None = None,
+    threads: int | None = None,
+    on_layer: Callable[[str], None] | None = None,
+) -> Verification:
+    """Compare the CPU engine with the reference on input ``x``, which may be anything `bslite.run` takes.
+
+    ``module``: the same network in torch (an ``nn.Module`` in eval mode, or any function of tensors), whose
+    own error then sets the bound of the outputs. ``threads`` as for `bslite.run`. ``on_layer`` is called with
+    each layer's name as the references reach it. A few values per precision are held at a time, not the whole
+    network.
+    """
+    from bslite.api import run
+
+    first = _arrays(run(spec, x, threads=threads))  # also checks the input, before any time is spent
+    again = _arrays(run(spec, x, threads=threads))
+    alone = _arrays(run(spec, x, threads=1))
+    inputs = _arrays(x)
+    kept: dict[str, tuple[Array, Array]] = {}  # the references' values of the outputs
+    layers = tuple(_layers(spec, inputs, threads, kept, on_layer))
+    for declared, given in zip(spec.inputs, inputs, strict=True):
+        if declared.name in spec.outputs:
+            kept[declared.name] = given.astype(np.float64), given
+    theirs = _torch_outputs(module, inputs)
+    ops = {node.name: node.op for node in spec.nodes}
+    outputs = tuple(
+        check(name, "output " + ops.get(name, "input"), got, *kept[name], theirs[i] if theirs else None)
+        for i, (name, got) in enumerate(zip(spec.outputs, first, strict=True))
+    )
+    return Verification(spec.name, layers, outputs, _same_bits(first, again), _same_bits(first, alone))
+
+
+def check(name: str, op: str, got: Array, exact: Array, single: Array, torch: Array | None = None) -> Check:
+    """Compare one value with the float64 and the float32 reference."""
+    specials = got.shape == exact.shape and _same_specials(got, single)
+    return Check(
+        name,
+        op,
+        tuple(got.shape),
+        relative_error(got, exact),
+        relative_error(single, exact),
+        None if torch is None else relative_error(torch, exact),
+        specials,
+    )
+
+
+def relative_error(got: Array, exact: Array) -> float:
+    """``|got - exact| / |exact|`` in L2 over the elements finite in both; absolute where ``exact`` is zero.
+
+    Infinite where the shapes differ: nothing is broadcast.
+    """
+    if got.shape != exact.shape:
+        return float("inf")
+    finite = np.isfinite(got) & np.isfinite(exact)
+    want = exact[finite].astype(np.float64)
+    difference = float(np.linalg.norm(got[finite].astype(np.float64) - want))
+    size = float(np.linalg.norm(want))
+    return difference / size if size else difference
+
+
+def _layers(
+    spec: ModelSpec,
+    inputs: list[Array],
+    threads: int | None,
+    kept: dict[str, tuple[Array, Array]],
+    on_layer: Callable[[str], None] | None,
+) -> list[Check]:
+    """A check per value the engine makes; puts the references' values of the model's outputs into ``kept``.
+
+    Engine and references advance together. What the engine makes ahead of the model's order waits its turn;
+    what it makes behind is met in another pass over the references.
+    """
+    from bslite.engines.cpu import trace
+
+    order = {node.name: index for index, node in enumerate(spec.nodes)}
+    engine = iter(trace(spec, inputs, threads=threads))
+    waiting: dict[str, Array] = {}
+    checks: list[Check] = []
+    reached = -1
+    for index, (node, exact, single) in enumerate(_references(spec, inputs)):
+        if on_layer:
+            on_layer(node.name)
+        if node.name in spec.outputs:
+            kept[node.name] = exact, single
+        while reached < index and (made := next(engine, None)) is not None:
+            waiting[made[0]] = np.array(made[1])  # a copy: the engine may reuse the memory
+            reached = order[made[0]]
+        if node.name in waiting:
+            checks.append(check(node.name, node.op, waiting.pop(node.name), exact, single))
+    waiting.update((name, np.array(value)) for name, value in engine)
+    if waiting:
+        for node, exact, single in _references(spec, inputs):
+            if node.name in waiting:
+                checks.append(check(node.name, node.op, waiting.pop(node.name), exact, single))
+    return sorted(checks, key=lambda c: order[c.name])
+
+
+def _references(spec: ModelSpec, inputs: list[Array]) -> Iterator[tuple[Node, Array, Array]]:
+    """Each layer's value in float64 and in float32, side by side."""
+    from bslite.reference import layers
+
+    double = layers(spec, inputs, np.float64)
+    single = layers(spec, inputs, np.float32)
+    for (node, exact), (_, near) in zip(double, single, strict=True):
+        yield node, exact, near
+
+
+def _arrays(x: Any) -> list[Array]:
+    """What `bslite.run` takes or returns, as a list of NumPy arrays."""
+    values = list(x) if isinstance(x, (list, tuple)) else [x]
+    torch = sys.modules.get("torch")  # a tensor cannot exist without it, so never import it here
+    return [v.detach().numpy() if torch and isinstance(v, torch.Tensor) else np.asarray(v) for v in values]
+
+
+def _torch_outputs(module: Callable[..., Any] | None, inputs: list[Array]) -> list[Array]:
+    """What ``module`` makes of the inputs in float32; nothing where there is none."""
+    if module is None:
+        return []
+    import torch
+
+    with torch.no_grad():
+        made = module(*(torch.from_numpy(np.ascontiguousarray(x)) for x in inputs))
+    return _arrays(list(made.values()) if isinstance(made, dict) else made)
+
+
+def _same_bits(first: Sequence[Array], second: Sequence[Array]) -> bool:
+    return all(a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in zip(first, second, strict=True))
+
+
+def _same_specials(got: Array, want: Array) -> bool:
+    """NaN and both infinities stand in the same places."""
+    return all(np.array_equal(find(got), find(want)) for find in (np.isnan, np.isposinf, np.isneginf))
+
+
+def _cells(check: Check) -> tuple[str, ...]:
+    shape = "[" + ", ".join(map(str, check.shape)) + "]"
+    torch = "" if check.torch_error is None else f"{check.torch_error:.1e}"
+    verdict = "" if check.passed else "FAIL"
+    return check.name, check.op, shape, f"{check.error:.1e}", f"{check.reference_error:.1e}", torch, verdict
+
+
+def _word(value: bool) -> str:
+    return "yes" if value else "NO"
