@@ -14,10 +14,10 @@ from bslite.plan.sharing import share_image
 
 
 class Span(NamedTuple):
-    """What a window covers along one axis: ``count`` elements from ``first``; ``share``, a factor of its divisor."""
+    """What a window covers along one axis: ``length`` elements from ``first``; ``share`` of its divisor."""
 
     first: int
-    count: int
+    length: int
     share: int
 
 
@@ -67,14 +67,16 @@ def lower_adaptive_pool2d(b: Builder, layer: Layer) -> None:
     _pool(b, layer, adaptive_spans(h, p), adaptive_spans(w, q), (1, 1))
 
 
-def _pool(b: Builder, layer: Layer, rows: Sequence[Span], cols: Sequence[Span], dilation: tuple[int, int]) -> None:
+def _pool(
+    b: Builder, layer: Layer, rows: Sequence[Span], cols: Sequence[Span], dilation: tuple[int, int]
+) -> None:
     """Append one pooling step: ``rows`` and ``cols`` hold a window per output line and pixel."""
     x = b.read(layer.node.inputs[0])
     y = b.write(layer.name)
     n, channels, lines, pixels = y.shape
     xi, _, xl, xc = x.strides
     registers = -(-channels // b.machine.lanes)
-    loads = n * registers * sum(s.count for s in rows) * sum(s.count for s in cols)
+    loads = n * registers * sum(s.length for s in rows) * sum(s.length for s in cols)
     shares = share_image(b.machine, n, lines, channels, 1.5 * loads + 16.0 * n * registers * lines * pixels)
     args: dict[str, Any] = {
         "x_image": 4 * xi, "x_row": 4 * dilation[0] * xl, "x_pixel": 4 * dilation[1] * xc,
@@ -84,8 +86,13 @@ def _pool(b: Builder, layer: Layer, rows: Sequence[Span], cols: Sequence[Span], 
     operands = {
         "x": (x.buffer, x.offset),
         "y": (y.buffer, y.offset),
-        "rows": (b.const("offsets", values=[v for s in rows for v in (4 * s.first * xl, s.count, s.share)]), 0),
-        "cols": (b.const("offsets", values=[v for s in cols for v in (4 * s.first * xc, s.count, s.share)]), 0),
+        "rows": (b.const("offsets", values=_table(rows, 4 * xl)), 0),
+        "cols": (b.const("offsets", values=_table(cols, 4 * xc)), 0),
     }
     kernel = "max_pool" if "max" in layer.node.op else "avg_pool"
     b.step(kernel, n * shares.bands * shares.blocks, args, operands, [x], [y])
+
+
+def _table(spans: Sequence[Span], stride: int) -> list[int]:
+    """The kernel's entries, for elements ``stride`` bytes apart."""
+    return [v for s in spans for v in (s.first * stride, s.length, s.share)]

@@ -12,7 +12,7 @@ RUN = 4  # registers of channels the kernels take at once
 
 
 class Shares(NamedTuple):
-    """Images x ``bands`` of ``band_lines`` output lines x ``blocks`` of ``block_registers`` registers of channels."""
+    """Items: images x ``bands`` of ``band_lines`` lines x ``blocks`` of ``block_registers`` channel registers."""
 
     band_lines: int
     bands: int
@@ -28,7 +28,7 @@ def item_count(machine: Machine, cycles: float) -> int:
 
 
 def share_image(machine: Machine, images: int, lines: int, channels: int, cycles: float) -> Shares:
-    """Whole images if they are enough, else bands of lines, and blocks of channels where lines are too few."""
+    """Whole images if they are enough, else bands of lines, and blocks of channels if lines are too few."""
     wanted = item_count(machine, cycles)
     registers = -(-channels // machine.lanes)
     band_lines = -(-lines // min(lines, -(-wanted // images)))

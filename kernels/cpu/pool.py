@@ -1,9 +1,9 @@
 """Pooling over windows of NHWC images: the largest element, or the sum over a divisor.
 
-Which rows and columns a window covers is a pair of tables, made once per plan and already cut to the image, so one
-kernel does padded, dilated, overlapping and adaptive windows alike, and an interior window pays nothing for the edges.
-An entry is three int64 cells: byte offset of the first row (column) from the image, how many, and its share of the
-divisor, which is the product of the two.
+Which rows and columns a window covers is a pair of tables, made once per plan and already cut to the image,
+so one kernel does padded, dilated, overlapping and adaptive windows alike, and an interior window pays nothing
+for the edges. An entry is three int64 cells: byte offset of the first row (column) from the image, how many,
+and its share of the divisor, which is the product of the row's and the column's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.compile import record, step_kernel
 from bslite.kernels.cpu.operand import operand
-from bslite.kernels.cpu.simd import BYTES, LANES, load, load_first, load_int, splat, store, store_first, vmax_nan
+from bslite.kernels.cpu.simd import (
+    BYTES,
+    LANES,
+    load,
+    load_first,
+    load_int,
+    splat,
+    store,
+    store_first,
+    vmax_nan,
+)
 
 F = record(
     "pool",
