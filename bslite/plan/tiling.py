@@ -125,15 +125,16 @@ def choose_items(
             compute = -(-items // t) * cycles / items + 300.0 * items / t
             band_bytes = image_bytes / bands
             block_bytes = weight_bytes / blocks
-            rereads = 1 if band_bytes < machine.l2 / 2 else block_panels
+            band_stays = band_bytes < 0.4 * machine.l2
             for outer in (False, True):
-                if weight_bytes < machine.l2 / 2:
+                if not outer and weight_bytes < 0.4 * machine.l2:
                     weight_traffic = t * weight_bytes
-                elif outer and block_bytes < machine.l2 / 2:
+                elif outer and block_bytes < 0.4 * machine.l2:
                     weight_traffic = min(t, images * bands) * weight_bytes
                 else:
                     weight_traffic = images * bands * weight_bytes
-                image_traffic = images * image_bytes * rereads * (min(t, blocks) if not outer else blocks)
+                image_reads = (blocks if outer else min(t, blocks)) if band_stays else panels
+                image_traffic = images * image_bytes * image_reads
                 traffic = (weight_traffic + image_traffic) / (t * machine.l3_bytes_per_cycle)
                 if compute + traffic < cost * 0.999:
                     best, cost = Items(band_lines, bands, block_panels, blocks, outer), compute + traffic
