@@ -14,7 +14,7 @@ from bslite.plan.views import NO_HALO, Buffer, View, channel_axis, contiguous, s
 from bslite.spec import ModelSpec
 
 Halo = tuple[int, int, int, int]
-PAGE = 4096  # bytes after which lines of a tile meet in the same sets of L1
+PAGE = 2048  # bytes: at this pixel stride (doubled by a strided layer) a tile's lines meet in one set of L1
 
 
 def wider(a: Halo, b: Halo) -> Halo:

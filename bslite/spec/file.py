@@ -21,6 +21,8 @@ from bslite.spec.tensors import Path, TensorFile, write
 
 KEY = "bslite"
 VERSION = 1
+CHECKSUM = ',\n  "crc32": "'  # what precedes the checksum, and follows the text it covers
+ENTRIES = {"format", "version", "name", "inputs", "outputs", "layers", "params", "crc32"}
 
 
 def save(spec: ModelSpec, path: Path) -> None:
@@ -43,6 +45,7 @@ def load(path: Path) -> ModelSpec:
         try:
             graph = _parse_json(text)
             _check_version(graph)
+            _check_damage(graph, text)
             params = _read_params(file, _take(graph, "params", dict, "the model"))
             return _to_spec(graph, params)
         except FileError:
@@ -80,7 +83,8 @@ def graph_json(spec: ModelSpec) -> str:
     lines.append(
         '"params": ' + _block("{}", [f"{json.dumps(key)}: {_dumps(value)}" for key, value in params.items()])
     )
-    return "{\n  " + ",\n  ".join(lines) + "\n}\n"
+    body = "{\n  " + ",\n  ".join(lines)
+    return f'{body}{CHECKSUM}{_text_crc32(body)}"\n}}\n'
 
 
 def _dumps(value: Any) -> str:
@@ -92,6 +96,10 @@ def _block(brackets: str, lines: list[str]) -> str:
     if not lines:
         return brackets
     return brackets[0] + "\n    " + ",\n    ".join(lines) + "\n  " + brackets[1]
+
+
+def _text_crc32(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def _crc32(array: Array) -> str:
@@ -160,6 +168,17 @@ def _check_version(graph: Mapping[str, Any]) -> None:
         )
 
 
+def _check_damage(graph: Mapping[str, Any], text: str) -> None:
+    unknown = sorted(set(graph) - ENTRIES)
+    if unknown:
+        raise SpecError(f"the graph has unknown entries: {', '.join(unknown[:5])}")
+    covered, mark, _ = text.rpartition(CHECKSUM)
+    if "crc32" in graph and not (mark and graph["crc32"] == _text_crc32(covered)):
+        raise SpecError(
+            'the graph is damaged: it does not match its checksum (if edited, remove its "crc32")'
+        )
+
+
 def _take(entry: Any, key: str, kind: type, where: str) -> Any:
     """``entry[key]``, checked to be there and of the right JSON type."""
     if not isinstance(entry, Mapping):
@@ -193,7 +212,7 @@ def _read_params(file: TensorFile, table: Mapping[str, Any]) -> dict[str, Array]
         if file.shape(key) != shape:
             raise SpecError(f"{where} has shape {list(file.shape(key))}, the graph lists {list(shape)}")
         params[key] = file.array(key)
-        # A tool that edits weights may drop the checksum; a wrong one means damage.
+        # A tool that edits weights may drop the checksum, but a wrong one means damage.
         if "crc32" in entry and _take(entry, "crc32", str, where) != _crc32(params[key]):
             raise SpecError(f"{where} is damaged: its bytes do not match their checksum")
     return params

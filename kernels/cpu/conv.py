@@ -11,6 +11,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.activation import call_activation
 from bslite.kernels.cpu.compile import record, step_kernel
+from bslite.kernels.cpu.gemm_tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.operand import operand
 from bslite.kernels.cpu.simd import BYTES, LANES, load_int
 from bslite.kernels.cpu.sweep import call_depthwise_sweep, call_gemm_sweep
@@ -89,6 +90,11 @@ def conv(step, bases, item, scratch):
             final = tap + count == taps
             clamp = step + F.lo if final else step + F.minus_inf
             chunk_weights = panel_weights + tap * depth * vecs * BYTES
+            # While the tiles of this chunk compute, fetch the next one (the panels lie one after the other), each tile
+            # a part of it; what a tile fetches is fixed in its code: PREFETCHES lines every UNROLL steps.
+            ahead = chunk_weights + count * depth * vecs * BYTES
+            fetched = ahead + count * depth * vecs * BYTES
+            share = count * (depth // UNROLL) * PREFETCHES * 64
             for line in range(first_line, last_line):
                 a = panel_x + line * x_line
                 c = y + line * y_line + channel_bytes
@@ -96,11 +102,15 @@ def conv(step, bases, item, scratch):
                 if has_residual and final:
                     r, rc = residual + line * r_line + channel_bytes, r_col
                 call_gemm_sweep(sweep1, tiles1, a, x_col, offsets + 8 * tap, count, depth, chunk_weights, c, y_col,
-                                panel_bias, tap, r, rc, clamp, last_lanes)  # fmt: skip
+                                panel_bias, tap, r, rc, clamp, last_lanes, ahead, share)  # fmt: skip
+                ahead += tiles1 * share
                 if tiles2:
                     call_gemm_sweep(sweep2, tiles2, a + done1 * x_col, x_col, offsets + 8 * tap, count, depth,
                                     chunk_weights, c + done1 * y_col, y_col, panel_bias, tap, r + done1 * rc, rc,
-                                    clamp, last_lanes)  # fmt: skip
+                                    clamp, last_lanes, ahead, share)  # fmt: skip
+                    ahead += tiles2 * share
+                if ahead >= fetched:  # all of it: from here on, fetch what is there anyway
+                    ahead, share = chunk_weights, 0
                 if activation and final:
                     call_activation(activation, c, pixels, y_col, channels, step + F.act_a)
             tap += count

@@ -19,6 +19,7 @@ from bslite.kernels.cpu import simd
 from bslite.kernels.cpu.simd import BYTES, I64, LANES, VEC
 
 UNROLL = 4  # depth steps per loop iteration
+PREFETCHES = 2  # cache lines of a later B fetched meanwhile
 ROWS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
 
 
@@ -58,18 +59,26 @@ def gemm_tile(rows: int, vecs: int):
     """The microkernel for a tile of ``rows`` x ``vecs`` registers, as a Numba intrinsic.
 
     Arguments, all int64 byte addresses, byte strides or counts unless said otherwise:
-    ``a, a_row, offsets, batch, depth, b, c, c_row, bias, accumulate, residual, residual_row, lo, hi, last``.
+    ``a, a_row, offsets, batch, depth, b, c, c_row, bias, accumulate, residual, residual_row, lo, hi, last, ahead``.
     ``bias`` points to ``vecs*LANES`` floats and starts the sum unless ``accumulate``, when C does. ``residual``
     is 0 or an address added at the end, before clamping to float32 ``[lo, hi]``. ``last`` is how many lanes of the
     last vector exist: those beyond are neither written nor used (C, residual may be over-read by one vector).
+    ``ahead`` is where to start fetching, while computing, what a later tile will read as B; C and the residual are
+    fetched at the start, so that they have arrived when the sum is done.
     """
     groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
 
-    def emit(builder, a, a_row, offsets, batch, depth, b, c, c_row, bias, accumulate, residual, residual_row, lo, hi, last):
+    def emit(builder, a, a_row, offsets, batch, depth, b, c, c_row, bias, accumulate, residual, residual_row, lo, hi, last, ahead):
         def at(address, row_stride, i, v):
             return builder.add(address, builder.add(builder.mul(row_stride, const(i)), const(v * BYTES)))
 
         tile = [(i, v) for i in range(rows) for v in range(vecs)]
+
+        for i, v in tile:
+            simd.prefetch_ir(builder, at(c, c_row, i, v), write=True)
+        with builder.if_then(builder.icmp_signed("!=", residual, const(0))):
+            for i, v in tile:
+                simd.prefetch_ir(builder, at(residual, residual_row, i, v))
 
         # Start: the bias, or what an earlier part of the reduction left in C.
         fresh, resume, start = (builder.append_basic_block(n) for n in ("fresh", "resume", "start"))
@@ -88,9 +97,11 @@ def gemm_tile(rows: int, vecs: int):
             phi.add_incoming(value, resume)
             acc.append(phi)
 
-        def depth_steps(steps, pointers, b, acc):
+        def depth_steps(steps, pointers, b, ahead, acc):
             """``steps`` rank-1 updates from the pointers' places."""
             acc = list(acc)
+            for line in range(PREFETCHES if steps == UNROLL else 0):
+                simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
             for k in range(steps):
                 bs = [simd.load_ir(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)]
                 for p, group in zip(pointers, groups, strict=True):
@@ -103,27 +114,28 @@ def gemm_tile(rows: int, vecs: int):
             return acc
 
         def tap(index, carried):
-            b, *acc = carried
+            b, ahead, *acc = carried
             offset = builder.load(simd.pointer(builder, builder.add(offsets, builder.shl(index, const(3))), I64), align=8)
             origin = builder.add(a, offset)
             pointers = [builder.add(origin, builder.mul(a_row, const(g[0]))) for g in groups]
 
             def steps_of(count):
                 def body(_, carried):
-                    b, *rest = carried
+                    b, ahead, *rest = carried
                     ps, acc = rest[: len(groups)], rest[len(groups) :]
-                    acc = depth_steps(count, ps, b, acc)
+                    acc = depth_steps(count, ps, b, ahead, acc)
                     ps = [builder.add(p, const(4 * count)) for p in ps]
-                    return [builder.add(b, const(count * vecs * BYTES)), *ps, *acc]
+                    fetched = 64 * PREFETCHES if count == UNROLL else 0
+                    return [builder.add(b, const(count * vecs * BYTES)), builder.add(ahead, const(fetched)), *ps, *acc]
 
                 return body
 
-            carried = [b, *pointers, *acc]
+            carried = [b, ahead, *pointers, *acc]
             carried = loop(builder, builder.sdiv(depth, const(UNROLL)), carried, steps_of(UNROLL))
             carried = loop(builder, builder.srem(depth, const(UNROLL)), carried, steps_of(1))
-            return [carried[0], *carried[1 + len(groups) :]]
+            return [*carried[:2], *carried[2 + len(groups) :]]
 
-        _, *acc = loop(builder, batch, [b, *acc], tap)
+        _, _, *acc = loop(builder, batch, [b, ahead, *acc], tap)
 
         # Epilogue in the store: residual, then clamp.
         plain, add, finish = (builder.append_basic_block(n) for n in ("plain", "add", "finish"))
@@ -162,10 +174,10 @@ def gemm_tile(rows: int, vecs: int):
         builder.position_at_end(done)
 
     i64, f32 = types.int64, types.float32
-    params = (*[i64] * 12, f32, f32, i64)
+    params = (*[i64] * 12, f32, f32, i64, i64)
 
     @intrinsic
-    def tile(typingctx, a, a_row, offsets, batch, depth, b, c, c_row, bias, accumulate, residual, residual_row, lo, hi, last):
+    def tile(typingctx, a, a_row, offsets, batch, depth, b, c, c_row, bias, accumulate, residual, residual_row, lo, hi, last, ahead):
         def codegen(context, builder, sig, args):
             emit(builder, *args)
             return context.get_dummy_value()

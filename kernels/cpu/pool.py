@@ -1,7 +1,7 @@
 """Pooling over windows of NHWC images: the largest element, or the sum over a divisor.
 
 Which rows and columns a window covers is a pair of tables, made once per plan and already cut to the image,
-so one kernel does padded, dilated, overlapping and adaptive windows alike, and an interior window pays nothing
+so one kernel does padded, dilated, overlapping and adaptive windows alike; inside the image a window pays nothing
 for the edges. An entry is three int64 cells: byte offset of the first row (column) from the image, how many,
 and its share of the divisor, which is the product of the row's and the column's.
 """

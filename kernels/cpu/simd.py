@@ -110,6 +110,15 @@ def masked_load_ir(builder, address, mask, other):
     return builder.call(fn, [ptr, ir.Constant(I32, 4), mask, other])
 
 
+def prefetch_ir(builder, address, write=False):
+    """Ask for the cache line at an address; any address will do, even one that is not mapped."""
+    ptr = pointer(builder, address, VEC)
+    fn = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(ir.VoidType(), [ptr.type, I32, I32, I32]), "llvm.prefetch.p0"
+    )
+    builder.call(fn, [ptr, ir.Constant(I32, int(write)), ir.Constant(I32, 3), ir.Constant(I32, 1)])
+
+
 def vmax_ir(builder, bound, x):
     """``max``, handing on a NaN in ``x`` (x86's maxps with this operand order)."""
     return builder.select(builder.fcmp_ordered(">", bound, x), bound, x)

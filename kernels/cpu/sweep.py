@@ -14,7 +14,7 @@ from bslite.kernels.cpu.depthwise_tile import depthwise_tile
 from bslite.kernels.cpu.gemm_tile import gemm_tile
 from bslite.kernels.cpu.simd import BYTES, LANES, load_scalar
 
-call_gemm_sweep = caller(15)
+call_gemm_sweep = caller(17)
 call_depthwise_sweep = caller(11)
 
 
@@ -23,15 +23,16 @@ def gemm_sweep(rows: int, vecs: int) -> Kernel:
     """``tiles`` neighbouring GEMM tiles, each ``rows`` pixels by ``vecs`` registers of output channels."""
     tile = gemm_tile(rows, vecs)
 
-    def sweep(tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col, clamp, last):
+    def sweep(tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col, clamp, last, ahead, share):
         lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
         for _ in range(tiles):
-            tile(a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col, lo, hi, last)
+            tile(a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col, lo, hi, last, ahead)
+            ahead += share
             a += rows * a_col
             c += rows * c_col
             residual += rows * residual_col  # both 0 where there is none
 
-    return Kernel(sweep, f"gemm_sweep_{rows}x{vecs}", 15)
+    return Kernel(sweep, f"gemm_sweep_{rows}x{vecs}", 17)
 
 
 @functools.cache
