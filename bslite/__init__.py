@@ -1,4 +1,15 @@
-"""bslite: describe a network once, run it with a plain NumPy reference or a fast Numba engine."""
+"""bslite: describe a network once, run it with a plain NumPy reference or a fast Numba engine.
+
+    spec = bslite.from_torch(module, example)        # or from_state_dict("resnet50", weights), or load("model.safetensors")
+    y = bslite.run(spec, x)
+
+Importing bslite imports NumPy and nothing heavier; Numba comes with the first run, torch only if you use it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from bslite.errors import (
     BsliteError,
@@ -10,5 +21,62 @@ from bslite.errors import (
     WeightsError,
 )
 
+if TYPE_CHECKING:
+    from bslite.api import run
+    from bslite.engines.cpu import warmup
+    from bslite.frontends import from_state_dict, from_torch
+    from bslite.spec import GraphBuilder, Input, ModelSpec, Node, load, save
+    from bslite.verification import Verification, verify
+
 __version__ = "0.1.0"
-__all__ = ["BsliteError", "EngineError", "FileError", "InputError", "SpecError", "UnsupportedError", "WeightsError", "__version__"]
+
+#: Public name -> the module that holds it, imported when the name is first used.
+_LAZY = {
+    "GraphBuilder": "bslite.spec",
+    "Input": "bslite.spec",
+    "ModelSpec": "bslite.spec",
+    "Node": "bslite.spec",
+    "load": "bslite.spec",
+    "save": "bslite.spec",
+    "run": "bslite.api",
+    "from_torch": "bslite.frontends",
+    "from_state_dict": "bslite.frontends",
+    "Verification": "bslite.verification",
+    "verify": "bslite.verification",
+    "warmup": "bslite.engines.cpu",
+}
+
+__all__ = [
+    "BsliteError",
+    "EngineError",
+    "FileError",
+    "GraphBuilder",
+    "Input",
+    "InputError",
+    "ModelSpec",
+    "Node",
+    "SpecError",
+    "UnsupportedError",
+    "Verification",
+    "WeightsError",
+    "__version__",
+    "from_state_dict",
+    "from_torch",
+    "load",
+    "run",
+    "save",
+    "verify",
+    "warmup",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'bslite' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -49,19 +49,21 @@ class Builder:
 
     # -- values ----------------------------------------------------------------------------------
 
-    def read(self, name: str, inner: int | None = None, halo: Halo = NO_HALO) -> View:
+    def read(self, name: str, inner: int | None = None, halo: Halo = NO_HALO, exact: bool = False) -> View:
         """The value ``name`` with contiguous axis ``inner`` (default: channels) and at least ``halo`` zeros around.
 
-        Copied into a fresh buffer if it does not lie so.
+        Copied into a fresh buffer if it does not lie so. A kernel that loads whole vectors reads beyond the last element,
+        so what is in the caller's own array is copied too, unless the kernel is ``exact``.
         """
-        return self.arranged(self.values[name], inner, halo)
+        return self.arranged(self.values[name], inner, halo, exact)
 
-    def arranged(self, view: View, inner: int | None = None, halo: Halo = NO_HALO) -> View:
+    def arranged(self, view: View, inner: int | None = None, halo: Halo = NO_HALO, exact: bool = False) -> View:
         """``view``, or a copy of it that lies as asked; see `read`."""
         if not view.shape:
             return view
         inner = channel_axis(len(view.shape)) if inner is None else inner % len(view.shape)
-        enough = all(have >= need for have, need in zip(view.halo, halo, strict=True))
+        callers = view.buffer in self.buffers and self.buffers[view.buffer].kind == "input"
+        enough = (exact or not callers) and all(have >= need for have, need in zip(view.halo, halo, strict=True))
         if enough and (view.shape[inner] == 1 or view.strides[inner] == 1):
             return view
         fresh = self.fresh(view.shape, inner, halo)

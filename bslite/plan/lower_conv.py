@@ -22,12 +22,13 @@ def lower_conv2d(b: Builder, layer: Layer) -> None:
     attrs = node.attrs
     k, cg, r, s = b.spec.params[node.params["weight"]].shape
     (sh, sw), (dh, dw), (top, left, _, _) = attrs["stride"], attrs["dilation"], attrs["padding"]
-    x = b.read(node.inputs[0], halo=attrs["padding"])
+    depthwise = attrs["groups"] == cg * attrs["groups"] == k and k > 1 and layer.residual is None
+    x = b.read(node.inputs[0], halo=attrs["padding"], exact=not depthwise)  # the GEMM tile loads A by the element
     residual = b.read(layer.residual) if layer.residual is not None else None
     y = b.write(layer.name)
     xi, _, xl, xc = x.strides
     origin = x.offset - top * xl - left * xc
-    if attrs["groups"] == cg * attrs["groups"] == k and k > 1 and residual is None:
+    if depthwise:
         _depthwise(b, layer, x, y, origin, [i * dh * xl + j * dw * xc for i in range(r) for j in range(s)])
         return
     if attrs["groups"] == 1 and dw == 1 and xc == cg:  # a filter row is contiguous in the image
@@ -52,7 +53,7 @@ def lower_linear(b: Builder, layer: Layer) -> None:
     """``x @ weight.T + bias``: the rows of x are the pixels of one line (or, if there are many, of several)."""
     node = layer.node
     k, c = b.spec.params[node.params["weight"]].shape
-    x = b.read(node.inputs[0], inner=-1)
+    x = b.read(node.inputs[0], inner=-1, exact=True)
     rows = x.reshape((size_of(x.shape[:-1]), c))
     if rows is None:
         rows = b.flat(x).reshape((size_of(x.shape[:-1]), c))

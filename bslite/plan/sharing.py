@@ -12,7 +12,7 @@ RUN = 4  # registers of channels the kernels take at once
 
 
 class Shares(NamedTuple):
-    """Items: images x ``bands`` of ``band_lines`` lines x ``blocks`` of ``block_registers`` channel registers."""
+    """Images x ``bands`` of ``band_lines`` lines x ``blocks`` of ``block_registers`` channel registers."""
 
     band_lines: int
     bands: int

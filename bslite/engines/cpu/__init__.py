@@ -1,5 +1,5 @@
 """The CPU engine: plans walked with Numba kernels."""
 
-from bslite.engines.cpu.engine import Engine, engine_for, prepare, run, trace
+from bslite.engines.cpu.engine import Engine, engine_for, prepare, run, trace, warmup
 
-__all__ = ["Engine", "engine_for", "prepare", "run", "trace"]
+__all__ = ["Engine", "engine_for", "prepare", "run", "trace", "warmup"]

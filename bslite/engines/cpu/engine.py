@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from bslite.engines.cpu.session import Session
 from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const, build_plan
+from bslite.plan.views import contiguous
 from bslite.spec import ModelSpec
 
 Array = npt.NDArray[Any]
@@ -79,9 +81,38 @@ def run(
 ) -> list[Array]:
     """Outputs for checked float32 inputs whose strides are whole, positive numbers of elements."""
     session = prepare(spec, inputs, threads, layerwise)
-    outputs = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
+    outputs = [_output(v.shape) for v in session.plan.outputs]
     session.run(inputs, outputs)
     return outputs
+
+
+def _output(shape: Shape) -> Array:
+    """An array for an output, with room behind it: kernels that resume a sum read whole vectors."""
+    size = math.prod(shape)
+    return np.empty(size + constants.SLACK, np.float32)[:size].reshape(shape)
+
+
+def warmup(spec: ModelSpec | None = None, shapes: Sequence[Shape] | None = None, threads: int | None = None) -> list[str]:
+    """Compile (or load from disk) what a model needs, or the kernels every model needs; names of all made ready.
+
+    ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
+    """
+    from bslite.engines.cpu.session import fork_join_ready
+    from bslite.kernels.cpu import STEP_KERNELS
+    from bslite.kernels.cpu.walk import walk
+
+    threads = threads or default_threads()
+    if spec is None:
+        wanted = [*STEP_KERNELS.values(), walk]
+        for kernel in wanted:
+            _ = kernel.address
+    else:
+        given = shapes or [i.example for i in spec.inputs]
+        spec.infer_shapes(given)
+        session = engine_for(spec).session(given, [contiguous(s) for s in given], threads, False)
+        wanted = session.kernels
+    fork_join_ready(threads)
+    return [kernel.name for kernel in wanted]
 
 
 def trace(
@@ -90,7 +121,7 @@ def trace(
     """Run once with every value kept, then yield (node name, value in logical order) in the order of the layers."""
     session = prepare(spec, inputs, threads, layerwise, keep_values=True)
     plan = session.plan
-    outputs = [np.empty(v.shape, np.float32) for v in plan.outputs]
+    outputs = [_output(v.shape) for v in plan.outputs]
     workspace = session.acquire()
     session.execute(workspace, inputs, outputs)
     for name, view in plan.values.items():

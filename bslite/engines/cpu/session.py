@@ -99,3 +99,13 @@ def fork_join(threads: int, walk_address: int, job: int) -> None:
     with _parallel:
         numba.set_num_threads(threads)
         walk.fork_join(threads, walk_address, job)
+
+
+def fork_join_ready(threads: int) -> None:
+    """Compile or load the two ways of entering a job, and start the threads, on a job of no steps."""
+    from bslite.kernels.cpu.walk import walk
+
+    job = np.zeros(7, np.int64)
+    for count in {1, threads}:
+        job[6] = 0
+        fork_join(count, walk.address, job.ctypes.data)
