@@ -124,12 +124,12 @@ def verify(
     each layer's name as the references reach it. A few values per precision are held at a time, not the whole
     network.
     """
-    from bslite.api import run
+    from bslite.api import as_arrays, run
 
     first = _arrays(run(spec, x, threads=threads))  # also checks the input, before any time is spent
     again = _arrays(run(spec, x, threads=threads))
     alone = _arrays(run(spec, x, threads=1))
-    inputs = _arrays(x)
+    inputs, _ = as_arrays(spec, x)
     kept: dict[str, tuple[Array, Array]] = {}  # the references' values of the outputs
     layers = tuple(_layers(spec, inputs, threads, kept, on_layer))
     for declared, given in zip(spec.inputs, inputs, strict=True):
@@ -197,11 +197,11 @@ def _layers(
         if node.name in spec.outputs:
             kept[node.name] = exact, single
         while reached < index and (made := next(engine, None)) is not None:
-            waiting[made[0]] = np.array(made[1])  # a copy: the engine may reuse the memory
+            waiting[made[0]] = made[1]
             reached = order[made[0]]
         if node.name in waiting:
             checks.append(check(node.name, node.op, waiting.pop(node.name), exact, single))
-    waiting.update((name, np.array(value)) for name, value in engine)
+    waiting.update(engine)
     if waiting:
         for node, exact, single in _references(spec, inputs):
             if node.name in waiting:
@@ -220,7 +220,7 @@ def _references(spec: ModelSpec, inputs: list[Array]) -> Iterator[tuple[Node, Ar
 
 
 def _arrays(x: Any) -> list[Array]:
-    """What `bslite.run` takes or returns, as a list of NumPy arrays."""
+    """What `bslite.run` or a torch module returns, as a list of NumPy arrays."""
     values = list(x) if isinstance(x, (list, tuple)) else [x]
     torch = sys.modules.get("torch")  # a tensor cannot exist without it, so never import it here
     return [v.detach().numpy() if torch and isinstance(v, torch.Tensor) else np.asarray(v) for v in values]

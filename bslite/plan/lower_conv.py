@@ -12,7 +12,7 @@ from bslite.plan.lowering import epilogue, lowers
 from bslite.plan.tiling import choose_items, cut_line, line_length, line_tiling, max_rows
 from bslite.plan.views import View, size_of
 
-MAX_DEPTH = 2048  # floats of one tap; longer reductions are split, so that a chunk of a panel stays in cache
+MAX_DEPTH = 1024  # longest running sum: beyond, parts are summed on their own, for accuracy and to stay in cache
 
 
 @lowers("conv2d")
@@ -123,7 +123,7 @@ def _contraction(
     group_channels = channels // groups
     tiling = line_tiling(machine, pixels, group_channels)
     panel_bytes = 4 * reduction * tiling.width * machine.lanes
-    chunk_taps = max(1, min(len(offsets), int(len(offsets) * (machine.l2 / 4) / panel_bytes)))
+    chunk_taps = max(1, min(len(offsets), int(len(offsets) * (machine.l2 / 4) / panel_bytes), MAX_DEPTH // depth))
     chunk_taps = -(-len(offsets) // -(-len(offsets) // chunk_taps))  # equal chunks
     (xi, xl, xc), (yi, yl, yc), (ri, rl, rc) = geometry["x"], geometry["y"], geometry["r"]
     items = choose_items(

@@ -1,7 +1,8 @@
-"""Layers that work on one axis at a time: its rows made contiguous, the axes around it merged into few."""
+"""Layers that work along one axis: its rows made contiguous, the axes around it merged into few."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from bslite.passes import Layer
@@ -24,31 +25,39 @@ def writable(b: Builder, name: str, inner: int) -> tuple[View, View]:
     return b.fresh(home.shape, inner, NO_HALO), home
 
 
+def row_layer(b: Builder, layer: Layer, kernel: str, axis: int, cycles: float, **more: Any) -> None:
+    """A layer that is a row kernel along ``axis`` of its input; for the rest see `row_step`."""
+    x = b.read(layer.node.inputs[0], inner=axis)
+    y, home = writable(b, layer.name, axis)
+    row_step(b, kernel, x, y, axis, cycles, **more)
+    if y is not home:
+        b.copy(y, home)
+
+
 def row_step(
     b: Builder,
-    layer: Layer,
     kernel: str,
     x: View,
+    y: View,
     axis: int,
     cycles: float,
-    args: dict[str, Any] | None = None,
-    consts: dict[str, str] | None = None,
+    args: Mapping[str, Any] | None = None,
+    consts: Mapping[str, str | None] | None = None,
     work: int = 0,
 ) -> None:
-    """Append a step of a row kernel over the rows of ``x`` along ``axis``, which must be contiguous in it.
+    """Append a step of a row kernel from x to y, views of one shape in which ``axis`` is contiguous.
 
     ``cycles``: what a row costs on one core. ``args`` and ``consts`` fill the cells beyond those that all row
-    kernels have. ``work``: elements of memory of its own that each item needs, as operand "work".
+    kernels have; a constant that is None is one the kernel will not look at. ``work``: elements of memory of
+    its own that each item needs, as operand "work".
     """
-    y, home = writable(b, layer.name, axis)
     sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=axis)
-    if len(sizes) - 1 > OUTER:  # axes in such an order that they do not merge: both in plain order
-        if home is y:
-            y = b.fresh(y.shape, axis, NO_HALO)
-        plain = b.fresh(x.shape, axis, NO_HALO)
-        b.copy(x, plain)
-        x = plain
-        sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=axis)
+    if len(sizes) - 1 > OUTER:  # the axes lie in two orders that do not merge: through plain order
+        plain_x, plain_y = b.fresh(x.shape, axis, NO_HALO), b.fresh(y.shape, axis, NO_HALO)
+        b.copy(x, plain_x)
+        row_step(b, kernel, plain_x, plain_y, axis, cycles, args, consts, work)
+        b.copy(plain_y, y)
+        return
     length, outer = sizes[-1], sizes[:-1]
     rows = size_of(tuple(outer))
     item_rows, items = share_rows(b.machine, rows, rows * cycles)
@@ -56,12 +65,10 @@ def row_step(
     cells = {"n1": outer[1], "n2": outer[2], "rows": rows, "item_rows": item_rows, "length": length}
     cells |= {f"x{i}": 4 * s for i, s in enumerate(xs)} | {f"y{i}": 4 * s for i, s in enumerate(ys)}
     operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
-    operands |= {role: (name, 0) for role, name in (consts or {}).items()}
+    operands |= {role: (name, 0) if name else operands["x"] for role, name in (consts or {}).items()}
     writes = [y]
     if work:
         memory = b.buffer(items * work)
         operands["work"] = (memory.name, 0)
         writes.append(View(memory.name, 0, (memory.size,), (1,)))
     b.step(kernel, items, {**cells, **(args or {})}, operands, [x], writes)
-    if y is not home:
-        b.copy(y, home)

@@ -50,6 +50,25 @@ def loop(builder, count, carried, body):
     return phis
 
 
+def add_if(builder, condition, values, addresses):
+    """``values`` plus the vectors at ``addresses`` where ``condition`` holds; else nothing is read."""
+    plain, add, after = (builder.append_basic_block(n) for n in ("plain", "add", "after"))
+    builder.cbranch(condition, add, plain)
+    builder.position_at_end(plain)
+    builder.branch(after)
+    builder.position_at_end(add)
+    sums = [builder.fadd(x, simd.load_ir(builder, address)) for x, address in zip(values, addresses, strict=True)]
+    builder.branch(after)
+    builder.position_at_end(after)
+    results = []
+    for x, total in zip(values, sums, strict=True):
+        phi = builder.phi(VEC)
+        phi.add_incoming(x, plain)
+        phi.add_incoming(total, add)
+        results.append(phi)
+    return results
+
+
 def const(n):
     return ir.Constant(I64, n)
 
@@ -60,7 +79,7 @@ def gemm_tile(rows: int, vecs: int):
 
     Arguments, all int64 byte addresses, byte strides or counts unless said otherwise:
     ``a, a_row, offsets, batch, depth, b, c, c_row, bias, accumulate, residual, residual_row, lo, hi, last, ahead``.
-    ``bias`` points to ``vecs*LANES`` floats and starts the sum unless ``accumulate``, when C does. ``residual``
+    ``bias`` points to ``vecs*LANES`` floats and starts the sum unless ``accumulate``, when C is added to it. ``residual``
     is 0 or an address added at the end, before clamping to float32 ``[lo, hi]``. ``last`` is how many lanes of the
     last vector exist: those beyond are neither written nor used (C, residual may be over-read by one vector).
     ``ahead`` is where to start fetching, while computing, what a later tile will read as B; C and the residual are
@@ -80,22 +99,13 @@ def gemm_tile(rows: int, vecs: int):
             for i, v in tile:
                 simd.prefetch_ir(builder, at(residual, residual_row, i, v))
 
-        # Start: the bias, or what an earlier part of the reduction left in C.
-        fresh, resume, start = (builder.append_basic_block(n) for n in ("fresh", "resume", "start"))
-        builder.cbranch(builder.icmp_signed("!=", accumulate, const(0)), resume, fresh)
-        builder.position_at_end(fresh)
+        # Start from the bias, or from nothing if an earlier part of the reduction is in C already: the parts are summed
+        # on their own and added at the end, which keeps the rounding error of long reductions down.
+        resumed = builder.icmp_signed("!=", accumulate, const(0))
         biases = [simd.load_ir(builder, builder.add(bias, const(v * BYTES))) for v in range(vecs)]
-        builder.branch(start)
-        builder.position_at_end(resume)
-        partial = [simd.load_ir(builder, at(c, c_row, i, v)) for i, v in tile]
-        builder.branch(start)
-        builder.position_at_end(start)
-        acc = []
-        for (_, v), value in zip(tile, partial, strict=True):
-            phi = builder.phi(VEC)
-            phi.add_incoming(biases[v], fresh)
-            phi.add_incoming(value, resume)
-            acc.append(phi)
+        zero = ir.Constant(VEC, [0.0] * LANES)
+        biases = [builder.select(resumed, zero, x) for x in biases]
+        acc = [biases[v] for _, v in tile]
 
         def depth_steps(steps, pointers, b, ahead, acc):
             """``steps`` rank-1 updates from the pointers' places."""
@@ -137,24 +147,10 @@ def gemm_tile(rows: int, vecs: int):
 
         _, _, *acc = loop(builder, batch, [b, ahead, *acc], tap)
 
-        # Epilogue in the store: residual, then clamp.
-        plain, add, finish = (builder.append_basic_block(n) for n in ("plain", "add", "finish"))
-        builder.cbranch(builder.icmp_signed("!=", residual, const(0)), add, plain)
-        builder.position_at_end(plain)
-        builder.branch(finish)
-        builder.position_at_end(add)
-        summed = [
-            builder.fadd(x, simd.load_ir(builder, at(residual, residual_row, i, v)))
-            for (i, v), x in zip(tile, acc, strict=True)
-        ]
-        builder.branch(finish)
-        builder.position_at_end(finish)
-        results = []
-        for x, with_residual in zip(acc, summed, strict=True):
-            phi = builder.phi(VEC)
-            phi.add_incoming(x, plain)
-            phi.add_incoming(with_residual, add)
-            results.append(phi)
+        # Epilogue in the store: the earlier part, residual, clamp.
+        acc = add_if(builder, resumed, acc, [at(c, c_row, i, v) for i, v in tile])
+        has_residual = builder.icmp_signed("!=", residual, const(0))
+        results = add_if(builder, has_residual, acc, [at(residual, residual_row, i, v) for i, v in tile])
         low, high = simd.splat_ir(builder, lo), simd.splat_ir(builder, hi)
         results = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in results]
         whole, part, done = (builder.append_basic_block(n) for n in ("whole", "part", "done"))

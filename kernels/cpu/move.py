@@ -7,7 +7,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.compile import record, step_kernel
 from bslite.kernels.cpu.operand import operand
-from bslite.kernels.cpu.simd import BYTES, LANES, load, load_int, load_scalar, splat, store, store_first, store_scalar
+from bslite.kernels.cpu.simd import BYTES, LANES, load, load_first, load_int, load_scalar, splat, store, store_first, store_scalar
 
 ZERO = np.float32(0.0)
 C = record("copy", "x x_at y y_at n0 n1 n2 n3 n4 n5 x0 x1 x2 x3 x4 x5 y0 y1 y2 y3 y4 y5 vector")
@@ -24,7 +24,7 @@ def _copy_run(x, y, count, x_step, y_step, vector):
             y += BYTES
         rest = count - whole * LANES
         if rest:
-            store_first(y, load(x), rest)
+            store_first(y, load_first(x, rest, ZERO), rest)  # x may be the caller's array, with nothing mapped behind it
     else:
         for _ in range(count):
             store_scalar(y, load_scalar(x))

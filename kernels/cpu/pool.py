@@ -1,9 +1,9 @@
 """Pooling over windows of NHWC images: the largest element, or the sum over a divisor.
 
 Which rows and columns a window covers is a pair of tables, made once per plan and already cut to the image,
-so one kernel does padded, dilated, overlapping and adaptive windows alike; inside the image a window pays nothing
-for the edges. An entry is three int64 cells: byte offset of the first row (column) from the image, how many,
-and its share of the divisor, which is the product of the row's and the column's.
+so one kernel does padded, dilated, overlapping and adaptive windows alike, and windows inside the image pay
+nothing for the edges. An entry is three int64 cells: byte offset of the first row (column) from the image,
+how many there are, and the share of the divisor, which is the product of the row's and the column's.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.compile import record, step_kernel
 from bslite.kernels.cpu.operand import operand
+from bslite.kernels.cpu.partial import load_some, store_some
 from bslite.kernels.cpu.simd import (
     BYTES,
     LANES,
     load,
-    load_first,
     load_int,
     splat,
     store,
-    store_first,
     vmax_nan,
 )
 
@@ -62,11 +61,10 @@ def _max_one(x, rows, row, cols, col, y, divisor, lanes):
     for _ in range(rows):
         place = x
         for _ in range(cols):
-            # masked: the image may be the caller's own array, with nothing known to lie behind it
-            a = vmax_nan(a, load_first(place, lanes, f(0.0)))
+            a = vmax_nan(a, load_some(place, lanes))
             place += col
         x += row
-    store_first(y, a, lanes)
+    store_some(y, a, lanes)
 
 
 @register_jitable
@@ -98,11 +96,11 @@ def _mean_one(x, rows, row, cols, col, y, divisor, lanes):
         place = x
         r = splat(f(0.0))
         for _ in range(cols):
-            r = r + load_first(place, lanes, f(0.0))
+            r = r + load_some(place, lanes)
             place += col
         a = a + r
         x += row
-    store_first(y, a / divisor, lanes)
+    store_some(y, a / divisor, lanes)
 
 
 def _pool(name, four, one):
