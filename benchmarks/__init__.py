@@ -1,0 +1,1 @@
+"""Measurements: kernels and networks by pytest-benchmark, other engines by ``python -m benchmarks.peers``."""

@@ -1,0 +1,1 @@
+"""bslite beside the other engines people use on a CPU: ``python -m benchmarks.peers --help``."""

@@ -1,0 +1,160 @@
+"""The rivals, one small class each: made ready for one network, then called once per inference.
+
+``__call__`` returns the engine's own kind of result; ``answer`` turns it into an array, outside the timing.
+Each gets its input in the form it likes best, made beforehand.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any, ClassVar
+
+import numpy as np
+
+from benchmarks.peers.nets import Net
+from bslite.spec import Array
+
+
+class Unavailable(Exception):
+    """This rival cannot run here; the message says why."""
+
+
+class Engine:
+    """Base of the rivals. Making one may take long (it compiles); calling it is what is timed."""
+
+    name: ClassVar[str]
+    ours: ClassVar[bool] = False
+
+    def __init__(self, net: Net, threads: int) -> None:
+        raise NotImplementedError
+
+    def __call__(self) -> Any:
+        raise NotImplementedError
+
+    def answer(self, result: Any) -> Array:
+        """The result as an array."""
+        return np.asarray(result)
+
+
+class Bslite(Engine):
+    """bslite's engine."""
+
+    name = "bslite"
+    ours = True
+    layerwise = False
+
+    def __init__(self, net: Net, threads: int) -> None:
+        from bslite.api import run
+
+        self.run, self.spec, self.x, self.threads = run, net.spec, net.x, threads
+
+    def __call__(self) -> Any:
+        return self.run(self.spec, self.x, layerwise=self.layerwise, threads=self.threads)
+
+
+class BsliteLayerwise(Bslite):
+    """The same kernels, one layer at a time."""
+
+    name = "bslite-layerwise"
+    layerwise = True
+
+
+class TorchEager(Engine):
+    """torch as it comes, images ``[N, C, H, W]``."""
+
+    name = "torch"
+
+    def __init__(self, net: Net, threads: int) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self.torch, self.module, self.x = torch, net.module, torch.from_numpy(net.x)
+
+    def __call__(self) -> Any:
+        with self.torch.inference_mode():
+            return self.module(self.x)
+
+    def answer(self, result: Any) -> Array:
+        return np.asarray(result.numpy())
+
+
+class TorchChannelsLast(TorchEager):
+    """torch with weights and images in the layout that is faster on CPUs."""
+
+    name = "torch-nhwc"
+
+    def __init__(self, net: Net, threads: int) -> None:
+        import copy
+
+        super().__init__(net, threads)
+        layout = self.torch.channels_last
+        self.module = copy.deepcopy(net.module).to(memory_format=layout)
+        self.x = self.x.to(memory_format=layout)
+
+
+class TorchCompile(TorchEager):
+    """``torch.compile``: inductor with freezing, which lets it fold and lay out weights anew."""
+
+    name = "inductor"
+
+    def __init__(self, net: Net, threads: int) -> None:
+        super().__init__(net, threads)
+        if not any(map(shutil.which, ("g++", "clang++", "c++"))):
+            raise Unavailable("no C++ compiler, which inductor needs")
+        import torch._dynamo
+        import torch._inductor.config as config
+
+        torch._dynamo.reset()
+        config.freezing = True
+        self.module = self.torch.compile(net.module)
+        self()  # compiles
+
+    def __call__(self) -> Any:
+        with self.torch.no_grad():  # freezing does nothing under inference_mode
+            return self.module(self.x)
+
+
+class OnnxRuntime(Engine):
+    """onnxruntime, every graph optimisation on."""
+
+    name = "onnxruntime"
+
+    def __init__(self, net: Net, threads: int) -> None:
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        self.session = ort.InferenceSession(str(net.onnx), options, providers=["CPUExecutionProvider"])
+        self.feed = {self.session.get_inputs()[0].name: net.x}
+
+    def __call__(self) -> Any:
+        return self.session.run(None, self.feed)[0]
+
+
+class OpenVino(Engine):
+    """openvino, held to float32."""
+
+    name = "openvino"
+
+    def __init__(self, net: Net, threads: int) -> None:
+        import openvino as ov
+
+        settings = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": threads,
+            "PERFORMANCE_HINT": "LATENCY",
+        }
+        self.request = ov.Core().compile_model(str(net.onnx), "CPU", settings).create_infer_request()
+        self.x = net.x
+
+    def __call__(self) -> Any:
+        return self.request.infer([self.x], share_inputs=True, share_outputs=True)[0]
+
+
+ENGINES: dict[str, type[Engine]] = {
+    e.name: e
+    for e in (Bslite, BsliteLayerwise, TorchEager, TorchChannelsLast, TorchCompile, OnnxRuntime, OpenVino)
+}

@@ -1,0 +1,127 @@
+"""One network at one batch size: make every rival ready, check that they agree, then let them take turns."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.peers.engines import ENGINES, Engine, Unavailable
+from benchmarks.peers.nets import Net
+from benchmarks.roofline import work
+from bslite.cli.timing import interleaved, medians
+from bslite.verification import FACTOR, TINY
+
+Note = Callable[[str], None]
+
+
+@dataclass
+class Result:
+    """What was found for one network and batch size; seconds throughout, rivals by name."""
+
+    net: str
+    batch: int
+    threads: int
+    rounds: dict[str, list[float]] = field(default_factory=dict)  # one median per round
+    seconds: dict[str, float] = field(default_factory=dict)  # median over the rounds
+    ready: dict[str, float] = field(default_factory=dict)  # from nothing to the first answer
+    errors: dict[str, float] = field(default_factory=dict)  # relative L2 from float64
+    failures: dict[str, str] = field(default_factory=dict)  # why a rival has no time
+    flops: float | None = None
+    bytes: float | None = None
+
+    @property
+    def best_peer(self) -> str | None:
+        """The fastest rival that is not ours."""
+        others = {name: s for name, s in self.seconds.items() if not ENGINES[name].ours}
+        return min(others, key=others.__getitem__) if others else None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as long as bslite the best rival takes: above 1, bslite is faster."""
+        best = self.best_peer
+        if best is None or "bslite" not in self.seconds:
+            return None
+        return self.seconds[best] / self.seconds["bslite"]
+
+
+def compare(
+    name: str, batch: int, threads: int, engines: Sequence[str], rounds: int, seed: int,
+    folder: Path, note: Note,
+) -> Result:  # fmt: skip
+    """Measure one network. What goes wrong with one rival is a line in ``failures`` and stops no other."""
+    result = Result(name, batch, threads)
+    note(f"{name} batch {batch}: making the model and the float64 answer")
+    net = Net(name, batch, seed, folder)
+    with _failures(result, "bslite"):
+        result.flops, result.bytes = work(net.spec, batch)
+    peers = {}
+    for engine in engines:
+        note(f"{name} batch {batch}: preparing {engine}")
+        with _failures(result, engine):
+            peers[engine] = _prepare(net, engine, result)
+    bound = _bound(net, threads, result)
+    for engine in list(peers):
+        if not result.errors[engine] <= bound:
+            result.failures[engine] = f"wrong answer: error {result.errors[engine]:.1e}, bound {bound:.1e}"
+            del peers[engine]
+    note(f"{name} batch {batch}: timing {', '.join(peers)}")
+    result.rounds = _time(peers, rounds, result)
+    result.seconds = medians(result.rounds)
+    del peers, net
+    gc.collect()
+    return result
+
+
+def _prepare(net: Net, engine: str, result: Result) -> Engine:
+    start = time.perf_counter()
+    peer = ENGINES[engine](net, result.threads)
+    made = peer()
+    result.ready[engine] = time.perf_counter() - start
+    result.errors[engine] = net.error(peer.answer(made))
+    return peer
+
+
+def _bound(net: Net, threads: int, result: Result) -> float:
+    """What an answer may be off by: a few times torch's own error in float32."""
+    error = result.errors.get("torch")
+    if error is None:
+        torch = ENGINES["torch"](net, threads)
+        error = net.error(torch.answer(torch()))
+    return FACTOR * error + TINY
+
+
+def _time(peers: dict[str, Engine], rounds: int, result: Result) -> dict[str, list[float]]:
+    """All in turns. If one fails on the way, it is struck from the list and the others start again."""
+    while peers:
+        at_work = ""
+
+        def watched(name: str, call: Engine) -> Callable[[], object]:
+            def turn() -> object:
+                nonlocal at_work
+                at_work = name
+                return call()
+
+            return turn
+
+        try:
+            return interleaved({name: watched(name, peer) for name, peer in peers.items()}, rounds)
+        except Exception as e:
+            result.failures[at_work] = f"failed while timed: {type(e).__name__}: {e}"
+            del peers[at_work]
+    return {}
+
+
+@contextlib.contextmanager
+def _failures(result: Result, engine: str) -> Iterator[None]:
+    """Turn whatever a rival raises into a line of the report: they are other people's programs."""
+    try:
+        yield
+    except Unavailable as e:
+        result.failures[engine] = str(e)
+    except Exception as e:
+        first = (str(e).strip().splitlines() or [""])[0]
+        result.failures[engine] = f"{type(e).__name__}: {first[:200]}"
