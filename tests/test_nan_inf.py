@@ -12,12 +12,14 @@ import pytest
 from helpers import Array, all_cases, same_specials, single_op_spec
 from torch_oracle import torch_output
 
+import bslite
 from bslite import reference
 from bslite.ops import Case, Kind, Op
 from bslite.spec import ModelSpec
 
 Runner = Callable[[ModelSpec, Sequence[Array]], Array]
 RUNNERS: dict[str, Runner] = {
+    "cpu engine": lambda spec, inputs: bslite.run(spec, list(inputs)),
     "reference": lambda spec, inputs: reference.run(spec, inputs, np.float32)[0],
     "reference in float64": lambda spec, inputs: reference.run(spec, inputs, np.float64)[0],
 }

@@ -85,14 +85,16 @@ class Session:
 
 
 def fork_join(threads: int, walk_address: int, job: int) -> None:
-    """Let ``threads`` threads walk the job; this one alone where that is asked for, or in a forked child.
+    """Let up to ``threads`` threads walk the job; this one alone where that is asked for, or in a forked child.
 
+    Numba can only lower the number it started with; fewer walkers than planned for do the same work, with the same bits.
     GNU OpenMP, the usual threading layer under Numba, cannot be used in a child forked after its first use.
     """
     import numba
 
     from bslite.kernels.cpu import walk
 
+    threads = min(threads, numba.config.NUMBA_NUM_THREADS)
     if threads == 1 or os.getpid() != _pid:
         walk.alone(walk_address, job)
         return

@@ -1,0 +1,55 @@
+"""Whole networks on the CPU engine against torchvision's own definitions, same weights, three-way."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from helpers import Array, assert_three_way
+from torchvision_models import model
+
+import bslite
+from bslite.frontends import architectures
+from bslite.kernels.cpu import compiled
+
+
+def sizes(name: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Two small image sizes the network accepts, neither square."""
+    return ((107, 99), (139, 128)) if name == "inception_v3" else ((64, 79), (97, 70))
+
+
+def image(batch: int, size: tuple[int, int], seed: int) -> Array:
+    """Seeded normal noise, float32."""
+    return np.random.default_rng(seed).standard_normal((batch, 3, *size)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", architectures.NAMES)
+def test_matches_torchvision_at_batches_and_resolutions(name: str) -> None:
+    module = model(name)
+    double = copy.deepcopy(module).double()
+    spec = bslite.from_state_dict(name, module.state_dict())
+    first, second = sizes(name)
+    for run, (batch, size) in enumerate([(1, first), (3, first), (1, second)]):
+        x = image(batch, size, seed=run)
+        with torch.no_grad():
+            peer = module(torch.from_numpy(x)).numpy()
+            exact = double(torch.from_numpy(x).double()).numpy()
+        got = bslite.run(spec, x)
+        assert_three_way(got, peer, exact)
+        assert bslite.run(spec, x, threads=1).tobytes() == got.tobytes()
+        assert bslite.run(spec, x, threads=2).tobytes() == got.tobytes()
+        assert_three_way(bslite.run(spec, x, layerwise=True), peer, exact)
+
+
+def test_no_new_compilation_for_a_second_resolution_or_batch() -> None:
+    spec = bslite.from_state_dict("resnet18", model("resnet18").state_dict())
+    bslite.run(spec, image(1, (224, 224), 0))
+    bslite.run(spec, image(2, (160, 192), 0))
+    # The kernels are the same for every shape; what may be new is a register tile no shape has asked for yet, and
+    # there are few of them. Once they are there, nothing is compiled for any shape.
+    before = len(compiled)
+    for batch, height, width in [(1, 192, 160), (3, 224, 224), (1, 224, 160), (2, 160, 224)]:
+        bslite.run(spec, image(batch, (height, width), 0))
+    assert len(compiled) == before
