@@ -8,7 +8,16 @@ from bslite.errors import EngineError
 from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import fuse, simplify
-from bslite.plan import lower_conv, lower_move, lower_pointwise, lower_pool
+from bslite.plan import (
+    lower_conv,
+    lower_matmul,
+    lower_move,
+    lower_normalize,
+    lower_pointwise,
+    lower_pool,
+    lower_softmax,
+    lower_upsample,
+)
 from bslite.plan.builder import Builder, halo_needs
 from bslite.plan.concats import place_concats
 from bslite.plan.lowering import LOWERINGS
@@ -17,7 +26,17 @@ from bslite.plan.plan import Plan
 from bslite.plan.views import Buffer, View, contiguous, size_of
 from bslite.spec import ModelSpec
 
-__all__ = ["build_plan", "lower_conv", "lower_move", "lower_pointwise", "lower_pool"]
+__all__ = [
+    "build_plan",
+    "lower_conv",
+    "lower_matmul",
+    "lower_move",
+    "lower_normalize",
+    "lower_pointwise",
+    "lower_pool",
+    "lower_softmax",
+    "lower_upsample",
+]
 
 
 def build_plan(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
 from bslite.plan.lowering import epilogue, lowers
-from bslite.plan.tiling import choose_items, cut_line, line_length, line_tiling, max_rows
+from bslite.plan.tiling import LineTiling, choose_items, cut_line, line_length, line_tiling, max_rows
 from bslite.plan.views import View, size_of
 
 MAX_DEPTH = 1024  # longest running sum: beyond, parts are summed on their own, for accuracy and to stay in cache
@@ -41,8 +41,8 @@ def lower_conv2d(b: Builder, layer: Layer) -> None:
     if residual is not None:
         geometry["r"] = (residual.strides[0], residual.strides[2], residual.strides[3])
     if r == s == 1:
-        n, p, q, geometry = _merge_lines(b, n, p, q, k // attrs["groups"], geometry)
-    _contraction(
+        n, p, q, geometry = merge_lines(b, n, p, q, k // attrs["groups"], geometry)
+    contraction(
         b, layer, (x.buffer, origin), y, residual, (n, p, q), geometry, offsets, depth,
         channels=k, groups=attrs["groups"], halo_reads=x,
     )  # fmt: skip
@@ -64,8 +64,8 @@ def lower_linear(b: Builder, layer: Layer) -> None:
         out = b.fresh((rows.shape[0], k), 1, (0, 0, 0, 0))
     m = rows.shape[0]
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
-    n, p, q, geometry = _merge_lines(b, 1, 1, m, k, geometry)
-    _contraction(
+    n, p, q, geometry = merge_lines(b, 1, 1, m, k, geometry)
+    contraction(
         b, layer, (rows.buffer, rows.offset), out, None, (n, p, q), geometry, [0], c, channels=k, groups=1, halo_reads=rows
     )
     if out.buffer != y.buffer:
@@ -74,7 +74,7 @@ def lower_linear(b: Builder, layer: Layer) -> None:
         b.copy(shaped, y)
 
 
-def _merge_lines(
+def merge_lines(
     b: Builder, n: int, p: int, q: int, channels: int, geometry: dict[str, tuple[int, int, int]]
 ) -> tuple[int, int, int, dict[str, tuple[int, int, int]]]:
     """Where pixels are evenly spaced across lines (and images), re-cut them into lines that suit the register tile."""
@@ -100,7 +100,7 @@ def split_depth(offsets: Sequence[int], depth: int) -> tuple[list[int], int]:
     return [o + i * (depth // parts) for o in offsets for i in range(parts)], depth // parts
 
 
-def _contraction(
+def contraction(
     b: Builder,
     layer: Layer,
     x: tuple[str, int],
@@ -113,8 +113,13 @@ def _contraction(
     channels: int,
     groups: int,
     halo_reads: View,
+    pack: Callable[[LineTiling], tuple[View, int, int]] | None = None,
 ) -> None:
-    """Append one "conv" step over ``size`` = (images, lines, pixels)."""
+    """Append one "conv" step over ``size`` = (images, lines, pixels).
+
+    The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the view it gives,
+    the element in it where the first image's weights start, and the elements between two images' weights.
+    """
     images, lines, pixels = size
     machine = b.machine
     reduction = depth * len(offsets)
@@ -130,7 +135,16 @@ def _contraction(
         machine, images, lines, tiling.panels * groups, tiling.cycles * images * lines * groups * reduction,
         4 * lines * max(abs(xl), pixels * abs(xc)), panel_bytes * tiling.panels * groups,
     )  # fmt: skip
-    weight, bias = layer.node.params["weight"], layer.node.params.get("bias")
+    bias = layer.node.params.get("bias")
+    reads = [with_halo(halo_reads)] + ([residual] if residual is not None else [])
+    weights_image = 0
+    if pack is None:
+        panels = b.const("panels", layer.node.params["weight"], lanes=machine.lanes, width=tiling.width, groups=groups)
+        weights = (panels, 0)
+    else:
+        packed, at, weights_image = pack(tiling)
+        weights = (packed.buffer, packed.offset + at)
+        reads.append(packed)
     cut = tiling.cut
     args: dict[str, Any] = {
         "has_residual": int(residual is not None),
@@ -146,14 +160,13 @@ def _contraction(
         "sweep1": ["gemm_sweep", cut.rows1, tiling.width], "tail_sweep1": ["gemm_sweep", cut.rows1, tiling.tail],
         "sweep2": ["gemm_sweep", cut.rows2, tiling.width] if cut.tiles2 else 0,
         "tail_sweep2": ["gemm_sweep", cut.rows2, tiling.tail] if cut.tiles2 else 0,
-        "minus_inf": -math.inf, "plus_inf": math.inf, "weights_image": 0, **epilogue(layer.activation),
+        "minus_inf": -math.inf, "plus_inf": math.inf, "weights_image": 4 * weights_image,
+        **epilogue(layer.activation),
     }  # fmt: skip
-    weights = b.const("panels", weight, lanes=machine.lanes, width=tiling.width, groups=groups)
     biases = b.const("bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=groups)
     table = b.const("offsets", values=[4 * o for o in offsets])
-    operands = {"x": x, "y": (y.buffer, y.offset), "weights": (weights, 0), "bias": (biases, 0), "offsets": (table, 0)}
+    operands = {"x": x, "y": (y.buffer, y.offset), "weights": weights, "bias": (biases, 0), "offsets": (table, 0)}
     operands["residual"] = (residual.buffer, residual.offset) if residual is not None else operands["y"]
-    reads = [with_halo(halo_reads)] + ([residual] if residual is not None else [])
     b.step("conv", images * items.bands * items.blocks, args, operands, reads, [y])
 
 

@@ -67,7 +67,7 @@ def lower_lrn(b: Builder, layer: Layer) -> None:
 @lowers("group_norm")
 def lower_group_norm(b: Builder, layer: Layer) -> None:
     """Moments of channels, statistics of groups, then every pixel: three steps."""
-    x = b.read(layer.node.inputs[0], inner=1)
+    x = b.read(layer.node.inputs[0], inner=1, exact=True)
     y, home = writable(b, layer.name, 1)
     size = _lines(x.shape, [x, y])
     if size is None:

@@ -71,7 +71,7 @@ def _pool(
     b: Builder, layer: Layer, rows: Sequence[Span], cols: Sequence[Span], dilation: tuple[int, int]
 ) -> None:
     """Append one pooling step: ``rows`` and ``cols`` hold a window per output line and pixel."""
-    x = b.read(layer.node.inputs[0])
+    x = b.read(layer.node.inputs[0], exact=True)
     y = b.write(layer.name)
     n, channels, lines, pixels = y.shape
     xi, _, xl, xc = x.strides

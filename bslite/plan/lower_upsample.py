@@ -55,7 +55,7 @@ def _bits(x: float) -> int:
 def lower_upsample(b: Builder, layer: Layer) -> None:
     """Nearest: a table of input rows and one of columns. Bilinear: two of each, and their weights."""
     attrs = layer.node.attrs
-    x = b.read(layer.node.inputs[0])
+    x = b.read(layer.node.inputs[0], exact=True)
     y = b.write(layer.name)
     n, channels, lines, pixels = y.shape
     tables: dict[str, list[int]] = {}

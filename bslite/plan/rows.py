@@ -27,7 +27,7 @@ def writable(b: Builder, name: str, inner: int) -> tuple[View, View]:
 
 def row_layer(b: Builder, layer: Layer, kernel: str, axis: int, cycles: float, **more: Any) -> None:
     """A layer that is a row kernel along ``axis`` of its input; for the rest see `row_step`."""
-    x = b.read(layer.node.inputs[0], inner=axis)
+    x = b.read(layer.node.inputs[0], inner=axis, exact=True)
     y, home = writable(b, layer.name, axis)
     row_step(b, kernel, x, y, axis, cycles, **more)
     if y is not home:

@@ -1,6 +1,18 @@
 """CPU kernels over raw memory: they know shapes and strides, nothing of graphs. See gemm_tile.py for the heart."""
 
-from bslite.kernels.cpu import conv, move, pointwise, pool
+from bslite.kernels.cpu import conv, move, normalize, pack, pointwise, pool, softmax, upsample
 from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
 
-__all__ = ["STEP_KERNELS", "compiled", "conv", "move", "on_ready", "pointwise", "pool"]
+__all__ = [
+    "STEP_KERNELS",
+    "compiled",
+    "conv",
+    "move",
+    "normalize",
+    "on_ready",
+    "pack",
+    "pointwise",
+    "pool",
+    "softmax",
+    "upsample",
+]

@@ -1,0 +1,89 @@
+"""Packing a matrix that is itself computed into the panels that the GEMM microkernel reads; see conv.py."""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core.typing.templates import signature
+from numba.extending import intrinsic
+
+from bslite.kernels.cpu import simd
+from bslite.kernels.cpu.compile import record, step_kernel
+from bslite.kernels.cpu.operand import operand
+from bslite.kernels.cpu.partial import load_some
+from bslite.kernels.cpu.simd import BYTES, I32, LANES, VEC, load_int, load_scalar, splat, store, store_scalar
+
+F = record(
+    "pack_panels",
+    # matrices [K, N] anywhere: byte strides of three axes around them, the inner two of n1 and n2 steps
+    "x x_at y y_at x0 x1 x2 n1 n2 x_row x_col rows cols "
+    # panels of `width` registers, the last of `tail`; items: matrices x blocks of panels
+    "matrix_bytes width tail panels block_panels blocks",
+)
+f = np.float32
+
+
+@intrinsic
+def transpose_square(typingctx, source, source_row, target, target_row):
+    """LANES x LANES floats at ``source``, transposed to ``target``; rows are a byte stride apart in both."""
+
+    def codegen(context, builder, sig, args):
+        source, source_row, target, target_row = args
+
+        def at(base, stride, i):
+            return builder.add(base, builder.mul(stride, ir.Constant(simd.I64, i)))
+
+        rows = [simd.load_ir(builder, at(source, source_row, i)) for i in range(LANES)]
+        step = 1
+        while step < LANES:  # swap the off-diagonal blocks of size 1, 2, 4, ...
+            upper = [j if not j & step else LANES + j - step for j in range(LANES)]
+            lower = [j + step if not j & step else LANES + j for j in range(LANES)]
+            masks = [ir.Constant(ir.VectorType(I32, LANES), m) for m in (upper, lower)]
+            for i in range(LANES):
+                if not i & step:
+                    a, b = rows[i], rows[i + step]
+                    rows[i], rows[i + step] = (builder.shuffle_vector(a, b, m) for m in masks)
+            step *= 2
+        for i, row in enumerate(rows):
+            assert row.type == VEC
+            simd.store_ir(builder, at(target, target_row, i), row)
+        return context.get_dummy_value()
+
+    return signature(types.void, *[types.int64] * 4), codegen
+
+
+@step_kernel("pack_panels", F)
+def pack_panels(step, bases, item, scratch):
+    """A block of panels of one matrix: ``y [N/nr][K][nr]``, zeros in the lanes beyond N."""
+    blocks, n1, n2 = load_int(step + F.blocks), load_int(step + F.n1), load_int(step + F.n2)
+    block, matrix = item % blocks, item // blocks
+    i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
+    x = operand(step, bases, F.x)
+    x += i0 * load_int(step + F.x0) + i1 * load_int(step + F.x1) + i2 * load_int(step + F.x2)
+    y = operand(step, bases, F.y) + matrix * load_int(step + F.matrix_bytes)
+    x_row, x_col = load_int(step + F.x_row), load_int(step + F.x_col)
+    rows, cols = load_int(step + F.rows), load_int(step + F.cols)
+    width, panels = load_int(step + F.width), load_int(step + F.panels)
+    first = block * load_int(step + F.block_panels)
+    for panel in range(first, min(panels, first + load_int(step + F.block_panels))):
+        registers = width if panel < panels - 1 else load_int(step + F.tail)
+        out_row = registers * BYTES
+        for v in range(registers):
+            column = (panel * width + v) * LANES
+            lanes = cols - column
+            source, out = x + column * x_col, y + panel * rows * width * BYTES + v * BYTES
+            if x_col == 4:
+                for k in range(rows):
+                    store(out + k * out_row, load_some(source + k * x_row, lanes))
+                continue
+            k = 0
+            if x_row == 4 and lanes >= LANES:
+                while k + LANES <= rows:
+                    transpose_square(source + 4 * k, x_col, out + k * out_row, out_row)
+                    k += LANES
+            while k < rows:
+                store(out + k * out_row, splat(f(0.0)))
+                for c in range(min(lanes, LANES)):
+                    store_scalar(out + k * out_row + 4 * c, load_scalar(source + k * x_row + c * x_col))
+                k += 1
