@@ -85,22 +85,33 @@ def _software() -> dict[str, str]:
 
 
 def _machine() -> dict[str, str]:
-    from bslite.kernels.cpu.cache import cache_dir
+    from bslite.engines.cpu.detect import available_cores, default_threads
+    from bslite.kernels.cpu.cache import cache_dir, fingerprint
     from bslite.kernels.cpu.target import simd
 
     lanes, registers, cpu, _ = simd()
     folder = cache_dir()
     kept = len(list(folder.glob("*.nbi")))
+    ours = len(list(folder.glob(f"*{fingerprint()}*.nbi")))
+    stale = f", {kept - ours} of other versions" if kept > ours else ""
     return {
-        "processor": f"{cpu}, {_available()} of {os.cpu_count()} cores available to this process",
+        "processor": f"{cpu}, {available_cores()} of {os.cpu_count()} cores available",
         "vectors": f"{lanes} float32 lanes, {registers} registers",
-        "kernels on disk": f"{kept} in {folder}",
+        "threads": _threads(default_threads()),
+        "kernels on disk": f"{ours} in {folder}{stale}",
     }
 
 
-def _available() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+def _threads(count: int) -> str:
+    """How many are used, and what Numba runs them with: known only once it has."""
+    if count == 1:
+        return "1"
+    import numba
+
+    from bslite.engines.cpu.session import fork_join_ready
+
+    fork_join_ready(count)
+    return f"{count}, by {numba.threading_layer()}"
 
 
 def _version(name: str) -> str:

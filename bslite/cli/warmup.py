@@ -36,10 +36,10 @@ def warmup(
             for name in architectures.NAMES:
                 spec = hollow(name)
                 for n in (1, 16):
-                    cpu.warmup(spec, (n, *spec.inputs[0].example[1:]))
+                    cpu.warmup(spec, [(n, *i.example[1:]) for i in spec.inputs])
         elif model or arch:
             spec = hollow(arch) if arch and not model else options.load_model(model, arch)
-            cpu.warmup(spec, make_inputs(spec, None, shape, batch, 0)[0].shape)
+            cpu.warmup(spec, [x.shape for x in make_inputs(spec, None, shape, batch, 0)])
         else:
             cpu.warmup()
     typer.echo(f"{len(compiled) - before} kernels compiled; all that is needed is on disk")
