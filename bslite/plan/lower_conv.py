@@ -157,9 +157,8 @@ def contraction(
         "x_group_bytes": group_bytes,
         "group_weight_bytes": 4 * reduction * machine.lanes * ((tiling.panels - 1) * tiling.width + tiling.tail),
         "width": tiling.width, "tail_vecs": tiling.tail, **cut._asdict(),
-        "sweep1": ["gemm_sweep", cut.rows1, tiling.width], "tail_sweep1": ["gemm_sweep", cut.rows1, tiling.tail],
-        "sweep2": ["gemm_sweep", cut.rows2, tiling.width] if cut.tiles2 else 0,
-        "tail_sweep2": ["gemm_sweep", cut.rows2, tiling.tail] if cut.tiles2 else 0,
+        "sweep": ["gemm_sweep", tiling.width, max_rows(machine, tiling.width)],
+        "tail_sweep": ["gemm_sweep", tiling.tail, max_rows(machine, tiling.tail)],
         "minus_inf": -math.inf, "plus_inf": math.inf, "weights_image": 4 * weights_image,
         **epilogue(layer.activation),
     }  # fmt: skip
@@ -186,7 +185,7 @@ def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int, offsets:
     sh, sw = node.attrs["stride"]
     n, channels, lines, pixels = y.shape
     registers = -(-channels // machine.lanes)
-    most = min(max_rows(machine, 1), 14)
+    most = max_rows(machine, 1)
     cut = cut_line(pixels, most)
     taps = len(offsets)
     cycles = registers * taps * lines * n * max(pixels, 4.0 * (cut.tiles1 + cut.tiles2)) / 2 * 1.3
@@ -200,7 +199,7 @@ def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int, offsets:
         "y_image": 4 * y.strides[0], "y_line": 4 * y.strides[2], "y_col": 4 * y.strides[3],
         "lines": lines, "band_lines": items.band_lines, "bands": items.bands, "blocks": items.blocks,
         "block_registers": items.block_panels * run, "channels": channels, "taps": taps, **cut._asdict(),
-        "sweep1": ["depthwise_sweep", cut.rows1], "sweep2": ["depthwise_sweep", cut.rows2] if cut.tiles2 else 0,
+        "sweep": ["depthwise_sweep", most],
         **epilogue(layer.activation),
     }  # fmt: skip
     bias = node.params.get("bias")

@@ -28,9 +28,12 @@ class LineTiling(NamedTuple):
     cycles: float  # per line and unit of reduction depth, all panels
 
 
+TALLEST = 14  # a taller tile gains nothing: two multiply-adds a cycle are hidden by 8 accumulators already
+
+
 def max_rows(machine: Machine, vecs: int) -> int:
     """Most pixels of a tile: accumulators, one register per B vector, one for the broadcast."""
-    return max(1, (machine.registers - vecs - 1) // vecs)
+    return max(1, min(TALLEST, (machine.registers - vecs - 1) // vecs))
 
 
 def cut_line(pixels: int, most: int) -> Cut:

@@ -28,8 +28,8 @@ F = record(
     "taps chunk_taps depth "
     # the channels of one group, in panels of `width` registers; the last one has tail_vecs
     "group_panels group_channels x_group_bytes group_weight_bytes width tail_vecs "
-    # how a line is cut, and the microkernels for it
-    "tiles1 rows1 sweep1 tail_sweep1 tiles2 rows2 sweep2 tail_sweep2 "
+    # how a line is cut, and the microkernels for it: whole panels, last panel
+    "tiles1 rows1 tiles2 rows2 sweep tail_sweep "
     # epilogue: clamp bounds (float32 in a cell each), the bounds that do nothing, a longer activation (0: none)
     "lo hi minus_inf plus_inf activation act_a act_b weights_image",
 )
@@ -67,16 +67,16 @@ def conv(step, bases, item, scratch):
     group_panels, group_channels = load_int(step + F.group_panels), load_int(step + F.group_channels)
     width, tail_vecs = load_int(step + F.width), load_int(step + F.tail_vecs)
     tiles1, tiles2 = load_int(step + F.tiles1), load_int(step + F.tiles2)
-    done1 = tiles1 * load_int(step + F.rows1)
-    pixels = done1 + tiles2 * load_int(step + F.rows2)
+    rows1, rows2 = load_int(step + F.rows1), load_int(step + F.rows2)
+    done1 = tiles1 * rows1
+    pixels = done1 + tiles2 * rows2
     activation = load_int(step + F.activation)
 
     for panel in range(first_panel, last_panel):
         group, place = panel // group_panels, panel % group_panels
         tail = place == group_panels - 1
         vecs = tail_vecs if tail else width
-        sweep1 = load_int(step + F.tail_sweep1) if tail else load_int(step + F.sweep1)
-        sweep2 = load_int(step + F.tail_sweep2) if tail else load_int(step + F.sweep2)
+        sweep = load_int(step + F.tail_sweep) if tail else load_int(step + F.sweep)
         channels = min(group_channels - place * width * LANES, vecs * LANES)
         last_lanes = channels - (vecs - 1) * LANES
         channel_bytes = 4 * (group * group_channels + place * width * LANES)
@@ -101,11 +101,11 @@ def conv(step, bases, item, scratch):
                 r, rc = 0, 0
                 if has_residual and final:
                     r, rc = residual + line * r_line + channel_bytes, r_col
-                call_gemm_sweep(sweep1, tiles1, a, x_col, offsets + 8 * tap, count, depth, chunk_weights, c, y_col,
+                call_gemm_sweep(sweep, rows1, tiles1, a, x_col, offsets + 8 * tap, count, depth, chunk_weights, c, y_col,
                                 panel_bias, tap, r, rc, clamp, last_lanes, ahead, share)  # fmt: skip
                 ahead += tiles1 * share
                 if tiles2:
-                    call_gemm_sweep(sweep2, tiles2, a + done1 * x_col, x_col, offsets + 8 * tap, count, depth,
+                    call_gemm_sweep(sweep, rows2, tiles2, a + done1 * x_col, x_col, offsets + 8 * tap, count, depth,
                                     chunk_weights, c + done1 * y_col, y_col, panel_bias, tap, r + done1 * rc, rc,
                                     clamp, last_lanes, ahead, share)  # fmt: skip
                     ahead += tiles2 * share
@@ -121,14 +121,14 @@ D = record(
     "x x_at y y_at weights weights_at bias bias_at offsets offsets_at "
     "x_image x_line x_col y_image y_line y_col "
     "lines band_lines bands blocks block_registers channels taps "
-    "tiles1 rows1 sweep1 tiles2 rows2 sweep2 lo hi activation act_a act_b",
+    "tiles1 rows1 tiles2 rows2 sweep lo hi activation act_a act_b",
 )
 
 
 @register_jitable
 def _depthwise_tiles(sweep, tiles, rows, a, x_col, offsets, taps, w, c, y_col, bias, clamp, registers, last):
     for _ in range(tiles):
-        call_depthwise_sweep(sweep, registers, a, x_col, offsets, taps, w, c, y_col, bias, clamp, last)
+        call_depthwise_sweep(sweep, rows, registers, a, x_col, offsets, taps, w, c, y_col, bias, clamp, last)
         a += rows * x_col
         c += rows * y_col
 
@@ -154,14 +154,15 @@ def depthwise(step, bases, item, scratch):
     w = operand(step, bases, D.weights) + first * taps * BYTES
     bias = operand(step, bases, D.bias) + first * BYTES
     offsets = operand(step, bases, D.offsets)
-    tiles1, rows1, sweep1 = load_int(step + D.tiles1), load_int(step + D.rows1), load_int(step + D.sweep1)
-    tiles2, rows2, sweep2 = load_int(step + D.tiles2), load_int(step + D.rows2), load_int(step + D.sweep2)
+    tiles1, rows1 = load_int(step + D.tiles1), load_int(step + D.rows1)
+    tiles2, rows2 = load_int(step + D.tiles2), load_int(step + D.rows2)
+    sweep = load_int(step + D.sweep)
     done1 = tiles1 * rows1
     activation = load_int(step + D.activation)
     for line in range(first_line, last_line):
         a, c = x + line * x_line, y + line * y_line
-        _depthwise_tiles(sweep1, tiles1, rows1, a, x_col, offsets, taps, w, c, y_col, bias, step + D.lo, registers, last)
-        _depthwise_tiles(sweep2, tiles2, rows2, a + done1 * x_col, x_col, offsets, taps, w, c + done1 * y_col, y_col,
+        _depthwise_tiles(sweep, tiles1, rows1, a, x_col, offsets, taps, w, c, y_col, bias, step + D.lo, registers, last)
+        _depthwise_tiles(sweep, tiles2, rows2, a + done1 * x_col, x_col, offsets, taps, w, c + done1 * y_col, y_col,
                          bias, step + D.lo, registers, last)  # fmt: skip
         if activation:
             call_activation(activation, c, done1 + tiles2 * rows2, y_col, channels, step + D.act_a)

@@ -7,61 +7,67 @@ weights are loaded once for all the pixels.
 from __future__ import annotations
 
 import functools
+from typing import Any, NamedTuple
 
-from llvmlite import ir
 from numba import types
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
 from bslite.kernels.cpu import simd
-from bslite.kernels.cpu.gemm_tile import const, loop
-from bslite.kernels.cpu.simd import BYTES, I64, LANES
+from bslite.kernels.cpu.ir import const, loop, one_of, store_tile
+from bslite.kernels.cpu.simd import BYTES, I64
+
+
+class Operands(NamedTuple):
+    """What a tile works on: int64 byte addresses, byte strides and counts; ``lo`` and ``hi`` are float32."""
+
+    x: Any
+    x_col: Any
+    offsets: Any  # where each of `taps` taps starts, from `x`
+    taps: Any
+    w: Any  # one register per tap
+    y: Any
+    y_col: Any
+    bias: Any
+    lo: Any  # clamp
+    hi: Any
+    last: Any  # lanes that exist
+
+
+def emit_tile(builder: Any, rows: int, op: Operands) -> None:
+    """IR of a tile of ``rows`` accumulators."""
+    start = simd.load_ir(builder, op.bias)
+
+    def tap(index: Any, carried: list[Any]) -> list[Any]:
+        w, *acc = carried
+        cell = builder.add(op.offsets, builder.shl(index, const(3)))
+        origin = builder.add(op.x, builder.load(simd.pointer(builder, cell, I64), align=8))
+        weights = simd.load_ir(builder, w)
+        for i in range(rows):
+            pixel = simd.load_ir(builder, builder.add(origin, builder.mul(op.x_col, const(i))))
+            acc[i] = simd.fma_ir(builder, pixel, weights, acc[i])
+        return [builder.add(w, const(BYTES)), *acc]
+
+    _, *acc = loop(builder, op.taps, [op.w, *[start] * rows], tap)
+    low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
+    acc = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, a)) for a in acc]
+    places = [builder.add(op.y, builder.mul(op.y_col, const(i))) for i in range(rows)]
+    store_tile(builder, places, acc, op.last, [True] * rows)
 
 
 @functools.cache
-def depthwise_tile(rows: int):
-    """Microkernel of ``rows`` accumulators, as a Numba intrinsic.
-
-    Arguments (int64 byte addresses, byte strides, counts): ``x, x_col, offsets, taps, w, y, y_col, bias``, float32
-    bounds ``lo, hi``, and ``last``, the number of lanes that exist. Pixel i starts at ``x + i*x_col``; tap t at
-    ``x + offsets[t]``; ``w`` holds one register per tap.
-    """
-
-    def emit(builder, x, x_col, offsets, taps, w, y, y_col, bias, lo, hi, last):
-        start = simd.load_ir(builder, bias)
-
-        def tap(index, carried):
-            w, *acc = carried
-            offset = builder.load(simd.pointer(builder, builder.add(offsets, builder.shl(index, const(3))), I64), align=8)
-            origin = builder.add(x, offset)
-            weights = simd.load_ir(builder, w)
-            for i in range(rows):
-                pixel = simd.load_ir(builder, builder.add(origin, builder.mul(x_col, const(i))))
-                acc[i] = simd.fma_ir(builder, pixel, weights, acc[i])
-            return [builder.add(w, const(BYTES)), *acc]
-
-        _, *acc = loop(builder, taps, [w, *[start] * rows], tap)
-        low, high = simd.splat_ir(builder, lo), simd.splat_ir(builder, hi)
-        acc = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, a)) for a in acc]
-        places = [builder.add(y, builder.mul(y_col, const(i))) for i in range(rows)]
-        with builder.if_else(builder.icmp_signed(">=", last, const(LANES))) as (whole, part):
-            with whole:
-                for place, a in zip(places, acc, strict=True):
-                    simd.store_ir(builder, place, a)
-            with part:
-                mask = simd.first_lanes(builder, last)
-                for place, a in zip(places, acc, strict=True):
-                    simd.masked_store_ir(builder, place, a, mask)
-
+def depthwise_tile(most: int) -> Any:
+    """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows."""
     i64, f32 = types.int64, types.float32
-    params = (*[i64] * 8, f32, f32, i64)
+    params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
 
     @intrinsic
-    def tile(typingctx, x, x_col, offsets, taps, w, y, y_col, bias, lo, hi, last):
+    def tile(typingctx, rows, x, x_col, offsets, taps, w, y, y_col, bias, lo, hi, last):
         def codegen(context, builder, sig, args):
-            emit(builder, *args)
+            op = Operands(*args[1:])
+            one_of(builder, args[0], {r: lambda r=r: emit_tile(builder, r, op) for r in range(1, most + 1)})
             return context.get_dummy_value()
 
-        return signature(types.void, *params), codegen
+        return signature(types.void, i64, *params), codegen
 
     return tile

@@ -9,6 +9,7 @@ the batch is the filter taps, the offsets say where each tap starts in the padde
 from __future__ import annotations
 
 import functools
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -16,168 +17,118 @@ from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
 from bslite.kernels.cpu import simd
+from bslite.kernels.cpu.ir import add_if, const, loop, one_of, store_tile
 from bslite.kernels.cpu.simd import BYTES, I64, LANES, VEC
 
 UNROLL = 4  # depth steps per loop iteration
-PREFETCHES = 2  # cache lines of a later B fetched meanwhile
 ROWS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
+PREFETCHES = 2  # cache lines of a later B fetched in one iteration
 
 
-def loop(builder, count, carried, body):
-    """``for i in range(count)`` with loop-carried values as phis; ``body(i, values) -> values``. count may be 0."""
-    before = builder.block
-    head = builder.append_basic_block("head")
-    inside = builder.append_basic_block("body")
-    after = builder.append_basic_block("after")
-    builder.branch(head)
-    builder.position_at_end(head)
-    index = builder.phi(I64)
-    index.add_incoming(ir.Constant(I64, 0), before)
-    phis = []
-    for value in carried:
-        phi = builder.phi(value.type)
-        phi.add_incoming(value, before)
-        phis.append(phi)
-    builder.cbranch(builder.icmp_signed("<", index, count), inside, after)
-    builder.position_at_end(inside)
-    results = body(index, phis)
-    end = builder.block
-    index.add_incoming(builder.add(index, ir.Constant(I64, 1)), end)
-    for phi, value in zip(phis, results, strict=True):
-        phi.add_incoming(value, end)
-    builder.branch(head)
-    builder.position_at_end(after)
-    return phis
+class Operands(NamedTuple):
+    """What a tile works on: int64 byte addresses, byte strides and counts; ``lo`` and ``hi`` are float32."""
+
+    a: Any
+    a_row: Any
+    offsets: Any  # where each of `batch` A's starts, from `a`
+    batch: Any
+    depth: Any
+    b: Any
+    c: Any
+    c_row: Any
+    bias: Any  # vecs*LANES floats that start the sum, unless `resume`:
+    resume: Any  # an earlier part of the reduction is in C, to be added to
+    residual: Any  # 0, or a tile to add at the end
+    residual_row: Any
+    lo: Any  # clamp
+    hi: Any
+    last: Any  # lanes of the last vector that exist: the others are neither written nor used
+    ahead: Any  # where to start fetching, while computing, what a later tile will read as B
 
 
-def add_if(builder, condition, values, addresses):
-    """``values`` plus the vectors at ``addresses`` where ``condition`` holds; else nothing is read."""
-    plain, add, after = (builder.append_basic_block(n) for n in ("plain", "add", "after"))
-    builder.cbranch(condition, add, plain)
-    builder.position_at_end(plain)
-    builder.branch(after)
-    builder.position_at_end(add)
-    sums = [builder.fadd(x, simd.load_ir(builder, address)) for x, address in zip(values, addresses, strict=True)]
-    builder.branch(after)
-    builder.position_at_end(after)
-    results = []
-    for x, total in zip(values, sums, strict=True):
-        phi = builder.phi(VEC)
-        phi.add_incoming(x, plain)
-        phi.add_incoming(total, add)
-        results.append(phi)
-    return results
-
-
-def const(n):
-    return ir.Constant(I64, n)
-
-
-@functools.cache
-def gemm_tile(rows: int, vecs: int):
-    """The microkernel for a tile of ``rows`` x ``vecs`` registers, as a Numba intrinsic.
-
-    Arguments, all int64 byte addresses, byte strides or counts unless said otherwise:
-    ``a, a_row, offsets, batch, depth, b, c, c_row, bias, accumulate, residual, residual_row, lo, hi, last, ahead``.
-    ``bias`` points to ``vecs*LANES`` floats and starts the sum unless ``accumulate``, when C is added to it. ``residual``
-    is 0 or an address added at the end, before clamping to float32 ``[lo, hi]``. ``last`` is how many lanes of the
-    last vector exist: those beyond are neither written nor used (C, residual may be over-read by one vector).
-    ``ahead`` is where to start fetching, while computing, what a later tile will read as B; C and the residual are
-    fetched at the start, so that they have arrived when the sum is done.
-    """
+def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
+    """IR of a tile of ``rows`` x ``vecs`` accumulators. C and the residual may be over-read by one vector."""
+    tile = [(i, v) for i in range(rows) for v in range(vecs)]
     groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
 
-    def emit(builder, a, a_row, offsets, batch, depth, b, c, c_row, bias, accumulate, residual, residual_row, lo, hi, last, ahead):
-        def at(address, row_stride, i, v):
-            return builder.add(address, builder.add(builder.mul(row_stride, const(i)), const(v * BYTES)))
+    def places(address: Any, stride: Any) -> list[Any]:
+        starts = [builder.add(address, builder.mul(stride, const(i))) for i in range(rows)]
+        return [builder.add(starts[i], const(v * BYTES)) for i, v in tile]
 
-        tile = [(i, v) for i in range(rows) for v in range(vecs)]
+    c_places, residual_places = places(op.c, op.c_row), places(op.residual, op.residual_row)
+    has_residual = builder.icmp_signed("!=", op.residual, const(0))
 
-        for i, v in tile:
-            simd.prefetch_ir(builder, at(c, c_row, i, v), write=True)
-        with builder.if_then(builder.icmp_signed("!=", residual, const(0))):
-            for i, v in tile:
-                simd.prefetch_ir(builder, at(residual, residual_row, i, v))
+    # What the end of the tile needs is asked for now, so that it has arrived when the sum is done.
+    for place in c_places:
+        simd.prefetch_ir(builder, place, write=True)
+    with builder.if_then(has_residual):
+        for place in residual_places:
+            simd.prefetch_ir(builder, place)
 
-        # Start from the bias, or from nothing if an earlier part of the reduction is in C already: the parts are summed
-        # on their own and added at the end, which keeps the rounding error of long reductions down.
-        resumed = builder.icmp_signed("!=", accumulate, const(0))
-        biases = [simd.load_ir(builder, builder.add(bias, const(v * BYTES))) for v in range(vecs)]
-        zero = ir.Constant(VEC, [0.0] * LANES)
-        biases = [builder.select(resumed, zero, x) for x in biases]
-        acc = [biases[v] for _, v in tile]
+    # Start from the bias, or from nothing if an earlier part of the reduction is in C already: the parts are
+    # summed on their own and added at the end, which keeps the rounding error of long reductions down.
+    resumed = builder.icmp_signed("!=", op.resume, const(0))
+    biases = [simd.load_ir(builder, builder.add(op.bias, const(v * BYTES))) for v in range(vecs)]
+    biases = [builder.select(resumed, ir.Constant(VEC, [0.0] * LANES), x) for x in biases]
+    start = [biases[v] for _, v in tile]
 
-        def depth_steps(steps, pointers, b, ahead, acc):
-            """``steps`` rank-1 updates from the pointers' places."""
-            acc = list(acc)
-            for line in range(PREFETCHES if steps == UNROLL else 0):
+    def steps_of(count: int) -> Any:
+        """A loop body of ``count`` rank-1 updates; carried: b, ahead, a pointer per group of rows, accumulators."""
+
+        def body(_: Any, carried: list[Any]) -> list[Any]:
+            b, ahead, *rest = carried
+            pointers, acc = rest[: len(groups)], rest[len(groups) :]
+            lines = PREFETCHES if count == UNROLL else 0
+            for line in range(lines):
                 simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
-            for k in range(steps):
+            for k in range(count):
                 bs = [simd.load_ir(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)]
-                for p, group in zip(pointers, groups, strict=True):
+                for pointer, group in zip(pointers, groups, strict=True):
                     for j, i in enumerate(group):
-                        address = builder.add(p, builder.mul(a_row, const(j))) if j else p
+                        address = builder.add(pointer, builder.mul(op.a_row, const(j))) if j else pointer
                         x = builder.load(simd.pointer(builder, builder.add(address, const(4 * k))), align=4)
                         xs = simd.splat_ir(builder, x)
                         for v in range(vecs):
                             acc[i * vecs + v] = simd.fma_ir(builder, xs, bs[v], acc[i * vecs + v])
-            return acc
+            pointers = [builder.add(p, const(4 * count)) for p in pointers]
+            b = builder.add(b, const(count * vecs * BYTES))
+            return [b, builder.add(ahead, const(64 * lines)), *pointers, *acc]
 
-        def tap(index, carried):
-            b, ahead, *acc = carried
-            offset = builder.load(simd.pointer(builder, builder.add(offsets, builder.shl(index, const(3))), I64), align=8)
-            origin = builder.add(a, offset)
-            pointers = [builder.add(origin, builder.mul(a_row, const(g[0]))) for g in groups]
+        return body
 
-            def steps_of(count):
-                def body(_, carried):
-                    b, ahead, *rest = carried
-                    ps, acc = rest[: len(groups)], rest[len(groups) :]
-                    acc = depth_steps(count, ps, b, ahead, acc)
-                    ps = [builder.add(p, const(4 * count)) for p in ps]
-                    fetched = 64 * PREFETCHES if count == UNROLL else 0
-                    return [builder.add(b, const(count * vecs * BYTES)), builder.add(ahead, const(fetched)), *ps, *acc]
+    def tap(index: Any, carried: list[Any]) -> list[Any]:
+        b, ahead, *acc = carried
+        cell = builder.add(op.offsets, builder.shl(index, const(3)))
+        origin = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
+        pointers = [builder.add(origin, builder.mul(op.a_row, const(group[0]))) for group in groups]
+        carried = [b, ahead, *pointers, *acc]
+        carried = loop(builder, builder.sdiv(op.depth, const(UNROLL)), carried, steps_of(UNROLL))
+        carried = loop(builder, builder.srem(op.depth, const(UNROLL)), carried, steps_of(1))
+        return [*carried[:2], *carried[2 + len(groups) :]]
 
-                return body
+    _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *start], tap)
 
-            carried = [b, ahead, *pointers, *acc]
-            carried = loop(builder, builder.sdiv(depth, const(UNROLL)), carried, steps_of(UNROLL))
-            carried = loop(builder, builder.srem(depth, const(UNROLL)), carried, steps_of(1))
-            return [*carried[:2], *carried[2 + len(groups) :]]
+    acc = add_if(builder, resumed, acc, c_places)
+    acc = add_if(builder, has_residual, acc, residual_places)
+    low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
+    acc = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in acc]
+    store_tile(builder, c_places, acc, op.last, [v == vecs - 1 for _, v in tile])
 
-        _, _, *acc = loop(builder, batch, [b, ahead, *acc], tap)
 
-        # Epilogue in the store: the earlier part, residual, clamp.
-        acc = add_if(builder, resumed, acc, [at(c, c_row, i, v) for i, v in tile])
-        has_residual = builder.icmp_signed("!=", residual, const(0))
-        results = add_if(builder, has_residual, acc, [at(residual, residual_row, i, v) for i, v in tile])
-        low, high = simd.splat_ir(builder, lo), simd.splat_ir(builder, hi)
-        results = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in results]
-        whole, part, done = (builder.append_basic_block(n) for n in ("whole", "part", "done"))
-        builder.cbranch(builder.icmp_signed(">=", last, const(LANES)), whole, part)
-        builder.position_at_end(whole)
-        for (i, v), x in zip(tile, results, strict=True):
-            simd.store_ir(builder, at(c, c_row, i, v), x)
-        builder.branch(done)
-        builder.position_at_end(part)
-        mask = simd.first_lanes(builder, last)
-        for (i, v), x in zip(tile, results, strict=True):
-            if v < vecs - 1:
-                simd.store_ir(builder, at(c, c_row, i, v), x)
-            else:
-                simd.masked_store_ir(builder, at(c, c_row, i, v), x, mask)
-        builder.branch(done)
-        builder.position_at_end(done)
-
+@functools.cache
+def gemm_tile(vecs: int, most: int) -> Any:
+    """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
     i64, f32 = types.int64, types.float32
-    params = (*[i64] * 12, f32, f32, i64, i64)
+    params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
 
     @intrinsic
-    def tile(typingctx, a, a_row, offsets, batch, depth, b, c, c_row, bias, accumulate, residual, residual_row, lo, hi, last, ahead):
+    def tile(typingctx, rows, a, a_row, offsets, batch, depth, b, c, c_row, bias, resume, residual, residual_row,
+             lo, hi, last, ahead):  # fmt: skip
         def codegen(context, builder, sig, args):
-            emit(builder, *args)
+            op = Operands(*args[1:])
+            one_of(builder, args[0], {r: lambda r=r: emit_tile(builder, r, vecs, op) for r in range(1, most + 1)})
             return context.get_dummy_value()
 
-        return signature(types.void, *params), codegen
+        return signature(types.void, i64, *params), codegen
 
     return tile

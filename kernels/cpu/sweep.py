@@ -1,8 +1,8 @@
 """Microkernels along a line of output: the unit the conv kernels call through a pointer.
 
 A line of Q output pixels is cut into equal register tiles of one or two heights (say 35 = 12 + 12 + 11), so
-there is no remainder code and every tile runs near the full rate. Each (rows, vecs) pair is a kernel of its own,
-compiled when a plan first asks for it.
+there is no remainder code and every tile runs near the full rate. One kernel holds the tiles of all heights of a panel
+width, so that no image size ever needs another compilation.
 """
 
 from __future__ import annotations
@@ -14,40 +14,42 @@ from bslite.kernels.cpu.depthwise_tile import depthwise_tile
 from bslite.kernels.cpu.gemm_tile import gemm_tile
 from bslite.kernels.cpu.simd import BYTES, LANES, load_scalar
 
-call_gemm_sweep = caller(17)
-call_depthwise_sweep = caller(11)
+call_gemm_sweep = caller(18)
+call_depthwise_sweep = caller(12)
 
 
 @functools.cache
-def gemm_sweep(rows: int, vecs: int) -> Kernel:
-    """``tiles`` neighbouring GEMM tiles, each ``rows`` pixels by ``vecs`` registers of output channels."""
-    tile = gemm_tile(rows, vecs)
+def gemm_sweep(vecs: int, most: int) -> Kernel:
+    """``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers of channels."""
+    tile = gemm_tile(vecs, most)
 
-    def sweep(tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col, clamp, last, ahead, share):
+    def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col, clamp,
+              last, ahead, share):  # fmt: skip
         lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
         for _ in range(tiles):
-            tile(a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col, lo, hi, last, ahead)
+            tile(rows, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col, lo, hi,
+                 last, ahead)  # fmt: skip
             ahead += share
             a += rows * a_col
             c += rows * c_col
             residual += rows * residual_col  # both 0 where there is none
 
-    return Kernel(sweep, f"gemm_sweep_{rows}x{vecs}", 17)
+    return Kernel(sweep, f"gemm_sweep_{most}x{vecs}", 18)
 
 
 @functools.cache
-def depthwise_sweep(rows: int) -> Kernel:
-    """One tile of ``rows`` pixels after another along the channels, a register of channels at a time."""
-    tile = depthwise_tile(rows)
+def depthwise_sweep(most: int) -> Kernel:
+    """One tile of ``rows`` (at most ``most``) pixels after another along the channels, a register at a time."""
+    tile = depthwise_tile(most)
 
-    def sweep(blocks, a, a_col, offsets, taps, w, c, c_col, bias, clamp, last):
+    def sweep(rows, blocks, a, a_col, offsets, taps, w, c, c_col, bias, clamp, last):
         lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
         for block in range(blocks):
             lanes = last if block == blocks - 1 else LANES
-            tile(a, a_col, offsets, taps, w, c, c_col, bias, lo, hi, lanes)
+            tile(rows, a, a_col, offsets, taps, w, c, c_col, bias, lo, hi, lanes)
             a += BYTES
             c += BYTES
             bias += BYTES
             w += taps * BYTES
 
-    return Kernel(sweep, f"depthwise_sweep_{rows}", 11)
+    return Kernel(sweep, f"depthwise_sweep_{most}", 12)

@@ -68,7 +68,7 @@ def encode(plan: Plan) -> Program:
         for name, value in step.args.items():
             given[name] = _cell(value)
         missing = set(cells) - set(given)
-        unknown = set(given) - set(cells) - {"rows1", "rows2"}
+        unknown = set(given) - set(cells)
         if missing or unknown:
             raise EngineError(f"step {step.kernel!r}: cells not given {sorted(missing)}, not known {sorted(unknown)}")
         for name, value in given.items():
