@@ -1,0 +1,120 @@
+"""pytest-benchmark over the shapes that matter: ``pytest benchmarks --benchmark-only``.
+
+Each case is a model of one layer run by the engine, so it includes what a call costs, and reports the rate
+reached (``gflops``, ``gbytes`` per second) beside the time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bslite import api
+from bslite.frontends.architectures.random_weights import random_state_dict
+from bslite.frontends.state_dict import from_state_dict
+from bslite.spec import GraphBuilder, ModelSpec
+from bslite.spec.table import layer_rows
+
+#: The distinct convolutions of ResNet-50 at 224 x 224: channels in, out, kernel, stride, input side.
+RESNET50 = [
+    (3, 64, 7, 2, 224),
+    (64, 64, 1, 1, 56),
+    (64, 64, 3, 1, 56),
+    (64, 256, 1, 1, 56),
+    (256, 64, 1, 1, 56),
+    (256, 128, 1, 1, 56),
+    (128, 128, 3, 2, 56),
+    (128, 512, 1, 1, 28),
+    (256, 512, 1, 2, 56),
+    (512, 128, 1, 1, 28),
+    (128, 128, 3, 1, 28),
+    (512, 256, 1, 1, 28),
+    (256, 256, 3, 2, 28),
+    (256, 1024, 1, 1, 14),
+    (512, 1024, 1, 2, 28),
+    (1024, 256, 1, 1, 14),
+    (256, 256, 3, 1, 14),
+    (1024, 512, 1, 1, 14),
+    (512, 512, 3, 2, 14),
+    (512, 2048, 1, 1, 7),
+    (1024, 2048, 1, 2, 14),
+    (2048, 512, 1, 1, 7),
+    (512, 512, 3, 1, 7),
+]
+#: Depthwise convolutions of MobileNet v2: channels, stride, input side.
+DEPTHWISE = [(32, 1, 112), (96, 2, 112), (144, 1, 56), (192, 1, 28), (384, 1, 14), (960, 1, 7)]
+WITHOUT_WEIGHTS: dict[str, dict[str, Any]] = {
+    "max_pool2d": {"kernel": 3, "stride": 2, "padding": 1},
+    "avg_pool2d": {"kernel": 2, "stride": 2},
+    "adaptive_avg_pool2d": {"output_size": (1, 1)},
+    "relu": {},
+    "silu": {},
+    "gelu": {},
+    "softmax": {"axis": 1},
+}
+NETS = ["resnet18", "resnet50", "squeezenet1_1", "mobilenet_v2", "densenet121"]
+
+
+def one_layer(op: str, shape: tuple[int, ...], weight: tuple[int, ...] = (), **attrs: Any) -> ModelSpec:
+    """A model of a single op, with weights if it takes any."""
+    g = GraphBuilder(op)
+    x = g.input("x", ("N", *shape[1:]), shape)
+    params = {}
+    if weight:
+        g.params["weight"] = np.random.default_rng(0).standard_normal(weight, np.float32)
+        params = {"weight": "weight"}
+    return g.build(g.add(op, "layer", x, params=params, **attrs))
+
+
+def measure(benchmark: Any, spec: ModelSpec, batch: int = 1) -> None:
+    """Time the engine on one random input, its first run not counted."""
+    shape = (batch, *spec.inputs[0].example[1:])
+    x = np.random.default_rng(1).standard_normal(shape, np.float32)
+    api.run(spec, x)
+    benchmark(api.run, spec, x)
+    if benchmark.stats is not None:  # None where benchmarks are disabled
+        rows = layer_rows(spec, [shape])
+        seconds = benchmark.stats.stats.median
+        benchmark.extra_info["gflops"] = round(sum(r.flops for r in rows) / seconds / 1e9, 1)
+        benchmark.extra_info["gbytes"] = round(sum(r.traffic for r in rows) / seconds / 1e9, 1)
+
+
+@pytest.mark.benchmark(group="convolution")
+@pytest.mark.parametrize("case", RESNET50, ids=lambda c: f"{c[0]}-{c[1]} {c[2]}x{c[2]}/{c[3]} on {c[4]}")
+def test_convolution(benchmark: Any, case: tuple[int, int, int, int, int]) -> None:
+    channels, out, kernel, stride, side = case
+    weight = (out, channels, kernel, kernel)
+    shape = (1, channels, side, side)
+    measure(benchmark, one_layer("conv2d", shape, weight, stride=stride, padding=kernel // 2))
+
+
+@pytest.mark.benchmark(group="depthwise convolution")
+@pytest.mark.parametrize("case", DEPTHWISE, ids=lambda c: f"{c[0]}/{c[1]} on {c[2]}")
+def test_depthwise(benchmark: Any, case: tuple[int, int, int]) -> None:
+    channels, stride, side = case
+    spec = one_layer(
+        "conv2d", (1, channels, side, side), (channels, 1, 3, 3), stride=stride, padding=1, groups=channels
+    )
+    measure(benchmark, spec)
+
+
+@pytest.mark.benchmark(group="fully connected")
+@pytest.mark.parametrize("batch", [1, 16])
+@pytest.mark.parametrize("sizes", [(2048, 1000), (9216, 4096), (4096, 4096)], ids=str)
+def test_linear(benchmark: Any, sizes: tuple[int, int], batch: int) -> None:
+    measure(benchmark, one_layer("linear", (1, sizes[0]), sizes[::-1]), batch)
+
+
+@pytest.mark.benchmark(group="pooling and elementwise")
+@pytest.mark.parametrize("op", WITHOUT_WEIGHTS)
+def test_without_weights(benchmark: Any, op: str) -> None:
+    measure(benchmark, one_layer(op, (1, 64, 112, 112), **WITHOUT_WEIGHTS[op]))
+
+
+@pytest.mark.benchmark(group="networks")
+@pytest.mark.parametrize("batch", [1, 16])
+@pytest.mark.parametrize("arch", NETS)
+def test_network(benchmark: Any, arch: str, batch: int) -> None:
+    measure(benchmark, from_state_dict(arch, random_state_dict(arch)), batch)
