@@ -1,0 +1,292 @@
+"""Builders of the layers proper: convolution, matrix products, norms, pooling, activations, upsampling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.frontends.torch_context import Const, Operand, Site, Unsupported, Value, aten
+
+Pair = tuple[int, int]
+
+
+def pair(value: int | Sequence[int]) -> Pair:
+    """torch's ``int[2]``: one integer, or one for each side."""
+    if isinstance(value, int):
+        return value, value
+    return (value[0], value[0]) if len(value) == 1 else (value[0], value[1])
+
+
+@aten("conv2d")
+def conv2d(
+    s: Site,
+    x: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Value:
+    pads: tuple[int, ...]
+    if padding == "same":
+        pads = same_padding(weight.shape[2:], pair(dilation))
+    else:
+        pads = pair(0 if padding == "valid" else padding)
+    return s.emit(
+        "conv2d",
+        x,
+        params={"weight": weight, "bias": bias},
+        stride=pair(stride),
+        padding=pads,
+        dilation=pair(dilation),
+        groups=groups,
+    )
+
+
+def same_padding(kernel: Sequence[int], dilation: Pair) -> tuple[int, int, int, int]:
+    """(top, left, bottom, right) that keep the size; the odd one goes to the bottom and to the right."""
+    (rows, columns), (dh, dw) = kernel, dilation
+    tall, wide = dh * (rows - 1), dw * (columns - 1)
+    return tall // 2, wide // 2, tall - tall // 2, wide - wide // 2
+
+
+@aten("convolution", "_convolution")
+def convolution(
+    s: Site,
+    x: Operand,
+    weight: Operand,
+    bias: Operand | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    *_: Any,
+) -> Value:
+    if transposed or len(weight.shape) != 4:
+        raise Unsupported("transposed" if transposed else f"{len(weight.shape) - 2}-dimensional")
+    return conv2d(s, x, weight, bias, stride, list(padding), dilation, groups)
+
+
+@aten("linear")
+def linear(s: Site, x: Operand, weight: Operand, bias: Operand | None = None) -> Value:
+    return s.emit("linear", x, params={"weight": weight, "bias": bias})
+
+
+@aten("addmm")
+def addmm(s: Site, bias: Operand, x: Operand, weight: Operand, *, beta: float = 1, alpha: float = 1) -> Value:
+    if beta != 1 or alpha != 1:
+        raise Unsupported(f"beta={beta}, alpha={alpha}")
+    if isinstance(weight, Const) and isinstance(bias, Const) and bias.shape == weight.shape[1:]:
+        return linear(s, x, s.derived("weight", weight.tensor.t()), bias)
+    return s.emit("add", s.emit("matmul", x, weight, inner=(x.shape[0], weight.shape[1])), bias)
+
+
+@aten("mm", "bmm", "matmul")
+def matmul(s: Site, x: Operand, y: Operand) -> Value:
+    if isinstance(y, Const) and len(y.shape) == 2:
+        return linear(s, x, s.derived("weight", y.tensor.t()))
+    if min(len(x.shape), len(y.shape)) < 2:
+        raise Unsupported("with a vector")
+    return s.emit("matmul", x, y)
+
+
+@aten("batch_norm", "native_batch_norm", "_native_batch_norm_legit")
+def batch_norm(
+    s: Site,
+    x: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    mean: Operand | None,
+    var: Operand | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *_: Any,
+) -> Any:
+    if training or mean is None or var is None:
+        raise Unsupported("it normalises by the statistics of the batch: track_running_stats=False")
+    params = {"weight": weight, "bias": bias, "running_mean": mean, "running_var": var}
+    return s.results(s.emit("batch_norm", x, params=params, eps=eps))
+
+
+@aten("_native_batch_norm_legit_no_training")
+def batch_norm_eval(
+    s: Site, x: Operand, w: Any, b: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> Any:
+    return batch_norm(s, x, w, b, mean, var, False, momentum, eps)
+
+
+@aten("_native_batch_norm_legit.no_stats")
+def batch_norm_no_stats(
+    s: Site, x: Operand, w: Any, b: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    return batch_norm(s, x, w, b, None, None, training, momentum, eps)
+
+
+@aten("instance_norm")
+def instance_norm(
+    s: Site, x: Operand, w: Any, b: Any, mean: Any, var: Any, own: bool, momentum: float, eps: float, *_: Any
+) -> Any:
+    if not own:
+        return batch_norm(s, x, w, b, mean, var, False, momentum, eps)
+    return group_norm(s, x, x.shape[1], w, b, eps)
+
+
+@aten("layer_norm", "native_layer_norm")
+def layer_norm(
+    s: Site,
+    x: Operand,
+    shape: Sequence[int],
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Any:
+    params = {"weight": weight, "bias": bias}
+    return s.results(s.emit("layer_norm", x, params=params, normalized_shape=tuple(shape), eps=eps))
+
+
+@aten("group_norm")
+def group_norm(
+    s: Site,
+    x: Operand,
+    groups: int,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Any:
+    return s.results(
+        s.emit("group_norm", x, params={"weight": weight, "bias": bias}, num_groups=groups, eps=eps)
+    )
+
+
+@aten("native_group_norm")
+def native_group_norm(
+    s: Site, x: Operand, w: Any, b: Any, n: Any, c: Any, size: Any, groups: int, eps: float
+) -> Any:
+    return group_norm(s, x, groups, w, b, eps)
+
+
+@aten("max_pool2d", "max_pool2d_with_indices")
+def max_pool2d(
+    s: Site,
+    x: Operand,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    y = s.emit(
+        "max_pool2d",
+        x,
+        kernel=pair(kernel),
+        stride=pair(stride) if stride else None,
+        padding=pair(padding),
+        dilation=pair(dilation),
+        ceil_mode=ceil_mode,
+    )
+    return s.results(y)
+
+
+@aten("avg_pool2d")
+def avg_pool2d(
+    s: Site,
+    x: Operand,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Value:
+    return s.emit(
+        "avg_pool2d",
+        x,
+        kernel=pair(kernel),
+        stride=pair(stride) if stride else None,
+        padding=pair(padding),
+        ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad,
+        divisor_override=divisor_override,
+    )
+
+
+@aten("adaptive_avg_pool2d", "_adaptive_avg_pool2d")
+def adaptive_avg_pool2d(s: Site, x: Operand, size: Any) -> Value:
+    return s.emit("adaptive_avg_pool2d", x, output_size=pair(size))
+
+
+@aten("adaptive_max_pool2d")
+def adaptive_max_pool2d(s: Site, x: Operand, size: Any) -> Any:
+    return s.results(s.emit("adaptive_max_pool2d", x, output_size=pair(size)))
+
+
+@aten("relu", "relu6", "silu", "sigmoid", "tanh", "hardswish", "hardsigmoid")
+def activation(s: Site, x: Operand) -> Value:
+    return s.emit(s.operation, x)
+
+
+@aten("leaky_relu")
+def leaky_relu(s: Site, x: Operand, negative_slope: float = 0.01) -> Value:
+    return s.emit("leaky_relu", x, negative_slope=negative_slope)
+
+
+@aten("elu")
+def elu(s: Site, x: Operand, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
+    if scale != 1 or input_scale != 1:
+        raise Unsupported(f"scale={scale}, input_scale={input_scale}")
+    return s.emit("elu", x, alpha=alpha)
+
+
+@aten("gelu")
+def gelu(s: Site, x: Operand, *, approximate: str = "none") -> Value:
+    return s.emit("gelu", x, approximate=approximate)
+
+
+@aten("clamp", "hardtanh")
+def clamp(s: Site, x: Operand, low: Any = None, high: Any = None) -> Value:
+    if low == 0 and high == 6:
+        return s.emit("relu6", x)
+    if low == 0 and (high is None or high == math.inf):
+        return s.emit("relu", x)
+    raise Unsupported(f"between {low} and {high}; bslite has relu and relu6")
+
+
+@aten("softmax", "log_softmax", "_softmax", "_log_softmax")
+def softmax(s: Site, x: Operand, axis: int, dtype: Any = None) -> Value:
+    return s.emit(s.operation.removeprefix("_"), x, axis=axis)
+
+
+@aten("upsample_nearest2d.vec")
+def nearest_vec(s: Site, x: Operand, size: Any, scales: Any) -> Value:
+    return upsample(s, x, "nearest", size, scales)
+
+
+@aten("upsample_bilinear2d.vec")
+def bilinear_vec(s: Site, x: Operand, size: Any, align_corners: bool, scales: Any) -> Value:
+    return upsample(s, x, "bilinear", size, scales, align_corners)
+
+
+@aten("upsample_nearest2d")
+def nearest(s: Site, x: Operand, size: Any, scale_h: Any = None, scale_w: Any = None) -> Value:
+    return upsample(s, x, "nearest", size, (scale_h, scale_w))
+
+
+@aten("upsample_bilinear2d")
+def bilinear(
+    s: Site, x: Operand, size: Any, align_corners: bool, scale_h: Any = None, scale_w: Any = None
+) -> Value:
+    return upsample(s, x, "bilinear", size, (scale_h, scale_w), align_corners)
+
+
+def upsample(s: Site, x: Operand, mode: str, size: Any, scales: Any, align_corners: bool = False) -> Value:
+    """By scale if torch was given one: it then maps pixels by the scale, not by the ratio of the sizes."""
+    if scales and all(scales):
+        return s.emit("upsample", x, mode=mode, scale=tuple(scales), align_corners=align_corners)
+    return s.emit("upsample", x, mode=mode, size=pair(size), align_corners=align_corners)

@@ -1,0 +1,229 @@
+"""Builders of what moves elements: views, permutations, slices, concatenation, padding; and the mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.frontends.torch_context import Dims, Operand, Site, Unsupported, aten, dims, operation
+from bslite.frontends.torch_lazy import load_torch
+
+#: Operations that broadcast their operands themselves.
+BROADCASTING = ("add", "sub", "rsub", "mul", "div")
+
+
+def reshape(s: Site, x: Operand, shape: Dims, last: bool = True) -> Operand:
+    """``x`` in another shape, the batch left free; the operation's result if ``last``."""
+    if x.shape == shape:
+        return x
+    inner = None if last else shape
+    start = min(_common(x.shape, shape), len(shape) - 1)
+    tail = len(shape) - 1 - start
+    if len(x.shape) > len(shape) and start > 0 and x.shape[len(x.shape) - tail :] == shape[start + 1 :]:
+        return s.emit("flatten", x, inner=inner, start_axis=start, end_axis=len(x.shape) - 1 - tail)
+    return s.emit("reshape", x, inner=inner, shape=target(x.shape, shape))
+
+
+def _common(a: Dims, b: Dims) -> int:
+    """How many sizes two shapes begin with alike."""
+    return next((i for i, (p, q) in enumerate(zip(a, b, strict=False)) if p != q), min(len(a), len(b)))
+
+
+def target(have: Dims, want: Dims) -> tuple[int, ...]:
+    """The reshape op's spelling: 0 keeps a free size in its place, one other is inferred."""
+    out = []
+    for i, d in enumerate(want):
+        if not isinstance(d, int):
+            d = 0 if i < len(have) and have[i] == d else -1
+        out.append(d)
+    if out.count(-1) > 1:
+        raise Unsupported(f"from {list(have)} to {list(want)}: two sizes depend on the batch")
+    return tuple(out)
+
+
+@aten(
+    "view", "reshape", "_unsafe_view", "view_as", "reshape_as", "flatten", "unflatten", "unsqueeze", "squeeze"
+)
+def view(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
+    return reshape(s, x, s.shape)
+
+
+@aten("permute")
+def permute(s: Site, x: Operand, order: Sequence[int]) -> Operand:
+    order = [d % len(x.shape) for d in order]
+    return x if order == sorted(order) else s.emit("permute", x, order=order)
+
+
+@aten("transpose", "swapaxes", "swapdims")
+def transpose(s: Site, x: Operand, a: int, b: int) -> Operand:
+    order = list(range(len(x.shape)))
+    order[a], order[b] = order[b], order[a]
+    return permute(s, x, order)
+
+
+@aten("t")
+def t(s: Site, x: Operand) -> Operand:
+    return permute(s, x, range(len(x.shape))[::-1])
+
+
+@aten("slice")
+def slice_(s: Site, x: Operand, axis: int = 0, start: Any = None, stop: Any = None, step: int = 1) -> Operand:
+    if s.shape == x.shape:
+        return x
+    if not all(v is None or isinstance(v, int) for v in (start, stop)):
+        raise Unsupported("its bounds depend on the batch")
+    if stop is not None and stop >= 2**62:  # torch's spelling of "to the end"
+        stop = None
+    return s.emit("slice", x, axis=axis, start=start or 0, stop=stop, step=step)
+
+
+@aten("narrow")
+def narrow(s: Site, x: Operand, axis: int, start: Any, length: Any) -> Operand:
+    if not (isinstance(start, int) and isinstance(length, int)):
+        raise Unsupported("its bounds depend on the batch")
+    return slice_(s, x, axis, start, start + length if start + length else None)
+
+
+@aten("select")
+def select(s: Site, x: Operand, axis: int, index: Any) -> Operand:
+    return _pick(s, x, axis, index, s.shape, last=True)
+
+
+def _pick(s: Site, x: Operand, axis: int, index: Any, shape: Dims, last: bool) -> Operand:
+    """One position of ``axis``, and the axis dropped."""
+    if not isinstance(index, int):
+        raise Unsupported("its index depends on the batch")
+    axis %= len(x.shape)
+    thin = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    if thin != x.shape:
+        x = s.emit("slice", x, inner=thin, axis=axis, start=index, stop=index + 1 or None)
+    return reshape(s, x, shape, last)
+
+
+@aten("chunk", "split", "split_with_sizes", "tensor_split")
+def split(s: Site, x: Operand, _: Any, axis: int = 0) -> list[Operand | None]:
+    axis %= len(x.shape)
+    sizes = [shape[axis] for shape in s.shapes]
+    if not all(isinstance(n, int) for n in sizes):
+        raise Unsupported("it splits the batch")
+    parts: list[Operand | None] = [None] * len(sizes)
+    for i in s.used:
+        start = sum(sizes[:i])
+        if s.shapes[i] == x.shape:
+            parts[i] = x
+        else:
+            parts[i] = s.emit("slice", x, inner=s.shapes[i], axis=axis, start=start, stop=start + sizes[i])
+    return parts
+
+
+@aten("unbind")
+def unbind(s: Site, x: Operand, axis: int = 0) -> list[Operand | None]:
+    parts: list[Operand | None] = [None] * len(s.shapes)
+    for i in s.used:
+        parts[i] = _pick(s, x, axis, i, s.shapes[i], last=False)
+    return parts
+
+
+@aten("cat", "concat", "concatenate")
+def cat(s: Site, xs: Sequence[Operand], axis: int = 0) -> Operand:
+    return xs[0] if len(xs) == 1 else s.emit("concat", *xs, axis=axis)
+
+
+@aten("stack")
+def stack(s: Site, xs: Sequence[Operand], axis: int = 0) -> Operand:
+    axis %= len(s.shape)
+    thin = (*s.shape[:axis], 1, *s.shape[axis + 1 :])
+    return cat(s, [reshape(s, x, thin, last=False) for x in xs], axis)
+
+
+@aten("constant_pad_nd")
+def constant_pad(s: Site, x: Operand, sizes: Sequence[int], value: float | None = 0) -> Operand:
+    """torch lists (before, after) from the last axis backwards."""
+    if any(not isinstance(n, int) or n < 0 for n in sizes):
+        raise Unsupported(f"by {list(sizes)}: negative, or dependent on the batch")
+    if not any(sizes):
+        return x
+    rank = len(x.shape)
+    before, after = [0] * rank, [0] * rank
+    for i in range(len(sizes) // 2):
+        before[rank - 1 - i], after[rank - 1 - i] = sizes[2 * i], sizes[2 * i + 1]
+    return s.emit("pad", x, pads=(*before, *after), value=value or 0.0)
+
+
+@aten("pad")
+def pad(
+    s: Site, x: Operand, sizes: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Operand:
+    if mode != "constant":
+        raise Unsupported(f"mode {mode!r}")
+    return constant_pad(s, x, sizes, value)
+
+
+@aten("expand", "expand_as")
+def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
+    """Nothing where every reader broadcasts by itself; otherwise a product with ones."""
+    if x.shape == s.shape or all(_broadcasts(user, s) for user in s.users):
+        return x
+    aligned = (*(1,) * (len(s.shape) - len(x.shape)), *x.shape)
+    if any(not isinstance(d, int) and d != have for d, have in zip(s.shape, aligned, strict=True)):
+        raise Unsupported("it repeats a value for every batch element")
+    ones = [d if isinstance(d, int) else 1 for d in s.shape]
+    return s.emit("mul", x, s.derived("ones", load_torch().ones(ones)))
+
+
+def _broadcasts(user: Any, s: Site) -> bool:
+    """Whether ``user`` is arithmetic whose other operand already has the shape of its result."""
+    others = [n for n in user.all_input_nodes if n is not s.node]
+    return operation(user) in BROADCASTING and any(
+        dims(n.meta["val"]) == dims(user.meta["val"]) for n in others
+    )
+
+
+@aten("mean.dim")
+def mean(s: Site, x: Operand, axes: Any, keepdim: bool = False, **_: Any) -> Operand:
+    """Of any axes but the first, as a global average pool over an image that has them as rows."""
+    rank = len(x.shape)
+    axes = sorted(a % rank for a in (axes or range(rank)))
+    if axes == [2, 3] and rank == 4:
+        image = x
+    else:
+        kept = [a for a in range(rank) if a not in axes]
+        if kept[:1] != [0]:
+            raise Unsupported("over the batch")
+        order, sizes = [*kept, *axes], [x.shape[a] for a in range(rank)]
+        if order != sorted(order):
+            x = s.emit("permute", x, inner=tuple(sizes[a] for a in order), order=order)
+        channels, rows = math.prod(sizes[a] for a in kept[1:]), math.prod(sizes[a] for a in axes)
+        image = reshape(s, x, (sizes[0], channels, rows, 1), last=False)
+    pixel = (*image.shape[:2], 1, 1)
+    if pixel == s.shape:
+        return s.emit("adaptive_avg_pool2d", image, output_size=1)
+    return reshape(s, s.emit("adaptive_avg_pool2d", image, inner=pixel, output_size=1), s.shape)
+
+
+@aten("pixel_shuffle")
+def pixel_shuffle(s: Site, x: Operand, factor: int) -> Operand:
+    n, c, h, w = x.shape
+    x = reshape(s, x, (n, c // factor**2, factor, factor, h, w), last=False)
+    return _regroup(s, x, [0, 1, 4, 2, 5, 3])
+
+
+@aten("pixel_unshuffle")
+def pixel_unshuffle(s: Site, x: Operand, factor: int) -> Operand:
+    n, c, h, w = x.shape
+    x = reshape(s, x, (n, c, h // factor, factor, w // factor, factor), last=False)
+    return _regroup(s, x, [0, 1, 3, 5, 2, 4])
+
+
+@aten("channel_shuffle", "native_channel_shuffle")
+def channel_shuffle(s: Site, x: Operand, groups: int) -> Operand:
+    n, c, *image = x.shape
+    x = reshape(s, x, (n, groups, c // groups, *image), last=False)
+    return _regroup(s, x, [0, 2, 1, *range(3, len(image) + 3)])
+
+
+def _regroup(s: Site, x: Operand, order: list[int]) -> Operand:
+    """Permute, and back to the shape of the operation's result."""
+    x = s.emit("permute", x, inner=tuple(x.shape[d] for d in order), order=order)
+    return reshape(s, x, s.shape)

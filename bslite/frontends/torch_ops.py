@@ -1,0 +1,48 @@
+"""The one table from torch operations to builder functions.
+
+To support another operation, add a builder to the file of its family.
+A builder takes a `Site` and the operation's arguments under the aten schema's defaults, emits bslite ops
+through the site, and returns the operation's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bslite.frontends import torch_arith, torch_layers, torch_moves
+from bslite.frontends.torch_context import TABLE, Operand, Site, Unsupported, Value, aten, operation
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["MODULES", "NO_OPS", "TABLE", "is_no_op", "torch_arith", "torch_layers", "torch_moves"]
+
+#: Operations that do nothing to values at inference. A change of dtype is refused for any operation.
+NO_OPS = (
+    "alias", "clone", "contiguous", "detach", "lift_fresh_copy", "positive",
+    "to", "_to_copy", "type_as", "float",
+    "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout",
+)  # fmt: skip
+
+
+@aten(*NO_OPS)
+def same(s: Site, x: Operand, *args: Any, **kwargs: Any) -> Operand:
+    if s.operation.endswith("dropout") and args[1]:
+        raise Unsupported("called with training=True")
+    return x
+
+
+def is_no_op(node: torch.fx.Node) -> bool:
+    """Whether ``node`` becomes no layer."""
+    return operation(node) in NO_OPS
+
+
+def local_response_norm(s: Site, module: Any, x: Operand) -> Value:
+    return s.emit("lrn", x, size=module.size, alpha=module.alpha, beta=module.beta, k=module.k)
+
+
+#: Modules that torch writes out in small operations and that are one op here, by class.
+MODULES: dict[str, Callable[[Site, Any, Operand], Value]] = {
+    "torch.nn.modules.normalization.LocalResponseNorm": local_response_norm,
+}

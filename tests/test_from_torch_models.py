@@ -1,0 +1,69 @@
+"""torchvision's networks, converted whole and run layer by layer, against torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from torch_modules import torch
+from torchvision_models import model
+
+from bslite import from_torch, reference
+
+#: Network -> image size: small, but enough for every pooling.
+NETS = {
+    "resnet18": 64,
+    "densenet121": 64,
+    "googlenet": 64,
+    "inception_v3": 75,
+    "mobilenet_v2": 64,
+    "mobilenet_v3_small": 64,
+    "efficientnet_b0": 64,
+    "squeezenet1_1": 64,
+    "shufflenet_v2_x1_0": 64,
+    "mnasnet0_5": 64,
+    "regnet_y_400mf": 64,
+    "convnext_tiny": 64,
+}
+
+
+@pytest.mark.parametrize(("name", "size"), NETS.items())
+def test_agrees_with_torch(name: str, size: int) -> None:
+    module = model(name)
+    spec = from_torch(module, torch.randn(1, 3, size, size, generator=torch.manual_seed(1)))
+    assert spec.inputs[0].shape == ("N", 3, size, size)
+    assert set(spec.params) <= set(module.state_dict())
+    x = torch.randn(2, 3, size, size)
+    with torch.no_grad():
+        want = module(x).numpy()
+    (got,) = reference.run(spec, [x.numpy()], np.float32)
+    assert np.linalg.norm(got - want) <= 1e-5 * np.linalg.norm(want)
+
+
+def test_layer_names_of_resnet18() -> None:
+    module = model("resnet18")
+    spec = from_torch(module, torch.randn(1, 3, 64, 64))
+    paths = dict(module.named_modules())
+    convs = [n.name for n in spec.nodes if n.op == "conv2d"]
+    assert convs == [path for path, m in paths.items() if isinstance(m, torch.nn.Conv2d)]
+    assert [n.name for n in spec.nodes if n.name not in paths and "#" not in n.name] == [
+        *(f"layer{i}.{j}.add" for i in (1, 2, 3, 4) for j in (0, 1)),
+        "flatten",
+    ]
+
+
+def test_googlenet_with_transformed_input() -> None:
+    """The input's channels are picked, scaled and shifted one by one, and put together again."""
+    module = model("googlenet", transform_input=True)
+    spec = from_torch(module, torch.randn(1, 3, 64, 64))
+    x = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        want = module(x).numpy()
+    (got,) = reference.run(spec, [x.numpy()], np.float32)
+    assert np.linalg.norm(got - want) <= 1e-5 * np.linalg.norm(want)
+
+
+def test_a_vision_transformer_says_what_it_lacks() -> None:
+    from bslite import UnsupportedError
+
+    with pytest.raises(UnsupportedError, match=r"12 x aten.scaled_dot_product_attention.default; at encoder"):
+        from_torch(model("vit_b_16"), torch.randn(1, 3, 224, 224))

@@ -1,0 +1,188 @@
+"""Small torch modules, one per operation that `from_torch` translates, and the bslite ops each becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+
+IMAGE = (6, 9, 8)  # [C, H, W]: sizes without the batch
+TOKENS = (5, 12)
+
+
+class Fn(nn.Module):  # type: ignore[name-defined,misc]
+    """A function as a module, with a parameter ``p`` it may use."""
+
+    def __init__(self, function: Callable[..., Any], *shape: int) -> None:
+        super().__init__()
+        self.function = function
+        if shape:
+            self.p = nn.Parameter(torch.randn(shape))
+
+    def forward(self, *xs: Any) -> Any:
+        return self.function(*xs, self.p) if hasattr(self, "p") else self.function(*xs)
+
+
+class Case(NamedTuple):
+    """A module, its input's shape without the batch, and the ops it should become, constants left out."""
+
+    label: str
+    module: Callable[[], Any]
+    shape: tuple[int, ...]
+    ops: str
+
+
+def fn(label: str, function: Callable[..., Any], shape: tuple[int, ...], ops: str, *param: int) -> Case:
+    return Case(label, lambda: Fn(function, *param), shape, ops)
+
+
+LAYERS = [
+    Case("conv", lambda: nn.Conv2d(6, 4, 3, 2, 1), IMAGE, "conv2d"),
+    Case(
+        "conv grouped dilated",
+        lambda: nn.Conv2d(6, 9, (1, 3), dilation=2, groups=3, bias=False),
+        IMAGE,
+        "conv2d",
+    ),
+    Case("conv same", lambda: nn.Conv2d(6, 4, (4, 3), padding="same", dilation=(1, 2)), IMAGE, "conv2d"),
+    Case("conv valid", lambda: nn.Conv2d(6, 4, 3, padding="valid"), IMAGE, "conv2d"),
+    Case("linear", lambda: nn.Linear(12, 7), TOKENS, "linear"),
+    Case("linear, no bias", lambda: nn.Linear(12, 7, bias=False), (12,), "linear"),
+    fn("addmm", lambda x, p: torch.addmm(p[0], x, p), (12,), "linear", 12, 12),
+    fn("addmm, a matrix", lambda x, p: torch.addmm(x, x, p), (12,), "matmul add", 12, 12),
+    fn("addmm, a row", lambda x, p: torch.addmm(p[:1], x, p), (12,), "matmul add", 12, 12),
+    fn("mm", lambda x, p: x.mm(p), (12,), "linear", 12, 3),
+    fn("mm, transposed parameter", lambda x, p: x @ p.t(), (12,), "linear", 3, 12),
+    fn("bmm", lambda x: torch.bmm(x, x.transpose(1, 2)), TOKENS, "permute matmul"),
+    fn("matmul", lambda x, p: p @ x, TOKENS, "matmul", 4, 5),
+    Case("batch norm", lambda: nn.BatchNorm2d(6, eps=1e-3), IMAGE, "batch_norm"),
+    Case("batch norm, not affine", lambda: nn.BatchNorm1d(12, affine=False), (12,), "batch_norm"),
+    Case("layer norm", lambda: nn.LayerNorm(12), TOKENS, "layer_norm"),
+    Case("layer norm, image", lambda: nn.LayerNorm(IMAGE, elementwise_affine=False), IMAGE, "layer_norm"),
+    Case("group norm", lambda: nn.GroupNorm(3, 6), IMAGE, "group_norm"),
+    Case("instance norm", lambda: nn.InstanceNorm2d(6, affine=True), IMAGE, "group_norm"),
+    Case(
+        "instance norm, tracked", lambda: nn.InstanceNorm2d(6, track_running_stats=True), IMAGE, "batch_norm"
+    ),
+    Case("lrn", lambda: nn.LocalResponseNorm(3, alpha=0.5, beta=0.6, k=2.0), IMAGE, "lrn"),
+    Case("max pool", lambda: nn.MaxPool2d(3, 2, 1, ceil_mode=True), IMAGE, "max_pool2d"),
+    Case("max pool dilated", lambda: nn.MaxPool2d((2, 3), dilation=2), IMAGE, "max_pool2d"),
+    fn("max pool, indices unused", lambda x: F.max_pool2d(x, 2, return_indices=True)[0], IMAGE, "max_pool2d"),
+    Case("avg pool", lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False), IMAGE, "avg_pool2d"),
+    Case("avg pool, divisor", lambda: nn.AvgPool2d((2, 3), divisor_override=5), IMAGE, "avg_pool2d"),
+    Case("adaptive avg pool", lambda: nn.AdaptiveAvgPool2d((2, None)), IMAGE, "adaptive_avg_pool2d"),
+    Case("adaptive max pool", lambda: nn.AdaptiveMaxPool2d(3), IMAGE, "adaptive_max_pool2d"),
+    Case("relu in place", lambda: nn.ReLU(inplace=True), IMAGE, "relu"),
+    Case("relu6", lambda: nn.ReLU6(), IMAGE, "relu6"),
+    Case("hardtanh", lambda: nn.Hardtanh(0, 6), IMAGE, "relu6"),
+    fn("clamp", lambda x: x.clamp(0, 6), IMAGE, "relu6"),
+    fn("clamp below", lambda x: x.clamp(min=0), IMAGE, "relu"),
+    Case("leaky relu", lambda: nn.LeakyReLU(0.2), IMAGE, "leaky_relu"),
+    Case("elu", lambda: nn.ELU(0.7), IMAGE, "elu"),
+    Case("gelu", lambda: nn.GELU(), IMAGE, "gelu"),
+    Case("gelu tanh", lambda: nn.GELU("tanh"), IMAGE, "gelu"),
+    Case("silu", lambda: nn.SiLU(), IMAGE, "silu"),
+    Case("sigmoid", lambda: nn.Sigmoid(), IMAGE, "sigmoid"),
+    Case("tanh", lambda: nn.Tanh(), IMAGE, "tanh"),
+    Case("hardswish", lambda: nn.Hardswish(inplace=True), IMAGE, "hardswish"),
+    Case("hardsigmoid", lambda: nn.Hardsigmoid(), IMAGE, "hardsigmoid"),
+    Case("softmax", lambda: nn.Softmax(1), IMAGE, "softmax"),
+    Case("log softmax", lambda: nn.LogSoftmax(-1), TOKENS, "log_softmax"),
+    Case(
+        "dropout", lambda: nn.Sequential(nn.Dropout(), nn.Tanh(), nn.Dropout2d(inplace=True)), IMAGE, "tanh"
+    ),
+    Case("nearest", lambda: nn.Upsample(scale_factor=2), IMAGE, "upsample"),
+    Case("nearest to a size", lambda: nn.Upsample((13, 5)), IMAGE, "upsample"),
+    Case("bilinear", lambda: nn.Upsample(scale_factor=(1.3, 2.0), mode="bilinear"), IMAGE, "upsample"),
+    Case(
+        "bilinear, corners",
+        lambda: nn.Upsample((13, 5), mode="bilinear", align_corners=True),
+        IMAGE,
+        "upsample",
+    ),
+]
+
+ARITHMETIC = [
+    fn("add", lambda x, p: x + p, IMAGE, "add", 6, 1, 1),
+    fn("add, alpha", lambda x: torch.add(x, x, alpha=0.3), IMAGE, "mul add"),
+    fn("add a number", lambda x: 0.1 + x, IMAGE, "add"),
+    fn("add in place", lambda x: (x * 2).add_(x, alpha=3), IMAGE, "mul mul add"),
+    fn("sub", lambda x: x - x.transpose(2, 3).transpose(2, 3) * 3, IMAGE, "permute permute mul mul add"),
+    fn("sub a parameter", lambda x, p: x - p, IMAGE, "add", 6, 1, 1),
+    fn("a number minus", lambda x: 1 - x, IMAGE, "mul add"),
+    fn("rsub", lambda x: torch.rsub(x, 2.0, alpha=3), IMAGE, "mul add"),
+    fn("mul", lambda x: x * x.sigmoid(), IMAGE, "sigmoid mul"),
+    fn("mul a number", lambda x: x * -0.7, IMAGE, "mul"),
+    fn("neg", lambda x: -x, IMAGE, "mul"),
+    fn("square", lambda x: x.square() + x**2, IMAGE, "mul mul add"),
+    fn("div by a number", lambda x: x / 3, IMAGE, "mul"),
+    fn("div by a parameter", lambda x, p: x / p, IMAGE, "mul", 6, 1, 1),
+    fn(
+        "expand_as", lambda x: x * x.mean((2, 3), keepdim=True).expand_as(x), IMAGE, "adaptive_avg_pool2d mul"
+    ),
+    fn("expand a parameter", lambda x, p: x + p.expand_as(x), TOKENS, "add", 1, 12),
+    fn("expand kept", lambda x: x[:, :, None].expand(-1, -1, 3), (12,), "reshape mul"),
+    fn("mean", lambda x: x.mean((2, 3)), IMAGE, "adaptive_avg_pool2d flatten"),
+    fn("mean, axes kept", lambda x: x.mean((-1, -2), keepdim=True), IMAGE, "adaptive_avg_pool2d"),
+    fn("mean of tokens", lambda x: x.mean(1), TOKENS, "permute reshape adaptive_avg_pool2d flatten"),
+    fn(
+        "mean of channels",
+        lambda x: x.mean(1, keepdim=True),
+        IMAGE,
+        "permute reshape adaptive_avg_pool2d reshape",
+    ),
+]
+
+MOVES = [
+    fn("view, batch asked", lambda x: x.view(x.size(0), -1), IMAGE, "flatten"),
+    fn("view, batch inferred", lambda x: x.view(-1, 6, 72), IMAGE, "flatten"),
+    fn("view, split", lambda x: x.view(x.shape[0], 2, 3, 9, 8), IMAGE, "reshape"),
+    fn(
+        "batch merged and split",
+        lambda x: x.reshape(-1, 12).tanh().view(-1, 5, 12),
+        TOKENS,
+        "reshape tanh reshape",
+    ),
+    fn(
+        "windows",
+        lambda x: x.reshape(-1, 6, 3, 3, 8).permute(0, 2, 1, 3, 4).reshape(-1, 6, 3, 8),
+        IMAGE,
+        "reshape permute reshape",
+    ),
+    fn("two batch axes", lambda x: (x @ x.t()).unsqueeze(1), (12,), "permute matmul reshape"),
+    fn("flatten", lambda x: x.flatten(2), IMAGE, "flatten"),
+    fn("flatten all", lambda x: x.flatten(), TOKENS, "reshape"),
+    Case(
+        "Flatten and Unflatten",
+        lambda: nn.Sequential(nn.Flatten(), nn.Unflatten(1, IMAGE)),
+        IMAGE,
+        "flatten reshape",
+    ),
+    fn("unsqueeze, squeeze", lambda x: x.unsqueeze(1).tanh().squeeze(1), TOKENS, "reshape tanh flatten"),
+    fn("permute", lambda x: x.permute(0, 2, 3, 1), IMAGE, "permute"),
+    fn("transpose", lambda x: x.transpose(-1, 1), IMAGE, "permute"),
+    fn("t", lambda x: x.t(), (12,), "permute"),
+    fn("movedim", lambda x: x.movedim(1, -1).swapaxes(1, 2), IMAGE, "permute permute"),
+    fn("chunk", lambda x: torch.cat(x.chunk(4, 1)[::-1], 1), IMAGE, "slice slice slice concat"),
+    fn("split", lambda x: x.split(4, 1)[1], IMAGE, "slice"),
+    fn("split with sizes", lambda x: x.split([1, 2, 3], 1)[1], IMAGE, "slice"),
+    fn("select", lambda x: x[:, -1] + x[:, 0], IMAGE, "slice flatten slice flatten add"),
+    fn("select, last axis", lambda x: x[..., 2], IMAGE, "slice flatten"),
+    fn("unbind", lambda x: x.unbind(2)[1], IMAGE, "slice flatten"),
+    fn("narrow", lambda x: x.narrow(1, 2, 3).narrow(3, -2, 2), IMAGE, "slice slice"),
+    fn("slices", lambda x: x[:, :, 1:-1, ::2], IMAGE, "slice slice"),
+    fn("cat", lambda x: torch.cat([x, x.tanh(), x], -1), IMAGE, "tanh concat"),
+    fn("stack", lambda x: torch.stack([x, -x], 1), IMAGE, "mul reshape reshape concat"),
+    fn("pad", lambda x: F.pad(x, (1, 2, 0, 3), value=-1.5), IMAGE, "pad"),
+    Case("ZeroPad2d", lambda: nn.ZeroPad2d((0, 1, 2, 3)), IMAGE, "pad"),
+    Case("pixel shuffle", lambda: nn.PixelShuffle(2), (8, 3, 5), "reshape permute reshape"),
+    Case("pixel unshuffle", lambda: nn.PixelUnshuffle(2), (3, 4, 6), "reshape permute flatten"),
+    Case("channel shuffle", lambda: nn.ChannelShuffle(3), IMAGE, "reshape permute flatten"),
+    fn("copies", lambda x: x.contiguous().clone().detach().to(torch.float32).float().tanh(), IMAGE, "tanh"),
+]
+
+CASES = [*LAYERS, *ARITHMETIC, *MOVES]
