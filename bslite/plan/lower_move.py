@@ -15,6 +15,9 @@ AXES = 6  # of the copy kernel
 
 def copy_step(b: Builder, source: View, target: View) -> None:
     """Append a copy of ``source`` to ``target``, views of the same logical shape."""
+    if _is_picture(source, target):
+        _interleave_step(b, source, target)
+        return
     sizes, runs = merged_axes(target.shape, [source.strides, target.strides], by=1)
     if not sizes:
         sizes, runs = [1], [[1], [1]]
@@ -29,6 +32,24 @@ def copy_step(b: Builder, source: View, target: View) -> None:
     args["vector"] = vector
     operands = {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset)}
     b.step("copy", sizes[0] * sizes[1], args, operands, [source], [target])
+
+
+def _is_picture(source: View, target: View) -> bool:
+    """Three planes to pixels of three channels, in runs on both sides."""
+    if len(source.shape) != 4 or source.shape[1] != 3:
+        return False
+    return source.strides[3] == 1 and target.strides[1] == 1 and target.strides[3] == 3
+
+
+def _interleave_step(b: Builder, source: View, target: View) -> None:
+    """Append the copy of planes to pixels."""
+    n, _, h, w = source.shape
+    args = {
+        "lines": h, "pixels": w, "x_image": 4 * source.strides[0], "x_plane": 4 * source.strides[1],
+        "x_line": 4 * source.strides[2], "y_image": 4 * target.strides[0], "y_line": 4 * target.strides[2],
+    }  # fmt: skip
+    operands = {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset)}
+    b.step("interleave", n * h, args, operands, [source], [target])
 
 
 def _items_first(sizes: list[int], runs: list[list[int]], want: int) -> tuple[list[int], list[list[int]]]:

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import numpy as np
-from numba.extending import register_jitable
+from llvmlite import ir
+from numba import types
+from numba.core.typing.templates import signature
+from numba.extending import intrinsic, register_jitable
 
 from bslite.kernels.cpu.compile import record, step_kernel
+from bslite.kernels.cpu.ir import const
 from bslite.kernels.cpu.operand import operand
-from bslite.kernels.cpu.simd import BYTES, LANES, load, load_first, load_int, load_scalar, splat, store, store_first, store_scalar
+from bslite.kernels.cpu.simd import (
+    BYTES,
+    I32,
+    LANES,
+    load,
+    load_first,
+    load_int,
+    load_ir,
+    load_scalar,
+    splat,
+    store,
+    store_first,
+    store_ir,
+    store_scalar,
+)
 
 ZERO = np.float32(0.0)
 C = record("copy", "x x_at y y_at n0 n1 n2 n3 n4 n5 x0 x1 x2 x3 x4 x5 y0 y1 y2 y3 y4 y5 vector")
@@ -60,6 +78,50 @@ def fill_run(y, count, value):
     rest = count - whole * LANES
     if rest:
         store_first(y, v, rest)
+
+
+I = record("interleave", "x x_at y y_at lines pixels x_image x_plane x_line y_image y_line")
+
+
+@intrinsic
+def interleave_rgb(typingctx, x, plane, y):
+    """Write ``3*LANES`` floats at ``y``: pixel by pixel, from three runs of LANES floats, ``plane`` bytes apart at ``x``."""
+
+    def codegen(context, builder, sig, args):
+        x, plane, y = args
+        red, green, blue = (load_ir(builder, builder.add(x, builder.mul(plane, const(c)))) for c in range(3))
+        for j in range(3):
+            element = [j * LANES + lane for lane in range(LANES)]
+            # Lanes of red and green first, then blue's put in between: a shuffle takes two operands.
+            two = [e // 3 + LANES * (e % 3 == 1) for e in element]
+            three = [LANES + e // 3 if e % 3 == 2 else lane for lane, e in enumerate(element)]
+            index = ir.VectorType(I32, LANES)
+            mixed = builder.shuffle_vector(red, green, ir.Constant(index, two))
+            mixed = builder.shuffle_vector(mixed, blue, ir.Constant(index, three))
+            store_ir(builder, builder.add(y, const(j * BYTES)), mixed)
+        return context.get_dummy_value()
+
+    return signature(types.void, types.int64, types.int64, types.int64), codegen
+
+
+@step_kernel("interleave", I)
+def interleave(step, bases, item, scratch):
+    """One line of an image of three planes, as pixels of three channels: the way a picture comes in."""
+    lines, pixels = load_int(step + I.lines), load_int(step + I.pixels)
+    image, line = item // lines, item % lines
+    x = operand(step, bases, I.x) + image * load_int(step + I.x_image) + line * load_int(step + I.x_line)
+    y = operand(step, bases, I.y) + image * load_int(step + I.y_image) + line * load_int(step + I.y_line)
+    plane = load_int(step + I.x_plane)
+    whole = pixels // LANES
+    for _ in range(whole):
+        interleave_rgb(x, plane, y)
+        x += BYTES
+        y += 3 * BYTES
+    for _ in range(pixels - whole * LANES):
+        for c in range(3):
+            store_scalar(y + 4 * c, load_scalar(x + c * plane))
+        x += 4
+        y += 12
 
 
 H = record("halo", "y y_at y_image y_line lines left right top bottom whole")
