@@ -27,7 +27,7 @@ def check(module: Any, spec: ModelSpec, *inputs: Any) -> None:
         assert np.linalg.norm(y - z) <= 2e-6 * np.linalg.norm(y)
 
 
-class Block(nn.Module):  # type: ignore[name-defined,misc]
+class Block(nn.Module):
     """A residual block whose ReLU works in place and is called twice."""
 
     def __init__(self, channels: int) -> None:
@@ -56,7 +56,7 @@ def test_layers_and_parameters_are_named_as_in_the_module() -> None:
 
 
 def test_a_layer_that_takes_several_ops_names_each() -> None:
-    class Norm(nn.LayerNorm):  # type: ignore[name-defined,misc]
+    class Norm(nn.LayerNorm):
         def forward(self, x: Any) -> Any:
             return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
@@ -89,7 +89,7 @@ def test_a_strided_parameter_is_copied() -> None:
 
 
 def test_shared_parameters_stay_shared() -> None:
-    class Tied(nn.Module):  # type: ignore[name-defined,misc]
+    class Tied(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
@@ -151,7 +151,7 @@ def test_a_parameter_may_be_an_output() -> None:
 
 
 def test_several_inputs() -> None:
-    class Two(nn.Module):  # type: ignore[name-defined,misc]
+    class Two(nn.Module):
         def forward(self, image: Any, pair: Any, scale: float, unused: Any = None) -> Any:
             return image * scale + pair[0] * pair[1]
 

@@ -20,7 +20,7 @@ def refuse(error: type[Exception], net: Any, example: Any = IMAGE) -> str:
     return str(caught.value)
 
 
-class Odd(nn.Module):  # type: ignore[name-defined,misc]
+class Odd(nn.Module):
     """Two operations that bslite does not have, in one forward."""
 
     def forward(self, x: Any) -> Any:
@@ -119,7 +119,7 @@ def test_no_module() -> None:
     assert "got function" in refuse(bslite.UnsupportedError, refuse)
 
 
-class Deciding(nn.Module):  # type: ignore[name-defined,misc]
+class Deciding(nn.Module):
     def forward(self, x: Any) -> Any:
         return x.tanh() if x.sum() > 0 else x
 
@@ -138,7 +138,7 @@ def test_a_wrong_example_size_names_the_layer() -> None:
 
 
 def test_a_forward_that_changes_a_buffer() -> None:
-    class Counter(nn.Module):  # type: ignore[name-defined,misc]
+    class Counter(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("count", torch.zeros(8))
@@ -157,4 +157,4 @@ def test_torch_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(bslite.EngineError, match=r"pip install 'bslite\[torch\]'"):
-        from_torch(object(), None)
+        from_torch(torch.nn.Tanh(), None)

@@ -14,7 +14,7 @@ IMAGE = (6, 9, 8)  # [C, H, W]: sizes without the batch
 TOKENS = (5, 12)
 
 
-class Fn(nn.Module):  # type: ignore[name-defined,misc]
+class Fn(nn.Module):  # type: ignore[name-defined]
     """A function as a module, with a parameter ``p`` it may use."""
 
     def __init__(self, function: Callable[..., Any], *shape: int) -> None:
@@ -80,6 +80,7 @@ LAYERS = [
     Case("relu6", lambda: nn.ReLU6(), IMAGE, "relu6"),
     Case("hardtanh", lambda: nn.Hardtanh(0, 6), IMAGE, "relu6"),
     fn("clamp", lambda x: x.clamp(0, 6), IMAGE, "relu6"),
+    fn("clamp_min", lambda x: x.clamp_min(0), IMAGE, "relu"),
     fn("clamp below", lambda x: x.clamp(min=0), IMAGE, "relu"),
     Case("leaky relu", lambda: nn.LeakyReLU(0.2), IMAGE, "leaky_relu"),
     Case("elu", lambda: nn.ELU(0.7), IMAGE, "elu"),

@@ -249,7 +249,7 @@ def gelu(s: Site, x: Operand, *, approximate: str = "none") -> Value:
     return s.emit("gelu", x, approximate=approximate)
 
 
-@aten("clamp", "hardtanh")
+@aten("clamp", "clamp_min", "hardtanh")
 def clamp(s: Site, x: Operand, low: Any = None, high: Any = None) -> Value:
     if low == 0 and high == 6:
         return s.emit("relu6", x)
