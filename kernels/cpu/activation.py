@@ -54,14 +54,7 @@ def _leaky_relu(x, a, b):
 
 @register_jitable
 def _elu(x, a, b):
-    # expm1 for small |x| by its series, where e**x - 1 would cancel
-    p = fma(x, splat(f(1.0 / 120)), splat(f(1.0 / 24)))
-    p = fma(p, x, splat(f(1.0 / 6)))
-    p = fma(p, x, splat(f(0.5)))
-    near = fma(p * x, x, x)
-    far = vecmath.exp(x) - splat(f(1.0))
-    negative = select_lt(x, splat(f(-0.35)), far, near)
-    return select_lt(x, splat(f(0.0)), negative * a, x)
+    return select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x) * a, x)
 
 
 @register_jitable
@@ -71,7 +64,7 @@ def _sigmoid(x, a, b):
 
 @register_jitable
 def _silu(x, a, b):
-    return x / (splat(f(1.0)) + vecmath.exp(splat(f(0.0)) - x))
+    return x * vecmath.sigmoid(x)
 
 
 @register_jitable
