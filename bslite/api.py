@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,18 +23,24 @@ def run(
 ) -> Any:
     """The model's output for ``x``: an array, or a list of them if the model has several outputs.
 
-    ``x`` is a float32 NumPy array or CPU torch tensor in the logical layout of the model's input (``[N, C, H, W]`` for
+    ``x`` is a float32 NumPy array or CPU torch tensor in the logical layout of the model's input (``[N, C,
+    H, W]`` for
     images; channels_last memory is welcome), or a list or tuple of them for several inputs. Torch tensors in,
     torch tensors out.
 
-    ``backend="cpu"`` is the fast engine, ``"reference"`` the plain NumPy oracle (float32). ``layerwise`` runs the CPU engine's
+    ``backend="cpu"`` is the fast engine, ``"reference"`` the plain NumPy oracle (float32). ``layerwise``
+    runs the CPU engine's
     kernels one layer at a time, nothing fused. ``threads`` defaults to the cores this process may use.
 
-    Raises InputError if ``x`` is not what the model takes, SpecError if a layer cannot take the size that reaches it,
+    Raises InputError if ``x`` is not what the model takes, SpecError if a layer cannot take the size that
+    reaches it,
     EngineError for a backend that does not exist or cannot run here. Nothing is ever cast.
     """
     if not isinstance(spec, ModelSpec):
-        raise InputError(f"run() takes a ModelSpec first, got {type(spec).__name__}; see bslite.from_torch, from_state_dict, load")
+        raise InputError(
+            f"run() takes a ModelSpec first, got {type(spec).__name__}; "
+            "make one with bslite.from_torch, from_state_dict or load"
+        )
     if backend not in BACKENDS:
         raise EngineError(f"backend {backend!r} is not one of {', '.join(map(repr, BACKENDS))}")
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
@@ -54,7 +59,9 @@ def run(
 
 
 def as_arrays(spec: ModelSpec, x: Any) -> tuple[list[Array], bool]:
-    """The inputs as checked float32 arrays, without copying where their memory can be walked; were they torch's?"""
+    """The inputs as checked float32 arrays, without copying where their memory can be walked; were they
+    torch's?
+    """
     given = list(x) if isinstance(x, (list, tuple)) else [x]
     if len(given) != len(spec.inputs):
         raise InputError(f"model {spec.name!r} takes {len(spec.inputs)} input(s), got {len(given)}")
@@ -69,22 +76,36 @@ def as_arrays(spec: ModelSpec, x: Any) -> tuple[list[Array], bool]:
 
 def _as_array(declared: Input, value: Any, torch: Any) -> Array:
     """One input: type and dtype checked, strides made positive and whole."""
+    what = f"input {declared.name!r}"
     if torch is not None and isinstance(value, torch.Tensor):
         if value.device.type != "cpu":
-            raise InputError(f"input {declared.name!r} is on {value.device}; the CPU engine takes CPU tensors, move it with .cpu()")
+            raise InputError(
+                f"{what} is on {value.device}; the CPU engine takes CPU tensors, move it with .cpu()"
+            )
         if value.layout != torch.strided:
             raise InputError(f"input {declared.name!r} is a {value.layout} tensor; expected a dense one")
         if str(value.dtype) != f"torch.{declared.dtype}":
-            raise InputError(f"input {declared.name!r} is {value.dtype}, expected torch.{declared.dtype}; bslite does not cast")
+            raise InputError(
+                f"{what} is {value.dtype}, expected torch.{declared.dtype}; bslite does not cast"
+            )
         value = value.detach().resolve_neg().numpy()
     if not isinstance(value, np.ndarray):
-        raise InputError(f"input {declared.name!r} is a {type(value).__name__}; expected a numpy array or torch tensor of {declared.dtype}")
+        raise InputError(
+            f"{what} is a {type(value).__name__}; expected a numpy array or torch tensor of {declared.dtype}"
+        )
     if value.dtype != np.dtype(declared.dtype):
-        raise InputError(f"input {declared.name!r} is {value.dtype}, expected {declared.dtype}; bslite does not cast")
+        raise InputError(
+            f"input {declared.name!r} is {value.dtype}, expected {declared.dtype}; bslite does not cast"
+        )
     walkable = all(s > 0 and s % value.itemsize == 0 for s in value.strides)
-    dense = value.size and sum((n - 1) * s for n, s in zip(value.shape, value.strides, strict=True)) < 2 * value.nbytes
+    dense = (
+        value.size
+        and sum((n - 1) * s for n, s in zip(value.shape, value.strides, strict=True)) < 2 * value.nbytes
+    )
     if not (walkable and dense and value.ctypes.data % value.itemsize == 0):
-        value = np.ascontiguousarray(value)  # negative, zero, odd or far-apart strides: a dense copy is cheaper
+        value = np.ascontiguousarray(
+            value
+        )  # negative, zero, odd or far-apart strides: a dense copy is cheaper
     return value
 
 
@@ -92,5 +113,3 @@ def _to_torch(array: Array) -> Any:
     import torch
 
     return torch.from_numpy(array)
-
-

@@ -8,8 +8,16 @@ from bslite.reference.registry import Array, reference
 
 
 @reference("conv2d")
-def conv2d(x: Array, *, weight: Array, bias: Array | None = None, stride: tuple[int, int],
-           padding: tuple[int, int, int, int], dilation: tuple[int, int], groups: int) -> Array:
+def conv2d(
+    x: Array,
+    *,
+    weight: Array,
+    bias: Array | None = None,
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    groups: int,
+) -> Array:
     """``y[n,k,p,q] = bias[k] + sum_{c,r,s} x[n,c,p*sh + r*dh - top,q*sw + s*dw - left] * weight[k,c,r,s]``.
 
     x ``[N, C, H, W]``, weight ``[K, C/groups, R, S]`` -> ``[N, K, P, Q]``; group g's outputs see only
@@ -17,7 +25,7 @@ def conv2d(x: Array, *, weight: Array, bias: Array | None = None, stride: tuple[
     """
     (sh, sw), (dh, dw), (top, left, bottom, right) = stride, dilation, padding
     x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    n, c, h, w = x.shape
+    n, _, h, w = x.shape
     k, cg, r, s = weight.shape
     p = (h - dh * (r - 1) - 1) // sh + 1
     q = (w - dw * (s - 1) - 1) // sw + 1

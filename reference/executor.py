@@ -11,7 +11,9 @@ from bslite.reference.registry import FUNCTIONS, Array, floating
 from bslite.spec import ModelSpec, Node
 
 
-def layers(spec: ModelSpec, inputs: Sequence[Array], dtype: npt.DTypeLike = np.float64) -> Iterator[tuple[Node, Array]]:
+def layers(
+    spec: ModelSpec, inputs: Sequence[Array], dtype: npt.DTypeLike = np.float64
+) -> Iterator[tuple[Node, Array]]:
     """Yield ``(node, value)`` for every layer in order, computed in ``dtype``.
 
     Values no later layer needs are dropped, so a caller that keeps none holds little memory.
@@ -31,10 +33,16 @@ def layers(spec: ModelSpec, inputs: Sequence[Array], dtype: npt.DTypeLike = np.f
                 del values[name]
 
 
-def run(spec: ModelSpec, inputs: Sequence[Array], dtype: npt.DTypeLike = np.float64,
-        on_layer: Callable[[Node], None] | None = None) -> list[Array]:
+def run(
+    spec: ModelSpec,
+    inputs: Sequence[Array],
+    dtype: npt.DTypeLike = np.float64,
+    on_layer: Callable[[Node], None] | None = None,
+) -> list[Array]:
     """The model's outputs in ``dtype``, in the order of ``spec.outputs``."""
-    wanted: dict[str, Array] = {i.name: np.asarray(x, dtype) for i, x in zip(spec.inputs, inputs, strict=True)}
+    wanted: dict[str, Array] = {
+        i.name: np.asarray(x, dtype) for i, x in zip(spec.inputs, inputs, strict=True)
+    }
     wanted = {name: x for name, x in wanted.items() if name in spec.outputs}
     for node, value in layers(spec, inputs, dtype):
         if node.name in spec.outputs:

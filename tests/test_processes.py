@@ -1,4 +1,6 @@
-"""What can only be seen in a process of its own: other vector widths, forks, read-only homes, torch's absence."""
+"""What can only be seen in a process of its own: other vector widths, forks, read-only homes, torch's
+absence.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ print("lanes", simd().lanes, "torch", "torch" in sys.modules)
 def python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run ``code`` in a fresh interpreter, in the folder of the tests."""
     return subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **env}, capture_output=True, text=True, cwd=TESTS, timeout=600
+        [sys.executable, "-c", code],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        cwd=TESTS,
+        timeout=600,
     )
 
 
@@ -62,7 +69,9 @@ def test_narrower_vectors(cpu: str, lanes: int) -> None:
 def test_without_torch_and_with_torch_imported_before_and_after() -> None:
     assert check(["resnet18"]).endswith("torch False")
     pytest.importorskip("torch")
-    assert check(["resnet18"], before="import torch; torch.ones(64, 64) @ torch.ones(64, 64)").endswith("torch True")
+    assert check(["resnet18"], before="import torch; torch.ones(64, 64) @ torch.ones(64, 64)").endswith(
+        "torch True"
+    )
     again = "import torch; torch.set_num_threads(1); assert bslite.run(spec, x).tobytes() == got.tobytes()"
     assert check(["resnet18"], after=again).endswith("torch True")
 

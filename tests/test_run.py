@@ -98,7 +98,9 @@ def test_the_input_is_not_written_to_and_outputs_are_new(spec: ModelSpec) -> Non
 
 def test_reference_backend_agrees(spec: ModelSpec) -> None:
     x = picture()
-    np.testing.assert_allclose(bslite.run(spec, x, backend="reference"), bslite.run(spec, x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        bslite.run(spec, x, backend="reference"), bslite.run(spec, x), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(

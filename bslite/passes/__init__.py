@@ -1,4 +1,6 @@
-"""From a model as described to layers as executed: rewrites of the graph, each checkable against the reference."""
+"""From a model as described to layers as executed: rewrites of the graph, each checkable against the
+reference.
+"""
 
 from bslite.passes.fuse import Layer, fuse
 from bslite.passes.simplify import batch_norm_scale_shift, fold_batch_norms, simplify

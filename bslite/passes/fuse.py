@@ -8,14 +8,27 @@ from bslite.passes.rewrite import readers
 from bslite.spec import ModelSpec, Node
 
 #: Activations a kernel can apply to what it has just computed: one input, one value.
-ACTIVATIONS = ("relu", "relu6", "leaky_relu", "elu", "gelu", "silu", "sigmoid", "tanh", "hardswish", "hardsigmoid")
+ACTIVATIONS = (
+    "relu",
+    "relu6",
+    "leaky_relu",
+    "elu",
+    "gelu",
+    "silu",
+    "sigmoid",
+    "tanh",
+    "hardswish",
+    "hardsigmoid",
+)
 #: Ops whose kernels apply an activation in the store.
 WITH_ACTIVATION = ("conv2d", "linear", "batch_norm", "add", "mul")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One op of the engine: ``node``, then ``+ residual``, then ``activation``. Named after the last node in it."""
+    """One op of the engine: ``node``, then ``+ residual``, then ``activation``. Named after the last node in
+    it.
+    """
 
     node: Node
     residual: str | None = None
@@ -43,7 +56,9 @@ def fuse(spec: ModelSpec, enabled: bool = True) -> list[Layer]:
         found = reading.get(name, [])
         return found[0] if len(found) == 1 and name not in kept else None
 
-    layers: list[tuple[int, Layer]] = []  # with the place of the last member: a layer runs where that one stood
+    layers: list[
+        tuple[int, Layer]
+    ] = []  # with the place of the last member: a layer runs where that one stood
     for node in spec.nodes:
         if node.name in absorbed:
             continue
@@ -51,12 +66,19 @@ def fuse(spec: ModelSpec, enabled: bool = True) -> list[Layer]:
         after = only_reader(node.name)
         if _adds_in_store(node) and after is not None and after.op == "add" and after.name not in absorbed:
             other = after.inputs[1] if after.inputs[0] == node.name else after.inputs[0]
-            if shapes[other] == shapes[node.name] == shapes[after.name] and _is_main(other, node.name, spec, position, reading, kept):
+            if shapes[other] == shapes[node.name] == shapes[after.name] and _is_main(
+                other, node.name, spec, position, reading, kept
+            ):
                 residual = other
                 members.append(after.name)
                 absorbed.add(after.name)
                 after = only_reader(after.name)
-        if node.op in WITH_ACTIVATION and after is not None and after.op in ACTIVATIONS and after.name not in absorbed:
+        if (
+            node.op in WITH_ACTIVATION
+            and after is not None
+            and after.op in ACTIVATIONS
+            and after.name not in absorbed
+        ):
             activation = after
             members.append(after.name)
             absorbed.add(after.name)
@@ -69,11 +91,19 @@ def _adds_in_store(node: Node) -> bool:
     return node.op == "conv2d" and node.attrs["groups"] == 1
 
 
-def _is_main(other: str, name: str, spec: ModelSpec, position: dict[str, int], reading: dict[str, list[Node]], kept: set[str]) -> bool:
-    """Whether the convolution ``name``, not ``other``, should take the sum: of two convolutions, the later one."""
+def _is_main(
+    other: str,
+    name: str,
+    spec: ModelSpec,
+    position: dict[str, int],
+    reading: dict[str, list[Node]],
+    kept: set[str],
+) -> bool:
+    """Whether the convolution ``name``, not ``other``, should take the sum: of two convolutions, the later
+    one.
+    """
     if other not in position:
         return True  # a model input
     rival = spec.nodes[position[other]]
     eligible = _adds_in_store(rival) and len(reading.get(other, [])) == 1 and other not in kept
     return not eligible or position[name] > position[other]
-

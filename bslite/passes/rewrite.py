@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import dataclasses
+from collections.abc import Mapping
 
 from bslite.spec import Array, ModelSpec, Node
 
@@ -21,7 +20,9 @@ def readers(spec: ModelSpec) -> dict[str, list[Node]]:
 def substitute(
     spec: ModelSpec, dropped: Mapping[str, str], replaced: Mapping[str, Node], params: Mapping[str, Array]
 ) -> ModelSpec:
-    """``spec`` without the nodes in ``dropped`` (name -> the value read instead) and with others ``replaced``."""
+    """``spec`` without the nodes in ``dropped`` (name -> the value read instead) and with others
+    ``replaced``.
+    """
 
     def resolve(name: str) -> str:
         while name in dropped:

@@ -1,4 +1,4 @@
-"""Drop what does nothing at inference, fold batch norms into the layer before them. ModelSpec to ModelSpec."""
+"""ModelSpec to ModelSpec: drop what does nothing at inference, fold batch norms into the layer before."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def drop_identities(spec: ModelSpec) -> ModelSpec:
 
 
 def batch_norm_scale_shift(params: Mapping[str, Array], eps: float) -> tuple[Array, Array]:
-    """A batch norm as ``y = x*scale + shift`` per channel, in float64 (arXiv 1502.03167, eq. at inference)."""
+    """A batch norm as ``y = x*scale + shift`` per channel, in float64 (arXiv 1502.03167, at inference)."""
     var = params["running_var"].astype(np.float64)
     mean = params["running_mean"].astype(np.float64)
     scale = 1.0 / np.sqrt(var + eps)

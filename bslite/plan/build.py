@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bslite.errors import EngineError
 from bslite.machine import Machine
 from bslite.ops import Shape
-from bslite.passes import fuse, simplify
+from bslite.passes import fuse
 from bslite.plan import (
     lower_conv,
     lower_matmul,
@@ -51,7 +51,8 @@ def build_plan(
     """Plan a *simplified* spec (`bslite.passes.simplify`) for inputs of these shapes.
 
     ``input_strides``: in elements; row-major if not given. ``layerwise``: one layer at a time, nothing fused,
-    nothing overlapped. ``keep_values``: every value keeps memory of its own, so that it can be looked at afterwards.
+    nothing overlapped. ``keep_values``: every value keeps memory of its own, so that it can be looked at
+    afterwards.
     """
     all_shapes = spec.infer_shapes(shapes)
     layers = fuse(spec, enabled=not layerwise)

@@ -50,20 +50,26 @@ class Builder:
     # -- values ----------------------------------------------------------------------------------
 
     def read(self, name: str, inner: int | None = None, halo: Halo = NO_HALO, exact: bool = False) -> View:
-        """The value ``name`` with contiguous axis ``inner`` (default: channels) and at least ``halo`` zeros around.
+        """The value ``name`` with contiguous axis ``inner`` (default: channels) and at least ``halo`` zeros
+        around.
 
-        Copied into a fresh buffer if it does not lie so. A kernel that loads whole vectors reads beyond the last element,
+        Copied into a fresh buffer if it does not lie so. A kernel that loads whole vectors reads beyond the
+        last element,
         so what is in the caller's own array is copied too, unless the kernel is ``exact``.
         """
         return self.arranged(self.values[name], inner, halo, exact)
 
-    def arranged(self, view: View, inner: int | None = None, halo: Halo = NO_HALO, exact: bool = False) -> View:
+    def arranged(
+        self, view: View, inner: int | None = None, halo: Halo = NO_HALO, exact: bool = False
+    ) -> View:
         """``view``, or a copy of it that lies as asked; see `read`."""
         if not view.shape:
             return view
         inner = channel_axis(len(view.shape)) if inner is None else inner % len(view.shape)
         callers = view.buffer in self.buffers and self.buffers[view.buffer].kind == "input"
-        enough = (exact or not callers) and all(have >= need for have, need in zip(view.halo, halo, strict=True))
+        enough = (exact or not callers) and all(
+            have >= need for have, need in zip(view.halo, halo, strict=True)
+        )
         if enough and (view.shape[inner] == 1 or view.strides[inner] == 1):
             return view
         fresh = self.fresh(view.shape, inner, halo)
@@ -120,7 +126,9 @@ class Builder:
         return buffer
 
     def fresh(self, shape: Shape, inner: int, halo: Halo) -> View:
-        """A new buffer for ``shape`` with axis ``inner`` innermost, the others in order, zeros of ``halo`` around H, W."""
+        """A new buffer for ``shape`` with axis ``inner`` innermost, the others in order, zeros of ``halo``
+        around H, W.
+        """
         if not shape:
             return View(self.buffer(1).name, 0, (), ())
         order = [a for a in range(len(shape)) if a != inner] + [inner]
@@ -162,9 +170,7 @@ class Builder:
         writes: Sequence[View] = (),
     ) -> None:
         """Append a step of the current layer."""
-        self.steps.append(
-            Step(kernel, self.layer, items, args, operands, accesses(reads), accesses(writes))
-        )
+        self.steps.append(Step(kernel, self.layer, items, args, operands, accesses(reads), accesses(writes)))
 
     def copy(self, source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""

@@ -23,7 +23,8 @@ class Place(NamedTuple):
 def place_concats(layers: Sequence[Layer], shapes: Mapping[str, Shape]) -> dict[str, Place]:
     """Where values that are concatenated should be written: name -> place.
 
-    Later concats first, so that a chain in which each takes all the previous one took and more (DenseNet) shares
+    Later concats first, so that a chain in which each takes all the previous one took and more (DenseNet)
+    shares
     one buffer: the earlier ones are then slices of the last.
     """
     makers = {layer.name: layer for layer in layers}
@@ -44,7 +45,12 @@ def place_concats(layers: Sequence[Layer], shapes: Mapping[str, Shape]) -> dict[
         for name in layer.node.inputs:
             size = shapes[name][axis]
             maker = makers.get(name)
-            if maker is not None and maker.node.op not in VIEW_OPS and name not in places and name not in seen:
+            if (
+                maker is not None
+                and maker.node.op not in VIEW_OPS
+                and name not in places
+                and name not in seen
+            ):
                 places[name] = Place(root, axis, start)
             seen.add(name)
             start += size

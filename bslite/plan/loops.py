@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from bslite.ops import Shape
 
 
-def merged_axes(shape: Shape, strides: Sequence[Shape], by: int, keep_last: int | None = None) -> tuple[list[int], list[list[int]]]:
+def merged_axes(
+    shape: Shape, strides: Sequence[Shape], by: int, keep_last: int | None = None
+) -> tuple[list[int], list[list[int]]]:
     """Sizes and per-operand strides after dropping axes of size 1, sorting by operand ``by`` and merging.
 
     Axes come outermost first. An axis given as ``keep_last`` goes innermost and is merged with none.
@@ -19,7 +21,11 @@ def merged_axes(shape: Shape, strides: Sequence[Shape], by: int, keep_last: int 
     sizes: list[int] = []
     runs: list[list[int]] = [[] for _ in strides]
     for a in axes:
-        even = bool(sizes) and a != keep_last and all(run[-1] == s[a] * shape[a] for run, s in zip(runs, strides, strict=True))
+        even = (
+            bool(sizes)
+            and a != keep_last
+            and all(run[-1] == s[a] * shape[a] for run, s in zip(runs, strides, strict=True))
+        )
         if even:
             sizes[-1] *= shape[a]
         else:
@@ -38,7 +44,9 @@ def padded(sizes: list[int], runs: list[list[int]], count: int) -> tuple[list[in
     return [1] * missing + sizes, [[0] * missing + run for run in runs]
 
 
-def split_for_items(sizes: list[int], runs: list[list[int]], want: int, largest: int) -> tuple[list[int], list[list[int]]]:
+def split_for_items(
+    sizes: list[int], runs: list[list[int]], want: int, largest: int
+) -> tuple[list[int], list[list[int]]]:
     """Cut a single long innermost axis in two where it divides, so that there are items to share out.
 
     ``want`` items are enough; a piece longer than ``largest`` elements is cut further.

@@ -12,7 +12,9 @@ from bslite.plan.lowering import epilogue, lowers
 from bslite.plan.tiling import LineTiling, choose_items, cut_line, line_length, line_tiling, max_rows
 from bslite.plan.views import View, size_of
 
-MAX_DEPTH = 1024  # longest running sum: beyond, parts are summed on their own, for accuracy and to stay in cache
+MAX_DEPTH = (
+    1024  # longest running sum: beyond, parts are summed on their own, for accuracy and to stay in cache
+)
 
 
 @lowers("conv2d")
@@ -23,7 +25,9 @@ def lower_conv2d(b: Builder, layer: Layer) -> None:
     k, cg, r, s = b.spec.params[node.params["weight"]].shape
     (sh, sw), (dh, dw), (top, left, _, _) = attrs["stride"], attrs["dilation"], attrs["padding"]
     depthwise = attrs["groups"] == cg * attrs["groups"] == k and k > 1 and layer.residual is None
-    x = b.read(node.inputs[0], halo=attrs["padding"], exact=not depthwise)  # the GEMM tile loads A by the element
+    x = b.read(
+        node.inputs[0], halo=attrs["padding"], exact=not depthwise
+    )  # the GEMM tile loads A by the element
     residual = b.read(layer.residual) if layer.residual is not None else None
     y = b.write(layer.name)
     xi, _, xl, xc = x.strides
@@ -50,7 +54,7 @@ def lower_conv2d(b: Builder, layer: Layer) -> None:
 
 @lowers("linear")
 def lower_linear(b: Builder, layer: Layer) -> None:
-    """``x @ weight.T + bias``: the rows of x are the pixels of one line (or, if there are many, of several)."""
+    """``x @ weight.T + bias``: the rows of x are the pixels of a line, or of several if they are many."""
     node = layer.node
     k, c = b.spec.params[node.params["weight"]].shape
     x = b.read(node.inputs[0], inner=-1, exact=True)
@@ -66,7 +70,18 @@ def lower_linear(b: Builder, layer: Layer) -> None:
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
     n, p, q, geometry = merge_lines(b, 1, 1, m, k, geometry)
     contraction(
-        b, layer, (rows.buffer, rows.offset), out, None, (n, p, q), geometry, [0], c, channels=k, groups=1, halo_reads=rows
+        b,
+        layer,
+        (rows.buffer, rows.offset),
+        out,
+        None,
+        (n, p, q),
+        geometry,
+        [0],
+        c,
+        channels=k,
+        groups=1,
+        halo_reads=rows,
     )
     if out.buffer != y.buffer:
         shaped = out.reshape(y.shape)
@@ -77,7 +92,9 @@ def lower_linear(b: Builder, layer: Layer) -> None:
 def merge_lines(
     b: Builder, n: int, p: int, q: int, channels: int, geometry: dict[str, tuple[int, int, int]]
 ) -> tuple[int, int, int, dict[str, tuple[int, int, int]]]:
-    """Where pixels are evenly spaced across lines (and images), re-cut them into lines that suit the register tile."""
+    """Where pixels are evenly spaced across lines (and images), re-cut them into lines that suit the register
+    tile.
+    """
     used = [g for g in geometry.values() if g != (0, 0, 0)]
     if p > 1 and all(line == q * col for _, line, col in used):
         q, p = q * p, 1
@@ -117,7 +134,8 @@ def contraction(
 ) -> None:
     """Append one "conv" step over ``size`` = (images, lines, pixels).
 
-    The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the view it gives,
+    The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the
+    view it gives,
     the element in it where the first image's weights start, and the elements between two images' weights.
     """
     images, lines, pixels = size
@@ -128,7 +146,9 @@ def contraction(
     group_channels = channels // groups
     tiling = line_tiling(machine, pixels, group_channels)
     panel_bytes = 4 * reduction * tiling.width * machine.lanes
-    chunk_taps = max(1, min(len(offsets), int(len(offsets) * (machine.l2 / 4) / panel_bytes), MAX_DEPTH // depth))
+    chunk_taps = max(
+        1, min(len(offsets), int(len(offsets) * (machine.l2 / 4) / panel_bytes), MAX_DEPTH // depth)
+    )
     chunk_taps = -(-len(offsets) // -(-len(offsets) // chunk_taps))  # equal chunks
     (xi, xl, xc), (yi, yl, yc), (ri, rl, rc) = geometry["x"], geometry["y"], geometry["r"]
     items = choose_items(
@@ -139,7 +159,9 @@ def contraction(
     reads = [with_halo(halo_reads)] + ([residual] if residual is not None else [])
     weights_image = 0
     if pack is None:
-        panels = b.const("panels", layer.node.params["weight"], lanes=machine.lanes, width=tiling.width, groups=groups)
+        panels = b.const(
+            "panels", layer.node.params["weight"], lanes=machine.lanes, width=tiling.width, groups=groups
+        )
         weights = (panels, 0)
     else:
         packed, at, weights_image = pack(tiling)
@@ -155,16 +177,25 @@ def contraction(
         "taps": len(offsets), "chunk_taps": chunk_taps, "depth": depth,
         "group_panels": tiling.panels, "group_channels": group_channels,
         "x_group_bytes": group_bytes,
-        "group_weight_bytes": 4 * reduction * machine.lanes * ((tiling.panels - 1) * tiling.width + tiling.tail),
+        "group_weight_bytes": 4 * reduction * machine.lanes * ((tiling.panels - 1) * tiling.width +
+        tiling.tail),
         "width": tiling.width, "tail_vecs": tiling.tail, **cut._asdict(),
         "sweep": ["gemm_sweep", tiling.width, max_rows(machine, tiling.width)],
         "tail_sweep": ["gemm_sweep", tiling.tail, max_rows(machine, tiling.tail)],
         "minus_inf": -math.inf, "plus_inf": math.inf, "weights_image": 4 * weights_image,
         **epilogue(layer.activation),
     }  # fmt: skip
-    biases = b.const("bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=groups)
+    biases = b.const(
+        "bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=groups
+    )
     table = b.const("offsets", values=[4 * o for o in offsets])
-    operands = {"x": x, "y": (y.buffer, y.offset), "weights": weights, "bias": (biases, 0), "offsets": (table, 0)}
+    operands = {
+        "x": x,
+        "y": (y.buffer, y.offset),
+        "weights": weights,
+        "bias": (biases, 0),
+        "offsets": (table, 0),
+    }
     operands["residual"] = (residual.buffer, residual.offset) if residual is not None else operands["y"]
     b.step("conv", images * items.bands * items.blocks, args, operands, reads, [y])
 
@@ -189,10 +220,17 @@ def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int, offsets:
     cut = cut_line(pixels, most)
     taps = len(offsets)
     cycles = registers * taps * lines * n * max(pixels, 4.0 * (cut.tiles1 + cut.tiles2)) / 2 * 1.3
-    # A "panel" here is a run of 8 registers of channels: long enough for the prefetcher, short enough to divide.
+    # A "panel" here is a run of 8 registers of channels: long enough for the prefetcher, short enough to
+    # divide.
     run = min(registers, 8)
     items = choose_items(
-        machine, n, lines, -(-registers // run), cycles, 4 * abs(x.strides[2]) * x.shape[2], 4 * taps * registers * machine.lanes
+        machine,
+        n,
+        lines,
+        -(-registers // run),
+        cycles,
+        4 * abs(x.strides[2]) * x.shape[2],
+        4 * taps * registers * machine.lanes,
     )
     args: dict[str, Any] = {
         "x_image": 4 * x.strides[0], "x_line": 4 * sh * x.strides[2], "x_col": 4 * sw * x.strides[3],
@@ -204,7 +242,9 @@ def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int, offsets:
     }  # fmt: skip
     bias = node.params.get("bias")
     weights = b.const("depthwise", node.params["weight"], lanes=machine.lanes)
-    biases = b.const("bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=1)
+    biases = b.const(
+        "bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=1
+    )
     table = b.const("offsets", values=[4 * o for o in offsets])
     operands = {
         "x": (x.buffer, origin), "y": (y.buffer, y.offset),

@@ -23,7 +23,9 @@ def copy_step(b: Builder, source: View, target: View) -> None:
         sizes, runs = [1], [[1], [1]]
     sizes, runs = split_for_items(sizes, runs, 2 * b.machine.threads, 1 << 16)
     if len(sizes) > AXES:
-        raise EngineError(f"layer {b.layer[-1]!r}: a copy over {len(sizes)} separate axes; the engine moves at most {AXES}")
+        raise EngineError(
+            f"layer {b.layer[-1]!r}: a copy over {len(sizes)} separate axes; the engine moves at most {AXES}"
+        )
     vector = int(runs[0][-1] == 1 and runs[1][-1] == 1)
     sizes, runs = _items_first(sizes, runs, 2 * b.machine.threads)
     (x, y) = runs
@@ -128,7 +130,9 @@ def lower_pad(b: Builder, layer: Layer) -> None:
     y = b.write(layer.name)
     fill_step(b, y, layer.node.attrs["value"])
     before = layer.node.attrs["pads"][: len(x.shape)]
-    inside = View(y.buffer, y.offset + sum(p * s for p, s in zip(before, y.strides, strict=True)), x.shape, y.strides)
+    inside = View(
+        y.buffer, y.offset + sum(p * s for p, s in zip(before, y.strides, strict=True)), x.shape, y.strides
+    )
     b.copy(x, inside)
 
 

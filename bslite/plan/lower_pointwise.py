@@ -1,4 +1,6 @@
-"""Elementwise layers: activations on their own, add and mul with broadcasting, batch norms that could not be folded."""
+"""Elementwise layers: activations on their own, add and mul with broadcasting, batch norms that could not be
+folded.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ def lower_binary(b: Builder, layer: Layer) -> None:
     first, second = (b.values[n] for n in layer.node.inputs)
     if first.shape != shape:
         first, second = second, first
-    x = b.arranged(_broadcast(first, shape)) if first.shape == shape else b.arranged(_materialised(b, first, shape))
+    x = (
+        b.arranged(_broadcast(first, shape))
+        if first.shape == shape
+        else b.arranged(_materialised(b, first, shape))
+    )
     cells = {"op": 1 if layer.node.op == "add" else 2, "affine": 0, **epilogue(layer.activation)}
     _pointwise(b, layer, x, cells, z=_broadcast(second, shape))
 
@@ -52,7 +58,9 @@ def _broadcast(view: View, shape: Shape) -> View:
     missing = len(shape) - len(view.shape)
     old = (1,) * missing + view.shape
     strides = (0,) * missing + view.strides
-    return View(view.buffer, view.offset, shape, tuple(0 if o == 1 else s for o, s in zip(old, strides, strict=True)))
+    return View(
+        view.buffer, view.offset, shape, tuple(0 if o == 1 else s for o, s in zip(old, strides, strict=True))
+    )
 
 
 def _materialised(b: Builder, view: View, shape: Shape) -> View:
@@ -91,7 +99,9 @@ def _pointwise(
         sizes, runs = [*sizes, 1], [[*run, 1] for run in runs]
     sizes, runs = split_for_items(sizes, runs, 2 * b.machine.threads, 1 << 14)
     if len(sizes) > OUTER + 1:
-        raise EngineError(f"layer {layer.name!r}: {len(sizes)} separate axes; the engine's elementwise loops take {OUTER + 1}")
+        raise EngineError(
+            f"layer {layer.name!r}: {len(sizes)} separate axes; elementwise loops take {OUTER + 1}"
+        )
     z_inner = int(runs[2][-1] == 1)
     sizes, runs = _items_first(sizes, runs)
     args: dict[str, Any] = {**cells, "channels": sizes[-1], "z_inner": z_inner}
@@ -100,7 +110,8 @@ def _pointwise(
         args |= {f"{letter}{i}": 4 * s for i, s in enumerate(run[:-1])}
     nowhere = (x.buffer, x.offset)
     operands = {
-        "x": (x.buffer, x.offset), "y": (target.buffer, target.offset), "z": (operands_z.buffer, operands_z.offset),
+        "x": (x.buffer, x.offset), "y": (target.buffer, target.offset), "z": (operands_z.buffer,
+        operands_z.offset),
         "scale": (scale, 0) if scale else nowhere, "shift": (shift, 0) if shift else nowhere,
     }  # fmt: skip
     reads = [x] + ([z] if z is not None else [])

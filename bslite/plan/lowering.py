@@ -28,7 +28,7 @@ def lowers(*names: str) -> Callable[[Lowering], Lowering]:
 
 
 def epilogue(activation: Node | None) -> dict[str, Any]:
-    """Cells for an activation in the store: clamp bounds for the ReLUs, else a kernel and its two parameters."""
+    """Cells for an activation in the store: clamp bounds for the ReLUs, else a kernel and two parameters."""
     cells: dict[str, Any] = {"lo": -math.inf, "hi": math.inf, "activation": 0, "act_a": 0.0, "act_b": 0.0}
     if activation is None:
         return cells

@@ -19,7 +19,9 @@ def lifetimes(plan: Plan) -> dict[str, tuple[int, int]]:
 
 
 def place_buffers(plan: Plan, reuse: bool = True) -> None:
-    """Fill in ``plan.places`` and ``plan.arena_size``. Largest first, each at the lowest place free in its lifetime."""
+    """Fill in ``plan.places`` and ``plan.arena_size``. Largest first, each at the lowest place free in its
+    lifetime.
+    """
     spans = lifetimes(plan)
     placed: list[tuple[int, int, int, int]] = []  # start, stop, first step, last step
     for name in sorted(spans, key=lambda n: (-plan.buffers[n].size, n)):
@@ -38,7 +40,9 @@ def place_buffers(plan: Plan, reuse: bool = True) -> None:
 
 def set_order(plan: Plan, sequential: bool = False) -> None:
     """Fill in ``step.after``: all steps up to the last one whose data or memory this step depends on."""
-    moved = [([_in_arena(plan, a) for a in s.reads], [_in_arena(plan, a) for a in s.writes]) for s in plan.steps]
+    moved = [
+        ([_in_arena(plan, a) for a in s.reads], [_in_arena(plan, a) for a in s.writes]) for s in plan.steps
+    ]
     for index, step in enumerate(plan.steps):
         step.after = index
         if sequential:
@@ -47,7 +51,9 @@ def set_order(plan: Plan, sequential: bool = False) -> None:
         while step.after > 0:
             earlier_reads, earlier_writes = moved[step.after - 1]
             if (
-                _clash(reads, earlier_writes) or _clash(writes, earlier_writes) or _clash(writes, earlier_reads)
+                _clash(reads, earlier_writes)
+                or _clash(writes, earlier_writes)
+                or _clash(writes, earlier_reads)
             ):
                 break
             step.after -= 1
@@ -63,6 +69,11 @@ def _in_arena(plan: Plan, access: Access) -> tuple[str, int, int, Access]:
 def _clash(some: list[tuple[str, int, int, Access]], others: list[tuple[str, int, int, Access]]) -> bool:
     for space, lo, hi, a in some:
         for other_space, other_lo, other_hi, b in others:
-            if space == other_space and lo < other_hi and other_lo < hi and (a.buffer != b.buffer or a.overlaps(b)):
+            if (
+                space == other_space
+                and lo < other_hi
+                and other_lo < hi
+                and (a.buffer != b.buffer or a.overlaps(b))
+            ):
                 return True
     return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from bslite.plan.views import Buffer, View
 
 @dataclass(frozen=True)
 class Const:
-    """Data an engine derives from parameters: ``recipe`` names how (packing, folding), ``keys`` from which."""
+    """Data an engine derives from the parameters ``keys``; ``recipe`` says how (packing, folding)."""
 
     name: str
     recipe: str
@@ -23,7 +23,9 @@ class Const:
 
 @dataclass(frozen=True)
 class Access:
-    """Elements a step reads or writes: those in ``[lo, hi)`` of a buffer whose index mod ``period`` is in ``[first, last)``."""
+    """Elements a step reads or writes: those in ``[lo, hi)`` of a buffer whose index mod ``period`` is in
+    ``[first, last)``.
+    """
 
     buffer: str
     lo: int
@@ -44,7 +46,8 @@ class Access:
 class Step:
     """One kernel over ``items`` independent work items. ``args`` fills the cells of the kernel's record.
 
-    A value in ``args`` is an int, a float, or a list naming a kernel (``["gemm_sweep", 14, 2]``); ``operands`` are
+    A value in ``args`` is an int, a float, or a list naming a kernel (``["gemm_sweep", 14, 2]``);
+    ``operands`` are
     (buffer or const name, element offset).
     """
 
@@ -82,7 +85,9 @@ class Plan:
         ]
         width = max((len(s.kernel) for s in self.steps), default=0)
         for i, s in enumerate(self.steps):
-            lines.append(f"{i:4d} {s.kernel:<{width}} items {s.items:5d} after {s.after:4d}  {' + '.join(s.layers)}")
+            lines.append(
+                f"{i:4d} {s.kernel:<{width}} items {s.items:5d} after {s.after:4d}  {' + '.join(s.layers)}"
+            )
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -91,7 +96,7 @@ class Plan:
 
 
 def accesses(views: Sequence[View]) -> list[Access]:
-    """What reading or writing these views touches; a channel slice of an image is told from its neighbours."""
+    """What reading or writing these views touches; channel slices of one image are told apart."""
     found = []
     for v in views:
         lo, hi = v.extent
@@ -105,5 +110,3 @@ def accesses(views: Sequence[View]) -> list[Access]:
                 period, first, last = 1, 0, 1
         found.append(Access(v.buffer, lo, hi, period, first, last))
     return found
-
-

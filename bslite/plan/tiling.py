@@ -19,7 +19,7 @@ class Cut(NamedTuple):
 
 
 class LineTiling(NamedTuple):
-    """How output channels and pixels map to registers: ``width`` registers of channels a panel, and the cut."""
+    """How output channels and pixels map to registers: ``width`` registers a panel, and the cut."""
 
     width: int
     tail: int  # registers of the last panel
@@ -68,10 +68,13 @@ def line_tiling(machine: Machine, pixels: int, channels: int) -> LineTiling:
         cut = cut_line(pixels, max_rows(machine, width))
 
         def line_cycles(vecs: int, cut: Cut = cut) -> float:
-            return cut.tiles1 * tile_cycles(machine, cut.rows1, vecs) + cut.tiles2 * tile_cycles(machine, cut.rows2, vecs)
+            return cut.tiles1 * tile_cycles(machine, cut.rows1, vecs) + cut.tiles2 * tile_cycles(
+                machine, cut.rows2, vecs
+            )
 
         cycles = (panels - 1) * line_cycles(width) + line_cycles(tail)
-        # A wide panel reads more of B per cycle: prefer the narrower of equals, unless there is no reuse anyway.
+        # A wide panel reads more of B per cycle: prefer the narrower of equals, unless there is no reuse
+        # anyway.
         if best is None or cycles < best.cycles * 0.97:
             best = LineTiling(width, tail, panels, cut, cycles)
     assert best is not None
@@ -112,8 +115,10 @@ def choose_items(
 ) -> Items:
     """The cut into items with the least predicted time.
 
-    ``cycles`` is the compute of the whole layer on one core. Priced: the slowest core's share, plus what must come from beyond
-    L2: an image once per block of panels (once per panel where a band does not stay in L2), the weights once per
+    ``cycles`` is the compute of the whole layer on one core. Priced: the slowest core's share, plus what
+    must come from beyond
+    L2: an image once per block of panels (once per panel where a band does not stay in L2), the weights
+    once per
     band (once per core where they stay in L2).
     """
     t = machine.threads
@@ -146,4 +151,8 @@ def choose_items(
 
 def _parts(n: int) -> list[int]:
     """Numbers of equal parts worth trying: each distinct part size once."""
-    return sorted({-(-n // size) for size in range(1, n + 1)}) if n <= 64 else sorted({-(-n // (-(-n // k))) for k in range(1, 65)})
+    return (
+        sorted({-(-n // size) for size in range(1, n + 1)})
+        if n <= 64
+        else sorted({-(-n // (-(-n // k))) for k in range(1, 65)})
+    )

@@ -1,4 +1,6 @@
-"""Where a value lives: a strided window into a buffer. Moving data is a change of strides wherever that suffices."""
+"""Where a value lives: a strided window into a buffer. Moving data is a change of strides wherever that
+suffices.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,11 @@ class Buffer:
 
 @dataclass(frozen=True)
 class View:
-    """A value of logical ``shape`` in ``buffer``: element ``offset`` plus ``strides`` (elements, per logical axis).
+    """A value of logical ``shape`` in ``buffer``: element ``offset`` plus ``strides`` (elements, per
+    logical axis).
 
-    ``halo`` (top, left, bottom, right) says how many zeros lie around an image ``[N, C, H, W]``, reachable with the same strides.
+    ``halo`` (top, left, bottom, right) says how many zeros lie around an image ``[N, C, H, W]``, reachable
+    with the same strides.
     """
 
     buffer: str
@@ -35,14 +39,16 @@ class View:
 
     @property
     def channels_last(self) -> bool:
-        """Whether the kernels' layout rule holds: channels (the last axis, if not an image) are contiguous."""
+        """Whether the kernels' layout rule holds: channels (of an image: axis 1, else the last) lie contiguous."""
         axis = channel_axis(len(self.shape))
         return not self.shape or self.shape[axis] == 1 or self.strides[axis] == 1
 
     @property
     def extent(self) -> tuple[int, int]:
         """First and one past the last element touched, halo left out."""
-        return self.offset, self.offset + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+        return self.offset, self.offset + 1 + sum(
+            (n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)
+        )
 
     def slice(self, axis: int, start: int, stop: int, step: int = 1) -> View:
         """``self[..., start:stop:step, ...]`` along ``axis``; the halo is lost where H or W is cut."""
@@ -58,7 +64,9 @@ class View:
         return replace(self, shape=shape, strides=strides, halo=NO_HALO)
 
     def reshape(self, shape: Shape) -> View | None:
-        """The same elements in the same logical order under another shape, or None where strides cannot say it."""
+        """The same elements in the same logical order under another shape, or None where strides cannot say
+        it.
+        """
         strides = reshaped_strides(self.shape, self.strides, shape)
         return None if strides is None else View(self.buffer, self.offset, shape, strides)
 
@@ -78,7 +86,7 @@ def contiguous(shape: Shape) -> Shape:
 
 
 def reshaped_strides(old: Shape, strides: Shape, new: Shape) -> Shape | None:
-    """Strides for ``new`` over memory described by ``(old, strides)``, or None: NumPy's no-copy reshape rule."""
+    """Strides for ``new`` over memory described by ``(old, strides)``, or None (NumPy's no-copy rule)."""
     dims = [(n, s) for n, s in zip(old, strides, strict=True) if n != 1]
     out: list[int] = [0] * len(new)
     i = 0

@@ -18,7 +18,9 @@ class GraphBuilder:
         self.params: dict[str, Array] = {}
         self._names: set[str] = set()
 
-    def input(self, name: str, shape: Sequence[int | str], example: Sequence[int] = (), dtype: str = "float32") -> str:
+    def input(
+        self, name: str, shape: Sequence[int | str], example: Sequence[int] = (), dtype: str = "float32"
+    ) -> str:
         """Declare a model input; see `Input` for ``shape`` and ``example``."""
         self.inputs.append(Input(name, tuple(shape), tuple(example), dtype))
         self._names.add(name)

@@ -41,12 +41,15 @@ class Input:
         for d in self.shape:
             if isinstance(d, bool) or not isinstance(d, (int, str)) or (isinstance(d, int) and d < 1):
                 raise SpecError(f"input {self.name!r}: size {d!r} is neither a positive integer nor a name")
-        example = tuple(self.example) or tuple(1 if d == "N" else d for d in self.shape)
-        free = sorted({d for d in example if isinstance(d, str)})
-        if free:
-            raise SpecError(f"input {self.name!r}: give an example shape for the free sizes {', '.join(free)}")
-        object.__setattr__(self, "example", example)
-        self.bind(example, {})
+        if not self.example:
+            free = sorted({d for d in self.shape if isinstance(d, str) and d != "N"})
+            if free:
+                names = ", ".join(free)
+                raise SpecError(f"input {self.name!r}: give an example shape for the free sizes {names}")
+            filled = tuple(d if isinstance(d, int) else 1 for d in self.shape)
+            object.__setattr__(self, "example", filled)
+        object.__setattr__(self, "example", tuple(self.example))
+        self.bind(self.example, {})
 
     def bind(self, shape: Shape, sizes: dict[str, int]) -> None:
         """Check a concrete ``shape`` and note the free sizes in ``sizes``. Raises InputError."""
@@ -55,11 +58,17 @@ class Input:
             raise InputError(f"input {self.name!r}: got rank {len(shape)} {list(shape)}, expected {wants}")
         for axis, (got, want) in enumerate(zip(shape, self.shape, strict=True)):
             if got < 1:
-                raise InputError(f"input {self.name!r}: size {got} at axis {axis} of {list(shape)}; expected {wants}, none of them empty")
+                raise InputError(
+                    f"input {self.name!r}: size {got} at axis {axis} of {list(shape)}; "
+                    f"expected {wants}, none of them empty"
+                )
             if isinstance(want, str):
                 want = sizes.setdefault(want, got)
             if got != want:
-                raise InputError(f"input {self.name!r}: got {list(shape)}, expected {wants}; axis {axis} is {got}, should be {want}")
+                raise InputError(
+                    f"input {self.name!r}: got {list(shape)}, expected {wants}; "
+                    f"axis {axis} is {got}, should be {want}"
+                )
 
 
 @dataclass(frozen=True)
@@ -122,15 +131,18 @@ class ModelSpec:
         if not self.outputs:
             raise SpecError(f"model {self.name!r} has no output")
         known: set[str] = set()
-        for item in (*self.inputs, *self.nodes):
-            if not item.name:
+        items: list[tuple[str, tuple[str, ...]]] = [(i.name, ()) for i in self.inputs]
+        for name, sources in [*items, *((n.name, n.inputs) for n in self.nodes)]:
+            if not name:
                 raise SpecError(f"model {self.name!r}: an input or a layer has an empty name")
-            for source in getattr(item, "inputs", ()):
+            for source in sources:
                 if source not in known:
-                    raise SpecError(f"layer {item.name!r} reads {source!r}, which is neither an input nor an earlier layer")
-            if item.name in known:
-                raise SpecError(f"the name {item.name!r} is used twice")
-            known.add(item.name)
+                    raise SpecError(
+                        f"layer {name!r} reads {source!r}, which is neither an input nor an earlier layer"
+                    )
+            if name in known:
+                raise SpecError(f"the name {name!r} is used twice")
+            known.add(name)
         for out in self.outputs:
             if out not in known:
                 raise SpecError(f"output {out!r} is not a layer of the model")
@@ -140,11 +152,15 @@ class ModelSpec:
             for role, key in node.params.items():
                 array = self.params.get(key)
                 if array is None:
-                    raise SpecError(f"layer {node.name!r}: parameter {role!r} is {key!r}, which the model does not hold")
+                    raise SpecError(
+                        f"layer {node.name!r}: parameter {role!r} is {key!r}, which the model does not hold"
+                    )
                 if not isinstance(array, np.ndarray):
                     raise SpecError(f"parameter {key!r} is a {type(array).__name__}, expected a numpy array")
                 if array.dtype.name not in PARAM_DTYPES:
-                    raise SpecError(f"parameter {key!r} is {array.dtype}, expected {' or '.join(PARAM_DTYPES)}")
+                    raise SpecError(
+                        f"parameter {key!r} is {array.dtype}, expected {' or '.join(PARAM_DTYPES)}"
+                    )
 
     def infer_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
         """Shape of every value, by name, for concrete input shapes.

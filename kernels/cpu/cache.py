@@ -1,7 +1,7 @@
 """Where compiled kernels are kept between processes, and when they are stale.
 
 Numba's own file cache stamps a function with its own file only, so a change in a callee's file goes
-unnoticed, and it raises in read-only homes. Here the stamp is a digest of every kernel source together; where no
+unnoticed, and it raises in read-only homes. Here the stamp is a digest of every kernel source; where no
 directory can be written, kernels are compiled anew in each process and one warning says so.
 """
 
@@ -41,8 +41,8 @@ def _writable(path: Path) -> bool:
         tempfile.TemporaryFile(dir=path).close()
     except OSError as e:
         warnings.warn(
-            f"bslite cannot keep compiled kernels in {path} ({e.strerror}); it will compile them again in each "
-            "process. Set BSLITE_CACHE_DIR to a directory that can be written.",
+            f"bslite cannot keep compiled kernels in {path} ({e.strerror}); it will compile them again "
+            "in each process. Set BSLITE_CACHE_DIR to a directory that can be written.",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -69,7 +69,7 @@ class _Locator(_CacheLocator):
 
 
 class _Impl(CompileResultCacheImpl):
-    _locator_classes = [_Locator]  # noqa: RUF012
+    _locator_classes = [_Locator]
 
 
 class KernelCache(Cache):

@@ -1,6 +1,7 @@
 """Kernels as functions with a C address, compiled when first needed and kept on disk.
 
-A program step calls its kernel through a pointer, so only the kernels a model uses are compiled, each once per machine;
+A program step calls its kernel through a pointer, so only the kernels a model uses are compiled, each once
+per machine;
 no code is generated per model, and every shape is a run-time argument.
 """
 
@@ -81,8 +82,10 @@ def caller(arity: int):
 class StepKernel(Kernel):
     """A kernel a program step names: ``f(step, bases, item, scratch)``.
 
-    ``step`` is the address of the step's record, ``fields`` names its int64 cells, ``bases`` the address of the table
-    of buffer addresses, ``item`` which of the step's independent work items to do, ``scratch`` memory of this thread.
+    ``step`` is the address of the step's record, ``fields`` names its int64 cells, ``bases`` the address of
+    the table
+    of buffer addresses, ``item`` which of the step's independent work items to do, ``scratch`` memory of
+    this thread.
     """
 
     fields: tuple[str, ...]
@@ -93,7 +96,9 @@ HEADER = ("kernel", "items", "after")  # cells every record starts with
 
 
 def record(name: str, fields: str) -> Any:
-    """Names of a step's cells as byte offsets into its record: ``F = record("pool", "rows cols")``; ``F.rows``."""
+    """Names of a step's cells as byte offsets into its record: ``F = record("pool", "rows cols")``;
+    ``F.rows``.
+    """
     names = (*HEADER, *fields.split())
     return namedtuple(f"{name}_record", names)(*(8 * i for i in range(len(names))))
 

@@ -1,8 +1,10 @@
 """Convolution and fully connected layers: loops around the batch-reduce GEMM microkernel.
 
-Activations are NHWC with the zeros of the padding physically around the image, so the filter taps of a line of
+Activations are NHWC with the zeros of the padding physically around the image, so the filter taps of a line
+of
 outputs are a table of byte offsets and the inner loops have no edge cases. Weights are packed in panels
-``[K/nr][R*S*C][nr]``. Per item: for each panel, for each chunk of taps small enough to stay in cache, for each line.
+``[K/nr][R*S*C][nr]``. Per item: for each panel, for each chunk of taps small enough to stay in cache, for
+each line.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ F = record(
     "group_panels group_channels x_group_bytes group_weight_bytes width tail_vecs "
     # how a line is cut, and the microkernels for it: whole panels, last panel
     "tiles1 rows1 tiles2 rows2 sweep tail_sweep "
-    # epilogue: clamp bounds (float32 in a cell each), the bounds that do nothing, a longer activation (0: none)
+    # epilogue: clamp bounds (float32 in a cell each), the bounds that do nothing, a longer activation (0:
+    # none)
     "lo hi minus_inf plus_inf activation act_a act_b weights_image",
 )
 
@@ -51,7 +54,11 @@ def conv(step, bases, item, scratch):
     first_panel = block * load_int(step + F.block_panels)
     last_panel = min(load_int(step + F.panels), first_panel + load_int(step + F.block_panels))
 
-    x_line, y_line, r_line = load_int(step + F.x_line), load_int(step + F.y_line), load_int(step + F.residual_line)
+    x_line, y_line, r_line = (
+        load_int(step + F.x_line),
+        load_int(step + F.y_line),
+        load_int(step + F.residual_line),
+    )
     x_col, y_col, r_col = load_int(step + F.x_col), load_int(step + F.y_col), load_int(step + F.residual_col)
     x = operand(step, bases, F.x) + image * load_int(step + F.x_image)
     y = operand(step, bases, F.y) + image * load_int(step + F.y_image)
@@ -80,7 +87,9 @@ def conv(step, bases, item, scratch):
         channels = min(group_channels - place * width * LANES, vecs * LANES)
         last_lanes = channels - (vecs - 1) * LANES
         channel_bytes = 4 * (group * group_channels + place * width * LANES)
-        panel_weights = weights + group * load_int(step + F.group_weight_bytes) + place * taps * depth * width * BYTES
+        panel_weights = (
+            weights + group * load_int(step + F.group_weight_bytes) + place * taps * depth * width * BYTES
+        )
         # each group's biases are padded to whole registers
         panel_bias = bias + BYTES * (group * ((group_panels - 1) * width + tail_vecs) + place * width)
         panel_x = x + group * load_int(step + F.x_group_bytes)
@@ -90,7 +99,8 @@ def conv(step, bases, item, scratch):
             final = tap + count == taps
             clamp = step + F.lo if final else step + F.minus_inf
             chunk_weights = panel_weights + tap * depth * vecs * BYTES
-            # While the tiles of this chunk compute, fetch the next one (the panels lie one after the other), each tile
+            # While the tiles of this chunk compute, fetch the next one (the panels lie one after the
+            # other), each tile
             # a part of it; what a tile fetches is fixed in its code: PREFETCHES lines every UNROLL steps.
             ahead = chunk_weights + count * depth * vecs * BYTES
             fetched = ahead + count * depth * vecs * BYTES
@@ -101,12 +111,15 @@ def conv(step, bases, item, scratch):
                 r, rc = 0, 0
                 if has_residual and final:
                     r, rc = residual + line * r_line + channel_bytes, r_col
-                call_gemm_sweep(sweep, rows1, tiles1, a, x_col, offsets + 8 * tap, count, depth, chunk_weights, c, y_col,
+                call_gemm_sweep(sweep, rows1, tiles1, a, x_col, offsets + 8 * tap, count, depth,
+                chunk_weights, c, y_col,
                                 panel_bias, tap, r, rc, clamp, last_lanes, ahead, share)  # fmt: skip
                 ahead += tiles1 * share
                 if tiles2:
-                    call_gemm_sweep(sweep, rows2, tiles2, a + done1 * x_col, x_col, offsets + 8 * tap, count, depth,
-                                    chunk_weights, c + done1 * y_col, y_col, panel_bias, tap, r + done1 * rc, rc,
+                    call_gemm_sweep(sweep, rows2, tiles2, a + done1 * x_col, x_col, offsets + 8 * tap,
+                    count, depth,
+                                    chunk_weights, c + done1 * y_col, y_col, panel_bias, tap, r + done1 *
+                                    rc, rc,
                                     clamp, last_lanes, ahead, share)  # fmt: skip
                     ahead += tiles2 * share
                 if ahead >= fetched:  # all of it: from here on, fetch what is there anyway
@@ -161,8 +174,11 @@ def depthwise(step, bases, item, scratch):
     activation = load_int(step + D.activation)
     for line in range(first_line, last_line):
         a, c = x + line * x_line, y + line * y_line
-        _depthwise_tiles(sweep, tiles1, rows1, a, x_col, offsets, taps, w, c, y_col, bias, step + D.lo, registers, last)
-        _depthwise_tiles(sweep, tiles2, rows2, a + done1 * x_col, x_col, offsets, taps, w, c + done1 * y_col, y_col,
+        _depthwise_tiles(
+            sweep, tiles1, rows1, a, x_col, offsets, taps, w, c, y_col, bias, step + D.lo, registers, last
+        )
+        _depthwise_tiles(sweep, tiles2, rows2, a + done1 * x_col, x_col, offsets, taps, w, c + done1 *
+        y_col, y_col,
                          bias, step + D.lo, registers, last)  # fmt: skip
         if activation:
             call_activation(activation, c, done1 + tiles2 * rows2, y_col, channels, step + D.act_a)

@@ -1,6 +1,7 @@
 """The depthwise microkernel: a few neighbouring pixels by one register of channels, all filter taps.
 
-``y[i, :] = bias + sum_t x_t[i, :] * w[t, :]`` for ``rows`` pixels i; every product stays in its own lane, and a tap's
+``y[i, :] = bias + sum_t x_t[i, :] * w[t, :]`` for ``rows`` pixels i; every product stays in its own lane,
+and a tap's
 weights are loaded once for all the pixels.
 """
 

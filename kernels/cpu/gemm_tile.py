@@ -73,7 +73,9 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
     start = [biases[v] for _, v in tile]
 
     def steps_of(count: int) -> Any:
-        """A loop body of ``count`` rank-1 updates; carried: b, ahead, a pointer per group of rows, accumulators."""
+        """A loop body of ``count`` rank-1 updates; carried: b, ahead, a pointer per group of rows,
+        accumulators.
+        """
 
         def body(_: Any, carried: list[Any]) -> list[Any]:
             b, ahead, *rest = carried
@@ -82,7 +84,9 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
             for line in range(lines):
                 simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
             for k in range(count):
-                bs = [simd.load_ir(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)]
+                bs = [
+                    simd.load_ir(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)
+                ]
                 for pointer, group in zip(pointers, groups, strict=True):
                     for j, i in enumerate(group):
                         address = builder.add(pointer, builder.mul(op.a_row, const(j))) if j else pointer
@@ -122,11 +126,13 @@ def gemm_tile(vecs: int, most: int) -> Any:
     params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
 
     @intrinsic
-    def tile(typingctx, rows, a, a_row, offsets, batch, depth, b, c, c_row, bias, resume, residual, residual_row,
-             lo, hi, last, ahead):  # fmt: skip
+    def tile(typingctx, rows, a, a_row, offsets, batch, depth, b, c, c_row, bias, resume, residual,
+             residual_row, lo, hi, last, ahead):  # fmt: skip
         def codegen(context, builder, sig, args):
             op = Operands(*args[1:])
-            one_of(builder, args[0], {r: lambda r=r: emit_tile(builder, r, vecs, op) for r in range(1, most + 1)})
+            one_of(
+                builder, args[0], {r: lambda r=r: emit_tile(builder, r, vecs, op) for r in range(1, most + 1)}
+            )
             return context.get_dummy_value()
 
         return signature(types.void, i64, *params), codegen

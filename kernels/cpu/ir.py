@@ -14,7 +14,9 @@ def const(n):
 
 
 def loop(builder, count, carried, body):
-    """``for i in range(count)`` with loop-carried values as phis; ``body(i, values) -> values``. count may be 0."""
+    """``for i in range(count)`` with loop-carried values as phis; ``body(i, values) -> values``. count may be
+    0.
+    """
     before = builder.block
     head, inside, after = (builder.append_basic_block(n) for n in ("head", "body", "after"))
     builder.branch(head)
@@ -71,7 +73,9 @@ def one_of(builder, selector, bodies):
 
 
 def store_tile(builder, places, values, last, partial):
-    """Store each value at its place; those whose flag in ``partial`` is set only in their first ``last`` lanes."""
+    """Store each value at its place; those whose flag in ``partial`` is set only in their first ``last``
+    lanes.
+    """
     with builder.if_else(builder.icmp_signed(">=", last, const(simd.LANES))) as (whole, part):
         with whole:
             for place, value in zip(places, values, strict=True):

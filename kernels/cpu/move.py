@@ -42,7 +42,9 @@ def _copy_run(x, y, count, x_step, y_step, vector):
             y += BYTES
         rest = count - whole * LANES
         if rest:
-            store_first(y, load_first(x, rest, ZERO), rest)  # x may be the caller's array, with nothing mapped behind it
+            store_first(
+                y, load_first(x, rest, ZERO), rest
+            )  # x may be the caller's array, with nothing mapped behind it
     else:
         for _ in range(count):
             store_scalar(y, load_scalar(x))
@@ -57,14 +59,31 @@ def copy(step, bases, item, scratch):
     i0, i1 = item // n1, item % n1
     x = operand(step, bases, C.x) + i0 * load_int(step + C.x0) + i1 * load_int(step + C.x1)
     y = operand(step, bases, C.y) + i0 * load_int(step + C.y0) + i1 * load_int(step + C.y1)
-    n2, n3, n4, n5 = load_int(step + C.n2), load_int(step + C.n3), load_int(step + C.n4), load_int(step + C.n5)
-    x2, x3, x4, x5 = load_int(step + C.x2), load_int(step + C.x3), load_int(step + C.x4), load_int(step + C.x5)
-    y2, y3, y4, y5 = load_int(step + C.y2), load_int(step + C.y3), load_int(step + C.y4), load_int(step + C.y5)
+    n2, n3, n4, n5 = (
+        load_int(step + C.n2),
+        load_int(step + C.n3),
+        load_int(step + C.n4),
+        load_int(step + C.n5),
+    )
+    x2, x3, x4, x5 = (
+        load_int(step + C.x2),
+        load_int(step + C.x3),
+        load_int(step + C.x4),
+        load_int(step + C.x5),
+    )
+    y2, y3, y4, y5 = (
+        load_int(step + C.y2),
+        load_int(step + C.y3),
+        load_int(step + C.y4),
+        load_int(step + C.y5),
+    )
     vector = load_int(step + C.vector)
     for i2 in range(n2):
         for i3 in range(n3):
             for i4 in range(n4):
-                _copy_run(x + i2 * x2 + i3 * x3 + i4 * x4, y + i2 * y2 + i3 * y3 + i4 * y4, n5, x5, y5, vector)
+                _copy_run(
+                    x + i2 * x2 + i3 * x3 + i4 * x4, y + i2 * y2 + i3 * y3 + i4 * y4, n5, x5, y5, vector
+                )
 
 
 @register_jitable
@@ -80,12 +99,14 @@ def fill_run(y, count, value):
         store_first(y, v, rest)
 
 
-I = record("interleave", "x x_at y y_at lines pixels x_image x_plane x_line y_image y_line")
+R = record("interleave", "x x_at y y_at lines pixels x_image x_plane x_line y_image y_line")
 
 
 @intrinsic
 def interleave_rgb(typingctx, x, plane, y):
-    """Write ``3*LANES`` floats at ``y``: pixel by pixel, from three runs of LANES floats, ``plane`` bytes apart at ``x``."""
+    """Write ``3*LANES`` floats at ``y``: pixel by pixel, from three runs of LANES floats, ``plane`` bytes
+    apart at ``x``.
+    """
 
     def codegen(context, builder, sig, args):
         x, plane, y = args
@@ -104,14 +125,14 @@ def interleave_rgb(typingctx, x, plane, y):
     return signature(types.void, types.int64, types.int64, types.int64), codegen
 
 
-@step_kernel("interleave", I)
+@step_kernel("interleave", R)
 def interleave(step, bases, item, scratch):
     """One line of an image of three planes, as pixels of three channels: the way a picture comes in."""
-    lines, pixels = load_int(step + I.lines), load_int(step + I.pixels)
+    lines, pixels = load_int(step + R.lines), load_int(step + R.pixels)
     image, line = item // lines, item % lines
-    x = operand(step, bases, I.x) + image * load_int(step + I.x_image) + line * load_int(step + I.x_line)
-    y = operand(step, bases, I.y) + image * load_int(step + I.y_image) + line * load_int(step + I.y_line)
-    plane = load_int(step + I.x_plane)
+    x = operand(step, bases, R.x) + image * load_int(step + R.x_image) + line * load_int(step + R.x_line)
+    y = operand(step, bases, R.y) + image * load_int(step + R.y_image) + line * load_int(step + R.y_line)
+    plane = load_int(step + R.x_plane)
     whole = pixels // LANES
     for _ in range(whole):
         interleave_rgb(x, plane, y)
@@ -129,7 +150,8 @@ H = record("halo", "y y_at y_image y_line lines left right top bottom whole")
 
 @step_kernel("halo", H)
 def halo(step, bases, item, scratch):
-    """Zeros around one image: ``y`` is its first element inside, counts are floats (``whole``: a line with both sides).
+    """Zeros around one image: ``y`` is its first element inside, counts are floats (``whole``: a line with
+    both sides).
 
     The lines above and below are filled over their whole width, so the image's lines must be evenly spaced.
     """

@@ -59,10 +59,7 @@ def pointwise(step, bases, item, scratch):
                     v = fma(v, load(scale + at), load(shift + at))
                 if op:
                     w = load(zp + at) if z_inner else z_all
-                    if op == 1:
-                        v = v + w
-                    else:
-                        v = v * w
+                    v = v + w if op == 1 else v * w
                 v = vmin(hi, vmax(lo, v))
                 if block < blocks - 1:
                     store(yp + at, v)

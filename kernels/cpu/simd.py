@@ -1,4 +1,5 @@
-"""Vector registers as Numba values: kernels stay readable Python, the vector width is never the compiler's guess.
+"""Vector registers as Numba values: kernels stay readable Python, the vector width is never the compiler's
+guess.
 
 LLVM's loop vectoriser prefers 256-bit vectors on AVX-512 machines and cannot be told otherwise once
 Numba is imported; a value of `Vec` *is* one full register (``<16 x float>`` on AVX-512), and arithmetic on it
@@ -130,7 +131,7 @@ def vmin_ir(builder, bound, x):
 
 
 def _primitive(result, *params):
-    """Decorator: an IR-emitting function ``(builder, *values)`` becomes a Numba intrinsic of this signature."""
+    """Decorator: an IR-emitting function ``(builder, *values)`` becomes an intrinsic of this signature."""
 
     def wrap(emit):
         def codegen(context, builder, sig, args):
@@ -303,6 +304,10 @@ def _lower_arithmetic(function, opname):
         return getattr(builder, opname)(*args)
 
 
-for _function, _opname in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"),
-                           (operator.truediv, "fdiv")):
+for _function, _opname in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
+):
     _lower_arithmetic(_function, _opname)

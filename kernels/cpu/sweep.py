@@ -1,7 +1,8 @@
 """Microkernels along a line of output: the unit the conv kernels call through a pointer.
 
 A line of Q output pixels is cut into equal register tiles of one or two heights (say 35 = 12 + 12 + 11), so
-there is no remainder code and every tile runs near the full rate. One kernel holds the tiles of all heights of a panel
+there is no remainder code and every tile runs near the full rate. One kernel holds the tiles of all heights
+of a panel
 width, so that no image size ever needs another compilation.
 """
 
@@ -20,14 +21,17 @@ call_depthwise_sweep = caller(12)
 
 @functools.cache
 def gemm_sweep(vecs: int, most: int) -> Kernel:
-    """``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers of channels."""
+    """``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers of
+    channels.
+    """
     tile = gemm_tile(vecs, most)
 
-    def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col, clamp,
-              last, ahead, share):  # fmt: skip
+    def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col,
+              clamp, last, ahead, share):  # fmt: skip
         lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
         for _ in range(tiles):
-            tile(rows, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col, lo, hi,
+            tile(rows, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col,
+            lo, hi,
                  last, ahead)  # fmt: skip
             ahead += share
             a += rows * a_col
@@ -39,7 +43,7 @@ def gemm_sweep(vecs: int, most: int) -> Kernel:
 
 @functools.cache
 def depthwise_sweep(most: int) -> Kernel:
-    """One tile of ``rows`` (at most ``most``) pixels after another along the channels, a register at a time."""
+    """One tile of ``rows`` (at most ``most``) pixels after another, a register of channels at a time."""
     tile = depthwise_tile(most)
 
     def sweep(rows, blocks, a, a_col, offsets, taps, w, c, c_col, bias, clamp, last):

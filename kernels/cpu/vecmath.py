@@ -1,6 +1,8 @@
-"""exp, tanh, sigmoid and erf on vector registers, as polynomials: SVML is gone from Numba, libm calls are scalar.
+"""exp, tanh, sigmoid and erf on vector registers, as polynomials: SVML is gone from Numba, libm calls are
+scalar.
 
-Largest errors in units in the last place of float32, measured over all floats between 2**-32 and 2**8 of either
+Largest errors in units in the last place of float32, measured over all floats between 2**-32 and 2**8 of
+either
 sign with fused multiply-adds: exp 1.02, expm1 of negatives 0.86, sigmoid 2.41, tanh 1.34, erf 1.03 (without
 them, and at a sample of every exponent: tests/test_vecmath.py). NaN comes through; exp overflows to inf and
 underflows through the subnormals to 0; the others saturate exactly.
@@ -82,7 +84,9 @@ def tanh(x):
 
 @register_jitable
 def erf(x):
-    """Odd rational-free form: a Taylor-like polynomial below 1 and ``1 - exp(-q(|x|))`` above (N. Juffa's erff)."""
+    """Odd rational-free form: a Taylor-like polynomial below 1 and ``1 - exp(-q(|x|))`` above (N. Juffa's
+    erff).
+    """
     a = vabs(x)
     s = x * x
     p = splat(f(-5.96761703e-4))

@@ -1,9 +1,13 @@
 """One compiled call per inference: every thread walks the same program and claims work items as it goes.
 
-A step is a record of int64 cells and a number of independent items. A thread claims the next item of a step by an
-atomic counter, and before it starts a step it waits until the *items* of the steps that one depends on are done: it
-never waits for a thread to arrive. So there is no deadlock however the threading layer schedules the walkers, one
-late or descheduled core does not hold the others up, and a plain call of `walk` is the single-threaded engine. Which
+A step is a record of int64 cells and a number of independent items. A thread claims the next item of a step
+by an
+atomic counter, and before it starts a step it waits until the *items* of the steps that one depends on are
+done: it
+never waits for a thread to arrive. So there is no deadlock however the threading layer schedules the
+walkers, one
+late or descheduled core does not hold the others up, and a plain call of `walk` is the single-threaded
+engine. Which
 thread does an item cannot change a result: the order of every sum is inside one item.
 """
 
@@ -49,13 +53,18 @@ fetch_add = _atomic(
     types.int64, types.int64, types.int64,
 )  # fmt: skip
 load_acquire = _atomic(
-    "load_acquire", lambda b, address: b.load_atomic(pointer(b, address, I64), "acquire", 8), types.int64, types.int64
+    "load_acquire",
+    lambda b, address: b.load_atomic(pointer(b, address, I64), "acquire", 8),
+    types.int64,
+    types.int64,
 )
 
 
 def _emit_pause(builder):
     if _X86:
-        fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause")
+        fn = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause"
+        )
         builder.call(fn, [])
 
 
@@ -70,7 +79,9 @@ yield_core = _atomic("yield_core", _emit_yield, types.void)
 
 
 def _walk(job):
-    """``job`` is the address of 7 cells: program, steps, bases, counters, scratch, scratch bytes a thread, walkers."""
+    """``job`` is the address of 7 cells: program, steps, bases, counters, scratch, scratch bytes a thread,
+    walkers.
+    """
     program = load_int(job)
     steps = load_int(job + 8)
     bases = load_int(job + 16)

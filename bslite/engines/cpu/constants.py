@@ -1,4 +1,6 @@
-"""Recipes: how the data a plan names is derived from a model's parameters. Made once per model, shared by its plans."""
+"""Recipes: how the data a plan names is derived from a model's parameters. Made once per model, shared by its
+plans.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,8 @@ def _offsets(params: Sequence[Array], values: Sequence[int]) -> Array:
 
 @recipe("panels")
 def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Array:
-    """``[K, C/groups, R, S]`` (or ``[K, C]``) as panels ``[groups][K/nr][R, S, C][nr]``, ``nr = width * lanes``.
+    """``[K, C/groups, R, S]`` (or ``[K, C]``) as panels ``[groups][K/nr][R, S, C][nr]``, ``nr = width *
+    lanes``.
 
     The last panel of a group is only as many registers wide as it needs, zeros in the lanes beyond K.
     """
@@ -68,7 +71,11 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
     if w.ndim == 2:
         w = w[:, :, None, None]
     k, c, r, s = w.shape
-    depth = w.reshape(groups, k // groups, c, r, s).transpose(0, 3, 4, 2, 1).reshape(groups, r * s * c, k // groups)
+    depth = (
+        w.reshape(groups, k // groups, c, r, s)
+        .transpose(0, 3, 4, 2, 1)
+        .reshape(groups, r * s * c, k // groups)
+    )
     depth = np.pad(depth, ((0, 0), (0, 0), (0, -(k // groups) % lanes)))
     nr = width * lanes
     whole = depth.shape[2] // nr * nr

@@ -31,11 +31,16 @@ def _cgroup_quota() -> int | None:
         return None
 
 
+def numba_threads() -> int:
+    """How many threads Numba started with, or will: ``NUMBA_NUM_THREADS``, else the affinity mask."""
+    from numba.core import config
+
+    return int(vars(config)["NUMBA_NUM_THREADS"])
+
+
 def default_threads() -> int:
     """min(available cores, Numba's cap, torch's setting where torch is imported)."""
-    import numba
-
-    threads = min(available_cores(), numba.config.NUMBA_NUM_THREADS)
+    threads = min(available_cores(), numba_threads())
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "get_num_threads"):
         threads = min(threads, torch.get_num_threads())
@@ -47,7 +52,10 @@ def _cache_bytes(level: int, default: int) -> int:
     for index in range(6):
         base = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}")
         try:
-            if int((base / "level").read_text()) != level or (base / "type").read_text().strip() == "Instruction":
+            if (
+                int((base / "level").read_text()) != level
+                or (base / "type").read_text().strip() == "Instruction"
+            ):
                 continue
             text = (base / "size").read_text().strip()
             return int(text[:-1]) << {"K": 10, "M": 20}[text[-1]]

@@ -34,7 +34,12 @@ class Engine:
         self._lock = threading.RLock()
 
     def session(
-        self, shapes: Sequence[Shape], strides: Sequence[Shape], threads: int, layerwise: bool, keep_values: bool = False
+        self,
+        shapes: Sequence[Shape],
+        strides: Sequence[Shape],
+        threads: int,
+        layerwise: bool,
+        keep_values: bool = False,
     ) -> Session:
         """The session for inputs of these shapes and strides (elements)."""
         key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values)
@@ -43,7 +48,12 @@ class Engine:
                 self._sessions.move_to_end(key)
                 return self._sessions[key]
             plan = build_plan(
-                self.spec, shapes, detect(threads), input_strides=strides, layerwise=layerwise, keep_values=keep_values
+                self.spec,
+                shapes,
+                detect(threads),
+                input_strides=strides,
+                layerwise=layerwise,
+                keep_values=keep_values,
             )
             session = Session(plan, {name: self._constant(const) for name, const in plan.consts.items()})
             self._sessions[key] = session
@@ -92,8 +102,11 @@ def _output(shape: Shape) -> Array:
     return np.empty(size + constants.SLACK, np.float32)[:size].reshape(shape)
 
 
-def warmup(spec: ModelSpec | None = None, shapes: Sequence[Shape] | None = None, threads: int | None = None) -> list[str]:
-    """Compile (or load from disk) what a model needs, or the kernels every model needs; names of all made ready.
+def warmup(
+    spec: ModelSpec | None = None, shapes: Sequence[Shape] | None = None, threads: int | None = None
+) -> list[str]:
+    """Compile (or load from disk) what a model needs, or the kernels every model needs; names of all made
+    ready.
 
     ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
     """
@@ -118,7 +131,9 @@ def warmup(spec: ModelSpec | None = None, shapes: Sequence[Shape] | None = None,
 def trace(
     spec: ModelSpec, inputs: Sequence[Array], threads: int | None = None, layerwise: bool = False
 ) -> Iterator[tuple[str, Array]]:
-    """Run once with every value kept, then yield (node name, value in logical order) in the order of the layers."""
+    """Run once with every value kept, then yield (node name, value in logical order) in the order of the
+    layers.
+    """
     session = prepare(spec, inputs, threads, layerwise, keep_values=True)
     plan = session.plan
     outputs = [_output(v.shape) for v in plan.outputs]

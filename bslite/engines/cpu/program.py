@@ -20,7 +20,9 @@ def kernel_of(reference: Any) -> Any:
     from bslite.kernels.cpu.sweep import depthwise_sweep, gemm_sweep
 
     name, *variant = reference
-    return {"gemm_sweep": gemm_sweep, "depthwise_sweep": depthwise_sweep, "activation": activation}[name](*variant)
+    return {"gemm_sweep": gemm_sweep, "depthwise_sweep": depthwise_sweep, "activation": activation}[name](
+        *variant
+    )
 
 
 def kernels(plan: Plan) -> list[Any]:
@@ -38,7 +40,7 @@ def kernels(plan: Plan) -> list[Any]:
 
 
 def base_index(plan: Plan) -> dict[str, int]:
-    """Buffer or constant name -> its place in the table of base addresses. All arena buffers share the first."""
+    """Buffer or constant name -> its place in the table of base addresses; arena buffers share the first."""
     index = {name: 0 for name, buffer in plan.buffers.items() if buffer.kind == "arena"}
     for name, buffer in plan.buffers.items():
         if buffer.kind != "arena":
@@ -49,7 +51,7 @@ def base_index(plan: Plan) -> dict[str, int]:
 
 
 def encode(plan: Plan) -> Program:
-    """The program, with the addresses of this process's kernels in it (compiled or loaded here if need be)."""
+    """The program, with the addresses of this process's kernels, compiled or loaded here if need be."""
     from bslite.kernels.cpu import STEP_KERNELS
     from bslite.kernels.cpu.walk import CELLS
 
@@ -59,7 +61,9 @@ def encode(plan: Plan) -> Program:
         kernel = STEP_KERNELS[step.kernel]
         cells: Mapping[str, int] = {name: i for i, name in enumerate(kernel.fields)}
         if len(cells) > CELLS:
-            raise EngineError(f"the record of kernel {step.kernel!r} has {len(cells)} cells; there is room for {CELLS}")
+            raise EngineError(
+                f"the record of kernel {step.kernel!r} has {len(cells)} cells; there is room for {CELLS}"
+            )
         given = {"kernel": kernel.address, "items": step.items, "after": step.after}
         for name, (buffer, offset) in step.operands.items():
             start = offset + plan.places.get(buffer, 0)
@@ -70,7 +74,9 @@ def encode(plan: Plan) -> Program:
         missing = set(cells) - set(given)
         unknown = set(given) - set(cells)
         if missing or unknown:
-            raise EngineError(f"step {step.kernel!r}: cells not given {sorted(missing)}, not known {sorted(unknown)}")
+            raise EngineError(
+                f"step {step.kernel!r}: cells not given {sorted(missing)}, not known {sorted(unknown)}"
+            )
         for name, value in given.items():
             if name in cells:
                 record[cells[name]] = value

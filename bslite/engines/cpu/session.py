@@ -11,12 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.engines.cpu.constants import aligned
+from bslite.engines.cpu.detect import numba_threads
 from bslite.engines.cpu.program import base_index, encode, kernels
 from bslite.plan import Plan
 
 Array = npt.NDArray[Any]
 _pid = os.getpid()
-_parallel = threading.Lock()  # two parallel regions at once oversubscribe the cores, and Numba's workqueue layer aborts
+_parallel = (
+    threading.Lock()
+)  # two parallel regions at once oversubscribe the cores, and Numba's workqueue layer aborts
 
 
 class Workspace:
@@ -33,7 +36,8 @@ class Workspace:
         self.bases[0] = self.arena.ctypes.data
         self.job = np.array(
             [
-                session.program.ctypes.data, len(plan.steps), self.bases.ctypes.data, self.counters.ctypes.data,
+                session.program.ctypes.data, len(plan.steps), self.bases.ctypes.data,
+                self.counters.ctypes.data,
                 self.scratch.ctypes.data, plan.scratch_size * 4, 0,
             ],
             np.int64,
@@ -59,7 +63,9 @@ class Session:
         self._lock = threading.Lock()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Compute ``outputs`` (row-major float32, written in place) from ``inputs`` laid out as the plan says."""
+        """Compute ``outputs`` (row-major float32, written in place) from ``inputs`` laid out as the plan
+        says.
+        """
         workspace = self.acquire()
         try:
             self.execute(workspace, inputs, outputs)
@@ -85,16 +91,18 @@ class Session:
 
 
 def fork_join(threads: int, walk_address: int, job: int) -> None:
-    """Let up to ``threads`` threads walk the job; this one alone where that is asked for, or in a forked child.
+    """Let up to ``threads`` threads walk the job; this one alone where that is asked for, or in a forked
+    child.
 
-    Numba can only lower the number it started with; fewer walkers than planned for do the same work, with the same bits.
+    Numba can only lower the number it started with; fewer walkers than planned for do the same work, with
+    the same bits.
     GNU OpenMP, the usual threading layer under Numba, cannot be used in a child forked after its first use.
     """
     import numba
 
     from bslite.kernels.cpu import walk
 
-    threads = min(threads, numba.config.NUMBA_NUM_THREADS)
+    threads = min(threads, numba_threads())
     if threads == 1 or os.getpid() != _pid:
         walk.alone(walk_address, job)
         return
