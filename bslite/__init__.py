@@ -1,6 +1,8 @@
 """bslite: describe a network once, run it with a plain NumPy reference or a fast Numba engine.
 
-    spec = bslite.from_torch(module, example)        # or from_state_dict("resnet50", weights), or load("model.safetensors")
+    # or from_state_dict("resnet50", weights), or load("model.safetensors")
+    spec = bslite.from_torch(module, example)
+
     y = bslite.run(spec, x)
 
 Importing bslite imports NumPy and nothing heavier; Numba comes with the first run, torch only if you use it.

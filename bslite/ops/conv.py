@@ -34,7 +34,10 @@ class Conv2d(Op):
         n, c, h, width = x
         k, cg, r, s = w
         if c != cg * groups:
-            raise SpecError(f"op 'conv2d': input has {c} channels, weight {list(w)} with groups={groups} expects {cg * groups}")
+            raise SpecError(
+                f"op 'conv2d': input has {c} channels, "
+                f"weight {list(w)} with groups={groups} expects {cg * groups}"
+            )
         if k % groups:
             raise SpecError(f"op 'conv2d': {k} output channels do not divide into groups={groups}")
         if "bias" in params:

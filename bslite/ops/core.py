@@ -129,7 +129,9 @@ def parse_attrs(op: type[Op], given: Mapping[str, Any]) -> dict[str, Any]:
     known = {a.name for a in op.attrs}
     extra = sorted(set(given) - known)
     if extra:
-        raise SpecError(f"op {op.name!r} has no attribute {', '.join(map(repr, extra))}; it takes {sorted(known)}")
+        raise SpecError(
+            f"op {op.name!r} has no attribute {', '.join(map(repr, extra))}; it takes {sorted(known)}"
+        )
     parsed: dict[str, Any] = {}
     for attr in op.attrs:
         value = given.get(attr.name, attr.default)
@@ -156,5 +158,7 @@ def infer(op: type[Op], ins: Sequence[Shape], params: ParamShapes, attrs: Attrs)
         raise SpecError(f"op {op.name!r} has no parameter {', '.join(map(repr, extra))}")
     out = op.shape(ins, params, attrs)
     if any(d < 1 for d in out):
-        raise SpecError(f"op {op.name!r}: input {list(ins[0]) if ins else []} is too small, output would be {list(out)}")
+        raise SpecError(
+            f"op {op.name!r}: input {list(ins[0]) if ins else []} is too small, output would be {list(out)}"
+        )
     return out
