@@ -36,7 +36,7 @@ def activity(title: str) -> Iterator[None]:
         finally:
             kernels.on_ready.remove(show)
     if fresh:
-        notes.print(f"compiled {len(fresh)} kernels; they are kept on disk")
+        notes.print(f"compiled {len(fresh)} kernels")
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def warmup(
             cpu.warmup(spec, [x.shape for x in make_inputs(spec, None, shape, batch, 0)])
         else:
             cpu.warmup()
-    typer.echo(f"{len(compiled) - before} kernels compiled; all that is needed is on disk")
+    typer.echo(f"{len(compiled) - before} kernels compiled; the others were ready")
 
 
 def hollow(arch: str) -> ModelSpec:
