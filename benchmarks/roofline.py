@@ -79,13 +79,11 @@ def measure(threads: int) -> Roofline:
     return Roofline(threads, sgemm, copy, read, fma_rate(threads))
 
 
-def fma_rate(threads: int) -> float | None:
-    """flop/s of our own microkernel out of registers and L1, or None where this build cannot measure it."""
-    try:
-        from bslite.kernels.cpu import peak
-    except ImportError:
-        return None
-    return float(peak.fma_rate(threads))
+def fma_rate(threads: int) -> float:
+    """flop/s of our own microkernel out of registers and L1."""
+    from bslite.engines.cpu import peak
+
+    return peak.fma_rate(threads)
 
 
 def work(spec: ModelSpec, batch: int) -> tuple[float, float]:

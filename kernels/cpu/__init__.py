@@ -1,8 +1,6 @@
-"""CPU kernels over raw memory: they know shapes and strides, nothing of graphs. See gemm_tile.py for the
-heart.
-"""
+"""CPU kernels over raw memory: shapes and strides, nothing of graphs. See gemm_tile.py for the heart."""
 
-from bslite.kernels.cpu import conv, move, normalize, pack, pointwise, pool, softmax, upsample
+from bslite.kernels.cpu import conv, move, normalize, pack, peak, pointwise, pool, softmax, upsample
 from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
 
 __all__ = [
@@ -13,6 +11,7 @@ __all__ = [
     "normalize",
     "on_ready",
     "pack",
+    "peak",
     "pointwise",
     "pool",
     "softmax",

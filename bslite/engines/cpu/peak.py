@@ -1,0 +1,47 @@
+"""The machine's float32 multiply-add rate, measured with the engine's own microkernel on data that stays in L1.
+
+The ceiling every contraction is held against: what the cores do when nothing but arithmetic is in the way.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from bslite.engines.cpu.session import fork_join, fork_join_ready
+
+
+def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
+    """FLOP/s of ``threads`` cores at once (a multiply-add is two), the best of several tries within ``seconds``."""
+    from bslite.kernels.cpu.peak import DEPTH, WIDTH, peak
+    from bslite.kernels.cpu.simd import LANES
+    from bslite.kernels.cpu.sweep import gemm_sweep
+    from bslite.kernels.cpu.target import simd
+    from bslite.kernels.cpu.walk import CELLS, COUNTER, walk
+
+    rows = (simd().registers - WIDTH - 1) // WIDTH
+    floats = rows * DEPTH + DEPTH * WIDTH * LANES + rows * WIDTH * LANES + WIDTH * LANES
+    floats += -floats % 1024
+    data = np.full(threads * floats + 16, 0.5, np.float32)
+    cells = {name: i for i, name in enumerate(peak.fields)}
+    program = np.zeros((1, CELLS), np.int64)
+    repeats = 2000
+    values = {
+        "kernel": peak.address, "items": threads, "data_item": 4 * floats, "rows": rows, "depth": DEPTH,
+        "repeats": repeats, "sweep": gemm_sweep(WIDTH, rows).address,
+        "lo": int(np.float32(-np.inf).view(np.uint32)), "hi": int(np.float32(np.inf).view(np.uint32)),
+    }  # fmt: skip
+    for name, value in values.items():
+        program[0, cells[name]] = value
+    counters = np.zeros(COUNTER // 8, np.int64)
+    bases = np.array([data.ctypes.data], np.int64)
+    job = np.array([program.ctypes.data, 1, bases.ctypes.data, counters.ctypes.data, 0, 0, 0], np.int64)
+    fork_join_ready(threads)
+    best, end = np.inf, time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        counters[:] = job[6] = 0
+        start = time.perf_counter()
+        fork_join(threads, walk.address, job.ctypes.data)
+        best = min(best, time.perf_counter() - start)
+    return 2.0 * rows * WIDTH * LANES * DEPTH * repeats * threads / float(best)
