@@ -1,7 +1,8 @@
 """Normalisation by a tensor's own statistics: layer norm, group norm, local response norm.
 
-Mean first, then the squares of what remains: the one-pass formula cancels. Sums run in float32 over short
-stretches, which then meet in float64.
+Mean first, then the squares of what remains: the one-pass formula cancels. What remains is also summed, and
+corrects the mean for the rounding of the first sum. Sums run in float32 over short stretches, which then meet
+in float64.
 """
 
 from __future__ import annotations
@@ -59,33 +60,33 @@ def _row_sum(x, length):
 
 
 @register_jitable
-def _row_squares(x, length, centre):
-    """Sum of ``(x - centre)**2``."""
-    total = 0.0
+def _row_moments(x, length, centre):
+    """Sums of ``x - centre`` and of its square."""
+    total, total_squares = 0.0, 0.0
     zero, middle = splat(f(0.0)), splat(centre)
-    while length >= 4 * LANES:
-        a, b, c, d = zero, zero, zero, zero
-        for _ in range(min(length // (4 * LANES), BLOCK)):
+    while length >= 2 * LANES:
+        a, b, aa, bb = zero, zero, zero, zero
+        for _ in range(min(length // (2 * LANES), BLOCK)):
             da, db = load(x) - middle, load(x + BYTES) - middle
-            dc, dd = load(x + 2 * BYTES) - middle, load(x + 3 * BYTES) - middle
-            a, b, c, d = fma(da, da, a), fma(db, db, b), fma(dc, dc, c), fma(dd, dd, d)
-            x += 4 * BYTES
-            length -= 4 * LANES
-        total += hsum((a + b) + (c + d))
-    a = zero
+            a, b = a + da, b + db
+            aa, bb = fma(da, da, aa), fma(db, db, bb)
+            x += 2 * BYTES
+            length -= 2 * LANES
+        total += hsum(a + b)
+        total_squares += hsum(aa + bb)
+    a, aa = zero, zero
     while length > 0:
         da = load_first(x, length, centre) - middle
-        a = fma(da, da, a)
+        a, aa = a + da, fma(da, da, aa)
         x += BYTES
         length -= LANES
-    return total + hsum(a)
+    return total + hsum(a), total_squares + hsum(aa)
 
 
 @register_jitable
-def _inverse_deviation(squares, mean, centre, count, eps):
-    """``1 / sqrt(variance + eps)`` from the sum of squares around ``centre``, the mean rounded to float32."""
-    variance = squares / count - (mean - centre) * (mean - centre)
-    if variance < 0.0:  # by rounding; a NaN stays
+def _inverse_deviation(variance, eps):
+    """``1 / sqrt(variance + eps)``; a variance below zero, which rounding can make, is zero."""
+    if variance < 0.0:
         variance = 0.0
     return 1.0 / math.sqrt(variance + eps)
 
@@ -93,12 +94,11 @@ def _inverse_deviation(squares, mean, centre, count, eps):
 def _layer_norm(step, bases, item, x, y, length):
     weight, bias = operand(step, bases, N.weight), operand(step, bases, N.bias)
     has_weight, has_bias = load_int(step + N.has_weight), load_int(step + N.has_bias)
-    mean = _row_sum(x, length) / length
-    centre = f(mean)
-    inverse = _inverse_deviation(
-        _row_squares(x, length, centre), mean, centre, length, load_scalar(step + N.eps)
-    )
-    middle, scale, shift = splat(centre), splat(f(inverse)), splat(f((centre - mean) * inverse))
+    centre = f(_row_sum(x, length) / length)  # the mean but for rounding,
+    rest, squares = _row_moments(x, length, centre)
+    rest /= length  # and the mean of what it leaves
+    inverse = _inverse_deviation(squares / length - rest * rest, load_scalar(step + N.eps))
+    middle, scale, shift = splat(centre), splat(f(inverse)), splat(f(-rest * inverse))
     place = 0
     while place < length:
         lanes = length - place
@@ -211,7 +211,7 @@ def group_scales(step, bases, item, scratch):
                 place = moments + band * 3 * row + 4 * c
                 away = load_scalar(place) - mean
                 squares += load_scalar(place + 2 * row) + away * (2.0 * load_scalar(place + row) + n * away)
-        inverse = _inverse_deviation(squares, mean, mean, count, load_scalar(step + G.eps))
+        inverse = _inverse_deviation(squares / count, load_scalar(step + G.eps))
         scales = operand(step, bases, G.scales) + image * 3 * row + 4 * start
         for c in range(width):
             scale = inverse * (load_scalar(weight + 4 * (start + c)) if has_weight else f(1.0))
