@@ -107,6 +107,16 @@ def test_means_far_from_zero(shift: float) -> None:
         assert rel_l2(ran(spec, x), reference.run(spec, [x], np.float64)[0]) < 4 * TINY
 
 
+def test_a_spread_of_a_few_units_in_the_last_place() -> None:
+    """Where the mean lies between two floats, its rounding is a good part of the deviation."""
+    x = noise(3, 40, 9, 9, scale=1e-3, shift=1e4)
+    for spec in (
+        one_op("group_norm", x.shape, num_groups=4, eps=1e-12),
+        one_op("layer_norm", x.shape, normalized_shape=x.shape[1:], eps=1e-12),
+    ):
+        assert rel_l2(ran(spec, x), reference.run(spec, [x], np.float64)[0]) < 4 * TINY
+
+
 @pytest.mark.parametrize("value", [0.0, 0.1, -12345.678])
 def test_constant_input_gives_the_bias(value: float) -> None:
     x = np.full((2, 12, 9, 9), value, np.float32)

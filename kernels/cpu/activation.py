@@ -20,6 +20,7 @@ from bslite.kernels.cpu.simd import (
     LANES,
     fma,
     load,
+    load_first,
     load_scalar,
     select_lt,
     splat,
@@ -126,7 +127,7 @@ def activation(name: str) -> Kernel:
                 store(place, function(load(place), a, b))
                 place += BYTES
             if rest:
-                store_first(place, function(load(place), a, b), rest)
+                store_first(place, function(load_first(place, rest, f(0.0)), a, b), rest)
             line += col
 
     return Kernel(apply, f"activation_{name}", 5)
