@@ -86,14 +86,14 @@ def _software() -> dict[str, str]:
 
 def _machine() -> dict[str, str]:
     from bslite.engines.cpu.detect import available_cores, default_threads
-    from bslite.kernels.cpu.cache import cache_dir, fingerprint
+    from bslite.kernels.cpu.cache import kernel_dir
     from bslite.kernels.cpu.target import simd
 
     lanes, registers, cpu, _ = simd()
-    folder = cache_dir()
-    kept = len(list(folder.glob("*.nbi")))
-    ours = len(list(folder.glob(f"*{fingerprint()}*.nbi")))
-    stale = f", {kept - ours} of other versions" if kept > ours else ""
+    folder = kernel_dir()
+    ours = len(list(folder.glob("*.nbi")))
+    others = len(list(folder.parent.glob("*/*.nbi"))) - ours
+    stale = f", {others} of other versions" if others else ""
     return {
         "processor": f"{cpu}, {available_cores()} of {os.cpu_count()} cores available",
         "vectors": f"{lanes} float32 lanes, {registers} registers",

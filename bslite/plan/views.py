@@ -39,7 +39,7 @@ class View:
 
     @property
     def channels_last(self) -> bool:
-        """Whether the kernels' layout rule holds: channels (of an image: axis 1, else the last) lie contiguous."""
+        """Whether the kernels' layout rule holds: channels (axis 1 of images, else the last) are contiguous."""
         axis = channel_axis(len(self.shape))
         return not self.shape or self.shape[axis] == 1 or self.strides[axis] == 1
 

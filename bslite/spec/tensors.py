@@ -36,7 +36,7 @@ class TensorFile:
         try:
             self._file = safe_open(self.path, framework="numpy")
             self.metadata: dict[str, str] = dict(self._file.metadata() or {})
-            self.dtypes = {key: str(self._file.get_slice(key).get_dtype()) for key in self._file.keys()}
+            self.dtypes = {key: str(self._file.get_slice(key).get_dtype()) for key in self._file.keys()}  # noqa: SIM118  (not a dict)
         except (OSError, SafetensorError, ValueError) as e:
             raise FileError(f"{self.path}: not a readable safetensors file ({e})") from e
 

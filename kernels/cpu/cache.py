@@ -10,11 +10,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
+import shutil
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
 from numba.core.caching import Cache, CompileResultCacheImpl, NullCache, _CacheLocator
+
+KEEP_DAYS = 30  # kernels of another version of bslite are kept this long
 
 
 def cache_dir() -> Path:
@@ -34,10 +39,26 @@ def fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
+def kernel_dir() -> Path:
+    """Where the kernels of exactly these sources are."""
+    return cache_dir() / "kernels" / fingerprint()
+
+
+def _drop_old(path: Path) -> None:
+    """Remove the kernels of other versions that no process has added to for `KEEP_DAYS`."""
+    for other in path.parent.iterdir():
+        if not re.fullmatch("[0-9a-f]{16}", other.name):
+            continue  # not a fingerprint: not ours
+        if other != path and other.is_dir() and time.time() - other.stat().st_mtime > KEEP_DAYS * 86400:
+            shutil.rmtree(other, ignore_errors=True)
+
+
 @functools.cache
 def _writable(path: Path) -> bool:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        if not path.is_dir():
+            path.mkdir(parents=True)
+            _drop_old(path)
         tempfile.TemporaryFile(dir=path).close()
     except OSError as e:
         warnings.warn(
@@ -55,13 +76,13 @@ class _Locator(_CacheLocator):
         self._py_file = py_file
 
     def get_cache_path(self):
-        return str(cache_dir())
+        return str(kernel_dir())
 
     def get_source_stamp(self):
         return fingerprint()
 
     def get_disambiguator(self):
-        return fingerprint()
+        return ""
 
     @classmethod
     def from_function(cls, py_func, py_file):
@@ -83,4 +104,4 @@ class KernelCache(Cache):
 
 def cache_for(py_func):
     """The cache a kernel should use; one that stores nothing where no directory can be written."""
-    return KernelCache(py_func) if _writable(cache_dir()) else NullCache()
+    return KernelCache(py_func) if _writable(kernel_dir()) else NullCache()

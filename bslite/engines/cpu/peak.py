@@ -1,4 +1,4 @@
-"""The machine's float32 multiply-add rate, measured with the engine's own microkernel on data that stays in L1.
+"""The machine's float32 multiply-add rate, by the engine's own microkernel on data that stays in L1.
 
 The ceiling every contraction is held against: what the cores do when nothing but arithmetic is in the way.
 """
@@ -13,7 +13,7 @@ from bslite.engines.cpu.session import fork_join, fork_join_ready
 
 
 def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
-    """FLOP/s of ``threads`` cores at once (a multiply-add is two), the best of several tries within ``seconds``."""
+    """FLOP/s of ``threads`` cores at once (a multiply-add is two), the best of what ``seconds`` allow."""
     from bslite.kernels.cpu.peak import DEPTH, WIDTH, peak
     from bslite.kernels.cpu.simd import LANES
     from bslite.kernels.cpu.sweep import gemm_sweep
