@@ -63,7 +63,7 @@ def test_narrower_vectors(cpu: str, lanes: int) -> None:
 
     if platform.machine().lower() not in ("x86_64", "amd64"):
         pytest.skip("names of x86 processors")
-    assert check(NETS, NUMBA_CPU_NAME=cpu) == f"lanes {lanes} torch False"
+    assert check(NETS, NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES="") == f"lanes {lanes} torch False"
 
 
 def test_without_torch_and_with_torch_imported_before_and_after() -> None:

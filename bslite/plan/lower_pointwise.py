@@ -21,14 +21,16 @@ OUTER = 4  # loops of the kernel around the channels
 @lowers(*ACTIVATIONS)
 def lower_activation(b: Builder, layer: Layer) -> None:
     """One activation over memory."""
-    _pointwise(b, layer, b.read(layer.node.inputs[0]), {"op": 0, "affine": 0, **epilogue(layer.node)})
+    _pointwise(
+        b, layer, b.read(layer.node.inputs[0], exact=True), {"op": 0, "affine": 0, **epilogue(layer.node)}
+    )
 
 
 @lowers("batch_norm")
 def lower_batch_norm(b: Builder, layer: Layer) -> None:
     """``x*scale + shift`` per channel, and the activation after it."""
     node = layer.node
-    x = b.read(node.inputs[0], inner=1)
+    x = b.read(node.inputs[0], inner=1, exact=True)
     roles = [r for r in ("weight", "bias", "running_mean", "running_var") if r in node.params]
     keys = [node.params[r] for r in roles]
     scale = b.const("batch_norm", *keys, roles=roles, part="scale", eps=node.attrs["eps"])

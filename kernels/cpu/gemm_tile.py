@@ -112,8 +112,9 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
 
     _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *start], tap)
 
-    acc = add_if(builder, resumed, acc, c_places)
-    acc = add_if(builder, has_residual, acc, residual_places)
+    mask, partial = simd.first_lanes(builder, op.last), [v == vecs - 1 for _, v in tile]
+    acc = add_if(builder, resumed, acc, c_places, mask, partial)
+    acc = add_if(builder, has_residual, acc, residual_places, mask, partial)
     low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
     acc = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in acc]
     store_tile(builder, c_places, acc, op.last, [v == vecs - 1 for _, v in tile])

@@ -40,14 +40,21 @@ def loop(builder, count, carried, body):
     return phis
 
 
-def add_if(builder, condition, values, addresses):
-    """``values`` plus the vectors at ``addresses`` where ``condition`` holds; else nothing is read."""
+def add_if(builder, condition, values, addresses, mask, partial):
+    """``values`` plus the vectors at ``addresses`` where ``condition`` holds; else nothing is read.
+
+    Of those marked ``partial`` only the lanes of ``mask`` are read.
+    """
     plain, add, after = (builder.append_basic_block(n) for n in ("plain", "add", "after"))
     builder.cbranch(condition, add, plain)
     builder.position_at_end(plain)
     builder.branch(after)
     builder.position_at_end(add)
-    sums = [builder.fadd(x, simd.load_ir(builder, a)) for x, a in zip(values, addresses, strict=True)]
+    zero = ir.Constant(simd.VEC, [0.0] * simd.LANES)
+    sums = []
+    for x, address, part in zip(values, addresses, partial, strict=True):
+        y = simd.masked_load_ir(builder, address, mask, zero) if part else simd.load_ir(builder, address)
+        sums.append(builder.fadd(x, y))
     builder.branch(after)
     builder.position_at_end(after)
     results = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bslite.kernels.cpu.activation import call_activation
 from bslite.kernels.cpu.compile import record, step_kernel
 from bslite.kernels.cpu.operand import operand
+from bslite.kernels.cpu.partial import load_some
 from bslite.kernels.cpu.simd import (
     BYTES,
     LANES,
@@ -54,11 +55,11 @@ def pointwise(step, bases, item, scratch):
             z_all = splat(load_scalar(zp))
             for block in range(blocks):
                 at = block * BYTES
-                v = load(xp + at)
+                v = load_some(xp + at, channels - block * LANES)
                 if affine:
                     v = fma(v, load(scale + at), load(shift + at))
                 if op:
-                    w = load(zp + at) if z_inner else z_all
+                    w = load_some(zp + at, channels - block * LANES) if z_inner else z_all
                     v = v + w if op == 1 else v * w
                 v = vmin(hi, vmax(lo, v))
                 if block < blocks - 1:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import llvmlite.binding as llvm
 from numba.core import config
+from numba.core.codegen import get_host_cpu_features
 
 _PROBE = """
 declare <16 x float> @llvm.fmuladd.v16f32(<16 x float>, <16 x float>, <16 x float>)
@@ -38,10 +39,8 @@ def simd() -> Simd:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     cpu = config.CPU_NAME or llvm.get_host_cpu_name()
-    if config.CPU_FEATURES is not None:
-        features = config.CPU_FEATURES
-    else:
-        features = "" if config.CPU_NAME else llvm.get_host_cpu_features().flatten()
+    # As Numba does it: a CPU's name alone leaves the features at the host's.
+    features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
     machine = llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=3)
     assembly = machine.emit_assembly(llvm.parse_assembly(_PROBE))
     if "%zmm" in assembly:
