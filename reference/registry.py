@@ -1,4 +1,4 @@
-"""Op name -> plain NumPy function. A function takes its inputs in order, parameters and attributes by name."""
+"""Op name -> plain NumPy function of its inputs in order, parameters and attributes by name."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class View:
 
     @property
     def channels_last(self) -> bool:
-        """Whether the kernels' layout rule holds: channels (axis 1 of images, else the last) are contiguous."""
+        """Whether what kernels want contiguous is: channels (axis 1 of images, else the last) are."""
         axis = channel_axis(len(self.shape))
         return not self.shape or self.shape[axis] == 1 or self.strides[axis] == 1
 
