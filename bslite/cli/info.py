@@ -108,9 +108,9 @@ def _threads(count: int) -> str:
         return "1"
     import numba
 
-    from bslite.engines.cpu.session import fork_join_ready
+    from bslite.engines.cpu.job import start_threads
 
-    fork_join_ready(count)
+    start_threads(count)
     return f"{count}, by {numba.threading_layer()}"
 
 

@@ -59,3 +59,27 @@ def split_for_items(
             piece = total // pieces
             return [pieces, piece], [[run[0] * piece, run[0]] for run in runs]
     return sizes, runs
+
+
+def into_items(
+    sizes: list[int], runs: list[list[int]], want: int, axes: int
+) -> tuple[list[int], list[list[int]]]:
+    """The loops of a kernel with ``axes`` axes, the first two of which are its items: about ``want`` of them.
+
+    The outermost axis is cut where it divides; where it is too short to give enough items, so is the next.
+    """
+    outer, inner = sizes[:-1], sizes[-1:]
+    outs, inns = [r[:-1] for r in runs], [r[-1:] for r in runs]
+    if not outer:
+        outer, outs = [1], [[0] for _ in runs]
+    head = 1 if outer[0] >= want or len(outer) == 1 else 2
+    cut = head - 1
+    need = -(-want // outer[0]) if head == 2 else want
+    parts = next((d for d in range(min(need, outer[cut]), outer[cut] + 1) if outer[cut] % d == 0), 1)
+    if len(outer) + 1 + (head == 1) <= axes - 1 and parts < outer[cut]:
+        piece = outer[cut] // parts
+        outer = [*outer[:cut], parts, piece, *outer[cut + 1 :]]
+        outs = [[*r[:cut], r[cut] * piece, r[cut], *r[cut + 1 :]] for r in outs]
+    lead, leads = padded(outer[:head], [r[:head] for r in outs], 2)
+    rest, rests = padded(outer[head:], [r[head:] for r in outs], axes - 3)
+    return lead + rest + inner, [a + b + c for a, b, c in zip(leads, rests, inns, strict=True)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
-from bslite.plan.loops import merged_axes, padded, split_for_items
+from bslite.plan.loops import into_items, merged_axes, split_for_items
 from bslite.plan.lower_conv import with_halo
 from bslite.plan.lowering import lowers
-from bslite.plan.views import NO_HALO, View, contiguous
+from bslite.plan.sharing import item_count
+from bslite.plan.views import NO_HALO, View, contiguous, size_of
 
 AXES = 6  # of the copy kernel
 
@@ -27,7 +28,8 @@ def copy_step(b: Builder, source: View, target: View) -> None:
             f"layer {b.layer[-1]!r}: a copy over {len(sizes)} separate axes; the engine moves at most {AXES}"
         )
     vector = int(runs[0][-1] == 1 and runs[1][-1] == 1)
-    sizes, runs = _items_first(sizes, runs, 2 * b.machine.threads)
+    items = item_count(b.machine, 2.0 * size_of(target.shape) / (b.machine.lanes if vector else 1))
+    sizes, runs = into_items(sizes, runs, items, AXES)
     (x, y) = runs
     args = {f"n{i}": n for i, n in enumerate(sizes)}
     args |= {f"x{i}": 4 * s for i, s in enumerate(x)} | {f"y{i}": 4 * s for i, s in enumerate(y)}
@@ -52,20 +54,6 @@ def _interleave_step(b: Builder, source: View, target: View) -> None:
     }  # fmt: skip
     operands = {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset)}
     b.step("interleave", n * h, args, operands, [source], [target])
-
-
-def _items_first(sizes: list[int], runs: list[list[int]], want: int) -> tuple[list[int], list[list[int]]]:
-    """Pad to the kernel's axes so that the first two, the items, are real axes where there are outer ones."""
-    outer = len(sizes) - 1
-    if outer == 0 or len(sizes) == AXES:
-        return padded(sizes, runs, AXES)
-    lead = 1 if outer == 1 or sizes[0] >= want else 2
-    rest_sizes, rest_runs = padded(sizes[lead:], [r[lead:] for r in runs], AXES - 2)
-    head = [1] * (2 - lead)
-    return (
-        head + sizes[:lead] + rest_sizes,
-        [[0] * (2 - lead) + r[:lead] + tail for r, tail in zip(runs, rest_runs, strict=True)],
-    )
 
 
 def halo_step(b: Builder, view: View) -> None:

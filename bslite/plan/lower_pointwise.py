@@ -11,9 +11,10 @@ from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.passes.fuse import ACTIVATIONS
 from bslite.plan.builder import Builder
-from bslite.plan.loops import merged_axes, padded, split_for_items
+from bslite.plan.loops import into_items, merged_axes, split_for_items
 from bslite.plan.lowering import epilogue, lowers
-from bslite.plan.views import View, channel_axis
+from bslite.plan.sharing import item_count
+from bslite.plan.views import View, channel_axis, size_of
 
 OUTER = 4  # loops of the kernel around the channels
 
@@ -105,7 +106,8 @@ def _pointwise(
             f"layer {layer.name!r}: {len(sizes)} separate axes; elementwise loops take {OUTER + 1}"
         )
     z_inner = int(runs[2][-1] == 1)
-    sizes, runs = _items_first(sizes, runs)
+    items = item_count(b.machine, 2.0 * size_of(y.shape) / b.machine.lanes)
+    sizes, runs = into_items(sizes, runs, items, OUTER + 1)
     args: dict[str, Any] = {**cells, "channels": sizes[-1], "z_inner": z_inner}
     args |= {f"n{i}": n for i, n in enumerate(sizes[:-1])}
     for letter, run in zip("xyz", runs, strict=True):
@@ -125,15 +127,3 @@ def _pointwise(
 def _one(view: View) -> View:
     """A scalar as a vector of one."""
     return View(view.buffer, view.offset, (1,), (1,))
-
-
-def _items_first(sizes: list[int], runs: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """Outer axes into the kernel's (n0, n1 | n2, n3): items from the outermost, the rest inside."""
-    outer = len(sizes) - 1
-    if outer <= 2:
-        return padded(sizes[:outer], [r[:outer] for r in runs], 2)[0] + [1, 1] + sizes[-1:], [
-            [0] * (2 - outer) + r[:outer] + [0, 0] + r[-1:] for r in runs
-        ]
-    head, tail = sizes[:2], sizes[2:]
-    tail, tails = padded(tail, [r[2:] for r in runs], OUTER - 1)
-    return head + tail, [r[:2] + t for r, t in zip(runs, tails, strict=True)]

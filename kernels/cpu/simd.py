@@ -201,6 +201,12 @@ def load_int(builder, address):
     return builder.load(pointer(builder, address, I64), align=8)
 
 
+@_primitive(types.void, i64, i64)
+def store_int(builder, address, value):
+    """Write one int64."""
+    builder.store(value, pointer(builder, address, I64), align=8)
+
+
 @_primitive(vec_t, vec_t, vec_t, vec_t)
 def fma(builder, a, b, c):
     """``a*b + c``."""

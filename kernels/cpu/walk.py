@@ -23,9 +23,11 @@ from numba.extending import intrinsic
 
 from bslite.kernels.cpu.cache import cache_for
 from bslite.kernels.cpu.compile import Kernel, caller
-from bslite.kernels.cpu.simd import I32, I64, load_int, pointer
+from bslite.kernels.cpu.simd import I32, I64, load_int, pointer, store_int
 from bslite.kernels.cpu.target import simd
 
+JOB = ("program", "steps", "bases", "counters", "scratch", "scratch_bytes", "walkers", "trace", "traced")
+EVENT = ("step", "item", "walker", "start", "stop")  # int64 each, the last two in ticks of the clock
 CELLS = 72  # int64 cells of one record
 COUNTER = 128  # bytes between two steps' counters: claimed in one cache line, finished in the next
 SPINS = 4000  # pauses before a waiting thread offers its core to others
@@ -74,8 +76,14 @@ def _emit_yield(builder):
         builder.call(fn, [])
 
 
+def _emit_clock(builder):
+    fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I64, []), "llvm.readcyclecounter")
+    return builder.call(fn, [])
+
+
 pause = _atomic("pause", _emit_pause, types.void)
 yield_core = _atomic("yield_core", _emit_yield, types.void)
+clock = _atomic("clock", _emit_clock, types.int64)  # ticks of a steady counter; the caller finds their rate
 
 
 def _walk(job):
@@ -88,6 +96,7 @@ def _walk(job):
     counters = load_int(job + 24)
     slot = fetch_add(job + 48, 1)
     scratch = load_int(job + 32) + slot * load_int(job + 40)
+    trace = load_int(job + 56)
     complete = 0  # steps before this one are known to be done
     for s in range(steps):
         step = program + s * CELLS * 8
@@ -110,7 +119,17 @@ def _walk(job):
             complete += 1
         item = fetch_add(counter, 1)
         while item < items:
-            call_item(kernel, step, bases, item, scratch)
+            if trace:
+                start = clock()
+                call_item(kernel, step, bases, item, scratch)
+                event = trace + 40 * fetch_add(job + 64, 1)
+                store_int(event, s)
+                store_int(event + 8, item)
+                store_int(event + 16, slot)
+                store_int(event + 24, start)
+                store_int(event + 32, clock())
+            else:
+                call_item(kernel, step, bases, item, scratch)
             fetch_add(counter + 64, 1)
             item = fetch_add(counter, 1)
     while complete < steps:  # the answer is whole only when every item is

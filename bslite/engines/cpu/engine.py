@@ -103,7 +103,7 @@ def warmup(
 
     ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
     """
-    from bslite.engines.cpu.session import fork_join_ready
+    from bslite.engines.cpu.job import start_threads
     from bslite.kernels.cpu import STEP_KERNELS
     from bslite.kernels.cpu.walk import walk
 
@@ -117,7 +117,7 @@ def warmup(
         spec.infer_shapes(given)
         session = engine_for(spec).session(given, [contiguous(s) for s in given], threads, False)
         wanted = session.kernels
-    fork_join_ready(threads)
+    start_threads(threads)
     return [kernel.name for kernel in wanted]
 
 
@@ -131,7 +131,8 @@ def trace(
     plan = session.plan
     outputs = [np.empty(v.shape, np.float32) for v in plan.outputs]
     workspace = session.acquire()
-    session.execute(workspace, inputs, outputs)
+    session.bind(workspace, inputs, outputs)
+    workspace.job.run(plan.threads)
     for name, view in plan.values.items():
         if any(name == i.name for i in spec.inputs) or view.buffer in plan.consts:
             continue

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from bslite.engines.cpu.session import fork_join, fork_join_ready
+from bslite.engines.cpu.job import Job, start_threads
 
 
 def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
@@ -18,7 +18,7 @@ def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
     from bslite.kernels.cpu.simd import LANES
     from bslite.kernels.cpu.sweep import gemm_sweep
     from bslite.kernels.cpu.target import simd
-    from bslite.kernels.cpu.walk import CELLS, COUNTER, walk
+    from bslite.kernels.cpu.walk import CELLS
 
     rows = (simd().registers - WIDTH - 1) // WIDTH
     floats = rows * DEPTH + DEPTH * WIDTH * LANES + rows * WIDTH * LANES + WIDTH * LANES
@@ -34,14 +34,11 @@ def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
     }  # fmt: skip
     for name, value in values.items():
         program[0, cells[name]] = value
-    counters = np.zeros(COUNTER // 8, np.int64)
-    bases = np.array([data.ctypes.data], np.int64)
-    job = np.array([program.ctypes.data, 1, bases.ctypes.data, counters.ctypes.data, 0, 0, 0], np.int64)
-    fork_join_ready(threads)
+    job = Job(program, np.array([data.ctypes.data], np.int64))
+    start_threads(threads)
     best, end = np.inf, time.perf_counter() + seconds
     while time.perf_counter() < end:
-        counters[:] = job[6] = 0
         start = time.perf_counter()
-        fork_join(threads, walk.address, job.ctypes.data)
+        job.run(threads)
         best = min(best, time.perf_counter() - start)
     return 2.0 * rows * WIDTH * LANES * DEPTH * repeats * threads / float(best)

@@ -1,0 +1,90 @@
+"""One compiled call: a program, its base addresses and counters, walked by threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bslite.engines.cpu.constants import aligned
+from bslite.engines.cpu.detect import numba_threads
+
+Ints = npt.NDArray[np.int64]
+_pid = os.getpid()
+#: Two parallel regions at once oversubscribe the cores, and Numba's workqueue layer aborts.
+_parallel = threading.Lock()
+
+
+class Job:
+    """What one run at a time needs to itself. The arrays given are kept alive, not copied."""
+
+    def __init__(
+        self, program: Ints, bases: Ints, scratch: npt.NDArray[Any] | None = None, slice_bytes: int = 0
+    ) -> None:
+        from bslite.kernels.cpu.walk import COUNTER, EVENT, JOB
+
+        self.program, self.bases, self.scratch = program, bases, scratch
+        self.counters = aligned(np.zeros(len(program) * COUNTER // 8, np.int64))
+        self._events = len(EVENT)
+        self._cell = {name: i for i, name in enumerate(JOB)}
+        self._cells = np.zeros(len(JOB), np.int64)
+        for name, value in {
+            "program": program.ctypes.data,
+            "steps": len(program),
+            "bases": bases.ctypes.data,
+            "counters": self.counters.ctypes.data,
+            "scratch": scratch.ctypes.data if scratch is not None else 0,
+            "scratch_bytes": slice_bytes,
+        }.items():
+            self._cells[self._cell[name]] = value
+
+    def run(self, threads: int) -> None:
+        """Walk the program with up to ``threads`` threads; returns when every item is done."""
+        from bslite.kernels.cpu.walk import walk
+
+        self.counters[:] = 0
+        self._cells[self._cell["walkers"]] = 0
+        fork_join(threads, walk.address, self._cells.ctypes.data)
+
+    def trace(self, threads: int) -> Ints:
+        """Run, and return one row per item in the order they were finished; columns: `walk.EVENT`."""
+        events = np.zeros((int(self.program[:, 1].sum()) + 1, self._events), np.int64)
+        self._cells[self._cell["trace"]] = events.ctypes.data
+        self._cells[self._cell["traced"]] = 0
+        try:
+            self.run(threads)
+        finally:
+            self._cells[self._cell["trace"]] = 0
+        return events[: self._cells[self._cell["traced"]]]
+
+
+def fork_join(threads: int, walk_address: int, job: int) -> None:
+    """Let up to ``threads`` threads walk the job; this one alone if one is asked for, or in a forked child.
+
+    Numba can only lower the number of threads it started with; fewer walkers than planned for do the same
+    work, with the same bits. GNU OpenMP, the usual threading layer under Numba, cannot be used in a child
+    forked after its first use.
+    """
+    import numba
+
+    from bslite.kernels.cpu import walk
+
+    threads = min(threads, numba_threads())
+    if threads == 1 or os.getpid() != _pid:
+        walk.alone(walk_address, job)
+        return
+    with _parallel:
+        numba.set_num_threads(threads)
+        walk.fork_join(threads, walk_address, job)
+
+
+def start_threads(threads: int) -> None:
+    """Compile or load both ways of entering a job, and start the threads, on a job of no steps."""
+    from bslite.kernels.cpu.walk import CELLS
+
+    job = Job(np.zeros((0, CELLS), np.int64), np.zeros(1, np.int64))
+    for count in {1, threads}:
+        job.run(count)
