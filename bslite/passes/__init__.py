@@ -3,6 +3,15 @@ reference.
 """
 
 from bslite.passes.fuse import Layer, fuse
-from bslite.passes.simplify import batch_norm_scale_shift, fold_batch_norms, simplify
+from bslite.passes.rewrite import readers
+from bslite.passes.simplify import batch_norm_scale_shift, fold_batch_norms, simplify, why_not_folded
 
-__all__ = ["Layer", "batch_norm_scale_shift", "fold_batch_norms", "fuse", "simplify"]
+__all__ = [
+    "Layer",
+    "batch_norm_scale_shift",
+    "fold_batch_norms",
+    "fuse",
+    "readers",
+    "simplify",
+    "why_not_folded",
+]

@@ -45,13 +45,10 @@ def fold_batch_norms(spec: ModelSpec) -> ModelSpec:
     for bn in spec.nodes:
         if bn.op != "batch_norm":
             continue
-        before = nodes.get(bn.inputs[0])
-        alone = before is not None and len(reading[before.name]) == 1 and before.name not in spec.outputs
-        if before is None or not alone or before.op not in FOLDABLE:
+        if why_not_folded(spec, bn, nodes, reading):
             continue
+        before = nodes[bn.inputs[0]]
         weight = spec.params[before.params["weight"]]
-        if before.op == "linear" and len(spec.infer_shapes([i.example for i in spec.inputs])[bn.name]) != 2:
-            continue  # there the batch norm's channel axis is not the linear layer's
         scale, shift = batch_norm_scale_shift(spec.node_params(bn), bn.attrs["eps"])
         bias = shift
         if "bias" in before.params:
@@ -63,6 +60,24 @@ def fold_batch_norms(spec: ModelSpec) -> ModelSpec:
         dropped[before.name] = before.inputs[0]  # unread from here on
         replaced[bn.name] = dataclasses.replace(before, name=bn.name, params=keys)
     return substitute(spec, dropped, replaced, params) if replaced else spec
+
+
+def why_not_folded(
+    spec: ModelSpec, bn: Node, nodes: Mapping[str, Node], reading: Mapping[str, list[Node]]
+) -> str:
+    """Why the batch norm ``bn`` stays a layer; empty if it folds into the one before."""
+    before = nodes.get(bn.inputs[0])
+    if before is None:
+        return f"it normalises {bn.inputs[0]}, an input of the model"
+    if before.op not in FOLDABLE:
+        return f"it normalises {before.name} ({before.op}), which has no weights to fold it into"
+    if before.name in spec.outputs:
+        return f"{before.name} before it is an output of the model"
+    if len(reading[before.name]) != 1:
+        return f"{before.name} before it is read by {len(reading[before.name])} layers"
+    if before.op == "linear" and len(spec.infer_shapes([i.example for i in spec.inputs])[bn.name]) != 2:
+        return f"its channel axis is not that of the linear layer {before.name}"
+    return ""
 
 
 def simplify(spec: ModelSpec) -> ModelSpec:
