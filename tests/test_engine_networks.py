@@ -40,7 +40,9 @@ def test_matches_torchvision_at_batches_and_resolutions(name: str) -> None:
         assert_three_way(got, peer, exact)
         assert bslite.run(spec, x, threads=1).tobytes() == got.tobytes()
         assert bslite.run(spec, x, threads=2).tobytes() == got.tobytes()
-        assert_three_way(bslite.run(spec, x, layerwise=True), peer, exact)
+        assert bslite.run(spec, x, layerwise=True).tobytes() == got.tobytes()
+        for i in range(batch if batch > 1 else 0):  # nor do an image's bits depend on its neighbours
+            assert bslite.run(spec, x[i : i + 1]).tobytes() == got[i : i + 1].tobytes()
 
 
 def test_no_new_compilation_for_a_second_resolution_or_batch() -> None:

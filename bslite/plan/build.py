@@ -10,6 +10,7 @@ from bslite.ops import Shape
 from bslite.passes import fuse
 from bslite.plan import (
     lower_conv,
+    lower_linear,
     lower_matmul,
     lower_move,
     lower_normalize,
@@ -29,6 +30,7 @@ from bslite.spec import ModelSpec
 __all__ = [
     "build_plan",
     "lower_conv",
+    "lower_linear",
     "lower_matmul",
     "lower_move",
     "lower_normalize",

@@ -9,9 +9,10 @@ from typing import Any
 from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
+from bslite.plan.contraction import contraction, merge_lines
 from bslite.plan.loops import merged_axes, padded
-from bslite.plan.lower_conv import contraction, merge_lines
 from bslite.plan.lowering import lowers
+from bslite.plan.reduction import reduction
 from bslite.plan.rows import writable
 from bslite.plan.sharing import item_count
 from bslite.plan.tiling import LineTiling
@@ -87,8 +88,9 @@ def _multiply(b: Builder, layer: Layer, x: View, w: View, y: View) -> bool:
         rows = View(x.buffer, x.offset + at_x, (sizes[-1], m, k), (xs[-1], x.strides[-2], 1))
         result = View(y.buffer, y.offset + at_y, (sizes[-1], m, n), (ys[-1], y.strides[-2], 1))
         contraction(
-            b, layer, (rows.buffer, rows.offset), result, None, (images, lines, pixels), geometry, [0], k,
-            channels=n, groups=1, halo_reads=rows, pack=weights,
+            b, layer, (rows.buffer, rows.offset), result, None, (images, lines, pixels), geometry,
+            reduction(1, 1, k, 0, 0, True), channels=n, groups=1, group_depth=0, halo_reads=rows,
+            pack=weights,
         )  # fmt: skip
     return True
 

@@ -6,10 +6,9 @@ from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
 from bslite.plan.loops import into_items, merged_axes, split_for_items
-from bslite.plan.lower_conv import with_halo
 from bslite.plan.lowering import lowers
 from bslite.plan.sharing import item_count
-from bslite.plan.views import NO_HALO, View, contiguous, size_of
+from bslite.plan.views import NO_HALO, View, contiguous, size_of, with_halo
 
 AXES = 6  # of the copy kernel
 

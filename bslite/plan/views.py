@@ -118,3 +118,13 @@ def reshaped_strides(old: Shape, strides: Shape, new: Shape) -> Shape | None:
 def size_of(shape: Shape) -> int:
     """Number of elements."""
     return math.prod(shape)
+
+
+def with_halo(view: View) -> View:
+    """The view widened to the zeros around it, which a convolution reads too."""
+    top, left, bottom, right = view.halo
+    if len(view.shape) != 4 or view.halo == (0, 0, 0, 0):
+        return view
+    n, c, h, w = view.shape
+    offset = view.offset - top * view.strides[2] - left * view.strides[3]
+    return View(view.buffer, offset, (n, c, h + top + bottom, w + left + right), view.strides)
