@@ -38,6 +38,10 @@ class Linear(Op):
         return 2 * math.prod(out) * params["weight"][1]
 
     @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return ranks[0] >= 2
+
+    @classmethod
     def cases(cls) -> Sequence[Case]:
         def case(label: str, x: Shape, k: int, *, bias: bool = True) -> Case:
             params: dict[str, Shape] = {"weight": (k, x[-1])}
@@ -82,6 +86,10 @@ class MatMul(Op):
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(out) * ins[0][-1]
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return len(set(ranks)) == 1 and ranks[0] >= 3
 
     @classmethod
     def cases(cls) -> Sequence[Case]:

@@ -104,6 +104,14 @@ class Op:
         return None
 
     @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        """Whether index n along axis 0 of the output depends on index n of each input alone.
+
+        Asked only of layers whose inputs and output all have the batch as their axis 0.
+        """
+        return True
+
+    @classmethod
     def cases(cls) -> Sequence[Case]:
         """Sample configurations, edge cases first."""
         return ()

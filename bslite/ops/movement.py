@@ -39,6 +39,10 @@ class Concat(Op):
         return RowMap() if attrs["axis"] == 1 else None
 
     @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
+
+    @classmethod
     def cases(cls) -> Sequence[Case]:
         return [
             Case("one input", [(2, 3, 4, 5)], attrs={"axis": 1}),
@@ -68,6 +72,10 @@ class Flatten(Op):
         if start > end:
             raise SpecError(f"op 'flatten': start_axis {start} comes after end_axis {end} in {list(x)}")
         return (*x[:start], math.prod(x[start : end + 1]), *x[end + 1 :])
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["start_axis"] % ranks[0] != 0
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
@@ -151,6 +159,10 @@ class Permute(Op):
                 f"op 'permute': order {list(order)} has {len(order)} axes, the input {list(x)} has {len(x)}"
             )
         return tuple(x[d] for d in order)
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["order"][0] % ranks[0] == 0
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
@@ -242,6 +254,10 @@ class Slice(Op):
         if attrs["axis"] == 2 and attrs["start"] >= 0:
             return RowMap(attrs["step"], -attrs["start"], 1)
         return RowMap() if attrs["axis"] == 1 else None
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
 
     @classmethod
     def cases(cls) -> Sequence[Case]:

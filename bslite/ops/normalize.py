@@ -93,6 +93,10 @@ class LayerNorm(Op):
         return 8 * math.prod(out)  # sum; subtract, square, add; scale; scale and shift (2); eps
 
     @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return len(attrs["normalized_shape"]) < ranks[0]
+
+    @classmethod
     def cases(cls) -> Sequence[Case]:
         def case(
             label: str, x: Shape, axes: int, roles: Sequence[str] = ("weight", "bias"), **attrs: Any

@@ -52,6 +52,10 @@ class Binary(Op):
         return RowMap()
 
     @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return len(set(ranks)) == 1
+
+    @classmethod
     def cases(cls) -> Sequence[Case]:
         return [
             Case("two numbers", [(), ()]),

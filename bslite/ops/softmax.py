@@ -30,6 +30,10 @@ class SoftmaxBase(Op):
         return RowMap() if attrs["axis"] == 1 else None  # over the channels of one pixel
 
     @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
+
+    @classmethod
     def cases(cls) -> Sequence[Case]:
         return [
             Case("one class", [(3, 1)]),

@@ -21,9 +21,11 @@ from bslite.plan import (
 )
 from bslite.plan.builder import Builder, halo_needs
 from bslite.plan.concats import place_concats
+from bslite.plan.lower_stack import lower_stack
 from bslite.plan.lowering import LOWERINGS
-from bslite.plan.memory import place_buffers, set_order
+from bslite.plan.memory import place_buffers, scratch_of, set_order
 from bslite.plan.plan import Plan
+from bslite.plan.stacks import choose_stacks
 from bslite.plan.views import Buffer, View, contiguous, size_of
 from bslite.spec import ModelSpec
 
@@ -61,7 +63,10 @@ def build_plan(
     unsupported = sorted({layer.node.op for layer in layers} - set(LOWERINGS))
     if unsupported:
         raise EngineError(f"the CPU engine has no kernel for {', '.join(unsupported)} (model {spec.name!r})")
-    places = place_concats(layers, all_shapes)
+    whole = layerwise or keep_values
+    stacks = [] if whole else choose_stacks(layers, spec, all_shapes, machine)
+    inside = {i for start, stop in stacks for i in range(start, stop)}
+    places = place_concats([layer for i, layer in enumerate(layers) if i not in inside], all_shapes)
     b = Builder(spec, all_shapes, machine, halo_needs(layers, places), places)
     strides = input_strides or [contiguous(s) for s in shapes]
     for i, (declared, shape, stride) in enumerate(zip(spec.inputs, shapes, strides, strict=True)):
@@ -76,12 +81,16 @@ def build_plan(
         buffer = Buffer(f"output{i}", size_of(shape), "output")
         b.buffers[buffer.name] = buffer
         outputs.append(View(buffer.name, 0, shape, contiguous(shape)))
-        if name in made_by and len(shape) != 4 and shape and made_by[name].node.op != "concat":
+        if name in made_by and len(shape) != 4 and shape:
             direct.setdefault(name, outputs[-1])
     b.write_outputs_to(direct)
-    for layer in layers:
-        b.layer = layer.members
-        LOWERINGS[layer.node.op](b, layer)
+    starts = dict(stacks)
+    for i, layer in enumerate(layers):
+        if i in starts:
+            lower_stack(b, layers[i : starts[i]], layers[starts[i] :])
+        elif i not in inside:
+            b.layer = layer.members
+            LOWERINGS[layer.node.op](b, layer)
     b.layer = ("outputs",)
     for name, view in zip(spec.outputs, outputs, strict=True):
         if b.values[name].buffer != view.buffer:
@@ -98,5 +107,6 @@ def build_plan(
         outputs=outputs,
     )
     place_buffers(plan, reuse=not keep_values)
+    plan.scratch_size = max((scratch_of(step.stack) for step in plan.steps if step.stack), default=0)
     set_order(plan, sequential=layerwise)
     return plan

@@ -94,8 +94,6 @@ class Builder:
         if name in self._places and inner == channel_axis(len(shape)):
             place = self._places[name]
             view = self._root(place.root).slice(place.axis, place.start, place.start + shape[place.axis])
-        elif name in self._direct:
-            view = self._direct[name]
         elif inner is None or inner == channel_axis(len(shape)):
             view = self._root(name)
         else:
@@ -112,6 +110,8 @@ class Builder:
         self._direct = dict(direct)
 
     def _root(self, name: str) -> View:
+        if name not in self._roots and name in self._direct and self._direct[name].channels_last:
+            self._roots[name] = self._direct[name]
         if name not in self._roots:
             shape = self.shapes[name]
             self._roots[name] = self.fresh(shape, channel_axis(len(shape)), self._halos.get(name, NO_HALO))

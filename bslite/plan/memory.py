@@ -38,6 +38,21 @@ def place_buffers(plan: Plan, reuse: bool = True) -> None:
     plan.arena_size = max((stop for _, stop, _, _ in placed), default=0)
 
 
+def bases_of(plan: Plan) -> int:
+    """Entries in a plan's table of base addresses: the arena, the buffers that are not in it, the constants."""
+    return 1 + sum(b.kind != "arena" for b in plan.buffers.values()) + len(plan.consts)
+
+
+def stack_arena_at(plan: Plan) -> int:
+    """First element of a stack's arena in a thread's scratch memory: behind its table of base addresses."""
+    return -(-2 * bases_of(plan) // ALIGN) * ALIGN
+
+
+def scratch_of(plan: Plan) -> int:
+    """Elements of scratch memory per thread that a stack with this plan needs."""
+    return stack_arena_at(plan) + -(-plan.arena_size // ALIGN) * ALIGN + ALIGN
+
+
 def set_order(plan: Plan, sequential: bool = False) -> None:
     """Fill in ``step.after``: all steps up to the last one whose data or memory this step depends on."""
     moved = [

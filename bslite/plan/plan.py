@@ -42,6 +42,16 @@ class Access:
         return not (same_grid and (self.last <= other.first or other.last <= self.first))
 
 
+@dataclass(frozen=True)
+class End:
+    """Ties a buffer of a stack's own plan to memory outside: image n's part starts at ``offset + n * image``."""
+
+    inner: str
+    outer: str
+    offset: int  # elements
+    image: int  # elements
+
+
 @dataclass
 class Step:
     """One kernel over ``items`` independent work items. ``args`` fills the cells of the kernel's record.
@@ -59,6 +69,8 @@ class Step:
     reads: list[Access] = field(default_factory=list)
     writes: list[Access] = field(default_factory=list)
     after: int = 0  # how many leading steps must be complete before this one starts
+    stack: Plan | None = None  # of a "stack" step: the plan of one image, run by one thread
+    ends: tuple[End, ...] = ()
 
 
 @dataclass
@@ -81,14 +93,22 @@ class Plan:
     def __str__(self) -> str:
         lines = [
             f"plan of {self.model!r} for {' '.join(map(str, self.shapes))}: {len(self.steps)} steps, "
-            f"arena {self.arena_size * 4 / 1e6:.2f} MB, {self.threads} thread(s)"
+            f"arena {self.arena_size * 4 / 1e6:.2f} MB, {self.threads} thread(s), "
+            f"scratch {self.scratch_size * 4 / 1e6:.2f} MB each"
         ]
+        return "\n".join(lines + self._lines())
+
+    def _lines(self, indent: str = "") -> list[str]:
         width = max((len(s.kernel) for s in self.steps), default=0)
+        lines = []
         for i, s in enumerate(self.steps):
+            layers = f"{len(s.layers)} layers" if s.stack else " + ".join(s.layers)
             lines.append(
-                f"{i:4d} {s.kernel:<{width}} items {s.items:5d} after {s.after:4d}  {' + '.join(s.layers)}"
+                f"{indent}{i:4d} {s.kernel:<{width}} items {s.items:5d} after {s.after:4d}  {layers}"
             )
-        return "\n".join(lines)
+            if s.stack:
+                lines += s.stack._lines(indent + "    ")
+        return lines
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

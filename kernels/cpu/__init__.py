@@ -1,6 +1,18 @@
 """CPU kernels over raw memory: shapes and strides, nothing of graphs. See gemm_tile.py for the heart."""
 
-from bslite.kernels.cpu import conv, move, normalize, pack, peak, pointwise, pool, softmax, upsample
+from bslite.kernels.cpu import (
+    conv,
+    move,
+    normalize,
+    pack,
+    peak,
+    pointwise,
+    pool,
+    softmax,
+    stack,
+    stream,
+    upsample,
+)
 from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
 
 __all__ = [
@@ -15,5 +27,7 @@ __all__ = [
     "pointwise",
     "pool",
     "softmax",
+    "stack",
+    "stream",
     "upsample",
 ]

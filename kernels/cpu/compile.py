@@ -79,6 +79,10 @@ def caller(arity: int):
     return intrinsic(scope["call"])
 
 
+CELLS = 72  # int64 cells of one step's record
+call_item = caller(4)  # a StepKernel
+
+
 class StepKernel(Kernel):
     """A kernel a program step names: ``f(step, bases, item, scratch)``.
 

@@ -22,19 +22,17 @@ from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
 from bslite.kernels.cpu.cache import cache_for
-from bslite.kernels.cpu.compile import Kernel, caller
+from bslite.kernels.cpu.compile import CELLS, Kernel, call_item, caller
 from bslite.kernels.cpu.simd import I32, I64, load_int, pointer, store_int
 from bslite.kernels.cpu.target import simd
 
 JOB = ("program", "steps", "bases", "counters", "scratch", "scratch_bytes", "walkers", "trace", "traced")
 EVENT = ("step", "item", "walker", "start", "stop")  # int64 each, the last two in ticks of the clock
-CELLS = 72  # int64 cells of one record
 COUNTER = 128  # bytes between two steps' counters: claimed in one cache line, finished in the next
 SPINS = 4000  # pauses before a waiting thread offers its core to others
 _X86 = simd().lanes >= 8
 _YIELD = "sched_yield" if sys.platform != "win32" else None
 
-call_item = caller(4)
 call_walk = caller(1)
 
 

@@ -54,7 +54,7 @@ class Engine:
                 layerwise=layerwise,
                 keep_values=keep_values,
             )
-            session = Session(plan, {name: self._constant(const) for name, const in plan.consts.items()})
+            session = Session(plan, self._constant)
             self._sessions[key] = session
             while len(self._sessions) > MAX_PLANS:
                 self._sessions.popitem(last=False)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bslite.errors import EngineError
-from bslite.plan import Plan
+from bslite.plan import Const, Plan
+from bslite.plan.memory import bases_of, stack_arena_at
+from bslite.plan.plan import End
 
-Program = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
 
 
 def kernel_of(reference: Any) -> Any:
@@ -32,6 +34,7 @@ def kernels(plan: Plan) -> list[Any]:
     found: dict[str, Any] = {}
     for step in plan.steps:
         for kernel in (
+            *(kernels(step.stack) if step.stack else ()),
             *(kernel_of(v) for v in step.args.values() if isinstance(v, (list, tuple))),
             STEP_KERNELS[step.kernel],
         ):
@@ -39,48 +42,71 @@ def kernels(plan: Plan) -> list[Any]:
     return list(found.values())
 
 
-def base_index(plan: Plan) -> dict[str, int]:
-    """Buffer or constant name -> its place in the table of base addresses; arena buffers share the first."""
-    index = {name: 0 for name, buffer in plan.buffers.items() if buffer.kind == "arena"}
-    for name, buffer in plan.buffers.items():
-        if buffer.kind != "arena":
-            index[name] = 1 + len(index.keys() - {n for n, i in index.items() if i == 0})
-    for name in plan.consts:
-        index[name] = 1 + max(index.values(), default=0)
-    return index
+class Program:
+    """A plan encoded: ``records`` of int64 cells, and ``bases``, its table of base addresses with the constants'
+    filled in. Addresses of this process's kernels are in it; they are compiled or loaded here if need be.
+    """
+
+    def __init__(self, plan: Plan, constant: Callable[[Const], Array]) -> None:
+        from bslite.kernels.cpu.compile import CELLS
+
+        self.index = {name: 0 for name, buffer in plan.buffers.items() if buffer.kind == "arena"}
+        elsewhere = [n for n, buffer in plan.buffers.items() if buffer.kind != "arena"] + list(plan.consts)
+        self.index |= {name: 1 + i for i, name in enumerate(elsewhere)}
+        self.bases = np.zeros(bases_of(plan), np.int64)
+        self._kept: list[Any] = []  # whose addresses are in the records
+        for name, const in plan.consts.items():
+            data = constant(const)
+            self._kept.append(data)
+            self.bases[self.index[name]] = data.ctypes.data
+        self.records = np.zeros((len(plan.steps), CELLS), np.int64)
+        for record, step in zip(self.records, plan.steps, strict=True):
+            given: dict[str, Any] = {"items": step.items, "after": step.after, **step.args}
+            if step.stack:
+                given |= self._stack(step.stack, step.ends, plan.places, constant)
+            for name, (buffer, offset) in step.operands.items():
+                width = 8 if buffer in plan.consts and plan.consts[buffer].recipe == "offsets" else 4
+                given |= {
+                    name: self.index[buffer],
+                    f"{name}_at": width * (offset + plan.places.get(buffer, 0)),
+                }
+            _fill(record, step.kernel, given)
+
+    def _stack(
+        self, plan: Plan, ends: Sequence[End], places: Mapping[str, int], constant: Callable[[Const], Array]
+    ) -> dict[str, int]:
+        """Cells of a "stack" step: its own program, and what ties it to the memory outside."""
+        inner = Program(plan, constant)
+        rows = [
+            (inner.index[e.inner], self.index[e.outer], 4 * (e.offset + places.get(e.outer, 0)), 4 * e.image)
+            for e in ends
+        ]
+        table = np.array(rows, np.int64)
+        self._kept += [inner, table]
+        return {
+            "program": inner.records.ctypes.data,
+            "count": len(inner.records),
+            "bases": inner.bases.ctypes.data,
+            "entries": len(inner.bases),
+            "ends": table.ctypes.data,
+            "end_count": len(table),
+            "arena_at": 4 * stack_arena_at(plan),
+        }
 
 
-def encode(plan: Plan) -> Program:
-    """The program, with the addresses of this process's kernels, compiled or loaded here if need be."""
+def _fill(record: Any, name: str, given: dict[str, Any]) -> None:
+    """Write the cells of one step, all of them and no others."""
     from bslite.kernels.cpu import STEP_KERNELS
-    from bslite.kernels.cpu.walk import CELLS
 
-    bases = base_index(plan)
-    program = np.zeros((len(plan.steps), CELLS), np.int64)
-    for record, step in zip(program, plan.steps, strict=True):
-        kernel = STEP_KERNELS[step.kernel]
-        cells: Mapping[str, int] = {name: i for i, name in enumerate(kernel.fields)}
-        if len(cells) > CELLS:
-            raise EngineError(
-                f"the record of kernel {step.kernel!r} has {len(cells)} cells; there is room for {CELLS}"
-            )
-        given = {"kernel": kernel.address, "items": step.items, "after": step.after}
-        for name, (buffer, offset) in step.operands.items():
-            start = offset + plan.places.get(buffer, 0)
-            width = 8 if buffer in plan.consts and plan.consts[buffer].recipe == "offsets" else 4
-            given |= {name: bases[buffer], f"{name}_at": width * start}
-        for name, value in step.args.items():
-            given[name] = _cell(value)
-        missing = set(cells) - set(given)
-        unknown = set(given) - set(cells)
-        if missing or unknown:
-            raise EngineError(
-                f"step {step.kernel!r}: cells not given {sorted(missing)}, not known {sorted(unknown)}"
-            )
-        for name, value in given.items():
-            if name in cells:
-                record[cells[name]] = value
-    return program
+    kernel = STEP_KERNELS[name]
+    given["kernel"] = kernel.address
+    if len(kernel.fields) > len(record):
+        raise EngineError(f"kernel {name!r} has {len(kernel.fields)} cells; a record has {len(record)}")
+    if set(given) != set(kernel.fields):
+        wrong = sorted(set(given) ^ set(kernel.fields))
+        raise EngineError(f"step {name!r}: cells {wrong} are given but not known, or known but not given")
+    for i, field in enumerate(kernel.fields):
+        record[i] = _cell(given[field])
 
 
 def _cell(value: Any) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from bslite.engines.cpu.constants import aligned
 from bslite.engines.cpu.job import Ints, Job
-from bslite.engines.cpu.program import base_index, encode, kernels
-from bslite.plan import Plan
+from bslite.engines.cpu.program import Program, kernels
+from bslite.plan import Const, Plan
 
 Array = npt.NDArray[Any]
 
@@ -24,25 +24,20 @@ class Workspace:
         plan = session.plan
         self.arena = aligned(np.empty(plan.arena_size, np.float32))
         scratch = aligned(np.empty(max(1, plan.scratch_size * plan.threads), np.float32))
-        self.bases = session.bases.copy()
+        self.bases = session.program.bases.copy()
         self.bases[0] = self.arena.ctypes.data
-        self.job = Job(session.program, self.bases, scratch, plan.scratch_size * 4)
+        self.job = Job(session.program.records, self.bases, scratch, plan.scratch_size * 4)
 
 
 class Session:
     """A plan made ready to run in this process. Safe to use from several threads at once."""
 
-    def __init__(self, plan: Plan, constants: dict[str, Array]) -> None:
+    def __init__(self, plan: Plan, constant: Callable[[Const], Array]) -> None:
         from bslite.kernels.cpu.walk import walk
 
         self.plan = plan
         self.kernels = [*kernels(plan), walk]
-        self._constants = constants  # kept alive: the program holds their addresses
-        self.program = encode(plan)
-        self.index = base_index(plan)
-        self.bases = np.zeros(1 + max(self.index.values(), default=0), np.int64)
-        for name, array in constants.items():
-            self.bases[self.index[name]] = array.ctypes.data
+        self.program = Program(plan, constant)
         _ = walk.address
         self._free: list[Workspace] = []
         self._lock = threading.Lock()
@@ -81,4 +76,4 @@ class Session:
         """Point a workspace at the caller's arrays."""
         for kind, arrays in (("input", inputs), ("output", outputs)):
             for i, array in enumerate(arrays):
-                workspace.bases[self.index[f"{kind}{i}"]] = array.ctypes.data
+                workspace.bases[self.program.index[f"{kind}{i}"]] = array.ctypes.data

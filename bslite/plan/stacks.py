@@ -1,0 +1,108 @@
+"""Depth-first over images: which layers one thread takes an image through before it takes the next one.
+
+The idea is BrainSlug's (arXiv 1804.08378), with the whole image as the tile: what lies between the layers of a stack
+has a place per thread, not per image, so it stays in that core's cache, memory falls by batch / threads, and
+nobody waits at a layer's end. What it costs is reading the weights once per image instead of once per batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bslite.errors import BsliteError
+from bslite.machine import Machine
+from bslite.ops import Shape
+from bslite.passes import Layer
+from bslite.plan.views import size_of
+from bslite.spec import ModelSpec
+
+Shapes = Mapping[str, Shape]
+
+
+class Price(NamedTuple):
+    """Predicted cycles of one layer for the whole batch, taken image by image or all images at once."""
+
+    apart: float
+    together: float
+
+
+def one_image(spec: ModelSpec, shapes: Shapes) -> dict[str, Shape] | None:
+    """Shapes of all values for a single image, or None if the batch is not a free axis 0 of every input."""
+    try:
+        return spec.infer_shapes([(1, *shapes[i.name][1:]) for i in spec.inputs])
+    except BsliteError:
+        return None
+
+
+def stackable(layer: Layer, shapes: Shapes, single: Shapes, batch: int, constants: set[str]) -> bool:
+    """Whether the layer can be computed image by image."""
+    nodes = [n for n in (layer.node, layer.activation) if n is not None]
+    inputs = [name for name in layer.inputs if name not in constants]
+    for value in (*inputs, layer.name):
+        if not shapes[value] or shapes[value][0] != batch or single[value] != (1, *shapes[value][1:]):
+            return False
+    ranks = [len(shapes[name]) for name in inputs]
+    if len(inputs) < len(layer.inputs) and any(len(shapes[n]) > ranks[0] for n in layer.inputs):
+        return False
+    return bool(ranks) and all(n.declaration.keeps_images_apart(ranks, n.attrs) for n in nodes)
+
+
+def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch: int) -> Price:
+    """What a layer costs either way: arithmetic, or what must come from beyond L2, whichever takes longer."""
+    node, t = layer.node, machine.threads
+    params = spec.param_shapes(node)
+    ins = [single[n] for n in node.inputs]
+    flops = node.declaration.flops(ins, single[node.name], params, node.attrs)
+    compute = flops / (2.0 * machine.lanes * machine.fma_ports)
+    weights = 4.0 * sum(map(size_of, params.values()))
+    image = 4.0 * (sum(size_of(single[n]) for n in layer.inputs) + size_of(single[layer.name]))
+    rounds = -(-batch // t)
+    weight_speed = machine.l2_bytes_per_cycle if weights < machine.l2 / 2 else machine.memory_bytes_per_cycle
+    image_speed = machine.l2_bytes_per_cycle if image < machine.l2 / 2 else machine.l3_bytes_per_cycle
+    apart = rounds * (max(compute, weights / weight_speed) + image / image_speed)
+    beyond = machine.l3_bytes_per_cycle if batch * image < machine.l3 / 2 else machine.memory_bytes_per_cycle
+    together = (
+        batch * compute / t + batch * image / (t * beyond) + weights / (t * machine.memory_bytes_per_cycle)
+    )
+    return Price(apart, together)
+
+
+def choose_stacks(
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine
+) -> list[tuple[int, int]]:
+    """Disjoint runs ``[start, stop)`` of layers to take image by image, the cheapest by price.
+
+    A dynamic programme over the layers in order with two states; changing over costs writing and reading what crosses.
+    """
+    batch = shapes[spec.inputs[0].name][0] if shapes[spec.inputs[0].name] else 1
+    single = one_image(spec, shapes)
+    if batch < max(2, machine.threads) or single is None:
+        return []
+    constants = {layer.name for layer in layers if layer.node.op == "constant"}
+    infinite = float("inf")
+    # best[state] = (cost so far, decisions so far); state 1 is inside a stack
+    best: list[tuple[float, list[bool]]] = [(0.0, []), (infinite, [])]
+    for layer in layers:
+        if layer.name in constants or stackable(layer, shapes, single, batch, constants):
+            cost = Price(0.0, 0.0) if layer.name in constants else price(layer, spec, single, machine, batch)
+        else:
+            cost = Price(infinite, 0.0)
+        crossing = 8.0 * batch * sum(size_of(single[n]) for n in layer.inputs) / (
+            machine.threads * machine.l3_bytes_per_cycle
+        )  # fmt: skip
+        outside, inside = best
+        stay_out = min(outside, (inside[0] + crossing, inside[1]), key=lambda b: b[0])
+        go_in = min(inside, (outside[0] + crossing, outside[1]), key=lambda b: b[0])
+        best = [
+            (stay_out[0] + cost.together, [*stay_out[1], False]),
+            (go_in[0] + cost.apart, [*go_in[1], True]),
+        ]
+    decisions = min(best, key=lambda b: b[0])[1]
+    runs: list[tuple[int, int]] = []
+    for i, inside_stack in enumerate(decisions):
+        if inside_stack and runs and runs[-1][1] == i:
+            runs[-1] = (runs[-1][0], i + 1)
+        elif inside_stack:
+            runs.append((i, i + 1))
+    return [(a, z) for a, z in runs if z - a > 1]
