@@ -1,9 +1,48 @@
-"""The machine a plan is made for: plain numbers, detected by an engine or written by hand."""
+"""The machine a plan is made for: plain numbers, detected by an engine, measured, or written by hand."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from bslite.errors import EngineError
+
+LEVELS = ("l1", "l2", "l3", "memory")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What ``threads`` cores at once were measured to do: per second, and all of them together."""
+
+    threads: int
+    clock: float  # cycles of one core
+    flops: float  # float32 operations out of registers; a multiply-add is two
+    l1_read: float  # bytes read from what fits each level,
+    l2_read: float
+    l3_read: float
+    memory_read: float
+    l1_copy: float  # and bytes read plus bytes written, where both fit it
+    l2_copy: float
+    l3_copy: float
+    memory_copy: float
+
+    def read(self, level: str) -> float:
+        """Bytes/s read from one of `LEVELS`."""
+        return float(getattr(self, f"{level}_read"))
+
+    def copy(self, level: str) -> float:
+        """Bytes/s read plus bytes/s written within one of `LEVELS`."""
+        return float(getattr(self, f"{level}_copy"))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Rates:
+        """From plain data, every rate given. Raises EngineError naming what is wrong."""
+        return _checked(cls, data, "rates")
 
 
 @dataclass(frozen=True)
@@ -21,7 +60,51 @@ class Machine:
     l2_bytes_per_cycle: float = 32.0  # what one core streams from its L2,
     l3_bytes_per_cycle: float = 10.0  # from L3,
     memory_bytes_per_cycle: float = 4.0  # and from memory
+    measured: Rates | None = None  # by a calibration, for as many threads
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
+
+    def to_json(self) -> str:
+        """As text that `from_json` reads."""
+        return json.dumps(self.as_dict(), indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Machine:
+        """A machine written down, by `to_json` or by hand: what is left out has the defaults above.
+
+        Raises EngineError naming what is wrong: no JSON object, an unknown name, a value that is no
+        positive number.
+        """
+        try:
+            data = json.loads(text)
+        except ValueError as e:
+            raise EngineError(f"a machine is a JSON object: {e}") from None
+        return _checked(cls, data, "machine")
+
+
+def _checked(cls: type[T], data: Any, what: str) -> T:
+    """``cls(**data)``, once every name and number has been looked at."""
+    if not isinstance(data, Mapping):
+        raise EngineError(f"a {what} description is a JSON object, got {type(data).__name__}")
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    if unknown := sorted(set(data) - set(fields)):
+        raise EngineError(
+            f"{what} description: unknown {', '.join(map(repr, unknown))}; known: {', '.join(fields)}"
+        )
+    required = [name for name, f in fields.items() if f.default is dataclasses.MISSING]
+    if missing := [name for name in required if name not in data]:
+        raise EngineError(f"{what} description: {', '.join(missing)} missing")
+    given: dict[str, Any] = {}
+    for name, value in data.items():
+        kind = fields[name].type
+        if kind == "Rates | None":
+            given[name] = None if value is None else Rates.from_dict(value)
+            continue
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value) or value <= 0 or (kind == "int" and value != int(value)):
+            wanted = "whole number" if kind == "int" else "number"
+            raise EngineError(f"{what} description: {name} must be a positive {wanted}, got {value!r}")
+        given[name] = int(value) if kind == "int" else float(value)
+    return cls(**given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from bslite.cli import bench, demo, info, run, verify, warmup
+from bslite.cli import bench, calibrate, demo, info, run, verify, warmup
 
 app = typer.Typer(
     help="Neural network inference on the CPU: a fast Numba engine, checked against a plain NumPy reference.",
@@ -13,5 +13,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo.demo, run.run, verify.verify, bench.bench, info.info, warmup.warmup):
+for command in (
+    demo.demo,
+    run.run,
+    verify.verify,
+    bench.bench,
+    info.info,
+    calibrate.calibrate,
+    warmup.warmup,
+):
     app.command()(command)

@@ -98,8 +98,24 @@ def _machine() -> dict[str, str]:
         "processor": f"{cpu}, {available_cores()} of {os.cpu_count()} cores available",
         "vectors": f"{lanes} float32 lanes, {registers} registers",
         "threads": _threads(default_threads()),
+        "measured": _measured(),
         "kernels on disk": f"{ours} in {folder}{stale}",
     }
+
+
+def _measured() -> str:
+    """What a calibration said of all cores, if there is one."""
+    from bslite.engines.cpu import calibrate
+
+    found = calibrate.load()
+    if found is None:
+        return "not yet; bslite calibrate does it in seconds"
+    rates = found.all
+    return (
+        f"{found.date[:10]}, {found.cores} core(s): {rates.clock / 1e9:.1f} GHz, "
+        f"{rates.flops / 1e9:.0f} GFLOP/s; reading L2 {rates.l2_read / 1e9:.0f}, "
+        f"L3 {rates.l3_read / 1e9:.0f}, memory {rates.memory_read / 1e9:.0f} GB/s"
+    )
 
 
 def _threads(count: int) -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "pointwise",
     "pool",
     "softmax",
+    "stream",
     "stack",
     "stream",
     "upsample",

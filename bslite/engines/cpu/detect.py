@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -64,9 +65,22 @@ def _cache_bytes(level: int, default: int) -> int:
     return default
 
 
-@functools.cache
-def detect(threads: int) -> Machine:
-    """The machine model for ``threads`` threads of this process."""
+def cpu_model() -> str:
+    """The processor's name: what it calls itself, and LLVM's name for what it can do."""
+    from bslite.kernels.cpu.target import simd
+
+    try:
+        with open("/proc/cpuinfo") as lines:
+            named = next(
+                (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), ""
+            )
+    except OSError:
+        named = platform.processor()
+    return f"{named} {simd().cpu}".strip()
+
+
+def described(threads: int) -> Machine:
+    """The machine as the system and LLVM describe it, nothing measured."""
     from bslite.kernels.cpu.target import simd
 
     model = simd()
@@ -78,3 +92,13 @@ def detect(threads: int) -> Machine:
         l2=_cache_bytes(2, 1 << 20),
         l3=_cache_bytes(3, 16 << 20),
     )
+
+
+@functools.cache
+def detect(threads: int) -> Machine:
+    """The machine model for ``threads`` threads of this process: described, and as measured by
+    ``bslite calibrate`` if that has been run. It measures nothing itself.
+    """
+    from bslite.engines.cpu.calibrate import calibrated, load
+
+    return calibrated(described(threads), load())

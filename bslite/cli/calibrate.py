@@ -1,0 +1,65 @@
+"""``bslite calibrate``: measure this machine once, for the planner to know it by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bslite.cli.progress import activity
+
+
+def calibrate(
+    forget: Annotated[bool, typer.Option("--forget", help="Delete what was measured before.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Measure and print, keep nothing.")] = False,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            help="Also write the machine as JSON, as Machine.from_json reads it.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Measure bandwidth of the cache levels, clock and multiply-adds, and keep them for the planner.
+
+    Takes some seconds, on all cores; leave the machine alone meanwhile. Plans made from then on consult what
+    was measured; the results of a model are the same bits with it and without.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from bslite.engines.cpu import calibrate as calibration
+    from bslite.engines.cpu.detect import described
+    from bslite.machine import LEVELS
+
+    if forget:
+        typer.echo("forgotten" if calibration.forget() else "nothing was kept of this machine")
+        return
+    with activity("Measuring this machine"):
+        found = calibration.measure()
+    table = Table(box=None, padding=(0, 2))
+    one, most = found.one, found.all
+    for title in (
+        "GB/s",
+        "read, 1 thread",
+        f"{found.cores} threads",
+        "copy, 1 thread",
+        f"{found.cores} threads",
+    ):
+        table.add_column(title, justify="left" if title == "GB/s" else "right")
+    for level in LEVELS:
+        rates = (one.read(level), most.read(level), one.copy(level), most.copy(level))
+        table.add_row(level if level == "memory" else level.upper(), *(f"{rate / 1e9:.1f}" for rate in rates))
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(found.cpu)
+    console.print(
+        f"{found.lanes} lanes; clock of one core {one.clock / 1e9:.2f} GHz, of {found.cores} at once "
+        f"{most.clock / 1e9:.2f}; multiply-adds {one.flops / 1e9:.0f} and {most.flops / 1e9:.0f} GFLOP/s"
+    )
+    console.print(table)
+    if json_file:
+        json_file.write_text(calibration.calibrated(described(found.cores), found).to_json())
+    if not dry_run:
+        console.print(f"kept in {calibration.save(found)}")

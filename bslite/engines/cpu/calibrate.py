@@ -1,0 +1,241 @@
+"""What this machine was measured to do, kept on disk: bandwidth of each cache level, clock, multiply-adds.
+
+`measure` takes some seconds and runs only when asked to (``bslite calibrate``). What it found lies next to
+the compiled kernels, one file for each CPU, vector width and number of cores, and `detect` takes it into the
+Machine it describes. It never measures by itself: the same files give the same plans. And whatever the plan,
+the results are the same bits: no sum may be cut or ordered by what a calibration says.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import statistics
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bslite.engines.cpu.detect import available_cores, cpu_model, described, detect, numba_threads
+from bslite.engines.cpu.job import Job, start_threads
+from bslite.errors import BsliteError, EngineError
+from bslite.machine import LEVELS, Machine, Rates
+
+FORMAT = 1
+SECONDS = 0.12  # for each of the 20 measurements
+TURN = 2e-3  # seconds one timed call takes at least
+MOST_MEMORY = 1 << 30  # bytes
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Rates of one core and of all, and what they are of: `key` tells machines apart."""
+
+    cpu: str
+    lanes: int
+    cores: int
+    date: str  # ISO, UTC
+    one: Rates
+    all: Rates
+
+    @property
+    def key(self) -> str:
+        """A file name."""
+        name = re.sub(r"[^a-z0-9]+", "-", self.cpu.lower()).strip("-")
+        return f"{name}-{self.lanes}-lanes-{self.cores}-cores"
+
+
+def measure(seconds: float = SECONDS) -> Calibration:
+    """Measure this machine now: about ``20 * seconds``, on all cores this process may use.
+
+    What else runs at the same time is measured with it: leave the machine alone meanwhile.
+    """
+    blank = _blank()
+    bench = _Bench(blank.cores, seconds)
+    one = bench.rates(1)
+    return replace(
+        blank,
+        date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        one=one,
+        all=bench.rates(blank.cores) if blank.cores > 1 else one,
+    )
+
+
+def folder() -> Path:
+    """Where calibrations are kept."""
+    from bslite.kernels.cpu.cache import cache_dir
+
+    return cache_dir() / "machines"
+
+
+def path() -> Path:
+    """The file of this machine, which need not exist."""
+    return folder() / f"{_blank().key}.json"
+
+
+def save(calibration: Calibration) -> Path:
+    """Keep it. Plans made from now on, in this process too, are made with it."""
+    target = folder() / f"{calibration.key}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".tmp")
+    partial.write_text(json.dumps({"format": FORMAT, **asdict(calibration)}, indent=1) + "\n")
+    partial.replace(target)
+    detect.cache_clear()
+    return target
+
+
+def forget() -> bool:
+    """Delete the file of this machine; whether there was one."""
+    there = path().exists()
+    path().unlink(missing_ok=True)
+    detect.cache_clear()
+    return there
+
+
+def load() -> Calibration | None:
+    """What was kept of this machine, if anything. A file that cannot be used is a warning, not an error."""
+    file = path()
+    try:
+        return _parse(json.loads(file.read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, BsliteError) as e:
+        warnings.warn(
+            f"bslite ignores its measurements of this machine in {file} ({type(e).__name__}: {e}); "
+            "make them anew with: bslite calibrate",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+
+
+def _parse(data: Mapping[str, Any]) -> Calibration:
+    if data["format"] != FORMAT:
+        raise EngineError(f"format {data['format']!r}, expected {FORMAT}")
+    one, all_ = Rates.from_dict(data["one"]), Rates.from_dict(data["all"])
+    found = Calibration(
+        str(data["cpu"]), int(data["lanes"]), int(data["cores"]), str(data["date"]), one, all_
+    )
+    if (one.threads, all_.threads, found.key) != (1, found.cores, _blank().key):
+        raise EngineError(f"it is of another machine, {found.key}")
+    return found
+
+
+def calibrated(machine: Machine, calibration: Calibration | None) -> Machine:
+    """The machine with the rates that were measured, for its number of threads."""
+    if calibration is None:
+        return machine
+    rates = at_threads(calibration, machine.threads)
+    one = calibration.one
+    ports = max(1, round(one.flops / (2 * machine.lanes * one.clock)))
+    # Cycles of a plan are those the multiply-adds run at, which may be fewer than those of the integer chain.
+    cycles = rates.flops / (2 * machine.lanes * ports)
+    return replace(
+        machine,
+        fma_ports=ports,
+        l2_bytes_per_cycle=_rounded(rates.l2_read / cycles),
+        l3_bytes_per_cycle=_rounded(rates.l3_read / cycles),
+        memory_bytes_per_cycle=_rounded(rates.memory_read / cycles),
+        measured=rates,
+    )
+
+
+def at_threads(calibration: Calibration, threads: int) -> Rates:
+    """Rates of ``threads`` threads: as many times those of one, but not more than of all."""
+    one, most = asdict(calibration.one), asdict(calibration.all)
+    rates = {name: min(threads * one[name], most[name]) for name in one}
+    if threads == 1:
+        return calibration.one
+    return Rates(**{**rates, "threads": threads, "clock": min(one["clock"], most["clock"])})
+
+
+def _rounded(x: float) -> float:
+    """To two digits: the others are noise."""
+    return float(f"{x:.2g}")
+
+
+def _blank() -> Calibration:
+    """What identifies this machine, with rates still to come."""
+    machine = described(1)
+    nothing = Rates(1, *[0.0] * 10)
+    return Calibration(
+        cpu_model(), machine.lanes, min(available_cores(), numba_threads()), "", nothing, nothing
+    )
+
+
+def working_sets(machine: Machine, threads: int) -> dict[str, int]:
+    """Bytes each of ``threads`` threads goes over to measure a level: within it, beyond the one before."""
+    total = max(256 << 20, min(4 * machine.l3, MOST_MEMORY))
+    sets = {
+        "l1": machine.l1 // 2,
+        "l2": machine.l2 // 2,
+        "l3": min(4 * machine.l2, max(2 * machine.l2, machine.l3 // (2 * threads))),
+        "memory": total // threads,
+    }
+    return {level: size // 4096 * 4096 for level, size in sets.items()}
+
+
+class _Bench:
+    """Memory to go over, and the stream kernel to do it."""
+
+    def __init__(self, threads: int, seconds: float) -> None:
+        machine = described(threads)
+        sizes = [t * max(working_sets(machine, t).values()) for t in (1, threads)]
+        self.machine, self.seconds = machine, seconds
+        # Written here and now, so that there is memory behind every page.
+        self.memory = np.ones(max(sizes) // 4 + 1024, np.float32)
+        self.sink = np.zeros(16 * threads + 16, np.float32)
+        start_threads(threads)
+
+    def rates(self, threads: int) -> Rates:
+        """Everything, on so many threads at once."""
+        from bslite.kernels.cpu.simd import LANES
+        from bslite.kernels.cpu.stream import CHAIN, COPY, FMA, FMAS, READ
+
+        found = {
+            "clock": 2.0 * self._repeats_per_second(CHAIN, threads, 0),
+            "flops": 2.0 * FMAS * LANES * threads * self._repeats_per_second(FMA, threads, 0),
+        }
+        for level, size in working_sets(self.machine, threads).items():
+            found[f"{level}_read"] = threads * size * self._repeats_per_second(READ, threads, size)
+            # Half of the set is read, half written.
+            found[f"{level}_copy"] = threads * size * self._repeats_per_second(COPY, threads, size // 2)
+        return Rates(threads=threads, **{name: float(f"{rate:.4g}") for name, rate in found.items()})
+
+    def _repeats_per_second(self, mode: int, threads: int, size: int) -> float:
+        repeats = 1
+        while (taken := self._timed(mode, threads, size, repeats)) < TURN:
+            repeats = max(2 * repeats, min(64 * repeats, int(1.2 * repeats * TURN / taken)))
+        runs, end = [taken], time.perf_counter() + self.seconds
+        while time.perf_counter() < end:
+            runs.append(self._timed(mode, threads, size, repeats))
+        faster = sorted(runs)[: len(runs) // 2 + 1]  # what disturbs only ever slows down
+        return repeats / statistics.median(faster)
+
+    def _timed(self, mode: int, threads: int, size: int, repeats: int) -> float:
+        """Seconds of one call in which each thread does ``repeats`` passes over its own ``size`` bytes."""
+        from bslite.kernels.cpu.stream import stream
+        from bslite.kernels.cpu.walk import CELLS
+
+        cells = {name: i for i, name in enumerate(stream.fields)}
+        program = np.zeros((1, CELLS), np.int64)
+        values = {
+            "kernel": stream.address, "items": threads, "data_item": size, "target_at": threads * size,
+            "bytes": size, "repeats": repeats, "mode": mode, "sink": 1,
+            "a": 0x1E3779B97F4A7C15, "b": 0x5DEECE66D,
+        }  # fmt: skip
+        for name, value in values.items():
+            program[0, cells[name]] = value
+        aligned = self.memory.ctypes.data + -self.memory.ctypes.data % 4096
+        job = Job(program, np.array([aligned, self.sink.ctypes.data], np.int64))
+        start = time.perf_counter()
+        job.run(threads)
+        return time.perf_counter() - start
+
+
+__all__ = ["LEVELS", "Calibration", "calibrated", "forget", "load", "measure", "path", "save"]
