@@ -27,7 +27,6 @@ __all__ = [
     "pointwise",
     "pool",
     "softmax",
-    "stream",
     "stack",
     "stream",
     "upsample",
