@@ -1,4 +1,4 @@
-"""A run of layers as one "stack" step: a plan of its own, for one image, with its ends tied to the memory outside."""
+"""A run of layers as one "stack" step: a plan for one image, its ends tied to the memory outside."""
 
 from __future__ import annotations
 

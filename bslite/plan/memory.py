@@ -39,7 +39,7 @@ def place_buffers(plan: Plan, reuse: bool = True) -> None:
 
 
 def bases_of(plan: Plan) -> int:
-    """Entries in a plan's table of base addresses: the arena, the buffers that are not in it, the constants."""
+    """Entries in a plan's table of base addresses: arena, other buffers, constants."""
     return 1 + sum(b.kind != "arena" for b in plan.buffers.values()) + len(plan.consts)
 
 

@@ -44,7 +44,7 @@ class Access:
 
 @dataclass(frozen=True)
 class End:
-    """Ties a buffer of a stack's own plan to memory outside: image n's part starts at ``offset + n * image``."""
+    """Ties a buffer of a stack's plan to memory outside: image n's starts at ``offset + n * image``."""
 
     inner: str
     outer: str

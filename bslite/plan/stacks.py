@@ -1,12 +1,13 @@
 """Depth-first over images: which layers one thread takes an image through before it takes the next one.
 
-The idea is BrainSlug's (arXiv 1804.08378), with the whole image as the tile: what lies between the layers of a stack
-has a place per thread, not per image, so it stays in that core's cache, memory falls by batch / threads, and
-nobody waits at a layer's end. What it costs is reading the weights once per image instead of once per batch.
+The idea is BrainSlug's (arXiv 1804.08378), with the whole image as the tile: what lies between the layers of
+a stack has a place per thread, not per image, so it stays in that core's cache, memory falls by batch / threads,
+and nobody waits at a layer's end. The price is reading the weights once per image instead of once per batch.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -49,7 +50,10 @@ def stackable(layer: Layer, shapes: Shapes, single: Shapes, batch: int, constant
 
 
 def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch: int) -> Price:
-    """What a layer costs either way: arithmetic, or what must come from beyond L2, whichever takes longer."""
+    """What a layer costs either way: arithmetic, or what must come from beyond L2, whichever takes longer.
+
+    Weights re-read for every image come from L2 if they stay there, else from L3 if all of the model's do.
+    """
     node, t = layer.node, machine.threads
     params = spec.param_shapes(node)
     ins = [single[n] for n in node.inputs]
@@ -58,7 +62,10 @@ def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch
     weights = 4.0 * sum(map(size_of, params.values()))
     image = 4.0 * (sum(size_of(single[n]) for n in layer.inputs) + size_of(single[layer.name]))
     rounds = -(-batch // t)
-    weight_speed = machine.l2_bytes_per_cycle if weights < machine.l2 / 2 else machine.memory_bytes_per_cycle
+    in_l3 = 4.0 * sum(p.size for p in spec.params.values()) < 0.7 * machine.l3
+    weight_speed = machine.l3_bytes_per_cycle if in_l3 else machine.memory_bytes_per_cycle
+    if weights < machine.l2 / 2:
+        weight_speed = machine.l2_bytes_per_cycle
     image_speed = machine.l2_bytes_per_cycle if image < machine.l2 / 2 else machine.l3_bytes_per_cycle
     apart = rounds * (max(compute, weights / weight_speed) + image / image_speed)
     beyond = machine.l3_bytes_per_cycle if batch * image < machine.l3 / 2 else machine.memory_bytes_per_cycle
@@ -68,12 +75,26 @@ def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch
     return Price(apart, together)
 
 
+def elements_alive(layers: Sequence[Layer], spec: ModelSpec, single: Shapes) -> list[int]:
+    """For each layer, the elements per image that exist before it and are read by it or later."""
+    last = {name: i for i, layer in enumerate(layers) for name in layer.inputs}
+    last |= dict.fromkeys(spec.outputs, len(layers))
+    made = {i.name: -1 for i in spec.inputs} | {layer.name: i for i, layer in enumerate(layers)}
+    change = [0] * (len(layers) + 2)
+    for name, when in made.items():
+        if name in last:
+            change[when + 1] += size_of(single[name])
+            change[last[name] + 1] -= size_of(single[name])
+    return list(itertools.accumulate(change))[: len(layers)]
+
+
 def choose_stacks(
     layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine
 ) -> list[tuple[int, int]]:
     """Disjoint runs ``[start, stop)`` of layers to take image by image, the cheapest by price.
 
-    A dynamic programme over the layers in order with two states; changing over costs writing and reading what crosses.
+    A dynamic programme over the layers in order with two states; changing over costs writing and reading all
+    that is alive there.
     """
     batch = shapes[spec.inputs[0].name][0] if shapes[spec.inputs[0].name] else 1
     single = one_image(spec, shapes)
@@ -83,14 +104,13 @@ def choose_stacks(
     infinite = float("inf")
     # best[state] = (cost so far, decisions so far); state 1 is inside a stack
     best: list[tuple[float, list[bool]]] = [(0.0, []), (infinite, [])]
-    for layer in layers:
+    alive = elements_alive(layers, spec, single)
+    for i, layer in enumerate(layers):
         if layer.name in constants or stackable(layer, shapes, single, batch, constants):
             cost = Price(0.0, 0.0) if layer.name in constants else price(layer, spec, single, machine, batch)
         else:
             cost = Price(infinite, 0.0)
-        crossing = 8.0 * batch * sum(size_of(single[n]) for n in layer.inputs) / (
-            machine.threads * machine.l3_bytes_per_cycle
-        )  # fmt: skip
+        crossing = 8.0 * batch * alive[i] / (machine.threads * machine.l3_bytes_per_cycle)
         outside, inside = best
         stay_out = min(outside, (inside[0] + crossing, inside[1]), key=lambda b: b[0])
         go_in = min(inside, (outside[0] + crossing, outside[1]), key=lambda b: b[0])
@@ -100,9 +120,9 @@ def choose_stacks(
         ]
     decisions = min(best, key=lambda b: b[0])[1]
     runs: list[tuple[int, int]] = []
-    for i, inside_stack in enumerate(decisions):
-        if inside_stack and runs and runs[-1][1] == i:
-            runs[-1] = (runs[-1][0], i + 1)
+    for start, inside_stack in enumerate(decisions):
+        if inside_stack and runs and runs[-1][1] == start:
+            runs[-1] = (runs[-1][0], start + 1)
         elif inside_stack:
-            runs.append((i, i + 1))
+            runs.append((start, start + 1))
     return [(a, z) for a, z in runs if z - a > 1]

@@ -1,8 +1,8 @@
 """A stack of layers, depth-first: one thread takes one image through a whole program of its own.
 
-What lies between the layers stays in this thread's scratch memory, and so in its cache; nothing but the stack's
-inputs and outputs has a place for every image of the batch. The layers are ordinary steps; only the base addresses
-they see differ from thread to thread and image to image.
+What lies between the layers stays in this thread's scratch memory, and so in its cache; nothing but the
+stack's inputs and outputs has a place for every image of the batch. The layers are ordinary steps; only the
+base addresses they see differ from thread to thread and image to image.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from bslite.kernels.cpu.compile import CELLS, call_item, record, step_kernel
 from bslite.kernels.cpu.simd import load_int, store_int
 
-# `program`, `count`: the steps. `bases`, `entries`: their table of base addresses, a template to be completed.
-# `ends`, `end_count`: what to complete it by, rows of END. `arena_at`: where in scratch the stack's arena starts.
+# `program`, `count`: the steps. `bases`, `entries`: their table of base addresses, a template to be completed by
+# `ends`, `end_count`: rows of END. `arena_at`: where in scratch memory the stack's arena starts.
 F = record("stack", "program count bases entries ends end_count arena_at")
-END = ("entry", "base", "offset", "image")  # which entry, from which outer base, bytes from it, bytes per image
+END = ("entry", "base", "offset", "image")  # which entry; which outer base, bytes from it, bytes per image
 
 
 @step_kernel("stack", F)

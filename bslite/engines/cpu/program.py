@@ -43,8 +43,9 @@ def kernels(plan: Plan) -> list[Any]:
 
 
 class Program:
-    """A plan encoded: ``records`` of int64 cells, and ``bases``, its table of base addresses with the constants'
-    filled in. Addresses of this process's kernels are in it; they are compiled or loaded here if need be.
+    """A plan encoded: ``records`` of int64 cells, and ``bases``, the table of base addresses.
+
+    The constants' addresses are filled in, and the kernels', which are compiled or loaded here if need be.
     """
 
     def __init__(self, plan: Plan, constant: Callable[[Const], Array]) -> None:
