@@ -1,0 +1,76 @@
+"""The benchmark of pool + batch norm + ReLU stacks runs, compares answers, and finds wrong ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from benchmarks import roofline, stacks
+from benchmarks.peers.engines import ENGINES
+from bslite.cli import timing
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "SETTLE", 0.0)
+    monkeypatch.setattr(roofline, "measure", lambda threads: roofline.Roofline(threads, {}, 2e10, 1e10))
+
+
+SMALL = (
+    "--image",
+    "5",
+    "9",
+    "7",
+    "--rounds",
+    "2",
+    "--batch",
+    "1",
+    "3",
+    "--threads",
+    "1",
+    "2",
+    "--depth",
+    "1",
+    "3",
+)
+
+
+def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    json_file, md = tmp_path / "stacks.json", tmp_path / "stacks.md"
+    rivals = ("bslite", "bslite-layerwise", "torch-nhwc")
+    assert stacks.main([*SMALL, "--peers", *rivals, "--json", str(json_file), "--md", str(md)]) == 0
+    assert md.read_text() == capsys.readouterr().out[:-1]
+    found = json.loads(json_file.read_text())
+    assert len(found["results"]) == 8
+    for result in found["results"]:
+        assert set(result["seconds"]) == set(rivals)
+        assert all(len(rounds) == 2 for rounds in result["rounds"].values())
+        assert all(bytes_ > 0 for bytes_ in result["memory"].values())
+    assert md.read_text().count("\n| 3 | 1 |") == 2
+
+
+def test_a_wrong_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = stacks.Stack(2, (3, 4, 6, 6))
+    right = ENGINES["bslite"].answer
+    monkeypatch.setattr(
+        ENGINES["bslite-layerwise"], "answer", lambda self, y: np.nextafter(right(self, y), 9e9)
+    )
+    with pytest.raises(AssertionError, match="bits"):
+        stacks.compare(stack, 1, ["bslite", "bslite-layerwise"], 1)
+    monkeypatch.setattr(ENGINES["bslite"], "answer", lambda self, y: right(self, y) * 1.01)
+    with pytest.raises(AssertionError, match="error"):
+        stacks.compare(stack, 1, ["bslite"], 1)
+
+
+def test_the_stack_is_alive() -> None:
+    """Values neither vanish nor explode over 40 blocks."""
+    exact, error = stacks.Stack(40, (1, 8, 12, 12)).exact()
+    assert np.isfinite(exact).all()
+    assert (exact > 0).mean() > 0.5
+    assert exact.max() < 1e4
+    assert 0 < error < 1e-4
