@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.simd import fma, pow2, rint, select_lt, splat, vabs, vmax, vmin
+from bslite.kernels.cpu.simd import fma, pow2, rint, select_lt, splat, times_pow2, vabs, vmax, vmin
 
 f = np.float32
 _LOG2E = f(1.44269504088896341)
@@ -44,10 +44,7 @@ def exp(x):
     """``e**x``."""
     x = vmin(splat(f(89.0)), vmax(splat(f(-104.0)), x))
     n = rint(x * splat(_LOG2E))
-    p = _expm1_near(_remainder(x, n)) + splat(f(1.0))
-    # 2**n in two factors: n reaches 128 and -150, beyond one exponent field
-    half = rint(n * splat(f(0.5)))
-    return p * pow2(half) * pow2(n - half)
+    return times_pow2(_expm1_near(_remainder(x, n)) + splat(f(1.0)), n)
 
 
 @register_jitable
