@@ -66,7 +66,7 @@ def _options() -> argparse.Namespace:
 
 
 def _write_json(options: argparse.Namespace, results: list[Result], machine: roofline.Roofline) -> None:
-    plain = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
+    plain = {key: value for key, value in vars(options).items() if not isinstance(value, Path)}
     options.json.write_text(json.dumps(report.as_dict(results, machine, plain), indent=1) + "\n")
 
 
