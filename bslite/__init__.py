@@ -26,6 +26,7 @@ from bslite.errors import (
 if TYPE_CHECKING:
     from bslite.api import run
     from bslite.engines.cpu import warmup
+    from bslite.explanation import Explanation, explain
     from bslite.frontends import from_state_dict, from_torch
     from bslite.spec import GraphBuilder, Input, ModelSpec, Node, load, save
     from bslite.verification import Verification, verify
@@ -46,11 +47,14 @@ _LAZY = {
     "Verification": "bslite.verification",
     "verify": "bslite.verification",
     "warmup": "bslite.engines.cpu",
+    "explain": "bslite.explanation",
+    "Explanation": "bslite.explanation",
 }
 
 __all__ = [
     "BsliteError",
     "EngineError",
+    "Explanation",
     "FileError",
     "GraphBuilder",
     "Input",
@@ -62,6 +66,7 @@ __all__ = [
     "Verification",
     "WeightsError",
     "__version__",
+    "explain",
     "from_state_dict",
     "from_torch",
     "load",

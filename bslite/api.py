@@ -43,8 +43,7 @@ def run(
         )
     if backend not in BACKENDS:
         raise EngineError(f"backend {backend!r} is not one of {', '.join(map(repr, BACKENDS))}")
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise EngineError(f"threads must be a positive integer, got {threads!r}")
+    check_threads(threads)
     inputs, as_torch = as_arrays(spec, x)
     if backend == "reference":
         from bslite import reference
@@ -56,6 +55,12 @@ def run(
         outputs = cpu.run(spec, inputs, threads=threads, layerwise=layerwise)
     results = [_to_torch(y) for y in outputs] if as_torch else outputs
     return results[0] if len(results) == 1 else results
+
+
+def check_threads(threads: int | None) -> None:
+    """EngineError unless ``threads`` is None or a positive integer."""
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise EngineError(f"threads must be a positive integer, got {threads!r}")
 
 
 def as_arrays(spec: ModelSpec, x: Any) -> tuple[list[Array], bool]:

@@ -1,4 +1,6 @@
-"""The command line: ``bslite demo | run | verify | bench | info | calibrate | warmup``. One file per command.
+"""The command line: ``bslite demo | run | verify | bench | explain | info | calibrate | warmup``.
+
+One file per command.
 
 Exit codes: 0 fine, 1 a verification failed, 2 the command, the model or the input is wrong.
 """

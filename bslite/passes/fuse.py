@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bslite.ops import Kind
 from bslite.passes.rewrite import readers
@@ -37,6 +38,20 @@ ALONE = {
 }
 
 
+class Reason(NamedTuple):
+    """A sentence with a gap ``{}`` for each of the ``names`` of nodes it speaks of."""
+
+    text: str = ""
+    names: tuple[str, ...] = ()
+
+    def say(self, call: Callable[[str], str] = str) -> str:
+        """The sentence; ``call`` gives the name to use for a node."""
+        return self.text.format(*map(call, self.names))
+
+
+UNKNOWN = Reason()
+
+
 @dataclass(frozen=True)
 class Layer:
     """One op of the engine: ``node``, then ``+ residual``, then ``activation``. Named after the last node in
@@ -48,7 +63,7 @@ class Layer:
     activation: Node | None = None
     name: str = ""
     members: tuple[str, ...] = ()
-    apart: str = ""
+    apart: Reason = UNKNOWN
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -59,7 +74,7 @@ class Layer:
 def fuse(spec: ModelSpec, enabled: bool = True) -> list[Layer]:
     """The model as layers in a topological order. With ``enabled`` false, one layer per node."""
     if not enabled:
-        off = "fusing is off"
+        off = Reason("fusing is off")
         return [Layer(n, name=n.name, members=(n.name,), apart=off) for n in spec.nodes]
     reading = readers(spec)
     position = {n.name: i for i, n in enumerate(spec.nodes)}
@@ -67,23 +82,23 @@ def fuse(spec: ModelSpec, enabled: bool = True) -> list[Layer]:
     kept = set(spec.outputs)
     absorbed: dict[str, str] = {}  # node -> the layer's main node that took it
 
-    def why_not_add(node: Node, add: Node, residual: str | None, activation: Node | None) -> str:
-        """Why the layer of ``node`` does not take the sum that follows; empty if it does."""
+    def why_not_add(node: Node, add: Node, residual: str | None, activation: Node | None) -> Reason | None:
+        """Why the layer of ``node`` does not take the sum that follows; None if it does."""
         if add.name in absorbed:
-            return f"the sum {add.name} is taken in the store of {absorbed[add.name]}"
+            return Reason("the sum {} is taken in the store of {}", (add.name, absorbed[add.name]))
         if activation is not None:
-            return f"the sum {add.name} comes after the activation; a store adds before it"
+            return Reason("the sum {} comes after the activation; a store adds before it", (add.name,))
         if residual is not None:
-            return f"the sum {add.name} is a second one; a store adds one residual"
+            return Reason("the sum {} is a second one; a store adds one residual", (add.name,))
         if not _adds_in_store(node):
-            what = "a grouped or depthwise convolution" if node.op == "conv2d" else f"{node.op}"
-            return f"{what} cannot add a residual in its store: {add.name} is a layer of its own"
+            what = "a grouped or depthwise convolution" if node.op == "conv2d" else node.op
+            return Reason(what + " cannot add a residual in its store: {} is a layer of its own", (add.name,))
         other = _other(add, node.name)
         if not shapes[other] == shapes[node.name] == shapes[add.name]:
-            return f"the sum {add.name} broadcasts; a store adds values of one shape"
+            return Reason("the sum {} broadcasts; a store adds values of one shape", (add.name,))
         if not _is_main(other, node.name, spec, position, reading, kept):
-            return f"the sum {add.name} is left to {other}, the later of two convolutions"
-        return ""
+            return Reason("the sum {} is left to {}, the later of two convolutions", (add.name, other))
+        return None
 
     layers: list[
         tuple[int, Layer]
@@ -101,38 +116,40 @@ def fuse(spec: ModelSpec, enabled: bool = True) -> list[Layer]:
             elif after.op in ACTIVATIONS and not (apart := _why_not_activate(node, after, activation)):
                 activation = after
             else:
-                apart = apart or f"{after.name} ({after.op}) {ALONE[after.declaration.kind]}"
+                apart = apart or Reason(f"{{}} ({after.op}) {ALONE[after.declaration.kind]}", (after.name,))
                 break
             members.append(after.name)
             absorbed[after.name] = node.name
-        layer = Layer(node, residual, activation, members[-1], tuple(members), apart)
+        layer = Layer(node, residual, activation, members[-1], tuple(members), apart or UNKNOWN)
         layers.append((position[members[-1]], layer))
     return [layer for _, layer in sorted(layers, key=lambda pair: pair[0])]
 
 
-def _only_reader(name: str, reading: Mapping[str, list[Node]], kept: set[str]) -> tuple[Node | None, str]:
+def _only_reader(
+    name: str, reading: Mapping[str, list[Node]], kept: set[str]
+) -> tuple[Node | None, Reason | None]:
     """The node that alone reads the value ``name``, or None and why there is no such node."""
     if name in kept:
-        return None, "its value is an output of the model"
+        return None, Reason("its value is an output of the model")
     found = reading.get(name, [])
-    names = list(dict.fromkeys(node.name for node in found))
+    names = tuple(dict.fromkeys(node.name for node in found))
     if len(found) == 1:
-        return found[0], ""
+        return found[0], None
     if not found:
-        return None, "nothing reads its value"
+        return None, Reason("nothing reads its value")
     if len(names) == 1:
-        return None, f"{names[0]} reads its value {len(found)} times"
-    listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    return None, f"its value is read by {len(names)} layers: {listed}"
+        return None, Reason(f"{{}} reads its value {len(found)} times", names)
+    gaps = ", ".join(["{}"] * min(3, len(names))) + (", ..." if len(names) > 3 else "")
+    return None, Reason(f"its value is read by {len(names)} layers: {gaps}", names[:3])
 
 
-def _why_not_activate(node: Node, after: Node, activation: Node | None) -> str:
-    """Why the layer of ``node`` does not apply the activation that follows; empty if it does."""
+def _why_not_activate(node: Node, after: Node, activation: Node | None) -> Reason | None:
+    """Why the layer of ``node`` does not apply the activation that follows; None if it does."""
     if node.op not in WITH_ACTIVATION:
-        return f"an activation after {node.op} is a step of its own: {after.name}"
+        return Reason(f"an activation after {node.op} is a step of its own: {{}}", (after.name,))
     if activation is not None:
-        return f"{after.name} is a second activation; a store applies one"
-    return ""
+        return Reason("{} is a second activation; a store applies one", (after.name,))
+    return None
 
 
 def _other(add: Node, name: str) -> str:

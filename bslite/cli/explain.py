@@ -1,0 +1,61 @@
+"""``bslite explain``: where the time of one model goes, layer by layer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bslite.cli import options
+from bslite.cli.inputs import make_inputs
+from bslite.cli.progress import activity
+from bslite.errors import FileError
+
+
+def explain(
+    model: options.ModelFile = None,
+    arch: options.Arch = None,
+    weights: options.Weights = None,
+    input_file: options.InputFile = None,
+    shape: options.InputShape = None,
+    batch: options.Batch = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    runs: Annotated[int, typer.Option(min=2, help="Traced runs to take the medians of.")] = 15,
+    trace_file: Annotated[
+        Path | None,
+        typer.Option("--trace", help="Write one run as a trace for Perfetto here.", show_default=False),
+    ] = None,
+    html_file: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write a report with plots, one file, here.", show_default=False),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)
+    ] = None,
+) -> None:
+    """For every layer: kernel, tile, time, rates, distance to the roofline, what is fused into it and why."""
+    from bslite.api import run
+    from bslite.explanation import explain as look
+    from bslite.explanation.page import need_plotly
+
+    if html_file is not None:
+        need_plotly()
+    spec = options.load_model(model, arch, weights, seed)
+    inputs = make_inputs(spec, input_file, shape, batch, seed)
+    with activity(f"Preparing {spec.name}"):
+        run(spec, inputs, threads=threads)
+    with activity(f"Measuring the machine and {runs} runs"):
+        found = look(spec, inputs, threads=threads, runs=runs)
+    print(found)
+    if trace_file is not None:
+        found.save_trace(trace_file)
+    if html_file is not None:
+        found.save_html(html_file)
+    if json_file is not None:
+        try:
+            json_file.write_text(json.dumps(found.as_dict(), indent=1) + "\n")
+        except OSError as e:
+            raise FileError(f"{json_file}: cannot write ({e.strerror})") from e

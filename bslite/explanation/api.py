@@ -1,0 +1,72 @@
+"""Run a model under the clock; say, layer by layer, what was done and how far that is from the best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bslite.api import as_arrays, check_threads
+from bslite.errors import InputError
+from bslite.explanation.layers import layer_rows
+from bslite.explanation.limits import Limits, measured
+from bslite.explanation.memory import memory_of
+from bslite.explanation.profile import profile
+from bslite.explanation.result import Explanation
+from bslite.ops import Shape
+from bslite.spec import Array, ModelSpec
+
+
+def explain(
+    spec: ModelSpec,
+    shape: Any = None,
+    *,
+    threads: int | None = None,
+    batch: int | None = None,
+    runs: int = 15,
+    limits: Limits | None = None,
+) -> Explanation:
+    """Where the time of ``spec`` goes on the CPU engine.
+
+    ``shape`` is the input's shape, a list of shapes for several inputs, or the input itself as `bslite.run`
+    takes it; by default the model's example shapes, with ``batch`` images. ``threads`` defaults to the cores
+    this process may use. Medians over ``runs`` traced runs, after some to warm up. ``limits`` are the rates
+    to hold the layers against; by default they are measured, once per process.
+
+    Raises InputError and SpecError as `bslite.run` does.
+    """
+    from bslite.engines.cpu import engine_for, prepare
+    from bslite.engines.cpu.detect import detect
+
+    if not isinstance(spec, ModelSpec):
+        raise InputError(f"explain() takes a ModelSpec first, got {type(spec).__name__}")
+    check_threads(threads)
+    inputs = _inputs(spec, shape, batch)
+    session = prepare(spec, inputs, threads, False)
+    timing = profile(session, inputs, runs)
+    limits = limits or measured(timing.threads)
+    simple, plan = engine_for(spec).spec, session.plan
+    rows = layer_rows(spec, simple, plan, detect(plan.threads), timing, limits)
+    return Explanation(spec.name, plan.shapes, tuple(rows), timing, limits, memory_of(simple, plan, timing))
+
+
+def _inputs(spec: ModelSpec, given: Any, batch: int | None) -> list[Array]:
+    """What to run on: the arrays given, or seeded random ones of the shapes given."""
+    shapes: list[Shape]
+    if given is None:
+        shapes = [i.example for i in spec.inputs]
+    elif isinstance(given, (tuple, list)) and all(isinstance(n, int) for n in given):
+        shapes = [tuple(given)]
+    elif isinstance(given, (tuple, list)) and all(isinstance(s, (tuple, list)) for s in given):
+        shapes = [tuple(s) for s in given]
+    else:
+        if batch is not None:
+            raise InputError("give either an input or a batch")
+        return as_arrays(spec, given)[0]
+    if batch is not None:
+        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+            raise InputError(f"batch must be a positive integer, got {batch!r}")
+        shapes = [(batch, *s[1:]) for s in shapes]
+    spec.infer_shapes(shapes)
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(s, np.float32) for s in shapes]

@@ -1,0 +1,79 @@
+"""What the machine can do at best: the ceilings of a roofline, and the floor they put under a layer's time.
+
+Roofline: Williams, Waterman and Patterson, Communications of the ACM 52(4), 2009. Its one sloping roof is
+here several: bytes come from the smallest level of the memory that could hold what is moved.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from bslite.machine import Machine, Rates
+
+if TYPE_CHECKING:
+    from bslite.engines.cpu.calibrate import Calibration
+
+LEVELS = ("l2", "l3", "memory")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Rates of ``threads`` cores together: ``flops`` in FLOP/s, ``bandwidth`` in bytes/s from each level.
+
+    ``clock`` is in cycles a second of one core; ``capacity`` is the bytes that L2, that of all cores together,
+    and L3 hold.
+    """
+
+    threads: int
+    clock: float
+    flops: float
+    bandwidth: Mapping[str, float]
+    capacity: Mapping[str, int]
+
+    def level(self, size: float) -> str:
+        """The smallest level that holds ``size`` bytes."""
+        return next((name for name, most in self.capacity.items() if size <= most), "memory")
+
+    def floor(self, flops: float, bytes_: float, weights: float, footprint: float) -> tuple[float, str]:
+        """Seconds that a layer takes at least, and what bounds it: "compute" or a level of the memory.
+
+        ``bytes_`` of values it reads and writes come from the level that holds them; the ``weights``, which
+        were last used a whole run ago, from the level that holds the run's ``footprint``.
+        """
+        near, far = self.level(bytes_), self.level(footprint)
+        moving = bytes_ / self.bandwidth[near] + weights / self.bandwidth[far]
+        computing = flops / self.flops
+        return (computing, "compute") if computing >= moving else (moving, far if weights > bytes_ else near)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@functools.cache
+def measured(threads: int) -> Limits:
+    """This machine's: as kept by ``bslite calibrate``, else measured now, once per process: some seconds."""
+    from bslite.engines.cpu.calibrate import at_threads
+    from bslite.engines.cpu.detect import detect
+
+    machine = detect(threads)
+    return limits_of(machine, machine.measured or at_threads(_calibration(), threads))
+
+
+@functools.cache
+def _calibration() -> Calibration:
+    from bslite.engines.cpu.calibrate import measure
+
+    return measure()
+
+
+def limits_of(machine: Machine, rates: Rates) -> Limits:
+    """The faster of reading and copying, for each level; an inner level is never slower than an outer one."""
+    best = {name: max(rates.read(name), rates.copy(name)) for name in LEVELS}
+    for outer, inner in (("memory", "l3"), ("l3", "l2")):
+        best[inner] = max(best[inner], best[outer])
+    capacity = {"l2": machine.l2 * machine.threads, "l3": machine.l3}
+    return Limits(machine.threads, rates.clock, rates.flops, best, capacity)

@@ -1,0 +1,132 @@
+"""Where the time goes: warm traced runs of a session, in seconds per step and per walker.
+
+Every moment of every walker belongs to one step: to the one whose item it works on, else to the one whose
+end it waits for. So the steps' times add up to the run's, and a step that shares its work badly is seen to.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bslite.engines.cpu.detect import numba_threads
+from bslite.engines.cpu.session import Session
+
+Array = npt.NDArray[Any]
+WARM_RUNS = 3
+LEAST = 0.1  # seconds between the first and the last traced run: what the clock's rate is taken from
+
+
+@dataclass(frozen=True)
+class Items:
+    """The work items of one run in the order they were finished: arrays of equal length.
+
+    ``step``, ``item`` and ``walker`` are numbers; ``start`` and ``stop`` seconds from the run's first start.
+    """
+
+    step: Array
+    item: Array
+    walker: Array
+    start: Array
+    stop: Array
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Medians over ``runs`` traced runs, in seconds; arrays have an element per step of the plan.
+
+    ``untraced`` is the time of a whole call without tracing, ``wall`` that from a traced run's first item to
+    its last. ``busy`` sums the items of a step over all walkers, ``wait`` what walkers waited for its end,
+    ``span`` reaches from its first start to its last stop. ``items`` are those of the run of median length.
+    """
+
+    runs: int
+    threads: int
+    ticks_per_second: float
+    untraced: float
+    wall: float
+    busy: Array
+    wait: Array
+    span: Array
+    items: Items
+
+    def walkers(self) -> list[tuple[float, float]]:
+        """Busy and idle seconds of each walker, in the run that ``items`` tells of."""
+        length = float(self.items.stop.max(initial=0.0))
+        worked = self.items.stop - self.items.start
+        busy = np.bincount(self.items.walker, worked, minlength=self.threads)
+        return [(float(b), length - float(b)) for b in busy]
+
+
+def profile(session: Session, inputs: Sequence[Array], runs: int = 15) -> Profile:
+    """Run warm, then ``runs`` traced runs in turn with as many untraced ones."""
+    steps = len(session.plan.steps)
+    threads = max(1, min(session.plan.threads, numba_threads()))
+    outputs = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
+    for _ in range(WARM_RUNS):
+        session.run(inputs, outputs)
+    traces: list[Array] = []
+    seconds: list[float] = []
+    ends: list[float] = []
+    while len(traces) < max(runs, 2) or ends[-1] - ends[0] < LEAST:
+        start = time.perf_counter()
+        session.run(inputs, outputs)
+        seconds.append(time.perf_counter() - start)
+        traces.append(session.trace(inputs, outputs))
+        ends.append(time.perf_counter())
+    column = _columns()
+    last = [int(t[:, column["stop"]].max()) for t in traces] if steps else [0, 1]
+    rate = (last[-1] - last[0]) / (ends[-1] - ends[0])
+    found = [_items(trace, column, rate) for trace in traces]
+    walls = [float(f.stop.max(initial=0.0)) for f in found]
+    parts = [_parts(f, steps, threads) for f in found]
+    busy, wait, span = (np.median([p[i] for p in parts], axis=0) for i in range(3))
+    typical = int(np.argsort(walls, kind="stable")[len(walls) // 2])
+    return Profile(
+        len(traces), threads, rate, statistics.median(seconds), statistics.median(walls),
+        busy, wait, span, found[typical],
+    )  # fmt: skip
+
+
+def _columns() -> dict[str, int]:
+    from bslite.kernels.cpu.walk import EVENT
+
+    return {name: i for i, name in enumerate(EVENT)}
+
+
+def _items(trace: Array, column: dict[str, int], rate: float) -> Items:
+    """A trace in seconds, from its first start."""
+    origin = trace[:, column["start"]].min(initial=np.iinfo(np.int64).max)
+    start, stop = ((trace[:, column[name]] - origin) / rate for name in ("start", "stop"))
+    step, item, walker = (trace[:, column[name]] for name in ("step", "item", "walker"))
+    return Items(step, item, walker, start, stop)
+
+
+def _parts(items: Items, steps: int, threads: int) -> tuple[Array, Array, Array]:
+    """Busy, waited-for and spanned seconds of each step in one run."""
+    busy = np.bincount(items.step, items.stop - items.start, minlength=steps)
+    first, last = np.full(steps, np.inf), np.zeros(steps)
+    np.minimum.at(first, items.step, items.start)
+    np.maximum.at(last, items.step, items.stop)
+    wait = np.zeros(steps)
+    finished = np.argsort(items.stop, kind="stable")
+    stops = items.stop[finished]
+    end = stops[-1] if len(stops) else 0.0
+    for walker in range(threads):
+        mine = np.flatnonzero(items.walker == walker)
+        mine = mine[np.argsort(items.start[mine], kind="stable")]
+        gaps_from = np.concatenate([[0.0], items.stop[mine]])
+        gaps_to = np.concatenate([items.start[mine], [end]])
+        # The item that ended last before the gap did is what the walker waited for.
+        ended = np.searchsorted(stops, gaps_to, side="right") - 1
+        known = ended >= 0
+        step = items.step[finished[np.maximum(ended, 0)]] if len(stops) else np.zeros(0, np.int64)
+        step = np.where(known, step, items.step[mine[:1]].sum() if len(mine) else 0)
+        wait += np.bincount(step, np.maximum(gaps_to - gaps_from, 0.0), minlength=steps)
+    return busy, wait, np.where(np.isfinite(first), last - first, 0.0)

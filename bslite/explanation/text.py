@@ -1,0 +1,99 @@
+"""An explanation as aligned plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bslite.explanation.layers import Row
+
+if TYPE_CHECKING:
+    from bslite.explanation.result import Explanation
+
+HEADER = (
+    "layer", "op", "kernel", "output", "tile", "items", "MFLOP", "MB", "µs", "share", "wait", "GFLOP/s",
+    "GB/s", "roofline", "bound by",
+)  # fmt: skip
+WORDS = (0, 1, 2, 3, 14)  # columns of words, to the left; the others are numbers
+WIDEST = 44  # characters of a layer's name
+
+
+def table(e: Explanation) -> str:
+    """The whole: what was run, a line per layer, totals, then what each layer holds and why it ends there."""
+    cells = [HEADER, *map(cells_of, e.rows)]
+    flops, moved = sum(r.flops for r in e.timed), sum(r.bytes + r.weights for r in e.timed)
+    seconds = sum(r.seconds or 0.0 for r in e.timed)
+    wait = sum(r.wait for r in e.timed)
+    cells.append(
+        (
+            "total", "", "", "", "", "", f"{flops / 1e6:,.2f}", f"{moved / 1e6:,.2f}",
+            f"{seconds * 1e6:,.0f}", "100.0%", _percent(wait / seconds if seconds else 0),
+            f"{flops / seconds / 1e9:,.1f}", f"{moved / seconds / 1e9:,.1f}", _percent(e.floor / seconds), "",
+        )
+    )  # fmt: skip
+    lines = _aligned(cells)
+    rule = "-" * max(map(len, lines))
+    return "\n".join([*headline(e), "", lines[0], rule, *lines[1:-1], rule, lines[-1], "", *_why(e.rows)])
+
+
+def headline(e: Explanation) -> list[str]:
+    """The run and the machine in a few lines."""
+    p, limits = e.profile, e.limits
+    takes = " ".join(str(list(s)) for s in e.shapes)
+    rates = ", ".join(f"{name} {rate / 1e9:,.0f} GB/s" for name, rate in limits.bandwidth.items())
+    idle = sum(idle for _, idle in p.walkers()) / max(p.threads * p.wall, 1e-12)
+    floor = f"floor {e.floor * 1e3:.2f} ms" if e.floor else "nothing to compute"
+    return [
+        f"{e.model}, input {takes}, {p.threads} thread(s): {p.untraced * 1e3:.2f} ms a run, {floor}; "
+        f"traced {p.wall * 1e3:.2f} ms, medians of {p.runs} runs; threads idle {_percent(idle)}",
+        f"machine: {limits.flops / 1e9:,.0f} GFLOP/s; {rates}",
+        f"memory: {', '.join(f'{name} {size / 1e6:,.2f} MB' for name, size in e.memory.totals.items())}",
+    ]
+
+
+def cells_of(r: Row, widest: int | None = WIDEST) -> tuple[str, ...]:
+    """One line of the table; names longer than ``widest`` characters lose their middle."""
+    inside = r.stack is not None and r.seconds is None
+    name = ("  " if inside else "") + r.name
+    if widest is not None and len(name) > widest:
+        name = name[: widest // 2 - 2] + "..." + name[-(widest - widest // 2 - 1) :]
+    shape = "x".join(map(str, r.shape))
+    cost = (f"{r.flops / 1e6:,.2f}", f"{(r.bytes + r.weights) / 1e6:,.2f}")
+    start = (name, r.op, kernels(r), shape, r.tile, str(r.items or ""), *cost)
+    if not r.seconds:
+        return (*start, *[""] * 7)
+    return (
+        *start, f"{r.seconds * 1e6:,.0f}", _percent(r.share), _percent(r.wait / r.seconds),
+        f"{r.gflops:,.1f}" if r.flops else "", f"{r.gbytes:,.1f}", _percent(r.roofline), r.bound,
+    )  # fmt: skip
+
+
+def kernels(r: Row) -> str:
+    """The kernels of a row, each once, in order."""
+    return "+".join(dict.fromkeys(r.kernels)) or "none"
+
+
+def _why(rows: Sequence[Row]) -> list[str]:
+    """What each layer holds, and why the next is not in it."""
+    lines = ["What each layer holds, and why it ends there:"]
+    width = min(WIDEST, max((len(r.name) for r in rows), default=0))
+    for r in rows:
+        held = "; ".join(r.holds)
+        why = " | ".join(part for part in (held, r.apart) if part)
+        lines.append(f"  {r.name:<{width}}  {why}")
+    return lines
+
+
+def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i in WORDS else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
