@@ -14,18 +14,20 @@ import re
 import statistics
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bslite.engines.cpu.detect import available_cores, cpu_model, described, detect, numba_threads
 from bslite.engines.cpu.job import Job, start_threads
 from bslite.errors import BsliteError, EngineError
 from bslite.machine import LEVELS, Machine, Rates
 
+Floats = npt.NDArray[np.float32]
 FORMAT = 1
 SECONDS = 0.12  # for each of the 20 measurements
 TURN = 2e-3  # seconds one timed call takes at least
@@ -189,7 +191,7 @@ class _Bench:
         self.machine, self.seconds = machine, seconds
         # Written here and now, so that there is memory behind every page.
         self.memory = np.ones(max(sizes) // 4 + 1024, np.float32)
-        self.sink = np.zeros(16 * threads + 16, np.float32)
+        self.sink = np.zeros(16 * threads, np.float32)
         start_threads(threads)
 
     def rates(self, threads: int) -> Rates:
@@ -218,24 +220,45 @@ class _Bench:
         return repeats / statistics.median(faster)
 
     def _timed(self, mode: int, threads: int, size: int, repeats: int) -> float:
-        """Seconds of one call in which each thread does ``repeats`` passes over its own ``size`` bytes."""
-        from bslite.kernels.cpu.stream import stream
-        from bslite.kernels.cpu.walk import CELLS
-
-        cells = {name: i for i, name in enumerate(stream.fields)}
-        program = np.zeros((1, CELLS), np.int64)
-        values = {
-            "kernel": stream.address, "items": threads, "data_item": size, "target_at": threads * size,
-            "bytes": size, "repeats": repeats, "mode": mode, "sink": 1,
-            "a": 0x1E3779B97F4A7C15, "b": 0x5DEECE66D,
-        }  # fmt: skip
-        for name, value in values.items():
-            program[0, cells[name]] = value
-        aligned = self.memory.ctypes.data + -self.memory.ctypes.data % 4096
-        job = Job(program, np.array([aligned, self.sink.ctypes.data], np.int64))
+        job = _job(mode, threads, size, repeats, self.memory, self.sink)
         start = time.perf_counter()
         job.run(threads)
         return time.perf_counter() - start
 
 
-__all__ = ["LEVELS", "Calibration", "calibrated", "forget", "load", "measure", "path", "save"]
+def fma_turn(threads: int, repeats: int) -> tuple[Callable[[], None], float]:
+    """A call that does nothing but multiply-adds on ``threads`` threads, and how many operations they are."""
+    from bslite.kernels.cpu.simd import LANES
+    from bslite.kernels.cpu.stream import FMA, FMAS
+
+    flops = 2.0 * FMAS * LANES * threads * repeats
+    memory, sink = np.ones(2048, np.float32), np.zeros(16 * threads, np.float32)
+    job = _job(FMA, threads, 0, repeats, memory, sink)
+
+    def turn() -> None:
+        assert memory.size  # kept until the last turn
+        assert sink.size
+        job.run(threads)
+
+    return turn, flops
+
+
+def _job(mode: int, threads: int, size: int, repeats: int, memory: Floats, sink: Floats) -> Job:
+    """Each of ``threads`` items goes ``repeats`` times over its own ``size`` bytes; keep the arrays alive."""
+    from bslite.kernels.cpu.stream import stream
+    from bslite.kernels.cpu.walk import CELLS
+
+    cells = {name: i for i, name in enumerate(stream.fields)}
+    program = np.zeros((1, CELLS), np.int64)
+    values = {
+        "kernel": stream.address, "items": threads, "data_item": size, "target_at": threads * size,
+        "bytes": size, "repeats": repeats, "mode": mode, "sink": 1,
+        "a": 0x1E3779B97F4A7C15, "b": 0x5DEECE66D,
+    }  # fmt: skip
+    for name, value in values.items():
+        program[0, cells[name]] = value
+    aligned = memory.ctypes.data + -memory.ctypes.data % 4096
+    return Job(program, np.array([aligned, sink.ctypes.data], np.int64))
+
+
+__all__ = ["LEVELS", "Calibration", "calibrated", "fma_turn", "forget", "load", "measure", "path", "save"]
