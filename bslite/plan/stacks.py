@@ -1,8 +1,8 @@
 """Depth-first over images: which layers one thread takes an image through before it takes the next one.
 
 The idea is BrainSlug's (arXiv 1804.08378), with the whole image as the tile: what lies between the layers of
-a stack has a place per thread, not per image, so it stays in that core's cache, memory falls by batch / threads,
-and nobody waits at a layer's end. The price is reading the weights once per image instead of once per batch.
+a stack has a place per thread, not per image, so it stays in that core's cache, memory falls by batch over
+threads, and nobody waits at a layer's end. The price: weights are read once per image, not once per batch.
 """
 
 from __future__ import annotations

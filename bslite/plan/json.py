@@ -1,0 +1,86 @@
+"""Plans as JSON, there and back: to look at, to compare, to keep."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+from bslite.plan.plan import Access, Const, End, Plan, Step
+from bslite.plan.views import Buffer, View
+
+FORMAT = 1
+
+
+def to_json(plan: Plan) -> str:
+    """The plan as a strict JSON document; equal plans give equal text."""
+    return json.dumps({"bslite_plan": FORMAT, **_plain(dataclasses.asdict(plan))}, allow_nan=False)
+
+
+def from_json(text: str) -> Plan:
+    """The plan `to_json` wrote. ValueError if it is not one."""
+    data = json.loads(text)
+    if not isinstance(data, dict) or data.pop("bslite_plan", None) != FORMAT:
+        raise ValueError(f"not a bslite plan of format {FORMAT}")
+    return _plan(_unplain(data))
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinities: they become ``{"float": "inf"}``."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    return value
+
+
+def _unplain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return (
+            float(value["float"]) if set(value) == {"float"} else {k: _unplain(v) for k, v in value.items()}
+        )
+    return [_unplain(v) for v in value] if isinstance(value, list) else value
+
+
+def _tuples(value: Any) -> Any:
+    """Lists as tuples, at every depth."""
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+
+
+def _view(data: dict[str, Any]) -> View:
+    return View(**{k: _tuples(v) for k, v in data.items()})
+
+
+def _step(data: dict[str, Any]) -> Step:
+    return Step(
+        **{
+            **data,
+            "layers": tuple(data["layers"]),
+            "operands": {k: (name, at) for k, (name, at) in data["operands"].items()},
+            "reads": [Access(**a) for a in data["reads"]],
+            "writes": [Access(**a) for a in data["writes"]],
+            "stack": _plan(data["stack"]) if data["stack"] else None,
+            "ends": tuple(End(**e) for e in data["ends"]),
+        }
+    )
+
+
+def _plan(data: dict[str, Any]) -> Plan:
+    return Plan(
+        **{
+            **data,
+            "shapes": _tuples(data["shapes"]),
+            "steps": [_step(s) for s in data["steps"]],
+            "buffers": {k: Buffer(**v) for k, v in data["buffers"].items()},
+            "consts": {
+                k: Const(v["name"], v["recipe"], tuple(v["keys"]), _tuples(v["args"]))
+                for k, v in data["consts"].items()
+            },
+            "values": {k: _view(v) for k, v in data["values"].items()},
+            "inputs": [_view(v) for v in data["inputs"]],
+            "outputs": [_view(v) for v in data["outputs"]],
+        }
+    )
