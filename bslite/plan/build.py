@@ -25,7 +25,7 @@ from bslite.plan.lower_stack import lower_stack
 from bslite.plan.lowering import LOWERINGS
 from bslite.plan.memory import place_buffers, scratch_of, set_order
 from bslite.plan.plan import Plan
-from bslite.plan.stacks import choose_stacks
+from bslite.plan.stacks import choose_stacks, worth_threads
 from bslite.plan.views import Buffer, View, contiguous, size_of
 from bslite.spec import ModelSpec
 
@@ -98,7 +98,7 @@ def build_plan(
     plan = Plan(
         model=spec.name,
         shapes=tuple(map(tuple, shapes)),
-        threads=machine.threads,
+        threads=machine.threads if worth_threads(layers, spec, all_shapes, machine) else 1,
         steps=b.steps,
         buffers=b.buffers,
         consts=b.consts,

@@ -7,6 +7,7 @@ threads, and nobody waits at a layer's end. The price: weights are read once per
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from bslite.plan.views import size_of
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
+WAKING = 200_000.0  # cycles: a parallel region and its threads' waking take some 50 us
 
 
 class Price(NamedTuple):
@@ -49,11 +51,13 @@ def stackable(layer: Layer, shapes: Shapes, single: Shapes, batch: int, constant
     return bool(ranks) and all(n.declaration.keeps_images_apart(ranks, n.attrs) for n in nodes)
 
 
-def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch: int) -> Price:
+def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch: int, in_l3: bool) -> Price:
     """What a layer costs either way: arithmetic, or what must come from beyond L2, whichever takes longer.
 
-    Weights re-read for every image come from L2 if they stay there, else from L3 if all of the model's do.
+    Weights re-read for every image come from L2 if they stay there, else from L3 if all of the model's do
+    (``in_l3``, found out if not given).
     """
+    in_l3 = weights_stay_in_l3(spec, machine) if in_l3 is None else in_l3
     node, t = layer.node, machine.threads
     params = spec.param_shapes(node)
     ins = [single[n] for n in node.inputs]
@@ -62,7 +66,6 @@ def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch
     weights = 4.0 * sum(map(size_of, params.values()))
     image = 4.0 * (sum(size_of(single[n]) for n in layer.inputs) + size_of(single[layer.name]))
     rounds = -(-batch // t)
-    in_l3 = 4.0 * sum(p.size for p in spec.params.values()) < 0.7 * machine.l3
     weight_speed = machine.l3_bytes_per_cycle if in_l3 else machine.memory_bytes_per_cycle
     if weights < machine.l2 / 2:
         weight_speed = machine.l2_bytes_per_cycle
@@ -73,6 +76,23 @@ def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch
         batch * compute / t + batch * image / (t * beyond) + weights / (t * machine.memory_bytes_per_cycle)
     )
     return Price(apart, together)
+
+
+def weights_stay_in_l3(spec: ModelSpec, machine: Machine) -> bool:
+    """Whether all of the model's parameters fit L3 with room for what they work on."""
+    return 4.0 * sum(p.size for p in spec.params.values()) < 0.7 * machine.l3
+
+
+def worth_threads(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine) -> bool:
+    """Whether the model takes long enough on one core to wake others for it."""
+    alone = dataclasses.replace(machine, threads=1)
+    in_l3 = weights_stay_in_l3(spec, machine)
+    cycles = 0.0
+    for layer in layers:
+        cycles += price(layer, spec, shapes, alone, 1, in_l3).together
+        if cycles > WAKING:
+            return True
+    return False
 
 
 def elements_alive(layers: Sequence[Layer], spec: ModelSpec, single: Shapes) -> list[int]:
@@ -100,6 +120,7 @@ def choose_stacks(
     single = one_image(spec, shapes)
     if batch < max(2, machine.threads) or single is None:
         return []
+    in_l3 = weights_stay_in_l3(spec, machine)
     constants = {layer.name for layer in layers if layer.node.op == "constant"}
     infinite = float("inf")
     # best[state] = (cost so far, decisions so far); state 1 is inside a stack
@@ -107,7 +128,11 @@ def choose_stacks(
     alive = elements_alive(layers, spec, single)
     for i, layer in enumerate(layers):
         if layer.name in constants or stackable(layer, shapes, single, batch, constants):
-            cost = Price(0.0, 0.0) if layer.name in constants else price(layer, spec, single, machine, batch)
+            cost = (
+                Price(0.0, 0.0)
+                if layer.name in constants
+                else price(layer, spec, single, machine, batch, in_l3)
+            )
         else:
             cost = Price(infinite, 0.0)
         crossing = 8.0 * batch * alive[i] / (machine.threads * machine.l3_bytes_per_cycle)

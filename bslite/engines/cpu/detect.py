@@ -17,6 +17,7 @@ def available_cores() -> int:
     return max(1, min(cores, _cgroup_quota() or cores))
 
 
+@functools.cache
 def _cgroup_quota() -> int | None:
     """CPU quota in whole cores (cgroup v2, then v1), or None where there is none."""
     try:
