@@ -8,6 +8,7 @@ import numpy as np
 
 from bslite.api import as_arrays, check_threads
 from bslite.errors import InputError
+from bslite.explanation.inside import inner_shares
 from bslite.explanation.layers import layer_rows
 from bslite.explanation.limits import Limits, measured
 from bslite.explanation.memory import memory_of
@@ -45,9 +46,13 @@ def explain(
     session = prepare(spec, inputs, threads, False)
     timing = profile(session, inputs, runs)
     limits = limits or measured(timing.threads)
-    simple, plan = engine_for(spec).spec, session.plan
-    rows = layer_rows(spec, simple, plan, detect(plan.threads), timing, limits)
-    return Explanation(spec.name, plan.shapes, tuple(rows), timing, limits, memory_of(simple, plan, timing))
+    engine, plan = engine_for(spec), session.plan
+    outputs = [np.empty(v.shape, np.float32) for v in plan.outputs]
+    inner = inner_shares(session, inputs, outputs, engine.constant)
+    rows = layer_rows(spec, engine.spec, plan, detect(plan.threads), timing, inner, limits)
+    return Explanation(
+        spec.name, plan.shapes, tuple(rows), timing, limits, memory_of(engine.spec, plan, timing)
+    )
 
 
 def _inputs(spec: ModelSpec, given: Any, batch: int | None) -> list[Array]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
-from bslite.explanation.layers import Row
+from bslite.explanation.rows import Row
 
 if TYPE_CHECKING:
     from bslite.explanation.result import Explanation
@@ -50,7 +50,7 @@ def family(r: Row) -> str:
 
 def time_per_layer(e: Explanation) -> Any:
     """Bars in the order of execution: busy by family, waiting on top, the floor as a tick."""
-    rows = [r for r in e.timed if r.seconds]
+    rows = [r for r in e.layers if r.seconds]
     labels = [f"{i + 1}" for i in range(len(rows))]
     figure = go.Figure()
     for name, colour in COLOURS.items():
@@ -81,7 +81,7 @@ def time_per_layer(e: Explanation) -> Any:
 
 def roofline(e: Explanation) -> Any:
     """GFLOP/s over flops per byte, both logarithmic; a point's area is its layer's share of the time."""
-    rows = [r for r in e.timed if r.flops and r.seconds and r.bytes + r.weights]
+    rows = [r for r in e.layers if r.flops and r.seconds and r.bytes + r.weights]
     intensity = [r.flops / (r.bytes + r.weights) for r in rows]
     low, high = min([0.1, *intensity]) / 1.5, max([100.0, *intensity]) * 1.5
     figure = go.Figure()
@@ -111,21 +111,22 @@ def roofline(e: Explanation) -> Any:
     figure.update_xaxes(type="log", title="FLOP per compulsory byte", dtick=1)
     bottom = min([1.0, *(r.gflops for r in rows)]) / 1.5
     figure.update_yaxes(
-        type="log", title="GFLOP/s", range=[float(np.log10(bottom)), float(np.log10(top * 2))]
+        type="log", title="GFLOP/s", dtick=1, range=[float(np.log10(bottom)), float(np.log10(top * 2))]
     )
     figure.update_xaxes(range=[float(np.log10(low)), float(np.log10(high))])
     return styled(figure, 520)
 
 
 def timeline(e: Explanation) -> Any:
-    """What each walker did when, in one run; items of one step that follow each other are one bar."""
+    """What each walker did in one run. Items of a step in a row are one bar, a stack's images are not."""
     items = e.profile.items
     home = {step: r for r in e.timed for step in r.steps}
     bars: dict[str, list[tuple[float, float, int, str]]] = {name: [] for name in COLOURS}
     for walker in range(e.profile.threads):
         mine = np.flatnonzero(items.walker == walker)
         mine = mine[np.argsort(items.start[mine], kind="stable")]
-        cuts = np.flatnonzero(np.diff(items.step[mine], prepend=-1))
+        stacks = np.array([home[s].op == "stack" for s in items.step[mine].tolist()], bool)
+        cuts = np.flatnonzero((np.diff(items.step[mine], prepend=-1) != 0) | stacks)
         for first, stop in zip(cuts, [*cuts[1:], len(mine)], strict=True):
             run = mine[first:stop]
             r = home[int(items.step[run[0]])]
@@ -176,11 +177,11 @@ def memory(e: Explanation) -> Any:
 
 def predictions(e: Explanation) -> Any | None:
     """Measured over predicted time of each row, or None where the plan predicts nothing."""
-    rows = [r for r in e.timed if r.predicted and r.seconds]
+    rows = [r for r in e.layers if r.predicted and r.seconds]
     if not rows:
         return None
     figure = go.Figure()
-    ends = [f(f(r.predicted or 0, r.seconds or 0) * 1e6 for r in rows) for f in (min, max)]
+    ends = [f(f(r.predicted or 0, r.seconds) * 1e6 for r in rows) for f in (min, max)]
     figure.add_scatter(
         x=ends, y=ends, mode="lines", name="equal", line={"color": FLOOR, "width": 1.5}, hoverinfo="skip"
     )
@@ -188,12 +189,12 @@ def predictions(e: Explanation) -> Any | None:
         chosen = [r for r in rows if family(r) == name]
         if chosen:
             figure.add_scatter(
-                x=[1e6 * (r.predicted or 0) for r in chosen], y=[1e6 * (r.seconds or 0) for r in chosen],
+                x=[1e6 * (r.predicted or 0) for r in chosen], y=[1e6 * r.seconds for r in chosen],
                 mode="markers", name=name, marker={"color": colour, "size": 9, "opacity": 0.8},
                 customdata=[hover(r) for r in chosen], hovertemplate="%{customdata}<extra></extra>",
             )  # fmt: skip
-    figure.update_xaxes(type="log", title="predicted, µs")
-    figure.update_yaxes(type="log", title="measured, µs")
+    figure.update_xaxes(type="log", title="predicted, µs", dtick=1)
+    figure.update_yaxes(type="log", title="measured, µs", dtick=1)
     return styled(figure, 480)
 
 
@@ -202,10 +203,12 @@ def hover(r: Row) -> str:
     lines = [
         f"<b>{escape(r.name)}</b>",
         f"{r.op}, {escape('+'.join(dict.fromkeys(r.kernels)))}, {' × '.join(map(str, r.shape))}",
-        f"{1e6 * (r.seconds or 0):,.1f} µs, {100 * r.share:.1f} % of the run",
+        f"{1e6 * r.seconds:,.1f} µs, {100 * r.share:.1f} % of the run",
         f"{r.gflops:,.1f} GFLOP/s, {r.gbytes:,.1f} GB/s",
         f"{100 * r.roofline:.0f} % of the roofline, bound by {_level(r.bound)}",
     ]
+    if r.inside:
+        lines.append(f"inside stack {r.stack}")
     if r.predicted:
         lines.append(f"predicted {1e6 * r.predicted:,.1f} µs")
     return "<br>".join([*lines, *map(escape, r.holds)])

@@ -23,8 +23,8 @@ LEVELS = ("l2", "l3", "memory")
 class Limits:
     """Rates of ``threads`` cores together: ``flops`` in FLOP/s, ``bandwidth`` in bytes/s from each level.
 
-    ``clock`` is in cycles a second of one core; ``capacity`` is the bytes that L2, that of all cores together,
-    and L3 hold.
+    ``clock`` is in cycles a second of one core; ``capacity`` is the bytes that L2, all cores' together, and
+    L3 hold.
     """
 
     threads: int
@@ -37,13 +37,16 @@ class Limits:
         """The smallest level that holds ``size`` bytes."""
         return next((name for name, most in self.capacity.items() if size <= most), "memory")
 
-    def floor(self, flops: float, bytes_: float, weights: float, footprint: float) -> tuple[float, str]:
+    def floor(
+        self, flops: float, bytes_: float, weights: float, in_use: float, footprint: float
+    ) -> tuple[float, str]:
         """Seconds that a layer takes at least, and what bounds it: "compute" or a level of the memory.
 
-        ``bytes_`` of values it reads and writes come from the level that holds them; the ``weights``, which
-        were last used a whole run ago, from the level that holds the run's ``footprint``.
+        ``bytes_`` of values it reads and writes come from the level that holds those ``in_use`` at the same
+        time; the ``weights``, which were last used a whole run ago, from the one that holds the run's
+        ``footprint``.
         """
-        near, far = self.level(bytes_), self.level(footprint)
+        near, far = self.level(in_use), self.level(footprint)
         moving = bytes_ / self.bandwidth[near] + weights / self.bandwidth[far]
         computing = flops / self.flops
         return (computing, "compute") if computing >= moving else (moving, far if weights > bytes_ else near)

@@ -37,10 +37,12 @@ tr.inside td:nth-child(2) { padding-left: 24px } tr:hover td { background: #f4f8
 
 def need_plotly() -> None:
     """UnsupportedError with what to install, unless plotly is there."""
-    import importlib.util
-
-    if importlib.util.find_spec("plotly") is None:
-        raise UnsupportedError('the HTML report needs plotly; install it with: pip install "bslite[report]"')
+    try:
+        import plotly  # noqa: F401  # only to see that it is there
+    except ModuleNotFoundError:
+        raise UnsupportedError(
+            'the HTML report needs plotly; install it with: pip install "bslite[report]"'
+        ) from None
 
 
 def page(e: Explanation) -> str:
@@ -75,7 +77,11 @@ def page(e: Explanation) -> str:
             "By owner, while the same run goes on. Click a name in the legend to hide it.",
             figures.memory(e),
         ),
-        _section("Predicted against measured", "Time per layer or stack, both axes logarithmic.", predicted)
+        _section(
+            "Predicted against measured",
+            "Time per layer, both axes logarithmic. The planner's prices are for choosing what to stack.",
+            predicted,
+        )
         if predicted is not None
         else _text("Predicted against measured", "This plan holds no predicted times, so there is no plot."),
         f"<section><h2>Layers</h2><div class='scroll'>{_table(e)}</div></section>",
@@ -99,19 +105,17 @@ def page(e: Explanation) -> str:
 def _tiles(e: Explanation) -> str:
     """The figures that matter most."""
     p = e.profile
-    seconds = sum(r.seconds or 0.0 for r in e.timed) or 1e-12
+    seconds = sum(r.seconds for r in e.timed) or 1e-12
     idle = sum(idle for _, idle in p.walkers()) / (sum(b + i for b, i in p.walkers()) or 1.0)
-    flops = sum(r.flops for r in e.timed)
+    flops = sum(r.flops for r in e.layers)
     held = sum(e.memory.totals.values())
     tiles = {
         "a run": f"{p.untraced * 1e3:.2f} ms",
         "floor of its layers": f"{e.floor * 1e3:.2f} ms",
         "of the roofline": f"{100 * e.floor / seconds:.0f} %",
-        "GFLOP/s": f"{flops / seconds / 1e9:,.0f}",
-        "GFLOP/s the machine can": f"{e.limits.flops / 1e9:,.0f}",
+        f"GFLOP/s, of {e.limits.flops / 1e9:,.0f}": f"{flops / seconds / 1e9:,.0f}",
         "threads idle": f"{100 * idle:.1f} %",
         "memory": f"{held / 1e6:,.1f} MB",
-        "slower when traced": f"{100 * (p.wall / p.untraced - 1):+.1f} %",
     }
     body = "".join(
         f"<div class='tile'><b>{value}</b><span>{name}</span></div>" for name, value in tiles.items()
@@ -121,7 +125,7 @@ def _tiles(e: Explanation) -> str:
 
 def _section(title: str, text: str, figure: Any) -> str:
     plot = figure.to_html(
-        full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True}
+        full_html=False, include_plotlyjs=False, config={"displayModeBar": False, "responsive": True}
     )
     return f"<section><h2>{title}</h2><p>{text}</p>{plot}</section>"
 
@@ -136,9 +140,10 @@ def _table(e: Explanation) -> str:
     lines = [f"<tr><th class='n'>#</th>{head}<th>holds</th><th>why it ends there</th></tr>"]
     number = 0
     for r in e.rows:
-        number += bool(r.seconds)
+        counted = r.seconds > 0 and (r.inside or r.stack is None)
+        number += counted
         cells = "".join(f"<td{k}>{escape(c)}</td>" for k, c in zip(kinds, cells_of(r, None), strict=True))
         why = f"<td class='why'>{escape('; '.join(r.holds))}</td><td class='why'>{escape(r.apart)}</td>"
-        inside = " class='inside'" if r.stack and r.seconds is None else ""
-        lines.append(f"<tr{inside}><td class='n'>{number if r.seconds else ''}</td>{cells}{why}</tr>")
+        inside = " class='inside'" if r.inside else ""
+        lines.append(f"<tr{inside}><td class='n'>{number if counted else ''}</td>{cells}{why}</tr>")
     return f"<table>{''.join(lines)}</table>"

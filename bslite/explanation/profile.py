@@ -94,6 +94,13 @@ def profile(session: Session, inputs: Sequence[Array], runs: int = 15) -> Profil
     )  # fmt: skip
 
 
+def steps_of(trace: Array, steps: int) -> Array:
+    """Ticks of the clock spent on the items of each step."""
+    column = _columns()
+    ticks = trace[:, column["stop"]] - trace[:, column["start"]]
+    return np.bincount(trace[:, column["step"]], ticks, minlength=steps)
+
+
 def _columns() -> dict[str, int]:
     from bslite.kernels.cpu.walk import EVENT
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from bslite.errors import FileError
-from bslite.explanation.layers import Row
 from bslite.explanation.limits import Limits
 from bslite.explanation.memory import Memory
 from bslite.explanation.profile import Profile
+from bslite.explanation.rows import Row
 from bslite.ops import Shape
 
 
@@ -18,9 +18,9 @@ from bslite.ops import Shape
 class Explanation:
     """Where the time of one model at one size goes. ``str()`` is a table. Seconds and bytes throughout.
 
-    ``rows`` are the layers in the order of execution; see `Row`. Those inside a stack follow it and have no
-    time of their own. ``profile`` holds the items of one run, ``limits`` what the machine can do, ``memory``
-    who held how much of it when.
+    ``rows`` are the layers in the order of execution; see `Row`. A stack is followed by those inside it,
+    whose times are its own once more. ``profile`` holds the items of one run, ``limits`` what the machine can
+    do, ``memory`` who held how much of it when.
     """
 
     model: str
@@ -32,13 +32,18 @@ class Explanation:
 
     @property
     def timed(self) -> list[Row]:
-        """The rows that add up to the run: all but the layers inside stacks."""
-        return [r for r in self.rows if r.seconds is not None]
+        """The rows as they were traced, a stack being one of them; they add up to the run."""
+        return [r for r in self.rows if not r.inside]
+
+    @property
+    def layers(self) -> list[Row]:
+        """The rows without the stacks, whose layers stand for them; they too add up to the run."""
+        return [r for r in self.rows if r.inside or r.stack is None]
 
     @property
     def floor(self) -> float:
-        """Seconds that the layers' floors add up to."""
-        return sum(r.floor for r in self.timed)
+        """Seconds that the floors of all layers, each on its own, add up to."""
+        return sum(r.floor for r in self.layers)
 
     def __str__(self) -> str:
         from bslite.explanation.text import table
@@ -59,7 +64,7 @@ class Explanation:
             "walkers": [{"busy": busy, "idle": idle} for busy, idle in p.walkers()],
             "limits": self.limits.as_dict(),
             "memory": asdict(self.memory),
-            "layers": [
+            "rows": [
                 {**asdict(r), "gflops": r.gflops, "gbytes": r.gbytes, "roofline": r.roofline}
                 for r in self.rows
             ],

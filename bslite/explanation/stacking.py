@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bslite.machine import Machine
 from bslite.passes import fuse
 from bslite.plan import Plan
-from bslite.plan.stacks import one_image, price, stackable
+from bslite.plan.stacks import one_image, price, stackable, weights_stay_in_l3
 from bslite.spec import ModelSpec
 
 
@@ -30,11 +30,12 @@ def forecasts(spec: ModelSpec, plan: Plan, machine: Machine, clock: float) -> di
     layers = fuse(spec)
     constants = {layer.name for layer in layers if layer.node.op == "constant"}
     stacked = {n for step in plan.steps if step.stack is not None for n in step.layers}
+    in_l3 = weights_stay_in_l3(spec, machine)
     found = {}
     for layer in layers:
         if layer.name in constants:
             continue
-        cost = price(layer, spec, single, machine, batch)
+        cost = price(layer, spec, single, machine, batch, in_l3)
         apart, together = cost.apart / clock, cost.together / clock
         inside = layer.name in stacked
         prices = f"{apart * 1e6:,.0f} µs image by image, {together * 1e6:,.0f} µs all images at once"

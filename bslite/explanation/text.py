@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bslite.explanation.layers import Row
+from bslite.explanation.rows import Row
 
 if TYPE_CHECKING:
     from bslite.explanation.result import Explanation
@@ -21,8 +21,8 @@ WIDEST = 44  # characters of a layer's name
 def table(e: Explanation) -> str:
     """The whole: what was run, a line per layer, totals, then what each layer holds and why it ends there."""
     cells = [HEADER, *map(cells_of, e.rows)]
-    flops, moved = sum(r.flops for r in e.timed), sum(r.bytes + r.weights for r in e.timed)
-    seconds = sum(r.seconds or 0.0 for r in e.timed)
+    flops, moved = sum(r.flops for r in e.layers), sum(r.bytes + r.weights for r in e.layers)
+    seconds = sum(r.seconds for r in e.timed)
     wait = sum(r.wait for r in e.timed)
     cells.append(
         (
@@ -33,7 +33,14 @@ def table(e: Explanation) -> str:
     )  # fmt: skip
     lines = _aligned(cells)
     rule = "-" * max(map(len, lines))
-    return "\n".join([*headline(e), "", lines[0], rule, *lines[1:-1], rule, lines[-1], "", *_why(e.rows)])
+    return "\n".join(
+        [*headline(e), "", lines[0], rule, *lines[1:-1], rule, lines[-1], *_note(e), "", *_why(e.rows)]
+    )
+
+
+def _note(e: Explanation) -> list[str]:
+    stacked = any(r.inside for r in e.rows)
+    return ["(layers inside a stack: its time, divided as when run once more by one thread)"] * stacked
 
 
 def headline(e: Explanation) -> list[str]:
@@ -53,8 +60,7 @@ def headline(e: Explanation) -> list[str]:
 
 def cells_of(r: Row, widest: int | None = WIDEST) -> tuple[str, ...]:
     """One line of the table; names longer than ``widest`` characters lose their middle."""
-    inside = r.stack is not None and r.seconds is None
-    name = ("  " if inside else "") + r.name
+    name = ("  " if r.inside else "") + r.name
     if widest is not None and len(name) > widest:
         name = name[: widest // 2 - 2] + "..." + name[-(widest - widest // 2 - 1) :]
     shape = "x".join(map(str, r.shape))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from bslite.explanation.layers import Row
+from bslite.explanation.rows import Row
 
 if TYPE_CHECKING:
     from bslite.explanation.result import Explanation

@@ -53,6 +53,11 @@ def in_place(plan: Plan, name: str, inputs: Sequence[str]) -> set[str]:
 
 
 def footprint(spec: ModelSpec, plan: Plan) -> int:
-    """Bytes a whole run touches: parameters, inputs, outputs, arena."""
+    """Bytes a whole run touches: parameters, inputs, outputs, arena, scratch memory."""
     outside = sum(b.size for b in plan.buffers.values() if b.kind in ("input", "output"))
-    return 4 * (sum(p.size for p in spec.params.values()) + outside + plan.arena_size)
+    return 4 * (
+        sum(p.size for p in spec.params.values())
+        + outside
+        + plan.arena_size
+        + plan.threads * plan.scratch_size
+    )

@@ -54,13 +54,14 @@ class Engine:
                 layerwise=layerwise,
                 keep_values=keep_values,
             )
-            session = Session(plan, self._constant)
+            session = Session(plan, self.constant)
             self._sessions[key] = session
             while len(self._sessions) > MAX_PLANS:
                 self._sessions.popitem(last=False)
             return session
 
-    def _constant(self, const: Const) -> Array:
+    def constant(self, const: Const) -> Array:
+        """The data of a constant, made on first use."""
         identity = Const("", const.recipe, const.keys, const.args)
         if identity not in self._constants:
             self._constants[identity] = constants.make(const, self.spec.params)

@@ -1,0 +1,73 @@
+"""A plan's steps gathered by the layers they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bslite.explanation.fusions import Fusion
+from bslite.plan import Plan, Step
+
+#: Kernels that only bring data into place for the one that computes.
+HELPERS = ("copy", "interleave", "halo", "fill")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is timed as one: the steps of a layer, or a stack of layers."""
+
+    fusions: tuple[Fusion, ...]
+    steps: tuple[int, ...]
+    main: Step | None
+    stack: Plan | None = None
+
+
+def units(plan: Plan, found: Sequence[Fusion]) -> list[Unit]:
+    """The plan's steps gathered by layer, with the layers that take no step where they stand in the model."""
+    home = {node: f for f in found for node in f.members}
+    steps: dict[str, list[int]] = {}
+    stacks: dict[int, list[Fusion]] = {}
+    inside: set[str] = set()
+    for i, step in enumerate(plan.steps):
+        if step.stack is not None:
+            held = {home[n].value for n in step.layers if n in home}
+            stacks[i] = [f for f in found if f.value in held]
+            inside |= held
+        else:
+            owner = home.get(step.layers[-1]) if step.layers else None
+            steps.setdefault(owner.value if owner else "", []).append(i)
+    placed: list[tuple[float, Unit]] = []
+    before = -1.0
+    for f in found:
+        if f.value in inside:
+            before = max(i for i, held in stacks.items() if f in held)
+            if f.value not in steps:
+                continue
+        mine = tuple(steps.get(f.value, ()))
+        before = float(mine[-1]) if mine else before
+        placed.append((before, Unit((f,), mine, main_step(plan, mine))))
+    for i, layers in stacks.items():
+        placed.append((i, Unit(tuple(layers), (i,), plan.steps[i], plan.steps[i].stack)))
+    if "" in steps:
+        mine = tuple(steps[""])
+        rest = Fusion("outputs", "copy", "", (), (), ("brings outputs to where they are wanted",), "")
+        placed.append((len(plan.steps), Unit((rest,), mine, main_step(plan, mine))))
+    return [unit for _, unit in sorted(placed, key=lambda pair: pair[0])]
+
+
+def main_step(plan: Plan, steps: Sequence[int]) -> Step | None:
+    """The last step that does more than bring data into place; else the last."""
+    chosen = [plan.steps[i] for i in steps]
+    return next((s for s in reversed(chosen) if s.kernel not in HELPERS), chosen[-1] if chosen else None)
+
+
+def tile_of(step: Step | None) -> str:
+    """Register tile as ``rows x vector registers``, where the kernel has one."""
+    rows = step.args.get("rows1") if step else None
+    return f"{rows}x{step.args.get('width', 1)}" if step and rows else ""
+
+
+def predicted(unit: Unit) -> float | None:
+    """Seconds the planner's prices add up to, where it has one for every layer that takes a step."""
+    seconds = [f.forecast.seconds for f in unit.fusions if f.forecast is not None]
+    return sum(seconds) if unit.steps and len(seconds) == len(unit.fusions) else None
