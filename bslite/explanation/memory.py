@@ -32,7 +32,7 @@ def memory_of(spec: ModelSpec, plan: Plan, timing: Profile) -> Memory:
         "output": sizes["output"],
         "weights": 4 * sum(p.size for p in spec.params.values()),
         "arena": 4 * plan.arena_size,
-        "scratch of all threads": 4 * plan.scratch_size * timing.threads,
+        "scratch of all threads": 4 * plan.scratch_size * plan.threads,
     }
     live = [0] * len(plan.steps)
     for name, (first, last) in lifetimes(plan).items():
