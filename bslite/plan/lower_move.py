@@ -5,7 +5,7 @@ from __future__ import annotations
 from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
-from bslite.plan.loops import into_items, merged_axes, split_for_items
+from bslite.plan.loops import into_items, merged_axes, padded, split_for_items
 from bslite.plan.lowering import lowers
 from bslite.plan.sharing import item_count
 from bslite.plan.views import NO_HALO, View, contiguous, size_of, with_halo
@@ -26,6 +26,8 @@ def copy_step(b: Builder, source: View, target: View) -> None:
         raise EngineError(
             f"layer {b.layer[-1]!r}: a copy over {len(sizes)} separate axes; the engine moves at most {AXES}"
         )
+    if _transpose_step(b, source, target, sizes, runs):
+        return
     vector = int(runs[0][-1] == 1 and runs[1][-1] == 1)
     items = item_count(b.machine, 2.0 * size_of(target.shape) / (b.machine.lanes if vector else 1))
     sizes, runs = into_items(sizes, runs, items, AXES)
@@ -35,6 +37,30 @@ def copy_step(b: Builder, source: View, target: View) -> None:
     args["vector"] = vector
     operands = {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset)}
     b.step("copy", sizes[0] * sizes[1], args, operands, [source], [target])
+
+
+def _transpose_step(b: Builder, source: View, target: View, sizes: list[int], runs: list[list[int]]) -> bool:
+    """Append a copy by squares of registers, if different axes are contiguous in source and target."""
+    x, y = runs
+    lanes = b.machine.lanes
+    rows = [a for a in range(len(sizes) - 1) if x[a] == 1 and sizes[a] >= lanes]
+    if y[-1] != 1 or x[-1] == 1 or sizes[-1] < lanes or not rows or len(sizes) > 5:
+        return False
+    row = rows[0]
+    outer = [a for a in range(len(sizes) - 1) if a != row]
+    n, (xs, ys) = padded([sizes[a] for a in outer], [[run[a] for a in outer] for run in runs], 3)
+    wanted = -(-item_count(b.machine, 0.5 * size_of(target.shape)) // size_of(tuple(n)))
+    block_cols = lanes * -(-sizes[-1] // (lanes * min(wanted, -(-sizes[-1] // lanes))))
+    blocks = -(-sizes[-1] // block_cols)
+    args = {
+        "n1": n[1], "n2": n[2], **{f"x{i}": 4 * s for i, s in enumerate(xs)}, 
+        "rows": sizes[row], "cols": sizes[-1],
+        **{f"y{i}": 4 * s for i, s in enumerate(ys)}, "x_col": 4 * x[-1], "y_row": 4 * y[row],
+        "blocks": blocks, "block_cols": block_cols,
+    }  # fmt: skip
+    operands = {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset)}
+    b.step("transpose", size_of(tuple(n)) * blocks, args, operands, [source], [target])
+    return True
 
 
 def _is_picture(source: View, target: View) -> bool:

@@ -11,6 +11,7 @@ from bslite.kernels.cpu import (
     softmax,
     stack,
     stream,
+    transpose,
     upsample,
 )
 from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
@@ -29,5 +30,6 @@ __all__ = [
     "softmax",
     "stack",
     "stream",
+    "transpose",
     "upsample",
 ]
