@@ -126,6 +126,8 @@ def timeline(e: Explanation) -> Any:
         mine = np.flatnonzero(items.walker == walker)
         mine = mine[np.argsort(items.start[mine], kind="stable")]
         stacks = np.array([home[s].op == "stack" for s in items.step[mine].tolist()], bool)
+        if not len(mine):
+            continue  # it came too late for any item
         cuts = np.flatnonzero((np.diff(items.step[mine], prepend=-1) != 0) | stacks)
         for first, stop in zip(cuts, [*cuts[1:], len(mine)], strict=True):
             run = mine[first:stop]

@@ -1,7 +1,7 @@
 """Where the time goes: warm traced runs of a session, in seconds per step and per walker.
 
-Every moment of every walker belongs to one step: to the one whose item it works on, else to the one whose
-end it waits for. So the steps' times add up to the run's, and a step that shares its work badly is seen to.
+Every moment of every walker belongs to a step: to the one whose item it works on, else to what the others
+work on meanwhile. So the steps' times add up to the run's, and a step that shares its work badly is seen to.
 """
 
 from __future__ import annotations
@@ -116,24 +116,33 @@ def _items(trace: Array, column: dict[str, int], rate: float) -> Items:
 
 
 def _parts(items: Items, steps: int, threads: int) -> tuple[Array, Array, Array]:
-    """Busy, waited-for and spanned seconds of each step in one run."""
+    """Busy, waited-for and spanned seconds of each step in one run.
+
+    What an idle walker waits for is what the others work on meanwhile; where nobody works, what starts next.
+    """
     busy = np.bincount(items.step, items.stop - items.start, minlength=steps)
     first, last = np.full(steps, np.inf), np.zeros(steps)
     np.minimum.at(first, items.step, items.start)
     np.maximum.at(last, items.step, items.stop)
-    wait = np.zeros(steps)
-    finished = np.argsort(items.stop, kind="stable")
-    stops = items.stop[finished]
-    end = stops[-1] if len(stops) else 0.0
+    span = np.where(np.isfinite(first), last - first, 0.0)
+    edges = np.unique(np.concatenate([[0.0], items.start, items.stop]))
+    length = np.diff(edges)
+    doing = np.full((threads, len(length)), -1)  # the step each walker is at between two edges
     for walker in range(threads):
         mine = np.flatnonzero(items.walker == walker)
         mine = mine[np.argsort(items.start[mine], kind="stable")]
-        gaps_from = np.concatenate([[0.0], items.stop[mine]])
-        gaps_to = np.concatenate([items.start[mine], [end]])
-        # The item that ended last before the gap did is what the walker waited for.
-        ended = np.searchsorted(stops, gaps_to, side="right") - 1
-        known = ended >= 0
-        step = items.step[finished[np.maximum(ended, 0)]] if len(stops) else np.zeros(0, np.int64)
-        step = np.where(known, step, items.step[mine[:1]].sum() if len(mine) else 0)
-        wait += np.bincount(step, np.maximum(gaps_to - gaps_from, 0.0), minlength=steps)
-    return busy, wait, np.where(np.isfinite(first), last - first, 0.0)
+        if len(mine):
+            latest = np.searchsorted(items.start[mine], edges[:-1], side="right") - 1
+            at = mine[np.maximum(latest, 0)]
+            working = (latest >= 0) & (items.stop[at] > edges[:-1])
+            doing[walker] = np.where(working, items.step[at], -1)
+    workers = (doing >= 0).sum(axis=0)
+    each = length * (threads - workers) / np.maximum(workers, 1)
+    wait = np.zeros(steps)
+    for row in doing:
+        wait += np.bincount(row[row >= 0], each[row >= 0], minlength=steps)
+    nobody = np.flatnonzero(workers == 0)
+    by_start = np.argsort(items.start, kind="stable")
+    following = by_start[np.searchsorted(items.start[by_start], edges[nobody + 1])]
+    wait += np.bincount(items.step[following], threads * length[nobody], minlength=steps)
+    return busy, wait, span

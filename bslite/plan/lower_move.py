@@ -53,7 +53,7 @@ def _transpose_step(b: Builder, source: View, target: View, sizes: list[int], ru
     block_cols = lanes * -(-sizes[-1] // (lanes * min(wanted, -(-sizes[-1] // lanes))))
     blocks = -(-sizes[-1] // block_cols)
     args = {
-        "n1": n[1], "n2": n[2], **{f"x{i}": 4 * s for i, s in enumerate(xs)}, 
+        "n1": n[1], "n2": n[2], **{f"x{i}": 4 * s for i, s in enumerate(xs)},
         "rows": sizes[row], "cols": sizes[-1],
         **{f"y{i}": 4 * s for i, s in enumerate(ys)}, "x_col": 4 * x[-1], "y_row": 4 * y[row],
         "blocks": blocks, "block_cols": block_cols,

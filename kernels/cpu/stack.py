@@ -10,7 +10,7 @@ from __future__ import annotations
 from bslite.kernels.cpu.compile import CELLS, call_item, record, step_kernel
 from bslite.kernels.cpu.simd import load_int, store_int
 
-# `program`, `count`: the steps. `bases`, `entries`: their table of base addresses, a template, to be completed
+# `program`, `count`: the steps. `bases`, `entries`: a template of their base addresses, to be completed
 # by `ends`, `end_count`: rows of END. `arena_at`: where in scratch memory the stack's arena starts.
 F = record("stack", "program count bases entries ends end_count arena_at")
 END = ("entry", "base", "offset", "image")  # which entry; which outer base, bytes from it, bytes per image
