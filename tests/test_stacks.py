@@ -1,4 +1,4 @@
-"""Depth-first over images: the same bits as layer by layer, in a fraction of the memory; and when it may not be done."""
+"""Depth-first over images: the same bits as layer by layer in a fraction of the memory, and when not to."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_ops_across_the_batch_are_not_stacked() -> None:
 
 
 def test_values_that_leave_a_stack_and_constants_that_enter() -> None:
-    """Outputs from the middle, a residual from before, a constant, and a concat with an input of the model."""
+    """Outputs from the middle, a residual from before, a constant, a concat with an input of the model."""
     rng = np.random.default_rng(0)
     g = GraphBuilder("ends")
     x = g.input("x", ("N", 3, "H", "W"), (1, 3, 20, 20))
