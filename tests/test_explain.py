@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
@@ -146,6 +147,24 @@ def test_waiting_is_laid_to_what_was_waited_for() -> None:
     assert busy.tolist() == [4.0, 3.0]
     assert wait.tolist() == [2.0, 1.0]
     assert span.tolist() == [3.0, 2.0]
+
+
+def test_waiting_where_nobody_works() -> None:
+    """What starts next is waited for; a walker without an item waits for what the other one works on."""
+    items = Items(
+        step=np.array([0, 1]), item=np.array([0, 0]), walker=np.array([0, 0]),
+        start=np.array([0.0, 3.0]), stop=np.array([2.0, 4.0]),
+    )  # fmt: skip
+    busy, wait, _ = _parts(items, 2, 2)
+    assert busy.tolist() == [2.0, 1.0]
+    assert wait.tolist() == [2.0, 3.0]
+
+
+def test_report_of_a_walker_that_got_nothing(found: Any, tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    _, e = found
+    late = dataclasses.replace(e.profile, threads=e.profile.threads + 1)
+    dataclasses.replace(e, profile=late).save_html(tmp_path / "report.html")
 
 
 def test_inputs_it_takes() -> None:
