@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba import njit, prange, types
 from numba.core import cgutils
 from numba.core.typing.templates import signature
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 
 from bslite.kernels.cpu.cache import cache_for
 from bslite.kernels.cpu.compile import CELLS, Kernel, call_item, caller
@@ -84,6 +84,20 @@ yield_core = _atomic("yield_core", _emit_yield, types.void)
 clock = _atomic("clock", _emit_clock, types.int64)  # ticks of a steady counter; the caller finds their rate
 
 
+@register_jitable
+def _wait_for(program, counters, step):
+    """Return when all items of a step are done."""
+    needed = load_int(program + step * CELLS * 8 + 8)
+    finished = counters + step * COUNTER + 64
+    spins = 0
+    while load_acquire(finished) < needed:
+        spins += 1
+        if spins < SPINS:
+            pause()
+        else:
+            yield_core()
+
+
 def _walk(job):
     """``job`` is the address of 7 cells: program, steps, bases, counters, scratch, scratch bytes a thread,
     walkers.
@@ -105,15 +119,7 @@ def _walk(job):
         if load_acquire(counter) >= items:
             continue  # the others took it all
         while complete < after:
-            needed = load_int(program + complete * CELLS * 8 + 8)
-            finished = counters + complete * COUNTER + 64
-            spins = 0
-            while load_acquire(finished) < needed:
-                spins += 1
-                if spins < SPINS:
-                    pause()
-                else:
-                    yield_core()
+            _wait_for(program, counters, complete)
             complete += 1
         item = fetch_add(counter, 1)
         while item < items:
@@ -131,15 +137,7 @@ def _walk(job):
             fetch_add(counter + 64, 1)
             item = fetch_add(counter, 1)
     while complete < steps:  # the answer is whole only when every item is
-        needed = load_int(program + complete * CELLS * 8 + 8)
-        finished = counters + complete * COUNTER + 64
-        spins = 0
-        while load_acquire(finished) < needed:
-            spins += 1
-            if spins < SPINS:
-                pause()
-            else:
-                yield_core()
+        _wait_for(program, counters, complete)
         complete += 1
 
 
