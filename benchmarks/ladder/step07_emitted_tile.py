@@ -8,47 +8,36 @@ Python loop emits LLVM's IR, for whatever number of rows the machine has registe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numba import njit
 
-from benchmarks.ladder.emitted_tile import emitted_tile, most_rows
+from benchmarks.ladder.engine_tile import epilogue, microkernel, most_rows, tile
 from benchmarks.ladder.problem import NR, Problem, address
 from bslite.spec import Array
 
 
-def multiplier(rows: int) -> Any:
-    """``multiply`` with tiles of so many rows."""
-    tile = emitted_tile(rows)
-
-    @njit(error_model="numpy")
-    def multiply(m: int, n: int, depth: int, a: int, b: int, c: int, zero: int) -> None:
-        """``c[m, n] = a[m, depth] @ b``, b in panels; at ``zero`` is an offset of 0."""
-        for j in range(0, n, NR):
-            for start in range(0, m, rows):
-                i = min(start, m - rows)
-                tile(
-                    a + 4 * i * depth,
-                    4 * depth,
-                    zero,
-                    1,
-                    depth,
-                    b + 4 * j * depth,
-                    c + 4 * (i * n + j),
-                    4 * n,
-                )
-
-    return multiply
+@njit(error_model="numpy")
+def multiply(
+    kernel: int, rows: int, m: int, n: int, depth: int, a: int, b: int, c: int, zero: int, end: int
+) -> None:
+    """``c[m, n] = a[m, depth] @ b``, b in panels; at ``zero`` is an offset of 0."""
+    for j in range(0, n, NR):
+        panel = b + 4 * j * depth
+        for start in range(0, m, rows):
+            i = min(start, m - rows)
+            to = c + 4 * (i * n + j)
+            # What is "prefetched" is the panel at hand: nothing that would not be there anyway.
+            tile(kernel, rows, a + 4 * i * depth, 4 * depth, zero, 1, depth, panel, to, 4 * n, end, panel)
 
 
 def prepare(p: Problem, threads: int) -> Callable[[], Array]:
     """A call that computes the problem."""
-    a, b, c, zero = p.columns, p.panels, p.result(), np.zeros(1, np.int64)
-    multiply = multiplier(min(most_rows(), p.pixels))
+    a, b, c, zero, end = p.columns, p.panels, p.result(), np.zeros(1, np.int64), epilogue()
+    kernel, rows = microkernel(), min(most_rows(), p.pixels)
 
     def call() -> Array:
-        multiply(p.pixels, p.filters, p.depth, address(a), address(b), address(c), address(zero))
+        multiply(kernel, rows, p.pixels, p.filters, p.depth, *map(address, (a, b, c, zero, end)))
         return c
 
     return call

@@ -8,42 +8,36 @@ matrix that is nine times as large as the image need not be made (which was not 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from numba import njit
 
-from benchmarks.ladder.emitted_tile import emitted_tile, most_rows
+from benchmarks.ladder.engine_tile import epilogue, microkernel, most_rows, tile
 from benchmarks.ladder.problem import NR, Problem, address
 from bslite.spec import Array
 
 
-def convolver(rows: int) -> Any:
-    """``convolve`` with tiles of so many pixels of a line."""
-    tile = emitted_tile(rows)
-
-    @njit(error_model="numpy")
-    def convolve(side: int, channels: int, n: int, x: int, offsets: int, b: int, c: int) -> None:
-        """Every panel of filters over every line of the image ``[side + 2, side + 2, channels]``."""
-        pixel = 4 * channels
-        for j in range(0, n, NR):
-            for line in range(side):
-                for start in range(0, side, rows):
-                    i = min(start, side - rows)
-                    tile(
-                        x + (line * (side + 2) + i) * pixel, pixel, offsets, 3, 3 * channels,
-                        b + 4 * j * 9 * channels, c + 4 * ((line * side + i) * n + j), 4 * n,
-                    )  # fmt: skip
-
-    return convolve
+@njit(error_model="numpy")
+def convolve(
+    kernel: int, rows: int, side: int, channels: int, n: int, x: int, offsets: int, b: int, c: int, end: int
+) -> None:
+    """Every panel of filters over every line of the image ``[side + 2, side + 2, channels]``."""
+    pixel = 4 * channels
+    for j in range(0, n, NR):
+        panel = b + 4 * j * 9 * channels
+        for line in range(side):
+            for start in range(0, side, rows):
+                i = min(start, side - rows)
+                a, to = x + (line * (side + 2) + i) * pixel, c + 4 * ((line * side + i) * n + j)
+                tile(kernel, rows, a, pixel, offsets, 3, 3 * channels, panel, to, 4 * n, end, panel)
 
 
 def prepare(p: Problem, threads: int) -> Callable[[], Array]:
     """A call that computes the problem."""
-    x, offsets, b, c = p.image, p.offsets, p.panels, p.result()
-    convolve = convolver(min(most_rows(), p.side))
+    keep = (p.image, p.offsets, p.panels, p.result(), epilogue())
+    kernel, rows = microkernel(), min(most_rows(), p.side)
 
     def call() -> Array:
-        convolve(p.side, p.channels, p.filters, address(x), address(offsets), address(b), address(c))
-        return c
+        convolve(kernel, rows, p.side, p.channels, p.filters, *map(address, keep))
+        return keep[3]
 
     return call
