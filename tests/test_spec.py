@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
+import bslite
 from bslite.errors import InputError, SpecError
 from bslite.spec import GraphBuilder, Input, ModelSpec, Node
 from bslite.spec.table import LayerRow, layer_rows, layer_table
@@ -185,3 +187,21 @@ def test_table_of_a_model_without_layers() -> None:
     spec = ModelSpec("nothing", (X,), (), ("x",), {})
     assert layer_rows(spec) == []
     assert "nothing: 0 layers" in layer_table(spec)
+
+
+def test_a_model_is_pickled_and_copied_without_what_engines_keep_on_it() -> None:
+    spec = small()
+    x = np.ones((1, 3, 8, 8), np.float32)
+    want = bslite.run(spec, x)
+    for copied in (pickle.loads(pickle.dumps(spec)), copy.deepcopy(spec), copy.copy(spec)):
+        assert "_cpu_engine" not in copied.__dict__
+        assert copied.nodes == spec.nodes
+        np.testing.assert_array_equal(bslite.run(copied, x), want)
+
+
+def test_parameters_cannot_be_written_through_the_model() -> None:
+    array = weight(4, 3, 3, 3)
+    spec = model(conv(padding=1), conv__weight=array)
+    with pytest.raises(ValueError, match="read-only"):
+        spec.params["conv.weight"][0] = 0
+    array[0] = 1  # the caller's own array stays writable

@@ -103,6 +103,14 @@ class Node:
         return ops.get(self.op)
 
 
+def _read_only(array: Any) -> Any:
+    """A view that cannot be written through: engines pack parameters once and would not notice."""
+    if isinstance(array, np.ndarray):
+        array = array.view()
+        array.setflags(write=False)
+    return array
+
+
 @dataclass(frozen=True, eq=False)
 class ModelSpec:
     """A model: inputs, nodes in topological order, names of the outputs, and a store of parameters.
@@ -120,10 +128,14 @@ class ModelSpec:
     def __post_init__(self) -> None:
         for name in ("inputs", "nodes", "outputs"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
+        store = {key: _read_only(array) for key, array in self.params.items()}
+        object.__setattr__(self, "params", MappingProxyType(store))
         self._check_names()
         self._check_params()
         self.infer_shapes([i.example for i in self.inputs])
+
+    def __reduce__(self) -> Any:  # to pickle and copy the description, not what engines keep on it
+        return ModelSpec, (self.name, self.inputs, self.nodes, self.outputs, dict(self.params))
 
     def _check_names(self) -> None:
         if not self.inputs:
