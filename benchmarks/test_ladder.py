@@ -44,6 +44,7 @@ def test_the_table(
 ) -> None:
     monkeypatch.setattr(timing, "SETTLE", 0.0)
     monkeypatch.setattr(ladder, "TURN", 1e-5)
+    monkeypatch.setattr(ladder, "MOST_COPIES", 3)
     small = ("--side", "6", "--channels", "4", "--filters", str(NR), "--rounds", "2", "--threads", "2")
     assert ladder.main([*small, "--json", str(tmp_path / "ladder.json")]) == 0
     table = capsys.readouterr().out

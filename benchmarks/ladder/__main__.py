@@ -1,17 +1,20 @@
 """``python -m benchmarks.ladder``: the rate of every step, and its share of what the cores can do at most.
 
 The steps take turns with a loop of nothing but multiply-adds out of registers, the peak; each is checked
-against NumPy in float64 first.
+against NumPy in float64 first. Each call is of another layer of the same size, of so many that their weights
+do not stay in cache: as in a network, where each layer's come from memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,10 @@ from benchmarks.ladder import STEPS
 from benchmarks.ladder.problem import Problem
 from benchmarks.peers import report
 from bslite.cli.timing import interleaved
-from bslite.engines.cpu.detect import default_threads
+from bslite.engines.cpu.detect import default_threads, described
 
 TURN = 4e-3  # seconds one timed call takes at least
+MOST_COPIES = 40
 
 
 def idea(step: Any) -> str:
@@ -36,20 +40,18 @@ def measure(problem: Problem, threads: int, rounds: int) -> list[dict[str, Any]]
 
     calls: dict[str, Callable[[], object]] = {}
     work: dict[str, float] = {}  # flops of one timed call
+    repeats = 1
+    while min(_seconds(fma_turn(1, repeats)[0]) for _ in range(3)) < TURN:
+        repeats *= 2
     for n in sorted({1, threads}):
-        repeats = 1
         start_threads(n)
-        while True:
-            turn, work[f"peak {n}"] = fma_turn(n, repeats)
-            if min(_seconds(turn) for _ in range(3)) >= TURN:
-                break
-            repeats *= 2
-        calls[f"peak {n}"] = turn
+        calls[f"peak {n}"], work[f"peak {n}"] = fma_turn(n, repeats)
+    layers = [problem, *(replace(problem, seed=seed) for seed in range(2, 2 * copies(problem), 2))]
     for step in STEPS:
-        call = step.prepare(problem, threads)
-        error = problem.error(call())
+        prepared = [step.prepare(layer, threads) for layer in layers]
+        error = problem.error(prepared[0]())
         assert error <= problem.bound, f"{step.__name__}: error {error:.1e}, bound {problem.bound:.1e}"
-        calls[step.__name__], times = _repeated(call)
+        calls[step.__name__], times = _repeated(prepared)
         work[step.__name__] = times * problem.flops
     seconds = interleaved(calls, rounds)
     found = []
@@ -71,19 +73,25 @@ def measure(problem: Problem, threads: int, rounds: int) -> list[dict[str, Any]]
     return found
 
 
+def copies(problem: Problem) -> int:
+    """Layers of this size whose weights together do not stay in any cache; within reason."""
+    return max(1, min(MOST_COPIES, -(-2 * described(1).l3 // (4 * problem.depth * problem.filters))))
+
+
 def _seconds(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
 
 
-def _repeated(call: Callable[[], object]) -> tuple[Callable[[], object], int]:
-    """A call that takes `TURN` at least, and how many of the given ones it is."""
-    times = max(1, int(TURN / min(_seconds(call) for _ in range(3))))
+def _repeated(layers: list[Callable[[], object]]) -> tuple[Callable[[], object], int]:
+    """A call that takes `TURN` at least, and how many of the given ones it is: each time the next ones."""
+    times = max(1, int(TURN / min(_seconds(layers[0]) for _ in range(3))))
+    following = itertools.cycle(layers)
 
     def turn() -> None:
         for _ in range(times):
-            call()
+            next(following)()
 
     return turn, times
 
@@ -105,7 +113,8 @@ def markdown(found: list[dict[str, Any]], problem: Problem) -> str:
     here, versions = report.machine(), report.versions()
     return (
         f"{table}\n\n3x3 convolution of {problem.side} x {problem.side} pixels, {problem.channels} channels "
-        f"to {problem.filters}, {problem.flops / 1e6:.0f} MFLOP. Peak, in turns with the steps: {peaks}. "
+        f"to {problem.filters}, {problem.flops / 1e6:.0f} MFLOP, weights from memory. "
+        f"Peak, in turns with the steps: {peaks}. "
         f"{here['cpu']}, {here['cores']} core(s) available, commit {report.commit()}, "
         f"numba {versions['numba']}, llvmlite {versions['llvmlite']}.\n"
     )

@@ -7,7 +7,9 @@ it: the sums are inside.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import cfunc, types
@@ -33,10 +35,15 @@ def _item(step: int, bases: int, item: int, scratch: int) -> None:
     )  # fmt: skip
 
 
+@functools.cache
+def _kernel() -> Any:
+    return cfunc(types.void(*[types.int64] * 4), error_model="numpy")(_item)
+
+
 def prepare(p: Problem, threads: int) -> Callable[[], Array]:
     """A call that computes the problem on so many threads."""
     keep = (p.image, p.offsets, p.panels, p.result(), epilogue())
-    kernel = cfunc(types.void(*[types.int64] * 4), error_model="numpy")(_item)
+    kernel = _kernel()
     items, rows = p.filters // NR, min(most_rows(), p.side)
     program = np.zeros((1, CELLS), np.int64)
     program[0, : len(F)] = [
@@ -46,7 +53,7 @@ def prepare(p: Problem, threads: int) -> Callable[[], Array]:
     start_threads(threads)
 
     def call() -> Array:
-        assert kernel.address  # kept, as `keep` is
+        assert keep  # what the program points to
         job.run(threads)
         return keep[3]
 
