@@ -3,12 +3,14 @@ reference.
 """
 
 from bslite.passes.fuse import Layer, fuse
+from bslite.passes.order import by_level
 from bslite.passes.rewrite import readers
 from bslite.passes.simplify import batch_norm_scale_shift, fold_batch_norms, simplify, why_not_folded
 
 __all__ = [
     "Layer",
     "batch_norm_scale_shift",
+    "by_level",
     "fold_batch_norms",
     "fuse",
     "readers",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bslite.errors import EngineError
 from bslite.machine import Machine
 from bslite.ops import Shape
-from bslite.passes import fuse
+from bslite.passes import by_level, fuse
 from bslite.plan import (
     lower_conv,
     lower_linear,
@@ -65,6 +65,8 @@ def build_plan(
         raise EngineError(f"the CPU engine has no kernel for {', '.join(unsupported)} (model {spec.name!r})")
     whole = layerwise or keep_values
     stacks = [] if whole else choose_stacks(layers, spec, all_shapes, machine)
+    if not stacks and not layerwise:
+        layers = by_level(layers)
     inside = {i for start, stop in stacks for i in range(start, stop)}
     places = place_concats([layer for i, layer in enumerate(layers) if i not in inside], all_shapes)
     b = Builder(spec, all_shapes, machine, halo_needs(layers, places), places)
