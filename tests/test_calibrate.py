@@ -92,6 +92,17 @@ def test_a_run_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not calibrate.folder().exists()
 
 
+def test_a_disturbed_measurement_is_known_as_one() -> None:
+    kept = dataclasses.replace(made_up(), cores=2)
+    assert not dataclasses.replace(kept, all=dataclasses.replace(kept.one, threads=2, flops=1e11)).disturbed
+    lost = dataclasses.replace(kept, all=dataclasses.replace(kept.one, threads=2, flops=1e9))
+    assert lost.disturbed
+    assert dataclasses.replace(kept, all=dataclasses.replace(kept.one, threads=2, l3_read=1e9)).disturbed
+    # Multiply-adds that came to a standstill do not make the caches look fast.
+    plain = detect.described(2)
+    assert calibrate.calibrated(plain, lost).l2_bytes_per_cycle <= 2 * plain.lanes * 4
+
+
 def test_threads_share_what_all_were_measured_at() -> None:
     kept = made_up()
     kept = dataclasses.replace(
@@ -224,5 +235,13 @@ def test_the_command(
     assert "GFLOP/s" in call("info")
     written = Machine.from_json((tmp_path / "machine.json").read_text())
     assert written == detect.detect(written.threads)
+    monkeypatch.setattr(calibrate.Calibration, "disturbed", True)
+    calibrate.forget()
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["calibrate"])
+    assert stop.value.code == 2
+    assert "try again" in capsys.readouterr().err
+    assert not calibrate.path().exists()
+    calibrate.save(made_up())
     assert "forgotten" in call("calibrate", "--forget")
     assert "nothing" in call("calibrate", "--forget")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bslite.cli.progress import activity
+from bslite.errors import EngineError
 
 
 def calibrate(
@@ -59,6 +60,11 @@ def calibrate(
         f"{most.clock / 1e9:.2f}; multiply-adds {one.flops / 1e9:.0f} and {most.flops / 1e9:.0f} GFLOP/s"
     )
     console.print(table)
+    if found.disturbed:
+        raise EngineError(
+            f"{found.cores} threads at once did not do much more than one: something else was running. "
+            "Nothing is kept; leave the machine alone and try again"
+        )
     if json_file:
         json_file.write_text(calibration.calibrated(described(found.cores), found).to_json())
     if not dry_run:

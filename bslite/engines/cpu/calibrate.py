@@ -46,6 +46,15 @@ class Calibration:
     all: Rates
 
     @property
+    def disturbed(self) -> bool:
+        """Whether the cores cannot have been ours alone.
+
+        Even two threads of one core compute more than one; and no level gives all of them less than one.
+        """
+        slower = any(self.all.read(level) < 0.8 * self.one.read(level) for level in LEVELS)
+        return slower or self.all.flops < 0.35 * self.cores * self.one.flops
+
+    @property
     def key(self) -> str:
         """A file name."""
         name = re.sub(r"[^a-z0-9]+", "-", self.cpu.lower()).strip("-")
@@ -60,11 +69,12 @@ def measure(seconds: float = SECONDS) -> Calibration:
     blank = _blank()
     bench = _Bench(blank.cores, seconds)
     one = bench.rates(1)
+    most = bench.rates(blank.cores) if blank.cores > 1 else one
     return replace(
         blank,
         date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         one=one,
-        all=bench.rates(blank.cores) if blank.cores > 1 else one,
+        all=most,
     )
 
 
@@ -135,8 +145,8 @@ def calibrated(machine: Machine, calibration: Calibration | None) -> Machine:
     rates = at_threads(calibration, machine.threads)
     one = calibration.one
     ports = max(1, round(one.flops / (2 * machine.lanes * one.clock)))
-    # Cycles of a plan are those the multiply-adds run at, which may be fewer than those of the integer chain.
-    cycles = rates.flops / (2 * machine.lanes * ports)
+    # Cycles of a plan are those multiply-adds run at, which may be fewer than those of the integer chain.
+    cycles = machine.threads * one.flops / (2 * machine.lanes * ports)
     return replace(
         machine,
         fma_ports=ports,
@@ -210,11 +220,13 @@ class _Bench:
         return Rates(threads=threads, **{name: float(f"{rate:.4g}") for name, rate in found.items()})
 
     def _repeats_per_second(self, mode: int, threads: int, size: int) -> float:
+        # Enough to take one thread a while: what several take may at first be waiting for each other.
         repeats = 1
-        while (taken := self._timed(mode, threads, size, repeats)) < TURN:
+        while (taken := self._timed(mode, 1, size, repeats)) < TURN:
             repeats = max(2 * repeats, min(64 * repeats, int(1.2 * repeats * TURN / taken)))
-        runs, end = [taken], time.perf_counter() + self.seconds
-        while time.perf_counter() < end:
+        runs: list[float] = []
+        end = time.perf_counter() + self.seconds
+        while not runs or time.perf_counter() < end:
             runs.append(self._timed(mode, threads, size, repeats))
         faster = sorted(runs)[: len(runs) // 2 + 1]  # what disturbs only ever slows down
         return repeats / statistics.median(faster)
