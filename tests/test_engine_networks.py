@@ -12,7 +12,6 @@ from torchvision_models import model
 
 import bslite
 from bslite.frontends import architectures
-from bslite.kernels.cpu import compiled
 
 
 def sizes(name: str) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -43,12 +42,3 @@ def test_matches_torchvision_at_batches_and_resolutions(name: str) -> None:
         assert bslite.run(spec, x, layerwise=True).tobytes() == got.tobytes()
         for i in range(batch if batch > 1 else 0):  # nor do an image's bits depend on its neighbours
             assert bslite.run(spec, x[i : i + 1]).tobytes() == got[i : i + 1].tobytes()
-
-
-def test_no_new_compilation_for_a_second_resolution_or_batch() -> None:
-    spec = bslite.from_state_dict("resnet18", model("resnet18").state_dict())
-    bslite.run(spec, image(1, (224, 224), 0))
-    before = len(compiled)
-    for batch, height, width in [(1, 192, 160), (3, 224, 224), (1, 224, 160), (2, 160, 224)]:
-        bslite.run(spec, image(batch, (height, width), 0))
-    assert len(compiled) == before

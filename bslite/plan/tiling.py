@@ -28,6 +28,7 @@ class LineTiling(NamedTuple):
     cycles: float  # per line and unit of reduction depth, all panels
 
 
+WIDTHS = (1, 2, 4)  # registers of a panel; its last one may be any narrower
 TALLEST = 14  # a taller tile gains nothing: two multiply-adds a cycle are hidden by 8 accumulators already
 
 
@@ -60,7 +61,7 @@ def line_tiling(machine: Machine, pixels: int, channels: int) -> LineTiling:
     """The panel width and cut with the least cycles for a line of ``pixels`` by ``channels`` outputs."""
     registers = -(-channels // machine.lanes)
     best: LineTiling | None = None
-    for width in (1, 2, 4):
+    for width in WIDTHS:
         if width > registers and width > 1:
             continue
         panels = -(-registers // width)

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.errors import EngineError
+from bslite.machine import Machine
 from bslite.plan import Const, Plan
 from bslite.plan.memory import bases_of, stack_arena_at
 from bslite.plan.plan import End
+from bslite.plan.tiling import WIDTHS, max_rows
 
 Array = npt.NDArray[Any]
 
@@ -40,6 +42,26 @@ def kernels(plan: Plan) -> list[Any]:
         ):
             found.setdefault(kernel.name, kernel)
     return list(found.values())
+
+
+#: Which of these a plan calls depends on sizes and layouts, not on the model alone.
+BY_SHAPE = ("copy", "halo", "interleave", "stack", "transpose")
+
+
+def kernels_for_any_shape(plan: Plan, machine: Machine) -> list[Any]:
+    """What the plan calls, and what plans of the same model for other batches and sizes may call besides.
+
+    Made ready together, so that once a model has run, no other input compiles anything.
+    """
+    from bslite.kernels.cpu import STEP_KERNELS
+
+    found = {kernel.name: kernel for kernel in kernels(plan)}
+    more = [STEP_KERNELS[name] for name in BY_SHAPE]
+    if "conv" in found:
+        more += [
+            kernel_of(["gemm_sweep", vecs, max_rows(machine, vecs)]) for vecs in range(1, max(WIDTHS) + 1)
+        ]
+    return list(found.values()) + [kernel for kernel in more if kernel.name not in found]
 
 
 class Program:

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.engines.cpu.constants import aligned
+from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.job import Ints, Job
-from bslite.engines.cpu.program import Program, kernels
+from bslite.engines.cpu.program import Program, kernels_for_any_shape
 from bslite.plan import Const, Plan
 
 Array = npt.NDArray[Any]
@@ -36,9 +37,10 @@ class Session:
         from bslite.kernels.cpu.walk import walk
 
         self.plan = plan
-        self.kernels = [*kernels(plan), walk]
+        self.kernels = [*kernels_for_any_shape(plan, detect(plan.threads)), walk]
         self.program = Program(plan, constant)
-        _ = walk.address
+        for kernel in self.kernels:
+            _ = kernel.address
         self._free: list[Workspace] = []
         self._lock = threading.Lock()
 
