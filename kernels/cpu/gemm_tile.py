@@ -17,7 +17,7 @@ from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
 from bslite.kernels.cpu import simd
-from bslite.kernels.cpu.ir import add_if, const, loop, one_of, store_tile
+from bslite.kernels.cpu.ir import add_if, const, loop, one_of, opaque, store_tile
 from bslite.kernels.cpu.simd import BYTES, I64, LANES, VEC
 
 UNROLL = 4  # depth steps per loop iteration
@@ -84,6 +84,8 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
             for line in range(lines):
                 simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
             for k in range(count):
+                if k:
+                    builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
                 bs = [
                     simd.load_ir(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)
                 ]
@@ -94,7 +96,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
                         xs = simd.splat_ir(builder, x)
                         for v in range(vecs):
                             acc[i * vecs + v] = simd.fma_ir(builder, xs, bs[v], acc[i * vecs + v])
-            pointers = [builder.add(p, const(4 * count)) for p in pointers]
+            pointers = [opaque(builder, builder.add(p, const(4 * count))) for p in pointers]
             b = builder.add(b, const(count * vecs * BYTES))
             return [b, builder.add(ahead, const(64 * lines)), *pointers, *acc]
 
@@ -104,7 +106,9 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
         b, ahead, *acc = carried
         cell = builder.add(op.offsets, builder.shl(index, const(3)))
         origin = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
-        pointers = [builder.add(origin, builder.mul(op.a_row, const(group[0]))) for group in groups]
+        pointers = [
+            opaque(builder, builder.add(origin, builder.mul(op.a_row, const(group[0])))) for group in groups
+        ]
         carried = [b, ahead, *pointers, *acc]
         carried = loop(builder, builder.sdiv(op.depth, const(UNROLL)), carried, steps_of(UNROLL))
         carried = loop(builder, builder.srem(op.depth, const(UNROLL)), carried, steps_of(1))

@@ -13,6 +13,15 @@ def const(n):
     return ir.Constant(I64, n)
 
 
+def opaque(builder, value):
+    """The same int64, of whose making LLVM knows nothing: an empty piece of assembly stands in between.
+
+    Several pointers at known distances from each other are one pointer and a chain of additions to LLVM's loop
+    strength reduction, whatever was written; a chain that runs beside the arithmetic, and on the same ports.
+    """
+    return builder.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [value], side_effect=False)
+
+
 def loop(builder, count, carried, body):
     """``for i in range(count)`` with loop-carried values as phis; ``body(i, values) -> values``. count may be
     0.
