@@ -143,7 +143,9 @@ def choose_items(
                 else:
                     weight_traffic = images * bands * weight_bytes
                 image_reads = (blocks if outer else min(t, blocks)) if band_stays else panels
-                image_traffic = images * image_bytes * image_reads
+                # Of what is read a first time, a thread that has the bands it wrote finds it in its L2.
+                local = 1.0 if band_stays and not outer and images * bands >= t else 1.0 / t
+                image_traffic = images * image_bytes * (image_reads - local)
                 traffic = (weight_traffic + image_traffic) / (t * machine.l3_bytes_per_cycle)
                 if compute + traffic < cost * 0.999:
                     best, cost = Items(band_lines, bands, block_panels, blocks, outer), compute + traffic

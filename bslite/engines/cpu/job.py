@@ -19,15 +19,23 @@ _parallel = threading.Lock()
 
 
 class Job:
-    """What one run at a time needs to itself. The arrays given are kept alive, not copied."""
+    """What one run at a time needs to itself. The arrays given are kept alive, not copied.
+
+    ``shares``: into how many each step's items are divided, one for each thread that will walk.
+    """
 
     def __init__(
-        self, program: Ints, bases: Ints, scratch: npt.NDArray[Any] | None = None, slice_bytes: int = 0
+        self,
+        program: Ints,
+        bases: Ints,
+        scratch: npt.NDArray[Any] | None = None,
+        slice_bytes: int = 0,
+        shares: int = 1,
     ) -> None:
-        from bslite.kernels.cpu.walk import COUNTER, EVENT, JOB
+        from bslite.kernels.cpu.walk import EVENT, JOB, counter_bytes
 
         self.program, self.bases, self.scratch = program, bases, scratch
-        self.counters = aligned(np.zeros(len(program) * COUNTER // 8, np.int64))
+        self.counters = aligned(np.zeros(len(program) * counter_bytes(shares) // 8, np.int64))
         self._events = len(EVENT)
         self._cell = {name: i for i, name in enumerate(JOB)}
         self._cells = np.zeros(len(JOB), np.int64)
@@ -38,6 +46,7 @@ class Job:
             "counters": self.counters.ctypes.data,
             "scratch": scratch.ctypes.data if scratch is not None else 0,
             "scratch_bytes": slice_bytes,
+            "shares": shares,
         }.items():
             self._cells[self._cell[name]] = value
 

@@ -27,7 +27,7 @@ class Workspace:
         scratch = aligned(np.empty(max(1, plan.scratch_size * plan.threads), np.float32))
         self.bases = session.program.bases.copy()
         self.bases[0] = self.arena.ctypes.data
-        self.job = Job(session.program.records, self.bases, scratch, plan.scratch_size * 4)
+        self.job = Job(session.program.records, self.bases, scratch, plan.scratch_size * 4, plan.threads)
 
 
 class Session:
