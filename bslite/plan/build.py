@@ -19,6 +19,7 @@ from bslite.plan import (
     lower_softmax,
     lower_upsample,
 )
+from bslite.plan.bands import Crop
 from bslite.plan.builder import Builder, halo_needs
 from bslite.plan.concats import place_concats
 from bslite.plan.lower_stack import lower_stack
@@ -67,9 +68,11 @@ def build_plan(
     stacks = [] if whole else choose_stacks(layers, spec, all_shapes, machine)
     if not stacks and not layerwise:
         layers = by_level(layers)
-    inside = {i for start, stop in stacks for i in range(start, stop)}
-    places = place_concats([layer for i, layer in enumerate(layers) if i not in inside], all_shapes)
-    b = Builder(spec, all_shapes, machine, halo_needs(layers, places), places)
+    hidden = {i for stack in stacks for i in stack.hidden(layers, spec.outputs)}
+    places = place_concats([layer for i, layer in enumerate(layers) if i not in hidden], all_shapes)
+    b = Builder(
+        spec, all_shapes, machine, halo_needs(layers, places, spec, Crop({}, all_shapes)), places
+    )
     strides = input_strides or [contiguous(s) for s in shapes]
     for i, (declared, shape, stride) in enumerate(zip(spec.inputs, shapes, strides, strict=True)):
         buffer = Buffer(f"input{i}", size_of(shape), "input")
@@ -86,10 +89,11 @@ def build_plan(
         if name in made_by and len(shape) != 4 and shape:
             direct.setdefault(name, outputs[-1])
     b.write_outputs_to(direct)
-    starts = dict(stacks)
+    starts = {stack.start: stack for stack in stacks}
+    inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
     for i, layer in enumerate(layers):
         if i in starts:
-            lower_stack(b, layers[i : starts[i]], layers[starts[i] :])
+            lower_stack(b, layers[i : starts[i].stop], layers[starts[i].stop :], starts[i].bands)
         elif i not in inside:
             b.layer = layer.members
             LOWERINGS[layer.node.op](b, layer)
@@ -109,6 +113,6 @@ def build_plan(
         outputs=outputs,
     )
     place_buffers(plan, reuse=not keep_values)
-    plan.scratch_size = max((scratch_of(step.stack) for step in plan.steps if step.stack), default=0)
+    plan.scratch_size = max((scratch_of(p) for step in plan.steps for p in step.plans), default=0)
     set_order(plan, sequential=layerwise)
     return plan

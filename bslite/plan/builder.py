@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bslite.machine import Machine
-from bslite.ops import Shape
+from bslite.ops import RowMap, Shape
 from bslite.passes import Layer
+from bslite.plan.bands import Crop
 from bslite.plan.concats import Place
 from bslite.plan.plan import Const, Step, accesses
 from bslite.plan.views import NO_HALO, Buffer, View, channel_axis, contiguous, size_of
@@ -32,10 +33,12 @@ class Builder:
         machine: Machine,
         halos: Mapping[str, Halo],
         places: Mapping[str, Place],
+        crop: Crop | None = None,
     ) -> None:
         self.spec = spec
         self.shapes = shapes
         self.machine = machine
+        self.crop = crop or Crop({}, shapes)
         self.values: dict[str, View] = {}
         self.buffers: dict[str, Buffer] = {}
         self.consts: dict[str, Const] = {}
@@ -100,6 +103,14 @@ class Builder:
             view = self.fresh(shape, inner, NO_HALO)
         self.values[name] = view
         return view
+
+    def like(self, view: View, name: str, other: str) -> View:
+        """``view`` of the value ``name``, cut to the rows that the value ``other`` has here."""
+        if len(view.shape) != 4 or view.shape[2] == 1 or name not in self.crop.rows:
+            return view
+        start = self.crop.first(other) - self.crop.first(name)
+        stop = start + self.shapes[other][2]
+        return view if (start, stop) == (0, view.shape[2]) else view.slice(2, start, stop)
 
     def alias(self, name: str, view: View) -> None:
         """Record that ``name`` is another view of memory that holds it already."""
@@ -184,7 +195,23 @@ class Builder:
         halo_step(self, view)
 
 
-def halo_needs(layers: Sequence[Layer], places: Mapping[str, Place]) -> dict[str, Halo]:
+def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo]:
+    """Where the first window of a convolution starts, in rows from row 0 of its input, and the zeros it needs around
+    that input: those of the padding that lie within the band.
+    """
+    name = layer.node.inputs[0]
+    top, left, bottom, right = layer.node.attrs["padding"]
+    if layer.name not in crop.rows:
+        return -top, (top, left, bottom, right)
+    (a, z), (first, last) = crop.rows[layer.name], crop.rows[name]
+    start = a * maps.stride - top - first
+    stop = (z - 1) * maps.stride - top + maps.extent - last
+    return start, (max(0, -start), left, max(0, stop), right)
+
+
+def halo_needs(
+    layers: Sequence[Layer], places: Mapping[str, Place], spec: ModelSpec, crop: Crop
+) -> dict[str, Halo]:
     """Zeros each buffer should have around its images, by the name of the value or concat that owns it."""
     needs: dict[str, Halo] = {}
     for layer in layers:
@@ -196,5 +223,7 @@ def halo_needs(layers: Sequence[Layer], places: Mapping[str, Place]) -> dict[str
             if places[name].axis != 1:
                 continue
             owner = places[name].root
-        needs[owner] = wider(needs.get(owner, NO_HALO), layer.node.attrs["padding"])
+        maps = layer.node.declaration.rows(spec.param_shapes(layer.node), layer.node.attrs)
+        assert maps is not None
+        needs[owner] = wider(needs.get(owner, NO_HALO), halo_of(layer, maps, crop)[1])
     return needs

@@ -7,10 +7,10 @@ import json
 import math
 from typing import Any
 
-from bslite.plan.plan import Access, Const, End, Plan, Step
+from bslite.plan.plan import Access, Band, Const, End, Plan, Step
 from bslite.plan.views import Buffer, View
 
-FORMAT = 1
+FORMAT = 2
 
 
 def to_json(plan: Plan) -> str:
@@ -62,8 +62,8 @@ def _step(data: dict[str, Any]) -> Step:
             "operands": {k: (name, at) for k, (name, at) in data["operands"].items()},
             "reads": [Access(**a) for a in data["reads"]],
             "writes": [Access(**a) for a in data["writes"]],
-            "stack": _plan(data["stack"]) if data["stack"] else None,
-            "ends": tuple(End(**e) for e in data["ends"]),
+            "plans": tuple(_plan(p) for p in data["plans"]),
+            "bands": tuple(Band(band["plan"], tuple(End(**e) for e in band["ends"])) for band in data["bands"]),
         }
     )
 

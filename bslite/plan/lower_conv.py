@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bslite.passes import Layer
-from bslite.plan.builder import Builder
+from bslite.plan.builder import Builder, halo_of
 from bslite.plan.contraction import contraction, merge_lines
 from bslite.plan.lowering import epilogue, lowers
 from bslite.plan.reduction import reduction
@@ -20,15 +20,18 @@ def lower_conv2d(b: Builder, layer: Layer) -> None:
     node = layer.node
     attrs = node.attrs
     k, cg, r, s = b.spec.params[node.params["weight"]].shape
-    (sh, sw), (dh, dw), (top, left, _, _) = attrs["stride"], attrs["dilation"], attrs["padding"]
+    (sh, sw), (dh, dw), left = attrs["stride"], attrs["dilation"], attrs["padding"][1]
+    maps = node.declaration.rows(b.spec.param_shapes(node), attrs)
+    assert maps is not None
+    start, halo = halo_of(layer, maps, b.crop)
     depthwise = attrs["groups"] == cg * attrs["groups"] == k and k > 1 and layer.residual is None
-    x = b.read(
-        node.inputs[0], halo=attrs["padding"], exact=not depthwise
-    )  # the GEMM tile loads A by the element
-    residual = b.read(layer.residual) if layer.residual is not None else None
+    x = b.read(node.inputs[0], halo=halo, exact=not depthwise)  # the GEMM tile loads A by the element
+    residual = None
+    if layer.residual is not None:
+        residual = b.arranged(b.like(b.values[layer.residual], layer.residual, layer.name))
     y = b.write(layer.name)
     xi, _, xl, xc = x.strides
-    origin = x.offset - top * xl - left * xc
+    origin = x.offset + start * xl - left * xc
     if depthwise:
         _depthwise(b, layer, x, y, origin, [i * dh * xl + j * dw * xc for i in range(r) for j in range(s)])
         return

@@ -48,14 +48,16 @@ def lower_pool2d(b: Builder, layer: Layer) -> None:
     assert issubclass(op, WindowPool)
     kernel, stride, dilation = op.geometry(attrs)
     top, left, bottom, right = attrs["padding"]
-    _, _, h, w = b.shapes[node.inputs[0]]
-    _, _, p, q = b.shapes[layer.name]
+    _, _, h, w = b.crop.whole[node.inputs[0]]
+    _, _, p, q = b.crop.whole[layer.name]
     padded = attrs.get("count_include_pad", False)
     rows = window_spans(h, p, kernel[0], stride[0], top, bottom, dilation[0], padded)
     cols = window_spans(w, q, kernel[1], stride[1], left, right, dilation[1], padded)
     if attrs.get("divisor_override") is not None:
         rows = [span._replace(share=attrs["divisor_override"]) for span in rows]
         cols = [span._replace(share=1) for span in cols]
+    first, start = b.crop.first(layer.name), b.crop.first(node.inputs[0])
+    rows = [s._replace(first=s.first - start) for s in rows[first : first + b.shapes[layer.name][2]]]
     _pool(b, layer, rows, cols, dilation)
 
 

@@ -1,35 +1,70 @@
-"""A run of layers as one "stack" step: a plan for one image, its ends tied to the memory outside."""
+"""A run of layers as one "stack" step: plans for one image or bands of it, tied to the memory outside."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
+from bslite.ops import Shape
 from bslite.passes import Layer
+from bslite.plan.bands import WINDOWED, Crop, crop, row_map
 from bslite.plan.builder import Builder, halo_needs
 from bslite.plan.concats import place_concats
 from bslite.plan.lowering import LOWERINGS
 from bslite.plan.memory import place_buffers
-from bslite.plan.plan import End, Plan
+from bslite.plan.plan import Band, End, Plan
 from bslite.plan.stacks import one_image
-from bslite.plan.views import Buffer, View, size_of, with_halo
+from bslite.plan.views import NO_HALO, Buffer, View, size_of, with_halo
 
 
-def lower_stack(b: Builder, layers: Sequence[Layer], later: Sequence[Layer]) -> None:
-    """Append the step for ``layers``; ``later`` are all the layers after them."""
+def lower_stack(b: Builder, layers: Sequence[Layer], later: Sequence[Layer], bands: int = 1) -> None:
+    """Append the step for ``layers`` in ``bands`` bands of rows; ``later`` are all the layers after them."""
     single = one_image(b.spec, b.shapes)
     assert single is not None
     batch = b.shapes[b.spec.inputs[0].name][0]
-    made = {layer.name for layer in layers}
-    needed = {name for layer in later for name in layer.inputs} | set(b.spec.outputs)
-    taken = dict.fromkeys(n for layer in layers for n in layer.inputs if n not in made)
+    leaving = leaving_values(layers, later, b.spec.outputs)
+    reads = [with_halo(b.values[n]) for n in taken_values(layers) if b.values[n].buffer not in b.consts]
+    writes = [b.write(name) for name in leaving]
     places = place_concats(layers, single)
-    machine = dataclasses.replace(b.machine, threads=1)
-    inner = Builder(b.spec, single, machine, halo_needs(layers, places), places)
+    maps = {}
+    if bands > 1:
+        found = {layer.name: row_map(layer.node, b.spec.param_shapes(layer.node)) for layer in layers}
+        maps = {name: reads for name, reads in found.items() if reads is not None}
+        assert len(maps) == len(layers)
+    plans: list[Plan] = []
+    parts: list[Band] = []
+    for band in range(bands):
+        cut = crop(layers, maps, single, leaving, places, band, bands) if bands > 1 else Crop({}, single)
+        plan, ends = _band(b, layers, cut, leaving)
+        same = next((i for i, other in enumerate(plans) if other == plan), len(plans))
+        if same == len(plans):
+            plans.append(plan)
+        parts.append(Band(same, tuple(ends)))
+    b.layer = tuple(m for layer in layers for m in layer.members)
+    b.step("stack", batch * bands, {}, {}, reads, writes)
+    b.steps[-1].plans, b.steps[-1].bands = tuple(plans), tuple(parts)
 
+
+def taken_values(layers: Sequence[Layer]) -> list[str]:
+    """What a run of layers reads and does not make, in order."""
+    made = {layer.name for layer in layers}
+    return list(dict.fromkeys(n for layer in layers for n in layer.inputs if n not in made))
+
+
+def leaving_values(layers: Sequence[Layer], later: Sequence[Layer], outputs: Sequence[str]) -> list[str]:
+    """What a run of layers makes and is needed after it, in order."""
+    needed = {name for layer in later for name in layer.inputs} | set(outputs)
+    return [layer.name for layer in layers if layer.name in needed]
+
+
+def _band(b: Builder, layers: Sequence[Layer], cut: Crop, leaving: Sequence[str]) -> tuple[Plan, list[End]]:
+    """The plan of one band of one image, and its ends."""
+    shapes = dict(cut.whole) | {name: _height(cut.whole[name], z - a) for name, (a, z) in cut.rows.items()}
+    places = place_concats(layers, shapes)
+    machine = dataclasses.replace(b.machine, threads=1)
+    inner = Builder(b.spec, shapes, machine, halo_needs(layers, places, b.spec, cut), places, cut)
     ends: list[End] = []
-    reads, writes = [], []
-    for name in taken:
+    for name in taken_values(layers):
         outside = b.values[name]
         if outside.buffer in b.consts:
             const = b.consts[outside.buffer]
@@ -37,19 +72,13 @@ def lower_stack(b: Builder, layers: Sequence[Layer], later: Sequence[Layer]) -> 
             inner.values[name] = dataclasses.replace(outside, buffer=copy)
             continue
         callers = b.buffers[outside.buffer].kind == "input"
-        inner.values[name] = _end(inner, ends, f"in{len(ends)}", outside, "input" if callers else "outer")
-        reads.append(with_halo(outside))
-    direct: dict[str, View] = {}
-    for layer in layers:
-        if layer.name in needed:
-            outside = b.write(layer.name)
-            direct[layer.name] = _end(inner, ends, f"out{len(ends)}", outside, "outer")
-            writes.append(outside)
+        kind = "input" if callers else "outer"
+        inner.values[name] = _end(inner, ends, f"in{len(ends)}", name, outside, kind)
+    direct = {name: _end(inner, ends, f"out{len(ends)}", name, b.values[name], "outer") for name in leaving}
     inner.write_outputs_to(direct)
-
     for layer in layers:
         inner.layer = layer.members
-        LOWERINGS[layer.node.op](inner, layer)
+        _lower(inner, layer)
     inner.layer = ("ends",)
     for name, view in direct.items():
         if inner.values[name].buffer != view.buffer:
@@ -66,13 +95,33 @@ def lower_stack(b: Builder, layers: Sequence[Layer], later: Sequence[Layer]) -> 
         outputs=list(direct.values()),
     )
     place_buffers(plan)
-    b.layer = tuple(m for layer in layers for m in layer.members)
-    b.step("stack", batch, {}, {}, reads, writes)
-    b.steps[-1].stack, b.steps[-1].ends = plan, tuple(ends)
+    return plan, ends
 
 
-def _end(inner: Builder, ends: list[End], name: str, outside: View, kind: str) -> View:
-    """The buffer ``name`` in the stack's plan for one image of the view ``outside``."""
-    inner.buffers[name] = Buffer(name, size_of(outside.shape[1:]), kind)
-    ends.append(End(name, outside.buffer, outside.offset, outside.strides[0]))
-    return View(name, 0, (1, *outside.shape[1:]), outside.strides, outside.halo)
+def _lower(b: Builder, layer: Layer) -> None:
+    """Lower one layer of a band. An op that maps each row to itself sees its inputs cut to the rows it makes."""
+    if layer.node.op in WINDOWED:
+        LOWERINGS[layer.node.op](b, layer)
+        return
+    kept = {name: b.values[name] for name in layer.inputs}
+    for name, view in kept.items():
+        b.values[name] = b.like(view, name, layer.name)
+    LOWERINGS[layer.node.op](b, layer)
+    b.values.update(kept)
+
+
+def _end(b: Builder, ends: list[End], end: str, name: str, outside: View, kind: str) -> View:
+    """The buffer ``end`` in the plan for one band of the value ``name``, of which ``outside`` is the whole."""
+    shape, halo, offset = b.shapes[name], outside.halo, outside.offset
+    if name in b.crop.rows:
+        first, last = b.crop.rows[name]
+        offset += first * outside.strides[2]
+        if halo != NO_HALO:
+            halo = (halo[0] if first == 0 else 0, halo[1], halo[2] if last == outside.shape[2] else 0, halo[3])
+    b.buffers[end] = Buffer(end, size_of(shape[1:]), kind)
+    ends.append(End(end, outside.buffer, offset, outside.strides[0]))
+    return View(end, 0, (1, *shape[1:]), outside.strides, halo)
+
+
+def _height(shape: Shape, rows: int) -> Shape:
+    return (*shape[:2], rows, *shape[3:])

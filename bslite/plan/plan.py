@@ -52,6 +52,14 @@ class End:
     image: int  # elements
 
 
+@dataclass(frozen=True)
+class Band:
+    """One work item of a stack for each image: plan number ``plan`` of the step's, between these ends."""
+
+    plan: int
+    ends: tuple[End, ...]
+
+
 @dataclass
 class Step:
     """One kernel over ``items`` independent work items. ``args`` fills the cells of the kernel's record.
@@ -69,8 +77,14 @@ class Step:
     reads: list[Access] = field(default_factory=list)
     writes: list[Access] = field(default_factory=list)
     after: int = 0  # how many leading steps must be complete before this one starts
-    stack: Plan | None = None  # of a "stack" step: the plan of one image, run by one thread
-    ends: tuple[End, ...] = ()
+    # Of a "stack" step: plans that one thread runs from end to end, and the bands of an image they are for.
+    plans: tuple[Plan, ...] = ()
+    bands: tuple[Band, ...] = ()
+
+    @property
+    def stack(self) -> Plan | None:
+        """Of a "stack" step, the plan that is typical of it: that of the band in the middle."""
+        return self.plans[self.bands[len(self.bands) // 2].plan] if self.bands else None
 
 
 @dataclass
@@ -102,7 +116,7 @@ class Plan:
         width = max((len(s.kernel) for s in self.steps), default=0)
         lines = []
         for i, s in enumerate(self.steps):
-            layers = f"{len(s.layers)} layers" if s.stack else " + ".join(s.layers)
+            layers = f"{len(s.layers)} nodes, {len(s.bands)} band(s)" if s.stack else " + ".join(s.layers)
             lines.append(
                 f"{indent}{i:4d} {s.kernel:<{width}} items {s.items:5d} after {s.after:4d}  {layers}"
             )

@@ -16,6 +16,7 @@ from bslite.errors import BsliteError
 from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import Layer
+from bslite.plan.banding import choose_bands
 from bslite.plan.views import size_of
 from bslite.spec import ModelSpec
 
@@ -108,18 +109,40 @@ def elements_alive(layers: Sequence[Layer], spec: ModelSpec, single: Shapes) -> 
     return list(itertools.accumulate(change))[: len(layers)]
 
 
+class Stack(NamedTuple):
+    """Layers ``[start, stop)``, taken through in ``bands`` bands of rows of each image."""
+
+    start: int
+    stop: int
+    bands: int = 1
+
+    def hidden(self, layers: Sequence[Layer], outputs: Sequence[str]) -> list[int]:
+        """Its layers whose values nobody outside reads."""
+        needed = {name for layer in layers[self.stop :] for name in layer.inputs} | set(outputs)
+        return [i for i in range(self.start, self.stop) if layers[i].name not in needed]
+
+
 def choose_stacks(
     layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine
-) -> list[tuple[int, int]]:
-    """Disjoint runs ``[start, stop)`` of layers to take image by image, the cheapest by price.
-
-    A dynamic programme over the layers in order with two states; changing over costs writing and reading all
-    that is alive there.
+) -> list[Stack]:
+    """Disjoint runs of layers to take depth-first, the cheapest by price: image by image if there are enough of
+    them for the threads, else by bands of rows.
     """
     batch = shapes[spec.inputs[0].name][0] if shapes[spec.inputs[0].name] else 1
     single = one_image(spec, shapes)
-    if batch < max(2, machine.threads) or single is None:
+    if single is None:
         return []
+    if batch < max(2, machine.threads):
+        return [Stack(run.start, run.stop, run.bands) for run in choose_bands(layers, spec, single, machine, batch)]
+    return _by_image(layers, spec, shapes, single, machine, batch)
+
+
+def _by_image(
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, machine: Machine, batch: int
+) -> list[Stack]:
+    """Runs to take image by image: a dynamic programme over the layers in order with two states; changing over costs
+    writing and reading all that is alive there.
+    """
     in_l3 = weights_stay_in_l3(spec, machine)
     constants = {layer.name for layer in layers if layer.node.op == "constant"}
     infinite = float("inf")
@@ -144,10 +167,10 @@ def choose_stacks(
             (go_in[0] + cost.apart, [*go_in[1], True]),
         ]
     decisions = min(best, key=lambda b: b[0])[1]
-    runs: list[tuple[int, int]] = []
+    runs: list[Stack] = []
     for start, inside_stack in enumerate(decisions):
-        if inside_stack and runs and runs[-1][1] == start:
-            runs[-1] = (runs[-1][0], start + 1)
+        if inside_stack and runs and runs[-1].stop == start:
+            runs[-1] = Stack(runs[-1].start, start + 1)
         elif inside_stack:
-            runs.append((start, start + 1))
-    return [(a, z) for a, z in runs if z - a > 1]
+            runs.append(Stack(start, start + 1))
+    return [run for run in runs if run.stop - run.start > 1]

@@ -1,8 +1,8 @@
-"""A stack of layers, depth-first: one thread takes one image through a whole program of its own.
+"""A stack of layers, depth-first: one thread takes one image, or a band of its rows, through a whole program.
 
 What lies between the layers stays in this thread's scratch memory, and so in its cache; nothing but the
 stack's inputs and outputs has a place for every image of the batch. The layers are ordinary steps; only the
-base addresses they see differ from thread to thread and image to image.
+base addresses they see differ from thread to thread, image to image and band to band.
 """
 
 from __future__ import annotations
@@ -10,26 +10,30 @@ from __future__ import annotations
 from bslite.kernels.cpu.compile import CELLS, call_item, record, step_kernel
 from bslite.kernels.cpu.simd import load_int, store_int
 
+F = record("stack", "table bands")  # items: images x bands; `table`: the address of one row of BAND for each band
 # `program`, `count`: the steps. `bases`, `entries`: a template of their base addresses, to be completed
 # by `ends`, `end_count`: rows of END. `arena_at`: where in scratch memory the stack's arena starts.
-F = record("stack", "program count bases entries ends end_count arena_at")
+BAND = ("program", "count", "bases", "entries", "ends", "end_count", "arena_at")
 END = ("entry", "base", "offset", "image")  # which entry; which outer base, bytes from it, bytes per image
+ROW = 8 * len(BAND)  # bytes
 
 
 @step_kernel("stack", F)
 def stack(step, bases, item, scratch):
-    """All layers for one image."""
-    template = load_int(step + F.bases)
-    for i in range(load_int(step + F.entries)):
+    """All layers for one band of one image."""
+    bands = load_int(step + F.bands)
+    image, band = item // bands, load_int(step + F.table) + item % bands * ROW
+    template = load_int(band + 16)
+    for i in range(load_int(band + 24)):
         store_int(scratch + 8 * i, load_int(template + 8 * i))
-    store_int(scratch, scratch + load_int(step + F.arena_at))
-    ends = load_int(step + F.ends)
-    for i in range(load_int(step + F.end_count)):
+    store_int(scratch, scratch + load_int(band + 48))
+    ends = load_int(band + 32)
+    for i in range(load_int(band + 40)):
         end = ends + 32 * i
-        outer = load_int(bases + 8 * load_int(end + 8)) + load_int(end + 16) + item * load_int(end + 24)
+        outer = load_int(bases + 8 * load_int(end + 8)) + load_int(end + 16) + image * load_int(end + 24)
         store_int(scratch + 8 * load_int(end), outer)
-    program = load_int(step + F.program)
-    for s in range(load_int(step + F.count)):
+    program = load_int(band)
+    for s in range(load_int(band + 8)):
         sub = program + s * CELLS * 8
         kernel, items = load_int(sub), load_int(sub + 8)
         for i in range(items):

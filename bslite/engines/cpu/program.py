@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from bslite.errors import EngineError
 from bslite.machine import Machine
 from bslite.plan import Const, Plan
 from bslite.plan.memory import bases_of, stack_arena_at
-from bslite.plan.plan import End
+from bslite.plan.plan import Step
 from bslite.plan.tiling import WIDTHS, max_rows
 
 Array = npt.NDArray[Any]
@@ -36,7 +36,7 @@ def kernels(plan: Plan) -> list[Any]:
     found: dict[str, Any] = {}
     for step in plan.steps:
         for kernel in (
-            *(kernels(step.stack) if step.stack else ()),
+            *(kernel for plan_ in step.plans for kernel in kernels(plan_)),
             *(kernel_of(v) for v in step.args.values() if isinstance(v, (list, tuple))),
             STEP_KERNELS[step.kernel],
         ):
@@ -85,8 +85,8 @@ class Program:
         self.records = np.zeros((len(plan.steps), CELLS), np.int64)
         for record, step in zip(self.records, plan.steps, strict=True):
             given: dict[str, Any] = {"items": step.items, "after": step.after, **step.args}
-            if step.stack:
-                given |= self._stack(step.stack, step.ends, plan.places, constant)
+            if step.bands:
+                given |= self._stack(step, plan.places, constant)
             for name, (buffer, offset) in step.operands.items():
                 width = 8 if buffer in plan.consts and plan.consts[buffer].recipe == "offsets" else 4
                 given |= {
@@ -96,25 +96,26 @@ class Program:
             _fill(record, step.kernel, given)
 
     def _stack(
-        self, plan: Plan, ends: Sequence[End], places: Mapping[str, int], constant: Callable[[Const], Array]
+        self, step: Step, places: Mapping[str, int], constant: Callable[[Const], Array]
     ) -> dict[str, int]:
-        """Cells of a "stack" step: its own program, and what ties it to the memory outside."""
-        inner = Program(plan, constant)
-        rows = [
-            (inner.index[e.inner], self.index[e.outer], 4 * (e.offset + places.get(e.outer, 0)), 4 * e.image)
-            for e in ends
-        ]
-        table = np.array(rows, np.int64)
+        """Cells of a "stack" step: a table of its bands, their programs and what ties them to the memory outside."""
+        inner = [Program(plan, constant) for plan in step.plans]
+        table = np.zeros((len(step.bands), 7), np.int64)  # columns: `kernels.cpu.stack.BAND`
+        for row, band in zip(table, step.bands, strict=True):
+            program = inner[band.plan]
+            ends = [
+                (program.index[e.inner], self.index[e.outer], 4 * (e.offset + places.get(e.outer, 0)), 4 * e.image)
+                for e in band.ends
+            ]
+            tied = np.array(ends, np.int64)
+            self._kept.append(tied)
+            records, bases = program.records, program.bases
+            arena_at = 4 * stack_arena_at(step.plans[band.plan])
+            row[:] = (
+                records.ctypes.data, len(records), bases.ctypes.data, len(bases), tied.ctypes.data, len(tied), arena_at,
+            )  # fmt: skip
         self._kept += [inner, table]
-        return {
-            "program": inner.records.ctypes.data,
-            "count": len(inner.records),
-            "bases": inner.bases.ctypes.data,
-            "entries": len(inner.bases),
-            "ends": table.ctypes.data,
-            "end_count": len(table),
-            "arena_at": 4 * stack_arena_at(plan),
-        }
+        return {"table": table.ctypes.data, "bands": len(table)}
 
 
 def _fill(record: Any, name: str, given: dict[str, Any]) -> None:
