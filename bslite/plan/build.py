@@ -22,11 +22,11 @@ from bslite.plan import (
 from bslite.plan.bands import Crop
 from bslite.plan.builder import Builder, halo_needs
 from bslite.plan.concats import place_concats
-from bslite.plan.lower_stack import lower_stack
+from bslite.plan.lower_stack import lower_layers
 from bslite.plan.lowering import LOWERINGS
 from bslite.plan.memory import place_buffers, scratch_of, set_order
 from bslite.plan.plan import Plan
-from bslite.plan.stacks import choose_stacks, worth_threads
+from bslite.plan.stacks import choose_stacks, shown, worth_threads
 from bslite.plan.views import Buffer, View, contiguous, size_of
 from bslite.spec import ModelSpec
 
@@ -68,11 +68,9 @@ def build_plan(
     stacks = [] if whole else choose_stacks(layers, spec, all_shapes, machine)
     if not stacks and not layerwise:
         layers = by_level(layers)
-    hidden = {i for stack in stacks for i in stack.hidden(layers, spec.outputs)}
-    places = place_concats([layer for i, layer in enumerate(layers) if i not in hidden], all_shapes)
-    b = Builder(
-        spec, all_shapes, machine, halo_needs(layers, places, spec, Crop({}, all_shapes)), places
-    )
+    crop = Crop({}, all_shapes)
+    places = place_concats(shown(layers, stacks, spec.outputs), all_shapes)
+    b = Builder(spec, all_shapes, machine, halo_needs(layers, places, spec, crop), places, crop)
     strides = input_strides or [contiguous(s) for s in shapes]
     for i, (declared, shape, stride) in enumerate(zip(spec.inputs, shapes, strides, strict=True)):
         buffer = Buffer(f"input{i}", size_of(shape), "input")
@@ -89,14 +87,7 @@ def build_plan(
         if name in made_by and len(shape) != 4 and shape:
             direct.setdefault(name, outputs[-1])
     b.write_outputs_to(direct)
-    starts = {stack.start: stack for stack in stacks}
-    inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
-    for i, layer in enumerate(layers):
-        if i in starts:
-            lower_stack(b, layers[i : starts[i].stop], layers[starts[i].stop :], starts[i].bands)
-        elif i not in inside:
-            b.layer = layer.members
-            LOWERINGS[layer.node.op](b, layer)
+    lower_layers(b, layers, stacks, spec.outputs)
     b.layer = ("outputs",)
     for name, view in zip(spec.outputs, outputs, strict=True):
         if b.values[name].buffer != view.buffer:
@@ -113,6 +104,6 @@ def build_plan(
         outputs=outputs,
     )
     place_buffers(plan, reuse=not keep_values)
-    plan.scratch_size = max((scratch_of(p) for step in plan.steps for p in step.plans), default=0)
+    plan.scratch_size = scratch_of(plan)
     set_order(plan, sequential=layerwise)
     return plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bslite.ops import Shape
 from bslite.passes import Layer
@@ -13,16 +13,31 @@ from bslite.plan.concats import place_concats
 from bslite.plan.lowering import LOWERINGS
 from bslite.plan.memory import place_buffers
 from bslite.plan.plan import Band, End, Plan
-from bslite.plan.stacks import one_image
+from bslite.plan.banding import choose_bands
+from bslite.plan.stacks import Stack, one_image, shown
 from bslite.plan.views import NO_HALO, Buffer, View, size_of, with_halo
 
 
-def lower_stack(b: Builder, layers: Sequence[Layer], later: Sequence[Layer], bands: int = 1) -> None:
-    """Append the step for ``layers`` in ``bands`` bands of rows; ``later`` are all the layers after them."""
+def lower_layers(
+    b: Builder, layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[str]
+) -> None:
+    """Append the steps of all layers, runs of them as ``stacks``; ``outputs`` are needed when all are done."""
+    starts = {stack.start: stack for stack in stacks}
+    inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
+    for i, layer in enumerate(layers):
+        if i in starts:
+            stack = starts[i]
+            lower_stack(b, layers[i : stack.stop], stack.leaving(layers, outputs), stack.bands)
+        elif i not in inside:
+            b.layer = layer.members
+            _lower(b, layer)
+
+
+def lower_stack(b: Builder, layers: Sequence[Layer], leaving: Sequence[str], bands: int = 1) -> None:
+    """Append the step for ``layers`` in ``bands`` bands of rows; ``leaving`` are the values needed after it."""
     single = one_image(b.spec, b.shapes)
     assert single is not None
     batch = b.shapes[b.spec.inputs[0].name][0]
-    leaving = leaving_values(layers, later, b.spec.outputs)
     reads = [with_halo(b.values[n]) for n in taken_values(layers) if b.values[n].buffer not in b.consts]
     writes = [b.write(name) for name in leaving]
     places = place_concats(layers, single)
@@ -31,11 +46,15 @@ def lower_stack(b: Builder, layers: Sequence[Layer], later: Sequence[Layer], ban
         found = {layer.name: row_map(layer.node, b.spec.param_shapes(layer.node)) for layer in layers}
         maps = {name: reads for name, reads in found.items() if reads is not None}
         assert len(maps) == len(layers)
+    stacks: list[Stack] = []
+    if bands == 1:  # an image too large for one core's L2 is taken through in bands within the stack
+        alone = dataclasses.replace(b.machine, threads=1)
+        stacks = [Stack(r.start, r.stop, r.bands) for r in choose_bands(layers, b.spec, single, alone, 1)]
     plans: list[Plan] = []
     parts: list[Band] = []
     for band in range(bands):
         cut = crop(layers, maps, single, leaving, places, band, bands) if bands > 1 else Crop({}, single)
-        plan, ends = _band(b, layers, cut, leaving)
+        plan, ends = _band(b, layers, cut, leaving, stacks)
         same = next((i for i, other in enumerate(plans) if other == plan), len(plans))
         if same == len(plans):
             plans.append(plan)
@@ -51,16 +70,12 @@ def taken_values(layers: Sequence[Layer]) -> list[str]:
     return list(dict.fromkeys(n for layer in layers for n in layer.inputs if n not in made))
 
 
-def leaving_values(layers: Sequence[Layer], later: Sequence[Layer], outputs: Sequence[str]) -> list[str]:
-    """What a run of layers makes and is needed after it, in order."""
-    needed = {name for layer in later for name in layer.inputs} | set(outputs)
-    return [layer.name for layer in layers if layer.name in needed]
-
-
-def _band(b: Builder, layers: Sequence[Layer], cut: Crop, leaving: Sequence[str]) -> tuple[Plan, list[End]]:
-    """The plan of one band of one image, and its ends."""
+def _band(
+    b: Builder, layers: Sequence[Layer], cut: Crop, leaving: Sequence[str], stacks: Sequence[Stack]
+) -> tuple[Plan, list[End]]:
+    """The plan of one band of one image, and its ends; ``stacks``: those within it."""
     shapes = dict(cut.whole) | {name: _height(cut.whole[name], z - a) for name, (a, z) in cut.rows.items()}
-    places = place_concats(layers, shapes)
+    places = place_concats(shown(layers, stacks, leaving), shapes)
     machine = dataclasses.replace(b.machine, threads=1)
     inner = Builder(b.spec, shapes, machine, halo_needs(layers, places, b.spec, cut), places, cut)
     ends: list[End] = []
@@ -76,9 +91,7 @@ def _band(b: Builder, layers: Sequence[Layer], cut: Crop, leaving: Sequence[str]
         inner.values[name] = _end(inner, ends, f"in{len(ends)}", name, outside, kind)
     direct = {name: _end(inner, ends, f"out{len(ends)}", name, b.values[name], "outer") for name in leaving}
     inner.write_outputs_to(direct)
-    for layer in layers:
-        inner.layer = layer.members
-        _lower(inner, layer)
+    lower_layers(inner, layers, stacks, leaving)
     inner.layer = ("ends",)
     for name, view in direct.items():
         if inner.values[name].buffer != view.buffer:

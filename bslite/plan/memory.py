@@ -48,9 +48,14 @@ def stack_arena_at(plan: Plan) -> int:
     return -(-2 * bases_of(plan) // ALIGN) * ALIGN
 
 
-def scratch_of(plan: Plan) -> int:
-    """Elements of scratch memory per thread that a stack with this plan needs."""
+def own_scratch(plan: Plan) -> int:
+    """Elements of scratch memory that a stack with this plan uses itself; stacks within it start behind."""
     return stack_arena_at(plan) + -(-plan.arena_size // ALIGN) * ALIGN + ALIGN
+
+
+def scratch_of(plan: Plan) -> int:
+    """Elements of scratch memory that running the plan's stacks takes a thread."""
+    return max((own_scratch(p) + scratch_of(p) for step in plan.steps for p in step.plans), default=0)
 
 
 def set_order(plan: Plan, sequential: bool = False) -> None:

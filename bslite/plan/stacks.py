@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from bslite.errors import BsliteError
@@ -116,10 +116,17 @@ class Stack(NamedTuple):
     stop: int
     bands: int = 1
 
-    def hidden(self, layers: Sequence[Layer], outputs: Sequence[str]) -> list[int]:
-        """Its layers whose values nobody outside reads."""
+    def leaving(self, layers: Sequence[Layer], outputs: Iterable[str]) -> list[str]:
+        """What it makes and is needed after it, in order; ``outputs`` are needed when all layers are done."""
         needed = {name for layer in layers[self.stop :] for name in layer.inputs} | set(outputs)
-        return [i for i in range(self.start, self.stop) if layers[i].name not in needed]
+        return [layer.name for layer in layers[self.start : self.stop] if layer.name in needed]
+
+
+def shown(layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[str]) -> list[Layer]:
+    """The layers whose values exist outside the stacks."""
+    inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
+    leaving = {name for stack in stacks for name in stack.leaving(layers, outputs)}
+    return [layer for i, layer in enumerate(layers) if i not in inside or layer.name in leaving]
 
 
 def choose_stacks(

@@ -12,8 +12,9 @@ from bslite.kernels.cpu.simd import load_int, store_int
 
 F = record("stack", "table bands")  # items: images x bands; `table`: the address of one row of BAND for each band
 # `program`, `count`: the steps. `bases`, `entries`: a template of their base addresses, to be completed
-# by `ends`, `end_count`: rows of END. `arena_at`: where in scratch memory the stack's arena starts.
-BAND = ("program", "count", "bases", "entries", "ends", "end_count", "arena_at")
+# by `ends`, `end_count`: rows of END. `arena_at`: where in scratch memory the stack's arena starts; `free_at`: what a
+# stack within this one may use.
+BAND = ("program", "count", "bases", "entries", "ends", "end_count", "arena_at", "free_at")
 END = ("entry", "base", "offset", "image")  # which entry; which outer base, bytes from it, bytes per image
 ROW = 8 * len(BAND)  # bytes
 
@@ -32,9 +33,9 @@ def stack(step, bases, item, scratch):
         end = ends + 32 * i
         outer = load_int(bases + 8 * load_int(end + 8)) + load_int(end + 16) + image * load_int(end + 24)
         store_int(scratch + 8 * load_int(end), outer)
-    program = load_int(band)
+    program, free = load_int(band), scratch + load_int(band + 56)
     for s in range(load_int(band + 8)):
         sub = program + s * CELLS * 8
         kernel, items = load_int(sub), load_int(sub + 8)
         for i in range(items):
-            call_item(kernel, sub, scratch, i, scratch)
+            call_item(kernel, sub, scratch, i, free)

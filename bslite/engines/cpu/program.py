@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bslite.errors import EngineError
 from bslite.machine import Machine
 from bslite.plan import Const, Plan
-from bslite.plan.memory import bases_of, stack_arena_at
+from bslite.plan.memory import bases_of, own_scratch, stack_arena_at
 from bslite.plan.plan import Step
 from bslite.plan.tiling import WIDTHS, max_rows
 
@@ -100,7 +100,7 @@ class Program:
     ) -> dict[str, int]:
         """Cells of a "stack" step: a table of its bands, their programs and what ties them to the memory outside."""
         inner = [Program(plan, constant) for plan in step.plans]
-        table = np.zeros((len(step.bands), 7), np.int64)  # columns: `kernels.cpu.stack.BAND`
+        table = np.zeros((len(step.bands), 8), np.int64)  # columns: `kernels.cpu.stack.BAND`
         for row, band in zip(table, step.bands, strict=True):
             program = inner[band.plan]
             ends = [
@@ -109,10 +109,10 @@ class Program:
             ]
             tied = np.array(ends, np.int64)
             self._kept.append(tied)
-            records, bases = program.records, program.bases
-            arena_at = 4 * stack_arena_at(step.plans[band.plan])
+            plan, records, bases = step.plans[band.plan], program.records, program.bases
             row[:] = (
-                records.ctypes.data, len(records), bases.ctypes.data, len(bases), tied.ctypes.data, len(tied), arena_at,
+                records.ctypes.data, len(records), bases.ctypes.data, len(bases), tied.ctypes.data, len(tied),
+                4 * stack_arena_at(plan), 4 * own_scratch(plan),
             )  # fmt: skip
         self._kept += [inner, table]
         return {"table": table.ctypes.data, "bands": len(table)}
