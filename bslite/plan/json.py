@@ -54,14 +54,18 @@ def _view(data: dict[str, Any]) -> View:
     return View(**{k: _tuples(v) for k, v in data.items()})
 
 
+def _access(data: dict[str, Any]) -> Access:
+    return Access(**{k: _tuples(v) for k, v in data.items()})
+
+
 def _step(data: dict[str, Any]) -> Step:
     return Step(
         **{
             **data,
             "layers": tuple(data["layers"]),
             "operands": {k: (name, at) for k, (name, at) in data["operands"].items()},
-            "reads": [Access(**a) for a in data["reads"]],
-            "writes": [Access(**a) for a in data["writes"]],
+            "reads": [_access(a) for a in data["reads"]],
+            "writes": [_access(a) for a in data["writes"]],
             "plans": tuple(_plan(p) for p in data["plans"]),
             "bands": tuple(Band(band["plan"], tuple(End(**e) for e in band["ends"])) for band in data["bands"]),
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
@@ -90,8 +92,9 @@ def halo_step(b: Builder, view: View) -> None:
         "y_image": 4 * image, "y_line": 4 * line, "lines": h, "left": left * col, "right": right * col,
         "top": top, "bottom": bottom, "whole": (left + w + right) * col,
     }  # fmt: skip
-    # Declared as writing the whole padded image: whoever fills the inside comes after.
     b.step("halo", n, args, {"y": (view.buffer, view.offset)}, [], [with_halo(view)])
+    zeros = b.steps[-1].writes
+    zeros[0] = dataclasses.replace(zeros[0], inside=view.extent)  # nobody waits who only fills the image
 
 
 @lowers("reshape", "flatten")

@@ -24,7 +24,7 @@ class Const:
 @dataclass(frozen=True)
 class Access:
     """Elements a step reads or writes: those in ``[lo, hi)`` of a buffer whose index mod ``period`` is in
-    ``[first, last)``.
+    ``[first, last)``. What lies ``inside`` is reached by those only who reach no further.
     """
 
     buffer: str
@@ -33,11 +33,15 @@ class Access:
     period: int = 1
     first: int = 0
     last: int = 1
+    inside: tuple[int, int] | None = None  # of the zeros around an image: the image, which they leave alone
 
     def overlaps(self, other: Access) -> bool:
         """Whether the two may touch a common element (of the same buffer)."""
         if self.buffer != other.buffer or self.hi <= other.lo or other.hi <= self.lo:
             return False
+        for zeros, image in ((self.inside, other), (other.inside, self)):
+            if zeros is not None and zeros[0] <= image.lo and image.hi <= zeros[1] and image.inside is None:
+                return False
         same_grid = self.period == other.period > 1
         return not (same_grid and (self.last <= other.first or other.last <= self.first))
 

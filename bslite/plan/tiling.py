@@ -95,6 +95,8 @@ def line_length(machine: Machine, pixels: int, channels: int) -> int:
         if q > 16 * max_rows(machine, 2) and lines < pixels:
             continue  # long lines leave nothing to divide among cores
         cycles = line_tiling(machine, q, channels).cycles * lines
+        if lines % machine.threads:
+            cycles *= 1.02  # lines that can be shared out evenly are worth that much
         if cycles < cost * 0.999:
             best, cost = q, cycles
     return best
