@@ -21,6 +21,7 @@ from bslite.plan.views import size_of
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
+EXPOSED = 0.6  # of the time that weights take to arrive from beyond L2, what fetching ahead does not hide
 WAKING = 200_000.0  # cycles: a parallel region and its threads' waking take some 50 us
 
 
@@ -71,7 +72,8 @@ def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch
     if weights < machine.l2 / 2:
         weight_speed = machine.l2_bytes_per_cycle
     image_speed = machine.l2_bytes_per_cycle if image < machine.l2 / 2 else machine.l3_bytes_per_cycle
-    apart = rounds * (max(compute, weights / weight_speed) + image / image_speed)
+    read = weights / weight_speed
+    apart = rounds * (max(compute + EXPOSED * read, read) + image / image_speed)
     beyond = machine.l3_bytes_per_cycle if batch * image < machine.l3 / 2 else machine.memory_bytes_per_cycle
     together = (
         batch * compute / t + batch * image / (t * beyond) + weights / (t * machine.memory_bytes_per_cycle)
