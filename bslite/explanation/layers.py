@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bslite.explanation.fusions import Fusion, fusions
+from bslite.explanation.inside import Inner
 from bslite.explanation.limits import Limits
-from bslite.explanation.profile import Array, Profile
+from bslite.explanation.profile import Profile
 from bslite.explanation.rows import Row
 from bslite.explanation.stacking import forecasts
 from bslite.explanation.units import Unit, main_step, predicted, tile_of, units
@@ -51,7 +52,7 @@ def layer_rows(
     plan: Plan,
     machine: Machine,
     timing: Profile,
-    inner: Mapping[int, Array],
+    inner: Mapping[int, Inner],
     limits: Limits,
 ) -> list[Row]:
     """Rows in the order of execution. ``plan`` is made of ``spec``: ``original`` as simplified.
@@ -72,16 +73,30 @@ def layer_rows(
             rows.append(_row(whole, plan, unit, times))
             continue
         stacks += 1
-        images = unit.main.items if unit.main else 1
-        at_once = timing.threads / images
+        at_once = timing.threads / _items(unit)
         after = next((f for f in found[found.index(unit.fusions[-1]) + 1 :] if f.forecast), None)
         ends = f"{after.name} is {after.forecast.why}" if after and after.forecast else "the model ends"
         rows.append(replace(_row(whole, plan, unit, times, at_once), stack=stacks, apart=ends))
-        for layer in units(unit.stack, unit.fusions):
-            fraction = float(np.sum(inner[unit.steps[0]][list(layer.steps)]))
-            row = _row(whole, unit.stack, layer, times.part(fraction), at_once)
+        for row in _inside(whole, unit, inner[unit.steps[-1]], times, at_once):
             rows.append(replace(row, steps=(), main=None, stack=stacks, inside=True))
     return rows
+
+
+def _inside(whole: Whole, stack: Unit, inner: Inner, times: Times, at_once: float) -> list[Row]:
+    """A row for each layer of a stack, and of the stacks within it."""
+    assert stack.stack is not None
+    rows = []
+    for unit in units(stack.stack, stack.fusions):
+        part = times.part(float(np.sum(inner.shares[list(unit.steps)])))
+        if unit.stack is not None:
+            rows += _inside(whole, unit, inner.stacks[unit.steps[-1]], part, at_once / _items(unit))
+        else:
+            rows.append(_row(whole, stack.stack, unit, part, at_once))
+    return rows
+
+
+def _items(unit: Unit) -> int:
+    return unit.main.items if unit.main else 1
 
 
 def _forecast(
@@ -104,7 +119,9 @@ def _row(whole: Whole, plan: Plan, unit: Unit, times: Times, at_once: float = 1.
     name, op, holds = first.name, first.op, first.holds
     if unit.stack is not None:
         name, op = f"stack of {len(unit.fusions)}: {first.name} to {last.name}", "stack"
-        holds = (f"{len(unit.fusions)} layers, depth-first: one thread takes one image through all",)
+        bands = len(unit.main.bands) if unit.main else 1
+        what = "one image" if bands == 1 else f"one of {bands} bands of rows"
+        holds = (f"{len(unit.fusions)} layers, depth-first: one thread takes {what} through all",)
     apart = "; ".join(part for part in (last.apart, last.forecast.why if last.forecast else "") if part)
     return Row(
         name=name, op=op, nodes=tuple(n for f in unit.fusions for n in f.nodes),

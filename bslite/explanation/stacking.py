@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bslite.machine import Machine
-from bslite.passes import fuse
+from bslite.ops import Shape
+from bslite.passes import Layer, fuse
 from bslite.plan import Plan
+from bslite.plan.banding import layer_cost, whole_cycles
+from bslite.plan.bands import can_band
 from bslite.plan.stacks import one_image, price, stackable, weights_stay_in_l3
 from bslite.spec import ModelSpec
 
@@ -29,23 +33,38 @@ def forecasts(spec: ModelSpec, plan: Plan, machine: Machine, clock: float) -> di
     batch = first[0]
     layers = fuse(spec)
     constants = {layer.name for layer in layers if layer.node.op == "constant"}
-    stacked = {n for step in plan.steps if step.stack is not None for n in step.layers}
+    within = {n: len(step.bands) for step in plan.steps for n in step.layers if step.stack is not None}
     in_l3 = weights_stay_in_l3(spec, machine)
+    by_bands = batch < max(2, machine.threads)
     found = {}
     for layer in layers:
         if layer.name in constants:
             continue
+        if by_bands:
+            seconds = whole_cycles(layer_cost(layer, spec, single, machine), machine, batch) / clock
+            found[layer.name] = Forecast(seconds, _why_banded(layer, spec, single, within.get(layer.name), seconds))
+            continue
         cost = price(layer, spec, single, machine, batch, in_l3)
         apart, together = cost.apart / clock, cost.together / clock
-        inside = layer.name in stacked
+        inside = layer.name in within
         prices = f"{apart * 1e6:,.0f} µs image by image, {together * 1e6:,.0f} µs all images at once"
         if inside:
             why = f"in a stack: predicted {prices}"
-        elif batch < max(2, machine.threads):
-            why = "" if batch == 1 else "no stacks: fewer images than threads"
         elif not stackable(layer, shapes, single, batch, constants):
             why = "not in a stack: it cannot be computed image by image"
         else:
             why = f"not in a stack: predicted {prices}, changing over not counted"
         found[layer.name] = Forecast(apart if inside else together, why)
     return found
+
+
+def _why_banded(
+    layer: Layer, spec: ModelSpec, single: Mapping[str, Shape], bands: int | None, seconds: float
+) -> str:
+    """Why a layer of a batch smaller than the number of threads is, or is not, in a stack taken by bands of rows."""
+    alone = f"on its own it is predicted to take {seconds * 1e6:,.0f} µs"
+    if bands is not None:
+        return f"in a stack of {bands} bands of rows, the cheaper way; {alone}"
+    if not can_band(layer, spec, single):
+        return "not in a stack: it cannot be computed band by band of rows"
+    return f"not in a stack: predicted to take no less time in one; {alone}"

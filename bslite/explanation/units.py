@@ -14,7 +14,7 @@ HELPERS = ("copy", "interleave", "halo", "fill")
 
 @dataclass(frozen=True)
 class Unit:
-    """What is timed as one: the steps of a layer, or a stack of layers."""
+    """What is timed as one: the steps of a layer, or a stack of layers, its "stack" step the last."""
 
     fusions: tuple[Fusion, ...]
     steps: tuple[int, ...]
@@ -27,27 +27,29 @@ def units(plan: Plan, found: Sequence[Fusion]) -> list[Unit]:
     home = {node: f for f in found for node in f.members}
     steps: dict[str, list[int]] = {}
     stacks: dict[int, list[Fusion]] = {}
-    inside: set[str] = set()
+    inside: dict[str, int] = {}  # value -> the step of the stack it is made in
     for i, step in enumerate(plan.steps):
         if step.stack is not None:
             held = {home[n].value for n in step.layers if n in home}
             stacks[i] = [f for f in found if f.value in held]
-            inside |= held
-        else:
+            inside |= dict.fromkeys(held, i)
+    for i, step in enumerate(plan.steps):
+        if step.stack is None:
             owner = home.get(step.layers[-1]) if step.layers else None
             steps.setdefault(owner.value if owner else "", []).append(i)
     placed: list[tuple[float, Unit]] = []
     before = -1.0
     for f in found:
         if f.value in inside:
-            before = max(i for i, held in stacks.items() if f in held)
-            if f.value not in steps:
-                continue
+            before = float(inside[f.value])
+            continue
         mine = tuple(steps.get(f.value, ()))
         before = float(mine[-1]) if mine else before
         placed.append((before, Unit((f,), mine, main_step(plan, mine))))
     for i, layers in stacks.items():
-        placed.append((i, Unit(tuple(layers), (i,), plan.steps[i], plan.steps[i].stack)))
+        # The zeros around what leaves it are filled by steps before it.
+        helpers = [s for f in layers for s in steps.get(f.value, ())]
+        placed.append((i, Unit(tuple(layers), (*helpers, i), plan.steps[i], plan.steps[i].stack)))
     if "" in steps:
         mine = tuple(steps[""])
         rest = Fusion("outputs", "copy", "", (), (), ("brings outputs to where they are wanted",), "")

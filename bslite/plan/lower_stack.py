@@ -11,7 +11,7 @@ from bslite.plan.bands import WINDOWED, Crop, crop, row_map
 from bslite.plan.builder import Builder, halo_needs
 from bslite.plan.concats import place_concats
 from bslite.plan.lowering import LOWERINGS
-from bslite.plan.memory import place_buffers
+from bslite.plan.memory import place_buffers, scratch_of
 from bslite.plan.plan import Band, End, Plan
 from bslite.plan.banding import choose_bands
 from bslite.plan.stacks import Stack, one_image, shown
@@ -38,6 +38,7 @@ def lower_stack(b: Builder, layers: Sequence[Layer], leaving: Sequence[str], ban
     single = one_image(b.spec, b.shapes)
     assert single is not None
     batch = b.shapes[b.spec.inputs[0].name][0]
+    b.layer = tuple(m for layer in layers for m in layer.members)
     reads = [with_halo(b.values[n]) for n in taken_values(layers) if b.values[n].buffer not in b.consts]
     writes = [b.write(name) for name in leaving]
     places = place_concats(layers, single)
@@ -59,7 +60,6 @@ def lower_stack(b: Builder, layers: Sequence[Layer], leaving: Sequence[str], ban
         if same == len(plans):
             plans.append(plan)
         parts.append(Band(same, tuple(ends)))
-    b.layer = tuple(m for layer in layers for m in layer.members)
     b.step("stack", batch * bands, {}, {}, reads, writes)
     b.steps[-1].plans, b.steps[-1].bands = tuple(plans), tuple(parts)
 
@@ -108,6 +108,7 @@ def _band(
         outputs=list(direct.values()),
     )
     place_buffers(plan)
+    plan.scratch_size = scratch_of(plan)
     return plan, ends
 
 
