@@ -1,1 +1,1 @@
-"""Measurements: kernels and networks by pytest-benchmark, other engines by ``python -m benchmarks.peers``."""
+"""Measurements, and the tables and pictures of them: see benchmarks/README.md."""

@@ -10,16 +10,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks import roofline, stacks
+from benchmarks import stacks
 from benchmarks.peers.engines import ENGINES
-from bslite.cli import timing
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "SETTLE", 0.0)
-    monkeypatch.setattr(roofline, "measure", lambda threads: roofline.Roofline(threads, {}, 2e10, 1e10))
-
+pytestmark = pytest.mark.usefixtures("quick")
 
 SMALL = (
     "--image",
@@ -54,17 +48,20 @@ def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert md.read_text().count("\n| 3 | 1 |") == 2
 
 
-def test_a_wrong_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_answer_is_reported_and_not_timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ours = ["bslite", "bslite-layerwise"]
     stack = stacks.Stack(2, (3, 4, 6, 6))
     right = ENGINES["bslite"].answer
     monkeypatch.setattr(
         ENGINES["bslite-layerwise"], "answer", lambda self, y: np.nextafter(right(self, y), 9e9)
     )
-    with pytest.raises(AssertionError, match="bits"):
-        stacks.compare(stack, 1, ["bslite", "bslite-layerwise"], 1)
+    found = stacks.compare(stack, 1, [*ours, "torch-nhwc"], 1)
+    assert all("bits" in found.failures[name] for name in ours)
+    assert set(found.seconds) == {"torch-nhwc"}
     monkeypatch.setattr(ENGINES["bslite"], "answer", lambda self, y: right(self, y) * 1.01)
-    with pytest.raises(AssertionError, match="error"):
-        stacks.compare(stack, 1, ["bslite"], 1)
+    md = tmp_path / "stacks.md"
+    assert stacks.main([*SMALL, "--peers", "bslite", "torch-nhwc", "--md", str(md)]) == 1
+    assert "2 thread(s), depth 3, batch 3, bslite: wrong answer: error" in md.read_text()
 
 
 def test_the_stack_is_alive() -> None:

@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks import origin
 from benchmarks.ladder import STEPS
 from benchmarks.ladder.problem import Problem
-from benchmarks.peers import report
 from bslite.cli.timing import interleaved
 from bslite.engines.cpu.detect import default_threads, described
 
@@ -110,12 +110,12 @@ def markdown(found: list[dict[str, Any]], problem: Problem) -> str:
     peaks = ", ".join(
         f"{t} thread(s) {p / 1e9:.0f} GFLOP/s" for t, p in {f["threads"]: f["peak"] for f in found}.items()
     )
-    here, versions = report.machine(), report.versions()
+    here, versions = origin.machine(), origin.versions()
     return (
         f"{table}\n\n3x3 convolution of {problem.side} x {problem.side} pixels, {problem.channels} channels "
         f"to {problem.filters}, {problem.flops / 1e6:.0f} MFLOP, weights from memory. "
         f"Peak, in turns with the steps: {peaks}. "
-        f"{here['cpu']}, {here['cores']} core(s) available, commit {report.commit()}, "
+        f"{here['cpu']}, {here['cores']} core(s) available, commit {origin.commit()}, "
         f"numba {versions['numba']}, llvmlite {versions['llvmlite']}.\n"
     )
 
@@ -134,9 +134,9 @@ def main(arguments: list[str] | None = None) -> int:
     found = measure(problem, options.threads, options.rounds)
     if options.json:
         data = {
-            "commit": report.commit(),
-            "machine": report.machine(),
-            "versions": report.versions(),
+            "commit": origin.commit(),
+            "machine": origin.machine(),
+            "versions": origin.versions(),
             "steps": found,
         }
         options.json.write_text(json.dumps(data, indent=1) + "\n")

@@ -3,53 +3,43 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from benchmarks import roofline
+from benchmarks import output, roofline
 from benchmarks.peers import report
 from benchmarks.peers.engines import ENGINES
 from benchmarks.peers.measure import Result, compare
 from benchmarks.peers.nets import NETS
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run the comparison; exit code 1 if bslite has no time, or a wrong answer, on some network."""
-    options = _options()
-    start = time.perf_counter()
-
-    def note(text: str) -> None:
-        print(f"[{time.perf_counter() - start:6.1f} s] {text}", file=sys.stderr, flush=True)
-
+    options = _options(arguments)
+    note = output.notes()
+    header = output.header("peers", options)
     note("measuring what the machine can do")
     machine = roofline.measure(options.threads)
     results: list[Result] = []
-    with tempfile.TemporaryDirectory(prefix="bslite-peers-") as folder:
-        for batch in options.batch:
-            for net in options.nets:
-                results.append(
-                    compare(
-                        net, batch, options.threads, options.peers, options.rounds, options.seed,
-                        Path(folder), note,
-                    )
+    for batch in options.batch:
+        for net in options.nets:
+            with tempfile.TemporaryDirectory(prefix="bslite-peers-") as folder:
+                result = compare(
+                    net, batch, options.threads, options.peers, options.rounds, options.seed,
+                    Path(folder), note, options.memory,
                 )  # fmt: skip
-                if options.json:  # after each network: a run takes long, and what is measured is not lost
-                    _write_json(options, results, machine)
+            results.append(result)
+            data = report.as_dict(results, machine, header)
+            output.write(options, data, report.markdown(results, machine, header))
     note("measuring once more what the machine can do")
     machine = machine.best(roofline.measure(options.threads))
-    text = report.markdown(results, machine)
-    if options.json:
-        _write_json(options, results, machine)
-    if options.md:
-        options.md.write_text(text)
-    print(text)
+    data = report.as_dict(results, machine, header)
+    output.finish(options, data, report.markdown(results, machine, header))
     return int("bslite" in options.peers and any("bslite" not in r.seconds for r in results))
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--nets", nargs="+", default=NETS, choices=NETS, metavar="NET", help=", ".join(NETS))
     parser.add_argument("--batch", nargs="+", type=int, default=[1], help="batch sizes (default: 1)")
@@ -60,14 +50,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--peers", nargs="+", default=default, choices=ENGINES, metavar="ENGINE", help=", ".join(ENGINES)
     )
-    parser.add_argument("--json", type=Path, help="write everything measured here")
-    parser.add_argument("--md", type=Path, help="write the tables here")
-    return parser.parse_args()
-
-
-def _write_json(options: argparse.Namespace, results: list[Result], machine: roofline.Roofline) -> None:
-    plain = {key: value for key, value in vars(options).items() if not isinstance(value, Path)}
-    options.json.write_text(json.dumps(report.as_dict(results, machine, plain), indent=1) + "\n")
+    parser.add_argument(
+        "--memory", action="store_true", help="also measure each engine's memory, in a process of its own"
+    )
+    output.add_options(parser)
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.peers.engines import ENGINES, Engine, Unavailable
-from benchmarks.peers.nets import Net
+from benchmarks.peers.memory import memory_of
+from benchmarks.peers.nets import Net, make
 from benchmarks.roofline import work
 from bslite.cli.timing import interleaved, medians
 from bslite.verification import FACTOR, TINY
@@ -32,6 +33,7 @@ class Result:
     failures: dict[str, str] = field(default_factory=dict)  # why a rival has no time
     flops: float | None = None
     bytes: float | None = None
+    memory: dict[str, dict[str, int]] = field(default_factory=dict)  # bytes; see peers/memory.py
 
     @property
     def best_peer(self) -> str | None:
@@ -50,12 +52,13 @@ class Result:
 
 def compare(
     name: str, batch: int, threads: int, engines: Sequence[str], rounds: int, seed: int,
-    folder: Path, note: Note,
+    folder: Path, note: Note, memory: bool = False,
 ) -> Result:  # fmt: skip
     """Measure one network. What goes wrong with one rival is a line in ``failures`` and stops no other."""
     result = Result(name, batch, threads)
     note(f"{name} batch {batch}: making the model and the float64 answer")
-    net = Net(name, batch, seed, folder)
+    net = make(name, batch, seed, folder)
+    _ = net.exact
     with _failures(result, "bslite"):
         result.flops, result.bytes = work(net.spec, batch)
     peers = {}
@@ -63,7 +66,8 @@ def compare(
         note(f"{name} batch {batch}: preparing {engine}")
         with _failures(result, engine):
             peers[engine] = _prepare(net, engine, result)
-    bound = _bound(net, threads, result)
+    error = result.errors.get("torch")
+    bound = net.bound if error is None else FACTOR * error + TINY
     for engine in list(peers):
         if not result.errors[engine] <= bound:
             result.failures[engine] = f"wrong answer: error {result.errors[engine]:.1e}, bound {bound:.1e}"
@@ -71,8 +75,13 @@ def compare(
     note(f"{name} batch {batch}: timing {', '.join(peers)}")
     result.rounds = _time(peers, rounds, result)
     result.seconds = medians(result.rounds)
-    del peers, net
+    timed = list(peers)
+    del peers
     gc.collect()
+    for engine in timed if memory else ():
+        note(f"{name} batch {batch}: memory of {engine}")
+        with _failures(result, f"{engine}'s memory"):
+            result.memory[engine] = memory_of(net, engine, threads)
     return result
 
 
@@ -83,15 +92,6 @@ def _prepare(net: Net, engine: str, result: Result) -> Engine:
     result.ready[engine] = time.perf_counter() - start
     result.errors[engine] = net.error(peer.answer(made))
     return peer
-
-
-def _bound(net: Net, threads: int, result: Result) -> float:
-    """What an answer may be off by: a few times torch's own error in float32."""
-    error = result.errors.get("torch")
-    if error is None:
-        torch = ENGINES["torch"](net, threads)
-        error = net.error(torch.answer(torch()))
-    return FACTOR * error + TINY
 
 
 def _time(peers: dict[str, Engine], rounds: int, result: Result) -> dict[str, list[float]]:

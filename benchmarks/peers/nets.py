@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bslite.spec import Array, ModelSpec
+from bslite.verification import FACTOR, TINY
 
 NETS = (
     "alexnet",
@@ -30,20 +31,23 @@ SIDES = {"inception_v3": 299}
 
 
 class Net:
-    """One network at one batch size: torch module, input, bslite model, ONNX file, and the true answer."""
+    """One network and its input: torch module, bslite model, ONNX file, and the true answer.
 
-    def __init__(self, name: str, batch: int, seed: int, folder: Path) -> None:
+    The true answer is that of the first ``checked`` images of ``x``, of all if None.
+    """
+
+    def __init__(self, name: str, module: Any, x: Array, folder: Path, checked: int | None = None) -> None:
+        self.name, self.module, self.x, self.folder, self.checked = name, module, x, folder, checked
+
+    @functools.cached_property
+    def exact(self) -> Array:
+        """The answer in float64."""
         import torch
 
-        self.name, self.batch, self.folder = name, batch, folder
-        self.module = module(name, seed)
-        side = SIDES.get(name, 224)
-        rng = np.random.default_rng(seed)
-        self.x: Array = rng.standard_normal((batch, 3, side, side), np.float32)
+        double = copy.deepcopy(self.module).double()
         with torch.no_grad():
-            double = copy.deepcopy(self.module).double()
-            self.exact: Array = double(torch.from_numpy(self.x).double()).numpy()
-            del double
+            answer: Array = double(torch.from_numpy(self.x[: self.checked]).double()).numpy()
+        return answer
 
     @functools.cached_property
     def spec(self) -> ModelSpec:
@@ -65,7 +69,7 @@ class Net:
         """Path of the exported model, of this batch size."""
         import torch
 
-        path = self.folder / f"{self.name}-{self.batch}.onnx"
+        path = self.folder / f"{self.name}-{len(self.x)}.onnx"
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             torch.onnx.export(
@@ -73,16 +77,47 @@ class Net:
             )
         return path
 
-    def error(self, answer: Array) -> float:
-        """Relative L2 distance of an answer from the true one; infinite for another shape."""
-        if answer.shape != self.exact.shape:
+    def error(self, answer: Array, batch: int | None = None) -> float:
+        """Relative L2 distance of an answer from the true one; infinite for another shape.
+
+        ``batch``: if only that many images, the first of ``x``, were asked for.
+        """
+        if len(answer) != (batch or len(self.x)):
             return float("inf")
-        return float(np.linalg.norm(answer - self.exact) / np.linalg.norm(self.exact))
+        return distance(answer[: self.checked], self.exact[:batch])
+
+    @functools.cached_property
+    def bound(self) -> float:
+        """What an answer may be off by: a few times torch's own error in float32."""
+        import torch
+
+        with torch.inference_mode():
+            answer = self.module(torch.from_numpy(self.x[: self.checked])).numpy()
+        return FACTOR * distance(answer, self.exact) + TINY
+
+
+def make(name: str, batch: int, seed: int, folder: Path, checked: int | None = None) -> Net:
+    """A network by name, with weights and input from ``seed``; ``folder`` takes its files."""
+    side = SIDES.get(name, 224)
+    x = np.random.default_rng(seed).standard_normal((batch, 3, side, side), np.float32)
+    return Net(name, module(name, seed), x, folder, checked)
+
+
+def distance(answer: Array, exact: Array) -> float:
+    """Relative L2; infinite for another shape."""
+    if answer.shape != exact.shape:
+        return float("inf")
+    return float(np.linalg.norm(answer - exact) / np.linalg.norm(exact))
 
 
 def module(name: str, seed: int) -> Any:
     """torchvision's module in eval mode; the tests' helper is the one place that knows how to import it."""
     return _helper().model(name, seed)
+
+
+def import_models() -> Any:
+    """``torchvision.models``, which a stored module needs before it is loaded."""
+    return _helper().import_models()
 
 
 @functools.cache

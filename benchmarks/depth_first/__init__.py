@@ -1,0 +1,1 @@
+"""Depth-first against layer by layer: the same kernels, the same bits, another order."""

@@ -1,0 +1,88 @@
+"""Where a measurement comes from: the commit, the machine, the versions of what took part."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("bslite", "numpy", "numba", "llvmlite", "torch", "torchvision", "onnx", "onnxruntime", "openvino")
+SIMD = (
+    "sse4_2",
+    "avx",
+    "avx2",
+    "fma",
+    "avx512f",
+    "avx512bw",
+    "avx512vl",
+    "avx512_bf16",
+    "amx_tile",
+    "asimd",
+    "sve",
+)
+
+
+def machine() -> dict[str, Any]:
+    """CPU model, cores and the SIMD it has, from the system's own description where there is one."""
+    cpu, flags = platform.processor() or platform.machine(), ""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            cpu = value.strip()
+        elif key.strip() in ("flags", "Features"):
+            flags = value
+    affinity = getattr(os, "sched_getaffinity", None)
+    return {
+        "cpu": cpu,
+        "cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "simd": [flag for flag in SIMD if flag in flags.split()],
+        "system": platform.platform(),
+        "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that took part."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str:
+    """The checkout's commit, marked where files differ from it."""
+    try:
+        git = ["git", "-C", str(ROOT)]
+        head = subprocess.run(
+            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
+        )
+        dirty = subprocess.run(
+            [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.stdout.strip() + ("+changes" if dirty.stdout.strip() else "")
+
+
+def machine_line(data: dict[str, Any]) -> str:
+    """``AMD EPYC (a note), 2 core(s) available``, of what `output.header` gave."""
+    here = data["machine"]
+    note = f" ({here['note']})" if here.get("note") else ""
+    return f"{here['cpu']}{note}, {here['cores']} core(s) available"
+
+
+def code_line(data: dict[str, Any]) -> str:
+    """Commit and versions, of what `output.header` gave."""
+    each = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
+    return f"Commit {data['commit']}. {each}."

@@ -1,0 +1,20 @@
+"""Pictures of results, drawn from their JSON: nothing is measured here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+from benchmarks.plot import depth_first, peers, stacks, style
+
+DRAWINGS = {"peers": peers.figure, "stacks": stacks.figure, "depth_first": depth_first.figure}
+
+
+def draw(data: dict[str, Any], path: Path) -> None:
+    """Draw what one of the commands wrote; the kind of picture is ``path``'s suffix, .svg or .png."""
+    # Files from before the commands named themselves are all of the peers.
+    figure = DRAWINGS[data.get("benchmark", "peers")]
+    with matplotlib.rc_context(style.RC):
+        style.save(figure(data), path)

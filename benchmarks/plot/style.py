@@ -1,0 +1,103 @@
+"""What all pictures share: colours, fonts, titles, and files that only change when the picture does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from benchmarks.origin import machine_line
+
+# Okabe and Ito's colours, which the colour-blind can tell apart too; black is left for limits.
+COLOURS = {
+    "bslite": "#0072B2",
+    "bslite-layerwise": "#56B4E9",
+    "torch": "#D55E00",
+    "torch-nhwc": "#E69F00",
+    "inductor": "#CC79A7",
+    "onnxruntime": "#009E73",
+    "openvino": "#999999",
+    "depth-first": "#0072B2",
+    "layerwise": "#E69F00",
+}
+# And a form for each, for prints without colour.
+MARKERS = dict(zip(COLOURS, "osvD^Px" + "os", strict=True))
+GRID, QUIET = "#DDDDDD", "#444444"
+FEW = 7  # numbers on an axis
+MARGIN, LINE, ENTRY, NARROWEST = 0.12, 0.24, 1.75, 9.0  # inches: of the head, and of an entry of the legend
+RC: dict[Any, Any] = {  # Any: its own type lists every key there is
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "legend.frameon": False,
+    "svg.fonttype": "path",  # looks the same everywhere
+    "svg.hashsalt": "bslite",  # the same picture is the same file
+}
+
+
+def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Any]:
+    """A figure of ``rows`` x ``columns`` panels of this size in inches, and the array of its axes."""
+    figure = Figure(figsize=(max(NARROWEST, width * columns), height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def head(figure: Figure, what: str, data: dict[str, Any], used: Iterable[int], handles: list[Any]) -> None:
+    """Above the panels: what is shown, where it was measured (machine, threads, commit), the legend."""
+    width, panels_height = figure.get_size_inches()
+    columns = min(len(handles), int((width - 2 * MARGIN) / ENTRY))
+    top = 3 * MARGIN + 2 * LINE + LINE * -(-len(handles) // columns)
+    height = panels_height + top
+    figure.set_size_inches(width, height)
+    engine: Any = figure.get_layout_engine()
+    engine.set(rect=(0, 0, 1, panels_height / height))
+    left = MARGIN / width
+    figure.text(left, 1 - MARGIN / height, what, va="top", fontsize=13, fontweight="bold")
+    where = f"{machine_line(data)}. {threads(*used)}, commit {data['commit']}"
+    figure.text(left, 1 - (MARGIN + LINE) / height, where, va="top", fontsize=9, color=QUIET)
+    figure.legend(
+        handles=handles, ncols=columns, loc="upper left", borderaxespad=0, borderpad=0,
+        bbox_to_anchor=(left, 1 - (2 * MARGIN + 2 * LINE) / height), handlelength=1.8,
+    )  # fmt: skip
+
+
+def footnote(figure: Figure, text: str) -> None:
+    """Below the panels."""
+    figure.supxlabel(f"* {text}", fontsize=9, color=QUIET, ha="left", x=MARGIN / figure.get_figwidth())
+
+
+def threads(*counts: int) -> str:
+    """``1 thread``, ``2 threads``, ``1 and 2 threads``."""
+    each = sorted(set(counts))
+    return f"{' and '.join(map(str, each))} thread{'s' * (each[-1] > 1)}"
+
+
+def plain_ticks(axis: Any, values: Iterable[float]) -> None:
+    """Ticks at just these values of a logarithmic axis, written plainly."""
+    axis.set_major_locator(FixedLocator(sorted(set(values))))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """Those between the two: 1, 2, 5, 10, ... or, if these are many, tens alone."""
+    decades = [10.0**i for i in range(-3, 7)]
+    fine = [d * step for d in decades for step in (1, 2, 5) if low <= d * step <= high]
+    return fine if len(fine) <= FEW else [d for d in decades if low <= d <= high]
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write an .svg or .png."""
+    figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else None)
