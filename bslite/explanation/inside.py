@@ -1,8 +1,8 @@
 """How the time of a stack divides among its layers: its program run once more, by one thread, traced.
 
-A band of an image is one work item of a stack, so the run's own trace does not look inside. What is found here is
-scaled to the time that trace says. Of bands whose plans differ (those at the edges), the one in the middle speaks
-for all.
+A band of an image is one work item of a stack, so the run's own trace does not look inside. What is found
+here is scaled to the time that trace says. Of bands whose plans differ (those at the edges), the one in the
+middle speaks for all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Inner:
-    """Of a stack: ``shares`` of its time that its steps take, which sum to 1; ``stacks`` within it, by step."""
+    """``shares`` of a stack's time that its steps take, summing to 1, and the ``stacks`` among them."""
 
     shares: Array
     stacks: Mapping[int, Inner]

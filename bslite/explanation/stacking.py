@@ -42,7 +42,9 @@ def forecasts(spec: ModelSpec, plan: Plan, machine: Machine, clock: float) -> di
             continue
         if by_bands:
             seconds = whole_cycles(layer_cost(layer, spec, single, machine), machine, batch) / clock
-            found[layer.name] = Forecast(seconds, _why_banded(layer, spec, single, within.get(layer.name), seconds))
+            found[layer.name] = Forecast(
+                seconds, _why_banded(layer, spec, single, within.get(layer.name), seconds)
+            )
             continue
         cost = price(layer, spec, single, machine, batch, in_l3)
         apart, together = cost.apart / clock, cost.together / clock
@@ -61,7 +63,7 @@ def forecasts(spec: ModelSpec, plan: Plan, machine: Machine, clock: float) -> di
 def _why_banded(
     layer: Layer, spec: ModelSpec, single: Mapping[str, Shape], bands: int | None, seconds: float
 ) -> str:
-    """Why a layer of a batch smaller than the number of threads is, or is not, in a stack taken by bands of rows."""
+    """Why a layer is, or is not, in a stack taken by bands, where images are fewer than threads."""
     alone = f"on its own it is predicted to take {seconds * 1e6:,.0f} µs"
     if bands is not None:
         return f"in a stack of {bands} bands of rows, the cheaper way; {alone}"

@@ -1,8 +1,9 @@
 """Depth-first within an image: which runs of layers are taken through band of rows by band of rows.
 
-For batches too small to give every thread an image. What lies between the layers of a run exists for one band at
-a time, in the L2 of the thread that works on it; the price is the rows that two bands both need, computed twice,
-and the weights, read once per band. Runs and numbers of bands are chosen by a dynamic programme over the layers.
+For batches too small to give every thread an image. What lies between the layers of a run exists for one
+band at a time, in the L2 of the thread that works on it; the price is the rows that two bands both need,
+computed twice, and the weights, read once per band. Runs and numbers of bands are chosen by a dynamic
+programme over the layers.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) 
     elif node.op == "conv2d" and params["weight"][1] == 1:
         work = vectors * size_of(params["weight"][2:]) / machine.fma_ports * 1.6
     elif kind is Kind.CONTRACTION:
-        flops = node.declaration.flops([shapes[n] for n in node.inputs], shapes[node.name], params, node.attrs)
+        flops = node.declaration.flops(
+            [shapes[n] for n in node.inputs], shapes[node.name], params, node.attrs
+        )
         work = flops / (2.0 * machine.lanes * machine.fma_ports) * 1.3
     elif kind is Kind.WINDOW:
         maps = row_map(node, params)

@@ -1,7 +1,7 @@
 """Bands of rows: which rows of every value of a stack it takes to make some rows of what leaves the stack.
 
-The map of each op from output rows to input rows, followed from the stack's end to its start (BrainSlug, arXiv
-1804.08378; the halo of a tile). Rows that two bands need are computed by both.
+The map of each op from output rows to input rows, followed from the stack's end to its start (BrainSlug,
+arXiv 1804.08378; the halo of a tile). Rows that two bands need are computed by both.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def crop(
 ) -> Crop:
     """The rows of each value that the band needs or makes. ``maps``: by the layer's name.
 
-    ``leaving``: values of which each band must make its share. Values that lie in one buffer (``places``) have
-    the same rows.
+    ``leaving``: values of which each band must make its share. Values that lie in one buffer (``places``)
+    have the same rows.
     """
     least = {name: share(shapes[name][2], band, bands) for name in leaving}
     while True:
@@ -82,7 +82,8 @@ def crop(
                 continue  # read by nobody
             height, mine = shapes[layer.name][2], rows[layer.name]
             for name in layer.inputs:
-                reads = RowMap() if name == layer.residual and name not in layer.node.inputs else maps[layer.name]
+                added = name == layer.residual and name not in layer.node.inputs
+                reads = RowMap() if added else maps[layer.name]
                 rows[name] = _hull(rows.get(name), input_rows(mine, reads, height, shapes[name][2]))
         changed = False
         for name, place in places.items():

@@ -196,8 +196,8 @@ class Builder:
 
 
 def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo]:
-    """Where the first window of a convolution starts, in rows from row 0 of its input, and the zeros it needs around
-    that input: those of the padding that lie within the band.
+    """Where the first window of a convolution starts, in rows from row 0 of its input, and the zeros it
+    needs around that input: those of the padding that lie within the band.
     """
     name = layer.node.inputs[0]
     top, left, bottom, right = layer.node.attrs["padding"]

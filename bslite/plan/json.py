@@ -67,7 +67,9 @@ def _step(data: dict[str, Any]) -> Step:
             "reads": [_access(a) for a in data["reads"]],
             "writes": [_access(a) for a in data["writes"]],
             "plans": tuple(_plan(p) for p in data["plans"]),
-            "bands": tuple(Band(band["plan"], tuple(End(**e) for e in band["ends"])) for band in data["bands"]),
+            "bands": tuple(
+                Band(band["plan"], tuple(End(**e) for e in band["ends"])) for band in data["bands"]
+            ),
         }
     )
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from bslite.ops import Shape
 from bslite.passes import Layer
+from bslite.plan.banding import choose_bands
 from bslite.plan.bands import WINDOWED, Crop, crop, row_map
 from bslite.plan.builder import Builder, halo_needs
 from bslite.plan.concats import place_concats
 from bslite.plan.lowering import LOWERINGS
 from bslite.plan.memory import place_buffers, scratch_of
 from bslite.plan.plan import Band, End, Plan
-from bslite.plan.banding import choose_bands
 from bslite.plan.stacks import Stack, one_image, shown
 from bslite.plan.views import NO_HALO, Buffer, View, size_of, with_halo
 
@@ -21,7 +21,7 @@ from bslite.plan.views import NO_HALO, Buffer, View, size_of, with_halo
 def lower_layers(
     b: Builder, layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[str]
 ) -> None:
-    """Append the steps of all layers, runs of them as ``stacks``; ``outputs`` are needed when all are done."""
+    """Append the steps of all layers, runs of them as ``stacks``; ``outputs`` are needed at the end."""
     starts = {stack.start: stack for stack in stacks}
     inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
     for i, layer in enumerate(layers):
@@ -34,7 +34,7 @@ def lower_layers(
 
 
 def lower_stack(b: Builder, layers: Sequence[Layer], leaving: Sequence[str], bands: int = 1) -> None:
-    """Append the step for ``layers`` in ``bands`` bands of rows; ``leaving`` are the values needed after it."""
+    """Append the step for ``layers`` in ``bands`` bands of rows; ``leaving`` is what is needed after it."""
     single = one_image(b.spec, b.shapes)
     assert single is not None
     batch = b.shapes[b.spec.inputs[0].name][0]
@@ -113,7 +113,7 @@ def _band(
 
 
 def _lower(b: Builder, layer: Layer) -> None:
-    """Lower one layer of a band. An op that maps each row to itself sees its inputs cut to the rows it makes."""
+    """Lower one layer of a band; an op that maps rows to themselves sees no others of its inputs."""
     if layer.node.op in WINDOWED:
         LOWERINGS[layer.node.op](b, layer)
         return
@@ -125,13 +125,14 @@ def _lower(b: Builder, layer: Layer) -> None:
 
 
 def _end(b: Builder, ends: list[End], end: str, name: str, outside: View, kind: str) -> View:
-    """The buffer ``end`` in the plan for one band of the value ``name``, of which ``outside`` is the whole."""
+    """The buffer ``end`` in a band's plan: its part of the value ``name``, of which ``outside`` is all."""
     shape, halo, offset = b.shapes[name], outside.halo, outside.offset
     if name in b.crop.rows:
         first, last = b.crop.rows[name]
         offset += first * outside.strides[2]
         if halo != NO_HALO:
-            halo = (halo[0] if first == 0 else 0, halo[1], halo[2] if last == outside.shape[2] else 0, halo[3])
+            top, left, bottom, right = halo
+            halo = (top * (first == 0), left, bottom * (last == outside.shape[2]), right)
     b.buffers[end] = Buffer(end, size_of(shape[1:]), kind)
     ends.append(End(end, outside.buffer, offset, outside.strides[0]))
     return View(end, 0, (1, *shape[1:]), outside.strides, halo)

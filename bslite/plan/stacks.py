@@ -131,26 +131,27 @@ def shown(layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[st
     return [layer for i, layer in enumerate(layers) if i not in inside or layer.name in leaving]
 
 
-def choose_stacks(
-    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine
-) -> list[Stack]:
-    """Disjoint runs of layers to take depth-first, the cheapest by price: image by image if there are enough of
-    them for the threads, else by bands of rows.
+def choose_stacks(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine) -> list[Stack]:
+    """Disjoint runs of layers to take depth-first, the cheapest by price: image by image if there are enough
+    of them for the threads, else by bands of rows.
     """
     batch = shapes[spec.inputs[0].name][0] if shapes[spec.inputs[0].name] else 1
     single = one_image(spec, shapes)
     if single is None:
         return []
     if batch < max(2, machine.threads):
-        return [Stack(run.start, run.stop, run.bands) for run in choose_bands(layers, spec, single, machine, batch)]
+        return [
+            Stack(run.start, run.stop, run.bands)
+            for run in choose_bands(layers, spec, single, machine, batch)
+        ]
     return _by_image(layers, spec, shapes, single, machine, batch)
 
 
 def _by_image(
     layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, machine: Machine, batch: int
 ) -> list[Stack]:
-    """Runs to take image by image: a dynamic programme over the layers in order with two states; changing over costs
-    writing and reading all that is alive there.
+    """Runs to take image by image: a dynamic programme over the layers in order with two states; changing
+    over costs writing and reading all that is alive there.
     """
     in_l3 = weights_stay_in_l3(spec, machine)
     constants = {layer.name for layer in layers if layer.node.op == "constant"}

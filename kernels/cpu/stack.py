@@ -10,10 +10,11 @@ from __future__ import annotations
 from bslite.kernels.cpu.compile import CELLS, call_item, record, step_kernel
 from bslite.kernels.cpu.simd import load_int, store_int
 
-F = record("stack", "table bands")  # items: images x bands; `table`: the address of one row of BAND for each band
+# Items: images x bands. `table`: the address of one row of BAND for each band.
+F = record("stack", "table bands")
 # `program`, `count`: the steps. `bases`, `entries`: a template of their base addresses, to be completed
-# by `ends`, `end_count`: rows of END. `arena_at`: where in scratch memory the stack's arena starts; `free_at`: what a
-# stack within this one may use.
+# by `ends`, `end_count`: rows of END. `arena_at`: where in scratch memory the stack's arena starts;
+# `free_at`: what a stack within this one may use.
 BAND = ("program", "count", "bases", "entries", "ends", "end_count", "arena_at", "free_at")
 END = ("entry", "base", "offset", "image")  # which entry; which outer base, bytes from it, bytes per image
 ROW = 8 * len(BAND)  # bytes

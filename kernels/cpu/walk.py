@@ -1,15 +1,16 @@
 """One compiled call per inference: every thread walks the same program and claims work items as it goes.
 
 A step is a record of int64 cells and a number of independent items. A thread claims items by atomic counters,
-and before it starts a step it waits until the *items* of the steps that one depends on are done: it never waits
-for a thread to arrive. So there is no deadlock however the threading layer schedules the walkers, one late or
-descheduled core does not hold the others up, and a plain call of `walk` is the single-threaded engine. Which
-thread does an item cannot change a result: the order of every sum is inside one item.
+and before it starts a step it waits until the *items* of the steps that one depends on are done: it never
+waits for a thread to arrive. So there is no deadlock however the threading layer schedules the walkers, one
+late or descheduled core does not hold the others up, and a plain call of `walk` is the single-threaded
+engine. Which thread does an item cannot change a result: the order of every sum is inside one item.
 
-The items of a step lie in as many equal shares as there are threads, each with a counter. A thread takes those of
-its own share first, then of the others': the first share is the top of the image in every step, so what a thread
-reads is mostly what it wrote, and lies in its own L2. (Measured on two cores of a mesh: 110 GB/s from there, 25 from
-the other core's; writing over what the other core wrote last, 13 GB/s in place of 57.)
+The items of a step lie in as many equal shares as there are threads, each with a counter. A thread takes
+those of its own share first, then of the others': the first share is the top of the image in every step, so
+what a thread reads is mostly what it wrote, and lies in its own L2. (Measured on two cores of a mesh: 110
+GB/s from there, 25 from the other core's; writing over what the other core wrote last, 13 GB/s in place of
+57.)
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from bslite.kernels.cpu.simd import I32, I64, load_int, pointer, store_int
 from bslite.kernels.cpu.target import simd
 
 JOB = (
-    "program", "steps", "bases", "counters", "scratch", "scratch_bytes", "walkers", "trace", "traced", "shares",
+    "program", "steps", "bases", "counters", "scratch", "scratch_bytes", "walkers", "trace", "traced",
+    "shares",
 )  # fmt: skip
 EVENT = ("step", "item", "walker", "start", "stop")  # int64 each, the last two in ticks of the clock
 LINE = 64  # bytes of a cache line

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bslite.machine import Machine
 
-#: A virtual machine is told the size of the whole socket's cache, and shares it with strangers: of 480 MB that one of
-#: two cores reported, 64 could be read at the speed of L3.
+#: A virtual machine is told the size of the whole socket's cache, and shares it with strangers: of 480 MB
+#: that one of two cores reported, 64 could be read at the speed of L3.
 L3_PER_CORE = 32 << 20
 
 

@@ -98,13 +98,18 @@ class Program:
     def _stack(
         self, step: Step, places: Mapping[str, int], constant: Callable[[Const], Array]
     ) -> dict[str, int]:
-        """Cells of a "stack" step: a table of its bands, their programs and what ties them to the memory outside."""
+        """Cells of a "stack" step: a table of its bands, each with its program and its ends."""
         inner = [Program(plan, constant) for plan in step.plans]
         table = np.zeros((len(step.bands), 8), np.int64)  # columns: `kernels.cpu.stack.BAND`
         for row, band in zip(table, step.bands, strict=True):
             program = inner[band.plan]
             ends = [
-                (program.index[e.inner], self.index[e.outer], 4 * (e.offset + places.get(e.outer, 0)), 4 * e.image)
+                (
+                    program.index[e.inner],
+                    self.index[e.outer],
+                    4 * (e.offset + places.get(e.outer, 0)),
+                    4 * e.image,
+                )
                 for e in band.ends
             ]
             tied = np.array(ends, np.int64)
