@@ -208,6 +208,8 @@ def _runs_from(
         best: Run | None = None
         for rounds in ROUNDS:
             bands = rounds * machine.threads
+            if bands == 1:
+                continue  # an image taken whole
             if bands > most:
                 break
             cut = crop(run, maps, shapes, leaving, {}, _largest(shapes[leaving[-1]][2], bands), bands)
