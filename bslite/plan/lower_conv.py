@@ -79,8 +79,8 @@ def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int) -> None:
     registers = -(-channels // machine.lanes)
     xi, _, xl, xc = x.strides
     tile = (cols, sw) if (cols, sw) in BY_FILTER_ROWS and dw == 1 else (0, 0)
-    # accumulators, the weights of a filter row (or one at a time), and a pixel
-    most = max(1, min(TALLEST, machine.registers - max(tile[0], 1) - 1))
+    # accumulators, the weights of a filter row (or one at a time), and as many pixels as the stride goes over
+    most = max(1, min(TALLEST, machine.registers - max(tile[0], 1) - max(tile[1], 1)))
     cut = cut_line(pixels, most)
     steady = max(pixels, machine.fma_latency * (cut.tiles1 + cut.tiles2))
     # a pixel loaded for every multiply-add halves their rate
