@@ -43,8 +43,20 @@ RESNET50 = [
     (2048, 512, 1, 1, 7),
     (512, 512, 3, 1, 7),
 ]
-#: Depthwise convolutions of MobileNet v2: channels, stride, input side.
-DEPTHWISE = [(32, 1, 112), (96, 2, 112), (144, 1, 56), (192, 1, 28), (384, 1, 14), (960, 1, 7)]
+#: Depthwise convolutions of MobileNet v2 (3x3) and EfficientNet (5x5): channels, kernel, stride, input side.
+DEPTHWISE = [
+    (32, 3, 1, 112),
+    (96, 3, 2, 112),
+    (144, 3, 1, 56),
+    (192, 3, 1, 28),
+    (384, 3, 1, 14),
+    (960, 3, 1, 7),
+    (144, 5, 2, 56),
+    (240, 5, 1, 28),
+    (480, 5, 1, 14),
+    (672, 5, 2, 14),
+    (1152, 5, 1, 7),
+]
 WITHOUT_WEIGHTS: dict[str, dict[str, Any]] = {
     "max_pool2d": {"kernel": 3, "stride": 2, "padding": 1},
     "avg_pool2d": {"kernel": 2, "stride": 2},
@@ -91,13 +103,14 @@ def test_convolution(benchmark: Any, case: tuple[int, int, int, int, int]) -> No
 
 
 @pytest.mark.benchmark(group="depthwise convolution")
-@pytest.mark.parametrize("case", DEPTHWISE, ids=lambda c: f"{c[0]}/{c[1]} on {c[2]}")
-def test_depthwise(benchmark: Any, case: tuple[int, int, int]) -> None:
-    channels, stride, side = case
-    spec = one_layer(
-        "conv2d", (1, channels, side, side), (channels, 1, 3, 3), stride=stride, padding=1, groups=channels
+@pytest.mark.parametrize("case", DEPTHWISE, ids=lambda c: f"{c[0]} {c[1]}x{c[1]}/{c[2]} on {c[3]}")
+def test_depthwise(benchmark: Any, case: tuple[int, int, int, int]) -> None:
+    channels, kernel, stride, side = case
+    weight, shape = (channels, 1, kernel, kernel), (1, channels, side, side)
+    measure(
+        benchmark,
+        one_layer("conv2d", shape, weight, stride=stride, padding=kernel // 2, groups=channels),
     )
-    measure(benchmark, spec)
 
 
 @pytest.mark.benchmark(group="fully connected")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
+from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.builder import Builder, halo_of
 from bslite.plan.contraction import contraction, merge_lines
 from bslite.plan.lowering import epilogue, lowers
 from bslite.plan.reduction import reduction
-from bslite.plan.tiling import choose_items, cut_line, max_rows
+from bslite.plan.tiling import TALLEST, choose_items, cut_line
 from bslite.plan.views import View, with_halo
 
 
@@ -33,7 +34,7 @@ def lower_conv2d(b: Builder, layer: Layer) -> None:
     xi, _, xl, xc = x.strides
     origin = x.offset + start * xl - left * xc
     if depthwise:
-        _depthwise(b, layer, x, y, origin, [i * dh * xl + j * dw * xc for i in range(r) for j in range(s)])
+        _depthwise(b, layer, x, y, origin)
         return
     merged = attrs["groups"] == 1 and dw == 1 and xc == cg  # a filter row is contiguous in the image
     terms = reduction(r, s, cg, dh * xl, dw * xc, merged)
@@ -50,19 +51,45 @@ def lower_conv2d(b: Builder, layer: Layer) -> None:
     )  # fmt: skip
 
 
-def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int, offsets: Sequence[int]) -> None:
+#: Widths and horizontal strides of filters that have a microkernel of their own; dilation 1.
+BY_FILTER_ROWS = {(cols, stride) for cols in (3, 5, 7) for stride in (1, 2)}
+PER_OUTPUT = (
+    6.0  # cycles that a register of outputs takes besides its multiply-adds, mostly moving through L2
+)
+
+
+def channel_run(machine: Machine, registers: int, lines: int, pixels: int, pixel: int) -> int:
+    """How many registers of channels to take through all lines of an image before the next ones.
+
+    So many that ``lines`` lines of them, ``pixels`` long, stay in L1, for most of them are read again for the
+    next line of output. Pixels are ``pixel`` bytes apart; where that is a multiple of 2, 4, ... registers,
+    only every second, fourth, ... set of L1 holds any of so few, and fewer registers make no more room.
+    Where none stay, all of them: what comes from further away had better lie together.
+    """
+    register = 4 * machine.lanes
+    fits = int(0.7 * machine.l1) // (lines * pixels * register)
+    if fits < min(registers, max(1, math.gcd(pixel, 4096) // register)):
+        return registers
+    return -(-registers // -(-registers // fits))
+
+
+def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int) -> None:
     """Append one "depthwise" step: one filter per channel."""
     machine, node = b.machine, layer.node
-    sh, sw = node.attrs["stride"]
+    (sh, sw), (dh, dw) = node.attrs["stride"], node.attrs["dilation"]
+    rows, cols = b.spec.params[node.params["weight"]].shape[2:]
     n, channels, lines, pixels = y.shape
     registers = -(-channels // machine.lanes)
-    most = max_rows(machine, 1)
+    xi, _, xl, xc = x.strides
+    tile = (cols, sw) if (cols, sw) in BY_FILTER_ROWS and dw == 1 else (0, 0)
+    # accumulators, the weights of a filter row (or one at a time), and as many pixels as the stride goes over
+    most = max(1, min(TALLEST, machine.registers - max(tile[0], 1) - max(tile[1], 1)))
     cut = cut_line(pixels, most)
-    taps = len(offsets)
-    cycles = registers * taps * lines * n * max(pixels, 4.0 * (cut.tiles1 + cut.tiles2)) / 2 * 1.3
-    # A "panel" here is a run of 8 registers of channels: long enough for the prefetcher, short enough to
-    # divide.
-    run = min(registers, 8)
+    steady = max(pixels, machine.fma_latency * (cut.tiles1 + cut.tiles2))
+    # a pixel loaded for every multiply-add halves their rate
+    per_output = rows * cols / machine.fma_ports * (1 if tile[0] else 2) + PER_OUTPUT
+    cycles = registers * lines * n * steady * per_output
+    run = channel_run(machine, registers, rows, x.shape[3], 4 * abs(xc))
     items = choose_items(
         machine,
         n,
@@ -70,14 +97,16 @@ def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int, offsets:
         -(-registers // run),
         cycles,
         4 * abs(x.strides[2]) * x.shape[2],
-        4 * taps * registers * machine.lanes,
+        4 * rows * cols * registers * machine.lanes,
     )
     args: dict[str, Any] = {
-        "x_image": 4 * x.strides[0], "x_line": 4 * sh * x.strides[2], "x_col": 4 * sw * x.strides[3],
+        "x_image": 4 * xi, "x_line": 4 * sh * xl, "x_col": 4 * sw * xc,
+        "x_row": 4 * dh * xl, "x_tap": 4 * dw * xc,
         "y_image": 4 * y.strides[0], "y_line": 4 * y.strides[2], "y_col": 4 * y.strides[3],
         "lines": lines, "band_lines": items.band_lines, "bands": items.bands, "blocks": items.blocks,
-        "block_registers": items.block_panels * run, "channels": channels, "taps": taps, **cut._asdict(),
-        "sweep": ["depthwise_sweep", most],
+        "block_registers": items.block_panels * run, "run": run, "channels": channels,
+        "filter_rows": rows, "filter_cols": cols, **cut._asdict(),
+        "sweep": ["depthwise_sweep", *tile, most],
         **epilogue(layer.activation),
     }  # fmt: skip
     bias = node.params.get("bias")
@@ -85,9 +114,8 @@ def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int, offsets:
     biases = b.const(
         "bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=1
     )
-    table = b.const("offsets", values=[4 * o for o in offsets])
     operands = {
         "x": (x.buffer, origin), "y": (y.buffer, y.offset),
-        "weights": (weights, 0), "bias": (biases, 0), "offsets": (table, 0),
+        "weights": (weights, 0), "bias": (biases, 0),
     }  # fmt: skip
     b.step("depthwise", n * items.bands * items.blocks, args, operands, [with_halo(x)], [y])

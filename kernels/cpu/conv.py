@@ -9,8 +9,6 @@ each line.
 
 from __future__ import annotations
 
-from numba.extending import register_jitable
-
 from bslite.kernels.cpu.activation import call_activation
 from bslite.kernels.cpu.compile import record, step_kernel
 from bslite.kernels.cpu.gemm_tile import PREFETCHES, UNROLL
@@ -131,54 +129,58 @@ def conv(step, bases, item, scratch):
 
 D = record(
     "depthwise",
-    "x x_at y y_at weights weights_at bias bias_at offsets offsets_at "
-    "x_image x_line x_col y_image y_line y_col "
-    "lines band_lines bands blocks block_registers channels taps "
+    "x x_at y y_at weights weights_at bias bias_at "
+    # byte strides; x_line and x_col between neighbouring outputs, x_row and x_tap between filter taps
+    "x_image x_line x_col x_row x_tap y_image y_line y_col "
+    # items: images x bands of lines x blocks of channels, gone through in runs of `run` registers
+    "lines band_lines bands blocks block_registers run channels filter_rows filter_cols "
     "tiles1 rows1 tiles2 rows2 sweep lo hi activation act_a act_b",
 )
 
 
-@register_jitable
-def _depthwise_tiles(sweep, tiles, rows, a, x_col, offsets, taps, w, c, y_col, bias, clamp, registers, last):
-    for _ in range(tiles):
-        call_depthwise_sweep(sweep, rows, registers, a, x_col, offsets, taps, w, c, y_col, bias, clamp, last)
-        a += rows * x_col
-        c += rows * y_col
-
-
 @step_kernel("depthwise", D)
 def depthwise(step, bases, item, scratch):
-    """One band of lines by one block of channels of one image; channels innermost."""
+    """One band of lines by one block of channels of one image.
+
+    All lines of a run of channels before the next run: as many channels as the lines that a filter reads stay
+    in L1 for, so that each comes from further away but once.
+    """
     bands, blocks = load_int(step + D.bands), load_int(step + D.blocks)
     block, rest = item % blocks, item // blocks
     image, band = rest // bands, rest % bands
     first_line = band * load_int(step + D.band_lines)
     last_line = min(load_int(step + D.lines), first_line + load_int(step + D.band_lines))
-    first = block * load_int(step + D.block_registers)
     channels = load_int(step + D.channels)
-    registers = min((channels + LANES - 1) // LANES - first, load_int(step + D.block_registers))
-    channels = min(channels - first * LANES, registers * LANES)
-    last = channels - (registers - 1) * LANES
-    x_line, y_line = load_int(step + D.x_line), load_int(step + D.y_line)
-    x_col, y_col = load_int(step + D.x_col), load_int(step + D.y_col)
-    taps = load_int(step + D.taps)
-    x = operand(step, bases, D.x) + image * load_int(step + D.x_image) + first * BYTES
-    y = operand(step, bases, D.y) + image * load_int(step + D.y_image) + first * BYTES
-    w = operand(step, bases, D.weights) + first * taps * BYTES
-    bias = operand(step, bases, D.bias) + first * BYTES
-    offsets = operand(step, bases, D.offsets)
+    run = load_int(step + D.run)
+    first = block * load_int(step + D.block_registers)
+    end = min((channels + LANES - 1) // LANES, first + load_int(step + D.block_registers))
+    x_line, x_col = load_int(step + D.x_line), load_int(step + D.x_col)
+    x_row, x_tap = load_int(step + D.x_row), load_int(step + D.x_tap)
+    y_line, y_col = load_int(step + D.y_line), load_int(step + D.y_col)
+    filter_rows, filter_cols = load_int(step + D.filter_rows), load_int(step + D.filter_cols)
+    x = operand(step, bases, D.x) + image * load_int(step + D.x_image)
+    y = operand(step, bases, D.y) + image * load_int(step + D.y_image)
+    weights = operand(step, bases, D.weights)
+    biases = operand(step, bases, D.bias)
     tiles1, rows1 = load_int(step + D.tiles1), load_int(step + D.rows1)
     tiles2, rows2 = load_int(step + D.tiles2), load_int(step + D.rows2)
     sweep = load_int(step + D.sweep)
     done1 = tiles1 * rows1
     activation = load_int(step + D.activation)
-    for line in range(first_line, last_line):
-        a, c = x + line * x_line, y + line * y_line
-        _depthwise_tiles(
-            sweep, tiles1, rows1, a, x_col, offsets, taps, w, c, y_col, bias, step + D.lo, registers, last
-        )
-        _depthwise_tiles(sweep, tiles2, rows2, a + done1 * x_col, x_col, offsets, taps, w, c + done1 *
-        y_col, y_col,
-                         bias, step + D.lo, registers, last)  # fmt: skip
-        if activation:
-            call_activation(activation, c, done1 + tiles2 * rows2, y_col, channels, step + D.act_a)
+    while first < end:
+        registers = min(run, end - first)
+        present = min(channels - first * LANES, registers * LANES)
+        last = present - (registers - 1) * LANES
+        w = weights + first * filter_rows * filter_cols * BYTES
+        bias = biases + first * BYTES
+        for line in range(first_line, last_line):
+            a, c = x + line * x_line + first * BYTES, y + line * y_line + first * BYTES
+            call_depthwise_sweep(sweep, rows1, tiles1, registers, a, x_col, x_tap, x_row, filter_rows,
+                                 filter_cols, w, c, y_col, bias, step + D.lo, last)  # fmt: skip
+            if tiles2:
+                call_depthwise_sweep(sweep, rows2, tiles2, registers, a + done1 * x_col, x_col, x_tap, x_row,
+                                     filter_rows, filter_cols, w, c + done1 * y_col, y_col, bias, step + D.lo,
+                                     last)  # fmt: skip
+            if activation:
+                call_activation(activation, c, done1 + tiles2 * rows2, y_col, present, step + D.act_a)
+        first += registers

@@ -16,7 +16,7 @@ from bslite.kernels.cpu.gemm_tile import gemm_tile
 from bslite.kernels.cpu.simd import BYTES, LANES, load_scalar
 
 call_gemm_sweep = caller(18)
-call_depthwise_sweep = caller(12)
+call_depthwise_sweep = caller(15)
 
 
 @functools.cache
@@ -42,18 +42,24 @@ def gemm_sweep(vecs: int, most: int) -> Kernel:
 
 
 @functools.cache
-def depthwise_sweep(most: int) -> Kernel:
-    """One tile of ``rows`` (at most ``most``) pixels after another, a register of channels at a time."""
-    tile = depthwise_tile(most)
+def depthwise_sweep(taps: int, stride: int, most: int) -> Kernel:
+    """``tiles`` neighbouring tiles of ``rows`` (at most ``most``) pixels, a register of channels at a time.
 
-    def sweep(rows, blocks, a, a_col, offsets, taps, w, c, c_col, bias, clamp, last):
+    For filters ``taps`` wide moved by ``stride`` pixels, dilation 1; or, both 0, for any filter.
+    """
+    tile = depthwise_tile(taps, stride, most)
+
+    def sweep(rows, tiles, registers, x, x_col, x_tap, x_row, filter_rows, filter_cols, w, y, y_col, bias,
+              clamp, last):  # fmt: skip
         lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
-        for block in range(blocks):
-            lanes = last if block == blocks - 1 else LANES
-            tile(rows, a, a_col, offsets, taps, w, c, c_col, bias, lo, hi, lanes)
-            a += BYTES
-            c += BYTES
-            bias += BYTES
-            w += taps * BYTES
+        w_step = filter_rows * filter_cols * BYTES
+        for _ in range(tiles):
+            for r in range(registers):
+                lanes = last if r == registers - 1 else LANES
+                at = r * BYTES
+                tile(rows, x + at, x_col, x_tap, x_row, filter_rows, filter_cols, w + r * w_step, y + at,
+                     y_col, bias + at, lo, hi, lanes)  # fmt: skip
+            x += rows * x_col
+            y += rows * y_col
 
-    return Kernel(sweep, f"depthwise_sweep_{most}", 12)
+    return Kernel(sweep, f"depthwise_sweep_{taps}_{stride}_{most}", 15)
