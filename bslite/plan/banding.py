@@ -26,6 +26,7 @@ STEP = 250.0  # cycles that starting a layer on a band costs
 RUN_VECTORS = {"silu": 8.0, "gelu": 14.0, "tanh": 14.0, "sigmoid": 8.0, "elu": 8.0, "hardswish": 2.0}
 WRITE = 2.0  # what is written beyond L2 is first read
 ROOM = 0.7  # of L2 that a band may fill
+NEAR = 0.25  # of L2, of a value that is then found there by the thread that made its rows
 WORTH = 1 << 18  # bytes of a layer per thread from which on its memory traffic matters
 
 
@@ -81,8 +82,8 @@ def whole_cycles(cost: Cost, machine: Machine, images: int) -> float:
     """Cycles of a layer run on its own, its rows or channels shared among the threads."""
     t = machine.threads
     near, far = 1 / machine.l2_bytes_per_cycle, 1 / machine.l3_bytes_per_cycle
-    read = near if images * cost.taken / t < machine.l2 / 2 else far
-    write = near if images * cost.made / t < machine.l2 / 2 else WRITE * far
+    read = near if images * cost.taken / t < NEAR * machine.l2 else far
+    write = near if images * cost.made / t < NEAR * machine.l2 else WRITE * far
     weights = cost.weights * far / t
     return images * (cost.work + cost.taken * read + cost.made * write) / t + weights + SYNC
 
@@ -126,9 +127,9 @@ def run_cycles(
     cycles = work + moved * (near + spilt * 1.5 * far)
     share = images / machine.threads
     for name in {n for layer in layers for n in layer.inputs} - made:
-        cycles += part(name) * size(name) * (near if size(name) * share < machine.l2 / 2 else far)
+        cycles += part(name) * size(name) * (near if size(name) * share < NEAR * machine.l2 else far)
     for name in leaving:
-        cycles += part(name) * size(name) * (near if size(name) * share < machine.l2 / 2 else WRITE * far)
+        cycles += part(name) * size(name) * (near if size(name) * share < NEAR * machine.l2 else WRITE * far)
     rounds = -(-images * bands // machine.threads)
     again = near if weights + most < ROOM * machine.l2 else far
     return rounds * cycles + weights * (far + (rounds - 1) * again) + SYNC

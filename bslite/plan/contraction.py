@@ -62,6 +62,7 @@ def contraction(
     items = choose_items(
         machine, images, lines, tiling.panels * groups, tiling.cycles * images * lines * groups * terms.size,
         4 * lines * max(abs(xl), pixels * abs(xc)), panel_bytes * tiling.panels * groups,
+        4 * lines * pixels * channels,
     )  # fmt: skip
     bias = layer.node.params.get("bias")
     reads = [with_halo(halo_reads)] + ([residual] if residual is not None else [])

@@ -98,6 +98,7 @@ def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int) -> None:
         cycles,
         4 * abs(x.strides[2]) * x.shape[2],
         4 * rows * cols * registers * machine.lanes,
+        4 * lines * pixels * channels,
     )
     args: dict[str, Any] = {
         "x_image": 4 * xi, "x_line": 4 * sh * xl, "x_col": 4 * sw * xc,

@@ -88,11 +88,12 @@ def halo_step(b: Builder, view: View) -> None:
     n, _, h, w = view.shape
     image, _, line, col = view.strides
     top, left, bottom, right = view.halo
+    bands = min(h, b.machine.threads)  # each thread those of its share of the lines
     args = {
         "y_image": 4 * image, "y_line": 4 * line, "lines": h, "left": left * col, "right": right * col,
-        "top": top, "bottom": bottom, "whole": (left + w + right) * col,
+        "top": top, "bottom": bottom, "whole": (left + w + right) * col, "bands": bands,
     }  # fmt: skip
-    b.step("halo", n, args, {"y": (view.buffer, view.offset)}, [], [with_halo(view)])
+    b.step("halo", n * bands, args, {"y": (view.buffer, view.offset)}, [], [with_halo(view)])
     zeros = b.steps[-1].writes
     zeros[0] = dataclasses.replace(zeros[0], inside=view.extent)  # nobody waits who only fills the image
 

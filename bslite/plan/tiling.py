@@ -114,15 +114,22 @@ class Items(NamedTuple):
 
 @functools.lru_cache(4096)
 def choose_items(
-    machine: Machine, images: int, lines: int, panels: int, cycles: float, image_bytes: int, weight_bytes: int
+    machine: Machine,
+    images: int,
+    lines: int,
+    panels: int,
+    cycles: float,
+    image_bytes: int,
+    weight_bytes: int,
+    made_bytes: int,
 ) -> Items:
     """The cut into items with the least predicted time.
 
-    ``cycles`` is the compute of the whole layer on one core. Priced: the slowest core's share, plus what
-    must come from beyond
-    L2: an image once per block of panels (once per panel where a band does not stay in L2), the weights
-    once per
-    band (once per core where they stay in L2).
+    ``cycles`` is the compute of the whole layer on one core; ``image_bytes`` and ``made_bytes`` are what is
+    read and written for an image. Priced: the slowest core's share, plus what must come from beyond L2: an
+    image once per block of panels (once per panel where a band does not stay in L2), the weights once per
+    band (once per core where they stay in L2), and what the next layer will find in another core's L2 where
+    threads share out channels and not bands.
     """
     t = machine.threads
     best, cost = Items(lines, 1, panels, 1, False), math.inf
@@ -133,7 +140,9 @@ def choose_items(
             items = images * bands * blocks
             if items > 4096:
                 continue
-            compute = -(-items // t) * cycles / items + 300.0 * items / t
+            largest = cycles / images * (band_lines / lines) * (block_panels / panels)
+            compute = -(-items // t) * largest + 300.0 * items / t
+            astray = 0.0 if images * bands >= t else images * made_bytes * (1.0 - 1.0 / t)
             band_bytes = image_bytes / bands
             block_bytes = weight_bytes / blocks
             band_stays = band_bytes < 0.4 * machine.l2
@@ -148,7 +157,7 @@ def choose_items(
                 # Of what is read a first time, a thread that has the bands it wrote finds it in its L2.
                 local = 1.0 if band_stays and not outer and images * bands >= t else 1.0 / t
                 image_traffic = images * image_bytes * (image_reads - local)
-                traffic = (weight_traffic + image_traffic) / (t * machine.l3_bytes_per_cycle)
+                traffic = (weight_traffic + image_traffic + astray) / (t * machine.l3_bytes_per_cycle)
                 if compute + traffic < cost * 0.999:
                     best, cost = Items(band_lines, bands, block_panels, blocks, outer), compute + traffic
     return best

@@ -145,22 +145,26 @@ def interleave(step, bases, item, scratch):
         y += 12
 
 
-H = record("halo", "y y_at y_image y_line lines left right top bottom whole")
+H = record("halo", "y y_at y_image y_line lines left right top bottom whole bands")
 
 
 @step_kernel("halo", H)
 def halo(step, bases, item, scratch):
-    """Zeros around one image: ``y`` is its first element inside, counts are floats (``whole``: a line with
-    both sides).
+    """Zeros around one of ``bands`` bands of lines of an image: ``y`` is its first element inside, counts are
+    floats (``whole``: a line with both sides).
 
     The lines above and below are filled over their whole width, so the image's lines must be evenly spaced.
     """
-    y = operand(step, bases, H.y) + item * load_int(step + H.y_image)
+    bands = load_int(step + H.bands)
+    image, band = item // bands, item % bands
+    y = operand(step, bases, H.y) + image * load_int(step + H.y_image)
     line, lines = load_int(step + H.y_line), load_int(step + H.lines)
     left, right = load_int(step + H.left), load_int(step + H.right)
     top, bottom, whole = load_int(step + H.top), load_int(step + H.bottom), load_int(step + H.whole)
     inside = whole - left - right
-    for i in range(-top, lines + bottom):
+    first = -top if band == 0 else lines * band // bands
+    last = lines + bottom if band == bands - 1 else lines * (band + 1) // bands
+    for i in range(first, last):
         start = y + i * line - 4 * left
         if i < 0 or i >= lines:
             fill_run(start, whole, ZERO)
