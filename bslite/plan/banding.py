@@ -108,6 +108,9 @@ def run_cycles(
     def size(name: str) -> float:
         return 4.0 * size_of(shapes[name])
 
+    def bands_share(name: str) -> float:
+        return -(-shapes[name][2] // bands) / shapes[name][2]
+
     made = {layer.name for layer in layers}
     last_read = {name: i for i, layer in enumerate(layers) for name in layer.inputs}
     alive, most, moved, work = 0.0, 0.0, 0.0, 0.0
@@ -129,6 +132,10 @@ def run_cycles(
     for name in {n for layer in layers for n in layer.inputs} - made:
         cycles += part(name) * size(name) * (near if size(name) * share < NEAR * machine.l2 else far)
     for name in leaving:
+        if part(name) > bands_share(name):
+            cycles += (
+                2 * part(name) * size(name) * near
+            )  # copied out: other bands' rows are not for it to write
         cycles += part(name) * size(name) * (near if size(name) * share < NEAR * machine.l2 else WRITE * far)
     rounds = -(-images * bands // machine.threads)
     again = near if weights + most < ROOM * machine.l2 else far

@@ -195,18 +195,19 @@ class Builder:
         halo_step(self, view)
 
 
-def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo]:
-    """Where the first window of a convolution starts, in rows from row 0 of its input, and the zeros it
-    needs around that input: those of the padding that lie within the band.
+def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo, Halo]:
+    """Where the first window of a convolution starts, in rows from row 0 of its input; the part of the padding
+    that lies within the band; and the zeros it needs around that input: those beside it. Rows of a filter above
+    or below the image are left out.
     """
     name = layer.node.inputs[0]
     top, left, bottom, right = layer.node.attrs["padding"]
-    if layer.name not in crop.rows:
-        return -top, (top, left, bottom, right)
-    (a, z), (first, last) = crop.rows[layer.name], crop.rows[name]
-    start = a * maps.stride - top - first
-    stop = (z - 1) * maps.stride - top + maps.extent - last
-    return start, (max(0, -start), left, max(0, stop), right)
+    start, stop = -top, bottom
+    if layer.name in crop.rows:
+        (a, z), (first, last) = crop.rows[layer.name], crop.rows[name]
+        start = a * maps.stride - top - first
+        stop = (z - 1) * maps.stride - top + maps.extent - last
+    return start, (max(0, -start), left, max(0, stop), right), (0, left, 0, right)
 
 
 def halo_needs(
@@ -225,5 +226,5 @@ def halo_needs(
             owner = places[name].root
         maps = layer.node.declaration.rows(spec.param_shapes(layer.node), layer.node.attrs)
         assert maps is not None
-        needs[owner] = wider(needs.get(owner, NO_HALO), halo_of(layer, maps, crop)[1])
+        needs[owner] = wider(needs.get(owner, NO_HALO), halo_of(layer, maps, crop)[2])
     return needs

@@ -24,7 +24,8 @@ def lower_conv2d(b: Builder, layer: Layer) -> None:
     (sh, sw), (dh, dw), left = attrs["stride"], attrs["dilation"], attrs["padding"][1]
     maps = node.declaration.rows(b.spec.param_shapes(node), attrs)
     assert maps is not None
-    start, halo = halo_of(layer, maps, b.crop)
+    start, (above, _, below, _), halo = halo_of(layer, maps, b.crop)
+    rows = {"start": start, "row_step": sh, "row_dilation": dh, "rows": b.shapes[node.inputs[0]][2]}
     depthwise = attrs["groups"] == cg * attrs["groups"] == k and k > 1 and layer.residual is None
     x = b.read(node.inputs[0], halo=halo, exact=not depthwise)  # the GEMM tile loads A by the element
     residual = None
@@ -34,7 +35,7 @@ def lower_conv2d(b: Builder, layer: Layer) -> None:
     xi, _, xl, xc = x.strides
     origin = x.offset + start * xl - left * xc
     if depthwise:
-        _depthwise(b, layer, x, y, origin)
+        _depthwise(b, layer, x, y, origin, rows)
         return
     merged = attrs["groups"] == 1 and dw == 1 and xc == cg  # a filter row is contiguous in the image
     terms = reduction(r, s, cg, dh * xl, dw * xc, merged)
@@ -43,11 +44,13 @@ def lower_conv2d(b: Builder, layer: Layer) -> None:
     geometry = {"x": (xi, sh * xl, sw * xc), "y": (yi, yl, yc), "r": (0, 0, 0)}
     if residual is not None:
         geometry["r"] = (residual.strides[0], residual.strides[2], residual.strides[3])
-    if r == s == 1:
+    clipped = bool(above or below)
+    if r == s == 1 and not clipped:
         n, p, q, geometry = merge_lines(b, n, p, q, k // attrs["groups"], geometry)
     contraction(
         b, layer, (x.buffer, origin), y, residual, (n, p, q), geometry, terms,
         channels=k, groups=attrs["groups"], group_depth=cg if attrs["groups"] > 1 else 0, halo_reads=x,
+        rows={**rows, "row_taps": len(terms.offsets) // r * clipped, "filter_rows": r},
     )  # fmt: skip
 
 
@@ -73,11 +76,11 @@ def channel_run(machine: Machine, registers: int, lines: int, pixels: int, pixel
     return -(-registers // -(-registers // fits))
 
 
-def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int) -> None:
-    """Append one "depthwise" step: one filter per channel."""
+def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int, rows: dict[str, int]) -> None:
+    """Append one "depthwise" step: one filter per channel. ``rows``: cells that say where windows lie."""
     machine, node = b.machine, layer.node
     (sh, sw), (dh, dw) = node.attrs["stride"], node.attrs["dilation"]
-    rows, cols = b.spec.params[node.params["weight"]].shape[2:]
+    filter_rows, cols = b.spec.params[node.params["weight"]].shape[2:]
     n, channels, lines, pixels = y.shape
     registers = -(-channels // machine.lanes)
     xi, _, xl, xc = x.strides
@@ -87,9 +90,9 @@ def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int) -> None:
     cut = cut_line(pixels, most)
     steady = max(pixels, machine.fma_latency * (cut.tiles1 + cut.tiles2))
     # a pixel loaded for every multiply-add halves their rate
-    per_output = rows * cols / machine.fma_ports * (1 if tile[0] else 2) + PER_OUTPUT
+    per_output = filter_rows * cols / machine.fma_ports * (1 if tile[0] else 2) + PER_OUTPUT
     cycles = registers * lines * n * steady * per_output
-    run = channel_run(machine, registers, rows, x.shape[3], 4 * abs(xc))
+    run = channel_run(machine, registers, filter_rows, x.shape[3], 4 * abs(xc))
     items = choose_items(
         machine,
         n,
@@ -97,7 +100,7 @@ def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int) -> None:
         -(-registers // run),
         cycles,
         4 * abs(x.strides[2]) * x.shape[2],
-        4 * rows * cols * registers * machine.lanes,
+        4 * filter_rows * cols * registers * machine.lanes,
         4 * lines * pixels * channels,
     )
     args: dict[str, Any] = {
@@ -106,7 +109,7 @@ def _depthwise(b: Builder, layer: Layer, x: View, y: View, origin: int) -> None:
         "y_image": 4 * y.strides[0], "y_line": 4 * y.strides[2], "y_col": 4 * y.strides[3],
         "lines": lines, "band_lines": items.band_lines, "bands": items.bands, "blocks": items.blocks,
         "block_registers": items.block_panels * run, "run": run, "channels": channels,
-        "filter_rows": rows, "filter_cols": cols, **cut._asdict(),
+        "filter_rows": filter_rows, "filter_cols": cols, **rows, **cut._asdict(),
         "sweep": ["depthwise_sweep", *tile, most],
         **epilogue(layer.activation),
     }  # fmt: skip

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.banding import choose_bands
-from bslite.plan.bands import WINDOWED, Crop, crop, row_map
+from bslite.plan.bands import WINDOWED, Crop, Rows, crop, row_map, share
 from bslite.plan.builder import Builder, halo_needs
 from bslite.plan.concats import place_concats
 from bslite.plan.lowering import LOWERINGS
@@ -55,7 +55,8 @@ def lower_stack(b: Builder, layers: Sequence[Layer], leaving: Sequence[str], ban
     parts: list[Band] = []
     for band in range(bands):
         cut = crop(layers, maps, single, leaving, places, band, bands) if bands > 1 else Crop({}, single)
-        plan, ends = _band(b, layers, cut, leaving, stacks)
+        mine = {name: share(single[name][2], band, bands) for name in leaving} if bands > 1 else {}
+        plan, ends = _band(b, layers, cut, leaving, mine, stacks)
         same = next((i for i, other in enumerate(plans) if other == plan), len(plans))
         if same == len(plans):
             plans.append(plan)
@@ -71,9 +72,16 @@ def taken_values(layers: Sequence[Layer]) -> list[str]:
 
 
 def _band(
-    b: Builder, layers: Sequence[Layer], cut: Crop, leaving: Sequence[str], stacks: Sequence[Stack]
+    b: Builder,
+    layers: Sequence[Layer],
+    cut: Crop,
+    leaving: Sequence[str],
+    mine: Mapping[str, Rows],
+    stacks: Sequence[Stack],
 ) -> tuple[Plan, list[End]]:
-    """The plan of one band of one image, and its ends; ``stacks``: those within it."""
+    """The plan of one band of one image, and its ends. ``mine``: the rows of what leaves it that it answers
+    for; ``stacks``: those within it.
+    """
     shapes = dict(cut.whole) | {name: _height(cut.whole[name], z - a) for name, (a, z) in cut.rows.items()}
     places = place_concats(shown(layers, stacks, leaving), shapes)
     machine = dataclasses.replace(b.machine, threads=1)
@@ -89,13 +97,23 @@ def _band(
         callers = b.buffers[outside.buffer].kind == "input"
         kind = "input" if callers else "outer"
         inner.values[name] = _end(inner, ends, f"in{len(ends)}", name, outside, kind)
-    direct = {name: _end(inner, ends, f"out{len(ends)}", name, b.values[name], "outer") for name in leaving}
-    inner.write_outputs_to(direct)
+    taken = {name: cut.rows[name] for name in leaving} if cut.rows else {}
+    outs = {
+        name: _end(inner, ends, f"out{len(ends)}", name, b.values[name], "outer", mine.get(name))
+        for name in leaving
+    }
+    # Rows that another band answers for are never written outside: for a while they would hold partial sums,
+    # or values before their activation, while the other band reads them.
+    inner.write_outputs_to({name: view for name, view in outs.items() if taken.get(name) == mine.get(name)})
     lower_layers(inner, layers, stacks, leaving)
     inner.layer = ("ends",)
-    for name, view in direct.items():
-        if inner.values[name].buffer != view.buffer:
-            inner.copy(inner.values[name], view)
+    for name, view in outs.items():
+        value = inner.values[name]
+        if value.buffer != view.buffer:
+            if name in mine:
+                first, last = mine[name]
+                value = value.slice(2, first - taken[name][0], last - taken[name][0])
+            inner.copy(value, view)
     plan = Plan(
         model=f"{layers[0].name} to {layers[-1].name}",
         shapes=tuple(v.shape for v in inner.values.values() if v.buffer.startswith("in")),
@@ -105,7 +123,7 @@ def _band(
         consts=inner.consts,
         values=inner.values,
         inputs=[],
-        outputs=list(direct.values()),
+        outputs=list(outs.values()),
     )
     place_buffers(plan)
     plan.scratch_size = scratch_of(plan)
@@ -124,11 +142,17 @@ def _lower(b: Builder, layer: Layer) -> None:
     b.values.update(kept)
 
 
-def _end(b: Builder, ends: list[End], end: str, name: str, outside: View, kind: str) -> View:
-    """The buffer ``end`` in a band's plan: its part of the value ``name``, of which ``outside`` is all."""
+def _end(
+    b: Builder, ends: list[End], end: str, name: str, outside: View, kind: str, rows: Rows | None = None
+) -> View:
+    """The buffer ``end`` in a band's plan: its part of the value ``name``, of which ``outside`` is all; or the
+    part ``rows`` of it.
+    """
     shape, halo, offset = b.shapes[name], outside.halo, outside.offset
-    if name in b.crop.rows:
-        first, last = b.crop.rows[name]
+    rows = rows or b.crop.rows.get(name)
+    if rows is not None:
+        first, last = rows
+        shape = _height(shape, last - first)
         offset += first * outside.strides[2]
         if halo != NO_HALO:
             top, left, bottom, right = halo

@@ -1,13 +1,15 @@
 """Convolution and fully connected layers: loops around the batch-reduce GEMM microkernel.
 
-Activations are NHWC with the zeros of the padding physically around the image, so the filter taps of a line
-of
-outputs are a table of byte offsets and the inner loops have no edge cases. Weights are packed in panels
+Activations are NHWC with the zeros of the padding physically beside the image, so the filter taps of a line of
+outputs are a table of byte offsets and the inner loops have no edge cases; filter rows that lie above or below
+the image are left out of the sum (`rows_inside`). Weights are packed in panels
 ``[K/nr][R*S*C][nr]``. Per item: for each panel, for each chunk of taps small enough to stay in cache, for
 each line.
 """
 
 from __future__ import annotations
+
+from numba.extending import register_jitable
 
 from bslite.kernels.cpu.activation import call_activation
 from bslite.kernels.cpu.compile import record, step_kernel
@@ -26,6 +28,9 @@ F = record(
     "images lines band_lines bands panels block_panels blocks blocks_outer "
     # reduction: taps of `depth` contiguous floats, `chunk_taps` of them at a time
     "taps chunk_taps depth "
+    # where the window of line 0 starts in rows of the image, and steps by; the image's rows. row_taps: taps of a
+    # filter row, 0 where all windows are inside
+    "start row_step row_dilation rows row_taps filter_rows "
     # the channels of one group, in panels of `width` registers; the last one has tail_vecs
     "group_panels group_channels x_group_bytes group_weight_bytes width tail_vecs "
     # how a line is cut, and the microkernels for it: whole panels, last panel
@@ -34,6 +39,14 @@ F = record(
     # none)
     "lo hi minus_inf plus_inf activation act_a act_b weights_image",
 )
+
+
+@register_jitable
+def rows_inside(top, dilation, filter_rows, rows):
+    """First and one past the last row of a filter that meets an image of ``rows`` rows, its row 0 at ``top``."""
+    first = 0 if top >= 0 else min(filter_rows, (dilation - 1 - top) // dilation)
+    last = 0 if top >= rows else min(filter_rows, (rows - top + dilation - 1) // dilation)
+    return first, max(first, last)
 
 
 @step_kernel("conv", F)
@@ -76,6 +89,13 @@ def conv(step, bases, item, scratch):
     done1 = tiles1 * rows1
     pixels = done1 + tiles2 * rows2
     activation = load_int(step + F.activation)
+    start, row_step, dilation = (
+        load_int(step + F.start),
+        load_int(step + F.row_step),
+        load_int(step + F.row_dilation),
+    )
+    rows, row_taps = load_int(step + F.rows), load_int(step + F.row_taps)
+    filter_rows = load_int(step + F.filter_rows)
 
     for panel in range(first_panel, last_panel):
         group, place = panel // group_panels, panel % group_panels
@@ -104,21 +124,29 @@ def conv(step, bases, item, scratch):
             fetched = ahead + count * depth * vecs * BYTES
             share = count * (depth // UNROLL) * PREFETCHES * 64
             for line in range(first_line, last_line):
+                from_tap, used = tap, count
+                if row_taps:
+                    low, high = rows_inside(start + line * row_step, dilation, filter_rows, rows)
+                    from_tap = max(tap, low * row_taps)
+                    used = min(tap + count, high * row_taps) - from_tap
+                    if used <= 0:
+                        if tap and not final:
+                            continue
+                        from_tap, used = tap, 0  # bias, residual and activation all the same
                 a = panel_x + line * x_line
                 c = y + line * y_line + channel_bytes
+                line_offsets = offsets + 8 * from_tap
+                line_weights = chunk_weights + (from_tap - tap) * depth * vecs * BYTES
                 r, rc = 0, 0
                 if has_residual and final:
                     r, rc = residual + line * r_line + channel_bytes, r_col
-                call_gemm_sweep(sweep, rows1, tiles1, a, x_col, offsets + 8 * tap, count, depth,
-                chunk_weights, c, y_col,
-                                panel_bias, tap, r, rc, clamp, last_lanes, ahead, share)  # fmt: skip
+                call_gemm_sweep(sweep, rows1, tiles1, a, x_col, line_offsets, used, depth, line_weights, c,
+                                y_col, panel_bias, tap, r, rc, clamp, last_lanes, ahead, share)  # fmt: skip
                 ahead += tiles1 * share
                 if tiles2:
-                    call_gemm_sweep(sweep, rows2, tiles2, a + done1 * x_col, x_col, offsets + 8 * tap,
-                    count, depth,
-                                    chunk_weights, c + done1 * y_col, y_col, panel_bias, tap, r + done1 *
-                                    rc, rc,
-                                    clamp, last_lanes, ahead, share)  # fmt: skip
+                    call_gemm_sweep(sweep, rows2, tiles2, a + done1 * x_col, x_col, line_offsets, used, depth,
+                                    line_weights, c + done1 * y_col, y_col, panel_bias, tap, r + done1 * rc,
+                                    rc, clamp, last_lanes, ahead, share)  # fmt: skip
                     ahead += tiles2 * share
                 if ahead >= fetched:  # all of it: from here on, fetch what is there anyway
                     ahead, share = chunk_weights, 0
@@ -134,6 +162,8 @@ D = record(
     "x_image x_line x_col x_row x_tap y_image y_line y_col "
     # items: images x bands of lines x blocks of channels, gone through in runs of `run` registers
     "lines band_lines bands blocks block_registers run channels filter_rows filter_cols "
+    # where the window of line 0 starts in rows of the image, and steps by; the image's rows
+    "start row_step row_dilation rows "
     "tiles1 rows1 tiles2 rows2 sweep lo hi activation act_a act_b",
 )
 
@@ -167,6 +197,13 @@ def depthwise(step, bases, item, scratch):
     sweep = load_int(step + D.sweep)
     done1 = tiles1 * rows1
     activation = load_int(step + D.activation)
+    start, row_step, dilation = (
+        load_int(step + D.start),
+        load_int(step + D.row_step),
+        load_int(step + D.row_dilation),
+    )
+    rows = load_int(step + D.rows)
+    w_step = filter_rows * filter_cols * BYTES
     while first < end:
         registers = min(run, end - first)
         present = min(channels - first * LANES, registers * LANES)
@@ -174,13 +211,15 @@ def depthwise(step, bases, item, scratch):
         w = weights + first * filter_rows * filter_cols * BYTES
         bias = biases + first * BYTES
         for line in range(first_line, last_line):
-            a, c = x + line * x_line + first * BYTES, y + line * y_line + first * BYTES
-            call_depthwise_sweep(sweep, rows1, tiles1, registers, a, x_col, x_tap, x_row, filter_rows,
-                                 filter_cols, w, c, y_col, bias, step + D.lo, last)  # fmt: skip
+            low, high = rows_inside(start + line * row_step, dilation, filter_rows, rows)
+            a, c = x + line * x_line + low * x_row + first * BYTES, y + line * y_line + first * BYTES
+            used, line_w = high - low, w + low * filter_cols * BYTES
+            call_depthwise_sweep(sweep, rows1, tiles1, registers, a, x_col, x_tap, x_row, used,
+                                 filter_cols, line_w, w_step, c, y_col, bias, step + D.lo, last)  # fmt: skip
             if tiles2:
                 call_depthwise_sweep(sweep, rows2, tiles2, registers, a + done1 * x_col, x_col, x_tap, x_row,
-                                     filter_rows, filter_cols, w, c + done1 * y_col, y_col, bias, step + D.lo,
-                                     last)  # fmt: skip
+                                     used, filter_cols, line_w, w_step, c + done1 * y_col, y_col, bias,
+                                     step + D.lo, last)  # fmt: skip
             if activation:
                 call_activation(activation, c, done1 + tiles2 * rows2, y_col, present, step + D.act_a)
         first += registers

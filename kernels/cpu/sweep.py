@@ -16,7 +16,7 @@ from bslite.kernels.cpu.gemm_tile import gemm_tile
 from bslite.kernels.cpu.simd import BYTES, LANES, load_scalar
 
 call_gemm_sweep = caller(18)
-call_depthwise_sweep = caller(15)
+call_depthwise_sweep = caller(16)
 
 
 @functools.cache
@@ -45,14 +45,13 @@ def gemm_sweep(vecs: int, most: int) -> Kernel:
 def depthwise_sweep(taps: int, stride: int, most: int) -> Kernel:
     """``tiles`` neighbouring tiles of ``rows`` (at most ``most``) pixels, a register of channels at a time.
 
-    For filters ``taps`` wide moved by ``stride`` pixels, dilation 1; or, both 0, for any filter.
+    Weights of the next register of channels lie ``w_step`` bytes on. For filters ``taps`` wide moved by ``stride`` pixels, dilation 1; or, both 0, for any filter.
     """
     tile = depthwise_tile(taps, stride, most)
 
-    def sweep(rows, tiles, registers, x, x_col, x_tap, x_row, filter_rows, filter_cols, w, y, y_col, bias,
-              clamp, last):  # fmt: skip
+    def sweep(rows, tiles, registers, x, x_col, x_tap, x_row, filter_rows, filter_cols, w, w_step, y, y_col,
+              bias, clamp, last):  # fmt: skip
         lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
-        w_step = filter_rows * filter_cols * BYTES
         for _ in range(tiles):
             for r in range(registers):
                 lanes = last if r == registers - 1 else LANES
@@ -62,4 +61,4 @@ def depthwise_sweep(taps: int, stride: int, most: int) -> Kernel:
             x += rows * x_col
             y += rows * y_col
 
-    return Kernel(sweep, f"depthwise_sweep_{taps}_{stride}_{most}", 15)
+    return Kernel(sweep, f"depthwise_sweep_{taps}_{stride}_{most}", 16)
