@@ -146,9 +146,11 @@ def divide_ir(builder, x, divisor, inverse):
     """``x / divisor`` rounded once, given ``inverse``, which is ``1 / divisor`` so rounded.
 
     A quotient corrected by its remainder (Markstein, IBM J. Res. Dev. 34(1), 1990): four instructions, a
-    fraction of the time of a division. The last bit may differ below the normal range, and where there are no
-    fused multiply-adds. An infinite quotient has no remainder.
+    fraction of the time of a division of wide registers. The last bit may differ below the normal range. An
+    infinite quotient has no remainder.
     """
+    if LANES < 8:  # perhaps no fused multiply-adds, without which the remainder is not exact
+        return builder.fdiv(x, divisor)
     quotient = builder.fmul(x, inverse)
     rest = fma_ir(builder, builder.fneg(quotient), divisor, x)
     corrected = fma_ir(builder, rest, inverse, quotient)
