@@ -14,7 +14,7 @@ from kernel_checks import CHANNELS, check, check_in_every_layout, noise, one_op,
 from bslite import reference
 from bslite.errors import SpecError
 from bslite.machine import Machine
-from bslite.plan.lower_pool import Span, adaptive_spans, window_spans
+from bslite.plan.lower_pool import Run, Span, adaptive_spans, longest_run, strip_count, window_spans
 from bslite.plan.sharing import share_image
 
 SIZES = st.integers(1, 13)
@@ -127,6 +127,41 @@ def test_spans() -> None:
     assert window_spans(5, 3, 3, 2, 1, 1, 1, padded=False) == [Span(0, 2, 2), Span(1, 3, 3), Span(3, 2, 2)]
     assert [s[:2] for s in window_spans(4, 2, 3, 1, 2, 2, 2, padded=False)] == [(0, 2), (1, 2)]
     assert [s[:2] for s in adaptive_spans(5, 3)] == [(0, 2), (1, 3), (3, 2)]
+
+
+def test_longest_run() -> None:
+    assert longest_run(window_spans(56, 56, 3, 1, 1, 1, 1, padded=True)) == Run(1, 54, 3, 1)
+    assert longest_run(window_spans(112, 56, 3, 2, 1, 1, 1, padded=True)) == Run(1, 55, 3, 2)
+    assert longest_run(window_spans(5, 3, 3, 2, 1, 1, 1, padded=True)).pixels == 1
+    assert longest_run(adaptive_spans(6, 3)) == Run(0, 3, 2, 2)
+    assert longest_run([Span(0, 2, 2), Span(1, 2, 3), Span(2, 2, 3)]) == Run(1, 2, 2, 1)
+
+
+@given(
+    st.integers(0, 500), st.integers(1, 3), st.integers(1, 1 << 14), st.sampled_from([0, 32 << 10, 48 << 10])
+)
+def test_strips_cover_the_run(pixels: int, stride: int, pixel_bytes: int, l1: int) -> None:
+    strips = strip_count(Run(1, pixels, 3, stride), 3, pixel_bytes, l1)
+    strip = -(-pixels // strips)
+    assert strips >= 1
+    assert (strips - 1) * strip < max(1, pixels) <= max(1, strips * strip)
+
+
+@pytest.mark.parametrize("pool", ["max_pool2d", "avg_pool2d"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_strips_of_wide_images(pool: str, stride: int) -> None:
+    """Several strips, and a last one of another width; bands of lines; some lanes left over."""
+    for shape in ((1, 48, 5, 131), (2, 300, 9, 67)):
+        check(one_op(pool, shape, kernel=3, stride=stride, padding=1), noise(*shape))
+
+
+@pytest.mark.parametrize("divisor", [1, 3, 7, 9, 25, 49, 120])
+def test_division_is_rounded_once(divisor: int) -> None:
+    """The kernel multiplies by an inverse and corrects: the quotient is still the nearest float32."""
+    x = np.concatenate([noise(1, 64, 30, 30), noise(1, 64, 30, 30, scale=1e30, seed=1)], axis=2)
+    x.reshape(-1)[:4] = np.inf, -np.inf, 3.4e38, -0.0
+    got = ran(one_op("avg_pool2d", x.shape, kernel=1, divisor_override=divisor), x)
+    np.testing.assert_array_equal(got, x / np.float32(divisor))
 
 
 @given(st.integers(1, 64), st.integers(1, 300), st.integers(1, 3000), st.integers(1, 64), st.floats(1, 1e9))

@@ -64,9 +64,13 @@ def _holds(
 ) -> list[str]:
     """What rides along with the main op, in the order it is applied."""
     said = []
-    folded = [n for n in held if before[n].op == "batch_norm"] if layer.node.op != "batch_norm" else []
+    in_store = [n.name for n in (layer.affine,) if n is not None]
+    folded = [n for n in held if before[n].op == "batch_norm" and n not in in_store]
+    folded = folded if layer.node.op != "batch_norm" else []
     said += [f"batch norm {n} folded into the weights" for n in folded]
     said += [f"dropout {n} dropped" for n in held if before[n].op == "dropout"]
+    if layer.affine is not None:
+        said.append(f"batch norm {layer.affine.name} in the store")
     if layer.residual is not None:
         said.append(f"adds {names.get(layer.residual, layer.residual)} in the store")
     if layer.activation is not None:

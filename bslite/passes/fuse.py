@@ -23,9 +23,12 @@ ACTIVATIONS = (
     "hardswish",
     "hardsigmoid",
 )
+POOLS = ("max_pool2d", "avg_pool2d", "adaptive_max_pool2d", "adaptive_avg_pool2d")
+#: Ops whose kernels apply an affine per channel (a batch norm) in the store. Convolutions and linear layers
+#: are not among them: it is folded into their weights.
+WITH_AFFINE = POOLS
 #: Ops whose kernels apply an activation in the store.
-WITH_ACTIVATION = ("conv2d", "linear", "batch_norm", "add", "mul")
-
+WITH_ACTIVATION = ("conv2d", "linear", "batch_norm", "add", "mul", *POOLS)
 
 #: Why a node that a layer cannot take is a layer of its own, by what it does to its data.
 ALONE = {
@@ -33,7 +36,7 @@ ALONE = {
     Kind.WINDOW: "reads a window around each output: a layer of its own",
     Kind.REDUCTION: "needs whole rows of its input: a layer of its own",
     Kind.MOVEMENT: "moves data and computes nothing",
-    Kind.CHANNEL: "applies parameters of its own: no store does that",
+    Kind.CHANNEL: "applies parameters of its own: a layer of its own",
     Kind.POINTWISE: "is no activation of one input: no store applies it",
 }
 
@@ -54,11 +57,13 @@ UNKNOWN = Reason()
 
 @dataclass(frozen=True)
 class Layer:
-    """One op of the engine: ``node``, then ``+ residual``, then ``activation``. Named after the last node in
-    it. ``apart`` says why it ends there: what kept the reader of its value out of it.
+    """One op of the engine: ``node``, then ``affine`` (a batch norm) or ``+ residual``, then ``activation``.
+    Named after the last node in it. ``apart`` says why it ends there: what kept the reader of its value out
+    of it.
     """
 
     node: Node
+    affine: Node | None = None
     residual: str | None = None
     activation: Node | None = None
     name: str = ""
@@ -106,13 +111,15 @@ def fuse(spec: ModelSpec, enabled: bool = True) -> list[Layer]:
     for node in spec.nodes:
         if node.name in absorbed:
             continue
-        members, residual, activation = [node.name], None, None
+        members, affine, residual, activation = [node.name], None, None, None
         while True:
             after, apart = _only_reader(members[-1], reading, kept)
             if after is None:
                 break
             if after.op == "add" and not (apart := why_not_add(node, after, residual, activation)):
                 residual = _other(after, node.name)
+            elif after.op == "batch_norm" and not (apart := _why_not_affine(node, after, affine, activation)):
+                affine = after
             elif after.op in ACTIVATIONS and not (apart := _why_not_activate(node, after, activation)):
                 activation = after
             else:
@@ -120,7 +127,7 @@ def fuse(spec: ModelSpec, enabled: bool = True) -> list[Layer]:
                 break
             members.append(after.name)
             absorbed[after.name] = node.name
-        layer = Layer(node, residual, activation, members[-1], tuple(members), apart or UNKNOWN)
+        layer = Layer(node, affine, residual, activation, members[-1], tuple(members), apart or UNKNOWN)
         layers.append((position[members[-1]], layer))
     return [layer for _, layer in sorted(layers, key=lambda pair: pair[0])]
 
@@ -141,6 +148,19 @@ def _only_reader(
         return None, Reason(f"{{}} reads its value {len(found)} times", names)
     gaps = ", ".join(["{}"] * min(3, len(names))) + (", ..." if len(names) > 3 else "")
     return None, Reason(f"its value is read by {len(names)} layers: {gaps}", names[:3])
+
+
+def _why_not_affine(node: Node, after: Node, affine: Node | None, activation: Node | None) -> Reason | None:
+    """Why the layer of ``node`` does not apply the batch norm that follows; None if it does."""
+    if node.op not in WITH_AFFINE:
+        return Reason(f"{{}} (batch_norm) after {node.op} is a step of its own", (after.name,))
+    if activation is not None:
+        return Reason(
+            "the batch norm {} comes after the activation; a store applies it before", (after.name,)
+        )
+    if affine is not None:
+        return Reason("{} is a second batch norm; a store applies one", (after.name,))
+    return None
 
 
 def _why_not_activate(node: Node, after: Node, activation: Node | None) -> Reason | None:

@@ -12,7 +12,7 @@ from bslite.passes import Layer
 from bslite.passes.fuse import ACTIVATIONS
 from bslite.plan.builder import Builder
 from bslite.plan.loops import into_items, merged_axes, split_for_items
-from bslite.plan.lowering import epilogue, lowers
+from bslite.plan.lowering import affine, epilogue, lowers
 from bslite.plan.sharing import item_count
 from bslite.plan.views import View, channel_axis, size_of
 
@@ -32,11 +32,8 @@ def lower_batch_norm(b: Builder, layer: Layer) -> None:
     """``x*scale + shift`` per channel, and the activation after it."""
     node = layer.node
     x = b.read(node.inputs[0], inner=1, exact=True)
-    roles = [r for r in ("weight", "bias", "running_mean", "running_var") if r in node.params]
-    keys = [node.params[r] for r in roles]
-    scale = b.const("batch_norm", *keys, roles=roles, part="scale", eps=node.attrs["eps"])
-    shift = b.const("batch_norm", *keys, roles=roles, part="shift", eps=node.attrs["eps"])
-    cells = {"op": 0, "affine": 1, **epilogue(layer.activation)}
+    has_affine, scale, shift = affine(b, node)
+    cells = {"op": 0, **has_affine, **epilogue(layer.activation)}
     _pointwise(b, layer, x, cells, inner=1, scale=scale, shift=shift)
 
 

@@ -9,8 +9,11 @@ from bslite import ops
 from bslite.ops.pool import WindowPool
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
-from bslite.plan.lowering import lowers
+from bslite.plan.lowering import affine, epilogue, lowers
 from bslite.plan.sharing import share_image
+from bslite.plan.views import size_of
+
+STRIP = 8  # pixels at least: columns are shared within a strip only
 
 
 class Span(NamedTuple):
@@ -19,6 +22,15 @@ class Span(NamedTuple):
     first: int
     length: int
     share: int
+
+
+class Run(NamedTuple):
+    """``pixels`` windows from ``first`` on that are alike: ``wide`` elements each, ``stride`` apart."""
+
+    first: int
+    pixels: int
+    wide: int
+    stride: int
 
 
 def window_spans(
@@ -38,6 +50,27 @@ def adaptive_spans(size: int, windows: int) -> list[Span]:
     """Windows that divide ``size`` elements among them, overlapping where the division is uneven."""
     edges = [(i * size // windows, -(-(i + 1) * size // windows)) for i in range(windows)]
     return [Span(a, b - a, b - a) for a, b in edges]
+
+
+def longest_run(spans: Sequence[Span]) -> Run:
+    """The longest run of windows of one length and share, evenly spaced: what the kernel sweeps along."""
+    best, start = Run(0, 0, 0, 0), 0
+    while start < len(spans):
+        here, stop = spans[start], start + 1
+        gap = spans[stop].first - here.first if stop < len(spans) else 0
+        while stop < len(spans) and spans[stop] == here._replace(first=here.first + gap * (stop - start)):
+            stop += 1
+        best = max(best, Run(start, stop - start, here.length, gap), key=lambda run: run.pixels)
+        start = stop
+    return best
+
+
+def strip_count(run: Run, tall: int, pixel_bytes: int, l1: int) -> int:
+    """Strips to cut a run into, so that what windows of ``tall`` rows read of one fits half of L1."""
+    fixed = tall * (run.wide - run.stride)
+    each = tall * run.stride + 1  # pixels read and written for one more pixel of the strip
+    pixels = max(STRIP, (l1 // 2 // pixel_bytes - fixed) // each)
+    return -(-run.pixels // pixels) or 1
 
 
 @lowers("max_pool2d", "avg_pool2d")
@@ -80,7 +113,18 @@ def _pool(
     registers = -(-channels // b.machine.lanes)
     loads = n * registers * sum(s.length for s in rows) * sum(s.length for s in cols)
     shares = share_image(b.machine, n, lines, channels, 1.5 * loads + 16.0 * n * registers * lines * pixels)
+    run = longest_run(cols)
+    if dilation[1] != 1 or (run.stride > 1 and 4 * size_of(x.shape[1:]) > b.machine.l2):
+        run = Run(
+            0, 0, 0, 0
+        )  # what comes from beyond L2 is best read in the order of memory, if hardly shared
+    tall = max(s.length for s in rows)
+    strips = strip_count(run, tall, 4 * channels, b.machine.l1)
+    cells, scale, shift = affine(b, layer.affine)
     args: dict[str, Any] = {
+        **cells, **epilogue(layer.activation),
+        "run_first": run.first, "run_pixels": run.pixels, "run_wide": run.wide, "run_stride": run.stride,
+        "strip": -(-run.pixels // strips), "strips": strips,
         "x_image": 4 * xi, "x_row": 4 * dilation[0] * xl, "x_pixel": 4 * dilation[1] * xc,
         "y_image": 4 * y.strides[0], "y_line": 4 * y.strides[2], "y_pixel": 4 * y.strides[3],
         "lines": lines, "pixels": pixels, "channels": channels, **shares._asdict(),
@@ -90,6 +134,8 @@ def _pool(
         "y": (y.buffer, y.offset),
         "rows": (b.const("offsets", values=_table(rows, 4 * xl)), 0),
         "cols": (b.const("offsets", values=_table(cols, 4 * xc)), 0),
+        "scale": (scale, 0) if scale else (x.buffer, x.offset),
+        "shift": (shift, 0) if shift else (x.buffer, x.offset),
     }
     kernel = "max_pool" if "max" in layer.node.op else "avg_pool"
     b.step(kernel, n * shares.bands * shares.blocks, args, operands, [x], [y])

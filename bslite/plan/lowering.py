@@ -41,3 +41,16 @@ def epilogue(activation: Node | None) -> dict[str, Any]:
         return {**cells, "activation": ["activation", f"gelu_{attrs['approximate']}"]}
     parameter = {"leaky_relu": "negative_slope", "elu": "alpha"}.get(op)
     return {**cells, "activation": ["activation", op], "act_a": attrs[parameter] if parameter else 0.0}
+
+
+def affine(b: Builder, batch_norm: Node | None) -> tuple[dict[str, Any], str | None, str | None]:
+    """The cell that says whether the store applies ``x*scale + shift`` per channel, and both constants."""
+    if batch_norm is None:
+        return {"affine": 0}, None, None
+    roles = [r for r in ("weight", "bias", "running_mean", "running_var") if r in batch_norm.params]
+    keys = [batch_norm.params[r] for r in roles]
+    scale, shift = (
+        b.const("batch_norm", *keys, roles=roles, part=part, eps=batch_norm.attrs["eps"])
+        for part in ("scale", "shift")
+    )
+    return {"affine": 1}, scale, shift

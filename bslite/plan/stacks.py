@@ -42,7 +42,7 @@ def one_image(spec: ModelSpec, shapes: Shapes) -> dict[str, Shape] | None:
 
 def stackable(layer: Layer, shapes: Shapes, single: Shapes, batch: int, constants: set[str]) -> bool:
     """Whether the layer can be computed image by image."""
-    nodes = [n for n in (layer.node, layer.activation) if n is not None]
+    nodes = [n for n in (layer.node, layer.affine, layer.activation) if n is not None]
     inputs = [name for name in layer.inputs if name not in constants]
     for value in (*inputs, layer.name):
         if not shapes[value] or shapes[value][0] != batch or single[value] != (1, *shapes[value][1:]):

@@ -17,8 +17,7 @@ def opaque(builder, value):
     """The same int64, of whose making LLVM knows nothing: an empty piece of assembly stands in between.
 
     Several pointers at known distances from each other are one pointer and a chain of additions to LLVM's
-    loop strength reduction, whatever was written; a chain that runs beside the arithmetic, and on the same
-    ports.
+    loop strength reduction, whatever was written; a chain that runs beside the arithmetic, on the same ports.
     """
     return builder.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [value], side_effect=False)
 
