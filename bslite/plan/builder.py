@@ -196,9 +196,9 @@ class Builder:
 
 
 def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo, Halo]:
-    """Where the first window of a convolution starts, in rows from row 0 of its input; the part of the padding
-    that lies within the band; and the zeros it needs around that input: those beside it. Rows of a filter above
-    or below the image are left out.
+    """Where the first window of a convolution starts, in rows from row 0 of its input; the part of the
+    padding that lies within the band; and the zeros it needs around that input: those beside it. Rows of a
+    filter above or below the image are left out.
     """
     name = layer.node.inputs[0]
     top, left, bottom, right = layer.node.attrs["padding"]

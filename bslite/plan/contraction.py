@@ -52,8 +52,8 @@ def contraction(
 
     The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the
     view it gives, the element in it where the first image's weights start, and the elements between two
-    images' weights. ``group_depth``: input channels of a group, 0 where there is but one. ``rows``: cells that
-    say where windows leave the image, if any do.
+    images' weights. ``group_depth``: input channels of a group, 0 where there is but one. ``rows``: cells
+    that say where windows leave the image, if any do.
     """
     images, lines, pixels = size
     machine = b.machine
@@ -94,8 +94,8 @@ def contraction(
         "sweep": ["gemm_sweep", tiling.width, max_rows(machine, tiling.width)],
         "tail_sweep": ["gemm_sweep", tiling.tail, max_rows(machine, tiling.tail)],
         "minus_inf": -math.inf, "plus_inf": math.inf, "weights_image": 4 * weights_image,
-        **(rows or {"start": 0, "row_step": 0, "row_dilation": 1, "rows": 0, "row_taps": 0, "filter_rows": 0}),
-        **epilogue(layer.activation),
+        **(rows or {"start": 0, "row_step": 0, "row_dilation": 1, "rows": 0, "row_taps": 0, "filter_rows":
+        0}), **epilogue(layer.activation),
     }  # fmt: skip
     biases = b.const(
         "bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=groups

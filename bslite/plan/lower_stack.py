@@ -145,8 +145,8 @@ def _lower(b: Builder, layer: Layer) -> None:
 def _end(
     b: Builder, ends: list[End], end: str, name: str, outside: View, kind: str, rows: Rows | None = None
 ) -> View:
-    """The buffer ``end`` in a band's plan: its part of the value ``name``, of which ``outside`` is all; or the
-    part ``rows`` of it.
+    """The buffer ``end`` in a band's plan: its part of the value ``name``, of which ``outside`` is all; or
+    the part ``rows`` of it.
     """
     shape, halo, offset = b.shapes[name], outside.halo, outside.offset
     rows = rows or b.crop.rows.get(name)

@@ -1,8 +1,8 @@
 """Convolution and fully connected layers: loops around the batch-reduce GEMM microkernel.
 
-Activations are NHWC with the zeros of the padding physically beside the image, so the filter taps of a line of
-outputs are a table of byte offsets and the inner loops have no edge cases; filter rows that lie above or below
-the image are left out of the sum (`rows_inside`). Weights are packed in panels
+Activations are NHWC with the zeros of the padding physically beside the image, so the filter taps of a line
+of outputs are a table of byte offsets and the inner loops have no edge cases; filter rows that lie above or
+below the image are left out of the sum (`rows_inside`). Weights are packed in panels
 ``[K/nr][R*S*C][nr]``. Per item: for each panel, for each chunk of taps small enough to stay in cache, for
 each line.
 """
@@ -28,8 +28,8 @@ F = record(
     "images lines band_lines bands panels block_panels blocks blocks_outer "
     # reduction: taps of `depth` contiguous floats, `chunk_taps` of them at a time
     "taps chunk_taps depth "
-    # where the window of line 0 starts in rows of the image, and steps by; the image's rows. row_taps: taps of a
-    # filter row, 0 where all windows are inside
+    # where the window of line 0 starts in rows of the image, and steps by; the image's rows. row_taps: taps
+    # of a filter row, 0 where all windows are inside
     "start row_step row_dilation rows row_taps filter_rows "
     # the channels of one group, in panels of `width` registers; the last one has tail_vecs
     "group_panels group_channels x_group_bytes group_weight_bytes width tail_vecs "
@@ -43,7 +43,9 @@ F = record(
 
 @register_jitable
 def rows_inside(top, dilation, filter_rows, rows):
-    """First and one past the last row of a filter that meets an image of ``rows`` rows, its row 0 at ``top``."""
+    """First and one past the last row of a filter that meets an image of ``rows`` rows, its row 0 at
+    ``top``.
+    """
     first = 0 if top >= 0 else min(filter_rows, (dilation - 1 - top) // dilation)
     last = 0 if top >= rows else min(filter_rows, (rows - top + dilation - 1) // dilation)
     return first, max(first, last)

@@ -45,7 +45,8 @@ def gemm_sweep(vecs: int, most: int) -> Kernel:
 def depthwise_sweep(taps: int, stride: int, most: int) -> Kernel:
     """``tiles`` neighbouring tiles of ``rows`` (at most ``most``) pixels, a register of channels at a time.
 
-    Weights of the next register of channels lie ``w_step`` bytes on. For filters ``taps`` wide moved by ``stride`` pixels, dilation 1; or, both 0, for any filter.
+    Weights of the next register of channels lie ``w_step`` bytes on. For filters ``taps`` wide moved by
+    ``stride`` pixels, dilation 1; or, both 0, for any filter.
     """
     tile = depthwise_tile(taps, stride, most)
 
