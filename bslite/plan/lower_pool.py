@@ -11,8 +11,9 @@ from bslite.passes import Layer
 from bslite.plan.builder import Builder
 from bslite.plan.lowering import affine, epilogue, lowers
 from bslite.plan.sharing import share_image
-from bslite.plan.views import size_of
+from bslite.plan.views import NO_HALO, View, size_of
 
+LARGE = 256  # pixels from which on an average over the whole image is taken in two steps
 STRIP = 8  # pixels at least: columns are shared within a strip only
 
 
@@ -91,23 +92,45 @@ def lower_pool2d(b: Builder, layer: Layer) -> None:
         cols = [span._replace(share=1) for span in cols]
     first, start = b.crop.first(layer.name), b.crop.first(node.inputs[0])
     rows = [s._replace(first=s.first - start) for s in rows[first : first + b.shapes[layer.name][2]]]
-    _pool(b, layer, rows, cols, dilation)
+    x = b.read(node.inputs[0], exact=True)
+    _pool(b, _kernel(layer), x, b.write(layer.name), rows, cols, dilation, layer)
 
 
 @lowers("adaptive_avg_pool2d", "adaptive_max_pool2d")
 def lower_adaptive_pool2d(b: Builder, layer: Layer) -> None:
     """Windows that divide the image."""
-    _, _, h, w = b.shapes[layer.node.inputs[0]]
+    n, c, h, w = b.shapes[layer.node.inputs[0]]
     _, _, p, q = b.shapes[layer.name]
-    _pool(b, layer, adaptive_spans(h, p), adaptive_spans(w, q), (1, 1))
+    if "avg" in layer.node.op and p == q == 1 and h * w >= LARGE:
+        # A line at a time, then the lines: threads share out lines, and each has its own in its L2. By size
+        # alone, so that the order of the sum does not depend on anything else.
+        sums = b.fresh((n, c, h, 1), 1, NO_HALO)
+        ones = [Span(i, 1, 1) for i in range(h)]
+        _pool(b, "avg_pool", b.read(layer.node.inputs[0], exact=True), sums, ones, [Span(0, w, 1)], (1, 1))
+        rows, cols, x = [Span(0, h, h)], [Span(0, 1, w)], sums
+    else:
+        rows, cols = adaptive_spans(h, p), adaptive_spans(w, q)
+        x = b.read(layer.node.inputs[0], exact=True)
+    _pool(b, _kernel(layer), x, b.write(layer.name), rows, cols, (1, 1), layer)
+
+
+def _kernel(layer: Layer) -> str:
+    return "max_pool" if "max" in layer.node.op else "avg_pool"
 
 
 def _pool(
-    b: Builder, layer: Layer, rows: Sequence[Span], cols: Sequence[Span], dilation: tuple[int, int]
+    b: Builder,
+    kernel: str,
+    x: View,
+    y: View,
+    rows: Sequence[Span],
+    cols: Sequence[Span],
+    dilation: tuple[int, int],
+    layer: Layer | None = None,
 ) -> None:
-    """Append one pooling step: ``rows`` and ``cols`` hold a window per output line and pixel."""
-    x = b.read(layer.node.inputs[0], exact=True)
-    y = b.write(layer.name)
+    """Append one pooling step from x to y: ``rows`` and ``cols`` hold a window per output line and pixel. What
+    ``layer`` holds besides the pool is applied in the store.
+    """
     n, channels, lines, pixels = y.shape
     xi, _, xl, xc = x.strides
     registers = -(-channels // b.machine.lanes)
@@ -120,9 +143,9 @@ def _pool(
         )  # what comes from beyond L2 is best read in the order of memory, if hardly shared
     tall = max(s.length for s in rows)
     strips = strip_count(run, tall, 4 * channels, b.machine.l1)
-    cells, scale, shift = affine(b, layer.affine)
+    cells, scale, shift = affine(b, layer.affine if layer else None)
     args: dict[str, Any] = {
-        **cells, **epilogue(layer.activation),
+        **cells, **epilogue(layer.activation if layer else None),
         "run_first": run.first, "run_pixels": run.pixels, "run_wide": run.wide, "run_stride": run.stride,
         "strip": -(-run.pixels // strips), "strips": strips,
         "x_image": 4 * xi, "x_row": 4 * dilation[0] * xl, "x_pixel": 4 * dilation[1] * xc,
@@ -137,7 +160,6 @@ def _pool(
         "scale": (scale, 0) if scale else (x.buffer, x.offset),
         "shift": (shift, 0) if shift else (x.buffer, x.offset),
     }
-    kernel = "max_pool" if "max" in layer.node.op else "avg_pool"
     b.step(kernel, n * shares.bands * shares.blocks, args, operands, [x], [y])
 
 
