@@ -161,6 +161,15 @@ def test_values_that_leave_and_enter_in_the_middle() -> None:
         assert [y.tobytes() for y in got] == [y.tobytes() for y in want]
 
 
+def test_twenty_runs_give_one_answer() -> None:
+    """With the prices as they are: bands, shares and stolen items differ from run to run, the bits do not."""
+    spec = bslite.from_state_dict("mobilenet_v2", random_state_dict("mobilenet_v2", 0, 10))
+    for batch in (1, 5):
+        x = images(batch, (160, 160))
+        found = {bslite.run(spec, x, threads=threads).tobytes() for threads in (2, 1) for _ in range(20)}
+        assert found == {bslite.run(spec, x, layerwise=True).tobytes()}
+
+
 @pytest.mark.usefixtures("eager")
 def test_nan_and_infinities_come_through() -> None:
     spec = bslite.from_state_dict("squeezenet1_1", random_state_dict("squeezenet1_1", 0, 10))
@@ -204,4 +213,4 @@ def test_a_layer_that_reads_the_whole_image_is_not_banded() -> None:
     spec = g.build(g.add("sigmoid", "b", x))
     shapes = spec.infer_shapes([(1, 3, 64, 64)])
     able = {layer.name: banding.can_band(layer, spec, shapes) for layer in fuse(spec)}
-    assert able == {"a": True, "pool": False, "b": True}
+    assert able == {"a": True, "b": False}  # the sigmoid is in the pool's store

@@ -64,9 +64,8 @@ def main_step(plan: Plan, steps: Sequence[int]) -> Step | None:
 
 
 def tile_of(step: Step | None) -> str:
-    """Register tile as ``rows x vector registers``, where the kernel has one."""
-    rows = step.args.get("rows1") if step else None
-    return f"{rows}x{step.args.get('width', 1)}" if step and rows else ""
+    """Its register tile, if it has one."""
+    return step.tile if step else ""
 
 
 def predicted(unit: Unit) -> float | None:

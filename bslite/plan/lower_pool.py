@@ -128,8 +128,8 @@ def _pool(
     dilation: tuple[int, int],
     layer: Layer | None = None,
 ) -> None:
-    """Append one pooling step from x to y: ``rows`` and ``cols`` hold a window per output line and pixel. What
-    ``layer`` holds besides the pool is applied in the store.
+    """Append one pooling step from x to y: ``rows`` and ``cols`` hold a window per output line and pixel.
+    What ``layer`` holds besides the pool is applied in the store.
     """
     n, channels, lines, pixels = y.shape
     xi, _, xl, xc = x.strides

@@ -90,6 +90,17 @@ class Step:
         """Of a "stack" step, the plan that is typical of it: that of the band in the middle."""
         return self.plans[self.bands[len(self.bands) // 2].plan] if self.bands else None
 
+    @property
+    def tile(self) -> str:
+        """Register tile as ``rows x vector registers``, where the kernel has one."""
+        rows = self.args.get("rows1")
+        return f"{rows}x{self.args.get('width', 1)}" if rows else ""
+
+    @property
+    def written(self) -> int:
+        """Bytes it writes; of a slice of channels, its part."""
+        return sum(4 * (a.hi - a.lo) * (a.last - a.first) // a.period for a in self.writes)
+
 
 @dataclass
 class Plan:
@@ -120,9 +131,13 @@ class Plan:
         width = max((len(s.kernel) for s in self.steps), default=0)
         lines = []
         for i, s in enumerate(self.steps):
-            layers = f"{len(s.layers)} nodes, {len(s.bands)} band(s)" if s.stack else " + ".join(s.layers)
+            what = " + ".join(s.layers)
+            if s.stack:
+                memory = 4e-3 * s.stack.arena_size
+                what = f"{len(s.layers)} nodes in {len(s.bands)} band(s) of an image, {memory:,.0f} KB each:"
             lines.append(
-                f"{indent}{i:4d} {s.kernel:<{width}} items {s.items:5d} after {s.after:4d}  {layers}"
+                f"{indent}{i:4d} {s.kernel:<{width}} items {s.items:5d} after {s.after:4d} "
+                f"tile {s.tile or '-':>5} writes {s.written / 1e3:8,.0f} KB  {what}"
             )
             if s.stack:
                 lines += s.stack._lines(indent + "    ")
