@@ -15,6 +15,7 @@ from bslite.machine import Machine
 from bslite.ops import Kind, RowMap, Shape
 from bslite.passes import Layer
 from bslite.plan.bands import Crop, can_band, crop, row_map, share
+from bslite.plan.tiling import UNEVEN
 from bslite.plan.views import size_of
 from bslite.spec import ModelSpec
 
@@ -22,8 +23,10 @@ Shapes = Mapping[str, Shape]
 LONGEST = 14  # layers of a run
 ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16)  # bands per thread that are tried
 SYNC = 5000.0  # cycles that the end of a step costs: threads wait for the last item
+ITEMS = 4  # of a step for each thread, as a rule
 STEP = 250.0  # cycles that starting a layer on a band costs
-RUN_VECTORS = {"silu": 8.0, "gelu": 14.0, "tanh": 14.0, "sigmoid": 8.0, "elu": 8.0, "hardswish": 2.0}
+#: Cycles that an activation takes for a vector register, where it is more than a clamp.
+ACTIVATION = {"silu": 8.0, "gelu": 14.0, "tanh": 14.0, "sigmoid": 8.0, "elu": 8.0, "hardswish": 2.0}
 WRITE = 2.0  # what is written beyond L2 is first read
 ROOM = 0.7  # of L2 that a band may fill
 NEAR = 0.25  # of L2, of a value that is then found there by the thread that made its rows
@@ -71,9 +74,9 @@ def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) 
     elif kind is Kind.MOVEMENT:
         work = vectors
     else:
-        work = vectors * (2.0 + RUN_VECTORS.get(node.op, 1.0))
+        work = vectors * (2.0 + ACTIVATION.get(node.op, 1.0))
     if layer.activation is not None:
-        work += vectors * RUN_VECTORS.get(layer.activation.op, 0.0)
+        work += vectors * ACTIVATION.get(layer.activation.op, 0.0)
     taken = 4.0 * sum(size_of(shapes[name]) for name in layer.inputs)
     return Cost(work, taken, 4.0 * size_of(out), 4.0 * sum(map(size_of, params.values())))
 
@@ -85,7 +88,9 @@ def whole_cycles(cost: Cost, machine: Machine, images: int) -> float:
     read = near if images * cost.taken / t < NEAR * machine.l2 else far
     write = near if images * cost.made / t < NEAR * machine.l2 else WRITE * far
     weights = cost.weights * far / t
-    return images * (cost.work + cost.taken * read + cost.made * write) / t + weights + SYNC
+    uneven = UNEVEN / ITEMS if t > 1 else 0.0
+    moved = cost.taken * read + cost.made * write
+    return images * (cost.work + moved) / t * (1.0 + uneven) + weights + SYNC
 
 
 def run_cycles(
@@ -139,7 +144,8 @@ def run_cycles(
         cycles += part(name) * size(name) * (near if size(name) * share < NEAR * machine.l2 else WRITE * far)
     rounds = -(-images * bands // machine.threads)
     again = near if weights + most < ROOM * machine.l2 else far
-    return rounds * cycles + weights * (far + (rounds - 1) * again) + SYNC
+    uneven = UNEVEN * cycles if machine.threads > 1 else 0.0
+    return rounds * cycles + uneven + weights * (far + (rounds - 1) * again) + SYNC
 
 
 def choose_bands(

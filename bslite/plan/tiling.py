@@ -28,6 +28,10 @@ class LineTiling(NamedTuple):
     cycles: float  # per line and unit of reduction depth, all panels
 
 
+ITEM = 300.0  # cycles that an item costs
+#: Of the largest item, what threads wait for the last of them: on a shared host one core is often slower
+#: than the other, and what is not yet begun can be stolen.
+UNEVEN = 0.15
 WIDTHS = (1, 2, 4)  # registers of a panel; its last one may be any narrower
 TALLEST = 14  # a taller tile gains nothing: two multiply-adds a cycle are hidden by 8 accumulators already
 
@@ -126,7 +130,8 @@ def choose_items(
     """The cut into items with the least predicted time.
 
     ``cycles`` is the compute of the whole layer on one core; ``image_bytes`` and ``made_bytes`` are what is
-    read and written for an image. Priced: the slowest core's share, plus what must come from beyond L2: an
+    read and written for an image. Priced: the slowest core's share, and what is waited for the last item; the
+    weights through L2 once for each band of each image; what must come from beyond L2: an
     image once per block of panels (once per panel where a band does not stay in L2), the weights once per
     band (once per core where they stay in L2), and what the next layer will find in another core's L2 where
     threads share out channels and not bands.
@@ -141,7 +146,10 @@ def choose_items(
             if items > 4096:
                 continue
             largest = cycles / images * (band_lines / lines) * (block_panels / panels)
-            compute = -(-items // t) * largest + 300.0 * items / t
+            compute = -(-items // t) * largest + ITEM * items / t
+            if t > 1:
+                compute += UNEVEN * largest
+            compute += images * bands * weight_bytes / (t * machine.l2_bytes_per_cycle)
             astray = 0.0 if images * bands >= t else images * made_bytes * (1.0 - 1.0 / t)
             band_bytes = image_bytes / bands
             block_bytes = weight_bytes / blocks
