@@ -180,6 +180,106 @@ def test_nan_and_infinities_come_through() -> None:
     np.testing.assert_array_equal(bslite.run(spec, x, threads=2), want)
 
 
+def check(spec: ModelSpec, *inputs: Array) -> None:
+    """Same bits layer by layer and not, and near the reference."""
+    want = bslite.run(spec, list(inputs), layerwise=True)
+    wants = want if isinstance(want, (list, tuple)) else [want]
+    for threads in (1, 2):
+        got = bslite.run(spec, list(inputs), threads=threads)
+        gots = got if isinstance(got, (list, tuple)) else [got]
+        assert [y.tobytes() for y in gots] == [y.tobytes() for y in wants]
+    for y, exact in zip(wants, reference.run(spec, list(inputs), np.float64), strict=True):
+        np.testing.assert_allclose(y, exact, rtol=1e-4, atol=1e-4)
+
+
+def normal(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("pad", {"pads": (0, 0, 0, 0, 0, 0, 1, 1)}),
+        ("pad", {"pads": (0, 0, 2, 1, 0, 0, 0, 0)}),
+        ("pad", {"pads": (0, 0, 0, 1, 0, 0, 0, 1), "value": 2.0}),
+        ("slice", {"axis": 2, "start": 0, "stop": -1}),
+        ("slice", {"axis": 2, "start": 3, "stop": 30}),
+        ("slice", {"axis": 3, "start": 0, "stop": -1}),
+    ],
+    ids=str,
+)
+def test_ops_that_give_more_or_fewer_rows(op: str, attrs: dict[str, Any]) -> None:
+    g = GraphBuilder(op)
+    g.params["w"] = normal(4, 4, 3, 3)
+    x = g.add("relu", "a", g.input("x", (1, 4, 33, 12)))
+    x = g.add(op, "moved", x, **attrs)
+    x = g.add("conv2d", "conv", x, params={"weight": "w"}, padding=1)
+    check(
+        g.build(g.add("sigmoid", "b", g.add("max_pool2d", "pool", x, kernel=3, stride=2))),
+        normal(1, 4, 33, 12),
+    )
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("shape", [(1, 4, 33, 12), (1, 4, 33, 1), (1, 1, 1, 12), (4, 33, 12)], ids=str)
+def test_constants_as_tall_as_the_image(shape: tuple[int, ...], batch: int) -> None:
+    g = GraphBuilder("constant")
+    g.params["w"], g.params["c"] = normal(4, 4, 3, 3), normal(*shape)
+    x = g.input("x", ("N", 4, 33, 12), (1, 4, 33, 12))
+    a = g.add("conv2d", "a", x, params={"weight": "w"}, padding=1)
+    c = g.add("constant", "c", params={"value": "c"})
+    b = g.add("mul", "b", a, c)
+    d = g.add("conv2d", "d", b, params={"weight": "w"}, padding=1)
+    e = g.add("add", "e", g.add("relu", "r", d), c)
+    check(g.build(e, g.add("softmax", "s", g.add("add", "f", c, e), axis=2)), normal(batch, 4, 33, 12))
+
+
+@pytest.mark.usefixtures("eager")
+def test_images_that_are_no_longer_the_batch() -> None:
+    g = GraphBuilder("folded")
+    g.params["w"] = normal(4, 4, 3, 3)
+    x = g.add("relu", "a", g.input("x", (1, 8, 24, 12)))
+    x = g.add("reshape", "two", x, shape=(2, 4, 24, 12))
+    x = g.add("conv2d", "conv", x, params={"weight": "w"}, padding=1)
+    x = g.add("max_pool2d", "pool", g.add("sigmoid", "b", x), kernel=3, stride=1, padding=1)
+    check(g.build(x), normal(1, 8, 24, 12))
+
+
+@pytest.mark.usefixtures("eager")
+def test_inputs_of_different_batches() -> None:
+    g = GraphBuilder("two batches")
+    y, x = g.input("y", ("A", 3), (1, 3)), g.input("x", ("B", 4, 16, 8), (4, 4, 16, 8))
+    for i in range(3):
+        x = g.add("max_pool2d", f"p{i}", x, kernel=3, stride=1, padding=1)
+    check(g.build(x, g.add("relu", "r", y)), normal(1, 3), normal(4, 4, 16, 8))
+
+
+def test_a_stack_waits_for_the_zeros_it_reads() -> None:
+    """A value that leaves a stack and is read inside it, with zeros that a step outside fills."""
+    g = GraphBuilder("zeros")
+    g.params["w"], g.params["v"] = normal(16, 16, 3, 3), normal(16, 16, 1, 1)
+    x = g.input("x", ("N", 16, 40, 40))
+    a = g.add("conv2d", "a", x, params={"weight": "v"})
+    spec = g.build(a, g.add("conv2d", "b", a, params={"weight": "w"}, padding=1))
+    plan = plan_of(spec, (4, 16, 40, 40))
+    halos = [i for i, s in enumerate(plan.steps) if s.kernel == "halo" and "a" in s.layers]
+    stacks = [s for s in plan.steps if s.stack]
+    assert stacks
+    assert all(s.after > max(halos, default=-1) for s in stacks)
+    check(spec, normal(4, 16, 40, 40))
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_residual_that_is_the_convolutions_own_input() -> None:
+    g = GraphBuilder("own")
+    g.params["w"] = normal(4, 4, 3, 3)
+    x = g.add("relu", "a", g.input("x", (1, 4, 8, 8)))
+    c = g.add("conv2d", "c", x, params={"weight": "w"}, stride=2, padding=(5, 5, 4, 4))
+    check(g.build(g.add("tanh", "t", g.add("add", "s", c, x))), normal(1, 4, 8, 8))
+
+
 @given(st.integers(1, 60), st.integers(1, 60))
 def test_shares_cover_the_image_once(height: int, bands: int) -> None:
     rows = [r for band in range(bands) for r in range(*share(height, band, bands))]

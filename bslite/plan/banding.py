@@ -1,6 +1,7 @@
 """Depth-first within an image: which runs of layers are taken through band of rows by band of rows.
 
-For batches too small to give every thread an image. What lies between the layers of a run exists for one
+For batches too small to give every thread an image, and for images too large for the L2 of the thread that
+takes them. What lies between the layers of a run exists for one
 band at a time, in the L2 of the thread that works on it; the price is the rows that two bands both need,
 computed twice, and the weights, read once per band. Runs and numbers of bands are chosen by a dynamic
 programme over the layers.
@@ -8,7 +9,7 @@ programme over the layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from bslite.machine import Machine
@@ -128,13 +129,13 @@ def run_cycles(
         moved += cost.made * mine + sum(part(n) * size(n) for n in layer.inputs)
         alive += cost.made * mine
         most = max(most, alive)
-        for name in set(layer.inputs):
+        for name in dict.fromkeys(layer.inputs):
             if name in made and last_read[name] == i:
                 alive -= part(name) * size(name)
     spilt = max(0.0, 1.0 - ROOM * machine.l2 / most) if most else 0.0
     cycles = work + moved * (near + spilt * 1.5 * far)
     share = images / machine.threads
-    for name in {n for layer in layers for n in layer.inputs} - made:
+    for name in dict.fromkeys(n for layer in layers for n in layer.inputs if n not in made):
         cycles += part(name) * size(name) * (near if size(name) * share < NEAR * machine.l2 else far)
     for name in leaving:
         if part(name) > bands_share(name):
@@ -149,18 +150,31 @@ def run_cycles(
 
 
 def choose_bands(
-    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine, images: int
+    layers: Sequence[Layer],
+    spec: ModelSpec,
+    shapes: Shapes,
+    machine: Machine,
+    images: int,
+    apart: Container[int],
+    outputs: Iterable[str],
 ) -> list[Run]:
-    """Disjoint runs of layers to take band by band, the cheapest by price. ``shapes``: of one image."""
+    """Disjoint runs of layers to take band by band, the cheapest by price.
+
+    ``shapes``: of one image. ``apart``: numbers of the layers that can be computed image by image;
+    ``outputs``: the values needed after all layers.
+    """
     costs = [layer_cost(layer, spec, shapes, machine) for layer in layers]
-    able = [can_band(layer, spec, shapes) and layer.node.op != "constant" for layer in layers]
+    able = [
+        i in apart and can_band(layer, spec, shapes) and layer.node.op != "constant"
+        for i, layer in enumerate(layers)
+    ]
     maps = {
         layer.name: row_map(layer.node, spec.param_shapes(layer.node)) or RowMap()
         for layer, ok in zip(layers, able, strict=True)
         if ok
     }
     read_by: dict[str, int] = {name: i for i, layer in enumerate(layers) for name in layer.inputs}
-    read_by |= dict.fromkeys(spec.outputs, len(layers))
+    read_by |= dict.fromkeys(outputs, len(layers))
     best: list[float] = [0.0]
     chosen: list[Run | None] = []
     endings: dict[int, list[Run]] = {}

@@ -42,7 +42,13 @@ def can_band(layer: Layer, spec: ModelSpec, shapes: Shapes) -> bool:
     """Whether a band of rows of the layer's value can be computed from bands of rows of its inputs."""
     if any(len(shapes[name]) != 4 for name in (*layer.inputs, layer.name)):
         return False
-    return row_map(layer.node, spec.param_shapes(layer.node)) is not None
+    if row_map(layer.node, spec.param_shapes(layer.node)) is None:
+        return False
+    if layer.node.op in WINDOWED:
+        return True
+    # A pad or a slice may map row to row and yet give more or fewer of them.
+    height = shapes[layer.name][2]
+    return all(shapes[name][2] in (1, height) for name in layer.inputs)
 
 
 def input_rows(rows: Rows, reads: RowMap, out_height: int, height: int) -> Rows:
@@ -82,9 +88,11 @@ def crop(
                 continue  # read by nobody
             height, mine = shapes[layer.name][2], rows[layer.name]
             for name in layer.inputs:
-                added = name == layer.residual and name not in layer.node.inputs
-                reads = RowMap() if added else maps[layer.name]
-                rows[name] = _hull(rows.get(name), input_rows(mine, reads, height, shapes[name][2]))
+                if name in layer.node.inputs:
+                    read = input_rows(mine, maps[layer.name], height, shapes[name][2])
+                    rows[name] = _hull(rows.get(name), read)
+                if name == layer.residual:
+                    rows[name] = _hull(rows.get(name), mine)
         changed = False
         for name, place in places.items():
             if name in rows and rows[name] != rows.get(place.root):

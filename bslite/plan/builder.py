@@ -110,6 +110,7 @@ class Builder:
             return view
         start = self.crop.first(other) - self.crop.first(name)
         stop = start + self.shapes[other][2]
+        assert 0 <= start <= stop <= view.shape[2], (name, other)
         return view if (start, stop) == (0, view.shape[2]) else view.slice(2, start, stop)
 
     def alias(self, name: str, view: View) -> None:

@@ -26,8 +26,11 @@ def lower_layers(
     inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
     for i, layer in enumerate(layers):
         if i in starts:
-            stack = starts[i]
-            lower_stack(b, layers[i : stack.stop], stack.leaving(layers, outputs), stack.bands)
+            stack, run = starts[i], layers[i : starts[i].stop]
+            for constant in [n for n in run if n.node.op == "constant"]:
+                _lower(b, constant)  # the same for all images
+            rest = [n for n in run if n.node.op != "constant"]
+            lower_stack(b, rest, stack.leaving(layers, outputs), stack.bands)
         elif i not in inside:
             b.layer = layer.members
             _lower(b, layer)
@@ -41,6 +44,12 @@ def lower_stack(b: Builder, layers: Sequence[Layer], leaving: Sequence[str], ban
     b.layer = tuple(m for layer in layers for m in layer.members)
     reads = [with_halo(b.values[n]) for n in taken_values(layers) if b.values[n].buffer not in b.consts]
     writes = [b.write(name) for name in leaving]
+    # What leaves may be read inside as well, from where it lies outside, with the zeros beside it.
+    reads += [with_halo(view) for view in writes if view.halo != NO_HALO]
+    for name in (*taken_values(layers), *leaving):
+        if b.values[name].buffer not in b.consts:
+            assert (b.shapes[name][0], single[name][0]) == (batch, 1), name
+    assert bands == 1 or bands <= min(single[name][2] for name in leaving)
     places = place_concats(layers, single)
     maps = {}
     if bands > 1:
@@ -50,7 +59,8 @@ def lower_stack(b: Builder, layers: Sequence[Layer], leaving: Sequence[str], ban
     stacks: list[Stack] = []
     if bands == 1:  # an image too large for one core's L2 is taken through in bands within the stack
         alone = dataclasses.replace(b.machine, threads=1)
-        stacks = [Stack(r.start, r.stop, r.bands) for r in choose_bands(layers, b.spec, single, alone, 1)]
+        runs = choose_bands(layers, b.spec, single, alone, 1, range(len(layers)), leaving)
+        stacks = [Stack(r.start, r.stop, r.bands) for r in runs]
     plans: list[Plan] = []
     parts: list[Band] = []
     for band in range(bands):
@@ -92,7 +102,9 @@ def _band(
         if outside.buffer in b.consts:
             const = b.consts[outside.buffer]
             copy = inner.const(const.recipe, *const.keys, **dict(const.args))
-            inner.values[name] = dataclasses.replace(outside, buffer=copy)
+            view = dataclasses.replace(outside, buffer=copy)
+            whole = name not in cut.rows or view.shape[2] == 1
+            inner.values[name] = view if whole else view.slice(2, *cut.rows[name])
             continue
         callers = b.buffers[outside.buffer].kind == "input"
         kind = "input" if callers else "outer"

@@ -24,7 +24,12 @@ class Const:
 @dataclass(frozen=True)
 class Access:
     """Elements a step reads or writes: those in ``[lo, hi)`` of a buffer whose index mod ``period`` is in
-    ``[first, last)``. What lies ``inside`` is reached by those only who reach no further.
+    ``[first, last)``.
+
+    ``inside``: of a step that fills the zeros around an image, the image's own extent. Who touches nothing
+    beyond that, because it fills the image, need not wait; who reads the image with its zeros reaches beyond
+    it, and does. (A slice of images with their zeros may lie inside too; its reader comes after the image's
+    writer, and that after these zeros, because a step waits for all steps before the last one it needs.)
     """
 
     buffer: str

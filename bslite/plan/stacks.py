@@ -119,9 +119,13 @@ class Stack(NamedTuple):
     bands: int = 1
 
     def leaving(self, layers: Sequence[Layer], outputs: Iterable[str]) -> list[str]:
-        """What it makes and is needed after it, in order; ``outputs`` are needed when all layers are done."""
+        """What it makes and is needed after it, in order; ``outputs`` are needed when all layers are done.
+
+        Constants do not leave: they are there for all images from the start.
+        """
         needed = {name for layer in layers[self.stop :] for name in layer.inputs} | set(outputs)
-        return [layer.name for layer in layers[self.start : self.stop] if layer.name in needed]
+        mine = [layer for layer in layers[self.start : self.stop] if layer.node.op != "constant"]
+        return [layer.name for layer in mine if layer.name in needed]
 
 
 def shown(layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[str]) -> list[Layer]:
@@ -140,10 +144,10 @@ def choose_stacks(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, mach
     if single is None:
         return []
     if batch < max(2, machine.threads):
-        return [
-            Stack(run.start, run.stop, run.bands)
-            for run in choose_bands(layers, spec, single, machine, batch)
-        ]
+        constants = {layer.name for layer in layers if layer.node.op == "constant"}
+        apart = {i for i, n in enumerate(layers) if stackable(n, shapes, single, batch, constants)}
+        runs = choose_bands(layers, spec, single, machine, batch, apart, spec.outputs)
+        return [Stack(run.start, run.stop, run.bands) for run in runs]
     return _by_image(layers, spec, shapes, single, machine, batch)
 
 

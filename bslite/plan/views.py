@@ -15,7 +15,9 @@ NO_HALO = (0, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Buffer:
-    """A flat run of float32. ``kind``: "arena" (placed by the planner), "input", "output" or "const"."""
+    """A flat run of float32. ``kind``: "arena" (placed by the planner), "input", "output", "const" or
+    "outer" (of a stack's plan: memory outside it).
+    """
 
     name: str
     size: int  # elements
