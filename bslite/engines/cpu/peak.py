@@ -37,7 +37,7 @@ def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
     start = (
         data.ctypes.data + -data.ctypes.data % 64
     )  # as the engine's constants: no load crosses a cache line
-    job = Job(program, np.array([start], np.int64))
+    job = Job(program, np.array([place], np.int64))
     start_threads(threads)
     best, end = np.inf, time.perf_counter() + seconds
     while time.perf_counter() < end:
