@@ -34,9 +34,8 @@ def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
     }  # fmt: skip
     for name, value in values.items():
         program[0, cells[name]] = value
-    start = (
-        data.ctypes.data + -data.ctypes.data % 64
-    )  # as the engine's constants: no load crosses a cache line
+    # On a cache line, as the engine's constants are: no load crosses one.
+    place = data.ctypes.data + -data.ctypes.data % 64
     job = Job(program, np.array([place], np.int64))
     start_threads(threads)
     best, end = np.inf, time.perf_counter() + seconds
