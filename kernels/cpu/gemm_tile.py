@@ -84,7 +84,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
             for line in range(lines):
                 simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
             for k in range(count):
-                if k:
+                if k:  # no load moves up past this: LLVM would take the next B's so early that tiles spill
                     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
                 bs = [
                     simd.load_ir(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)
