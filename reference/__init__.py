@@ -10,6 +10,7 @@ from bslite.reference import (
     normalize,
     pointwise,
     pool,
+    recurrent,
     softmax,
     upsample,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "normalize",
     "pointwise",
     "pool",
+    "recurrent",
     "run",
     "softmax",
     "upsample",

@@ -10,6 +10,7 @@ from bslite.ops import (
     normalize,
     pointwise,
     pool,
+    recurrent,
     softmax,
     upsample,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "parse_attrs",
     "pointwise",
     "pool",
+    "recurrent",
     "softmax",
     "upsample",
 ]

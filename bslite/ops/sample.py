@@ -37,7 +37,7 @@ def _normal(rng: np.random.Generator, shape: Shape) -> Array:
 def _draw(op: type[Op], role: str) -> Draw:
     if role == "running_var":
         return _variance
-    if role == "weight":
+    if role.startswith("weight"):
         return _contraction_weight if op.kind is Kind.CONTRACTION else _norm_weight
     return _normal
 

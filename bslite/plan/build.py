@@ -17,6 +17,7 @@ from bslite.plan import (
     lower_normalize,
     lower_pointwise,
     lower_pool,
+    lower_recurrent,
     lower_softmax,
     lower_upsample,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "lower_normalize",
     "lower_pointwise",
     "lower_pool",
+    "lower_recurrent",
     "lower_softmax",
     "lower_upsample",
 ]

@@ -47,13 +47,14 @@ def contraction(
     halo_reads: View,
     pack: Callable[[LineTiling], tuple[View, int, int]] | None = None,
     rows: dict[str, int] | None = None,
+    bias: str | None = None,
 ) -> None:
     """Append one "conv" step over ``size`` = (images, lines, pixels).
 
     The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the
     view it gives, the element in it where the first image's weights start, and the elements between two
     images' weights. ``group_depth``: input channels of a group, 0 where there is but one. ``rows``: cells
-    that say where windows leave the image, if any do.
+    that say where windows leave the image, if any do. ``bias``: a constant in panels, in place of the layer's.
     """
     images, lines, pixels = size
     machine = b.machine
@@ -66,7 +67,6 @@ def contraction(
         4 * lines * max(abs(xl), pixels * abs(xc)), panel_bytes * tiling.panels * groups,
         4 * lines * pixels * channels,
     )  # fmt: skip
-    bias = layer.node.params.get("bias")
     reads = [with_halo(halo_reads)] + ([residual] if residual is not None else [])
     weights_image = 0
     if pack is None:
@@ -97,8 +97,9 @@ def contraction(
         **(rows or {"start": 0, "row_step": 0, "row_dilation": 1, "rows": 0, "row_taps": 0, "filter_rows":
         0}), **epilogue(layer.activation),
     }  # fmt: skip
-    biases = b.const(
-        "bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=groups
+    own = layer.node.params.get("bias")
+    biases = bias or b.const(
+        "bias_panels", *([own] if own else []), channels=channels, lanes=machine.lanes, groups=groups
     )
     table = b.const("offsets", values=[4 * o for o in terms.offsets])
     operands = {
