@@ -1,7 +1,7 @@
 """Recurrent layers: LSTM, GRU and the plain RNN, one layer and one direction each.
 
-All take ``x [T, N, I]``, then, where their attributes say so, the initial state and the lengths ``[N]`` of the
-sequences; and make ``[T + states, N, H]``: the output of every time step, and behind it the state after a
+All take ``x [T, N, I]``, then, where their attributes say so, the initial state and the lengths ``[N]`` of
+the sequences; and make ``[T + states, N, H]``: the output of every time step, and behind it the state after a
 sequence's last step (h; for the LSTM h, then c). Behind its length a sequence's outputs are zero. With
 ``reverse`` each sequence is gone through from its own end; outputs stay where their inputs are.
 """
@@ -170,15 +170,17 @@ class Lstm(Recurrent):
             Case("projected", [(5, 3, 7)], projected),
             Case(
                 "projected, from a state, backwards", [(5, 3, 7), (3, 11), (3, 24), (3,)], projected,
-                {"reverse": True, "initial_state": True, "lengths": True}, ["float32"] * 3 + ["int64"], (1, 6),
+                {"reverse": True, "initial_state": True, "lengths": True},
+                ["float32"] * 3 + ["int64"], (1, 6),
             ),
             Case("peepholes", [(4, 2, 7)], {**weights, "weight_hh": (k, 24), "peephole": (72,)}),
         ]  # fmt: skip
 
 
 class Gru(Recurrent):
-    """Gated recurrent unit; gates in torch's order reset, update, new. ``reset_after``: the reset gate is applied
-    to the product with weight_hh, bias included (torch, cuDNN; ONNX's linear_before_reset), not to h before it.
+    """Gated recurrent unit; gates in torch's order reset, update, new. ``reset_after``: the reset gate is
+    applied to the product with weight_hh, bias included (torch, cuDNN; ONNX's linear_before_reset), not to h
+    before it.
     """
 
     name = "gru"

@@ -54,7 +54,8 @@ def contraction(
     The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the
     view it gives, the element in it where the first image's weights start, and the elements between two
     images' weights. ``group_depth``: input channels of a group, 0 where there is but one. ``rows``: cells
-    that say where windows leave the image, if any do. ``bias``: a constant in panels, in place of the layer's.
+    that say where windows leave the image, if any do. ``bias``: a constant in panels, in place of the
+    layer's.
     """
     images, lines, pixels = size
     machine = b.machine

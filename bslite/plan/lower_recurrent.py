@@ -1,4 +1,4 @@
-"""Recurrent layers: one contraction for the inputs of all time steps, then one step that walks the sequence."""
+"""Recurrent layers: one contraction for the inputs of all time steps, then a step that walks the sequence."""
 
 from __future__ import annotations
 
@@ -92,10 +92,12 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
     }  # fmt: skip
     nowhere = (inputs.buffer, 0)
     operands: dict[str, tuple[str, int]] = {
-        "inputs": nowhere, "state": (state.buffer, 0), "cell": (cell.buffer, 0), "between": (between.buffer, 0),
+        "inputs": nowhere, "state": (state.buffer, 0), "cell": (cell.buffer, 0),
+        "between": (between.buffer, 0),
         "update": (update.buffer, 0), "y": (y.buffer, y.offset), "work": (work.buffer, 0),
         "weights": (weights, 0), "bias": (bias, 0), "weights2": (weights2, 0), "bias2": (bias2, 0),
-        "peephole": nowhere, "offsets": (_table(b, sum1.offsets), 0), "offsets2": (_table(b, sum2.offsets), 0),
+        "peephole": nowhere, "offsets": (_table(b, sum1.offsets), 0),
+        "offsets2": (_table(b, sum2.offsets), 0),
         "lengths": (lengths.buffer, lengths.offset) if lengths is not None else nowhere,
         "counters": (counters.buffer, 0), "flag": nowhere,
     }  # fmt: skip

@@ -1,16 +1,18 @@
 """Recurrent layers as one loop nest (arXiv 1909.13654): for each time step, for each block of hidden units.
 
-The products with the inputs of all steps are there already. A block takes the product of h with its units' rows
-of the recurrent weights, all gates at once, on the GEMM microkernel; the gates go through their functions while
-they are in L1, and what is written is the block's part of the new h and c. No gate vector ever exists in full.
+The products with the inputs of all steps are there already. A block takes the product of h with its units'
+rows of the recurrent weights, all gates at once, on the GEMM microkernel; the gates go through their
+functions while they are in L1, and what is written is the block's part of the new h and c. No gate vector
+ever exists in full.
 
-Every thread that comes joins in: blocks of a step are claimed by atomic counters, a thread's own share first, so
-that it reads the same weights at every step and finds them in its own L2; the shares are swept forwards and
-backwards in turn, so that the end of one step's weights, still in cache, is the beginning of the next one's. A block
-is claimed only when the step before is complete, so nobody waits for a thread that has not come.
+Every thread that comes joins in: blocks of a step are claimed by atomic counters, a thread's own share first,
+so that it reads the same weights at every step and finds them in its own L2; the shares are swept forwards
+and backwards in turn, so that the end of one step's weights, still in cache, is the beginning of the next
+one's. A block is claimed only when the step before is complete, so nobody waits for a thread that has not
+come.
 
-Two layers need a second pass over blocks in each step: an LSTM whose h is projected, and a GRU that applies the reset
-gate before the product.
+Two layers need a second pass over blocks in each step: an LSTM whose h is projected, and a GRU that applies
+the reset gate before the product.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ from bslite.kernels.cpu.sweep import call_gemm_sweep
 LSTM, GRU, GRU_BEFORE, TANH, RELU, PROJECTED = 0, 1, 2, 3, 4, 5  # kinds
 F = record(
     "recurrent",
-    # inputs: [T, N] rows of the products with x, per block all gates; state: two turns of h [N] rows; cell: c; between:
-    # what the first pass leaves for the second, [N] rows; update: GRU_BEFORE's update gate; y: the layer's value
+    # inputs: [T, N] rows of the products with x, per block all gates; state: two turns of h [N] rows; cell:
+    # c; between: what the first pass leaves for the second, [N] rows; update: GRU_BEFORE's update gate; y:
+    # the layer's value
     "inputs inputs_at state state_at cell cell_at between between_at update update_at y y_at work work_at "
     "weights weights_at bias bias_at weights2 weights2_at bias2 bias2_at peephole peephole_at "
     "offsets offsets_at offsets2 offsets2_at lengths lengths_at counters counters_at flag flag_at "
@@ -54,12 +57,13 @@ def _product(sweep, step, a, a_row, offsets, taps, chunk_taps, depth, weights, v
     tap = 0
     while tap < taps:
         count = min(chunk_taps, taps - tap)
-        part = weights + tap * depth * row
-        call_gemm_sweep(sweep, rows1, tiles1, a, a_row, offsets + 8 * tap, count, depth, part, c, row, bias, tap,
-                        0, 0, step + F.minus_inf, LANES, end, 0)  # fmt: skip
+        part, line = weights + tap * depth * row, offsets + 8 * tap
+        call_gemm_sweep(sweep, rows1, tiles1, a, a_row, line, count, depth, part, c, row, bias, tap, 0, 0,
+                        step + F.minus_inf, LANES, end, 0)  # fmt: skip
         if tiles2:
-            call_gemm_sweep(sweep, rows2, tiles2, a + done1 * a_row, a_row, offsets + 8 * tap, count, depth, part,
-                            c + done1 * row, row, bias, tap, 0, 0, step + F.minus_inf, LANES, end, 0)  # fmt: skip
+            call_gemm_sweep(sweep, rows2, tiles2, a + done1 * a_row, a_row, line, count, depth, part,
+                            c + done1 * row, row, bias, tap, 0, 0, step + F.minus_inf, LANES,
+                            end, 0)  # fmt: skip
         tap += count
 
 
@@ -67,15 +71,17 @@ def _product(sweep, step, a, a_row, offsets, taps, chunk_taps, depth, weights, v
 def _first(step, bases, s, block, work):
     """The first pass of time step ``s`` for a block of units."""
     kind, batch, steps = load_int(step + F.kind), load_int(step + F.batch), load_int(step + F.steps)
-    vecs = 4 if kind == LSTM or kind == PROJECTED else 3 if kind == GRU else 2 if kind == GRU_BEFORE else 1
+    vecs = 4 if kind in (LSTM, PROJECTED) else 3 if kind == GRU else 2 if kind == GRU_BEFORE else 1
     gates = 3 if kind == GRU_BEFORE else vecs
     state_bytes, state_row = load_int(step + F.state_bytes), load_int(step + F.state_row)
     old = operand(step, bases, F.state) + (s & 1) * state_bytes
     new = operand(step, bases, F.state) + (1 - (s & 1)) * state_bytes
     taps, depth = load_int(step + F.taps), load_int(step + F.depth)
-    _product(load_int(step + F.sweep), step, old, state_row, operand(step, bases, F.offsets), taps,
-             load_int(step + F.chunk_taps), depth, operand(step, bases, F.weights) + block * taps * depth * vecs *
-             BYTES, vecs, operand(step, bases, F.bias) + block * vecs * BYTES, work)  # fmt: skip
+    chunk, offsets = load_int(step + F.chunk_taps), operand(step, bases, F.offsets)
+    weights = operand(step, bases, F.weights) + block * taps * depth * vecs * BYTES
+    bias = operand(step, bases, F.bias) + block * vecs * BYTES
+    sweep = load_int(step + F.sweep)
+    _product(sweep, step, old, state_row, offsets, taps, chunk, depth, weights, vecs, bias, work)
     at = block * BYTES
     row_bytes = load_int(step + F.row_bytes)
     cell, between = operand(step, bases, F.cell) + at, operand(step, bases, F.between) + at
@@ -105,7 +111,7 @@ def _first(step, bases, s, block, work):
             if kind == GRU_BEFORE:
                 store(between + mine, splat(np.float32(0.0)))
             continue
-        if kind == LSTM or kind == PROJECTED:
+        if kind in (LSTM, PROJECTED):
             c = load(cell + mine)
             i, f = load(x) + load(w), load(x + BYTES) + load(w + BYTES)
             if peephole:
@@ -152,9 +158,10 @@ def _second(step, bases, s, block, work):
     taps, depth = load_int(step + F.taps2), load_int(step + F.depth2)
     row_bytes = load_int(step + F.row_bytes)
     between = operand(step, bases, F.between)
-    _product(load_int(step + F.sweep2), step, between, row_bytes, operand(step, bases, F.offsets2), taps,
-             load_int(step + F.chunk_taps2), depth, operand(step, bases, F.weights2) + block * taps * depth * BYTES,
-             1, operand(step, bases, F.bias2) + block * BYTES, work)  # fmt: skip
+    chunk, offsets = load_int(step + F.chunk_taps2), operand(step, bases, F.offsets2)
+    weights = operand(step, bases, F.weights2) + block * taps * depth * BYTES
+    bias, sweep = operand(step, bases, F.bias2) + block * BYTES, load_int(step + F.sweep2)
+    _product(sweep, step, between, row_bytes, offsets, taps, chunk, depth, weights, 1, bias, work)
     at = block * BYTES
     y, y_time, y_row = operand(step, bases, F.y) + at, load_int(step + F.y_time), load_int(step + F.y_row)
     inputs = operand(step, bases, F.inputs) + (3 * block + 2) * BYTES
