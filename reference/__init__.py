@@ -9,6 +9,7 @@ from bslite.reference import (
     pointwise,
     pool,
     softmax,
+    unary,
     upsample,
 )
 from bslite.reference.executor import layers, run
@@ -26,5 +27,6 @@ __all__ = [
     "pool",
     "run",
     "softmax",
+    "unary",
     "upsample",
 ]

@@ -130,6 +130,26 @@ def upsample(x, *, mode, size, scale, align_corners):  # type: ignore[no-untyped
     return F.interpolate(x, size, scale, mode, corners, recompute_scale_factor=False)
 
 
+@oracle
+def hardsigmoid(x, *, alpha, beta):  # type: ignore[no-untyped-def]
+    return F.hardsigmoid(x) if (alpha, beta) == (1 / 6, 0.5) else torch.clamp(alpha * x + beta, 0, 1)
+
+
+@oracle
+def shrink(x, *, lambd, bias):  # type: ignore[no-untyped-def]
+    if bias in (0, lambd):
+        return F.hardshrink(x, lambd) if bias == 0 else F.softshrink(x, lambd)
+    moved = torch.where(x > lambd, x - bias, torch.where(x < -lambd, x + bias, 0))
+    return torch.where(x.isnan(), x, moved)
+
+
+#: Ops of one value that torch has under the same name.
+UNARY = (
+    *("neg", "abs", "sign", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "log", "log2", "log10", "log1p"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"),
+    *("floor", "ceil", "round", "trunc"),
+)
+ORACLE |= {name: getattr(torch, name) for name in UNARY}
 ORACLE |= {
     "linear": F.linear,
     "matmul": torch.matmul,
@@ -141,11 +161,18 @@ ORACLE |= {
     "leaky_relu": F.leaky_relu,
     "elu": F.elu,
     "gelu": F.gelu,
-    "silu": F.silu,
+    "silu": lambda x, beta: F.silu(x) if beta == 1 else x * torch.sigmoid(beta * x),
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "hardswish": F.hardswish,
-    "hardsigmoid": F.hardsigmoid,
+    "clamp": lambda x, low, high: torch.clamp(x, low, high),
+    "selu": lambda x, alpha, gamma: gamma * F.elu(x, alpha),
+    "celu": lambda x, alpha: F.celu(x, alpha),
+    "softplus": lambda x, beta, threshold: F.softplus(x, beta, threshold),
+    "softsign": F.softsign,
+    "mish": F.mish,
+    "logsigmoid": F.logsigmoid,
+    "threshold": lambda x, threshold, value: F.threshold(x, threshold, value),
     "softmax": lambda x, axis: F.softmax(x, axis),
     "log_softmax": lambda x, axis: F.log_softmax(x, axis),
     "dropout": lambda x, p: F.dropout(x, p, training=False),

@@ -9,6 +9,7 @@ from bslite.ops import (
     pointwise,
     pool,
     softmax,
+    unary,
     upsample,
 )
 from bslite.ops.core import REGISTRY, Attr, Case, Kind, Op, RowMap, Shape, get, infer, parse_attrs
@@ -32,5 +33,6 @@ __all__ = [
     "pointwise",
     "pool",
     "softmax",
+    "unary",
     "upsample",
 ]

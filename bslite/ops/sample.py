@@ -42,10 +42,17 @@ def _draw(op: type[Op], role: str) -> Draw:
     return _normal
 
 
+def _input(rng: np.random.Generator, op: type[Op], spread: float, shape: Shape) -> Array:
+    """Normal noise, or what the op is defined for."""
+    if op.sample_range is None:
+        return np.asarray(spread * _normal(rng, shape))
+    return np.asarray(rng.uniform(*op.sample_range, shape))
+
+
 def sample(op: type[Op], case: Case, seed: int) -> tuple[list[Array], dict[str, Array]]:
     """float32 inputs, and parameters by role, for ``case``; the same for the same ``seed``."""
     rng = np.random.default_rng(seed)
     spread = 3.0 if op.kind is Kind.POINTWISE else 1.0  # activations bend as far out as 6
-    inputs = [np.asarray(spread * _normal(rng, shape), np.float32) for shape in case.inputs]
+    inputs = [np.asarray(_input(rng, op, spread, shape), np.float32) for shape in case.inputs]
     params = {r: np.asarray(_draw(op, r)(rng, s), np.float32) for r, s in case.params.items()}
     return inputs, params
