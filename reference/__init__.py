@@ -2,6 +2,7 @@
 
 from bslite.reference import (
     activation,
+    binary,
     contraction,
     conv,
     movement,
@@ -18,6 +19,7 @@ from bslite.reference.registry import FUNCTIONS
 __all__ = [
     "FUNCTIONS",
     "activation",
+    "binary",
     "contraction",
     "conv",
     "layers",

@@ -143,13 +143,14 @@ def shrink(x, *, lambd, bias):  # type: ignore[no-untyped-def]
     return torch.where(x.isnan(), x, moved)
 
 
-#: Ops of one value that torch has under the same name.
+#: Ops of one value, and of two, that torch has under the same name.
 UNARY = (
     *("neg", "abs", "sign", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "log", "log2", "log10", "log1p"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"),
     *("floor", "ceil", "round", "trunc"),
 )
-ORACLE |= {name: getattr(torch, name) for name in UNARY}
+BINARY = ("add", "mul", "sub", "div", "pow", "maximum", "minimum", "fmod", "remainder", "atan2")
+ORACLE |= {name: getattr(torch, name) for name in (*UNARY, *BINARY)}
 ORACLE |= {
     "linear": F.linear,
     "matmul": torch.matmul,
@@ -176,8 +177,8 @@ ORACLE |= {
     "softmax": lambda x, axis: F.softmax(x, axis),
     "log_softmax": lambda x, axis: F.log_softmax(x, axis),
     "dropout": lambda x, p: F.dropout(x, p, training=False),
-    "add": torch.add,
-    "mul": torch.mul,
+    "prelu": lambda x, y: torch.where(x > 0, x, x * y),
+    "floor_div": torch.floor_divide,
     "constant": lambda value: value,
     "concat": lambda *xs, axis: torch.cat(xs, axis),
     "flatten": lambda x, start_axis, end_axis: torch.flatten(x, start_axis, end_axis),

@@ -2,6 +2,7 @@
 
 from bslite.ops import (
     activation,
+    binary,
     contraction,
     conv,
     movement,
@@ -23,6 +24,7 @@ __all__ = [
     "RowMap",
     "Shape",
     "activation",
+    "binary",
     "contraction",
     "conv",
     "get",

@@ -2,6 +2,7 @@
 
 from bslite.kernels.cpu import (
     conv,
+    elementwise,
     move,
     normalize,
     pack,
@@ -20,6 +21,7 @@ __all__ = [
     "STEP_KERNELS",
     "compiled",
     "conv",
+    "elementwise",
     "move",
     "normalize",
     "on_ready",
