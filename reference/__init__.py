@@ -3,8 +3,10 @@
 from bslite.reference import (
     activation,
     binary,
+    cast,
     contraction,
     conv,
+    gather,
     movement,
     normalize,
     pointwise,
@@ -13,15 +15,18 @@ from bslite.reference import (
     unary,
     upsample,
 )
-from bslite.reference.executor import layers, run
+from bslite.reference.executor import call, layers, run
 from bslite.reference.registry import FUNCTIONS
 
 __all__ = [
     "FUNCTIONS",
     "activation",
     "binary",
+    "call",
+    "cast",
     "contraction",
     "conv",
+    "gather",
     "layers",
     "movement",
     "normalize",

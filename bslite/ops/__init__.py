@@ -3,8 +3,10 @@
 from bslite.ops import (
     activation,
     binary,
+    cast,
     contraction,
     conv,
+    gather,
     movement,
     normalize,
     pointwise,
@@ -13,9 +15,24 @@ from bslite.ops import (
     unary,
     upsample,
 )
-from bslite.ops.core import REGISTRY, Attr, Case, Kind, Op, RowMap, Shape, get, infer, parse_attrs
+from bslite.ops.core import (
+    DTYPES,
+    INTEGERS,
+    REGISTRY,
+    Attr,
+    Case,
+    Kind,
+    Op,
+    RowMap,
+    Shape,
+    get,
+    infer,
+    parse_attrs,
+)
 
 __all__ = [
+    "DTYPES",
+    "INTEGERS",
     "REGISTRY",
     "Attr",
     "Case",
@@ -25,8 +42,10 @@ __all__ = [
     "Shape",
     "activation",
     "binary",
+    "cast",
     "contraction",
     "conv",
+    "gather",
     "get",
     "infer",
     "movement",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
@@ -39,6 +39,10 @@ class Constant(Op):
     params = {"value": True}
     torch_name = "tensor"
     onnx_name = "Constant"
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        return params["value"]
 
     @classmethod
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:

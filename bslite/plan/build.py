@@ -11,6 +11,7 @@ from bslite.passes import by_level, fuse
 from bslite.plan import (
     lower_conv,
     lower_elementwise,
+    lower_gather,
     lower_linear,
     lower_matmul,
     lower_move,
@@ -35,6 +36,7 @@ __all__ = [
     "build_plan",
     "lower_conv",
     "lower_elementwise",
+    "lower_gather",
     "lower_linear",
     "lower_matmul",
     "lower_move",
@@ -104,6 +106,7 @@ def build_plan(
         values=b.values,
         inputs=[b.values[i.name] for i in spec.inputs],
         outputs=outputs,
+        flags=b.flags,
     )
     place_buffers(plan, reuse=not keep_values)
     plan.scratch_size = scratch_of(plan)

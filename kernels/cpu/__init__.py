@@ -1,8 +1,10 @@
 """CPU kernels over raw memory: shapes and strides, nothing of graphs. See gemm_tile.py for the heart."""
 
 from bslite.kernels.cpu import (
+    cast,
     conv,
     elementwise,
+    gather,
     move,
     normalize,
     pack,
@@ -19,9 +21,11 @@ from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
 
 __all__ = [
     "STEP_KERNELS",
+    "cast",
     "compiled",
     "conv",
     "elementwise",
+    "gather",
     "move",
     "normalize",
     "on_ready",
