@@ -17,7 +17,6 @@ SAME = {
     "minimum": np.minimum,
     "fmod": np.fmod,
     "remainder": np.remainder,
-    "floor_div": np.floor_divide,
     "atan2": np.arctan2,
 }
 

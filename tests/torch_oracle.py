@@ -154,6 +154,7 @@ BINARY = ("add", "mul", "sub", "div", "pow", "maximum", "minimum", "fmod", "rema
 ORACLE |= {name: getattr(torch, name) for name in (*UNARY, *BINARY)}
 
 
+@oracle
 def cast(x, *, to):  # type: ignore[no-untyped-def]
     return x.to(x.dtype if to == "float32" and x.is_floating_point() else getattr(torch, to))
 
@@ -192,7 +193,6 @@ ORACLE |= {
     "log_softmax": lambda x, axis: F.log_softmax(x, axis),
     "dropout": lambda x, p: F.dropout(x, p, training=False),
     "prelu": lambda x, y: torch.where(x > 0, x, x * y),
-    "floor_div": torch.floor_divide,
     "constant": lambda value: value,
     "concat": lambda *xs, axis: torch.cat(xs, axis),
     "flatten": lambda x, start_axis, end_axis: torch.flatten(x, start_axis, end_axis),

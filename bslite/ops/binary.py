@@ -120,13 +120,6 @@ class Remainder(Binary):
     torch_name = "remainder"
 
 
-class FloorDiv(Binary):
-    """The largest integer not above the quotient."""
-
-    name = "floor_div"
-    torch_name = "floor_divide"
-
-
 class Atan2(Binary):
     """The angle of the point (second, first)."""
 

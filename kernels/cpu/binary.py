@@ -43,27 +43,17 @@ def _prelu(x, z, w):
     return select_lt(splat(f(0.0)), x, x, x * z)
 
 
+@register_jitable
 def _remainder_of(x, z):
-    rest = math.fmod(x, z)
+    rest = np.fmod(x, z)
     if rest != 0.0 and (rest < 0.0) != (z < 0.0):
         rest += z
     return rest
 
 
-def _floor_of(x, z):
-    if z == 0.0:
-        return x / z
-    rest = math.fmod(x, z)
-    quotient = (x - rest) / z
-    if rest != 0.0 and (rest < 0.0) != (z < 0.0):
-        quotient -= 1.0
-    nearest = math.floor(quotient + 0.5) if abs(quotient) < 4503599627370496.0 else quotient
-    return float(nearest)
-
-
 def _of_pairs(function):
     """Lane by lane through the C library, in float64, rounded once."""
-    each = lanes.each_pair(register_jitable(function))
+    each = lanes.each_pair(function)
 
     @register_jitable
     def apply(x, z, w):
@@ -79,8 +69,7 @@ FUNCTIONS = {
     "maximum": _maximum,
     "minimum": _minimum,
     "prelu": _prelu,
-    "fmod": _of_pairs(math.fmod),
+    "fmod": _of_pairs(np.fmod),
     "remainder": _of_pairs(_remainder_of),
-    "floor_div": _of_pairs(_floor_of),
     "atan2": _of_pairs(math.atan2),
 }

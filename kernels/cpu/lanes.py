@@ -117,7 +117,7 @@ def each_lane(function):
     def mapped(x):
         y = x
         for i in range(LANES):
-            y = with_lane(y, i, f(function(float(lane(x, i)))))
+            y = with_lane(y, i, f(function(np.float64(lane(x, i)))))
         return y
 
     return mapped
@@ -130,7 +130,7 @@ def each_pair(function):
     def mapped(x, z):
         y = x
         for i in range(LANES):
-            y = with_lane(y, i, f(function(float(lane(x, i)), float(lane(z, i)))))
+            y = with_lane(y, i, f(function(np.float64(lane(x, i)), np.float64(lane(z, i)))))
         return y
 
     return mapped
