@@ -154,6 +154,56 @@ BINARY = ("add", "mul", "sub", "div", "pow", "maximum", "minimum", "fmod", "rema
 ORACLE |= {name: getattr(torch, name) for name in (*UNARY, *BINARY)}
 
 
+def _axes(x: Tensor, axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(axes) or tuple(range(x.ndim))
+
+
+@oracle
+def prod(x, *, axes, keepdim):  # type: ignore[no-untyped-def]
+    for axis in sorted((a % x.ndim for a in _axes(x, axes)), reverse=True):
+        x = x.prod(axis, keepdim)
+    return x
+
+
+@oracle
+def argmax(x, *, axis, keepdim, last):  # type: ignore[no-untyped-def]
+    if axis is None and keepdim:
+        return argmax(x, axis=None, keepdim=False, last=last).reshape((1,) * x.ndim)
+    if not last:
+        return torch.argmax(x, axis, keepdim)
+    size = x.numel() if axis is None else x.shape[axis]
+    return size - 1 - torch.argmax(x.flip(axis), axis, keepdim)
+
+
+@oracle
+def cumsum(x, *, axis, exclusive, reverse):  # type: ignore[no-untyped-def]
+    x = x.flip(axis) if reverse else x
+    y = torch.cumsum(x, axis, dtype=x.dtype)
+    if exclusive:
+        y = torch.cat([torch.zeros_like(y.narrow(axis, 0, 1)), y.narrow(axis, 0, y.shape[axis] - 1)], axis)
+    return y.flip(axis) if reverse else y
+
+
+ORACLE |= {
+    "sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim),
+    "mean": lambda x, axes, keepdim: x.mean(_axes(x, axes), keepdim),
+    "amax": lambda x, axes, keepdim: x.amax(_axes(x, axes), keepdim),
+    "amin": lambda x, axes, keepdim: x.amin(_axes(x, axes), keepdim),
+    "sum_square": lambda x, axes, keepdim: (x * x).sum(_axes(x, axes), keepdim),
+    "l1_norm": lambda x, axes, keepdim: torch.linalg.vector_norm(x, 1, _axes(x, axes), keepdim),
+    "l2_norm": lambda x, axes, keepdim: torch.linalg.vector_norm(x, 2, _axes(x, axes), keepdim),
+    "log_sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim).log(),
+    "logsumexp": lambda x, axes, keepdim: torch.logsumexp(x, _axes(x, axes), keepdim),
+    "var": lambda x, axes, keepdim, correction: torch.var(
+        x, _axes(x, axes), correction=correction, keepdim=keepdim
+    ),
+    "std": lambda x, axes, keepdim, correction: torch.std(
+        x, _axes(x, axes), correction=correction, keepdim=keepdim
+    ),
+    "argmin": lambda x, **kw: argmax(-x, **kw),
+}
+
+
 @oracle
 def cast(x, *, to):  # type: ignore[no-untyped-def]
     return x.to(x.dtype if to == "float32" and x.is_floating_point() else getattr(torch, to))

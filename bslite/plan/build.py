@@ -18,6 +18,7 @@ from bslite.plan import (
     lower_normalize,
     lower_pointwise,
     lower_pool,
+    lower_reduce,
     lower_softmax,
     lower_upsample,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "lower_normalize",
     "lower_pointwise",
     "lower_pool",
+    "lower_reduce",
     "lower_softmax",
     "lower_upsample",
 ]

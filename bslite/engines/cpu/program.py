@@ -22,6 +22,7 @@ def kernel_of(reference: Any) -> Any:
     """The kernel that a plan names as ``["gemm_sweep", rows, vecs]`` and the like."""
     from bslite.kernels.cpu.activation import activation
     from bslite.kernels.cpu.elementwise import elementwise_function
+    from bslite.kernels.cpu.reduce import reduction
     from bslite.kernels.cpu.sweep import depthwise_sweep, gemm_sweep
 
     name, *variant = reference
@@ -30,6 +31,7 @@ def kernel_of(reference: Any) -> Any:
         "depthwise_sweep": depthwise_sweep,
         "activation": activation,
         "elementwise": elementwise_function,
+        "reduction": reduction,
     }[name](*variant)
 
 
