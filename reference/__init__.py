@@ -2,6 +2,7 @@
 
 from bslite.reference import (
     activation,
+    binary,
     cast,
     contraction,
     conv,
@@ -11,7 +12,9 @@ from bslite.reference import (
     pointwise,
     pool,
     recurrent,
+    reduce,
     softmax,
+    unary,
     upsample,
 )
 from bslite.reference.executor import call, layers, run
@@ -20,6 +23,7 @@ from bslite.reference.registry import FUNCTIONS
 __all__ = [
     "FUNCTIONS",
     "activation",
+    "binary",
     "call",
     "cast",
     "contraction",
@@ -31,7 +35,9 @@ __all__ = [
     "pointwise",
     "pool",
     "recurrent",
+    "reduce",
     "run",
     "softmax",
+    "unary",
     "upsample",
 ]

@@ -133,6 +133,79 @@ def upsample(x, *, mode, size, scale, align_corners):  # type: ignore[no-untyped
 
 
 @oracle
+def hardsigmoid(x, *, alpha, beta):  # type: ignore[no-untyped-def]
+    return F.hardsigmoid(x) if (alpha, beta) == (1 / 6, 0.5) else torch.clamp(alpha * x + beta, 0, 1)
+
+
+@oracle
+def shrink(x, *, lambd, bias):  # type: ignore[no-untyped-def]
+    if bias in (0, lambd):
+        return F.hardshrink(x, lambd) if bias == 0 else F.softshrink(x, lambd)
+    moved = torch.where(x > lambd, x - bias, torch.where(x < -lambd, x + bias, 0))
+    return torch.where(x.isnan(), x, moved)
+
+
+#: Ops of one value, and of two, that torch has under the same name.
+UNARY = (
+    *("neg", "abs", "sign", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "log", "log2", "log10", "log1p"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"),
+    *("floor", "ceil", "round", "trunc"),
+)
+BINARY = ("add", "mul", "sub", "div", "pow", "maximum", "minimum", "fmod", "remainder", "atan2")
+ORACLE |= {name: getattr(torch, name) for name in (*UNARY, *BINARY)}
+
+
+def _axes(x: Tensor, axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(axes) or tuple(range(x.ndim))
+
+
+@oracle
+def prod(x, *, axes, keepdim):  # type: ignore[no-untyped-def]
+    for axis in sorted((a % x.ndim for a in _axes(x, axes)), reverse=True):
+        x = x.prod(axis, keepdim)
+    return x
+
+
+@oracle
+def argmax(x, *, axis, keepdim, last):  # type: ignore[no-untyped-def]
+    if axis is None and keepdim:
+        return argmax(x, axis=None, keepdim=False, last=last).reshape((1,) * x.ndim)
+    if not last:
+        return torch.argmax(x, axis, keepdim)
+    size = x.numel() if axis is None else x.shape[axis]
+    return size - 1 - torch.argmax(x.flip(axis), axis, keepdim)
+
+
+@oracle
+def cumsum(x, *, axis, exclusive, reverse):  # type: ignore[no-untyped-def]
+    x = x.flip(axis) if reverse else x
+    y = torch.cumsum(x, axis, dtype=x.dtype)
+    if exclusive:
+        y = torch.cat([torch.zeros_like(y.narrow(axis, 0, 1)), y.narrow(axis, 0, y.shape[axis] - 1)], axis)
+    return y.flip(axis) if reverse else y
+
+
+ORACLE |= {
+    "sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim),
+    "mean": lambda x, axes, keepdim: x.mean(_axes(x, axes), keepdim),
+    "amax": lambda x, axes, keepdim: x.amax(_axes(x, axes), keepdim),
+    "amin": lambda x, axes, keepdim: x.amin(_axes(x, axes), keepdim),
+    "sum_square": lambda x, axes, keepdim: (x * x).sum(_axes(x, axes), keepdim),
+    "l1_norm": lambda x, axes, keepdim: torch.linalg.vector_norm(x, 1, _axes(x, axes), keepdim),
+    "l2_norm": lambda x, axes, keepdim: torch.linalg.vector_norm(x, 2, _axes(x, axes), keepdim),
+    "log_sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim).log(),
+    "logsumexp": lambda x, axes, keepdim: torch.logsumexp(x, _axes(x, axes), keepdim),
+    "var": lambda x, axes, keepdim, correction: torch.var(
+        x, _axes(x, axes), correction=correction, keepdim=keepdim
+    ),
+    "std": lambda x, axes, keepdim, correction: torch.std(
+        x, _axes(x, axes), correction=correction, keepdim=keepdim
+    ),
+    "argmin": lambda x, **kw: argmax(-x, **kw),
+}
+
+
+@oracle
 def cast(x, *, to):  # type: ignore[no-untyped-def]
     return x.to(x.dtype if to == "float32" and x.is_floating_point() else getattr(torch, to))
 
@@ -231,16 +304,22 @@ ORACLE |= {
     "leaky_relu": F.leaky_relu,
     "elu": F.elu,
     "gelu": F.gelu,
-    "silu": F.silu,
+    "silu": lambda x, beta: F.silu(x) if beta == 1 else x * torch.sigmoid(beta * x),
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "hardswish": F.hardswish,
-    "hardsigmoid": F.hardsigmoid,
+    "clamp": lambda x, low, high: torch.clamp(x, low, high),
+    "selu": lambda x, alpha, gamma: gamma * F.elu(x, alpha),
+    "celu": lambda x, alpha: F.celu(x, alpha),
+    "softplus": lambda x, beta, threshold: F.softplus(x, beta, threshold),
+    "softsign": F.softsign,
+    "mish": F.mish,
+    "logsigmoid": F.logsigmoid,
+    "threshold": lambda x, threshold, value: F.threshold(x, threshold, value),
     "softmax": lambda x, axis: F.softmax(x, axis),
     "log_softmax": lambda x, axis: F.log_softmax(x, axis),
     "dropout": lambda x, p: F.dropout(x, p, training=False),
-    "add": torch.add,
-    "mul": torch.mul,
+    "prelu": lambda x, y: torch.where(x > 0, x, x * y),
     "constant": lambda value: value,
     "concat": lambda *xs, axis: torch.cat(xs, axis),
     "flatten": lambda x, start_axis, end_axis: torch.flatten(x, start_axis, end_axis),

@@ -2,6 +2,7 @@
 
 from bslite.ops import (
     activation,
+    binary,
     cast,
     contraction,
     conv,
@@ -11,7 +12,9 @@ from bslite.ops import (
     pointwise,
     pool,
     recurrent,
+    reduce,
     softmax,
+    unary,
     upsample,
 )
 from bslite.ops.core import (
@@ -40,6 +43,7 @@ __all__ = [
     "RowMap",
     "Shape",
     "activation",
+    "binary",
     "cast",
     "contraction",
     "conv",
@@ -52,6 +56,8 @@ __all__ = [
     "pointwise",
     "pool",
     "recurrent",
+    "reduce",
     "softmax",
+    "unary",
     "upsample",
 ]

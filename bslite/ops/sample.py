@@ -42,6 +42,13 @@ def _draw(op: type[Op], role: str) -> Draw:
     return _normal
 
 
+def _input(rng: np.random.Generator, op: type[Op], spread: float, shape: Shape) -> Array:
+    """Normal noise, or what the op is defined for."""
+    if op.sample_range is None:
+        return np.asarray(spread * _normal(rng, shape))
+    return np.asarray(rng.uniform(*op.sample_range, shape))
+
+
 def sample(op: type[Op], case: Case, seed: int) -> tuple[list[Array], dict[str, Array]]:
     """Inputs of the case's dtypes, and parameters by role; the same for the same ``seed``."""
     rng = np.random.default_rng(seed)
@@ -50,7 +57,7 @@ def sample(op: type[Op], case: Case, seed: int) -> tuple[list[Array], dict[str, 
 
     def draw(shape: Shape, dtype: str) -> Array:
         if dtype == "float32":
-            return np.asarray(spread * _normal(rng, shape), np.float32)
+            return np.asarray(_input(rng, op, spread, shape), np.float32)
         low, high = (0, 2) if dtype == "bool" else case.integers
         return np.asarray(rng.integers(low, high, shape), dtype)
 

@@ -10,6 +10,7 @@ from bslite.ops import Shape
 from bslite.passes import by_level, fuse
 from bslite.plan import (
     lower_conv,
+    lower_elementwise,
     lower_gather,
     lower_linear,
     lower_matmul,
@@ -18,6 +19,7 @@ from bslite.plan import (
     lower_pointwise,
     lower_pool,
     lower_recurrent,
+    lower_reduce,
     lower_softmax,
     lower_upsample,
 )
@@ -35,6 +37,7 @@ from bslite.spec import ModelSpec
 __all__ = [
     "build_plan",
     "lower_conv",
+    "lower_elementwise",
     "lower_gather",
     "lower_linear",
     "lower_matmul",
@@ -43,6 +46,7 @@ __all__ = [
     "lower_pointwise",
     "lower_pool",
     "lower_recurrent",
+    "lower_reduce",
     "lower_softmax",
     "lower_upsample",
 ]
