@@ -2,6 +2,7 @@
 
 from bslite.reference import (
     activation,
+    attention,
     cast,
     contraction,
     conv,
@@ -19,6 +20,7 @@ from bslite.reference.registry import FUNCTIONS
 __all__ = [
     "FUNCTIONS",
     "activation",
+    "attention",
     "call",
     "cast",
     "contraction",

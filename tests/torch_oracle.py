@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from helpers import FLOAT64, Array, arguments, assert_three_way, rel_l2
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bslite.ops import Case, Op
 from bslite.reference import call
@@ -141,6 +142,21 @@ def gather(x, indices, *, axis):  # type: ignore[no-untyped-def]
     axis %= x.ndim
     rows = torch.index_select(x, axis, (indices % x.shape[axis]).reshape(-1))
     return rows.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+
+
+@oracle
+def attention(q, k, v, mask=None, *, scale, is_causal, grouped, no_key):  # type: ignore[no-untyped-def]
+    if no_key == "zero" and not (is_causal and mask is not None):
+        with sdpa_kernel(SDPBackend.MATH):  # others leave keys out, with what NaN among them does
+            return F.scaled_dot_product_attention(
+                q, k, v, mask, is_causal=is_causal, scale=scale, enable_gqa=grouped
+            )
+    assert not grouped
+    scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        scores = scores + torch.full_like(scores, -np.inf).triu(1)
+    weights = (scores if mask is None else scores + mask).softmax(-1)
+    return weights @ v
 
 
 ORACLE |= {

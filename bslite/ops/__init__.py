@@ -2,6 +2,7 @@
 
 from bslite.ops import (
     activation,
+    attention,
     cast,
     contraction,
     conv,
@@ -39,6 +40,7 @@ __all__ = [
     "RowMap",
     "Shape",
     "activation",
+    "attention",
     "cast",
     "contraction",
     "conv",
