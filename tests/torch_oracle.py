@@ -183,5 +183,6 @@ ORACLE |= {
     "constant": lambda value: value,
     "concat": lambda *xs, axis: torch.cat(xs, axis),
     "flatten": lambda x, start_axis, end_axis: torch.flatten(x, start_axis, end_axis),
+    "repeat_batch": lambda x, like: x.expand(len(like), *x.shape[1:]),
     "permute": lambda x, order: x.permute(order),
 }

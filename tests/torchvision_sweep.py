@@ -1,4 +1,4 @@
-"""Every torchvision model through `from_torch`: what is native, what is missing, and whether answers are right.
+"""Every torchvision model through `from_torch`: what is native, what is missing, are the answers right.
 
 ``python tests/torchvision_sweep.py [PREFIX ...]`` checks the models whose names begin with a prefix (all
 without one), a line for each as it is done, and keeps the results in ``docs/models.json``; several runs make

@@ -13,8 +13,9 @@ from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 
 
 class Attention(Op):
-    """``softmax(q @ k^T * scale + mask) @ v`` over the last two axes, those before broadcast; q ``[..., L, E]``,
-    k ``[..., S, E]``, v ``[..., S, Ev]``, mask to ``[..., L, S]``, added, or bool: true where a key takes part.
+    """``softmax(q @ k^T * scale + mask) @ v``: q ``[..., L, E]``, k ``[..., S, E]``, v ``[..., S, Ev]``; the
+    leading axes broadcast. The mask broadcasts to ``[..., L, S]`` and is added, or is of bools, true where a
+    key takes part.
     """
 
     name = "attention"
@@ -24,9 +25,7 @@ class Attention(Op):
         Attr("scale", a.optional(a.real), None, "of the scores; 1/sqrt(E) if None"),
         Attr("is_causal", a.boolean, False, "row i sees keys 0 to i only"),
         Attr("grouped", a.boolean, False, "k and v have fewer heads (axis -3): each serves as many of q's"),
-        Attr(
-            "no_key", a.choice("zero", "nan"), "zero", "answer where every key is masked; a softmax gives nan"
-        ),
+        Attr("no_key", a.choice("zero", "nan"), "zero", "weights of a row with every key masked"),
     )
     torch_name = "scaled_dot_product_attention"
     onnx_name = "Attention"
@@ -109,6 +108,6 @@ def heads_repeated(q: Shape, x: Shape, attrs: Attrs) -> Shape:
         return x
     if len(q) < 3 or len(x) != len(q) or q[-3] % x[-3]:
         raise SpecError(
-            f"op 'attention': grouped heads: q {list(q)} has them in axis -3, {list(x)} must have a divisor of their number"
+            f"op 'attention': grouped heads: q {list(q)} has them in axis -3, {list(x)} must have a divisor"
         )
     return (*x[:-3], q[-3], *x[-2:])

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, depth-first: the scores of a few rows of queries at a time, never all of them.
+"""Scaled dot-product attention, depth-first: the scores of a few rows at a time, never all of them.
 
 ``y = softmax(q @ k^T * scale + mask) @ v`` for one head at a time. An item is a run of rows of q. It goes
 through the keys block by block; for each block it packs k and v into panels, and takes tile after tile of its
