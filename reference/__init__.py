@@ -2,6 +2,7 @@
 
 from bslite.reference import (
     activation,
+    attention,
     binary,
     cast,
     contraction,
@@ -23,6 +24,7 @@ from bslite.reference.registry import FUNCTIONS
 __all__ = [
     "FUNCTIONS",
     "activation",
+    "attention",
     "binary",
     "call",
     "cast",

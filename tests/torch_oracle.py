@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from helpers import FLOAT64, Array, arguments, assert_three_way, rel_l2
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bslite.ops import Case, Op
 from bslite.reference import call
@@ -293,6 +294,21 @@ def rnn(*xs, **given):  # type: ignore[no-untyped-def]
     return recurrent("RNN", *xs, **given)
 
 
+@oracle
+def attention(q, k, v, mask=None, *, scale, is_causal, grouped, no_key):  # type: ignore[no-untyped-def]
+    if no_key == "zero" and not (is_causal and mask is not None):
+        with sdpa_kernel(SDPBackend.MATH):  # others leave keys out, with what NaN among them does
+            return F.scaled_dot_product_attention(
+                q, k, v, mask, is_causal=is_causal, scale=scale, enable_gqa=grouped
+            )
+    assert not grouped
+    scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        scores = scores + torch.full_like(scores, -np.inf).triu(1)
+    weights = (scores if mask is None else scores + mask).softmax(-1)
+    return weights @ v
+
+
 ORACLE |= {
     "linear": F.linear,
     "matmul": torch.matmul,
@@ -323,5 +339,6 @@ ORACLE |= {
     "constant": lambda value: value,
     "concat": lambda *xs, axis: torch.cat(xs, axis),
     "flatten": lambda x, start_axis, end_axis: torch.flatten(x, start_axis, end_axis),
+    "repeat_batch": lambda x, like: x.expand(len(like), *x.shape[1:]),
     "permute": lambda x, order: x.permute(order),
 }

@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends import torch_arith, torch_layers, torch_moves, torch_recurrent
+from bslite.frontends import (
+    torch_arith,
+    torch_attention,
+    torch_layers,
+    torch_moves,
+    torch_recurrent,
+)
 from bslite.frontends.torch_context import (
     TABLE,
     Operand,
@@ -31,6 +37,7 @@ __all__ = [
     "TABLE",
     "is_no_op",
     "torch_arith",
+    "torch_attention",
     "torch_layers",
     "torch_moves",
     "torch_recurrent",

@@ -2,6 +2,7 @@
 
 from bslite.ops import (
     activation,
+    attention,
     binary,
     cast,
     contraction,
@@ -43,6 +44,7 @@ __all__ = [
     "RowMap",
     "Shape",
     "activation",
+    "attention",
     "binary",
     "cast",
     "contraction",

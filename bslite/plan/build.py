@@ -9,6 +9,7 @@ from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import by_level, fuse
 from bslite.plan import (
+    lower_attention,
     lower_conv,
     lower_elementwise,
     lower_gather,
@@ -36,6 +37,7 @@ from bslite.spec import ModelSpec
 
 __all__ = [
     "build_plan",
+    "lower_attention",
     "lower_conv",
     "lower_elementwise",
     "lower_gather",

@@ -115,6 +115,13 @@ def lower_permute(b: Builder, layer: Layer) -> None:
     b.alias(layer.name, b.values[layer.node.inputs[0]].permute(layer.node.attrs["order"]))
 
 
+@lowers("repeat_batch")
+def lower_repeat_batch(b: Builder, layer: Layer) -> None:
+    """A stride of zero."""
+    x = b.values[layer.node.inputs[0]]
+    b.alias(layer.name, View(x.buffer, x.offset, b.shapes[layer.name], (0, *x.strides[1:])))
+
+
 @lowers("slice")
 def lower_slice(b: Builder, layer: Layer) -> None:
     """An offset and a stride."""

@@ -1,6 +1,7 @@
 """CPU kernels over raw memory: shapes and strides, nothing of graphs. See gemm_tile.py for the heart."""
 
 from bslite.kernels.cpu import (
+    attention,
     cast,
     conv,
     cumsum,
@@ -24,6 +25,7 @@ from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
 
 __all__ = [
     "STEP_KERNELS",
+    "attention",
     "cast",
     "compiled",
     "conv",

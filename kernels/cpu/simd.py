@@ -283,6 +283,20 @@ def select_lt(builder, a, b, then, other):
     return builder.select(builder.fcmp_ordered("<", a, b), then, other)
 
 
+@_primitive(vec_t, vec_t, vec_t, i64)
+def keep_first(builder, x, other, count):
+    """``x`` in the first ``count`` lanes, ``other`` in the rest."""
+    return builder.select(first_lanes(builder, count), x, other)
+
+
+@_primitive(vec_t, vec_t)
+def blocked_where_zero(builder, cells):
+    """-inf where the int32 in a lane is 0 (a false bool), 0.0 elsewhere: what a boolean mask adds."""
+    ints = ir.VectorType(I32, LANES)
+    false = builder.icmp_signed("==", builder.bitcast(cells, ints), ir.Constant(ints, [0] * LANES))
+    return builder.select(false, ir.Constant(VEC, [float("-inf")] * LANES), ir.Constant(VEC, [0.0] * LANES))
+
+
 @_primitive(vec_t, vec_t)
 def vabs(builder, x):
     """Absolute value."""
