@@ -10,6 +10,7 @@ from bslite.ops import Shape
 from bslite.passes import by_level, fuse
 from bslite.plan import (
     lower_conv,
+    lower_conv_transpose,
     lower_gather,
     lower_linear,
     lower_matmul,
@@ -34,6 +35,7 @@ from bslite.spec import ModelSpec
 __all__ = [
     "build_plan",
     "lower_conv",
+    "lower_conv_transpose",
     "lower_gather",
     "lower_linear",
     "lower_matmul",
