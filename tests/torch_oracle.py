@@ -57,52 +57,78 @@ def oracle(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return function
 
 
-def around(x: Tensor, padding: tuple[int, int, int, int], value: float = 0.0) -> Tensor:
+def around(x: Tensor, padding: tuple[int, ...], value: float = 0.0) -> Tensor:
     """(top, left, bottom, right) of ``value`` around an image: what torch's own ops cannot pad unevenly."""
-    top, left, bottom, right = padding
-    return F.pad(x, (left, right, top, bottom), value=value)
+    axes = len(padding) // 2
+    sides = [side for axis in reversed(range(axes)) for side in (padding[axis], padding[axis + axes])]
+    return F.pad(x, sides, value=value)
 
 
-def even(padding: tuple[int, int, int, int]) -> bool:
+def even(padding: tuple[int, ...]) -> bool:
     """Whether torch's (height, width) says it all."""
-    return padding[:2] == padding[2:]
+    axes = len(padding) // 2
+    return padding[:axes] == padding[axes:]
 
 
-@oracle
-def conv2d(x, *, weight, bias=None, stride, padding, dilation, groups):  # type: ignore[no-untyped-def]
-    return F.conv2d(around(x, padding), weight, bias, stride, 0, dilation, groups)
+def conv(x, *, weight, bias=None, stride, padding, dilation, groups):  # type: ignore[no-untyped-def]
+    function = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[len(stride)]
+    return function(around(x, padding), weight, bias, stride, 0, dilation, groups)
 
 
-@oracle
-def max_pool2d(x, *, kernel, stride, padding, dilation, ceil_mode):  # type: ignore[no-untyped-def]
+def conv_transpose(x, *, weight, bias=None, stride, padding, output_padding, dilation, groups):  # type: ignore[no-untyped-def]
+    axes = len(stride)
+    function = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}[axes]
     if even(padding):
-        return F.max_pool2d(x, kernel, stride, padding[:2], dilation, ceil_mode)
+        return function(x, weight, bias, stride, padding[:axes], output_padding, groups, dilation)
+    y = function(x, weight, bias, stride, 0, output_padding, groups, dilation)
+    for axis in range(axes):
+        y = y.narrow(2 + axis, padding[axis], y.shape[2 + axis] - padding[axis] - padding[axes + axis])
+    return y
+
+
+def max_pool(x, *, kernel, stride, padding, dilation, ceil_mode):  # type: ignore[no-untyped-def]
+    axes = len(kernel)
+    function = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}[axes]
+    if even(padding):
+        return function(x, kernel, stride, padding[:axes], dilation, ceil_mode)
     assert not ceil_mode, "padding beforehand changes what ceil_mode means"
-    return F.max_pool2d(around(x, padding, -np.inf), kernel, stride, 0, dilation)
+    return function(around(x, padding, -np.inf), kernel, stride, 0, dilation)
 
 
-@oracle
-def avg_pool2d(x, *, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):  # type: ignore[no-untyped-def]
+def avg_pool(x, *, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):  # type: ignore[no-untyped-def]
+    axes = len(kernel)
+    if axes == 1:  # torch has no divisor there: as an image of one row
+        stride, divided = (1, *stride) if stride else None, divisor_override
+        wide = (0, *padding[:1], 0, *padding[1:])
+        return avg_pool(x[:, :, None], kernel=(1, *kernel), stride=stride, padding=wide, ceil_mode=ceil_mode,
+                        count_include_pad=count_include_pad, divisor_override=divided)[:, :, 0]  # fmt: skip
+    function = {2: F.avg_pool2d, 3: F.avg_pool3d}[axes]
     if even(padding):
-        return F.avg_pool2d(x, kernel, stride, padding[:2], ceil_mode, count_include_pad, divisor_override)
+        return function(x, kernel, stride, padding[:axes], ceil_mode, count_include_pad, divisor_override)
     assert not ceil_mode, "padding beforehand changes what ceil_mode means"
 
     def total(x: Tensor, divisor: int | None = 1) -> Tensor:
-        return F.avg_pool2d(around(x, padding), kernel, stride, divisor_override=divisor)
+        return function(around(x, padding), kernel, stride, divisor_override=divisor)
 
     if count_include_pad or divisor_override:
         return total(x, divisor_override)
     return total(x) / total(torch.ones_like(x))
 
 
-@oracle
-def adaptive_avg_pool2d(x, *, output_size):  # type: ignore[no-untyped-def]
-    return F.adaptive_avg_pool2d(x, output_size)
+def adaptive_avg_pool(x, *, output_size):  # type: ignore[no-untyped-def]
+    axes = len(output_size)
+    size = [s or h for s, h in zip(output_size, x.shape[2:], strict=True)]
+    return {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}[axes](x, size)
 
 
-@oracle
-def adaptive_max_pool2d(x, *, output_size):  # type: ignore[no-untyped-def]
-    return F.adaptive_max_pool2d(x, output_size)
+def adaptive_max_pool(x, *, output_size):  # type: ignore[no-untyped-def]
+    axes = len(output_size)
+    size = [s or h for s, h in zip(output_size, x.shape[2:], strict=True)]
+    return {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d, 3: F.adaptive_max_pool3d}[axes](x, size)
+
+
+for family in (conv, conv_transpose, max_pool, avg_pool, adaptive_avg_pool, adaptive_max_pool):
+    ORACLE |= {f"{family.__name__}{axes}d": family for axes in (1, 2, 3)}
 
 
 @oracle

@@ -11,6 +11,7 @@ from bslite.passes import by_level, fuse
 from bslite.plan import (
     lower_attention,
     lower_conv,
+    lower_conv_transpose,
     lower_elementwise,
     lower_gather,
     lower_linear,
@@ -39,6 +40,7 @@ __all__ = [
     "build_plan",
     "lower_attention",
     "lower_conv",
+    "lower_conv_transpose",
     "lower_elementwise",
     "lower_gather",
     "lower_linear",

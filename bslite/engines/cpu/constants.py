@@ -4,6 +4,7 @@ plans.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -63,28 +64,64 @@ def _offsets(params: Sequence[Array], values: Sequence[int]) -> Array:
 
 @recipe("panels")
 def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Array:
-    """``[K, C/groups, R, S]`` (or ``[K, C]``) as panels ``[groups][K/nr][R, S, C][nr]``, ``nr = width *
-    lanes``.
+    """``[K, C/groups, R, S]`` (or with more or fewer axes of taps) as panels ``[groups][K/nr][R, S, C][nr]``,
+    ``nr = width * lanes``.
 
     The last panel of a group is only as many registers wide as it needs, zeros in the lanes beyond K.
     """
     w = params[0]
-    if w.ndim == 2:
-        w = w[:, :, None, None]
-    k, c, r, s = w.shape
+    k, c = w.shape[:2]
+    taps = math.prod(w.shape[2:])
     depth = (
-        w.reshape(groups, k // groups, c, r, s)
-        .transpose(0, 3, 4, 2, 1)
-        .reshape(groups, r * s * c, k // groups)
+        w.reshape(groups, k // groups, c, taps)
+        .transpose(0, 3, 2, 1)
+        .reshape(groups, taps * c, k // groups)
     )
     depth = np.pad(depth, ((0, 0), (0, 0), (0, -(k // groups) % lanes)))
     nr = width * lanes
     whole = depth.shape[2] // nr * nr
-    full = depth[:, :, :whole].reshape(groups, r * s * c, whole // nr, nr).transpose(0, 2, 1, 3)
+    full = depth[:, :, :whole].reshape(groups, taps * c, whole // nr, nr).transpose(0, 2, 1, 3)
     if whole == depth.shape[2]:
         return np.ascontiguousarray(full)
     tail = depth[:, :, whole:]
     return np.concatenate([full.reshape(groups, -1), tail.reshape(groups, -1)], axis=1)
+
+
+def _phase(w: Array, groups: int, first: Sequence[int], step: Sequence[int], taps: Sequence[int]) -> Array:
+    """Filters of a transposed convolution, ``[C, K/groups, ...]``, as those of the convolution that makes one
+    phase of its output, ``[K, C/groups, ...]``: along each axis ``taps`` taps from ``first`` on.
+    """
+    c, kg, *kernel = w.shape
+    w = w.reshape(groups, c // groups, kg, *(1,) * (3 - len(kernel)), *kernel).swapaxes(1, 2)
+    for axis, (start, by, count) in enumerate(zip(first, step, taps, strict=True)):
+        w = w.take([start + i * by for i in range(count)], 3 + axis)
+    return w.reshape(groups * kg, c // groups, *taps)
+
+
+@recipe("transposed_panels")
+def _transposed_panels(
+    params: Sequence[Array],
+    lanes: int,
+    width: int,
+    groups: int,
+    all_groups: int,
+    first: Sequence[int],
+    step: Sequence[int],
+    taps: Sequence[int],
+) -> Array:
+    return _panels([_phase(params[0], all_groups, first, step, taps)], lanes, width, groups)
+
+
+@recipe("transposed_depthwise")
+def _transposed_depthwise(
+    params: Sequence[Array],
+    lanes: int,
+    all_groups: int,
+    first: Sequence[int],
+    step: Sequence[int],
+    taps: Sequence[int],
+) -> Array:
+    return _depthwise([_phase(params[0], all_groups, first, step, taps)], lanes)
 
 
 @recipe("bias_panels")
