@@ -25,8 +25,10 @@ class Source:
 
 
 def read_model(given: Any) -> Source:
-    """The model that a path, bytes or a ModelProto holds. FileError if it cannot be read or parsed."""
+    """The model that a path, bytes or a ModelProto (or a Source) holds. FileError if it cannot be read or parsed."""
     onnx = load_onnx()
+    if isinstance(given, Source):
+        return given
     folder: Path | None = None
     if isinstance(given, onnx.ModelProto):
         model, name = given, "model"

@@ -14,7 +14,7 @@ from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.frontends.onnx_context import Store
 from bslite.frontends.onnx_file import Source, read_model
 from bslite.frontends.onnx_tensors import dtype_name, sizes
-from bslite.frontends.onnx_values import Const, Operand, probes
+from bslite.frontends.onnx_values import Const, Operand, Sizes, Varies, probes
 from bslite.frontends.onnx_walk import MISSING, Problems, Scope, Walk, add_initializers
 from bslite.spec import Array, GraphBuilder, ModelSpec
 
@@ -55,7 +55,7 @@ def from_onnx(
     listed, with the nodes that use them. EngineError if the package onnx is not installed.
     """
     converted = convert(model, name=name, shapes=shapes, constants=constants)
-    return converted.store.builder_spec([converted.store.value(x).name for x in converted.outputs])
+    return converted.store.spec([converted.store.value(x).name for x in converted.outputs])
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Converted:
 class SpecStore(Store):
     """A store that can be made a ModelSpec."""
 
-    def builder_spec(self, outputs: Sequence[str]) -> ModelSpec:
+    def spec(self, outputs: Sequence[str]) -> ModelSpec:
         """The finished model, without layers and parameters that no output needs."""
         live = set(outputs)
         for node in reversed(self.builder.nodes):
@@ -139,6 +139,9 @@ def _attempt(
     names = [o.name for o in graph.output]
     walk.nodes(graph.node, scope, names)
     outputs = [walk.result(n, scope) for n in names]
+    for n, o in zip(names, outputs, strict=True):
+        if isinstance(o, Sizes):
+            walk.problems.note("an output that is a free size", n, Varies())
     if any(o is MISSING for o in outputs) or walk.problems.found:
         return None, walk.problems
     return Converted(store, outputs, names), walk.problems

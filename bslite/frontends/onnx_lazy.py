@@ -19,3 +19,11 @@ def load_onnx() -> Any:
             "A model saved by bslite runs without it."
         ) from e
     return onnx
+
+
+def load_backend_base() -> Any:
+    """The module ``onnx.backend.base``: what ONNX expects of a backend."""
+    load_onnx()
+    import onnx.backend.base
+
+    return onnx.backend.base
