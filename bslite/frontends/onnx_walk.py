@@ -137,7 +137,7 @@ class Walk:
         domain = _domain(node.domain)
         function = self.functions.get((domain, node.op_type, getattr(node, "overload", "")))
         if function is not None:
-            return self.function(function, name, inputs, protos, scope)
+            return self.function(function, name, inputs, protos, scope, used)
         if domain not in scope.opsets:
             raise SpecError(f"its operator set {domain!r} is not imported")
         if domain:
@@ -162,7 +162,7 @@ class Walk:
             raise refused
         problems, self.problems = self.problems, Problems()
         try:
-            result = self.function(body, name, inputs, protos, scope, values)
+            result = self.function(body, name, inputs, protos, scope, used, values)
         finally:
             inside, self.problems = self.problems, problems
         if inside.found:
@@ -180,6 +180,7 @@ class Walk:
         inputs: list[Operand | None],
         protos: Mapping[str, Any],
         scope: Scope,
+        used: Sequence[bool],
         defaults: Mapping[str, Any] | None = None,
     ) -> Any:
         """The outputs of a function, its nodes written out."""
@@ -198,8 +199,9 @@ class Walk:
         attributes.update(protos)
         opsets = {_domain(o.domain): o.version for o in function.opset_import} or scope.opsets
         inner = Scope(values, attributes, opsets, f"{name}/", scope.depth + 1)
-        self.nodes(function.node, inner, function.output)
-        return tuple(self.result(out, inner) for out in function.output)
+        wanted = [out for out, read in zip(function.output, used, strict=False) if read]
+        self.nodes(function.node, inner, wanted)
+        return tuple(self.result(out, inner) if out in wanted else None for out in function.output)
 
     def result(self, name: str, scope: Scope) -> Any:
         """An output of a function or branch."""
