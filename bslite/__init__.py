@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bslite.api import run
     from bslite.engines.cpu import warmup
     from bslite.explanation import Explanation, explain
-    from bslite.frontends import from_state_dict, from_torch
+    from bslite.frontends import from_onnx, from_state_dict, from_torch
     from bslite.spec import GraphBuilder, Input, ModelSpec, Node, load, save
     from bslite.verification import Verification, verify
 
@@ -43,6 +43,7 @@ _LAZY = {
     "save": "bslite.spec",
     "run": "bslite.api",
     "from_torch": "bslite.frontends",
+    "from_onnx": "bslite.frontends",
     "from_state_dict": "bslite.frontends",
     "Verification": "bslite.verification",
     "verify": "bslite.verification",
@@ -67,6 +68,7 @@ __all__ = [
     "WeightsError",
     "__version__",
     "explain",
+    "from_onnx",
     "from_state_dict",
     "from_torch",
     "load",
