@@ -1,0 +1,5 @@
+"""Transparent use from torch: a module, or a graph from ``torch.compile``, run by bslite as far as it can."""
+
+from bslite.dropin.wrapper import optimize, refresh
+
+__all__ = ["optimize", "refresh"]
