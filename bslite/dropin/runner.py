@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections import OrderedDict
@@ -127,7 +128,7 @@ class Runner:
         """Warn, once."""
         if self.options.fallback != "silent" and text not in self._said:
             self._said.add(text)
-            warnings.warn(text, UserWarning, stacklevel=6)
+            warnings.warn(text, UserWarning, stacklevel=_callers_level())
 
     def _current(self) -> State:
         """The state for the weights as they are now."""
@@ -233,6 +234,14 @@ class Runner:
         else:
             blueprint.assemble()
         return blueprint
+
+
+def _callers_level() -> int:
+    """``stacklevel`` for the code that called the module: beyond this package and torch's call of a module."""
+    own, frame, level = (__name__.rpartition(".")[0], "torch.nn.modules.module"), sys._getframe(1), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(own):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _batched(tensors: Sequence[Tensor]) -> bool:
