@@ -55,6 +55,8 @@ def capture(
     other `BsliteError` if its mode or its parameters are not such as bslite runs.
     """
     torch_capture.check_module(module)
+    if any(t.is_inference() for _, t in torch_capture.tensors(module)):
+        raise UnsupportedError("parameters made in torch.inference_mode(), which torch.export does not take")
     hooked = [path for path, m in module.named_modules() if path and (m._forward_hooks or m._forward_pre_hooks)]
     if hooked:
         raise UnsupportedError(f"forward hooks on layers inside the model ({', '.join(hooked[:5])})")
@@ -72,6 +74,8 @@ def capture(
             program = _export(traced, tensors, None)
         except Exception as e:
             raise torch_capture.failure(traced.twin, name, e) from e
+    if traced.stateful:
+        raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
     graph = Graph(program)
     assert traced.results is not None
     found = Capture(graph, traced.twin, traced.results, fixed, False)
@@ -94,10 +98,13 @@ class _Traced:
         inner = vars(shell).get("forward") or kind.forward
         bound = "forward" in vars(shell)
         self.results: Structure | None = None
+        self.stateful = False  # the forward assigns to attributes
 
         def forward(this: torch.nn.Module, *tensors: torch.Tensor) -> tuple[Any, ...]:
             args, kwargs = arguments.build(tensors)
+            before = _attributes(self.twin)  # here, because torch.export restores them
             made = inner(*args, **kwargs) if bound else inner(this, *args, **kwargs)
+            self.stateful |= not _same_attributes(before, _attributes(self.twin))
             self.results = Structure(made, _varies)
             return tuple(self.results.leaves)
 
@@ -138,6 +145,17 @@ def reachable_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
     for m in module.modules():
         for value in vars(m).values():
             yield from within(value, 3)
+
+
+def _attributes(module: torch.nn.Module) -> list[dict[str, Any]]:
+    return [dict(vars(m)) for m in module.modules()]
+
+
+def _same_attributes(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
+    try:
+        return before == after
+    except Exception:  # a tensor in the place of another: they do not compare
+        return False
 
 
 def _varies(x: Any) -> bool:

@@ -139,12 +139,14 @@ class Runner:
             state = self._state
             if state is not None and not _changed(state.watch):
                 return state
-            if state is None or state.watch.structure_changed():
+            restart = state is None or state.watch.structure_changed()
+            watch = self._watch()
+            if restart or (state is not None and state.watch.forms != watch.forms):
                 self._restarts = 0 if state is None or state.used else self._restarts + 1
                 self.kinds.clear()
                 self._unfree.clear()
             self.rebuilt += state is not None
-            self._state = State(self._watch())
+            self._state = State(watch)
             return self._state
 
     def _watch(self) -> Watch:
@@ -166,6 +168,8 @@ class Runner:
             run: Run | InTorch
             if isinstance(specialised.blueprint, InTorch):
                 run = specialised.blueprint
+            elif not specialised.blueprint.in_bslite:
+                run = InTorch("nothing of it runs in bslite, see bslite.report", loud=False)
             else:
                 try:
                     run = self._executable(state, found, specialised.blueprint).prepared(tensors)
@@ -229,9 +233,7 @@ class Runner:
             self._say(text)
         if self.options.tune and blueprint.parts:
             tune(blueprint, dict(named_tensors(self.module)), tensors, self.options.threads)
-        if not blueprint.in_bslite:
-            blueprint.function = None
-        else:
+        if blueprint.in_bslite:
             blueprint.assemble()
         return blueprint
 

@@ -39,18 +39,20 @@ class Watch:
         self._attributes = [m.__dict__ for m in modules]
         self._seen = [dict(d) for d in self._attributes]
         self._hooks = [m.__dict__[h] for m in modules if m is not module for h in HOOKS if h in m.__dict__]
+        self._hooked = any(self._hooks)
         children = [(m._modules, k) for m in modules for k in m._modules]
         self._child_dicts, self._child_keys = _columns(children)
         self._children = list(map(getitem, self._child_dicts, self._child_keys))
         self._dicts = [d for m in modules for d in (m._parameters, m._buffers, m._modules)]
         self._sizes = list(map(len, self._dicts))
-        held = [
-            (d, k) for m in modules for d in (m._parameters, m._buffers) for k in d if d[k] is not None
-        ]
+        held = [(d, k) for m in modules for d in (m._parameters, m._buffers) for k in d]
         self._tensor_dicts, self._tensor_keys = _columns(held)
-        self._held = list(map(getitem, self._tensor_dicts, self._tensor_keys))
+        self._held = list(map(getitem, self._tensor_dicts, self._tensor_keys))  # tensors or None
         self._parameters = [p for p in self._held if isinstance(p, torch.nn.Parameter)]
-        self.tensors: list[torch.Tensor] = list({id(t): t for t in chain(self._held, extra)}.values())
+        #: Whether a graph traced with other tensors holds for these.
+        self.forms = [None if t is None else (t.shape, t.dtype, t.device, t.layout) for t in self._held]
+        tensors = [t for t in chain(self._held, extra) if t is not None]
+        self.tensors: list[torch.Tensor] = list({id(t): t for t in tensors}.values())
         self._counted = [t for t in self.tensors if not t.is_inference()]
         self._data_ptr: Callable[[Any], int] = torch.Tensor.data_ptr
         self._pointers = list(map(self._data_ptr, self.tensors))
@@ -70,7 +72,7 @@ class Watch:
             same = False
         return not (
             same
-            and not any(self._hooks)
+            and any(self._hooks) == self._hooked
             and self._sizes == list(map(len, self._dicts))
             and all(map(is_, self._children, map(getitem, self._child_dicts, self._child_keys)))
         )
