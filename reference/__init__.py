@@ -2,8 +2,10 @@
 
 from bslite.reference import (
     activation,
+    cast,
     contraction,
     conv,
+    gather,
     movement,
     normalize,
     pointwise,
@@ -11,14 +13,17 @@ from bslite.reference import (
     softmax,
     upsample,
 )
-from bslite.reference.executor import layers, run
+from bslite.reference.executor import call, layers, run
 from bslite.reference.registry import FUNCTIONS
 
 __all__ = [
     "FUNCTIONS",
     "activation",
+    "call",
+    "cast",
     "contraction",
     "conv",
+    "gather",
     "layers",
     "movement",
     "normalize",

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bslite.errors import InputError
 from bslite.reference.registry import FUNCTIONS, Array, floating
 from bslite.spec import ModelSpec, Node
+
+
+def in_precision(x: Array, dtype: npt.DTypeLike) -> Array:
+    """Floating-point numbers in ``dtype``; integers and bools as they are."""
+    return np.asarray(x, dtype if x.dtype.kind == "f" else x.dtype)
+
+
+def call(
+    op: str,
+    inputs: Sequence[Array],
+    params: Mapping[str, Array],
+    attrs: Mapping[str, Any],
+    dtype: npt.DTypeLike,
+) -> Array:
+    """One op's value, floating-point numbers in ``dtype``."""
+    given = {role: in_precision(array, dtype) for role, array in params.items()}
+    with np.errstate(all="ignore"):  # NaN and Inf propagate, silently, as in the engines
+        made = FUNCTIONS[op](*(in_precision(x, dtype) for x in inputs), **given, **attrs)
+    return in_precision(made, dtype)
 
 
 def layers(
@@ -20,12 +41,13 @@ def layers(
     """
     dtype = floating(dtype)
     spec.infer_shapes([x.shape for x in inputs])
-    values = {i.name: np.asarray(x, dtype) for i, x in zip(spec.inputs, inputs, strict=True)}
+    values = {i.name: in_precision(x, dtype) for i, x in zip(spec.inputs, inputs, strict=True)}
     last_use = {name: index for index, node in enumerate(spec.nodes) for name in node.inputs}
     for index, node in enumerate(spec.nodes):
-        params = {role: np.asarray(array, dtype) for role, array in spec.node_params(node).items()}
-        with np.errstate(all="ignore"):  # NaN and Inf propagate, silently, as in the engines
-            value = FUNCTIONS[node.op](*(values[i] for i in node.inputs), **params, **node.attrs)
+        try:
+            value = call(node.op, [values[i] for i in node.inputs], spec.node_params(node), node.attrs, dtype)
+        except InputError as e:
+            raise InputError(f"layer {node.name!r}: {e}") from None
         values[node.name] = value
         yield node, value
         for name in {*node.inputs, node.name}:
@@ -41,7 +63,7 @@ def run(
 ) -> list[Array]:
     """The model's outputs in ``dtype``, in the order of ``spec.outputs``."""
     wanted: dict[str, Array] = {
-        i.name: np.asarray(x, dtype) for i, x in zip(spec.inputs, inputs, strict=True)
+        i.name: in_precision(x, dtype) for i, x in zip(spec.inputs, inputs, strict=True)
     }
     wanted = {name: x for name, x in wanted.items() if name in spec.outputs}
     for node, value in layers(spec, inputs, dtype):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bslite import ops
+from bslite import ops, reference
 from bslite.ops import Case, Op
 from bslite.ops.sample import sample
 from bslite.spec import GraphBuilder, ModelSpec
@@ -40,7 +40,13 @@ def rel_l2(got: Array, want: Array) -> float:
 
 
 def assert_three_way(got: Array, peer: Array, exact: Array, factor: float = 4.0) -> None:
-    """``got``, in float32, is as near to ``exact`` as ``peer``, another float32 result, up to ``factor``."""
+    """``got``, in float32, is as near to ``exact`` as ``peer``, another float32 result, up to ``factor``;
+    integers and bools are equal.
+    """
+    if exact.dtype.kind != "f":
+        assert got.dtype == exact.dtype, f"got {got.dtype}, expected {exact.dtype}"
+        assert np.array_equal(got, exact), f"got {got}, expected {exact}"
+        return
     assert got.dtype == np.float32, f"got {got.dtype}, expected float32"
     ours, theirs = rel_l2(got, exact), rel_l2(peer, exact)
     assert ours <= factor * theirs + TINY, f"relative error {ours:.3g}, the peer's is {theirs:.3g}"
@@ -54,6 +60,22 @@ def arguments(
     for array in (*inputs, *params.values()):
         array.setflags(write=False)
     return inputs, params, ops.parse_attrs(op, case.attrs)
+
+
+def runs(op: type[Op], case: Case) -> tuple[list[Array], Callable[..., Array], bool]:
+    """Inputs of a case, the reference as a function of inputs alone, and whether it makes integers."""
+    inputs, params, attrs = arguments(op, case)
+    dtypes = [x.dtype.name for x in inputs], {role: p.dtype.name for role, p in params.items()}
+
+    def function(*given: Array) -> Array:
+        return reference.call(op.name, given, params, attrs, np.float32)
+
+    return inputs, function, op.dtype(*dtypes, attrs) in ops.INTEGERS
+
+
+def unlike(x: Array, integers: bool) -> Array:
+    """What spreads into all that reads it: NaN; ones where NaN is no number or cannot be an integer."""
+    return np.full_like(x, np.nan if x.dtype == np.float32 and not integers else 1)
 
 
 def all_cases(least_inputs: int = 0, names: Sequence[str] = ()) -> list[Any]:
@@ -74,7 +96,7 @@ def single_op_spec(op: type[Op], case: Case, seed: int = 0) -> tuple[ModelSpec, 
     inputs, params = sample(op, case, seed)
     graph = GraphBuilder(f"{op.name}, {case.label}")
     graph.params.update(params)
-    names = [graph.input(f"x{i}", x.shape) for i, x in enumerate(inputs)]
+    names = [graph.input(f"x{i}", x.shape, dtype=x.dtype.name) for i, x in enumerate(inputs)]
     out = graph.add(op.name, "op_under_test", *names, params={role: role for role in params}, **case.attrs)
     if not names:
         x = np.random.default_rng(seed).standard_normal(params["value"].shape)

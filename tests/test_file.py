@@ -66,7 +66,8 @@ def test_every_op_round_trips(name: str, tmp_path: Path) -> None:
     op = ops.get(name)
     for number, case in enumerate(op.cases()):
         graph = GraphBuilder(name)
-        sources = [graph.input(f"x{i}", shape) for i, shape in enumerate(case.inputs)] or []
+        dtypes = [*case.dtypes, *["float32"] * len(case.inputs)]
+        sources = [graph.input(f"x{i}", shape, dtype=dtypes[i]) for i, shape in enumerate(case.inputs)] or []
         if not sources:
             graph.input("x", (1,))
         graph.params = {role: np.ones(shape, np.float32) for role, shape in case.params.items()}

@@ -61,11 +61,11 @@ def test_everything_unsupported_is_listed_at_once() -> None:
         (lambda x: F.conv_transpose2d(x, torch.ones(3, 3, 2, 2)), "aten.conv_transpose2d"),
         (lambda x: F.batch_norm(x, None, None, training=True), "statistics of the batch"),
         (lambda x: F.dropout(x, training=True), "called with training=True"),
-        (lambda x: x.double(), "makes float64; bslite computes in float32"),
+        (lambda x: x.double(), "makes float64; bslite has float32, int64, int32, bool"),
         (lambda x: x > 0, "aten.gt.Scalar"),
         (lambda x: x + torch.rand(8), "aten.rand.default"),
         (lambda x: torch.zeros(x.shape[0], 3, 8, 8) + x, "aten.zeros.default"),
-        (lambda x: (x, torch.arange(3)), "a forward that returns int64"),
+        (lambda x: (x, torch.arange(3, dtype=torch.int8)), "a forward that returns int8"),
         (lambda x: (x, 3), "a forward that returns 3"),
         (lambda x: (x, x.shape[0]), "a forward that returns a size"),
     ],
@@ -110,7 +110,7 @@ def test_parameters_without_values() -> None:
 def test_examples_that_do_not_fit() -> None:
     net = nn.Conv2d(3, 4, 1).eval()
     assert "float64 [2, 3, 8, 8]" in refuse(bslite.InputError, net, IMAGE.double())
-    assert "example input 1 is int64" in refuse(bslite.InputError, net, (IMAGE, torch.arange(3)))
+    assert "example input 1 is float16" in refuse(bslite.InputError, net, (IMAGE, torch.zeros(3).half()))
     assert "too many positional arguments" in refuse(bslite.InputError, net, (IMAGE, IMAGE))
     assert "no tensor" in refuse(bslite.InputError, net, ())
 

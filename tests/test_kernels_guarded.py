@@ -18,6 +18,7 @@ from helpers import Array, all_cases, same_specials, single_op_spec
 
 from bslite import reference
 from bslite.engines.cpu import prepare
+from bslite.engines.cpu.cells import from_cells, inputs_to_cells
 
 PAGE = mmap.PAGESIZE
 
@@ -45,15 +46,17 @@ def main() -> None:
             for channels_last in (False, True) if any(x.ndim == 4 for x in inputs) else (False,):
                 print(f"{op.name}: {case.label}, at end {at_end}, channels last {channels_last}", flush=True)
                 copies = []
-                for x in inputs:
+                for x in inputs_to_cells(spec, inputs):
                     order = (0, 2, 3, 1) if channels_last and x.ndim == 4 else tuple(range(x.ndim))
-                    copy = guarded([x.shape[i] for i in order], at_end).transpose(np.argsort(order))
+                    cells = guarded([x.shape[i] for i in order], at_end).view(x.dtype)
+                    copy = cells.transpose(np.argsort(order))
                     copy[...] = x
                     copies.append(copy)
                 out = guarded(want.shape, at_end)
                 prepare(spec, copies, threads=1, layerwise=False).run(copies, [out])
-                assert same_specials(out, want)
-                np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-4)
+                got = from_cells(out, want.dtype.name)
+                assert same_specials(got, want)
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
     print("done", flush=True)
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import all_cases, arguments
+from helpers import all_cases, arguments, runs, unlike
 
-from bslite import reference
 from bslite.ops import Case, Op
 
 
@@ -26,23 +25,22 @@ def mapped_cases() -> list[Any]:
 
 @pytest.mark.parametrize(("op", "case"), mapped_cases())
 def test_an_output_row_depends_on_its_input_rows_only(op: type[Op], case: Case) -> None:
-    inputs, params, attrs = arguments(op, case)
-    rows = op.rows(case.params, attrs)
+    inputs, function, integers = runs(op, case)
+    rows = op.rows(case.params, arguments(op, case)[2])
     assert rows is not None
-    function = reference.FUNCTIONS[op.name]
-    want = function(*inputs, **params, **attrs)
+    want = function(*inputs)
     for p in range(want.shape[2]):
         first = p * rows.stride - rows.before
         kept = slice(max(first, 0), max(first + rows.extent, 0))
         others = []
         for x in inputs:
-            other = np.full_like(x, np.nan)
+            other = unlike(x, integers)
             # a broadcast input has one row for all
             other[:, :, kept if x.shape[2] > 1 else slice(None)] = x[
                 :, :, kept if x.shape[2] > 1 else slice(None)
             ]
             others.append(other)
-        np.testing.assert_array_equal(function(*others, **params, **attrs)[:, :, p], want[:, :, p])
+        np.testing.assert_array_equal(function(*others)[:, :, p], want[:, :, p])
 
 
 def test_most_windowed_and_pointwise_cases_are_covered() -> None:

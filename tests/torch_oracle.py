@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from helpers import FLOAT64, Array, arguments, assert_three_way, rel_l2
 
 from bslite.ops import Case, Op
-from bslite.reference import FUNCTIONS
+from bslite.reference import call
+from bslite.reference.executor import in_precision
 
 Tensor = torch.Tensor
 ORACLE: dict[str, Callable[..., Tensor]] = {}
@@ -28,24 +29,24 @@ def torch_output(
     """The op's output by torch in ``dtype``; ``attrs`` parsed."""
 
     def tensor(x: Array) -> Tensor:
-        return torch.from_numpy(np.array(x, dtype))
+        return torch.from_numpy(np.array(in_precision(x, dtype)))
 
     with torch.no_grad():
         y = ORACLE[op.name](*map(tensor, inputs), **{r: tensor(p) for r, p in params.items()}, **attrs)
-    return y.numpy()
+    return in_precision(y.numpy(), dtype)
 
 
 def check_reference(op: type[Op], case: Case, seed: int = 0) -> None:
     """The reference's function agrees with torch on ``case``: in float64, and three-way in float32."""
     inputs, params, attrs = arguments(op, case, seed)
-    function = FUNCTIONS[op.name]
-    wide = {role: p.astype(np.float64) for role, p in params.items()}
-    exact = function(*(x.astype(np.float64) for x in inputs), **wide, **attrs)
-    assert exact.dtype == np.float64, f"{op.name} made {exact.dtype} of float64"
-    error = rel_l2(exact, torch_output(op, inputs, params, attrs))
+    exact = call(op.name, inputs, params, attrs, np.float64)
+    declared = op.dtype([x.dtype.name for x in inputs], {r: p.dtype.name for r, p in params.items()}, attrs)
+    assert exact.dtype == (np.float64 if declared == "float32" else declared), f"{op.name} made {exact.dtype}"
+    wide = torch_output(op, inputs, params, attrs)
+    error = rel_l2(exact, wide) if declared == "float32" else float(not np.array_equal(exact, wide))
     assert error <= FLOAT64, f"relative error {error:.3g} against torch in float64"
     peer = torch_output(op, inputs, params, attrs, np.float32)
-    assert_three_way(function(*inputs, **params, **attrs), peer, exact)
+    assert_three_way(call(op.name, inputs, params, attrs, np.float32), peer, exact)
 
 
 def oracle(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -128,6 +129,18 @@ def slice_(x, *, axis, start, stop, step):  # type: ignore[no-untyped-def]
 def upsample(x, *, mode, size, scale, align_corners):  # type: ignore[no-untyped-def]
     corners = align_corners if mode == "bilinear" else None
     return F.interpolate(x, size, scale, mode, corners, recompute_scale_factor=False)
+
+
+@oracle
+def cast(x, *, to):  # type: ignore[no-untyped-def]
+    return x.to(x.dtype if to == "float32" and x.is_floating_point() else getattr(torch, to))
+
+
+@oracle
+def gather(x, indices, *, axis):  # type: ignore[no-untyped-def]
+    axis %= x.ndim
+    rows = torch.index_select(x, axis, (indices % x.shape[axis]).reshape(-1))
+    return rows.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
 
 ORACLE |= {

@@ -37,12 +37,13 @@ def explain(
     Raises InputError and SpecError as `bslite.run` does.
     """
     from bslite.engines.cpu import engine_for, prepare
+    from bslite.engines.cpu.cells import inputs_to_cells
     from bslite.engines.cpu.detect import detect
 
     if not isinstance(spec, ModelSpec):
         raise InputError(f"explain() takes a ModelSpec first, got {type(spec).__name__}")
     check_threads(threads)
-    inputs = _inputs(spec, shape, batch)
+    inputs = inputs_to_cells(spec, _inputs(spec, shape, batch))
     session = prepare(spec, inputs, threads, False)
     timing = profile(session, inputs, runs)
     limits = limits or measured(timing.threads)
@@ -74,4 +75,7 @@ def _inputs(spec: ModelSpec, given: Any, batch: int | None) -> list[Array]:
         shapes = [(batch, *s[1:]) for s in shapes]
     spec.infer_shapes(shapes)
     rng = np.random.default_rng(0)
-    return [rng.standard_normal(s, np.float32) for s in shapes]
+    return [
+        rng.standard_normal(s, np.float32) if i.dtype == "float32" else rng.integers(0, 2, s).astype(i.dtype)
+        for i, s in zip(spec.inputs, shapes, strict=True)
+    ]

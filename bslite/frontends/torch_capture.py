@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.frontends.torch_lazy import load_torch
+from bslite.ops import DTYPES
 
 if TYPE_CHECKING:
     import torch
@@ -74,7 +75,7 @@ def tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def check_example(example: Sequence[Any]) -> None:
-    """Raise unless the tensors among the example inputs are float32, and there is at least one."""
+    """Raise unless there are tensors among the example inputs, all of dtypes bslite has."""
     torch = load_torch()
     examples = [x for x in torch.utils._pytree.tree_leaves(example) if isinstance(x, torch.Tensor)]
     if not examples:
@@ -82,9 +83,11 @@ def check_example(example: Sequence[Any]) -> None:
             "example_inputs holds no tensor; give a tensor, or a tuple of the forward's arguments"
         )
     for i, x in enumerate(examples):
-        if x.dtype != torch.float32:
-            dtype = str(x.dtype).removeprefix("torch.")
-            raise InputError(f"example input {i} is {dtype} {list(x.shape)}; bslite models take float32")
+        dtype = str(x.dtype).removeprefix("torch.")
+        if dtype not in DTYPES:
+            raise InputError(
+                f"example input {i} is {dtype} {list(x.shape)}; bslite models take {', '.join(DTYPES)}"
+            )
 
 
 def free_batch(module: torch.nn.Module, example: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:

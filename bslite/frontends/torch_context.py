@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bslite import ops
 from bslite.errors import SpecError
 from bslite.frontends.torch_lazy import load_torch
 from bslite.frontends.torch_names import Names
@@ -26,6 +27,7 @@ class Value:
 
     name: str
     shape: Dims
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,18 @@ class Const:
     @property
     def shape(self) -> Dims:
         return tuple(self.tensor.shape)
+
+    @property
+    def dtype(self) -> str:
+        """Of the value it becomes: a single number of a type that bslite lacks counts as float32, as torch
+        takes it there.
+        """
+        name = dtype_name(self.tensor)
+        return (
+            name
+            if name in ops.DTYPES or (self.tensor.is_floating_point() and self.tensor.ndim)
+            else "float32"
+        )
 
 
 Operand = Value | Const
@@ -59,6 +73,11 @@ def aten(*names: str) -> Callable[[Builder], Builder]:
         return builder
 
     return register
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """``"float32"`` for torch.float32."""
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def dims(tensor: torch.Tensor) -> Dims:
@@ -117,8 +136,10 @@ class Site:
     ) -> Value:
         """Append a layer. ``inner``, its shape, is given for all but the operation's own result."""
         name = self.names.layer(self.node, op) if inner is None else self.names.part(self.node, op)
-        keys = {role: self._param(role, p) for role, p in (params or {}).items() if p is not None}
-        sources = [self.store.value(x).name for x in inputs]
+        given = {role: p for role, p in (params or {}).items() if p is not None}
+        dtypes = taken_dtypes(op, inputs, given, attrs)
+        keys = {role: self._param(role, p) for role, p in given.items()}
+        sources = [self.store.value(x, dtype).name for x, dtype in zip(inputs, dtypes, strict=True)]
         return self.store.add(op, name, sources, keys, attrs, self.shape if inner is None else inner)
 
     def results(self, first: Value) -> Any:
@@ -139,12 +160,34 @@ class Site:
         return Const(tensor, self.names.part(self.node, what))
 
 
+def taken_dtypes(
+    op: str, inputs: Sequence[Operand], params: Mapping[str, Operand], attrs: Mapping[str, Any]
+) -> list[str]:
+    """The dtypes that ``op`` takes these inputs as: their own, or float32 for constants of integers that meet
+    float32, as torch promotes them. Raises Unsupported if it takes neither.
+    """
+    declaration = ops.get(op)
+    parsed, of_params = ops.parse_attrs(declaration, attrs), {role: p.dtype for role, p in params.items()}
+    own = [x.dtype for x in inputs]
+    try:
+        declaration.dtype(own, of_params, parsed)
+    except SpecError as e:
+        promoted = ["float32" if isinstance(x, Const) else x.dtype for x in inputs]
+        try:
+            declaration.dtype(promoted, of_params, parsed)
+        except SpecError:
+            raise Unsupported(str(e)) from None
+        return promoted
+    return own
+
+
 class Store:
     """The model under construction: a GraphBuilder, plus the bookkeeping of constants and traced shapes."""
 
     def __init__(self, builder: GraphBuilder, state: Mapping[str, torch.Tensor]) -> None:
         self.builder = builder
         self.shapes: dict[str, Dims] = {}  # value -> its traced shape
+        self.dtypes: dict[str, str] = {}  # value -> its dtype
         self._state = state  # the user's names; a tensor with two of them goes by the first
         self._keys: dict[tuple[Any, ...], str] = {}
         for key, tensor in state.items():
@@ -165,19 +208,33 @@ class Store:
         """Append a node and note the shape it was traced with."""
         unique = self.builder.add(op, name, *inputs, params=params, **attrs)
         self.shapes[unique] = shape
-        return Value(unique, shape)
+        node = self.builder.nodes[-1]
+        self.dtypes[unique] = dtype = node.declaration.dtype(
+            [self.dtypes[i] for i in inputs],
+            {role: self.builder.params[key].dtype.name for role, key in params.items()},
+            node.attrs,
+        )
+        return Value(unique, shape, dtype)
+
+    def input(
+        self, name: str, shape: Dims, declared: Sequence[int | str], example: Sequence[int], dtype: str
+    ) -> Value:
+        """Declare a model input."""
+        self.builder.input(name, declared, example, dtype)
+        self.dtypes[name] = dtype
+        return Value(name, shape, dtype)
 
     def scalar(self, number: Number) -> Const:
         """A number as a constant, rounded to float32; equal numbers are one constant."""
         tensor = load_torch().tensor(float(number))
         return self._scalars.setdefault(tensor.item(), Const(tensor, f"scalar.{tensor.item()!r}"))
 
-    def value(self, operand: Operand) -> Value:
-        """``operand`` as a value; a constant becomes a node, once."""
+    def value(self, operand: Operand, dtype: str = "") -> Value:
+        """``operand`` as a value; a constant becomes a node, once for each ``dtype`` (if "", its own)."""
         if isinstance(operand, Value):
             return operand
         tensor = operand.tensor
-        if tensor.dtype != load_torch().float32 and not (tensor.is_floating_point() and tensor.ndim):
+        if (dtype or operand.dtype) == "float32" and not (tensor.is_floating_point() and tensor.ndim):
             # What torch does where a float32 meets integers, or a single number of another type.
             operand = Const(tensor.float(), operand.key)
         key = self.param(operand)
@@ -187,10 +244,11 @@ class Store:
 
     def param(self, const: Const) -> str:
         """Store a constant and return its key; the same memory in the same shape is stored once."""
-        tensor, torch = const.tensor, load_torch()
-        if tensor.dtype != torch.float32:
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            raise SpecError(f"parameter {const.key!r} is {dtype}, expected float32")
+        tensor = const.tensor
+        if dtype_name(tensor) not in ops.DTYPES:
+            raise SpecError(
+                f"parameter {const.key!r} is {dtype_name(tensor)}, expected {' or '.join(ops.DTYPES)}"
+            )
         key = self._keys.get(identity(tensor)) or self._new_key(const.key)
         if key not in self.builder.params:
             self._tensors.append(tensor)

@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from bslite import ops
 from bslite.errors import SpecError, UnsupportedError
 from bslite.frontends.torch_capture import capture, failure, functional, tensors
-from bslite.frontends.torch_context import Const, Site, Store, Unsupported, Value, dims, find
+from bslite.frontends.torch_context import Const, Site, Store, Unsupported, Value, dims, dtype_name, find
 from bslite.frontends.torch_graph import Graph, has_tensors, is_getitem
 from bslite.frontends.torch_lazy import load_torch
 from bslite.frontends.torch_names import Names, call_of
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 def from_torch(module: torch.nn.Module, example_inputs: Any, *, name: str | None = None) -> ModelSpec:
     """The model that ``module`` computes in eval mode, traced by ``torch.export`` on ``example_inputs``.
 
-    ``example_inputs`` is one float32 tensor or a tuple of the forward's positional arguments; what is no
-    tensor is built into the model. Axis 0 of each tensor becomes the free size "N" if it is as long as the
-    first tensor's; all other sizes are fixed to the example's. Where torch.export cannot keep the batch
-    free, it is fixed too, with a warning that says why. Python code that asks whether the batch is 1 is
-    traced as for a larger one.
+    ``example_inputs`` is one tensor (float32, int64, int32 or bool) or a tuple of the forward's positional
+    arguments; what is no tensor is built into the model. Axis 0 of each tensor becomes the free size "N" if
+    it is as long as the first tensor's; all other sizes are fixed to the example's. Where torch.export
+    cannot keep the batch free, it is fixed too, with a warning that says why. Python code that asks whether
+    the batch is 1 is traced as for a larger one.
 
     Layers are named by their path in the module; an operation in a forward method by the method's module
     and the op (``layer1.0.add``). Parameters keep their state_dict names. A contiguous CPU tensor is shared
@@ -98,8 +99,10 @@ class Walk:
             elif has_tensors(node):
                 shape = dims(node.meta["val"])
                 declared = [d if isinstance(d, int) else "N" for d in shape]
-                self.store.builder.input(node.name, declared, tuple(next(examples).shape))
-                self.results[node] = Value(node.name, shape)
+                dtype = dtype_name(node.meta["val"])
+                self.results[node] = self.store.input(
+                    node.name, shape, declared, tuple(next(examples).shape), dtype
+                )
             else:
                 self.results[node] = getattr(specs[node.name].arg, "value", None)
 
@@ -129,9 +132,9 @@ class Walk:
             return MISSING  # the operation it waits for is reported
         site = self._site(node)
         try:
-            require_float32(node)
+            require_dtype(node)
             bound = bind(builder, site, args, kwargs)
-            return builder(*bound.args, **bound.kwargs)
+            return same_dtype(node, builder(*bound.args, **bound.kwargs))
         except Unsupported as e:
             return self._problem(node, str(e))
 
@@ -178,8 +181,8 @@ class Walk:
                     self._whole_problem(f"returns {spec.arg.value!r}")
             else:
                 result = by_name[spec.arg.name]
-                if isinstance(result, Const) and result.tensor.dtype != load_torch().float32:
-                    self._whole_problem(f"returns {str(result.tensor.dtype).removeprefix('torch.')}")
+                if isinstance(result, Const) and dtype_name(result.tensor) not in ops.DTYPES:
+                    self._whole_problem(f"returns {dtype_name(result.tensor)}")
                 elif isinstance(result, (Value, Const)):
                     names.append(self.store.value(result).name)
                 elif result is not MISSING:
@@ -239,9 +242,21 @@ def bind(builder: Any, site: Site, args: Any, kwargs: Any) -> inspect.BoundArgum
         raise Unsupported(f"called in an unknown form ({e})") from None
 
 
-def require_float32(node: Node) -> None:
-    """Raise Unsupported if the operation's (first) result is not float32."""
+def result_dtype(node: Node) -> str:
+    """dtype of the operation's (first) result."""
     value = node.meta["val"]
-    first = value[0] if isinstance(value, (tuple, list)) else value
-    if first.dtype != load_torch().float32:
-        raise Unsupported(f"makes {str(first.dtype).removeprefix('torch.')}; bslite computes in float32")
+    return dtype_name(value[0] if isinstance(value, (tuple, list)) else value)
+
+
+def require_dtype(node: Node) -> None:
+    """Raise Unsupported if bslite has no values of the dtype that the operation makes."""
+    if result_dtype(node) not in ops.DTYPES:
+        raise Unsupported(f"makes {result_dtype(node)}; bslite has {', '.join(ops.DTYPES)}")
+
+
+def same_dtype(node: Node, result: Any) -> Any:
+    """``result``, or Unsupported if it is of another dtype than torch's."""
+    made = result[0] if isinstance(result, (tuple, list)) else result
+    if isinstance(made, (Value, Const)) and made.dtype != result_dtype(node):
+        raise Unsupported(f"makes {result_dtype(node)}, the op it would become {made.dtype}")
+    return result

@@ -101,6 +101,17 @@ def _pick(s: Site, x: Operand, axis: int, index: Any, shape: Dims, last: bool) -
     return reshape(s, x, shape, last)
 
 
+@aten("index_select")
+def index_select(s: Site, x: Operand, axis: int, index: Operand) -> Operand:
+    return s.emit("gather", x, index, axis=axis)
+
+
+@aten("embedding")
+def embedding(s: Site, table: Operand, indices: Operand, *_: Any) -> Operand:
+    """The padding index and the two flags after it matter to gradients only."""
+    return s.emit("gather", table, indices, axis=0)
+
+
 @aten("chunk", "split", "split_with_sizes", "tensor_split")
 def split(s: Site, x: Operand, _: Any, axis: int = 0) -> list[Operand | None]:
     axis %= len(x.shape)

@@ -11,14 +11,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends import torch_arith, torch_layers, torch_moves
-from bslite.frontends.torch_context import TABLE, Operand, Site, Unsupported, Value, aten, operation
+from bslite.frontends.torch_context import (
+    TABLE,
+    Operand,
+    Site,
+    Unsupported,
+    Value,
+    aten,
+    dtype_name,
+    operation,
+)
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["MODULES", "NO_OPS", "TABLE", "is_no_op", "torch_arith", "torch_layers", "torch_moves"]
 
-#: Operations that do nothing to values at inference. A change of dtype is refused for any operation.
+#: Operations that do nothing to values at inference, unless they change the dtype.
 NO_OPS = (
     "alias", "clone", "contiguous", "detach", "lift_fresh_copy", "positive",
     "to", "_to_copy", "type_as", "float",
@@ -30,12 +39,16 @@ NO_OPS = (
 def same(s: Site, x: Operand, *args: Any, **kwargs: Any) -> Operand:
     if s.operation.endswith("dropout") and args[1]:
         raise Unsupported("called with training=True")
-    return x
+    made = dtype_name(s.node.meta["val"])
+    return x if x.dtype == made else s.emit("cast", x, to=made)
 
 
 def is_no_op(node: torch.fx.Node) -> bool:
     """Whether ``node`` becomes no layer."""
-    return operation(node) in NO_OPS
+    if operation(node) not in NO_OPS:
+        return False
+    source, made = node.args[0].meta.get("val"), node.meta["val"]  # type: ignore[union-attr]
+    return source is None or source.dtype == made.dtype
 
 
 def local_response_norm(s: Site, module: Any, x: Operand) -> Value:

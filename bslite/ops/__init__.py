@@ -2,8 +2,10 @@
 
 from bslite.ops import (
     activation,
+    cast,
     contraction,
     conv,
+    gather,
     movement,
     normalize,
     pointwise,
@@ -11,9 +13,24 @@ from bslite.ops import (
     softmax,
     upsample,
 )
-from bslite.ops.core import REGISTRY, Attr, Case, Kind, Op, RowMap, Shape, get, infer, parse_attrs
+from bslite.ops.core import (
+    DTYPES,
+    INTEGERS,
+    REGISTRY,
+    Attr,
+    Case,
+    Kind,
+    Op,
+    RowMap,
+    Shape,
+    get,
+    infer,
+    parse_attrs,
+)
 
 __all__ = [
+    "DTYPES",
+    "INTEGERS",
     "REGISTRY",
     "Attr",
     "Case",
@@ -22,8 +39,10 @@ __all__ = [
     "RowMap",
     "Shape",
     "activation",
+    "cast",
     "contraction",
     "conv",
+    "gather",
     "get",
     "infer",
     "movement",

@@ -19,6 +19,9 @@ from bslite.errors import SpecError
 Shape = tuple[int, ...]
 Attrs = Mapping[str, Any]
 ParamShapes = Mapping[str, Shape]
+#: What a value may be. Arithmetic is float32; the others are indices, counts and conditions.
+DTYPES = ("float32", "int64", "int32", "bool")
+INTEGERS = ("int64", "int32")
 
 
 class Kind(Enum):
@@ -62,6 +65,8 @@ class Case:
     inputs: Sequence[Shape]
     params: Mapping[str, Shape] = field(default_factory=dict)
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    dtypes: Sequence[str] = ()  # of the inputs; float32 where it ends
+    integers: tuple[int, int] = (-9, 10)  # what integer inputs are drawn from, the upper end excluded
 
 
 class Op:
@@ -74,6 +79,9 @@ class Op:
     attrs: ClassVar[tuple[Attr, ...]] = ()
     torch_name: ClassVar[str] = ""
     onnx_name: ClassVar[str] = ""
+    carries: ClassVar[bool] = False  # moves values of any one dtype as they are
+    #: Takes indices or makes integers that can turn out wrong only while running: the engine then raises.
+    may_fail: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -87,6 +95,20 @@ class Op:
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         """Output shape, or SpecError saying what came and what was expected."""
         return ins[0]
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        """dtype of the output, or SpecError. As declared here: all float32, or all of one dtype if the op
+        ``carries`` any.
+        """
+        first = ins[0] if cls.carries and ins else "float32"
+        for i, got in enumerate(ins):
+            if got != first:
+                raise SpecError(f"op {cls.name!r}: input {i} is {got}, expected {first}")
+        for role, got in params.items():
+            if got != "float32":
+                raise SpecError(f"op {cls.name!r}: parameter {role!r} is {got}, expected float32")
+        return first
 
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
 
 
 class Concat(Op):
@@ -17,6 +17,7 @@ class Concat(Op):
 
     name = "concat"
     kind = Kind.MOVEMENT
+    carries = True
     arity = (1, 1000)
     attrs = (Attr("axis", a.integer()),)
     torch_name = "cat"
@@ -60,6 +61,7 @@ class Flatten(Op):
 
     name = "flatten"
     kind = Kind.MOVEMENT
+    carries = True
     attrs = (Attr("start_axis", a.integer(), 1), Attr("end_axis", a.integer(), -1))
     torch_name = "flatten"
     onnx_name = "Flatten"
@@ -94,6 +96,7 @@ class Reshape(Op):
 
     name = "reshape"
     kind = Kind.MOVEMENT
+    carries = True
     attrs = (Attr("shape", a.ints(-1), doc="at most one -1"),)
     torch_name = "reshape"
     onnx_name = "Reshape"
@@ -147,6 +150,7 @@ class Permute(Op):
 
     name = "permute"
     kind = Kind.MOVEMENT
+    carries = True
     attrs = (Attr("order", _order),)
     torch_name = "permute"
     onnx_name = "Transpose"
@@ -189,12 +193,24 @@ class Pad(Op):
 
     name = "pad"
     kind = Kind.MOVEMENT
+    carries = True
     attrs = (
         Attr("pads", _pads, doc="(before_0, before_1, ..., after_0, after_1, ...), none negative"),
         Attr("value", a.real, 0.0),
     )
     torch_name = "pad"
     onnx_name = "Pad"
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        value = attrs["value"]
+        if (
+            (ins[0] == "bool" and value not in (0, 1))
+            or (ins[0] in INTEGERS and not abs(value) < 2**31)
+            or (ins[0] in INTEGERS and value != int(value))
+        ):
+            raise SpecError(f"op 'pad': the value {value} does not fit an input of {ins[0]}")
+        return ins[0]
 
     @classmethod
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
@@ -231,6 +247,7 @@ class Slice(Op):
 
     name = "slice"
     kind = Kind.MOVEMENT
+    carries = True
     attrs = (
         Attr("axis", a.integer()),
         Attr("start", a.integer(), 0, "negative: from the end"),

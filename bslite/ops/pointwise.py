@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a
 from bslite.ops import checks
@@ -96,6 +96,10 @@ class Constant(Op):
     params = {"value": True}
     torch_name = "tensor"
     onnx_name = "Constant"
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        return params["value"]
 
     @classmethod
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:

@@ -43,9 +43,17 @@ def _draw(op: type[Op], role: str) -> Draw:
 
 
 def sample(op: type[Op], case: Case, seed: int) -> tuple[list[Array], dict[str, Array]]:
-    """float32 inputs, and parameters by role, for ``case``; the same for the same ``seed``."""
+    """Inputs of the case's dtypes, and parameters by role; the same for the same ``seed``."""
     rng = np.random.default_rng(seed)
     spread = 3.0 if op.kind is Kind.POINTWISE else 1.0  # activations bend as far out as 6
-    inputs = [np.asarray(spread * _normal(rng, shape), np.float32) for shape in case.inputs]
+    dtypes = [*case.dtypes, *["float32"] * (len(case.inputs) - len(case.dtypes))]
+
+    def draw(shape: Shape, dtype: str) -> Array:
+        if dtype == "float32":
+            return np.asarray(spread * _normal(rng, shape), np.float32)
+        low, high = (0, 2) if dtype == "bool" else case.integers
+        return np.asarray(rng.integers(low, high, shape), dtype)
+
+    inputs = [draw(shape, dtype) for shape, dtype in zip(case.inputs, dtypes, strict=True)]
     params = {r: np.asarray(_draw(op, r)(rng, s), np.float32) for r, s in case.params.items()}
     return inputs, params

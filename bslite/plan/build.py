@@ -10,6 +10,7 @@ from bslite.ops import Shape
 from bslite.passes import by_level, fuse
 from bslite.plan import (
     lower_conv,
+    lower_gather,
     lower_linear,
     lower_matmul,
     lower_move,
@@ -33,6 +34,7 @@ from bslite.spec import ModelSpec
 __all__ = [
     "build_plan",
     "lower_conv",
+    "lower_gather",
     "lower_linear",
     "lower_matmul",
     "lower_move",
@@ -102,6 +104,7 @@ def build_plan(
         values=b.values,
         inputs=[b.values[i.name] for i in spec.inputs],
         outputs=outputs,
+        flags=b.flags,
     )
     place_buffers(plan, reuse=not keep_values)
     plan.scratch_size = scratch_of(plan)

@@ -15,6 +15,7 @@ from bslite.plan.views import NO_HALO, Buffer, View, channel_axis, contiguous, s
 from bslite.spec import ModelSpec
 
 Halo = tuple[int, int, int, int]
+FLAG_CELLS = 4  # of `kernels.cpu.flag`: was it raised, and a number
 PAGE = 2048  # bytes: at this pixel stride (doubled by a strided layer) a tile's lines meet in one set of L1
 
 
@@ -37,12 +38,14 @@ class Builder:
     ) -> None:
         self.spec = spec
         self.shapes = shapes
+        self.dtypes = spec.dtypes
         self.machine = machine
         self.crop = crop or Crop({}, shapes)
         self.values: dict[str, View] = {}
         self.buffers: dict[str, Buffer] = {}
         self.consts: dict[str, Const] = {}
         self.steps: list[Step] = []
+        self.flags: list[tuple[str, str]] = []
         self.layer: tuple[str, ...] = ()
         self._halos = halos
         self._places = places
@@ -169,6 +172,12 @@ class Builder:
         name = self._const_names.setdefault(identity, f"c{len(self.consts)}")
         self.consts.setdefault(name, Const(name, *identity))
         return name
+
+    def flag(self, layer: str, text: str) -> tuple[str, int]:
+        """Where a step of ``layer`` notes what is wrong; ``{value}`` in ``text`` is a number it gives."""
+        self.flags.append((layer, text))
+        self.buffers["flags"] = Buffer("flags", FLAG_CELLS * len(self.flags), "flags")
+        return "flags", FLAG_CELLS * (len(self.flags) - 1)
 
     # -- steps -----------------------------------------------------------------------------------
 

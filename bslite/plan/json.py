@@ -10,7 +10,7 @@ from typing import Any
 from bslite.plan.plan import Access, Band, Const, End, Plan, Step
 from bslite.plan.views import Buffer, View
 
-FORMAT = 2
+FORMAT = 3
 
 
 def to_json(plan: Plan) -> str:
@@ -88,5 +88,6 @@ def _plan(data: dict[str, Any]) -> Plan:
             "values": {k: _view(v) for k, v in data["values"].items()},
             "inputs": [_view(v) for v in data["inputs"]],
             "outputs": [_view(v) for v in data["outputs"]],
+            "flags": [(layer, text) for layer, text in data["flags"]],
         }
     )

@@ -145,7 +145,8 @@ def lower_pad(b: Builder, layer: Layer) -> None:
     """A constant everywhere, then the input copied into the middle."""
     x = b.values[layer.node.inputs[0]]
     y = b.write(layer.name)
-    fill_step(b, y, layer.node.attrs["value"])
+    value = layer.node.attrs["value"]
+    fill_step(b, y, value if b.dtypes[layer.name] == "float32" else int(value))
     before = layer.node.attrs["pads"][: len(x.shape)]
     inside = View(
         y.buffer, y.offset + sum(p * s for p, s in zip(before, y.strides, strict=True)), x.shape, y.strides
@@ -154,7 +155,7 @@ def lower_pad(b: Builder, layer: Layer) -> None:
 
 
 def fill_step(b: Builder, view: View, value: float) -> None:
-    """Append steps that set every element of ``view``."""
+    """Append steps that set every element of ``view``: to a float, or an int where its cells are integers."""
     sizes, (strides,) = merged_axes(view.shape, [view.strides], by=0)
     if not sizes or strides[-1] != 1:
         sizes, strides = [*sizes, 1], [*strides, 1]
@@ -166,7 +167,7 @@ def fill_step(b: Builder, view: View, value: float) -> None:
     count = sizes[-1]
     items, step = (sizes[0], strides[0]) if len(sizes) == 2 else (1, 0)
     operands = {"y": (view.buffer, view.offset)}
-    b.step("fill", items, {"y_step": 4 * step, "count": count, "value": float(value)}, operands, [], [view])
+    b.step("fill", items, {"y_step": 4 * step, "count": count, "value": value}, operands, [], [view])
 
 
 @lowers("constant")

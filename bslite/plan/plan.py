@@ -123,6 +123,7 @@ class Plan:
     places: dict[str, int] = field(default_factory=dict)  # arena buffer -> first element
     arena_size: int = 0  # elements
     scratch_size: int = 0  # elements per thread
+    flags: list[tuple[str, str]] = field(default_factory=list)  # layer, what its flag in "flags" means
 
     def __str__(self) -> str:
         lines = [

@@ -44,6 +44,8 @@ def stackable(layer: Layer, shapes: Shapes, single: Shapes, batch: int, constant
     """Whether the layer can be computed image by image."""
     nodes = [n for n in (layer.node, layer.affine, layer.activation) if n is not None]
     inputs = [name for name in layer.inputs if name not in constants]
+    if any(n.declaration.may_fail for n in nodes):
+        return False  # its flag is outside
     for value in (*inputs, layer.name):
         if not shapes[value] or shapes[value][0] != batch or single[value] != (1, *shapes[value][1:]):
             return False

@@ -15,8 +15,9 @@ NO_HALO = (0, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Buffer:
-    """A flat run of float32. ``kind``: "arena" (placed by the planner), "input", "output", "const" or
-    "outer" (of a stack's plan: memory outside it).
+    """A flat run of 4-byte cells: float32, or int32 for what is an integer or a bool. ``kind``: "arena"
+    (placed by the planner), "input", "output", "const", "flags" (what steps find wrong) or "outer" (of a
+    stack's plan: memory outside it).
     """
 
     name: str

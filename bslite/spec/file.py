@@ -17,10 +17,11 @@ import numpy as np
 
 from bslite.errors import BsliteError, FileError, SpecError
 from bslite.spec.graph import Array, Input, ModelSpec, Node
-from bslite.spec.tensors import Path, TensorFile, write
+from bslite.spec.tensors import Path, TensorFile, little_endian, write
 
 KEY = "bslite"
 VERSION = 1
+STORED = ("F32", "I64", "I32", "BOOL")  # what safetensors calls the dtypes of `bslite.ops.DTYPES`
 CHECKSUM = ',\n  "crc32": "'  # what precedes the checksum, and follows the text it covers
 ENTRIES = {"format", "version", "name", "inputs", "outputs", "layers", "params", "crc32"}
 
@@ -104,7 +105,7 @@ def _text_crc32(text: str) -> str:
 
 def _crc32(array: Array) -> str:
     """Checksum of the stored bytes: finds a flipped bit; it is no protection against intent."""
-    return f"{zlib.crc32(np.asarray(array, '<f4', order='C').reshape(-1).view(np.uint8).data):08x}"
+    return f"{zlib.crc32(little_endian(array).reshape(-1).view(np.uint8).data):08x}"
 
 
 def _encode(node: Node, key: str, value: Any) -> Any:
@@ -211,7 +212,7 @@ def _read_params(file: TensorFile, table: Mapping[str, Any]) -> dict[str, Array]
         shape = tuple(_take(entry, "shape", list, where))
         if file.shape(key) != shape:
             raise SpecError(f"{where} has shape {list(file.shape(key))}, the graph lists {list(shape)}")
-        params[key] = file.array(key)
+        params[key] = file.array(key, STORED)
         # A tool that edits weights may drop the checksum, but a wrong one means damage.
         if "crc32" in entry and _take(entry, "crc32", str, where) != _crc32(params[key]):
             raise SpecError(f"{where} is damaged: its bytes do not match their checksum")

@@ -16,9 +16,6 @@ from bslite.errors import InputError, SpecError
 from bslite.ops import Shape
 
 Array = npt.NDArray[Any]
-#: dtypes a parameter may have; activations are float32 throughout.
-PARAM_DTYPES = ("float32",)
-INPUT_DTYPES = ("float32",)
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,8 @@ class Input:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
-        if self.dtype not in INPUT_DTYPES:
-            raise SpecError(f"input {self.name!r}: dtype {self.dtype!r} is not one of {list(INPUT_DTYPES)}")
+        if self.dtype not in ops.DTYPES:
+            raise SpecError(f"input {self.name!r}: dtype {self.dtype!r} is not one of {list(ops.DTYPES)}")
         for d in self.shape:
             if isinstance(d, bool) or not isinstance(d, (int, str)) or (isinstance(d, int) and d < 1):
                 raise SpecError(f"input {self.name!r}: size {d!r} is neither a positive integer nor a name")
@@ -124,6 +121,8 @@ class ModelSpec:
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
     params: Mapping[str, Array]
+    #: dtype of every value, by name
+    dtypes: Mapping[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("inputs", "nodes", "outputs"):
@@ -132,6 +131,7 @@ class ModelSpec:
         object.__setattr__(self, "params", MappingProxyType(store))
         self._check_names()
         self._check_params()
+        object.__setattr__(self, "dtypes", MappingProxyType(self._infer_dtypes()))
         self.infer_shapes([i.example for i in self.inputs])
 
     def __reduce__(self) -> Any:  # to pickle and copy the description, not what engines keep on it
@@ -169,10 +169,22 @@ class ModelSpec:
                     )
                 if not isinstance(array, np.ndarray):
                     raise SpecError(f"parameter {key!r} is a {type(array).__name__}, expected a numpy array")
-                if array.dtype.name not in PARAM_DTYPES:
-                    raise SpecError(
-                        f"parameter {key!r} is {array.dtype}, expected {' or '.join(PARAM_DTYPES)}"
-                    )
+                if array.dtype.name not in ops.DTYPES:
+                    raise SpecError(f"parameter {key!r} is {array.dtype}, expected {' or '.join(ops.DTYPES)}")
+
+    def _infer_dtypes(self) -> dict[str, str]:
+        dtypes = {i.name: i.dtype for i in self.inputs}
+        for node in self.nodes:
+            params = {role: self.params[key].dtype.name for role, key in node.params.items()}
+            try:
+                dtypes[node.name] = node.declaration.dtype(
+                    [dtypes[i] for i in node.inputs], params, node.attrs
+                )
+            except SpecError as e:
+                raise SpecError(f"layer {node.name!r}: {e}") from None
+            except (IndexError, KeyError):
+                dtypes[node.name] = "float32"  # too few inputs or parameters: the shape rule will say so
+        return dtypes
 
     def infer_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
         """Shape of every value, by name, for concrete input shapes.

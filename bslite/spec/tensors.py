@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -52,25 +52,32 @@ class TensorFile:
         """Shape of one tensor, from the header."""
         return tuple(self._file.get_slice(key).get_shape())
 
-    def array(self, key: str) -> Array:
-        """One float32 tensor as a NumPy array."""
-        if self.dtypes[key] != "F32":
-            raise FileError(f"{self.path}: tensor {key!r} has dtype {self.dtypes[key]}, expected F32")
+    def array(self, key: str, dtypes: Sequence[str] = ("F32",)) -> Array:
+        """One tensor as a NumPy array; FileError unless its dtype, in the file's words, is in ``dtypes``."""
+        if self.dtypes[key] not in dtypes:
+            raise FileError(
+                f"{self.path}: tensor {key!r} has dtype {self.dtypes[key]}, expected {' or '.join(dtypes)}"
+            )
         try:
             return np.asarray(self._file.get_tensor(key))
         except (OSError, SafetensorError, ValueError, OverflowError) as e:
             raise FileError(f"{self.path}: tensor {key!r} cannot be read ({e})") from e
 
 
+def little_endian(array: Array) -> Array:
+    """``array`` as it lies in a file: dense, row-major, low byte first."""
+    return np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+
+
 def write(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
-    """Write float32 arrays to ``path``, whole or not at all: a reader never sees half a file.
+    """Write arrays to ``path``, whole or not at all: a reader never sees half a file.
 
     The data goes to a temporary file beside the target, which then replaces it in one step.
     """
     target = os.path.realpath(os.fsdecode(path))  # through a link, so that the link stays one
     temporary = os.path.join(os.path.dirname(target), f".bslite-{uuid.uuid4().hex}.tmp")
     # safetensors stores the raw memory of an array: it must be little-endian and in C order.
-    dense = {key: np.asarray(array, "<f4", order="C") for key, array in arrays.items()}
+    dense = {key: little_endian(array) for key, array in arrays.items()}
     try:
         save_file(dense, temporary, metadata=dict(metadata))
         os.replace(temporary, target)

@@ -1,7 +1,9 @@
 """CPU kernels over raw memory: shapes and strides, nothing of graphs. See gemm_tile.py for the heart."""
 
 from bslite.kernels.cpu import (
+    cast,
     conv,
+    gather,
     move,
     normalize,
     pack,
@@ -18,8 +20,10 @@ from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
 
 __all__ = [
     "STEP_KERNELS",
+    "cast",
     "compiled",
     "conv",
+    "gather",
     "move",
     "normalize",
     "on_ready",

@@ -32,7 +32,7 @@ C = record("copy", "x x_at y y_at n0 n1 n2 n3 n4 n5 x0 x1 x2 x3 x4 x5 y0 y1 y2 y
 
 
 @register_jitable
-def _copy_run(x, y, count, x_step, y_step, vector):
+def copy_run(x, y, count, x_step, y_step, vector):
     """``count`` elements; with ``vector`` both sides are contiguous."""
     if vector:
         whole = count // LANES
@@ -81,9 +81,7 @@ def copy(step, bases, item, scratch):
     for i2 in range(n2):
         for i3 in range(n3):
             for i4 in range(n4):
-                _copy_run(
-                    x + i2 * x2 + i3 * x3 + i4 * x4, y + i2 * y2 + i3 * y3 + i4 * y4, n5, x5, y5, vector
-                )
+                copy_run(x + i2 * x2 + i3 * x3 + i4 * x4, y + i2 * y2 + i3 * y3 + i4 * y4, n5, x5, y5, vector)
 
 
 @register_jitable

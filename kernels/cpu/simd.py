@@ -234,6 +234,18 @@ def store_int(builder, address, value):
     builder.store(value, pointer(builder, address, I64), align=8)
 
 
+@_primitive(i64, i64)
+def load_cell(builder, address):
+    """The int32 at a byte address, as an int64: how the engine keeps integers and (0 or 1) bools."""
+    return builder.sext(builder.load(pointer(builder, address, I32), align=4), I64)
+
+
+@_primitive(types.void, i64, i64)
+def store_cell(builder, address, value):
+    """Write the low 32 bits of an int64."""
+    builder.store(builder.trunc(value, I32), pointer(builder, address, I32), align=4)
+
+
 @_primitive(vec_t, vec_t, vec_t, vec_t)
 def fma(builder, a, b, c):
     """``a*b + c``."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bslite.engines.cpu.cells import to_cells
 from bslite.passes import batch_norm_scale_shift
 from bslite.plan import Const
 
@@ -52,7 +53,7 @@ def _channels_padded(per_channel: Array, lanes: int, groups: int) -> Array:
 
 @recipe("param")
 def _param(params: Sequence[Array]) -> Array:
-    return np.ascontiguousarray(params[0])
+    return np.ascontiguousarray(to_cells(params[0], "a constant of the model"))
 
 
 @recipe("offsets")

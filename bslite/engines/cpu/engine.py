@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.engines.cpu import constants
+from bslite.engines.cpu.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu.detect import default_threads, detect
 from bslite.engines.cpu.session import Session
 from bslite.ops import Shape
@@ -80,7 +81,7 @@ def engine_for(spec: ModelSpec) -> Engine:
 def prepare(
     spec: ModelSpec, inputs: Sequence[Array], threads: int | None, layerwise: bool, keep_values: bool = False
 ) -> Session:
-    """The session for these inputs, which must already have been checked."""
+    """The session for these inputs, checked and made cells."""
     shapes = [tuple(x.shape) for x in inputs]
     strides = [tuple(s // x.itemsize for s in x.strides) for x in inputs]
     return engine_for(spec).session(shapes, strides, threads or default_threads(), layerwise, keep_values)
@@ -89,11 +90,12 @@ def prepare(
 def run(
     spec: ModelSpec, inputs: Sequence[Array], *, threads: int | None = None, layerwise: bool = False
 ) -> list[Array]:
-    """Outputs for checked float32 inputs whose strides are whole, positive numbers of elements."""
+    """Outputs for checked inputs whose strides are whole, positive numbers of elements."""
+    inputs = inputs_to_cells(spec, inputs)
     session = prepare(spec, inputs, threads, layerwise)
     outputs = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
     session.run(inputs, outputs)
-    return outputs
+    return [from_cells(y, spec.dtypes[name]) for name, y in zip(spec.outputs, outputs, strict=True)]
 
 
 def warmup(
@@ -128,12 +130,15 @@ def trace(
     """Run once with every value kept, then yield (node name, value in logical order) in the order of the
     layers.
     """
+    inputs = inputs_to_cells(spec, inputs)
     session = prepare(spec, inputs, threads, layerwise, keep_values=True)
+    dtypes = engine_for(spec).spec.dtypes
     plan = session.plan
     outputs = [np.empty(v.shape, np.float32) for v in plan.outputs]
     workspace = session.acquire()
     session.bind(workspace, inputs, outputs)
     workspace.job.run(plan.threads)
+    session.check(workspace)
     for name, view in plan.values.items():
         if any(name == i.name for i in spec.inputs) or view.buffer in plan.consts:
             continue
@@ -147,4 +152,4 @@ def trace(
             memory = memory.reshape(-1)
         strides = [4 * s for s in view.strides]
         value = np.lib.stride_tricks.as_strided(memory[view.offset :], view.shape, strides, writeable=False)
-        yield name, value.copy()
+        yield name, from_cells(value.copy(), dtypes[name])

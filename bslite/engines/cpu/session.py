@@ -13,6 +13,7 @@ from bslite.engines.cpu.constants import aligned
 from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.job import Ints, Job
 from bslite.engines.cpu.program import Program, kernels_for_any_shape
+from bslite.errors import InputError
 from bslite.plan import Const, Plan
 
 Array = npt.NDArray[Any]
@@ -27,6 +28,9 @@ class Workspace:
         scratch = aligned(np.empty(max(1, plan.scratch_size * plan.threads), np.float32))
         self.bases = session.program.bases.copy()
         self.bases[0] = self.arena.ctypes.data
+        self.flags = np.zeros((len(plan.flags), 2), np.int64)
+        if plan.flags:
+            self.bases[session.program.index["flags"]] = self.flags.ctypes.data
         self.job = Job(session.program.records, self.bases, scratch, plan.scratch_size * 4, plan.threads)
 
 
@@ -45,11 +49,16 @@ class Session:
         self._lock = threading.Lock()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Compute ``outputs`` (row-major float32, written in place); ``inputs`` lie as the plan says."""
+        """Compute ``outputs`` (row-major cells, written in place); ``inputs``, cells, lie as the plan says.
+
+        InputError if what they hold turns out wrong: an index out of range.
+        """
         workspace = self.acquire()
         try:
             self.bind(workspace, inputs, outputs)
             workspace.job.run(self.plan.threads)
+            if self.plan.flags:
+                self.check(workspace)
         finally:
             self.release(workspace)
 
@@ -58,9 +67,19 @@ class Session:
         workspace = self.acquire()
         try:
             self.bind(workspace, inputs, outputs)
-            return workspace.job.trace(self.plan.threads)
+            events = workspace.job.trace(self.plan.threads)
+            self.check(workspace)
+            return events
         finally:
             self.release(workspace)
+
+    def check(self, workspace: Workspace) -> None:
+        """InputError if a step found something wrong, of the first such layer; the workspace is as new."""
+        raised = np.flatnonzero(workspace.flags[:, 0])
+        if len(raised):
+            (layer, text), value = self.plan.flags[raised[0]], workspace.flags[raised[0], 1]
+            workspace.flags[:] = 0
+            raise InputError(f"layer {layer!r}: {text.format(value=value)}")
 
     def acquire(self) -> Workspace:
         """A workspace nobody else is using."""

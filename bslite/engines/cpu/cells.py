@@ -1,0 +1,33 @@
+"""The engine's border: inside, every value is 4-byte cells, int64 and bool as int32; nothing is cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from bslite.errors import InputError
+from bslite.spec import ModelSpec
+
+Array = npt.NDArray[np.generic]
+LEAST, MOST = -(2**31), 2**31 - 1
+
+
+def to_cells(array: Array, what: str) -> Array:
+    """``array`` as the engine keeps it. InputError, naming ``what``, where a number does not fit 32 bits."""
+    if array.dtype == np.int64 and array.size:
+        for extreme in (array.min(), array.max()):
+            if not LEAST <= extreme <= MOST:
+                raise InputError(f"{what} holds {extreme}; the CPU engine computes with integers of 32 bits")
+    return array if array.dtype in (np.float32, np.int32) else array.astype(np.int32)
+
+
+def inputs_to_cells(spec: ModelSpec, inputs: Sequence[Array]) -> list[Array]:
+    """The inputs of a run, checked before to be what the model takes."""
+    return [to_cells(x, f"input {i.name!r}") for i, x in zip(spec.inputs, inputs, strict=True)]
+
+
+def from_cells(array: Array, dtype: str) -> Array:
+    """The value that ``array``, float32 by its dtype whatever is in it, stands for."""
+    return array if dtype == "float32" else array.view(np.int32).astype(dtype)

@@ -1,0 +1,41 @@
+"""Change of dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bslite.ops import attrs as a
+from bslite.ops.core import DTYPES, Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+
+
+class Cast(Op):
+    """Each element as another dtype: to integers towards zero, to bool whether it is not zero.
+
+    A number that the integer type cannot hold, NaN and infinities among them, is an error.
+    """
+
+    name = "cast"
+    kind = Kind.POINTWISE
+    attrs = (Attr("to", a.choice(*DTYPES), doc=f"one of {', '.join(DTYPES)}"),)
+    may_fail = True
+    torch_name = "to"
+    onnx_name = "Cast"
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        return str(attrs["to"])
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
+        return RowMap()
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        image: Shape = (2, 19, 5, 3)
+        return [
+            Case(f"{have} to {to}, rank {len(shape)}", [shape], attrs={"to": to}, dtypes=[have])
+            for have in DTYPES
+            for to in DTYPES
+            for shape in ([(), image] if have != to else [image])
+            if shape or to == "float32"
+        ]

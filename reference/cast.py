@@ -1,0 +1,24 @@
+"""Change of dtype."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.errors import InputError
+from bslite.reference.registry import Array, reference
+
+
+@reference("cast")
+def cast(x: Array, *, to: str) -> Array:
+    """``x`` as ``to``: towards zero to integers, ``x != 0`` to bool. InputError where no integer holds it."""
+    if to in ("int64", "int32") and x.dtype.kind in "fi":
+        # -2**(n-1) is a float; 2**(n-1) is the first that does not fit
+        edge = 2.0 ** (np.iinfo(to).bits - 1)
+        with np.errstate(invalid="ignore"):
+            wrong = ~((np.trunc(x) >= -edge) & (np.trunc(x) < edge))
+        if wrong.any():
+            raise InputError(f"{x[wrong].flat[0]} cannot be made {to}")
+    # float32 stands for the precision the oracle runs in: wide here, rounded by the executor
+    return x.astype(
+        np.float64 if to == "float32" and x.dtype.kind != "f" else x.dtype if to == "float32" else to
+    )

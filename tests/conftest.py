@@ -1,0 +1,21 @@
+"""What holds for every test: plans are made for the machine as described, whatever was once measured on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_stored_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A user's ``bslite calibrate`` must not change which plans the tests see."""
+    from bslite.engines.cpu import calibrate
+    from bslite.engines.cpu.detect import detect
+
+    empty = tmp_path_factory.mktemp("machines")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibrate, "folder", lambda: empty)
+        detect.cache_clear()
+        yield
+    detect.cache_clear()
