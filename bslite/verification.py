@@ -163,9 +163,17 @@ def check_outputs(spec: ModelSpec, inputs: list[Array], threads: int | None = No
     from bslite.engines import cpu
 
     got = cpu.run(spec, inputs, threads=threads)
-    kept = {node.name: (exact, single) for node, exact, single in _references(spec, inputs) if node.name in spec.outputs}
+    kept = {
+        node.name: (exact, single)
+        for node, exact, single in _references(spec, inputs)
+        if node.name in spec.outputs
+    }
     ops = {node.name: node.op for node in spec.nodes}
-    return [check(name, ops[name], y, *kept[name]) for name, y in zip(spec.outputs, got, strict=True) if name in kept]
+    return [
+        check(name, ops[name], y, *kept[name])
+        for name, y in zip(spec.outputs, got, strict=True)
+        if name in kept
+    ]
 
 
 def check(name: str, op: str, got: Array, exact: Array, single: Array, torch: Array | None = None) -> Check:

@@ -78,7 +78,7 @@ def images(batch: int = 2, side: int = 9) -> Any:
 
 
 def wrapped(module: Any, *, quiet: bool = True, **options: Any) -> Any:
-    """``module`` in eval mode, optimized; nothing measured unless asked for. ``quiet``: a warning is a failure."""
+    """``module`` in eval mode, optimized, nothing measured. ``quiet``: what is unsupported is an error."""
     options = {"tune": False, **({"fallback": "error"} if quiet else {}), **options}
     return bslite.optimize(module.eval(), **options)
 

@@ -10,7 +10,21 @@ import warnings
 from typing import Any
 
 import pytest
-from dropin_models import F, Nested, Net, Output, Stack, WithOutput, agree, by_bslite, images, near, nn, torch, wrapped
+from dropin_models import (
+    F,
+    Nested,
+    Net,
+    Output,
+    Stack,
+    WithOutput,
+    agree,
+    by_bslite,
+    images,
+    near,
+    nn,
+    torch,
+    wrapped,
+)
 
 import bslite
 
@@ -89,7 +103,10 @@ def test_a_hook_on_a_layer_inside_keeps_being_called() -> None:
     agree(fast, net, images())
     seen: list[Any] = []
     handle = net.conv1.register_forward_hook(lambda m, args, out: seen.append(out))
-    with torch.no_grad(), pytest.warns(UserWarning, match=r"forward hooks on layers inside the model \(conv1\)"):
+    with (
+        torch.no_grad(),
+        pytest.warns(UserWarning, match=r"forward hooks on layers inside the model \(conv1\)"),
+    ):
         fast(images())
     assert len(seen) == 1
     handle.remove()
@@ -186,7 +203,11 @@ def test_results_are_fresh_memory() -> None:
     for made, was in zip((first["rest"][0], first["list"][0]), kept[1:], strict=True):
         assert torch.equal(made, was)
     assert torch.equal(third["z"], kept[0])
-    pointers = [t.untyped_storage().data_ptr() for r in (first, second, third) for t in (r["z"], r["rest"][0], r["list"][0])]
+    pointers = [
+        t.untyped_storage().data_ptr()
+        for r in (first, second, third)
+        for t in (r["z"], r["rest"][0], r["list"][0])
+    ]
     assert len({*pointers, x.untyped_storage().data_ptr()}) == 10
 
 

@@ -122,7 +122,9 @@ def _array(tensor: torch.Tensor) -> Array:
 def _torch_values(walk: PartWalk, values: dict[Node, Any]) -> dict[str, Array]:
     """Torch's value of each layer, by the layer's name."""
     return {
-        name: _array(values[node]) for name, node in walk.made().items() if isinstance(values.get(node), torch.Tensor)
+        name: _array(values[node])
+        for name, node in walk.made().items()
+        if isinstance(values.get(node), torch.Tensor)
     }
 
 
@@ -133,7 +135,7 @@ def _departs(
     threads: int | None,
     checks: list[Check],
 ) -> Suspect | None:
-    """The first layer that departs, in the order of the model; puts all that were compared into ``checks``."""
+    """The first layer that departs, in the order of the model; all that were compared go to ``checks``."""
     ops = {node.name: node.op for node in spec.nodes}
     right: list[str] = []
     for found in verification.check_layers(spec, inputs, threads, theirs):
@@ -157,8 +159,9 @@ def _translated_wrong(found: Check) -> bool:
 
 
 def _within_stacks(spec: ModelSpec, inputs: list[Array], threads: int | None) -> Suspect | None:
-    """Layers looked at one by one keep their values, which rules out running them depth-first. So the model is
-    run as it is, too, cut off after one layer or another: the first cut whose answer departs.
+    """Layers looked at one by one keep their values, which rules out running them depth-first.
+
+    So the model is run as it is, too, cut off after one layer or another: the first cut whose answer departs.
     """
     if all(c.passed for c in verification.check_outputs(spec, inputs, threads)):
         return None
@@ -188,4 +191,3 @@ def _written(name: str, found: Suspect, checks: list[Check], folder: str | Path 
     except (BsliteError, OSError) as e:
         where, note = None, f"{found.reason} (no reproduction: {e})"
     return Bisection(name, found.layer, found.op, found.fault, tuple(checks), where, note)
-

@@ -1,6 +1,7 @@
-"""How a module runs for one kind of arguments: which nodes as models of bslite, which in torch. Holds no weights.
+"""How a module runs for one kind of arguments: which nodes as models of bslite, which in torch.
 
-An `Executable` is a blueprint with weights: when those change, a new one is made of the same blueprint.
+It holds no weights. An `Executable` is a blueprint with weights: when those change, a new one is made
+of the same blueprint.
 """
 
 from __future__ import annotations
@@ -253,7 +254,7 @@ class _Writer:
 
     @staticmethod
     def _directly(source: Graph, parts: Sequence[Part]) -> tuple[list[int], list[int]] | None:
-        """Where one part makes all the results: its inputs among the graph's, its outputs among the results."""
+        """Where one part makes all results: its inputs among the graph's, its outputs among the results."""
         output = next(n for n in source.nodes if n.op == "output")
         results = output.args[0]
         if len(parts) != 1 or not isinstance(results, (list, tuple)):
@@ -265,4 +266,6 @@ class _Writer:
             return None  # one tensor, returned twice
         given = [n for n in source.nodes if n.op == "placeholder" and n not in source.stored]
         places = {n: i for i, n in enumerate(given)}
-        return [places[n] for n in parts[0].nodes.inputs], [made[r] for r in results]
+        if any(n not in places for n in parts[0].nodes.inputs):
+            return None
+        return [places[n] for n in parts[0].nodes.inputs], [made[r] for r in results]  # type: ignore[index]

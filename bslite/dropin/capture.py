@@ -46,10 +46,8 @@ class Capture:
         return Capture(Graph(program), self.shell, self.results, self.fixed, True)
 
 
-def capture(
-    module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool
-) -> Capture:
-    """Trace ``module.forward`` on ``arguments``, with the batch left free where that is asked for and possible.
+def capture(module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool) -> Capture:
+    """Trace ``module.forward`` on ``arguments``, the batch left free where ``free_batch`` and possible.
 
     Raises UnsupportedError if it cannot be traced or does more than compute results from its arguments, and
     other `BsliteError` if its mode or its parameters are not such as bslite runs.
@@ -57,7 +55,9 @@ def capture(
     torch_capture.check_module(module)
     if any(t.is_inference() for _, t in torch_capture.tensors(module)):
         raise UnsupportedError("parameters made in torch.inference_mode(), which torch.export does not take")
-    hooked = [path for path, m in module.named_modules() if path and (m._forward_hooks or m._forward_pre_hooks)]
+    hooked = [
+        path for path, m in module.named_modules() if path and (m._forward_hooks or m._forward_pre_hooks)
+    ]
     if hooked:
         raise UnsupportedError(f"forward hooks on layers inside the model ({', '.join(hooked[:5])})")
     shell = shell_of(module)
@@ -122,9 +122,9 @@ def shell_of(module: torch.nn.Module) -> torch.nn.Module:
     """
     memo = {id(t): t for t in reachable_tensors(module)}
     hooks = {h: module.__dict__[h] for h in OUTER_HOOKS if h in module.__dict__}
-    memo.update({id(h): type(h)() for h in hooks.values()})  # type: ignore[misc]
+    memo.update({id(h): type(h)() for h in hooks.values()})
     try:
-        shell: torch.nn.Module = copy.deepcopy(module, memo)  # type: ignore[arg-type]
+        shell: torch.nn.Module = copy.deepcopy(module, memo)
     except Exception:
         shell = copy.copy(module)
         object.__setattr__(shell, "__dict__", {**vars(module), **{h: OrderedDict() for h in hooks}})

@@ -20,7 +20,17 @@ VIEWS = (
     "alias", "detach", "view_as", "reshape_as", "swapaxes", "movedim",
 )  # fmt: skip
 #: Operations that do nothing to values at inference, or copy them.
-COPIES = ("clone", "contiguous", "to", "_to_copy", "dropout", "feature_dropout", "cat", "stack", "lift_fresh_copy")
+COPIES = (
+    "clone",
+    "contiguous",
+    "to",
+    "_to_copy",
+    "dropout",
+    "feature_dropout",
+    "cat",
+    "stack",
+    "lift_fresh_copy",
+)
 
 
 def flops(node: Node) -> int:

@@ -1,4 +1,4 @@
-"""The backend of ``torch.compile(model, backend="bslite")``, found through the entry point, without an import.
+"""The backend of ``torch.compile(model, backend="bslite")``, found by entry point, not by import.
 
 Dynamo hands over a graph of torch calls whose parameters are inputs. They become attributes again, sizes that
 are inputs are asked of the tensors they are sizes of, and what comes out is an ordinary module for `Runner`:
@@ -24,12 +24,14 @@ MAX_SETS = 4  # sets of parameters that one graph is kept ready for: modules of 
 
 
 def bslite(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
-    """What runs the graph ``module``. ``options``: those of `bslite.optimize` (``torch.compile(options=...)``).
+    """What runs the graph ``module``. ``options``: those of `bslite.optimize`.
 
     Inference only: where gradients are needed, the graph runs as it is.
     """
     if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
-        warnings.warn(f"torch.compile: the graph runs in torch: {reasons.GRADIENTS}", UserWarning, stacklevel=2)
+        warnings.warn(
+            f"torch.compile: the graph runs in torch: {reasons.GRADIENTS}", UserWarning, stacklevel=2
+        )
         return module.forward
     return _Compiled(module, Options(**options.get("options", options)))
 
@@ -86,7 +88,10 @@ class _Body(torch.nn.Module):
                 new[node] = graph.node_copy(node, new.__getitem__)
         for name, child in module.named_children():
             self.add_module(name, child)
-        for name, value in {**dict(module.named_buffers(recurse=False)), **dict(module.named_parameters(recurse=False))}.items():
+        for name, value in {
+            **dict(module.named_buffers(recurse=False)),
+            **dict(module.named_parameters(recurse=False)),
+        }.items():
             if not hasattr(self, name):
                 self.register_buffer(name, value)
         self._graph = graph

@@ -21,7 +21,7 @@ MAX_CALLS = 64
 
 
 class Model:
-    """``model(tensors)``: fresh tensors, the outputs of ``spec``. Safe to call from several threads at once."""
+    """``model(tensors)``: fresh tensors, the outputs of ``spec``. Several threads may call it at once."""
 
     def __init__(self, spec: ModelSpec, threads: int | None = None) -> None:
         self.spec, self.threads = spec, threads
@@ -43,9 +43,8 @@ class Model:
 
     def _prepare(self, tensors: Sequence[Tensor]) -> Call:
         spec = self.spec
-        dtypes = getattr(spec, "dtypes", {})
         names = (*(i.name for i in spec.inputs), *spec.outputs)
-        if any(dtypes.get(name, "float32") != "float32" for name in names):
+        if any(spec.dtypes[name] != "float32" for name in names):
             return self._checked
         arrays, _ = api.as_arrays(spec, [t.detach() for t in tensors])
         copied = [a.ctypes.data != t.data_ptr() for a, t in zip(arrays, tensors, strict=True)]
@@ -56,7 +55,7 @@ class Model:
         index = session.program.index
         slots = [index[f"input{i}"] for i in range(len(tensors))]
         results = [(index[f"output{i}"], v.shape) for i, v in enumerate(session.plan.outputs)]
-        threads, float32, checks = session.plan.threads, torch.float32, bool(getattr(session.plan, "flags", ()))
+        threads, float32, checks = session.plan.threads, torch.float32, bool(session.plan.flags)
         empty, acquire, release = torch.empty, session.acquire, session.release
 
         def call(given: Sequence[Tensor]) -> list[Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from bslite.dropin.costs import does_work
+from bslite.dropin.costs import does_work, flops, sizes
 from bslite.frontends.torch_graph import Graph, has_tensors, is_getitem
 from bslite.frontends.torch_names import call_of
 from bslite.frontends.torch_parts import Survey
@@ -50,10 +51,22 @@ def partition(survey: Survey) -> list[Nodes]:
     order = {node: i for i, node in enumerate(graph.nodes)}
     parts = []
     for group in groups:
-        if any(map(does_work, group)):
+        if _worth_a_call(group) or (len(groups) == 1 and not survey.refused):
             nodes = sorted(group, key=order.__getitem__)
-            parts.append(Nodes(nodes, _read(graph, group, nodes), [n for n in nodes if not group >= set(_users(graph, n))]))
+            parts.append(
+                Nodes(
+                    nodes,
+                    _read(graph, group, nodes),
+                    [n for n in nodes if not group >= set(_users(graph, n))],
+                )
+            )
     return sorted(parts, key=lambda part: order[part.nodes[0]])
+
+
+def _worth_a_call(group: set[Node]) -> bool:
+    """Whether a group is more than moves and a single pass over elements, which torch might as well do."""
+    working = [n for n in group if does_work(n)]
+    return len(working) > 1 or any(flops(n) > math.prod(sizes(n)) for n in working)
 
 
 def sizes_from_inputs(graph: Graph) -> None:
@@ -73,7 +86,9 @@ def sizes_from_inputs(graph: Graph) -> None:
 def _sizes_of_values(graph: Graph) -> bool:
     """Whether some size has to be asked of a value computed on the way."""
     return any(
-        node in graph.live and not has_tensors(node) and any(a.op != "placeholder" for a in node.all_input_nodes if has_tensors(a))
+        node in graph.live
+        and not has_tensors(node)
+        and any(a.op != "placeholder" for a in node.all_input_nodes if has_tensors(a))
         for node in graph.nodes
         if node.op == "call_function"
     )

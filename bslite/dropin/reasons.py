@@ -44,7 +44,7 @@ def unsupported(name: str, refused: Sequence[Refusal], share: float) -> str:
     for refusal in refused:
         places.setdefault(refusal.what, []).append(refusal.layer or "the model's own forward")
     lines = [
-        f"model {name!r}: bslite does not have all that it needs; {100 * share:.1f} % of the flops stay in torch:"
+        f"model {name!r}: bslite lacks some of its operations; {100 * share:.1f} % of the flops is torch's:"
     ]
     for what, layers in sorted(places.items(), key=lambda item: -len(item[1])):
         counted = list(Counter(layers))

@@ -43,7 +43,7 @@ raise SystemExit(0 if passed else 1)
 
 @dataclass(frozen=True)
 class Suspect:
-    """A layer of ``spec`` that departs on ``inputs``, and how. ``expected``: torch's value, if that is the fault."""
+    """A layer of ``spec`` that departs on ``inputs``. ``expected``: torch's value, if that is the fault."""
 
     spec: ModelSpec
     inputs: Sequence[Array]
@@ -56,7 +56,10 @@ class Suspect:
 
 
 def narrowed(
-    spec: ModelSpec, outputs: Sequence[str], given: Collection[str] = (), example: dict[str, Array] | None = None
+    spec: ModelSpec,
+    outputs: Sequence[str],
+    given: Collection[str] = (),
+    example: dict[str, Array] | None = None,
 ) -> ModelSpec:
     """The part of ``spec`` that makes ``outputs``; values ``given`` become inputs, as in ``example``."""
     needed, waiting = set(), list(outputs)

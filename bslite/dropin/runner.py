@@ -1,4 +1,4 @@
-"""What a wrapped module does when it is called: find or make the specialisation for the call, or run torch."""
+"""What a wrapped module does when called: find or make the specialisation for the call, or run torch."""
 
 from __future__ import annotations
 
@@ -95,9 +95,7 @@ class Runner:
         except Unsignable as e:
             return self._run_torch(InTorch(str(e)), args, kwargs)
         state = self._current()
-        if torch.is_grad_enabled() and (
-            any(t.requires_grad for t in tensors) or state.watch.requires_grad()
-        ):
+        if torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or state.watch.requires_grad()):
             return self._run_torch(InTorch(reasons.GRADIENTS), args, kwargs)
         run = state.calls.get(key)
         if run is None:
@@ -157,7 +155,9 @@ class Runner:
         self, state: State, key: Key, tensors: Sequence[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Run | InTorch:
         """What serves this call, made if need be."""
-        why = next(filter(None, map(reasons.of_tensor, tensors)), "" if tensors else "no argument is a tensor")
+        why = next(
+            filter(None, map(reasons.of_tensor, tensors)), "" if tensors else "no argument is a tensor"
+        )
         if why:
             return InTorch(why)
         with self._lock:
@@ -197,7 +197,12 @@ class Runner:
             self.kinds.move_to_end(found)
             return found, self.kinds[found]
         blueprint = self._draw(args, kwargs, tensors, found is free)
-        if found is free and isinstance(blueprint, Blueprint) and blueprint.capture.fixed and _batched(tensors):
+        if (
+            found is free
+            and isinstance(blueprint, Blueprint)
+            and blueprint.capture.fixed
+            and _batched(tensors)
+        ):
             self._unfree.add(free)
             found = kind(args, kwargs, False)
         self.kinds[found] = Kind(blueprint)
@@ -239,7 +244,7 @@ class Runner:
 
 
 def _callers_level() -> int:
-    """``stacklevel`` for the code that called the module: beyond this package and torch's call of a module."""
+    """``stacklevel`` of the code that called the module: beyond this package and torch's module calls."""
     own, frame, level = (__name__.rpartition(".")[0], "torch.nn.modules.module"), sys._getframe(1), 1
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(own):
         frame, level = frame.f_back, level + 1

@@ -48,11 +48,15 @@ def kind(args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool) -> Key
                 if not batch:
                     batch.append(shape[0])
                 if shape[0] == batch[0] != 1:
-                    shape = ("N", *shape[1:])  # type: ignore[assignment]
+                    return "batch", shape[1:], value.dtype
             return "tensor", shape, value.dtype
         return _nested(value, read, [])
 
-    return "free" if free_batch else "fixed", tuple(map(read, args)), tuple((k, read(v)) for k, v in kwargs.items())
+    return (
+        "free" if free_batch else "fixed",
+        tuple(map(read, args)),
+        tuple((k, read(v)) for k, v in kwargs.items()),
+    )
 
 
 def _nested(value: Any, read: Callable[[Any], Key], tensors: list[Tensor]) -> Key:

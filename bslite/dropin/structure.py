@@ -1,4 +1,4 @@
-"""Nested arguments and results as a list of leaves and back: pytrees, and dataclasses that torch knows nothing of."""
+"""Nested arguments and results as a list of leaves and back: pytrees, and dataclasses unknown to torch."""
 
 from __future__ import annotations
 

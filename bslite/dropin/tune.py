@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx.passes.utils.fuser_utils import fuse_as_graphmodule
 
-from bslite.dropin.blueprint import Blueprint, Part
+from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.model import Model
 
 Node = torch.fx.Node

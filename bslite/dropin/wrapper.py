@@ -38,10 +38,10 @@ def optimize(
     It runs inference on float32 CPU tensors. In training mode, where gradients are needed, under autocast,
     on another device and while another tool traces it, the original forward runs, with one warning. What
     bslite has no op for runs in torch inside the same graph; ``fallback`` says whether a warning lists it
-    (``"warn"``), nothing is said (``"silent"``), or UnsupportedError is raised (``"error"``). ``tune``: a part
-    that is measured slower in bslite than in torch stays in torch; ``tune=False`` measures nothing, so that
-    what runs where is the same every time. ``threads`` as for `bslite.run`. `bslite.report` shows what runs
-    where.
+    (``"warn"``), nothing is said (``"silent"``), or UnsupportedError is raised (``"error"``). ``tune``: a
+    part that is measured slower in bslite than in torch stays in torch; ``tune=False`` measures nothing, so
+    that what runs where is the same every time. ``threads`` as for `bslite.run`. `bslite.report` shows what
+    runs where.
 
     Changed weights are noticed at the next call, see `bslite.dropin.watch`.
 
@@ -93,14 +93,14 @@ def refresh(module: torch.nn.Module) -> None:
 
 
 def _wrap(module: torch.nn.Module, options: Options) -> torch.nn.Module:
-    wrapped: torch.nn.Module = object.__new__(_class_for(type(module)))
+    wrapped: torch.nn.Module = object.__new__(_class_for(type(module)))  # type: ignore[arg-type]
     object.__setattr__(wrapped, "__dict__", module.__dict__)
     object.__setattr__(wrapped, _SLOT, Runner(module, options))
     return wrapped
 
 
 @functools.lru_cache(maxsize=256)
-def _class_for(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
+def _class_for(kind: Any) -> type[torch.nn.Module]:
     """A subclass that runs ``kind``'s forward through a `Runner`; called and shown by the same name."""
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bslite import ops
 from bslite.errors import BsliteError, SpecError
-from bslite.frontends.torch_context import Const, Dims, Value, dims
+from bslite.frontends.torch_context import Const, Dims, Value, dims, dtype_name
 from bslite.frontends.torch_export import MISSING, Walk
 from bslite.frontends.torch_graph import Graph, is_getitem
 from bslite.frontends.torch_names import call_of
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import torch
 
     Node = torch.fx.Node
-
-DTYPES: tuple[str, ...] = tuple(getattr(ops, "DTYPES", ("float32",)))
 
 
 @dataclass(frozen=True)
@@ -67,15 +65,14 @@ class _OutsideWalk(Walk):
     def _declare(self, node: Node) -> Value:
         """The tensor that ``node`` makes, as an input. SpecError where bslite has no such values."""
         value = node.meta["val"]
-        dtype = str(value.dtype).removeprefix("torch.")
-        if dtype not in DTYPES:
-            raise SpecError(f"takes {dtype}; bslite has {', '.join(DTYPES)}")
+        dtype = dtype_name(value)
+        if dtype not in ops.DTYPES:
+            raise SpecError(f"takes {dtype}; bslite has {', '.join(ops.DTYPES)}")
         shape = dims(value)
         declared = [d if isinstance(d, int) else _free_name(d) for d in shape]
         example = tuple(_concrete(d, 4) for d in shape)
         self._inputs[node.name] = shape
-        self.store.builder.input(node.name, declared, example, dtype)
-        return Value(node.name, shape)
+        return self.store.input(node.name, shape, declared, example, dtype)
 
 
 class Survey(_OutsideWalk):
@@ -193,5 +190,5 @@ def _concrete(size: Any, batch: int) -> int:
 
 
 def _free_name(size: Any) -> str:
-    """"N" for the batch itself, the expression for a size computed from it."""
+    """ "N" for the batch itself, the expression for a size computed from it."""
     return "N" if size.is_Symbol else str(size)

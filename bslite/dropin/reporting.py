@@ -73,8 +73,10 @@ class Report:
 
 
 def report(module: Any) -> Report:
-    """What of ``module``, made by `bslite.optimize`, ran where and why: specialisations, parts, operations that
-    bslite does not have and their share of the flops, what was measured, and calls that torch ran.
+    """What of ``module``, made by `bslite.optimize`, ran where and why.
+
+    Specialisations, parts, operations that bslite does not have and their share of the flops, what was
+    measured, and calls that torch ran.
 
     Raises InputError for any other module.
     """
@@ -147,4 +149,3 @@ def _kind_lines(kind: KindReport) -> list[str]:
         more = f" and {len(item.layers) - 8} more" if len(item.layers) > 8 else ""
         lines.append(f"  torch: {item.uses} x {item.operation}; at {', '.join(item.layers[:8])}{more}")
     return lines
-
