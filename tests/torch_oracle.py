@@ -339,6 +339,8 @@ ORACLE |= {
     "linear": F.linear,
     "matmul": torch.matmul,
     "layer_norm": lambda x, **kw: F.layer_norm(x, **kw),
+    "rms_norm": lambda x, **kw: F.rms_norm(x, **kw),
+    "normalize": lambda x, axis, eps: F.normalize(x, 2.0, axis, eps),
     "group_norm": lambda x, **kw: F.group_norm(x, **kw),
     "lrn": lambda x, **kw: F.local_response_norm(x, **kw),
     "relu": F.relu,
