@@ -94,9 +94,9 @@ class Bitwise(Binary):
     def cases(cls) -> Sequence[Case]:
         image: Shape = (2, 5, 4, 3)
         number = cls.arity[0]
-        shapes = [[(37,)], [image], [()]] if number == 1 else [[(37,), (37,)], [image, (4, 1)], [(), ()]]
+        shapes: list[list[Shape]] = [[(37,), (37,)], [image, (4, 1)], [(), ()]]
         return [
-            Case(f"{dtype}, rank {len(given[0])}", given, dtypes=[dtype] * number)
+            Case(f"{dtype}, rank {len(given[0])}", given[:number], dtypes=[dtype] * number)
             for dtype in ("bool", "int64", "int32")
             for given in shapes
         ]
@@ -213,24 +213,17 @@ class IsInf(Test):
     """Whether it is infinite."""
 
     name = "isinf"
-    attrs = (
-        Attr("negative", a.boolean, True, "is -inf meant?"),
-        Attr("positive", a.boolean, True, "is inf?"),
-    )
+    attrs = (Attr("negative", a.boolean, True, "-inf too"), Attr("positive", a.boolean, True, "inf too"))
     torch_name = "isinf"
     onnx_name = "IsInf"
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
+        both = [{"negative": n, "positive": p} for n in (True, False) for p in (True, False)]
         return [
-            Case(
-                f"{case.label}, {negative}, {positive}",
-                case.inputs,
-                attrs={"negative": negative, "positive": positive},
-            )
+            Case(", ".join([case.label, *map(str, asked.values())]), case.inputs, attrs=asked)
             for case in super().cases()
-            for negative in (True, False)
-            for positive in (True, False)
+            for asked in both
         ]
 
 

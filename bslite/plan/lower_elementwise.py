@@ -11,13 +11,12 @@ from bslite.plan.lowering import lowers
 
 #: Cycles of a register of results, where they are more than the memory's.
 CYCLES = {"pow": 80.0, "div": 10.0, "fmod": 300.0, "remainder": 300.0, "atan2": 500.0}
+DIVISIONS = ("div", "floor_div", "fmod", "remainder")
 INTEGER_CYCLES = 60.0
 FAILS = "the result {value} does not fit 32 bits"
 #: Why an integer function flags a value, where that is not all.
 ALSO_FAILS = {
-    **dict.fromkeys(
-        ("div", "floor_div", "fmod", "remainder"), "{value} divided by zero, or a result beyond 32 bits"
-    ),
+    **dict.fromkeys(DIVISIONS, "{value} divided by zero, or a result beyond 32 bits"),
     "pow": "a negative power, or the result {value} does not fit 32 bits",
 }
 

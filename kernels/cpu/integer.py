@@ -1,8 +1,8 @@
-"""Integer arithmetic of two values: cells are 32 bits, results are computed in 64, what does not fit is flagged.
+"""Integer arithmetic of two values, in 64 bits; the caller flags what does not fit a cell of 32.
 
-Functions ``(x, z, flag)`` of int64 give an int64. Division is towards zero in ``div`` and ``fmod`` (C, torch's
-fmod, ONNX's Div), towards minus infinity in ``floor_div`` and ``remainder`` (Python, torch's remainder, ONNX's
-Mod). A division by zero is flagged too, and gives 0.
+Functions ``(x, z, flag)`` of int64 give an int64. Division is towards zero in ``div`` and ``fmod`` (as C,
+torch's fmod, ONNX's Div have it), towards minus infinity in ``floor_div`` and ``remainder`` (Python, torch,
+ONNX's Mod). A division by zero is flagged too, and gives 0.
 """
 
 from __future__ import annotations
