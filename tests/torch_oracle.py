@@ -178,7 +178,10 @@ UNARY = (
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"),
     *("floor", "ceil", "round", "trunc"),
 )
-BINARY = ("add", "mul", "sub", "div", "pow", "maximum", "minimum", "fmod", "remainder", "atan2")
+BINARY = (
+    *("add", "mul", "sub", "pow", "maximum", "minimum", "fmod", "remainder", "atan2"),
+    *("not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "where"),
+)
 ORACLE |= {name: getattr(torch, name) for name in (*UNARY, *BINARY)}
 
 
@@ -363,6 +366,14 @@ ORACLE |= {
     "softmax": lambda x, axis: F.softmax(x, axis),
     "log_softmax": lambda x, axis: F.log_softmax(x, axis),
     "dropout": lambda x, p: F.dropout(x, p, training=False),
+    "div": lambda x, y: torch.div(x, y, rounding_mode=None if x.is_floating_point() else "trunc"),
+    "floor_div": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "equal": torch.eq,
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+    "not": torch.bitwise_not,
+    "isinf": lambda x, negative, positive: (torch.isneginf(x) & negative) | (torch.isposinf(x) & positive),
     "prelu": lambda x, y: torch.where(x > 0, x, x * y),
     "constant": lambda value: value,
     "concat": lambda *xs, axis: torch.cat(xs, axis),
