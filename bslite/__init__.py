@@ -25,6 +25,7 @@ from bslite.errors import (
 
 if TYPE_CHECKING:
     from bslite.api import run
+    from bslite.dropin import bisect, optimize, report
     from bslite.engines.cpu import warmup
     from bslite.explanation import Explanation, explain
     from bslite.frontends import from_onnx, from_state_dict, from_torch
@@ -48,6 +49,9 @@ _LAZY = {
     "Verification": "bslite.verification",
     "verify": "bslite.verification",
     "warmup": "bslite.engines.cpu",
+    "optimize": "bslite.dropin",
+    "report": "bslite.dropin",
+    "bisect": "bslite.dropin",
     "explain": "bslite.explanation",
     "Explanation": "bslite.explanation",
 }
@@ -67,11 +71,14 @@ __all__ = [
     "Verification",
     "WeightsError",
     "__version__",
+    "bisect",
     "explain",
     "from_onnx",
     "from_state_dict",
     "from_torch",
     "load",
+    "optimize",
+    "report",
     "run",
     "save",
     "verify",

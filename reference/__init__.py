@@ -2,6 +2,8 @@
 
 from bslite.reference import (
     activation,
+    attention,
+    binary,
     cast,
     contraction,
     conv,
@@ -10,7 +12,10 @@ from bslite.reference import (
     normalize,
     pointwise,
     pool,
+    recurrent,
+    reduce,
     softmax,
+    unary,
     upsample,
 )
 from bslite.reference.executor import call, layers, run
@@ -19,6 +24,8 @@ from bslite.reference.registry import FUNCTIONS
 __all__ = [
     "FUNCTIONS",
     "activation",
+    "attention",
+    "binary",
     "call",
     "cast",
     "contraction",
@@ -29,7 +36,10 @@ __all__ = [
     "normalize",
     "pointwise",
     "pool",
+    "recurrent",
+    "reduce",
     "run",
     "softmax",
+    "unary",
     "upsample",
 ]

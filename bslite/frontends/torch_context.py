@@ -224,6 +224,13 @@ class Store:
         self.dtypes[name] = dtype
         return Value(name, shape, dtype)
 
+    def with_batch(self, size: Any) -> Value | None:
+        """The latest value whose axis 0 is as long as ``size`` (a sympy expression) says."""
+        for name, shape in reversed(self.shapes.items()):
+            if shape[:1] == (size,):
+                return Value(name, shape, self.dtypes[name])
+        return None
+
     def scalar(self, number: Number) -> Const:
         """A number as a constant, rounded to float32; equal numbers are one constant."""
         tensor = load_torch().tensor(float(number))

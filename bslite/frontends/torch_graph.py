@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends.torch_context import find
+from bslite.frontends.torch_context import dims, find, operation
 from bslite.frontends.torch_lazy import load_torch
 from bslite.frontends.torch_names import Call, call_of
 from bslite.frontends.torch_ops import MODULES, is_no_op
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     Node = torch.fx.Node
 
 STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")  # kinds of placeholder that hold a known tensor
+#: Operations that take from their operand its dtype and device alone, from arguments the rest.
+FILLED = ("new_zeros", "new_ones", "new_full")
 
 
 class Graph:
@@ -48,7 +50,7 @@ class Graph:
             tags = getattr(node.target, "tags", ())
             if (
                 node.op == "call_function"
-                and all(n in constant for n in node.all_input_nodes)
+                and (all(n in constant for n in node.all_input_nodes) or is_filled(node))
                 and torch.Tag.nondeterministic_seeded not in tags
             ):
                 constant.add(node)
@@ -122,6 +124,11 @@ class Graph:
             if place is not None:
                 names.setdefault(place, []).append(node)
         return False
+
+
+def is_filled(node: Node) -> bool:
+    """Whether ``node`` makes a tensor of one number, of a shape that is the same for every input."""
+    return operation(node) in FILLED and all(isinstance(d, int) for d in dims(node.meta["val"]))
 
 
 def is_getitem(node: Node) -> bool:

@@ -171,14 +171,43 @@ def pad(
     return constant_pad(s, x, sizes, value)
 
 
+@aten("roll")
+def roll(s: Site, x: Operand, shifts: Sequence[int], axes: Sequence[int] = ()) -> Operand:
+    """Along each axis in turn, the end of it put before its start."""
+    if not axes:
+        raise Unsupported("of a flattened tensor")
+    moves = [(axis % len(x.shape), shift) for axis, shift in zip(axes, shifts, strict=True)]
+    for i, (axis, shift) in enumerate(moves):
+        size = x.shape[axis]
+        if not isinstance(size, int):
+            raise Unsupported("along the batch")
+        cut = -shift % size
+        if cut == 0:
+            continue
+        parts = []
+        for start, stop in ((cut, size), (0, cut)):
+            shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
+            parts.append(s.emit("slice", x, inner=shape, axis=axis, start=start, stop=stop))
+        x = s.emit("concat", *parts, axis=axis, inner=None if i == len(moves) - 1 else x.shape)
+    return x
+
+
 @aten("expand", "expand_as")
 def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
     """Nothing where every reader broadcasts by itself; otherwise a product with ones."""
     if x.shape == s.shape or all(_broadcasts(user, s) for user in s.users):
         return x
     aligned = (*(1,) * (len(s.shape) - len(x.shape)), *x.shape)
-    if any(not isinstance(d, int) and d != have for d, have in zip(s.shape, aligned, strict=True)):
-        raise Unsupported("it repeats a value for every batch element")
+    free = [i for i, d in enumerate(s.shape) if not isinstance(d, int) and d != aligned[i]]
+    if free:
+        like = s.store.with_batch(s.shape[0])
+        if free != [0] or like is None:
+            raise Unsupported("it repeats a value along an axis whose size depends on the batch")
+        x = reshape(s, x, aligned, last=False)
+        made = (s.shape[0], *aligned[1:])
+        x = s.emit("repeat_batch", x, like, inner=None if made == s.shape else made)
+        if made == s.shape:
+            return x
     ones = [d if isinstance(d, int) else 1 for d in s.shape]
     return s.emit("mul", x, s.derived("ones", load_torch().ones(ones)))
 

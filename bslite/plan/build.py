@@ -9,7 +9,10 @@ from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import by_level, fuse
 from bslite.plan import (
+    lower_attention,
     lower_conv,
+    lower_conv_transpose,
+    lower_elementwise,
     lower_gather,
     lower_linear,
     lower_matmul,
@@ -17,6 +20,8 @@ from bslite.plan import (
     lower_normalize,
     lower_pointwise,
     lower_pool,
+    lower_recurrent,
+    lower_reduce,
     lower_softmax,
     lower_upsample,
 )
@@ -33,7 +38,10 @@ from bslite.spec import ModelSpec
 
 __all__ = [
     "build_plan",
+    "lower_attention",
     "lower_conv",
+    "lower_conv_transpose",
+    "lower_elementwise",
     "lower_gather",
     "lower_linear",
     "lower_matmul",
@@ -41,6 +49,8 @@ __all__ = [
     "lower_normalize",
     "lower_pointwise",
     "lower_pool",
+    "lower_recurrent",
+    "lower_reduce",
     "lower_softmax",
     "lower_upsample",
 ]

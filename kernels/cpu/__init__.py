@@ -1,8 +1,11 @@
 """CPU kernels over raw memory: shapes and strides, nothing of graphs. See gemm_tile.py for the heart."""
 
 from bslite.kernels.cpu import (
+    attention,
     cast,
     conv,
+    cumsum,
+    elementwise,
     gather,
     move,
     normalize,
@@ -10,6 +13,8 @@ from bslite.kernels.cpu import (
     peak,
     pointwise,
     pool,
+    recurrent,
+    reduce,
     softmax,
     stack,
     stream,
@@ -20,9 +25,12 @@ from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
 
 __all__ = [
     "STEP_KERNELS",
+    "attention",
     "cast",
     "compiled",
     "conv",
+    "cumsum",
+    "elementwise",
     "gather",
     "move",
     "normalize",
@@ -31,6 +39,8 @@ __all__ = [
     "peak",
     "pointwise",
     "pool",
+    "recurrent",
+    "reduce",
     "softmax",
     "stack",
     "stream",
