@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -33,13 +34,17 @@ def same_kind(function: Callable[..., Any]) -> Callable[..., Array]:
     return lambda a, *rest: np.asarray(function(a, *rest)).astype(a.dtype)
 
 
+def erf(a: Array) -> Array:
+    """The error function, element by element."""
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(a)).astype(a.dtype)
+
+
 #: Operator -> what it computes, and the op of bslite.
 ELEMENTWISE: dict[str, tuple[Callable[..., Any], str]] = {
     "Add": (np.add, "add"),
     "Sub": (np.subtract, "sub"),
     "Mul": (np.multiply, "mul"),
     "Div": (divide, "div"),
-    "Pow": (same_kind(np.power), "pow"),
     "Neg": (np.negative, "neg"),
     "Abs": (np.abs, "abs"),
     "Sign": (np.sign, "sign"),
@@ -49,6 +54,16 @@ ELEMENTWISE: dict[str, tuple[Callable[..., Any], str]] = {
     "Log": (np.log, "log"),
     "Sin": (np.sin, "sin"),
     "Cos": (np.cos, "cos"),
+    "Tan": (np.tan, "tan"),
+    "Asin": (np.arcsin, "asin"),
+    "Acos": (np.arccos, "acos"),
+    "Atan": (np.arctan, "atan"),
+    "Sinh": (np.sinh, "sinh"),
+    "Cosh": (np.cosh, "cosh"),
+    "Asinh": (np.arcsinh, "asinh"),
+    "Acosh": (np.arccosh, "acosh"),
+    "Atanh": (np.arctanh, "atanh"),
+    "Erf": (erf, "erf"),
     "Floor": (np.floor, "floor"),
     "Ceil": (np.ceil, "ceil"),
     "Round": (np.round, "round"),
@@ -62,6 +77,11 @@ ELEMENTWISE: dict[str, tuple[Callable[..., Any], str]] = {
     "Or": (np.logical_or, "logical_or"),
     "Xor": (np.logical_xor, "logical_xor"),
     "Where": (np.where, "where"),
+    "IsNaN": (np.isnan, "isnan"),
+    "BitwiseAnd": (np.bitwise_and, "bitwise_and"),
+    "BitwiseOr": (np.bitwise_or, "bitwise_or"),
+    "BitwiseXor": (np.bitwise_xor, "bitwise_xor"),
+    "BitwiseNot": (np.bitwise_not, "bitwise_not"),
 }
 
 
@@ -134,72 +154,52 @@ def as_dtype(s: Site, x: Operand, to: str) -> Operand:
     return s.emit("cast", x, to=to)
 
 
-@onnx_op("Relu", "Sigmoid", "Tanh", "HardSwish", "Erf", "Softplus", "Softsign", "Mish")
-def activation(s: Site, x: Operand) -> Operand:
-    op = s.op_type.lower()
-    if op not in ops.REGISTRY:
-        raise Unsupported("")
-    return s.emit(op, x)
+@onnx_op("Pow")
+def power(s: Site, x: Operand, exponent: Operand) -> Operand:
+    """In the dtype of ``x``."""
+    if is_known(x, exponent):
+        return s.compute(same_kind(np.power), x, exponent)
+    if x.dtype == "float32" and isinstance(exponent, Const) and exponent.array.size == 1:
+        number = exponent.array.item()
+        if number == 2 and exponent.rank <= x.rank:
+            return s.emit("mul", x, x)
+        exponent = s.const(np.asarray(exponent.array, np.float32), "exponent")
+    kinds = x.dtype, exponent.dtype
+    if "float32" not in kinds:
+        return s.emit("pow", x, exponent)
+    x, exponent = (as_float(s, v) for v in (x, exponent))
+    if kinds[0] == "float32":
+        return s.emit("pow", x, exponent)
+    return s.emit("cast", s.inner("pow", x, exponent), to=kinds[0])
 
 
-@onnx_op("LeakyRelu")
-def leaky_relu(s: Site, x: Operand, *, alpha: float) -> Operand:
-    return s.emit("leaky_relu", x, negative_slope=alpha)
-
-
-@onnx_op("Elu")
-def elu(s: Site, x: Operand, *, alpha: float) -> Operand:
-    return s.emit("elu", x, alpha=alpha)
-
-
-@onnx_op("Gelu")
-def gelu(s: Site, x: Operand, *, approximate: str) -> Operand:
-    return s.emit("gelu", x, approximate=approximate)
-
-
-@onnx_op("Swish")
-def swish(s: Site, x: Operand, *, alpha: float) -> Operand:
-    if alpha != 1:
-        raise Unsupported(f"with alpha={alpha}")
-    return s.emit("silu", x)
-
-
-@onnx_op("HardSigmoid")
-def hard_sigmoid(s: Site, x: Operand, *, alpha: float, beta: float) -> Operand:
-    if abs(alpha - 1 / 6) > 1e-7 or beta != 0.5:
-        raise Unsupported(f"with alpha={alpha}, beta={beta}")
-    return s.emit("hardsigmoid", x)
-
-
-@onnx_op("Clip", since=6)
-def clip_by_attributes(s: Site, x: Operand, *, min: float, max: float) -> Operand:
-    low = None if min <= np.finfo(np.float32).min else min
-    return clamp(s, x, low, None if max >= np.finfo(np.float32).max else max)
-
-
-@onnx_op("Clip", since=11)
-def clip(s: Site, x: Operand, low: Operand | None = None, high: Operand | None = None) -> Operand:
-    if is_known(x, *(v for v in (low, high) if v)):
-        bounds = [v for v in (low, high) if v]
-        if not bounds:
-            return x
-        return s.compute(lambda a, *b: _clip(a, b[0] if low else None, b[-1] if high else None), x, *bounds)
-    least = None if low is None else s.number(low, "its min")
-    most = None if high is None else s.number(high, "its max")
-    return clamp(s, x, least, most)
-
-
-def _clip(a: Array, low: Array | None, high: Array | None) -> Array:
-    a = a if low is None else np.maximum(a, low)
-    return a if high is None else np.minimum(a, high)
-
-
-def clamp(s: Site, x: Operand, low: float | None, high: float | None) -> Operand:
-    """``min(max(x, low), high)``."""
-    if low is None and high is None:
+def as_float(s: Site, x: Operand) -> Operand:
+    """``x`` as float32."""
+    if x.dtype == "float32":
         return x
-    if low == 0 and high == 6 and x.dtype == "float32":
-        return s.emit("relu6", x)
-    if low == 0 and high is None and x.dtype == "float32":
-        return s.emit("relu", x)
-    raise Unsupported(f"between {low} and {high}; bslite has relu and relu6")
+    if isinstance(x, Value):
+        return s.inner("cast", x, to="float32")
+    return s.compute(lambda a: a.astype(np.float32), x)
+
+
+@onnx_op("Mod")
+def mod(s: Site, a: Operand, b: Operand, *, fmod: int) -> Operand:
+    """``fmod``: with the sign of the first operand, else that of the second."""
+    if is_known(a, b):
+        return s.compute(np.fmod if fmod else np.mod, a, b)
+    return s.emit("fmod" if fmod else "remainder", a, b)
+
+
+@onnx_op("Max")
+def maximum(s: Site, *xs: Operand) -> Operand:
+    return chain(s, xs, np.maximum, "maximum")
+
+
+@onnx_op("Min")
+def minimum(s: Site, *xs: Operand) -> Operand:
+    return chain(s, xs, np.minimum, "minimum")
+
+
+@onnx_op("PRelu")
+def prelu(s: Site, x: Operand, slope: Operand) -> Operand:
+    return s.emit("prelu", x, slope)

@@ -32,7 +32,7 @@ Builder = Callable[..., Any]
 TABLE: dict[str, list[tuple[int, Builder]]] = {}
 MAX_ELEMENTS = 2**36  # of one value: beyond what a machine could run
 FOLD_FLOPS = 10**9  # more work on constants than this is left to the engine
-FOLD_ELEMENTS = 2**27  # all arrays computed while reading a model together
+FOLD_ELEMENTS = 2**28  # all arrays computed while reading a model together
 
 
 def onnx_op(*names: str, since: int = 1) -> Callable[[Builder], Builder]:
@@ -151,11 +151,15 @@ class Store:
         self._keys: dict[int, str] = {}
         self._kept: list[Array] = []  # so that no other array gets the same id
 
-    def spend(self, elements: int) -> None:
-        """Note an array about to be computed; SpecError if there have been too many."""
-        self._spent += elements
-        if self._spent > FOLD_ELEMENTS:
+    def allow(self, elements: int) -> None:
+        """SpecError if so many more elements of constants are too many: ask before computing them."""
+        if self._spent + elements > FOLD_ELEMENTS:
             raise SpecError(f"constants of more than {FOLD_ELEMENTS} elements would be computed")
+
+    def spend(self, elements: int) -> None:
+        """Note so many elements as computed; SpecError as `allow`."""
+        self.allow(elements)
+        self._spent += elements
 
     def input(self, name: str, declared: Sequence[int | str], example: Sequence[int], dtype: str) -> Value:
         """Declare a model input."""

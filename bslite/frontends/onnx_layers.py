@@ -10,76 +10,9 @@ import numpy as np
 from bslite.errors import SpecError
 from bslite.frontends.onnx_context import Site, onnx_op
 from bslite.frontends.onnx_moves import axis_of, permuted, reshaped
-from bslite.frontends.onnx_values import Const, Dims, Operand, Unsupported, Value, Varies, fixed, product
+from bslite.frontends.onnx_values import Const, Dims, Operand, Unsupported, Value, fixed, product
 
 Ints = Sequence[int]
-
-
-def windows(
-    x: Operand, kernel: Ints, strides: Ints | None, pads: Ints | None, dilations: Ints | None, auto_pad: str
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Strides, dilations and pads of a window, written out: pads before each axis, then after."""
-    n = len(kernel)
-    if x.rank != n + 2:
-        raise SpecError(f"its input has rank {x.rank}, expected {n + 2} for a window of {list(kernel)}")
-    strides, dilations = strides or (1,) * n, dilations or (1,) * n
-    if len(strides) != n or len(dilations) != n or (pads and len(pads) != 2 * n):
-        raise SpecError(
-            f"strides {list(strides)}, dilations {list(dilations)}, pads {pads} do not fit {n} axes"
-        )
-    if min((*kernel, *strides, *dilations)) < 1:
-        raise SpecError(
-            f"kernel {list(kernel)}, strides {list(strides)} or dilations {list(dilations)} below 1"
-        )
-    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        before, after = [], []
-        for size, k, stride, d in zip(x.shape[2:], kernel, strides, dilations, strict=True):
-            if not isinstance(size, int):
-                if stride != 1:
-                    raise Varies(f"auto_pad={auto_pad} depends on free sizes")
-                size = 1
-            total = max(0, (-(-size // stride) - 1) * stride + d * (k - 1) + 1 - size)
-            less, more = total // 2, total - total // 2
-            before.append(less if auto_pad == "SAME_UPPER" else more)
-            after.append(more if auto_pad == "SAME_UPPER" else less)
-        pads = (*before, *after)
-    elif auto_pad == "VALID":
-        pads = (0,) * (2 * n)
-    elif auto_pad != "NOTSET":
-        raise SpecError(f"auto_pad is {auto_pad!r}")
-    pads = tuple(pads or (0,) * (2 * n))
-    if min(pads) < 0:
-        raise SpecError(f"its pads {list(pads)} are negative")
-    return tuple(strides), tuple(dilations), pads
-
-
-@onnx_op("Conv")
-def conv(
-    s: Site,
-    x: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
-    *,
-    auto_pad: str,
-    dilations: Ints | None,
-    group: int,
-    kernel_shape: Ints | None,
-    pads: Ints | None,
-    strides: Ints | None,
-) -> Operand:
-    kernel = weight.shape[2:]
-    if kernel_shape is not None and tuple(kernel_shape) != tuple(kernel):
-        raise SpecError(
-            f"its kernel_shape {list(kernel_shape)} is not that of the weight {list(weight.shape)}"
-        )
-    sizes = [d for d in kernel if isinstance(d, int)]
-    stride, dilation, padding = windows(x, sizes, strides, pads, dilations, auto_pad)
-    if len(kernel) != 2:
-        raise Unsupported(f"{len(kernel)}-dimensional")
-    return s.emit(
-        "conv2d", x, params={"weight": weight, "bias": bias},
-        stride=stride, padding=padding, dilation=dilation, groups=group,
-    )  # fmt: skip
 
 
 @onnx_op("Gemm")
@@ -224,91 +157,6 @@ def lrn(s: Site, x: Operand, *, alpha: float, beta: float, bias: float, size: in
     if not size % 2:
         raise Unsupported(f"of even size {size}")
     return s.emit("lrn", x, size=size, alpha=alpha, beta=beta, k=bias)
-
-
-def op_name(kind: str, n: int) -> str:
-    """``max_pool2d`` for a window of two axes."""
-    return f"{kind}{n}d"
-
-
-@onnx_op("MaxPool")
-def max_pool(
-    s: Site,
-    x: Operand,
-    *,
-    auto_pad: str,
-    ceil_mode: int = 0,
-    dilations: Ints | None = None,
-    kernel_shape: Ints,
-    pads: Ints | None,
-    storage_order: int = 0,
-    strides: Ints | None,
-) -> Operand:
-    s.used_only(0)
-    stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
-    if len(kernel_shape) != 2:
-        raise Unsupported(f"{len(kernel_shape)}-dimensional")
-    return s.emit(
-        "max_pool2d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding, dilation=dilation,
-        ceil_mode=bool(ceil_mode),
-    )  # fmt: skip
-
-
-@onnx_op("AveragePool")
-def avg_pool(
-    s: Site,
-    x: Operand,
-    *,
-    auto_pad: str,
-    ceil_mode: int = 0,
-    count_include_pad: int,
-    dilations: Ints | None = None,
-    kernel_shape: Ints,
-    pads: Ints | None,
-    strides: Ints | None,
-) -> Operand:
-    stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
-    if len(kernel_shape) != 2:
-        raise Unsupported(f"{len(kernel_shape)}-dimensional")
-    if set(dilation) != {1}:
-        raise Unsupported(f"with dilations={dilation}")
-    return s.emit(
-        "avg_pool2d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding,
-        ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
-    )  # fmt: skip
-
-
-@onnx_op("GlobalAveragePool", "GlobalMaxPool")
-def global_pool(s: Site, x: Operand) -> Operand:
-    op = "adaptive_avg_pool2d" if s.op_type == "GlobalAveragePool" else "adaptive_max_pool2d"
-    if x.rank < 3:
-        raise SpecError(f"its input {list(x.shape)} has no image")
-    if x.rank == 4:
-        return s.emit(op, x, output_size=1)
-    image = reshaped(s, x, (*x.shape[:2], product(x.shape[2:]), 1), last=False)
-    return reshaped(s, s.inner(op, image, output_size=1), (*x.shape[:2], *(1,) * (x.rank - 2)))
-
-
-@onnx_op("ReduceMean")
-def reduce_mean_by_attribute(s: Site, x: Operand, *, axes: Ints | None, keepdims: int) -> Operand:
-    return _mean(s, x, axes, keepdims)
-
-
-@onnx_op("ReduceMean", since=18)
-def reduce_mean(
-    s: Site, x: Operand, axes: Operand | None = None, *, keepdims: int, noop_with_empty_axes: int
-) -> Operand:
-    over = None if axes is None else s.ints(axes, "its axes")
-    return x if noop_with_empty_axes and not over else _mean(s, x, over or None, keepdims)
-
-
-def _mean(s: Site, x: Operand, axes: Ints | None, keepdims: int) -> Operand:
-    over = sorted(axis_of(a, x.rank) for a in (range(x.rank) if axes is None else axes))
-    if over != [2, 3] or x.rank != 4:
-        raise Unsupported(f"over axes {over} of rank {x.rank}")
-    if keepdims:
-        return s.emit("adaptive_avg_pool2d", x, output_size=1)
-    return reshaped(s, s.inner("adaptive_avg_pool2d", x, output_size=1), x.shape[:2])
 
 
 @onnx_op("Softmax", "LogSoftmax")

@@ -5,7 +5,25 @@ To support another operator, add a builder to the file of its family.
 
 from __future__ import annotations
 
-from bslite.frontends import onnx_arith, onnx_layers, onnx_moves, onnx_shapes
+from bslite.frontends import (
+    onnx_activations,
+    onnx_arith,
+    onnx_layers,
+    onnx_moves,
+    onnx_reduce,
+    onnx_shapes,
+    onnx_windows,
+)
 from bslite.frontends.onnx_context import TABLE, find
 
-__all__ = ["TABLE", "find", "onnx_arith", "onnx_layers", "onnx_moves", "onnx_shapes"]
+__all__ = [
+    "TABLE",
+    "find",
+    "onnx_activations",
+    "onnx_arith",
+    "onnx_layers",
+    "onnx_moves",
+    "onnx_reduce",
+    "onnx_shapes",
+    "onnx_windows",
+]

@@ -78,7 +78,7 @@ def constant_of_shape(s: Site, shape: Operand, *, value: Array | None) -> Known:
 def checked(s: Site, dims: Array) -> tuple[int, ...]:
     """Sizes of an array about to be made: reasonable, and few enough to make."""
     made = sizes([int(d) for d in dims.reshape(-1)], "its result")
-    s.store.spend(int(np.prod(made, dtype=np.float64)))
+    s.store.allow(int(np.prod(made, dtype=np.float64)))
     return made
 
 
@@ -88,7 +88,7 @@ def range_(s: Site, start: Operand, limit: Operand, delta: Operand, *, stash_typ
         if not d.any():
             raise ValueError("a step of zero")
         count = max(0.0, np.ceil((float(b.item()) - float(a.item())) / float(d.item())))
-        s.store.spend(int(min(count, 2.0**62)))
+        s.store.allow(int(min(count, 2.0**62)))
         return (a.item() + np.arange(int(count)) * d.item()).astype(a.dtype)
 
     known = [s.known(x, f"its {what}") for x, what in ((start, "start"), (limit, "limit"), (delta, "delta"))]
