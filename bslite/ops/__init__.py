@@ -8,8 +8,10 @@ from bslite.ops import (
     gather,
     movement,
     normalize,
+    pad,
     pointwise,
     pool,
+    repeat,
     softmax,
     upsample,
 )
@@ -47,9 +49,11 @@ __all__ = [
     "infer",
     "movement",
     "normalize",
+    "pad",
     "parse_attrs",
     "pointwise",
     "pool",
+    "repeat",
     "softmax",
     "upsample",
 ]

@@ -15,8 +15,10 @@ from bslite.plan import (
     lower_matmul,
     lower_move,
     lower_normalize,
+    lower_pad,
     lower_pointwise,
     lower_pool,
+    lower_repeat,
     lower_softmax,
     lower_upsample,
 )
@@ -39,8 +41,10 @@ __all__ = [
     "lower_matmul",
     "lower_move",
     "lower_normalize",
+    "lower_pad",
     "lower_pointwise",
     "lower_pool",
+    "lower_repeat",
     "lower_softmax",
     "lower_upsample",
 ]

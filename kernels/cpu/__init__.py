@@ -3,6 +3,7 @@
 from bslite.kernels.cpu import (
     cast,
     conv,
+    copy_axes,
     gather,
     move,
     normalize,
@@ -14,6 +15,7 @@ from bslite.kernels.cpu import (
     stack,
     stream,
     transpose,
+    trilu,
     upsample,
 )
 from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
@@ -23,6 +25,7 @@ __all__ = [
     "cast",
     "compiled",
     "conv",
+    "copy_axes",
     "gather",
     "move",
     "normalize",
@@ -35,5 +38,6 @@ __all__ = [
     "stack",
     "stream",
     "transpose",
+    "trilu",
     "upsample",
 ]
