@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-)
 from bslite.frontends import (
-from bslite.frontends import torch_arith, torch_layers, torch_moves, torch_windows
     torch_arith,
     torch_attention,
     torch_layers,
     torch_moves,
     torch_recurrent,
+    torch_windows,
+)
 from bslite.frontends.torch_context import (
     TABLE,
     Operand,
@@ -32,18 +32,18 @@ from bslite.frontends.torch_context import (
 if TYPE_CHECKING:
     import torch
 
+__all__ = [
     "MODULES",
     "NO_OPS",
     "TABLE",
-]
-__all__ = [
-__all__ = ["MODULES", "NO_OPS", "TABLE", "is_no_op", "torch_arith", "torch_layers", "torch_moves", "torch_windows"]
     "is_no_op",
     "torch_arith",
     "torch_attention",
     "torch_layers",
     "torch_moves",
     "torch_recurrent",
+    "torch_windows",
+]
 
 #: Operations that do nothing to values at inference, unless they change the dtype.
 NO_OPS = (
