@@ -96,19 +96,8 @@ def _recurrent(
             params["peephole"] = s.const(order, f"{d}.peephole")
         before = [_row(s, part, d) for part in given]
         tail = [lengths] if lengths is not None else []
-        values.append(
-            s.inner(
-                op,
-                x,
-                *before,
-                *tail,
-                params=params,
-                reverse=reverse,
-                initial_state=bool(given),
-                lengths=lengths is not None,
-                **extra,
-            )  # fmt: skip
-        )
+        ends = {"reverse": reverse, "initial_state": bool(given), "lengths": lengths is not None}
+        values.append(s.inner(op, x, *before, *tail, params=params, **ends, **extra))
     return _outputs(s, values, 2 if op == "lstm" else 1, bool(layout))
 
 
