@@ -90,7 +90,7 @@ def slice_scatter(
     if step != 1 or not all(isinstance(n, int) for n in (size, count, start or 0)):
         raise Unsupported("with steps, or along the batch")
     first = (start or 0) if (start or 0) >= 0 else size + start
-    parts = []
+    parts: list[Operand] = []
     for begin, end in ((0, first), (first + count, size)):
         if begin < end:
             shape = (*x.shape[:axis], end - begin, *x.shape[axis + 1 :])
@@ -214,7 +214,7 @@ def roll(s: Site, x: Operand, shifts: Sequence[int], axes: Sequence[int] = ()) -
         cut = -shift % size
         if cut == 0:
             continue
-        parts = []
+        parts: list[Operand] = []
         for start, stop in ((cut, size), (0, cut)):
             shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
             parts.append(s.emit("slice", x, inner=shape, axis=axis, start=start, stop=stop))
