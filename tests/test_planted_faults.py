@@ -171,8 +171,8 @@ def eps_outside(
 
 @fault("max_pool2d", "zeros as padding")
 def zero_padded(x: Array, **kw: Any) -> Array:
-    y = pool.max_pool2d(x, **kw)
-    inside = pool.avg_pool2d(
+    y = pool.max_pool(x, **kw)
+    inside = pool.avg_pool(
         np.ones_like(x),
         **{k: v for k, v in kw.items() if k != "dilation"},
         count_include_pad=True,
@@ -183,7 +183,7 @@ def zero_padded(x: Array, **kw: Any) -> Array:
 
 @fault("max_pool2d", "a last window in the padding kept")
 def window_too_many(x: Array, **kw: Any) -> Array:
-    y = pool.max_pool2d(x, **kw)
+    y = pool.max_pool(x, **kw)
     if not kw["ceil_mode"]:
         return y
     stride = kw["stride"] or kw["kernel"]

@@ -105,8 +105,7 @@ class Walk:
                 continue
             if node in self.graph.stored:
                 key = specs[node.name].target
-                tensor = program.state_dict[key] if key in program.state_dict else program.constants[key]
-                self.results[node] = Const(tensor, key)
+                self.results[node] = Const(self._stored(key), key)
             elif has_tensors(node):
                 shape = dims(node.meta["val"])
                 declared = [d if isinstance(d, int) else "N" for d in shape]
@@ -116,6 +115,14 @@ class Walk:
                 )
             else:
                 self.results[node] = getattr(specs[node.name].arg, "value", None)
+
+    def _stored(self, key: str) -> torch.Tensor:
+        """The parameter, buffer or constant that the export calls ``key``."""
+        program = self.graph.program
+        tensor: torch.Tensor = (
+            program.state_dict[key] if key in program.state_dict else program.constants[key]
+        )
+        return tensor
 
     def _visit(self, node: Node) -> Any:
         args, kwargs = load_torch().fx.map_arg((node.args, node.kwargs), self.results.__getitem__)

@@ -136,12 +136,13 @@ def normalization(node: Node) -> list[Node]:
     """The operations of ``F.normalize`` in L2, last one first, if ``node`` is the last; else []."""
     if operation(node) != "div" or len(node.all_input_nodes) != 2:
         return []
-    group, before = [node], node.args[1]
+    group: list[Node] = [node]
+    before: Any = node.args[1]
     for names in (("expand_as", "expand"), ("clamp_min",), ("linalg_vector_norm",)):
         if not hasattr(before, "users") or operation(before) not in names or len(before.users) != 1:
             return []
         group.append(before)
-        before = before.args[0]  # type: ignore[assignment]
+        before = before.args[0]
     order, axes, keep = (*group[3].args[1:], None, None, None)[:3]
     right = before is node.args[0] and order in (2, None) and keep is True
     return group if right and isinstance(axes, (list, tuple)) and len(axes) == 1 else []

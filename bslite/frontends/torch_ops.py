@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends import torch_arith, torch_attention, torch_layers, torch_moves
+from bslite.frontends import (
+    torch_arith,
+    torch_attention,
+    torch_layers,
+    torch_moves,
+    torch_recurrent,
+    torch_windows,
+)
 from bslite.frontends.torch_context import (
     TABLE,
     Operand,
@@ -34,6 +41,8 @@ __all__ = [
     "torch_attention",
     "torch_layers",
     "torch_moves",
+    "torch_recurrent",
+    "torch_windows",
 ]
 
 #: Operations that do nothing to values at inference, unless they change the dtype.

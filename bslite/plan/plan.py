@@ -162,11 +162,13 @@ def accesses(views: Sequence[View]) -> list[Access]:
         lo, hi = v.extent
         period = 1
         first, last = 0, 1
-        if len(v.shape) == 4 and v.strides[1] == 1 and v.shape[1] < v.strides[3]:
-            period = v.strides[3]
+        rank = len(v.shape)
+        if rank in (3, 4, 5) and v.strides[1] == 1 and v.shape[1] < v.strides[-1]:
+            period = v.strides[-1]
             first = v.offset % period
             last = first + v.shape[1]
-            if last > period:  # not aligned with the pixel grid of the buffer
+            uneven = rank != 4 and any(s % period for s in (v.strides[0], *v.strides[2:]))
+            if last > period or uneven:  # not aligned with the pixel grid of the buffer
                 period, first, last = 1, 0, 1
         found.append(Access(v.buffer, lo, hi, period, first, last))
     return found

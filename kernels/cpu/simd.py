@@ -177,6 +177,7 @@ def _primitive(result, *params):
     return wrap
 
 
+primitive = _primitive  # for the vector operations of other files
 i64, f32 = types.int64, types.float32
 
 
