@@ -238,9 +238,15 @@ ATTENTION = [
        "normalize normalize add"),
     Case("rms norm", lambda: nn.RMSNorm(12), TOKENS, "rms_norm"),
     Case("rms norm, eps", lambda: nn.RMSNorm((5, 12), eps=0.1, elementwise_affine=False), TOKENS, "rms_norm"),
-    fn("a token for every batch element", lambda x, p: torch.cat([p.expand(x.shape[0], -1, -1), x], 1), TOKENS,
-       "repeat_batch concat", 1, 1, 12),
-    fn("a slice assigned", lambda x: assigned(x), IMAGE, "tanh slice slice slice slice slice slice concat slice slice concat"),
+    fn(
+        "a token for every batch element",
+        lambda x, p: torch.cat([p.expand(x.shape[0], -1, -1), x], 1),
+        TOKENS, "repeat_batch concat", 1, 1, 12,
+    ),
+    fn(
+        "a slice assigned", lambda x: assigned(x), IMAGE,
+        "tanh slice slice slice slice slice slice concat slice slice concat",
+    ),
 ]  # fmt: skip
 MODULES_OF_ATTENTION = {
     "MultiheadAttention": lambda: SelfAttention(weights=False),
