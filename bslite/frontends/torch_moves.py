@@ -90,7 +90,7 @@ def slice_scatter(
     if step != 1 or not all(isinstance(n, int) for n in (size, count, start or 0)):
         raise Unsupported("with steps, or along the batch")
     first = (start or 0) if (start or 0) >= 0 else size + start
-    parts = []
+    parts: list[Operand] = []
     for begin, end in ((0, first), (first + count, size)):
         if begin < end:
             shape = (*x.shape[:axis], end - begin, *x.shape[axis + 1 :])
@@ -203,23 +203,9 @@ def pad(
 
 @aten("roll")
 def roll(s: Site, x: Operand, shifts: Sequence[int], axes: Sequence[int] = ()) -> Operand:
-    """Along each axis in turn, the end of it put before its start."""
     if not axes:
         raise Unsupported("of a flattened tensor")
-    moves = [(axis % len(x.shape), shift) for axis, shift in zip(axes, shifts, strict=True)]
-    for i, (axis, shift) in enumerate(moves):
-        size = x.shape[axis]
-        if not isinstance(size, int):
-            raise Unsupported("along the batch")
-        cut = -shift % size
-        if cut == 0:
-            continue
-        parts = []
-        for start, stop in ((cut, size), (0, cut)):
-            shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
-            parts.append(s.emit("slice", x, inner=shape, axis=axis, start=start, stop=stop))
-        x = s.emit("concat", *parts, axis=axis, inner=None if i == len(moves) - 1 else x.shape)
-    return x
+    return s.emit("roll", x, shifts=tuple(shifts), axes=tuple(axes))
 
 
 @aten("expand", "expand_as")
