@@ -36,7 +36,9 @@ def taps(x: Array, starts: Sequence[Array], kernel: Sizes, dilation: Sizes, fill
     for place in product(*map(range, kernel)):
         seen = np.ix_(*(s + i * d for s, i, d in zip(starts, place, dilation, strict=True)))
         sizes = x.shape[2:]
-        inside = reduce(np.logical_and, [(i >= 0) & (i < h) for i, h in zip(seen, sizes, strict=True)])  # [P, Q]
+        inside = reduce(
+            np.logical_and, [(i >= 0) & (i < h) for i, h in zip(seen, sizes, strict=True)]
+        )  # [P, Q]
         picked = x[(slice(None), slice(None), *(i.clip(0, h - 1) for i, h in zip(seen, sizes, strict=True)))]
         yield np.where(inside, picked, x.dtype.type(fill))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from bslite.frontends.torch_context import Const, Operand, Site, Unsupported, Value, aten
 
+
 @aten("linear")
 def linear(s: Site, x: Operand, weight: Operand, bias: Operand | None = None) -> Value:
     return s.emit("linear", x, params={"weight": weight, "bias": bias})

@@ -25,7 +25,16 @@ from bslite.frontends.torch_context import (
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MODULES", "NO_OPS", "TABLE", "is_no_op", "torch_arith", "torch_layers", "torch_moves", "torch_windows"]
+__all__ = [
+    "MODULES",
+    "NO_OPS",
+    "TABLE",
+    "is_no_op",
+    "torch_arith",
+    "torch_layers",
+    "torch_moves",
+    "torch_windows",
+]
 
 #: Operations that do nothing to values at inference, unless they change the dtype.
 NO_OPS = (

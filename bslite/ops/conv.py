@@ -162,8 +162,12 @@ class Conv3d(Conv):
             case("within frames", (2, 12, 3, 7, 9), 20, 1, 3, 3, padding=(0, 1, 1)),
             case("within frames, strided", (2, 12, 5, 7, 9), 20, 1, 3, 3, padding=(0, 1, 1), stride=2),
             case("across frames", (2, 12, 5, 6, 7), 20, 3, 1, 1, padding=(1, 0, 0)),
-            case("across frames, strided", (1, 40, 6, 4, 5), 24, 3, 1, 1, padding=(1, 0, 0), stride=(2, 1, 1)),
-            case("across frames, strided everywhere", (1, 9, 6, 5, 7), 16, 3, 1, 1, padding=(1, 0, 0), stride=2),
+            case(
+                "across frames, strided", (1, 40, 6, 4, 5), 24, 3, 1, 1, padding=(1, 0, 0), stride=(2, 1, 1)
+            ),
+            case(
+                "across frames, strided everywhere", (1, 9, 6, 5, 7), 16, 3, 1, 1, padding=(1, 0, 0), stride=2
+            ),
             case("asymmetric padding", (2, 6, 4, 5, 7), 10, 3, 3, 3, padding=(0, 1, 2, 2, 0, 1)),
             case("asymmetric stride", (1, 7, 6, 9, 8), 9, 2, 3, 2, stride=(1, 2, 3), padding=(1, 1, 0)),
             case("dilated", (1, 16, 6, 8, 9), 24, 3, 3, 3, dilation=(2, 1, 2), padding=(2, 1, 2)),

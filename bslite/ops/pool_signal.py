@@ -85,7 +85,9 @@ class VolumePool(WindowPool):
             case("within frames", (2, 20, 3, 8, 7), kernel=(1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1)),
             case("across frames", (2, 7, 6, 4, 5), kernel=(2, 1, 1)),
             case("frames left out", (1, 3, 5, 4, 4), kernel=1, stride=(2, 1, 1)),
-            case("asymmetric", (1, 4, 5, 7, 8), kernel=(2, 3, 3), stride=(1, 2, 3), padding=(0, 1, 1, 1, 1, 0)),
+            case(
+                "asymmetric", (1, 4, 5, 7, 8), kernel=(2, 3, 3), stride=(1, 2, 3), padding=(0, 1, 1, 1, 1, 0)
+            ),
             case("ceil", (1, 4, 4, 7, 8), kernel=3, stride=2, ceil_mode=True),
             case("ceil, padded", (2, 5, 4, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
             case("as large as the volume", (2, 6, 3, 4, 5), kernel=(3, 4, 5)),

@@ -105,7 +105,9 @@ def convolve(
         ri, _, between["r"], rl, rc = volume(residual).strides
         geometry["r"] = (ri, rl, rc)
     if rows.taps == 1 and (by_planes or not clipped):
-        n, d, p, q, geometry = _recut(b, window, n, d, p, q, filters, geometry, between, clipped, len(y.shape) == 3)
+        n, d, p, q, geometry = _recut(
+            b, window, n, d, p, q, filters, geometry, between, clipped, len(y.shape) == 3
+        )
     row_taps = len(terms.offsets) // (depth.taps if by_planes else rows.taps) * clipped
     contraction(
         b, layer, (x.buffer, origin), y, residual, (n, d * p, q), geometry, terms,

@@ -73,9 +73,7 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
     k, c = w.shape[:2]
     taps = math.prod(w.shape[2:])
     depth = (
-        w.reshape(groups, k // groups, c, taps)
-        .transpose(0, 3, 2, 1)
-        .reshape(groups, taps * c, k // groups)
+        w.reshape(groups, k // groups, c, taps).transpose(0, 3, 2, 1).reshape(groups, taps * c, k // groups)
     )
     depth = np.pad(depth, ((0, 0), (0, 0), (0, -(k // groups) % lanes)))
     nr = width * lanes
