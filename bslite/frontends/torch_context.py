@@ -222,7 +222,15 @@ class Store:
         """Declare a model input."""
         self.builder.input(name, declared, example, dtype)
         self.dtypes[name] = dtype
+        self.shapes[name] = shape
         return Value(name, shape, dtype)
+
+    def with_batch(self, size: Any) -> Value | None:
+        """The latest value whose axis 0 is as long as ``size`` (a sympy expression) says."""
+        for name, shape in reversed(self.shapes.items()):
+            if shape[:1] == (size,):
+                return Value(name, shape, self.dtypes[name])
+        return None
 
     def scalar(self, number: Number) -> Const:
         """A number as a constant, rounded to float32; equal numbers are one constant."""

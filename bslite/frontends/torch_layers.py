@@ -88,6 +88,15 @@ def layer_norm(
     return s.results(s.emit("layer_norm", x, params=params, normalized_shape=tuple(shape), eps=eps))
 
 
+@aten("rms_norm")
+def rms_norm(
+    s: Site, x: Operand, shape: Sequence[int], weight: Operand | None = None, eps: float | None = None
+) -> Value:
+    """eps: as torch does, the gap between 1 and the next float32 where none is given."""
+    eps = 2.0**-23 if eps is None else eps
+    return s.emit("rms_norm", x, params={"weight": weight}, normalized_shape=tuple(shape), eps=eps)
+
+
 @aten("group_norm")
 def group_norm(
     s: Site,

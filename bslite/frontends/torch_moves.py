@@ -78,6 +78,36 @@ def slice_(s: Site, x: Operand, axis: int = 0, start: Any = None, stop: Any = No
     return s.emit("slice", x, axis=axis, start=start or 0, stop=stop, step=step)
 
 
+@aten("slice_scatter")
+def slice_scatter(
+    s: Site, x: Operand, part: Operand, axis: int = 0, start: Any = None, stop: Any = None, step: int = 1
+) -> Operand:
+    """``x`` with a run of positions along ``axis`` replaced by ``part``."""
+    axis %= len(x.shape)
+    size, count = x.shape[axis], part.shape[axis]
+    if part.shape == x.shape:
+        return part
+    if step != 1 or not all(isinstance(n, int) for n in (size, count, start or 0)):
+        raise Unsupported("with steps, or along the batch")
+    first = (start or 0) if (start or 0) >= 0 else size + start
+    parts = []
+    for begin, end in ((0, first), (first + count, size)):
+        if begin < end:
+            shape = (*x.shape[:axis], end - begin, *x.shape[axis + 1 :])
+            parts.append(s.emit("slice", x, inner=shape, axis=axis, start=begin, stop=end))
+        if begin == 0:
+            parts.append(part)
+    return s.emit("concat", *parts, axis=axis)
+
+
+@aten("copy")
+def copy(s: Site, x: Operand, source: Operand, *_: Any) -> Operand:
+    """What overwrites all of a tensor."""
+    if source.shape != s.shape:
+        raise Unsupported(f"of {list(source.shape)} into {list(s.shape)}")
+    return source
+
+
 @aten("narrow")
 def narrow(s: Site, x: Operand, axis: int, start: Any, length: Any) -> Operand:
     if not (isinstance(start, int) and isinstance(length, int)):
@@ -171,14 +201,43 @@ def pad(
     return constant_pad(s, x, sizes, value)
 
 
+@aten("roll")
+def roll(s: Site, x: Operand, shifts: Sequence[int], axes: Sequence[int] = ()) -> Operand:
+    """Along each axis in turn, the end of it put before its start."""
+    if not axes:
+        raise Unsupported("of a flattened tensor")
+    moves = [(axis % len(x.shape), shift) for axis, shift in zip(axes, shifts, strict=True)]
+    for i, (axis, shift) in enumerate(moves):
+        size = x.shape[axis]
+        if not isinstance(size, int):
+            raise Unsupported("along the batch")
+        cut = -shift % size
+        if cut == 0:
+            continue
+        parts = []
+        for start, stop in ((cut, size), (0, cut)):
+            shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
+            parts.append(s.emit("slice", x, inner=shape, axis=axis, start=start, stop=stop))
+        x = s.emit("concat", *parts, axis=axis, inner=None if i == len(moves) - 1 else x.shape)
+    return x
+
+
 @aten("expand", "expand_as")
 def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
     """Nothing where every reader broadcasts by itself; otherwise a product with ones."""
     if x.shape == s.shape or all(_broadcasts(user, s) for user in s.users):
         return x
     aligned = (*(1,) * (len(s.shape) - len(x.shape)), *x.shape)
-    if any(not isinstance(d, int) and d != have for d, have in zip(s.shape, aligned, strict=True)):
-        raise Unsupported("it repeats a value for every batch element")
+    free = [i for i, d in enumerate(s.shape) if not isinstance(d, int) and d != aligned[i]]
+    if free:
+        like = s.store.with_batch(s.shape[0])
+        if free != [0] or like is None:
+            raise Unsupported("it repeats a value along an axis whose size depends on the batch")
+        x = reshape(s, x, aligned, last=False)
+        made = (s.shape[0], *aligned[1:])
+        x = s.emit("repeat_batch", x, like, inner=None if made == s.shape else made)
+        if made == s.shape:
+            return x
     ones = [d if isinstance(d, int) else 1 for d in s.shape]
     return s.emit("mul", x, s.derived("ones", load_torch().ones(ones)))
 

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends import torch_arith, torch_layers, torch_moves, torch_windows
+from bslite.frontends import (
+    torch_arith,
+    torch_attention,
+    torch_layers,
+    torch_moves,
+    torch_recurrent,
+    torch_windows,
+)
 from bslite.frontends.torch_context import (
     TABLE,
     Operand,
@@ -31,8 +38,10 @@ __all__ = [
     "TABLE",
     "is_no_op",
     "torch_arith",
+    "torch_attention",
     "torch_layers",
     "torch_moves",
+    "torch_recurrent",
     "torch_windows",
 ]
 

@@ -6,29 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bslite.ops import Kind
+from bslite.ops import REGISTRY, Kind
+from bslite.ops.activation import Activation
+from bslite.ops.binary import Binary
 from bslite.passes.families import CONVS, POOLS, TRANSPOSED
 from bslite.passes.rewrite import readers
 from bslite.spec import ModelSpec, Node
 
 #: Activations a kernel can apply to what it has just computed: one input, one value.
-ACTIVATIONS = (
-    "relu",
-    "relu6",
-    "leaky_relu",
-    "elu",
-    "gelu",
-    "silu",
-    "sigmoid",
-    "tanh",
-    "hardswish",
-    "hardsigmoid",
-)
+ACTIVATIONS = tuple(op.name for op in REGISTRY.values() if issubclass(op, Activation))
+BINARY = tuple(op.name for op in REGISTRY.values() if issubclass(op, Binary))
 #: Ops whose kernels apply an affine per channel (a batch norm) in the store. Convolutions and linear layers
 #: are not among them: it is folded into their weights.
 WITH_AFFINE = POOLS
 #: Ops whose kernels apply an activation in the store.
-WITH_ACTIVATION = (*CONVS, *TRANSPOSED, "linear", "batch_norm", "add", "mul", *POOLS)
+WITH_ACTIVATION = (*CONVS, *TRANSPOSED, "linear", "batch_norm", *BINARY, *POOLS)
 
 #: Why a node that a layer cannot take is a layer of its own, by what it does to its data.
 ALONE = {

@@ -200,9 +200,14 @@ class Builder:
         operands: dict[str, tuple[str, int]],
         reads: Sequence[View] = (),
         writes: Sequence[View] = (),
+        scratch: int = 0,
     ) -> None:
-        """Append a step of the current layer."""
-        self.steps.append(Step(kernel, self.layer, items, args, operands, accesses(reads), accesses(writes)))
+        """Append a step of the current layer, which uses ``scratch`` elements of its thread's own memory."""
+        self.steps.append(
+            Step(
+                kernel, self.layer, items, args, operands, accesses(reads), accesses(writes), scratch=scratch
+            )
+        )
 
     def copy(self, source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""

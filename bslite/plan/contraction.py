@@ -63,6 +63,7 @@ def contraction(
     halo_reads: View,
     pack: Callable[[LineTiling], tuple[View, int, int]] | None = None,
     rows: dict[str, int] | None = None,
+    bias: str | None = None,
     planes: Planes | None = None,
     recipe: str = "panels",
     how: Mapping[str, Any] | None = None,
@@ -72,8 +73,9 @@ def contraction(
     The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the
     view it gives, the element in it where the first image's weights start, and the elements between two
     images' weights. ``group_depth``: input channels of a group, 0 where there is but one. ``rows``: cells
-    that say where windows leave the image, if any do. ``planes``: where the lines are those of several
-    planes. ``recipe``, and ``how``: what makes panels of the parameter.
+    that say where windows leave the image, if any do. ``bias``: a constant in panels, in place of the
+    layer's. ``planes``: where the lines are those of several planes. ``recipe``, and ``how``: what makes
+    panels of the parameter.
     """
     images, lines, pixels = size
     machine = b.machine
@@ -86,7 +88,6 @@ def contraction(
         4 * lines * max(abs(xl), pixels * abs(xc)), panel_bytes * tiling.panels * groups,
         4 * lines * pixels * channels,
     )  # fmt: skip
-    bias = layer.node.params.get("bias")
     reads = [with_halo(halo_reads)] + ([residual] if residual is not None else [])
     weights_image = 0
     if pack is None:
@@ -118,8 +119,9 @@ def contraction(
         "plane_lines": planes.lines, "x_plane": 4 * planes.x, "y_plane": 4 * planes.y,
         "residual_plane": 4 * planes.r, **(rows or INSIDE), **epilogue(layer.activation),
     }  # fmt: skip
-    biases = b.const(
-        "bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=groups
+    own = layer.node.params.get("bias")
+    biases = bias or b.const(
+        "bias_panels", *([own] if own else []), channels=channels, lanes=machine.lanes, groups=groups
     )
     table = b.const("offsets", values=[4 * o for o in terms.offsets])
     operands = {

@@ -89,6 +89,7 @@ class Step:
     # Of a "stack" step: plans that one thread runs from end to end, and the bands of an image they are for.
     plans: tuple[Plan, ...] = ()
     bands: tuple[Band, ...] = ()
+    scratch: int = 0  # elements of memory that a thread needs for one of its items; of a stack, its plans say
 
     @property
     def stack(self) -> Plan | None:

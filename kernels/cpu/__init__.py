@@ -1,8 +1,12 @@
 """CPU kernels over raw memory: shapes and strides, nothing of graphs. See gemm_tile.py for the heart."""
 
 from bslite.kernels.cpu import (
+    attention,
     cast,
     conv,
+    copy_axes,
+    cumsum,
+    elementwise,
     gather,
     move,
     normalize,
@@ -10,19 +14,26 @@ from bslite.kernels.cpu import (
     peak,
     pointwise,
     pool,
+    recurrent,
+    reduce,
     softmax,
     stack,
     stream,
     transpose,
+    trilu,
     upsample,
 )
 from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
 
 __all__ = [
     "STEP_KERNELS",
+    "attention",
     "cast",
     "compiled",
     "conv",
+    "copy_axes",
+    "cumsum",
+    "elementwise",
     "gather",
     "move",
     "normalize",
@@ -31,9 +42,12 @@ __all__ = [
     "peak",
     "pointwise",
     "pool",
+    "recurrent",
+    "reduce",
     "softmax",
     "stack",
     "stream",
     "transpose",
+    "trilu",
     "upsample",
 ]

@@ -128,6 +128,38 @@ def _bias_panels(params: Sequence[Array], channels: int, lanes: int, groups: int
     return _channels_padded(bias, lanes, groups)
 
 
+def _by_block(rows: Array, gates: int, lanes: int, pick: Sequence[int]) -> Array:
+    """``[gates * H, ...]`` as ``[blocks of lanes units, gates of pick, lanes, ...]``, zeros for units beyond
+    H.
+    """
+    each = rows.reshape(gates, -1, *rows.shape[1:])[list(pick)]
+    each = np.pad(each, ((0, 0), (0, -each.shape[1] % lanes), *((0, 0) for _ in rows.shape[1:])))
+    return each.reshape(len(pick), -1, lanes, *rows.shape[1:]).swapaxes(0, 1)
+
+
+@recipe("gate_panels")
+def _gate_panels(params: Sequence[Array], gates: int, lanes: int, pick: Sequence[int]) -> Array:
+    """Weights ``[gates * H, K]`` as panels ``[H/lanes][K][gates of pick][lanes]``."""
+    w = _by_block(params[0], gates, lanes, pick)
+    return _panels([w.reshape(-1, w.shape[-1])], lanes, len(pick), 1)
+
+
+@recipe("gate_rows")
+def _gate_rows(params: Sequence[Array], gates: int, lanes: int, width: int) -> Array:
+    """Weights ``[gates * H, I]`` as panels whose channels are in the order (block, gate, unit)."""
+    w = _by_block(params[0], gates, lanes, range(gates))
+    return _panels([w.reshape(-1, w.shape[-1])], lanes, width, 1)
+
+
+@recipe("gate_bias")
+def _gate_bias(params: Sequence[Array], gates: int, lanes: int, pick: Sequence[int], given: bool) -> Array:
+    """``[gates * H]`` in the order (block, gate, unit); zeros, as many as the array has rows, if not
+    ``given``.
+    """
+    rows = params[0] if given else np.zeros(len(params[0]), np.float32)
+    return np.ascontiguousarray(_by_block(rows, gates, lanes, pick))
+
+
 @recipe("depthwise")
 def _depthwise(params: Sequence[Array], lanes: int) -> Array:
     """``[C, 1, R, S] -> [C/lanes][R*S][lanes]``."""
