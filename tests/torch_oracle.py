@@ -209,7 +209,7 @@ def _axes(x: Tensor, axes: Sequence[int]) -> tuple[int, ...]:
 @oracle
 def prod(x, *, axes, keepdim):  # type: ignore[no-untyped-def]
     for axis in sorted((a % x.ndim for a in _axes(x, axes)), reverse=True):
-        x = x.prod(axis, keepdim)
+        x = x.prod(axis, keepdim, dtype=x.dtype)
     return x
 
 
@@ -233,7 +233,7 @@ def cumsum(x, *, axis, exclusive, reverse):  # type: ignore[no-untyped-def]
 
 
 ORACLE |= {
-    "sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim),
+    "sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim, dtype=x.dtype),
     "mean": lambda x, axes, keepdim: x.mean(_axes(x, axes), keepdim),
     "amax": lambda x, axes, keepdim: x.amax(_axes(x, axes), keepdim),
     "amin": lambda x, axes, keepdim: x.amin(_axes(x, axes), keepdim),

@@ -1,8 +1,7 @@
-"""Builders of what moves elements: views, permutations, slices, concatenation, padding; and the mean."""
+"""Builders of what moves elements: views, permutations, slices, concatenation, padding."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,10 @@ from bslite.frontends.torch_context import Dims, Operand, Site, Unsupported, ate
 from bslite.frontends.torch_lazy import load_torch
 
 #: Operations that broadcast their operands themselves.
-BROADCASTING = ("add", "sub", "rsub", "mul", "div")
+BROADCASTING = (
+    *("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "where"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "bitwise_and", "bitwise_or"),
+)
 
 
 def reshape(s: Site, x: Operand, shape: Dims, last: bool = True) -> Operand:
@@ -234,28 +236,6 @@ def _broadcasts(user: Any, s: Site) -> bool:
     return operation(user) in BROADCASTING and any(
         dims(n.meta["val"]) == dims(user.meta["val"]) for n in others
     )
-
-
-@aten("mean.dim")
-def mean(s: Site, x: Operand, axes: Any, keepdim: bool = False, **_: Any) -> Operand:
-    """Of any axes but the first, as a global average pool over an image that has them as rows."""
-    rank = len(x.shape)
-    axes = sorted(a % rank for a in (axes or range(rank)))
-    if axes == [2, 3] and rank == 4:
-        image = x
-    else:
-        kept = [a for a in range(rank) if a not in axes]
-        if kept[:1] != [0]:
-            raise Unsupported("over the batch")
-        order, sizes = [*kept, *axes], [x.shape[a] for a in range(rank)]
-        if order != sorted(order):
-            x = s.emit("permute", x, inner=tuple(sizes[a] for a in order), order=order)
-        channels, rows = math.prod(sizes[a] for a in kept[1:]), math.prod(sizes[a] for a in axes)
-        image = reshape(s, x, (sizes[0], channels, rows, 1), last=False)
-    pixel = (*image.shape[:2], 1, 1)
-    if pixel == s.shape:
-        return s.emit("adaptive_avg_pool2d", image, output_size=1)
-    return reshape(s, s.emit("adaptive_avg_pool2d", image, inner=pixel, output_size=1), s.shape)
 
 
 @aten("pixel_shuffle")
