@@ -11,6 +11,7 @@ from bslite.passes import by_level, fuse
 from bslite.plan import (
     lower_conv,
     lower_gather,
+    lower_index,
     lower_linear,
     lower_matmul,
     lower_move,
@@ -37,6 +38,7 @@ __all__ = [
     "build_plan",
     "lower_conv",
     "lower_gather",
+    "lower_index",
     "lower_linear",
     "lower_matmul",
     "lower_move",
