@@ -16,7 +16,7 @@ from bslite.kernels.cpu.simd import load_cell, load_int, load_scalar, store_cell
 
 NONE, ADD, MUL, MAX, MIN = range(5)  # reductions
 LEAST, MOST = -(2**31), 2**31 - 1
-# Lines along an axis: the table holds the axes around it, innermost first, as size, bytes in x, in indices.
+# Lines along an axis: the table holds the axes around it, innermost first: size, bytes in x, in indices.
 LINES = "table table_at axes lines item_lines size count x_step i_step "
 G = record("gather_elements", f"x x_at indices indices_at y y_at flag flag_at {LINES}")
 S = record(

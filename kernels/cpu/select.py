@@ -27,7 +27,7 @@ def before(a, b, largest, floats):
 
 @step_kernel("topk", K)
 def topk(step, bases, item, scratch):
-    """Dense rows ``y [k]`` of indices into rows ``x [length]``: each element put in its place among those so far.
+    """Rows ``y [k]`` of indices into rows ``x [length]``, dense: each element takes its place so far.
 
     Most elements of long rows are below all k and cost one comparison.
     """
