@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from bslite.frontends.torch_context import Dims, Operand, Site, Unsupported, aten, dims, operation
-from bslite.frontends.torch_lazy import load_torch
 
 #: Operations that broadcast their operands themselves.
 BROADCASTING = (
@@ -182,25 +181,24 @@ def stack(s: Site, xs: Sequence[Operand], axis: int = 0) -> Operand:
 
 @aten("constant_pad_nd")
 def constant_pad(s: Site, x: Operand, sizes: Sequence[int], value: float | None = 0) -> Operand:
-    """torch lists (before, after) from the last axis backwards."""
-    if any(not isinstance(n, int) or n < 0 for n in sizes):
-        raise Unsupported(f"by {list(sizes)}: negative, or dependent on the batch")
-    if not any(sizes):
-        return x
-    rank = len(x.shape)
-    before, after = [0] * rank, [0] * rank
-    for i in range(len(sizes) // 2):
-        before[rank - 1 - i], after[rank - 1 - i] = sizes[2 * i], sizes[2 * i + 1]
-    return s.emit("pad", x, pads=(*before, *after), value=value or 0.0)
+    return pad(s, x, sizes, "constant", value)
 
 
 @aten("pad")
 def pad(
     s: Site, x: Operand, sizes: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Operand:
-    if mode != "constant":
-        raise Unsupported(f"mode {mode!r}")
-    return constant_pad(s, x, sizes, value)
+    """torch lists (before, after) from the last axis backwards."""
+    if any(not isinstance(n, int) for n in sizes):
+        raise Unsupported(f"by {list(sizes)}: dependent on the batch")
+    if not any(sizes):
+        return x
+    rank = len(x.shape)
+    before, after = [0] * rank, [0] * rank
+    for i in range(len(sizes) // 2):
+        before[rank - 1 - i], after[rank - 1 - i] = sizes[2 * i], sizes[2 * i + 1]
+    named = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
+    return s.emit("pad", x, pads=(*before, *after), value=value or 0.0, mode=named)
 
 
 @aten("roll")
@@ -212,7 +210,7 @@ def roll(s: Site, x: Operand, shifts: Sequence[int], axes: Sequence[int] = ()) -
 
 @aten("expand", "expand_as")
 def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
-    """Nothing where every reader broadcasts by itself; otherwise a product with ones."""
+    """Nothing where every reader broadcasts by itself."""
     if x.shape == s.shape or all(_broadcasts(user, s) for user in s.users):
         return x
     aligned = (*(1,) * (len(s.shape) - len(x.shape)), *x.shape)
@@ -226,8 +224,7 @@ def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
         x = s.emit("repeat_batch", x, like, inner=None if made == s.shape else made)
         if made == s.shape:
             return x
-    ones = [d if isinstance(d, int) else 1 for d in s.shape]
-    return s.emit("mul", x, s.derived("ones", load_torch().ones(ones)))
+    return s.emit("expand", x, shape=[d if isinstance(d, int) else -1 for d in s.shape])
 
 
 def _broadcasts(user: Any, s: Site) -> bool:
