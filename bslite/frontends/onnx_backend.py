@@ -71,6 +71,7 @@ class BsliteRep(base.BackendRep):  # type: ignore[misc]
             inputs = [inputs[n] for n in self.names]
         elif isinstance(inputs, np.ndarray):
             inputs = [inputs]
+        inputs = [np.asarray(x) if isinstance(x, np.generic) else x for x in inputs]
         if len(inputs) != len(self.names) or not all(isinstance(x, np.ndarray) for x in inputs):
             raise InputError(f"model {self.source.name!r} takes {len(self.names)} arrays, {self.names}")
         given = dict(zip(self.names, inputs, strict=True))

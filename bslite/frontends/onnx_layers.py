@@ -68,10 +68,11 @@ def matmul(s: Site, a: Operand, b: Operand) -> Operand:
     x = reshaped(s, a, (1, *a.shape), last=False) if a.rank == 1 else a
     y = reshaped(s, b, (*b.shape, 1), last=False) if b.rank == 1 else b
     made = s.inner("matmul", x, y)
-    shape = made.shape
-    shape = shape[:-1] if b.rank == 1 else shape
-    shape = (*shape[: x.rank - 2], *shape[x.rank - 1 :]) if a.rank == 1 else shape
-    return reshaped(s, made, tuple(shape))
+    shape = made.shape[:-1] if b.rank == 1 else made.shape
+    row = -1 if b.rank == 1 else -2
+    if a.rank == 1:
+        shape = (*shape[:row], *shape[len(shape) + row + 1 :])
+    return reshaped(s, made, shape)
 
 
 @onnx_op("BatchNormalization")

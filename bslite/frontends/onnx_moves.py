@@ -183,7 +183,7 @@ def concat(s: Site, *xs: Operand, axis: int) -> Operand:
     axis = axis_of(axis, xs[0].rank)
     if is_known(*xs):
         return s.compute(lambda *a: np.concatenate(a, axis), *xs)
-    filled = [x for x in xs if not (isinstance(x, Const) and not x.array.size and x.rank == xs[0].rank)]
+    filled = [x for x in xs if isinstance(x, Value) or x.rank != xs[0].rank or 0 not in x.shapes[0]]
     return filled[0] if len(filled) == 1 else s.emit("concat", *filled, axis=axis)
 
 
@@ -230,6 +230,8 @@ def sliced(s: Site, x: Operand, axis: int, start: int, stop: int | None, step: i
         return s.compute(lambda a: a[index], x)
     size = x.shape[axis]
     emit = s.emit if last else s.inner
+    if isinstance(size, int) and not range(*slice(start, stop, step).indices(size)):
+        return empty(s, x, axis)
     if step < 0:
         if not isinstance(size, int):
             raise Varies("it walks backwards along a free size")
@@ -240,6 +242,15 @@ def sliced(s: Site, x: Operand, axis: int, start: int, stop: int | None, step: i
     if isinstance(size, int) and range(*slice(start, stop, step).indices(size)) == range(size):
         return x
     return emit("slice", x, axis=axis, start=start, stop=stop, step=step)
+
+
+def empty(s: Site, x: Value, axis: int) -> Operand:
+    """``x`` with nothing left of ``axis``."""
+
+    def nothing(dims: Array) -> Array:
+        return np.zeros((*dims[:axis], 0, *dims[axis + 1 :]), x.dtype)
+
+    return s.compute(nothing, sizes_of(x, s))
 
 
 @onnx_op("Slice")
@@ -286,6 +297,8 @@ def _slice(
         sizes = [at(x.shape[axis], p) for p in range(len(s.store.probes))]
         if step == 1 and first == (0,) * len(first) and list(end) == sizes:
             continue
+        if count == 0:
+            return empty(s, x, axis) if isinstance(x, Value) else x
         if isinstance(begin, int) and isinstance(count, int):
             x = sliced(s, x, axis, begin, _stop(begin, count, step), step, i == len(axes) - 1)
         elif step > 0 and isinstance(begin, int) and list(end) == [len(range(begin, n, step)) for n in sizes]:
