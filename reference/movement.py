@@ -34,13 +34,6 @@ def permute(x: Array, *, order: tuple[int, ...]) -> Array:
     return x.transpose(order)
 
 
-@reference("pad")
-def pad(x: Array, *, pads: tuple[int, ...], value: float) -> Array:
-    """``value`` around x; ``pads`` is (before_0, before_1, ..., after_0, after_1, ...), as in ONNX."""
-    around = list(zip(pads[: x.ndim], pads[x.ndim :], strict=True))
-    return np.pad(x, around, constant_values=value)
-
-
 @reference("slice")
 def slice_(x: Array, *, axis: int, start: int, stop: int | None, step: int) -> Array:
     """``x[start:stop:step]`` along ``axis``."""

@@ -137,10 +137,21 @@ def batch_norm(x, *, running_mean, running_var, weight=None, bias=None, eps):  #
 
 
 @oracle
-def pad(x, *, pads, value):  # type: ignore[no-untyped-def]
+def pad(x, *, pads, value, mode):  # type: ignore[no-untyped-def]
     rank = x.ndim
     pairs = [side for axis in reversed(range(rank)) for side in (pads[axis], pads[axis + rank])]
-    return F.pad(x, pairs, value=value)
+    if mode == "constant":
+        return F.pad(x, pairs, value=value)
+    mode = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}[mode]
+    y = x.double()  # torch pads no integers so; the last axis of three only, for any rank
+    for axis in range(rank):
+        before, after = pads[axis], pads[axis + rank]
+        around, cut = (max(before, 0), max(after, 0)), (max(-before, 0), max(-after, 0))
+        line = y.movedim(axis, -1)
+        wide = F.pad(line.reshape(1, -1, x.shape[axis]), around, mode)
+        wide = wide[..., cut[0] : wide.shape[-1] - cut[1]]
+        y = wide.reshape(*line.shape[:-1], -1).movedim(-1, axis)
+    return y.to(x.dtype)
 
 
 @oracle
@@ -150,7 +161,13 @@ def reshape(x, *, shape):  # type: ignore[no-untyped-def]
 
 @oracle
 def slice_(x, *, axis, start, stop, step):  # type: ignore[no-untyped-def]
-    return x.movedim(axis, 0)[start:stop:step].movedim(0, axis)
+    kept = range(x.shape[axis])[slice(start, stop, step)]  # torch has no negative steps
+    return x.index_select(axis, torch.tensor(list(kept)))
+
+
+@oracle
+def trilu(x, *, upper, diagonal):  # type: ignore[no-untyped-def]
+    return (torch.triu if upper else torch.tril)(x, diagonal)
 
 
 @oracle
@@ -178,7 +195,10 @@ UNARY = (
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"),
     *("floor", "ceil", "round", "trunc"),
 )
-BINARY = ("add", "mul", "sub", "div", "pow", "maximum", "minimum", "fmod", "remainder", "atan2")
+BINARY = (
+    *("add", "mul", "sub", "pow", "maximum", "minimum", "fmod", "remainder", "atan2"),
+    *("not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "where"),
+)
 ORACLE |= {name: getattr(torch, name) for name in (*UNARY, *BINARY)}
 
 
@@ -339,6 +359,8 @@ ORACLE |= {
     "linear": F.linear,
     "matmul": torch.matmul,
     "layer_norm": lambda x, **kw: F.layer_norm(x, **kw),
+    "rms_norm": lambda x, **kw: F.rms_norm(x, **kw),
+    "normalize": lambda x, axis, eps: F.normalize(x, 2.0, axis, eps),
     "group_norm": lambda x, **kw: F.group_norm(x, **kw),
     "lrn": lambda x, **kw: F.local_response_norm(x, **kw),
     "relu": F.relu,
@@ -361,10 +383,21 @@ ORACLE |= {
     "softmax": lambda x, axis: F.softmax(x, axis),
     "log_softmax": lambda x, axis: F.log_softmax(x, axis),
     "dropout": lambda x, p: F.dropout(x, p, training=False),
+    "div": lambda x, y: torch.div(x, y, rounding_mode=None if x.is_floating_point() else "trunc"),
+    "floor_div": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "equal": torch.eq,
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+    "not": torch.bitwise_not,
+    "isinf": lambda x, negative, positive: (torch.isneginf(x) & negative) | (torch.isposinf(x) & positive),
     "prelu": lambda x, y: torch.where(x > 0, x, x * y),
     "constant": lambda value: value,
     "concat": lambda *xs, axis: torch.cat(xs, axis),
     "flatten": lambda x, start_axis, end_axis: torch.flatten(x, start_axis, end_axis),
     "repeat_batch": lambda x, like: x.expand(len(like), *x.shape[1:]),
     "permute": lambda x, order: x.permute(order),
+    "expand": lambda x, shape: x.expand(torch.broadcast_shapes(x.shape, [abs(d) for d in shape])),
+    "tile": lambda x, repeats: x.repeat(repeats),
+    "roll": lambda x, shifts, axes: torch.roll(x, shifts, axes) if axes else x,
 }

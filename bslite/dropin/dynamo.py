@@ -16,6 +16,7 @@ import torch
 from torch.fx.traceback import preserve_node_meta
 
 from bslite.dropin import reasons
+from bslite.dropin.dynamo_guards import forget_choice_of_library
 from bslite.dropin.runner import Options, Runner
 
 Node = torch.fx.Node
@@ -33,6 +34,7 @@ def bslite(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) 
             f"torch.compile: the graph runs in torch: {reasons.GRADIENTS}", UserWarning, stacklevel=2
         )
         return module.forward
+    forget_choice_of_library()
     return _Compiled(module, Options(**options.get("options", options)))
 
 

@@ -222,6 +222,7 @@ class Store:
         """Declare a model input."""
         self.builder.input(name, declared, example, dtype)
         self.dtypes[name] = dtype
+        self.shapes[name] = shape
         return Value(name, shape, dtype)
 
     def with_batch(self, size: Any) -> Value | None:

@@ -20,7 +20,7 @@ from bslite.frontends.torch_context import (
     find,
     operation,
 )
-from bslite.frontends.torch_graph import Graph, has_tensors, is_filled, is_getitem
+from bslite.frontends.torch_graph import Graph, has_tensors, is_filled, is_getitem, normalization
 from bslite.frontends.torch_lazy import load_torch
 from bslite.frontends.torch_names import Names, call_of
 from bslite.frontends.torch_ops import MODULES, is_no_op
@@ -174,8 +174,11 @@ class Walk:
         source = self.graph.whole[node]
         if source is None or self.results[source] is MISSING:
             return MISSING
-        call = call_of(node)
         site = self._site(node)
+        if group := normalization(node):
+            clamp, norm = group[2].args, group[3].args
+            return site.emit("normalize", self.results[source], axis=norm[2][0], eps=clamp[1])  # type: ignore[index]
+        call = call_of(node)
         return MODULES[call.kind](site, self.module.get_submodule(call.path), self.results[source])
 
     def _outputs(self) -> list[str]:

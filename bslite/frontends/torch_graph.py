@@ -57,13 +57,19 @@ class Graph:
         return constant
 
     def _whole_modules(self) -> dict[Node, Node | None]:
-        """Nodes of modules that become one op: the module's result -> its input, its other nodes -> None."""
+        """Nodes of modules and functions that become one op: the result -> the input, the other nodes ->
+        None.
+        """
         groups: dict[Call, list[Node]] = {}
         for node in self.operations():
             call = call_of(node)
             if call.kind in MODULES:
                 groups.setdefault(call, []).append(node)
         whole: dict[Node, Node | None] = {}
+        for node in self.operations():
+            if group := normalization(node):
+                whole |= dict.fromkeys(group)
+                whole[node] = node.args[0]  # type: ignore[assignment]
         for nodes in groups.values():
             sources = {a for n in nodes for a in n.all_input_nodes if has_tensors(a)} - {
                 *nodes,
@@ -124,6 +130,23 @@ class Graph:
             if place is not None:
                 names.setdefault(place, []).append(node)
         return False
+
+
+def normalization(node: Node) -> list[Node]:
+    """The operations of ``F.normalize`` in L2, last one first, if ``node`` is the last; else []."""
+    if operation(node) != "div" or len(node.all_input_nodes) != 2:
+        return []
+    group = [node]
+    for name in ("expand_as", "clamp_min", "linalg_vector_norm"):
+        before = group[-1].args[1 if len(group) == 1 else 0]
+        if operation(before) == "expand":  # what the rewritten graph has for expand_as
+            name = "expand"
+        if operation(before) != name or len(before.users) != 1:  # type: ignore[union-attr]
+            return []
+        group.append(before)  # type: ignore[arg-type]
+    norm = group[-1].args
+    right = norm[0] is node.args[0] and norm[1:2] in ((), (2,), (2.0,)) and norm[3:] == (True,)
+    return group if right and isinstance(norm[2], (list, tuple)) and len(norm[2]) == 1 else []
 
 
 def is_filled(node: Node) -> bool:

@@ -78,6 +78,36 @@ def slice_(s: Site, x: Operand, axis: int = 0, start: Any = None, stop: Any = No
     return s.emit("slice", x, axis=axis, start=start or 0, stop=stop, step=step)
 
 
+@aten("slice_scatter")
+def slice_scatter(
+    s: Site, x: Operand, part: Operand, axis: int = 0, start: Any = None, stop: Any = None, step: int = 1
+) -> Operand:
+    """``x`` with a run of positions along ``axis`` replaced by ``part``."""
+    axis %= len(x.shape)
+    size, count = x.shape[axis], part.shape[axis]
+    if part.shape == x.shape:
+        return part
+    if step != 1 or not all(isinstance(n, int) for n in (size, count, start or 0)):
+        raise Unsupported("with steps, or along the batch")
+    first = (start or 0) if (start or 0) >= 0 else size + start
+    parts = []
+    for begin, end in ((0, first), (first + count, size)):
+        if begin < end:
+            shape = (*x.shape[:axis], end - begin, *x.shape[axis + 1 :])
+            parts.append(s.emit("slice", x, inner=shape, axis=axis, start=begin, stop=end))
+        if begin == 0:
+            parts.append(part)
+    return s.emit("concat", *parts, axis=axis)
+
+
+@aten("copy")
+def copy(s: Site, x: Operand, source: Operand, *_: Any) -> Operand:
+    """What overwrites all of a tensor."""
+    if source.shape != s.shape:
+        raise Unsupported(f"of {list(source.shape)} into {list(s.shape)}")
+    return source
+
+
 @aten("narrow")
 def narrow(s: Site, x: Operand, axis: int, start: Any, length: Any) -> Operand:
     if not (isinstance(start, int) and isinstance(length, int)):

@@ -16,6 +16,7 @@ from bslite.frontends import (
     torch_layers,
     torch_moves,
     torch_recurrent,
+    torch_windows,
 )
 from bslite.frontends.torch_context import (
     TABLE,
@@ -41,6 +42,7 @@ __all__ = [
     "torch_layers",
     "torch_moves",
     "torch_recurrent",
+    "torch_windows",
 ]
 
 #: Operations that do nothing to values at inference, unless they change the dtype.

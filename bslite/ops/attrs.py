@@ -24,6 +24,14 @@ def integer(least: int | None = None) -> Callable[[Any], int]:
     return parse
 
 
+def nonzero(value: Any) -> int:
+    """An int other than 0."""
+    n = integer()(value)
+    if n == 0:
+        raise ValueError("must not be 0")
+    return n
+
+
 def optional(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """None, or what ``inner`` takes."""
     return lambda value: None if value is None else inner(value)

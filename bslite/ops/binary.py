@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
+from bslite.errors import SpecError
 from bslite.ops import checks
-from bslite.ops.core import Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import INTEGERS, REGISTRY, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
 
 
 class Binary(Op):
@@ -14,6 +16,15 @@ class Binary(Op):
 
     kind = Kind.POINTWISE
     arity = (2, 2)
+
+    #: What integer inputs of its cases are drawn from; None: it takes none.
+    integers: ClassVar[tuple[int, int] | None] = None
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if cls.integers and ins[0] == ins[1] and ins[0] in INTEGERS:
+            return ins[0]
+        return super().dtype(ins, params, attrs)
 
     @classmethod
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
@@ -45,6 +56,17 @@ class Binary(Op):
             Case("a number", [(3, 4), ()]),
             Case("both widen", [(3, 1, 5), (4, 1)]),
             Case("features", [(7, 33), (33,)]),
+            *cls.integer_cases(),
+        ]
+
+    @classmethod
+    def integer_cases(cls) -> Sequence[Case]:
+        """Of integers, if it takes them."""
+        if cls.integers is None:
+            return []
+        return [
+            Case("64-bit integers", [(7, 33), (33,)], dtypes=["int64"] * 2, integers=cls.integers),
+            Case("32-bit integers", [(2, 3, 4, 5), ()], dtypes=["int32"] * 2, integers=cls.integers),
         ]
 
 
@@ -52,6 +74,8 @@ class Add(Binary):
     """Sum of two values."""
 
     name = "add"
+    integers = (-9, 10)
+    may_fail = True
     torch_name = "add"
     onnx_name = "Add"
 
@@ -60,6 +84,8 @@ class Mul(Binary):
     """Product of two values, element by element."""
 
     name = "mul"
+    integers = (-9, 10)
+    may_fail = True
     torch_name = "mul"
     onnx_name = "Mul"
 
@@ -68,14 +94,18 @@ class Sub(Binary):
     """Difference of two values."""
 
     name = "sub"
+    integers = (-9, 10)
+    may_fail = True
     torch_name = "sub"
     onnx_name = "Sub"
 
 
 class Div(Binary):
-    """Quotient of two values, rounded once."""
+    """Quotient of two values, rounded once; of integers towards zero."""
 
     name = "div"
+    integers = (1, 30)
+    may_fail = True
     torch_name = "div"
     onnx_name = "Div"
 
@@ -84,6 +114,8 @@ class Pow(Binary):
     """The first to the power of the second, with C99's special values."""
 
     name = "pow"
+    integers = (0, 6)
+    may_fail = True
     sample_range = (0.05, 3.0)
     torch_name = "pow"
     onnx_name = "Pow"
@@ -93,6 +125,8 @@ class Maximum(Binary):
     """The larger of two values; NaN if either is."""
 
     name = "maximum"
+    integers = (-9, 10)
+    may_fail = True
     torch_name = "maximum"
     onnx_name = "Max"
 
@@ -101,6 +135,8 @@ class Minimum(Binary):
     """The smaller of two values; NaN if either is."""
 
     name = "minimum"
+    integers = (-9, 10)
+    may_fail = True
     torch_name = "minimum"
     onnx_name = "Min"
 
@@ -109,6 +145,8 @@ class Fmod(Binary):
     """What is left of the first after whole multiples of the second, with the first's sign."""
 
     name = "fmod"
+    integers = (1, 30)
+    may_fail = True
     torch_name = "fmod"
     onnx_name = "Mod"
 
@@ -117,7 +155,28 @@ class Remainder(Binary):
     """What is left of the first after whole multiples of the second, with the second's sign."""
 
     name = "remainder"
+    integers = (1, 30)
+    may_fail = True
     torch_name = "remainder"
+
+
+class FloorDiv(Binary):
+    """Quotient of two integers, towards minus infinity."""
+
+    name = "floor_div"
+    integers = (1, 30)
+    may_fail = True
+    torch_name = "floor_divide"
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if ins[0] != ins[1] or ins[0] not in INTEGERS:
+            raise SpecError(f"op 'floor_div' takes integers of one dtype, got {' and '.join(ins)}")
+        return ins[0]
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return cls.integer_cases()
 
 
 class Atan2(Binary):
@@ -133,3 +192,7 @@ class PRelu(Binary):
     name = "prelu"
     torch_name = "prelu"
     onnx_name = "PRelu"
+
+
+#: The ops of this file.
+ARITHMETIC = tuple(op.name for op in REGISTRY.values() if issubclass(op, Binary))

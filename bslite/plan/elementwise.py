@@ -17,17 +17,24 @@ from bslite.plan.views import NO_HALO, View, channel_axis, contiguous, size_of
 
 AXES = 5  # loops of the kernel, the channels included
 OPERANDS = "xzw"
+Place = tuple[str, int]
 
 
-def elementwise_layer(b: Builder, layer: Layer, function: str, cycles: float = 4.0) -> None:
-    """One function of the layer's inputs, broadcast to its shape; ``cycles`` of a register of results."""
+def elementwise_layer(
+    b: Builder, layer: Layer, function: str, cycles: float = 4.0, fails: str | None = None
+) -> None:
+    """One function of the layer's inputs, broadcast to its shape; ``cycles`` of a register of results.
+
+    ``fails``: what a flag that it raises means.
+    """
     operands = [b.values[name] for name in layer.node.inputs]
     home = b.write(layer.name)
     shape, inner = home.shape, inner_axis(home.shape)
     direct = not shape or home.strides[inner] == 1 or shape[inner] == 1
     y = home if direct else b.fresh(shape, inner, NO_HALO)
     cells = {"function": ["elementwise", function], **in_store(layer)}
-    elementwise_step(b, [_aligned(b, v, shape, inner) for v in operands], y, cells, cycles)
+    flag = b.flag(layer.name, fails) if fails else None
+    elementwise_step(b, [_aligned(b, v, shape, inner) for v in operands], y, cells, cycles, flag)
     if y is not home:
         b.copy(y, home)
 
@@ -59,7 +66,7 @@ def _aligned(b: Builder, view: View, shape: Shape, inner: int) -> View:
 
 
 def elementwise_step(
-    b: Builder, operands: Sequence[View], y: View, cells: dict[str, Any], cycles: float
+    b: Builder, operands: Sequence[View], y: View, cells: dict[str, Any], cycles: float, flag: Place | None
 ) -> None:
     """Append one "elementwise" step from operands of y's shape, strides of zero among theirs."""
     views = [
@@ -68,7 +75,7 @@ def elementwise_step(
     ]
     sizes, runs = merged_axes(y.shape, [v.strides for v in (*views, y)], by=3)
     if len(sizes) > AXES:
-        _in_plain_order(b, operands, y, cells, cycles)
+        _in_plain_order(b, operands, y, cells, cycles, flag)
         return
     if not sizes or any(run[-1] not in (0, 1) for run in runs[:3]) or runs[3][-1] != 1:
         sizes, runs = [*sizes, 1], [[*run, 1] for run in runs]
@@ -81,13 +88,12 @@ def elementwise_step(
     for letter, run in zip((*OPERANDS, "y"), runs, strict=True):
         args |= {f"{letter}{i}": 4 * s for i, s in enumerate(run[:-1])}
     places = {name: (v.buffer, v.offset) for name, v in zip(OPERANDS, views, strict=True)}
-    b.step(
-        "elementwise", sizes[0] * sizes[1], args, {**places, "y": (y.buffer, y.offset)}, list(operands), [y]
-    )
+    places |= {"y": (y.buffer, y.offset), "flag": flag or places["x"]}
+    b.step("elementwise", sizes[0] * sizes[1], args, places, list(operands), [y])
 
 
 def _in_plain_order(
-    b: Builder, operands: Sequence[View], y: View, cells: dict[str, Any], cycles: float
+    b: Builder, operands: Sequence[View], y: View, cells: dict[str, Any], cycles: float, flag: Place | None
 ) -> None:
     """Operands that lie in too many different orders, each copied out in full, row-major."""
 
@@ -99,5 +105,5 @@ def _in_plain_order(
         copies.append(plain())
         b.copy(view, copies[-1])
     target = plain()
-    elementwise_step(b, copies, target, cells, cycles)
+    elementwise_step(b, copies, target, cells, cycles, flag)
     b.copy(target, y)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
 from bslite.plan.loops import into_items, merged_axes, padded, split_for_items
 from bslite.plan.lowering import lowers
-from bslite.plan.sharing import item_count
+from bslite.plan.sharing import item_count, share_rows
 from bslite.plan.views import NO_HALO, View, contiguous, size_of, with_halo
 from bslite.plan.windows import volume
 
@@ -26,9 +25,8 @@ def copy_step(b: Builder, source: View, target: View) -> None:
         sizes, runs = [1], [[1], [1]]
     sizes, runs = split_for_items(sizes, runs, 2 * b.machine.threads, 1 << 16)
     if len(sizes) > AXES:
-        raise EngineError(
-            f"layer {b.layer[-1]!r}: a copy over {len(sizes)} separate axes; the engine moves at most {AXES}"
-        )
+        _copy_axes_step(b, source, target, sizes, runs)
+        return
     if _transpose_step(b, source, target, sizes, runs):
         return
     vector = int(runs[0][-1] == 1 and runs[1][-1] == 1)
@@ -40,6 +38,22 @@ def copy_step(b: Builder, source: View, target: View) -> None:
     args["vector"] = vector
     operands = {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset)}
     b.step("copy", sizes[0] * sizes[1], args, operands, [source], [target])
+
+
+def _copy_axes_step(b: Builder, source: View, target: View, sizes: list[int], runs: list[list[int]]) -> None:
+    """Append a copy over more axes than the copy kernel has loops."""
+    x, y = runs
+    planes = size_of(tuple(sizes[:-2]))
+    each, items = share_rows(b.machine, planes, 2.0 * size_of(target.shape) + 100.0 * planes)
+    outer = reversed(range(len(sizes) - 2))
+    table = b.const("offsets", values=[cell for a in outer for cell in (sizes[a], 4 * x[a], 4 * y[a])])
+    args = {
+        "axes": len(sizes) - 2, "planes": planes, "item_planes": each, "n0": sizes[-2], "n1": sizes[-1],
+        "x0": 4 * x[-2], "x1": 4 * x[-1], "y0": 4 * y[-2], "y1": 4 * y[-1],
+        "vector": int(x[-1] == 1 and y[-1] == 1),
+    }  # fmt: skip
+    operands = {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset), "table": (table, 0)}
+    b.step("copy_axes", items, args, operands, [source], [target])
 
 
 def _transpose_step(b: Builder, source: View, target: View, sizes: list[int], runs: list[list[int]]) -> bool:
@@ -148,20 +162,6 @@ def lower_concat(b: Builder, layer: Layer) -> None:
         if (x.buffer, x.offset, x.strides) != (target.buffer, target.offset, target.strides):
             b.copy(x, target)
         start += size
-
-
-@lowers("pad")
-def lower_pad(b: Builder, layer: Layer) -> None:
-    """A constant everywhere, then the input copied into the middle."""
-    x = b.values[layer.node.inputs[0]]
-    y = b.write(layer.name)
-    value = layer.node.attrs["value"]
-    fill_step(b, y, value if b.dtypes[layer.name] == "float32" else int(value))
-    before = layer.node.attrs["pads"][: len(x.shape)]
-    inside = View(
-        y.buffer, y.offset + sum(p * s for p, s in zip(before, y.strides, strict=True)), x.shape, y.strides
-    )
-    b.copy(x, inside)
 
 
 def fill_step(b: Builder, view: View, value: float) -> None:

@@ -12,6 +12,7 @@ from bslite.passes import Layer
 from bslite.passes.fuse import ACTIVATIONS
 from bslite.plan.builder import Builder
 from bslite.plan.loops import into_items, merged_axes, split_for_items
+from bslite.plan.lower_elementwise import lower_integers
 from bslite.plan.lowering import affine, epilogue, lowers
 from bslite.plan.sharing import item_count
 from bslite.plan.views import View, channel_axis, size_of
@@ -40,6 +41,9 @@ def lower_batch_norm(b: Builder, layer: Layer) -> None:
 @lowers("add", "mul")
 def lower_binary(b: Builder, layer: Layer) -> None:
     """Two values, broadcast; the one that has the result's shape is walked in its own order."""
+    if b.dtypes[layer.name] != "float32":
+        lower_integers(b, layer)
+        return
     shape = b.shapes[layer.name]
     first, second = (b.values[n] for n in layer.node.inputs)
     if first.shape != shape:

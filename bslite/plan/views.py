@@ -42,10 +42,9 @@ class View:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """First and one past the last element touched, halo left out."""
-        return self.offset, self.offset + 1 + sum(
-            (n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)
-        )
+        """First and one past the last element touched, halo left out. Strides may be negative."""
+        reach = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
+        return self.offset + sum(r for r in reach if r < 0), self.offset + 1 + sum(r for r in reach if r > 0)
 
     def slice(self, axis: int, start: int, stop: int, step: int = 1) -> View:
         """``self[..., start:stop:step, ...]`` along ``axis``; the halo is lost where an axis that has it is cut."""

@@ -4,6 +4,7 @@ from bslite.kernels.cpu import (
     attention,
     cast,
     conv,
+    copy_axes,
     cumsum,
     elementwise,
     gather,
@@ -19,6 +20,7 @@ from bslite.kernels.cpu import (
     stack,
     stream,
     transpose,
+    trilu,
     upsample,
 )
 from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
@@ -29,6 +31,7 @@ __all__ = [
     "cast",
     "compiled",
     "conv",
+    "copy_axes",
     "cumsum",
     "elementwise",
     "gather",
@@ -45,5 +48,6 @@ __all__ = [
     "stack",
     "stream",
     "transpose",
+    "trilu",
     "upsample",
 ]

@@ -12,6 +12,7 @@ from bslite.errors import EngineError
 from bslite.machine import Machine
 from bslite.plan import Const, Plan
 from bslite.plan.memory import bases_of, own_scratch, stack_arena_at
+from bslite.plan.lower_move import AXES
 from bslite.plan.plan import Step
 from bslite.plan.tiling import WIDTHS, max_rows
 
@@ -63,6 +64,8 @@ def kernels_for_any_shape(plan: Plan, machine: Machine) -> list[Any]:
 
     found = {kernel.name: kernel for kernel in kernels(plan)}
     more = [STEP_KERNELS[name] for name in BY_SHAPE]
+    if any(len(view.shape) > AXES for view in plan.values.values()):
+        more.append(STEP_KERNELS["copy_axes"])
     if "conv" in found:
         more += [
             kernel_of(["gemm_sweep", vecs, max_rows(machine, vecs)]) for vecs in range(1, max(WIDTHS) + 1)
