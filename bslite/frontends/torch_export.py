@@ -143,7 +143,8 @@ class Walk:
 
     def _evaluate(self, node: Node, args: Any, kwargs: Any) -> Any:
         """Run an operation on constants."""
-        if is_no_op(node) and node.meta["val"].dtype == args[0].tensor.dtype:
+        same = is_no_op(node) and node.meta["val"].dtype == args[0].tensor.dtype
+        if same and args[0].tensor.is_contiguous():  # else it is one that makes it so
             return args[0]
         torch = load_torch()
         args, kwargs = torch.utils._pytree.tree_map(
