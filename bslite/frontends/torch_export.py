@@ -153,13 +153,8 @@ class Walk:
 
     def _evaluate(self, node: Node, args: Any, kwargs: Any) -> Any:
         """Run an operation on constants."""
-<<<<<<< HEAD
         made = node.meta["val"]
         if is_no_op(node) and made.dtype == args[0].tensor.dtype and made.stride() == args[0].tensor.stride():
-=======
-        same = is_no_op(node) and node.meta["val"].dtype == args[0].tensor.dtype
-        if same and args[0].tensor.is_contiguous():  # else it is one that makes it so
->>>>>>> dropin
             return args[0]
         torch = load_torch()
         args, kwargs = torch.utils._pytree.tree_map(
