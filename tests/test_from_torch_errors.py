@@ -77,9 +77,9 @@ def test_a_gradient_context_around_a_parameter() -> None:
     assert "1 x wrap_with_set_grad_enabled; at the model's own forward" in message
 
 
-def test_a_class_token_is_refused() -> None:
-    net = Fn(lambda x, p: torch.cat([p.expand(x.shape[0], -1, -1), x], 1), 1, 1, 4).eval()
-    assert "for every batch element" in refuse(bslite.UnsupportedError, net, torch.randn(2, 5, 4))
+def test_the_batch_as_an_inner_axis_is_refused() -> None:
+    net = Fn(lambda x, p: p.expand(-1, x.shape[0], -1).tanh() + x.sum(), 1, 1, 4).eval()
+    assert "size depends on the batch" in refuse(bslite.UnsupportedError, net, torch.randn(2, 5, 4))
 
 
 def test_training_mode() -> None:

@@ -57,6 +57,15 @@ def swapped(name: str) -> Callable[[Function], Function]:
     return changed(**{name: swap})
 
 
+def without_extra(true: Function, x: Array, kw: dict[str, Any]) -> Array:
+    """Zeros where output_padding is, as if nothing reached there."""
+    y = true(x, **kw)
+    for axis, extra in enumerate(kw["output_padding"]):
+        if extra:
+            y[(..., slice(-extra, None), *[slice(None)] * (len(kw["output_padding"]) - axis - 1))] = 0
+    return y
+
+
 FAULTS += [
     ("conv2d", "padding swapped", swapped("padding")),
     (
@@ -99,6 +108,26 @@ FAULTS += [
         "always the whole kernel",
         changed(divisor_override=lambda kw: np.prod(kw["kernel"]).item()),
     ),
+    ("conv1d", "padding at the other end", swapped("padding")),
+    ("conv1d", "dilation ignored", dropped(dilation=(1,))),
+    (
+        "conv3d",
+        "back padding used at the front",
+        changed(padding=lambda kw: kw["padding"][3:] + kw["padding"][:3]),
+    ),
+    ("conv3d", "frames and columns swapped", changed(stride=lambda kw: kw["stride"][::-1])),
+    ("conv3d", "kernel flipped in time", changed(weight=lambda kw: kw["weight"][:, :, ::-1])),
+    ("conv_transpose2d", "bias forgotten", dropped(bias=None)),
+    ("conv_transpose2d", "output_padding cut off", lambda true: lambda x, **kw: without_extra(true, x, kw)),
+    ("conv_transpose2d", "kernel flipped", changed(weight=lambda kw: kw["weight"][..., ::-1, ::-1])),
+    ("conv_transpose2d", "padding swapped", swapped("padding")),
+    ("conv_transpose3d", "dilation ignored", dropped(dilation=(1, 1, 1))),
+    ("conv_transpose1d", "padding at the other end", swapped("padding")),
+    ("max_pool3d", "dilation ignored", dropped(dilation=(1, 1, 1))),
+    ("max_pool1d", "ceil_mode ignored", dropped(ceil_mode=False)),
+    ("avg_pool3d", "divisor_override ignored", dropped(divisor_override=None)),
+    ("avg_pool1d", "padding never counted", dropped(count_include_pad=False)),
+    ("adaptive_avg_pool3d", "sizes reversed", changed(output_size=lambda kw: kw["output_size"][::-1])),
     ("adaptive_avg_pool2d", "size swapped", swapped("output_size")),
     ("adaptive_max_pool2d", "size swapped", swapped("output_size")),
     ("leaky_relu", "default slope", dropped(negative_slope=0.01)),

@@ -243,4 +243,89 @@ MOVES = [
     fn("copies", lambda x: x.contiguous().clone().detach().to(torch.float32).float().tanh(), IMAGE, "tanh"),
 ]
 
-CASES = [*LAYERS, *ARITHMETIC, *ELEMENTWISE, *MOVES]
+HEADS = (4, 5, 6)  # [heads, tokens, features of one]
+
+
+class SelfAttention(nn.Module):
+    """nn.MultiheadAttention of tokens with themselves, the weights asked for or not, with a mask or not."""
+
+    def __init__(self, weights: bool, mask: bool = False) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
+        self.weights = weights
+        self.mask = torch.randn(5, 5) if mask else None
+
+    def forward(self, x: Any) -> Any:
+        return self.attention(x, x, x, need_weights=self.weights, attn_mask=self.mask)[0]
+
+
+def attend(**more: Any) -> Callable[..., Any]:
+    return lambda x: F.scaled_dot_product_attention(x, x.tanh(), x.sigmoid(), **more)
+
+
+ATTENTION = [
+    fn("attention", attend(), HEADS, "tanh sigmoid attention"),
+    fn("attention, causal", attend(is_causal=True), HEADS, "tanh sigmoid attention"),
+    fn("attention, scaled", attend(scale=0.1), HEADS, "tanh sigmoid attention"),
+    fn(
+        "attention, masked",
+        lambda x, p: F.scaled_dot_product_attention(x, x, x, p),
+        HEADS, "attention", 5, 5,
+    ),
+    fn(
+        "attention, bool mask",
+        lambda x, p: F.scaled_dot_product_attention(x, x, x, p > 0),
+        HEADS, "attention", 1, 5, 5,
+    ),
+    fn(
+        "attention, grouped heads",
+        lambda x: F.scaled_dot_product_attention(x, x[:, :2], x[:, 2:], enable_gqa=True),
+        HEADS, "slice slice attention",
+    ),
+    fn("baddbmm", lambda x, p: torch.baddbmm(p, x, x.mT), TOKENS, "permute matmul add", 5, 5),
+    fn(
+        "einsum, scores", lambda x: torch.einsum("b h i d, b h j d -> b h i j", x, x), HEADS, "permute matmul"
+    ),
+    fn("einsum, values", lambda x: torch.einsum("bhid,bhdj->bihj", x, x.mT), HEADS,
+       "permute matmul permute"),
+    fn("einsum, two letters summed", lambda x: torch.einsum("nabc,nxbc->nxa", x, x), HEADS,
+       "flatten permute flatten matmul permute"),
+    fn("roll", lambda x: x.roll((2, -1), (1, 3)), IMAGE, "roll"),
+    fn("normalize", lambda x: F.normalize(x, dim=-1) + F.normalize(x, p=2, dim=1, eps=2.0), IMAGE,
+       "normalize normalize add"),
+    Case("rms norm", lambda: nn.RMSNorm(12), TOKENS, "rms_norm"),
+    Case("rms norm, eps", lambda: nn.RMSNorm((5, 12), eps=0.1, elementwise_affine=False), TOKENS, "rms_norm"),
+    fn(
+        "a token for every batch element",
+        lambda x, p: torch.cat([p.expand(x.shape[0], -1, -1), x], 1),
+        TOKENS, "repeat_batch concat", 1, 1, 12,
+    ),
+    fn(
+        "a slice assigned", lambda x: assigned(x), IMAGE,
+        "tanh slice slice slice slice slice slice concat slice slice concat",
+    ),
+]  # fmt: skip
+MODULES_OF_ATTENTION = {
+    "MultiheadAttention": lambda: SelfAttention(weights=False),
+    "MultiheadAttention with weights": lambda: SelfAttention(weights=True),
+    "MultiheadAttention, masked": lambda: SelfAttention(weights=False, mask=True),
+    "MultiheadAttention with weights, masked": lambda: SelfAttention(weights=True, mask=True),
+    "TransformerEncoder": lambda: nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, activation="gelu"), 2
+    ),
+    "TransformerEncoder, norm first": lambda: nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, norm_first=True),
+        2,
+        enable_nested_tensor=False,
+    ),
+}
+
+
+def assigned(x: Any) -> Any:
+    """A tensor with a part of it written over."""
+    y = x.tanh()
+    y[:, :, 2:5, 1:] = x[:, :, 2:5, 1:]
+    return y
+
+
+CASES = [*LAYERS, *ATTENTION, *ARITHMETIC, *ELEMENTWISE, *MOVES]

@@ -51,7 +51,7 @@ def parse(data: bytes, what: str) -> Any:
     model = load_onnx().ModelProto()
     try:
         model.ParseFromString(data)
-    except Exception as e:  # protobuf's DecodeError, whose module has no types; ValueError; RuntimeError
+    except Exception as e:  # of protobuf, whose module has no types
         raise FileError(f"{what}: not an ONNX model, or damaged ({e})") from None
     if not model.HasField("graph") or not model.graph.output:
         raise FileError(f"{what}: not an ONNX model, or damaged: it holds no graph with outputs")

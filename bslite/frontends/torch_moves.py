@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from bslite.frontends.torch_context import Dims, Operand, Site, Unsupported, aten, dims, operation
-from bslite.frontends.torch_lazy import load_torch
 
 #: Operations that broadcast their operands themselves.
 BROADCASTING = (
@@ -92,7 +91,7 @@ def slice_scatter(
     if step != 1 or not all(isinstance(n, int) for n in (size, count, start or 0)):
         raise Unsupported("with steps, or along the batch")
     first = (start or 0) if (start or 0) >= 0 else size + start
-    parts = []
+    parts: list[Operand] = []
     for begin, end in ((0, first), (first + count, size)):
         if begin < end:
             shape = (*x.shape[:axis], end - begin, *x.shape[axis + 1 :])
@@ -182,51 +181,36 @@ def stack(s: Site, xs: Sequence[Operand], axis: int = 0) -> Operand:
 
 @aten("constant_pad_nd")
 def constant_pad(s: Site, x: Operand, sizes: Sequence[int], value: float | None = 0) -> Operand:
-    """torch lists (before, after) from the last axis backwards."""
-    if any(not isinstance(n, int) or n < 0 for n in sizes):
-        raise Unsupported(f"by {list(sizes)}: negative, or dependent on the batch")
-    if not any(sizes):
-        return x
-    rank = len(x.shape)
-    before, after = [0] * rank, [0] * rank
-    for i in range(len(sizes) // 2):
-        before[rank - 1 - i], after[rank - 1 - i] = sizes[2 * i], sizes[2 * i + 1]
-    return s.emit("pad", x, pads=(*before, *after), value=value or 0.0)
+    return pad(s, x, sizes, "constant", value)
 
 
 @aten("pad")
 def pad(
     s: Site, x: Operand, sizes: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Operand:
-    if mode != "constant":
-        raise Unsupported(f"mode {mode!r}")
-    return constant_pad(s, x, sizes, value)
+    """torch lists (before, after) from the last axis backwards."""
+    if any(not isinstance(n, int) for n in sizes):
+        raise Unsupported(f"by {list(sizes)}: dependent on the batch")
+    if not any(sizes):
+        return x
+    rank = len(x.shape)
+    before, after = [0] * rank, [0] * rank
+    for i in range(len(sizes) // 2):
+        before[rank - 1 - i], after[rank - 1 - i] = sizes[2 * i], sizes[2 * i + 1]
+    named = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
+    return s.emit("pad", x, pads=(*before, *after), value=value or 0.0, mode=named)
 
 
 @aten("roll")
 def roll(s: Site, x: Operand, shifts: Sequence[int], axes: Sequence[int] = ()) -> Operand:
-    """Along each axis in turn, the end of it put before its start."""
     if not axes:
         raise Unsupported("of a flattened tensor")
-    moves = [(axis % len(x.shape), shift) for axis, shift in zip(axes, shifts, strict=True)]
-    for i, (axis, shift) in enumerate(moves):
-        size = x.shape[axis]
-        if not isinstance(size, int):
-            raise Unsupported("along the batch")
-        cut = -shift % size
-        if cut == 0:
-            continue
-        parts = []
-        for start, stop in ((cut, size), (0, cut)):
-            shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
-            parts.append(s.emit("slice", x, inner=shape, axis=axis, start=start, stop=stop))
-        x = s.emit("concat", *parts, axis=axis, inner=None if i == len(moves) - 1 else x.shape)
-    return x
+    return s.emit("roll", x, shifts=tuple(shifts), axes=tuple(axes))
 
 
 @aten("expand", "expand_as")
 def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
-    """Nothing where every reader broadcasts by itself; otherwise a product with ones."""
+    """Nothing where every reader broadcasts by itself."""
     if x.shape == s.shape or all(_broadcasts(user, s) for user in s.users):
         return x
     aligned = (*(1,) * (len(s.shape) - len(x.shape)), *x.shape)
@@ -240,8 +224,7 @@ def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
         x = s.emit("repeat_batch", x, like, inner=None if made == s.shape else made)
         if made == s.shape:
             return x
-    ones = [d if isinstance(d, int) else 1 for d in s.shape]
-    return s.emit("mul", x, s.derived("ones", load_torch().ones(ones)))
+    return s.emit("expand", x, shape=[d if isinstance(d, int) else -1 for d in s.shape])
 
 
 def _broadcasts(user: Any, s: Site) -> bool:

@@ -15,10 +15,12 @@ from bslite.frontends import (
     torch_attention,
     torch_compare,
     torch_functions,
+    torch_index,
     torch_layers,
     torch_moves,
     torch_recurrent,
     torch_reduce,
+    torch_repeat,
     torch_windows,
 )
 from bslite.frontends.torch_context import (
@@ -44,10 +46,12 @@ __all__ = [
     "torch_attention",
     "torch_compare",
     "torch_functions",
+    "torch_index",
     "torch_layers",
     "torch_moves",
     "torch_recurrent",
     "torch_reduce",
+    "torch_repeat",
     "torch_windows",
 ]
 
