@@ -152,7 +152,6 @@ FAULTS += [
     ("less", "or equal", lambda true: FUNCTIONS["less_equal"]),
     ("greater", "or equal", lambda true: FUNCTIONS["greater_equal"]),
     ("where", "branches swapped", lambda true: lambda c, x, y: true(c, y, x)),
-    ("isinf", "sign ignored", dropped(negative=True, positive=True)),
     ("round", "upwards", lambda true: lambda x: np.ceil(x)),
     ("clamp", "no upper bound", dropped(high=np.inf)),
     ("celu", "alpha ignored", dropped(alpha=1.0)),
