@@ -187,7 +187,7 @@ ELEMENTWISE = [
     fn("all", lambda x: (x > -2).all(-1, keepdim=True).float(), TOKENS, "greater amin cast"),
     fn("var", lambda x: x.var(-1), TOKENS, "var"),
     fn("std", lambda x: x.std((1, 2), correction=0, keepdim=True), TOKENS, "std"),
-    fn("var_mean", lambda x: sum(torch.var_mean(x, 1)), TOKENS, "var mean add"),
+    fn("var_mean", lambda x: torch.add(*torch.var_mean(x, 1)), TOKENS, "var mean add"),
     fn("norm", lambda x: x / x.norm(dim=-1, keepdim=True), TOKENS, "l2_norm div"),
     fn("vector norms", lambda x: torch.linalg.vector_norm(x, 3, 1), TOKENS, "abs pow sum pow"),
     fn("logsumexp", lambda x: x.logsumexp(1), TOKENS, "logsumexp"),

@@ -34,8 +34,8 @@ f = np.float32
 R = record(
     "reduce",
     # kept: x0 x1 x2 and y0 y1 y2 are byte strides, n1 and n2 counts; reduced: counts m0.. and strides s0..
-    "x x_at y y_at flag flag_at x0 x1 x2 y0 y1 y2 n1 n2 rows item_rows m0 m1 m2 s0 s1 s2 length channels block "
-    "function count divisor last",
+    "x x_at y y_at flag flag_at x0 x1 x2 y0 y1 y2 n1 n2 rows item_rows m0 m1 m2 s0 s1 s2 "
+    "length channels block function count divisor last",
 )
 
 
