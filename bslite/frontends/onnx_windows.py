@@ -168,11 +168,9 @@ def avg_pool(
     strides: Ints | None,
 ) -> Operand:
     stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
-    if set(dilation) != {1}:
-        raise Unsupported(f"with dilations={dilation}")
     return s.emit(
         f"avg_pool{spatial(kernel_shape)}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding,
-        ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
+        dilation=dilation, ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
     )  # fmt: skip
 
 
