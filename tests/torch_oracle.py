@@ -95,13 +95,23 @@ def max_pool(x, *, kernel, stride, padding, dilation, ceil_mode):  # type: ignor
     return function(around(x, padding, -np.inf), kernel, stride, 0, dilation)
 
 
-def avg_pool(x, *, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):  # type: ignore[no-untyped-def]
+def avg_pool(x, *, kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override):  # type: ignore[no-untyped-def]
     axes = len(kernel)
+    if set(dilation) != {1}:  # torch has none: a convolution with ones
+        assert not ceil_mode
+        function = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[axes]
+        filters = torch.ones(x.shape[1], 1, *kernel, dtype=x.dtype)
+
+        def sums(x: Tensor) -> Tensor:
+            return function(around(x, padding), filters, None, stride or kernel, 0, dilation, x.shape[1])
+
+        counted = np.prod(kernel) if count_include_pad else sums(torch.ones_like(x))
+        return sums(x) / (divisor_override or counted)
     if axes == 1:  # torch has no divisor there: as an image of one row
         stride, divided = (1, *stride) if stride else None, divisor_override
         wide = (0, *padding[:1], 0, *padding[1:])
         return avg_pool(x[:, :, None], kernel=(1, *kernel), stride=stride, padding=wide, ceil_mode=ceil_mode,
-                        count_include_pad=count_include_pad, divisor_override=divided)[:, :, 0]  # fmt: skip
+                        dilation=(1, *dilation), count_include_pad=count_include_pad, divisor_override=divided)[:, :, 0]  # fmt: skip
     function = {2: F.avg_pool2d, 3: F.avg_pool3d}[axes]
     if even(padding):
         return function(x, kernel, stride, padding[:axes], ceil_mode, count_include_pad, divisor_override)

@@ -174,13 +174,13 @@ def avg_pool(
 ) -> Operand:
     stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
     narrow = all(2 * p <= k for p, k in zip(padding, (*kernel_shape, *kernel_shape), strict=True))
-    if set(dilation) != {1} or not narrow:
+    if not narrow:
         return avg_by_conv(
             s, x, tuple(kernel_shape), stride, padding, dilation, bool(ceil_mode), bool(count_include_pad)
         )
     return s.emit(
         f"avg_pool{spatial(kernel_shape)}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding,
-        ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
+        dilation=dilation, ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
     )  # fmt: skip
 
 
