@@ -201,13 +201,6 @@ def pad(
     return s.emit("pad", x, pads=(*before, *after), value=value or 0.0, mode=named)
 
 
-@aten("roll")
-def roll(s: Site, x: Operand, shifts: Sequence[int], axes: Sequence[int] = ()) -> Operand:
-    if not axes:
-        raise Unsupported("of a flattened tensor")
-    return s.emit("roll", x, shifts=tuple(shifts), axes=tuple(axes))
-
-
 @aten("expand", "expand_as")
 def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
     """Nothing where every reader broadcasts by itself."""
