@@ -13,6 +13,7 @@ from bslite.reference import (
     pointwise,
     pool,
     repeat,
+    resize,
     softmax,
     upsample,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "pointwise",
     "pool",
     "repeat",
+    "resize",
     "run",
     "softmax",
     "upsample",

@@ -43,9 +43,7 @@ def parse(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]], t
         result = (*dots, *once)
     unknown = [label for label in result if label not in everything]
     if unknown or len(set(result)) != len(result):
-        raise SpecError(
-            f"einsum {equation!r}: the result names {list(result)}, each an operand's, once"
-        )
+        raise SpecError(f"einsum {equation!r}: the result names {list(result)}, each an operand's, once")
     return operands, tuple(result)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends import torch_arith, torch_index, torch_layers, torch_moves, torch_repeat
+from bslite.frontends import torch_arith, torch_index, torch_layers, torch_moves, torch_repeat, torch_resize
 from bslite.frontends.torch_context import (
     TABLE,
     Operand,
@@ -35,6 +35,7 @@ __all__ = [
     "torch_layers",
     "torch_moves",
     "torch_repeat",
+    "torch_resize",
 ]
 
 #: Operations that do nothing to values at inference, unless they change the dtype.

@@ -13,6 +13,7 @@ from bslite.ops import (
     pointwise,
     pool,
     repeat,
+    resize,
     softmax,
     upsample,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "pointwise",
     "pool",
     "repeat",
+    "resize",
     "softmax",
     "upsample",
 ]

@@ -20,6 +20,7 @@ from bslite.plan import (
     lower_pointwise,
     lower_pool,
     lower_repeat,
+    lower_resize,
     lower_softmax,
     lower_upsample,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "lower_pointwise",
     "lower_pool",
     "lower_repeat",
+    "lower_resize",
     "lower_softmax",
     "lower_upsample",
 ]
