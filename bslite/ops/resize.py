@@ -106,9 +106,12 @@ class Resize(Op):
         onnx = [
             case("asymmetric", (1, 3, 4, 5), "linear", scales=(1.5, 0.625), coordinates="asymmetric"),
             case("asymmetric", (1, 3, 4, 5), "cubic", scales=(1.5, 2.0), coordinates="asymmetric"),
-            case("symmetric", (1, 3, 4, 5), "linear", scales=(0.5625, 2.75), coordinates="half_pixel_symmetric"),
+            case(
+                "symmetric", (1, 3, 4, 5), "linear", scales=(0.5625, 2.75),
+                coordinates="half_pixel_symmetric",
+            ),
             case("pytorch", (1, 3, 4, 5), "cubic", sizes=(1, 7), coordinates="pytorch_half_pixel"),
-            case("a = -0.5", (1, 3, 4, 5), "cubic", sizes=(7, 3), cubic_a=-0.5, exclude_outside=True),
+            case("other a", (1, 3, 4, 5), "cubic", sizes=(7, 3), cubic_a=-0.5, exclude_outside=True),
             case("smoothed", (1, 3, 9, 8), "linear", sizes=(4, 3), antialias=True),
             case("smoothed", (1, 3, 9, 8), "cubic", sizes=(4, 11), antialias=True, exclude_outside=True),
             case("other axes", (3, 4, 5, 2), "linear", sizes=(6, 7), axes=(2, 0)),
