@@ -56,8 +56,8 @@ def test_pads_of_any_rank(shape: list[int], mode: str, data: st.DataObject) -> N
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30))
 def test_pieces_put_together_are_the_sources(sources: list[int]) -> None:
     found = pieces(sources)
-    assert [p.start + k * p.step for p in found for k in range(p.count)] == sources
-    assert [p.at for p in found] == list(np.cumsum([0, *(p.count for p in found)])[:-1])
+    assert [p.start + k * p.step for p in found for k in range(p.size)] == sources
+    assert [p.at for p in found] == list(np.cumsum([0, *(p.size for p in found)])[:-1])
 
 
 @pytest.mark.parametrize("largest", [True, False])

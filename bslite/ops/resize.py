@@ -90,17 +90,18 @@ class Resize(Op):
             attrs.setdefault("axes", tuple(range(2, len(x))))
             return Case(f"{mode}, {label}", [x], attrs={"mode": mode, **attrs})
 
+        targets: list[tuple[str, Shape, dict[str, Any]]] = [
+            ("a line", (2, 3, 7), {"scales": (2.25,)}),
+            ("a volume", (1, 2, 3, 4, 5), {"sizes": (5, 3, 8)}),
+            ("an image", (2, 19, 5, 4), {"sizes": (8, 3)}),
+            ("from one pixel", (1, 3, 1, 1), {"sizes": (3, 2)}),
+            ("to one", (1, 3, 4, 5), {"sizes": (1, 7)}),
+        ]
         smooth = [
             case(f"{label}, {coordinates}", x, mode, coordinates=coordinates, **attrs)
             for mode in ("linear", "cubic")
             for coordinates in ("half_pixel", "align_corners")
-            for label, x, attrs in [
-                ("a line", (2, 3, 7), {"scales": (2.25,)}),
-                ("a volume", (1, 2, 3, 4, 5), {"sizes": (5, 3, 8)}),
-                ("an image", (2, 19, 5, 4), {"sizes": (8, 3)}),
-                ("from one pixel", (1, 3, 1, 1), {"sizes": (3, 2)}),
-                ("to one", (1, 3, 4, 5), {"sizes": (1, 7)}),
-            ]
+            for label, x, attrs in targets
             if mode == "linear" or len(x) == 4
         ]
         onnx = [
