@@ -25,9 +25,10 @@ from bslite.errors import (
 
 if TYPE_CHECKING:
     from bslite.api import run
+    from bslite.dropin import bisect, optimize, report
     from bslite.engines.cpu import warmup
     from bslite.explanation import Explanation, explain
-    from bslite.frontends import from_state_dict, from_torch
+    from bslite.frontends import from_onnx, from_state_dict, from_torch
     from bslite.spec import GraphBuilder, Input, ModelSpec, Node, load, save
     from bslite.verification import Verification, verify
 
@@ -43,10 +44,14 @@ _LAZY = {
     "save": "bslite.spec",
     "run": "bslite.api",
     "from_torch": "bslite.frontends",
+    "from_onnx": "bslite.frontends",
     "from_state_dict": "bslite.frontends",
     "Verification": "bslite.verification",
     "verify": "bslite.verification",
     "warmup": "bslite.engines.cpu",
+    "optimize": "bslite.dropin",
+    "report": "bslite.dropin",
+    "bisect": "bslite.dropin",
     "explain": "bslite.explanation",
     "Explanation": "bslite.explanation",
 }
@@ -66,10 +71,14 @@ __all__ = [
     "Verification",
     "WeightsError",
     "__version__",
+    "bisect",
     "explain",
+    "from_onnx",
     "from_state_dict",
     "from_torch",
     "load",
+    "optimize",
+    "report",
     "run",
     "save",
     "verify",

@@ -9,8 +9,9 @@ depth, not with a constant.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,37 @@ def verify(
     return Verification(spec.name, layers, outputs, _same_bits(first, again), _same_bits(first, alone))
 
 
+def check_layers(
+    spec: ModelSpec,
+    inputs: list[Array],
+    threads: int | None = None,
+    theirs: Mapping[str, Array] | None = None,
+) -> list[Check]:
+    """A check of every value the engine makes, in the order of the layers, for checked inputs.
+
+    ``theirs``: torch's values in float32, by layer, where there are some.
+    """
+    return _layers(spec, inputs, threads, {}, None, theirs or {})
+
+
+def check_outputs(spec: ModelSpec, inputs: list[Array], threads: int | None = None) -> list[Check]:
+    """A check of every output of the engine as it runs when nobody looks, for checked inputs."""
+    from bslite.engines import cpu
+
+    got = cpu.run(spec, inputs, threads=threads)
+    kept = {
+        node.name: (exact, single)
+        for node, exact, single in _references(spec, inputs)
+        if node.name in spec.outputs
+    }
+    ops = {node.name: node.op for node in spec.nodes}
+    return [
+        check(name, ops[name], y, *kept[name])
+        for name, y in zip(spec.outputs, got, strict=True)
+        if name in kept
+    ]
+
+
 def check(name: str, op: str, got: Array, exact: Array, single: Array, torch: Array | None = None) -> Check:
     """Compare one value with the float64 and the float32 reference."""
     specials = got.shape == exact.shape and _same_specials(got, single)
@@ -178,6 +210,7 @@ def _layers(
     threads: int | None,
     kept: dict[str, tuple[Array, Array]],
     on_layer: Callable[[str], None] | None,
+    theirs: Mapping[str, Array] = MappingProxyType({}),
 ) -> list[Check]:
     """A check per value the engine makes; puts the references' values of the model's outputs into ``kept``.
 
@@ -200,12 +233,14 @@ def _layers(
             waiting[made[0]] = made[1]
             reached = order[made[0]]
         if node.name in waiting:
-            checks.append(check(node.name, node.op, waiting.pop(node.name), exact, single))
+            got = waiting.pop(node.name)
+            checks.append(check(node.name, node.op, got, exact, single, theirs.get(node.name)))
     waiting.update(engine)
     if waiting:
         for node, exact, single in _references(spec, inputs):
             if node.name in waiting:
-                checks.append(check(node.name, node.op, waiting.pop(node.name), exact, single))
+                got = waiting.pop(node.name)
+                checks.append(check(node.name, node.op, got, exact, single, theirs.get(node.name)))
     return sorted(checks, key=lambda c: order[c.name])
 
 

@@ -2,7 +2,10 @@
 
 from bslite.reference import (
     activation,
+    attention,
+    binary,
     cast,
+    compare,
     contraction,
     conv,
     gather,
@@ -12,9 +15,12 @@ from bslite.reference import (
     pad,
     pointwise,
     pool,
+    recurrent,
+    reduce,
     repeat,
     resize,
     softmax,
+    unary,
     upsample,
 )
 from bslite.reference.executor import call, layers, run
@@ -23,8 +29,11 @@ from bslite.reference.registry import FUNCTIONS
 __all__ = [
     "FUNCTIONS",
     "activation",
+    "attention",
+    "binary",
     "call",
     "cast",
+    "compare",
     "contraction",
     "conv",
     "gather",
@@ -35,9 +44,12 @@ __all__ = [
     "pad",
     "pointwise",
     "pool",
+    "recurrent",
+    "reduce",
     "repeat",
     "resize",
     "run",
     "softmax",
+    "unary",
     "upsample",
 ]

@@ -38,3 +38,9 @@ def permute(x: Array, *, order: tuple[int, ...]) -> Array:
 def slice_(x: Array, *, axis: int, start: int, stop: int | None, step: int) -> Array:
     """``x[start:stop:step]`` along ``axis``."""
     return x[(slice(None),) * (axis % x.ndim) + (slice(start, stop, step),)]
+
+
+@reference("repeat_batch")
+def repeat_batch(x: Array, like: Array) -> Array:
+    """``y[n] = x[0]`` for every n along axis 0 of ``like``."""
+    return np.repeat(x, len(like), axis=0)

@@ -57,7 +57,8 @@ def test_propagates_as_in_torch(runner: Runner, op: type[Op], case: Case, poison
             continue
         # in float64, where torch's kernels follow the definition (its float32 gelu makes NaN of Inf)
         want = torch_output(op, inputs, spec.node_params(node), node.attrs)
-        assert same_specials(runner(spec, inputs), want)
+        got = runner(spec, inputs)
+        assert same_specials(got, want) if want.dtype.kind == "f" else np.array_equal(got, want)
 
 
 @pytest.mark.parametrize("runner", RUNNERS.values(), ids=RUNNERS)

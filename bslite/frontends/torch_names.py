@@ -25,7 +25,8 @@ def call_of(node: torch.fx.Node) -> Call:
     for key, (path, kind) in reversed(stack.items()):
         if not path.startswith("_empty_nn_module_stack"):
             kind = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
-            return Call(key, re.sub(r"@\d+", "", path), kind)
+            # Dynamo writes L['self'].conv for what torch.export calls conv.
+            return Call(key, re.sub(r"@\d+|^L\['\w+'\]\.?", "", path), kind)
     return Call("", "", "")
 
 

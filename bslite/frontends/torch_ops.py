@@ -10,7 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends import torch_arith, torch_index, torch_layers, torch_moves, torch_repeat, torch_resize
+from bslite.frontends import (
+    torch_arith,
+    torch_attention,
+    torch_compare,
+    torch_functions,
+    torch_index,
+    torch_layers,
+    torch_moves,
+    torch_recurrent,
+    torch_reduce,
+    torch_repeat,
+    torch_resize,
+    torch_windows,
+)
 from bslite.frontends.torch_context import (
     TABLE,
     Operand,
@@ -31,11 +44,17 @@ __all__ = [
     "TABLE",
     "is_no_op",
     "torch_arith",
+    "torch_attention",
+    "torch_compare",
+    "torch_functions",
     "torch_index",
     "torch_layers",
     "torch_moves",
+    "torch_recurrent",
+    "torch_reduce",
     "torch_repeat",
     "torch_resize",
+    "torch_windows",
 ]
 
 #: Operations that do nothing to values at inference, unless they change the dtype.

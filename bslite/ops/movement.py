@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bslite.errors import SpecError
@@ -53,6 +53,41 @@ class Concat(Op):
             Case("last axis", [(2, 3, 4), (2, 3, 2), (2, 3, 1)], attrs={"axis": -1}),
             Case("batch", [(1, 4), (3, 4)], attrs={"axis": 0}),
             Case("vectors", [(5,), (1,)], attrs={"axis": 0}),
+        ]
+
+
+class RepeatBatch(Op):
+    """``x [1, ...]`` once for every index along axis 0 of ``like``, whose elements are not read."""
+
+    name = "repeat_batch"
+    kind = Kind.MOVEMENT
+    arity = (2, 2)
+    torch_name = "expand"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, like = ins
+        checks.rank_at_least(cls.name, x, 1, "an input [1, ...]")
+        checks.rank_at_least(cls.name, like, 1, "a second input [N, ...]")
+        if x[0] != 1:
+            raise SpecError(f"op 'repeat_batch' takes an input [1, ...], got {list(x)}")
+        return (like[0], *x[1:])
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        return ins[0]
+
+    @classmethod
+    def traffic(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 4 * (math.prod(ins[0]) + math.prod(out))
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("once", [(1, 3), (1, 2)]),
+            Case("a token", [(1, 1, 12), (3, 4, 12)]),
+            Case("an image", [(1, 3, 4, 5), (2,)]),
+            Case("indices", [(1, 4), (3, 1)], dtypes=["int64", "int64"]),
         ]
 
 

@@ -9,7 +9,10 @@ from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import by_level, fuse
 from bslite.plan import (
+    lower_attention,
     lower_conv,
+    lower_conv_transpose,
+    lower_elementwise,
     lower_gather,
     lower_index,
     lower_linear,
@@ -19,6 +22,8 @@ from bslite.plan import (
     lower_pad,
     lower_pointwise,
     lower_pool,
+    lower_recurrent,
+    lower_reduce,
     lower_repeat,
     lower_resize,
     lower_softmax,
@@ -37,7 +42,10 @@ from bslite.spec import ModelSpec
 
 __all__ = [
     "build_plan",
+    "lower_attention",
     "lower_conv",
+    "lower_conv_transpose",
+    "lower_elementwise",
     "lower_gather",
     "lower_index",
     "lower_linear",
@@ -47,6 +55,8 @@ __all__ = [
     "lower_pad",
     "lower_pointwise",
     "lower_pool",
+    "lower_recurrent",
+    "lower_reduce",
     "lower_repeat",
     "lower_resize",
     "lower_softmax",

@@ -10,6 +10,7 @@ from bslite.plan.loops import into_items, merged_axes, padded, split_for_items
 from bslite.plan.lowering import lowers
 from bslite.plan.sharing import item_count, share_rows
 from bslite.plan.views import NO_HALO, View, contiguous, size_of, with_halo
+from bslite.plan.windows import volume
 
 AXES = 6  # of the copy kernel
 
@@ -98,16 +99,18 @@ def _interleave_step(b: Builder, source: View, target: View) -> None:
 
 
 def halo_step(b: Builder, view: View) -> None:
-    """Append the zeros around the images of ``view``."""
-    n, _, h, w = view.shape
-    image, _, line, col = view.strides
+    """Append the zeros around the images of ``view``: of a volume, around every plane."""
+    whole = volume(view)
+    n, _, d, h, w = whole.shape
+    image, _, plane, line, col = whole.strides
     top, left, bottom, right = view.halo
     bands = min(h, b.machine.threads)  # each thread those of its share of the lines
     args = {
         "y_image": 4 * image, "y_line": 4 * line, "lines": h, "left": left * col, "right": right * col,
         "top": top, "bottom": bottom, "whole": (left + w + right) * col, "bands": bands,
+        "planes": d, "y_plane": 4 * plane,
     }  # fmt: skip
-    b.step("halo", n * bands, args, {"y": (view.buffer, view.offset)}, [], [with_halo(view)])
+    b.step("halo", n * d * bands, args, {"y": (view.buffer, view.offset)}, [], [with_halo(view)])
     zeros = b.steps[-1].writes
     zeros[0] = dataclasses.replace(zeros[0], inside=view.extent)  # nobody waits who only fills the image
 
@@ -127,6 +130,13 @@ def lower_reshape(b: Builder, layer: Layer) -> None:
 def lower_permute(b: Builder, layer: Layer) -> None:
     """Strides reordered."""
     b.alias(layer.name, b.values[layer.node.inputs[0]].permute(layer.node.attrs["order"]))
+
+
+@lowers("repeat_batch")
+def lower_repeat_batch(b: Builder, layer: Layer) -> None:
+    """A stride of zero."""
+    x = b.values[layer.node.inputs[0]]
+    b.alias(layer.name, View(x.buffer, x.offset, b.shapes[layer.name], (0, *x.strides[1:])))
 
 
 @lowers("slice")

@@ -1,9 +1,12 @@
 """CPU kernels over raw memory: shapes and strides, nothing of graphs. See gemm_tile.py for the heart."""
 
 from bslite.kernels.cpu import (
+    attention,
     cast,
     conv,
     copy_axes,
+    cumsum,
+    elementwise,
     gather,
     index,
     move,
@@ -12,6 +15,8 @@ from bslite.kernels.cpu import (
     peak,
     pointwise,
     pool,
+    recurrent,
+    reduce,
     resample,
     select,
     softmax,
@@ -25,10 +30,13 @@ from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
 
 __all__ = [
     "STEP_KERNELS",
+    "attention",
     "cast",
     "compiled",
     "conv",
     "copy_axes",
+    "cumsum",
+    "elementwise",
     "gather",
     "index",
     "move",
@@ -38,6 +46,8 @@ __all__ = [
     "peak",
     "pointwise",
     "pool",
+    "recurrent",
+    "reduce",
     "resample",
     "select",
     "softmax",

@@ -22,12 +22,18 @@ Array = npt.NDArray[Any]
 def kernel_of(reference: Any) -> Any:
     """The kernel that a plan names as ``["gemm_sweep", rows, vecs]`` and the like."""
     from bslite.kernels.cpu.activation import activation
+    from bslite.kernels.cpu.elementwise import elementwise_function
+    from bslite.kernels.cpu.reduce import reduction
     from bslite.kernels.cpu.sweep import depthwise_sweep, gemm_sweep
 
     name, *variant = reference
-    return {"gemm_sweep": gemm_sweep, "depthwise_sweep": depthwise_sweep, "activation": activation}[name](
-        *variant
-    )
+    return {
+        "gemm_sweep": gemm_sweep,
+        "depthwise_sweep": depthwise_sweep,
+        "activation": activation,
+        "elementwise": elementwise_function,
+        "reduction": reduction,
+    }[name](*variant)
 
 
 def kernels(plan: Plan) -> list[Any]:

@@ -1,0 +1,193 @@
+"""`bisect`: which layer is the first whose answer departs, and a small reproduction of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bslite import verification
+from bslite.dropin.blueprint import Blueprint, draw
+from bslite.dropin.capture import capture
+from bslite.dropin.reproducer import Suspect, narrowed, write
+from bslite.dropin.structure import Structure
+from bslite.dropin.tune import run_graph
+from bslite.dropin.wrapper import original_of
+from bslite.errors import BsliteError, InputError
+from bslite.frontends.torch_capture import tensors as named_tensors
+from bslite.frontends.torch_parts import PartWalk
+from bslite.spec import Array, ModelSpec
+from bslite.verification import Check
+
+Node = torch.fx.Node
+#: How many times float32's error torch's value may be off the definition before the translation is at fault.
+TRANSLATION = 64.0
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """What was found. ``str()`` says it in a few lines; ``passed``: no layer departs.
+
+    ``fault``: "engine" where bslite's engine departs from the definition of its ops, "translation" where the
+    ops are not what torch computes. ``checks``: every layer compared until then, each against the definition
+    in float64, in float32, and torch.
+    """
+
+    model: str
+    layer: str
+    op: str
+    fault: str
+    checks: tuple[Check, ...]
+    folder: Path | None
+    note: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether every layer's answer is as near as float32 allows."""
+        return not self.fault
+
+    def __str__(self) -> str:
+        if self.passed:
+            return f"{self.model}: {len(self.checks)} layers compared, none departs{self.note}"
+        found = next((c for c in self.checks if c.name == self.layer), None)
+        lines = [f"{self.model}: the first layer that departs is {self.layer} ({self.op}): {self.note}"]
+        if found is not None:
+            torch_error = "" if found.torch_error is None else f", torch {found.torch_error:.2e}"
+            lines.append(
+                f"error {found.error:.2e}, bound {found.bound:.2e} "
+                f"(float32 {found.reference_error:.2e}{torch_error})"
+            )
+        if self.folder is not None:
+            lines.append(f"reproduce with: python {self.folder / 'reproduce.py'}")
+        return "\n".join(lines)
+
+
+def bisect(
+    model: torch.nn.Module,
+    x: Any,
+    *,
+    folder: str | Path | None = None,
+    threads: int | None = None,
+) -> Bisection:
+    """Compare every layer of ``model`` on ``x``: bslite's engine, the definition of the ops, and torch.
+
+    ``model``: a module in eval mode, or one made by `bslite.optimize`. ``x``: a tensor, or a tuple of the
+    forward's positional arguments. The first layer that departs is named, and the smallest model found that
+    shows the fault is written to ``folder`` (``bslite-<layer>`` if not given), with a script that runs it.
+
+    Raises InputError for arguments without a float32 CPU tensor, UnsupportedError for a module that cannot be
+    traced.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise InputError(f"bisect() takes a torch.nn.Module, got {type(model).__name__}")
+    module = original_of(model)
+    args = tuple(x) if isinstance(x, (tuple, list)) else (x,)
+    arguments = Structure((args, {}), lambda v: isinstance(v, torch.Tensor))
+    inputs: list[torch.Tensor] = [t.detach() for t in arguments.leaves]
+    if not inputs:
+        raise InputError("bisect() needs a tensor among the arguments")
+    name = type(module).__name__
+    blueprint = draw(capture(module, arguments, name, free_batch=False), name)
+    tensors = dict(named_tensors(module))
+    every = {n for p in blueprint.parts for n in (*p.nodes.inputs, *p.nodes.nodes)}
+    with torch.no_grad():
+        values = run_graph(blueprint, tensors, inputs, every)
+    checks: list[Check] = []
+    for part in blueprint.parts:
+        walk = blueprint.walk(tensors)
+        spec = walk.build(part.nodes.nodes, part.nodes.inputs, part.nodes.outputs)
+        arrays = [_array(values[n]) for n in part.nodes.inputs]
+        theirs = _torch_values(walk, values)
+        found = _departs(spec, arrays, theirs, threads, checks)
+        if found is not None:
+            return _written(blueprint.name, found, checks, folder)
+    return Bisection(blueprint.name, "", "", "", tuple(checks), None, _in_torch(blueprint))
+
+
+def _in_torch(blueprint: Blueprint) -> str:
+    if not blueprint.refused:
+        return ""
+    return f"; {100 * blueprint.torch_share:.1f} % of the flops are torch's and were not compared"
+
+
+def _array(tensor: torch.Tensor) -> Array:
+    array: Array = np.ascontiguousarray(tensor.detach().cpu().numpy())
+    return array
+
+
+def _torch_values(walk: PartWalk, values: dict[Node, Any]) -> dict[str, Array]:
+    """Torch's value of each layer, by the layer's name."""
+    return {
+        name: _array(values[node])
+        for name, node in walk.made().items()
+        if isinstance(values.get(node), torch.Tensor)
+    }
+
+
+def _departs(
+    spec: ModelSpec,
+    inputs: list[Array],
+    theirs: dict[str, Array],
+    threads: int | None,
+    checks: list[Check],
+) -> Suspect | None:
+    """The first layer that departs, in the order of the model; all that were compared go to ``checks``."""
+    ops = {node.name: node.op for node in spec.nodes}
+    right: list[str] = []
+    for found in verification.check_layers(spec, inputs, threads, theirs):
+        checks.append(found)
+        name, op = found.name, ops[found.name]
+        if _translated_wrong(found):
+            text = f"torch computes something else (relative distance {found.torch_error:.2e})"
+            return Suspect(spec, inputs, name, op, "translation", text, right, theirs[name])
+        if not found.passed:
+            text = "the engine departs from the definition of the op"
+            return Suspect(spec, inputs, name, op, "engine", text, right)
+        right.append(name)
+    return _within_stacks(spec, inputs, threads)
+
+
+def _translated_wrong(found: Check) -> bool:
+    """Whether torch's value is further from the definition than roundings explain."""
+    if found.torch_error is None:
+        return False
+    return not found.torch_error <= TRANSLATION * (found.reference_error + verification.TINY)
+
+
+def _within_stacks(spec: ModelSpec, inputs: list[Array], threads: int | None) -> Suspect | None:
+    """Layers looked at one by one keep their values, which rules out running them depth-first.
+
+    So the model is run as it is, too, cut off after one layer or another: the first cut whose answer departs.
+    """
+    if all(c.passed for c in verification.check_outputs(spec, inputs, threads)):
+        return None
+    places = list(range(len(spec.nodes)))
+    low, high = 0, len(places) - 1
+    while low < high:
+        middle = (low + high) // 2
+        cut = narrowed(spec, [spec.nodes[middle].name])
+        if all(c.passed for c in verification.check_outputs(cut, _inputs_for(cut, spec, inputs), threads)):
+            low = middle + 1
+        else:
+            high = middle
+    node = spec.nodes[low]
+    text = "it departs when the layers up to it run depth-first, not when it runs alone"
+    return Suspect(spec, inputs, node.name, node.op, "engine", text)
+
+
+def _inputs_for(cut: ModelSpec, spec: ModelSpec, inputs: Sequence[Array]) -> list[Array]:
+    by_name = {i.name: x for i, x in zip(spec.inputs, inputs, strict=True)}
+    return [by_name[i.name] for i in cut.inputs]
+
+
+def _written(name: str, found: Suspect, checks: list[Check], folder: str | Path | None) -> Bisection:
+    try:
+        where: Path | None = write(found, folder)
+        note = found.reason
+    except (BsliteError, OSError) as e:
+        where, note = None, f"{found.reason} (no reproduction: {e})"
+    return Bisection(name, found.layer, found.op, found.fault, tuple(checks), where, note)

@@ -1,0 +1,271 @@
+"""How a module runs for one kind of arguments: which nodes as models of bslite, which in torch.
+
+It holds no weights. An `Executable` is a blueprint with weights: when those change, a new one is made
+of the same blueprint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from bslite.dropin import costs
+from bslite.dropin.capture import Capture
+from bslite.dropin.model import Model
+from bslite.dropin.partition import Nodes, partition
+from bslite.errors import UnsupportedError
+from bslite.frontends.torch_capture import tensors as named_tensors
+from bslite.frontends.torch_graph import STORED, Graph
+from bslite.frontends.torch_names import call_of
+from bslite.frontends.torch_parts import PartWalk, Refusal, Survey
+from bslite.spec import ModelSpec
+
+Node = torch.fx.Node
+Tensor = torch.Tensor
+
+
+@dataclass
+class Part:
+    """A set of nodes that bslite can compute. ``seconds``: of one run, measured, bslite's and torch's."""
+
+    nodes: Nodes
+    flops: int
+    layers: int
+    seconds: tuple[float, float] | None = None
+    in_bslite: bool = True
+
+    @property
+    def paths(self) -> list[str]:
+        """The modules it is from, each once."""
+        return list(dict.fromkeys(call_of(n).path for n in self.nodes.nodes))
+
+
+@dataclass
+class Blueprint:
+    """``parts`` are in the order of the graph. Call `assemble` when it is settled where each runs."""
+
+    name: str
+    capture: Capture
+    refused: list[Refusal]
+    refused_flops: int
+    parts: list[Part]
+    flops: int  # of the whole graph, at a batch of `costs.BATCH`
+    function: Callable[..., Any] | None = None
+    direct: tuple[list[int], list[int]] | None = None  # one part is all: its inputs' and outputs' places
+    _arguments: list[tuple[str, Any]] = field(default_factory=list)
+
+    @property
+    def in_bslite(self) -> list[Part]:
+        """The parts that bslite runs."""
+        return [p for p in self.parts if p.in_bslite]
+
+    @property
+    def torch_share(self) -> float:
+        """The share of the flops that torch runs."""
+        return 1 - sum(p.flops for p in self.in_bslite) / max(1, self.flops)
+
+    def constants(self) -> list[Tensor]:
+        """Tensors that the export found that are no parameters or buffers."""
+        return [t for t in self.capture.graph.program.constants.values() if isinstance(t, Tensor)]
+
+    def walk(self, tensors: Mapping[str, Tensor] | None) -> PartWalk:
+        """What builds the model of a part; ``tensors`` by name as they are now."""
+        return PartWalk(self.capture.graph, self.capture.shell, self.name, tensors)
+
+    def spec(self, part: Part, tensors: Mapping[str, Tensor] | None = None) -> ModelSpec:
+        """The model of a part."""
+        return self.walk(tensors).build(part.nodes.nodes, part.nodes.inputs, part.nodes.outputs)
+
+    def assemble(self) -> None:
+        """Write the function that runs the graph, with a call in the place of each part of bslite's."""
+        graph = _Writer(self)
+        self.function, self._arguments, self.direct = graph.function, graph.arguments, graph.direct
+
+    def values_of(self, key: str, tensors: Mapping[str, Tensor]) -> Tensor:
+        """A parameter, buffer or constant by the name the export gave it."""
+        program = self.capture.graph.program
+        value = tensors.get(key)
+        if value is None:
+            value = program.state_dict[key] if key in program.state_dict else program.constants[key]
+        return value
+
+
+def draw(captured: Capture, name: str) -> Blueprint:
+    """Survey a captured graph and choose the parts; all of them are bslite's at first.
+
+    Raises UnsupportedError where the graph takes what is no tensor.
+    """
+    survey = Survey(captured.graph, captured.shell, name)
+    if survey.refused and not captured.functional:
+        captured = captured.rewritten()  # parts may be moved past operations that work in place
+        survey = Survey(captured.graph, captured.shell, name)
+    graph = captured.graph
+    for spec in graph.program.graph_signature.input_specs:
+        if spec.kind.name not in (*STORED, "USER_INPUT"):
+            raise UnsupportedError(f"model {name!r}: its graph takes a {spec.kind.name.lower()}")
+    work = list(graph.operations())
+    parts = [
+        Part(nodes, costs.total(nodes.nodes), sum(map(costs.does_work, nodes.nodes)))
+        for nodes in partition(survey)
+    ]
+    return Blueprint(
+        name,
+        captured,
+        list(survey.refused.values()),
+        costs.total(survey.refused),
+        parts,
+        costs.total(work),
+    )
+
+
+class Executable:
+    """A blueprint with the weights as they are now: takes the tensors among the arguments, gives the leaves
+    of the results.
+    """
+
+    def __init__(self, blueprint: Blueprint, module: torch.nn.Module, threads: int | None) -> None:
+        tensors = dict(named_tensors(module))
+        self.blueprint = blueprint
+        self.models = [Model(blueprint.spec(part, tensors), threads) for part in blueprint.in_bslite]
+        models = iter(self.models)
+        self._leading = [
+            next(models) if kind == "part" else blueprint.values_of(key, tensors)
+            for kind, key in blueprint._arguments
+            if kind != "input"
+        ]
+        self._function = blueprint.function
+        self._direct = blueprint.direct
+        self.results = blueprint.capture.results
+
+    def prepared(self, tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Any]:
+        """What to call for tensors of these shapes and strides."""
+        if self._direct is None:
+            return self
+        places, order = self._direct
+        if places == list(range(len(tensors))) and order == [0] and self.results.single:
+            call = self.models[0].prepared(tensors)
+            return lambda given: call(given)[0]
+        return self
+
+    def __call__(self, tensors: Sequence[Tensor]) -> Any:
+        """The forward's result."""
+        if self._direct is not None:
+            places, order = self._direct
+            made: Sequence[Any] = self.models[0]([tensors[i] for i in places])
+            if self.results.single:
+                return made[order[0]]
+            return self.results.build([made[i] for i in order])
+        assert self._function is not None
+        return self.results.build(self._function(*self._leading, *tensors))
+
+
+def call_part(model: Model, *tensors: Tensor) -> list[Tensor]:
+    """Run a part: what the assembled function calls."""
+    return model(tensors)
+
+
+class _Writer:
+    """Writes the function of a blueprint. Its arguments: models and tensors held, then the inputs."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        source = blueprint.capture.graph
+        self._graph = torch.fx.Graph()
+        self._new: dict[Node, Node] = {}
+        self.arguments: list[tuple[str, Any]] = []
+        parts = blueprint.in_bslite
+        calls = [self._placeholder("part", i, f"part_{i}") for i in range(len(parts))]
+        targets = {s.arg.name: s.target for s in source.program.graph_signature.input_specs}
+        inside = {node: i for i, part in enumerate(parts) for node in part.nodes.nodes}
+        needed = self._needed(source.nodes, inside, parts)
+        for node in source.nodes:
+            if node in source.stored and node in needed:
+                self._new[node] = self._placeholder("tensor", targets[node.name], node.name)
+        for node in source.nodes:
+            if node.op == "placeholder" and node not in source.stored:
+                self._new[node] = self._placeholder("input", None, node.name)
+        self._write(source.nodes, inside, parts, calls, needed)
+        module = torch.fx.GraphModule(source.program.graph_module, self._graph)
+        module.graph.lint()
+        self.function = module.forward
+        self.direct = self._directly(source, parts)
+
+    def _placeholder(self, kind: str, key: Any, name: str) -> Node:
+        self.arguments.append((kind, key))
+        return self._graph.placeholder(name)
+
+    @staticmethod
+    def _needed(nodes: Sequence[Node], inside: Mapping[Node, int], parts: Sequence[Part]) -> set[Node]:
+        """The nodes whose values something outside the parts, or a part, reads."""
+        needed: set[Node] = set()
+        for node in reversed(nodes):
+            if node in inside:
+                part = parts[inside[node]]
+                if node in needed:
+                    needed.update(part.nodes.inputs)
+            elif node.op == "output" or node in needed:
+                needed.add(node)
+                needed.update(node.all_input_nodes)
+        return needed
+
+    def _write(
+        self,
+        nodes: Sequence[Node],
+        inside: Mapping[Node, int],
+        parts: Sequence[Part],
+        calls: Sequence[Node],
+        needed: set[Node],
+    ) -> None:
+        """Nodes in an order in which everything is made before it is read."""
+        import operator
+
+        def make(part: int) -> None:
+            outputs = parts[part].nodes.outputs
+            made = self._graph.call_function(
+                call_part, (calls[part], *(self._new[n] for n in parts[part].nodes.inputs))
+            )
+            for i, node in enumerate(outputs):
+                self._new[node] = self._graph.call_function(operator.getitem, (made, i))
+
+        waiting: list[Node | int] = []
+        seen: set[int] = set()
+        for node in nodes:
+            if node in inside:
+                if inside[node] not in seen:
+                    seen.add(inside[node])
+                    waiting.append(inside[node])
+            elif node in needed and node not in self._new:
+                waiting.append(node)
+        while waiting:
+            later: list[Node | int] = []
+            for item in waiting:
+                reads = parts[item].nodes.inputs if isinstance(item, int) else item.all_input_nodes
+                if not all(n in self._new for n in reads) or (later and getattr(item, "op", "") == "output"):
+                    later.append(item)
+                elif isinstance(item, int):
+                    make(item)
+                else:
+                    self._new[item] = self._graph.node_copy(item, self._new.__getitem__)
+            if len(later) == len(waiting):
+                raise RuntimeError("the parts of the graph wait for each other")
+            waiting = later
+
+    @staticmethod
+    def _directly(source: Graph, parts: Sequence[Part]) -> tuple[list[int], list[int]] | None:
+        """Where one part makes all results: its inputs among the graph's, its outputs among the results."""
+        output = next(n for n in source.nodes if n.op == "output")
+        results = output.args[0]
+        if len(parts) != 1 or not isinstance(results, (list, tuple)):
+            return None
+        made = {n: i for i, n in enumerate(parts[0].nodes.outputs)}
+        if any(not isinstance(r, torch.fx.Node) or r not in made for r in results):
+            return None
+        if len(set(results)) != len(results):
+            return None  # one tensor, returned twice
+        given = [n for n in source.nodes if n.op == "placeholder" and n not in source.stored]
+        places = {n: i for i, n in enumerate(given)}
+        if any(n not in places for n in parts[0].nodes.inputs):
+            return None
+        return [places[n] for n in parts[0].nodes.inputs], [made[r] for r in results]  # type: ignore[index]

@@ -1,0 +1,202 @@
+"""A module called with certain arguments, as an exported graph of its tensors alone.
+
+What is exported is a *shell*: a copy of the module's Python that shares its tensors. ``torch.export`` puts
+stand-ins in the place of parameters while it traces, and another thread may be using the module.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bslite.dropin.structure import Structure
+from bslite.errors import BsliteError, UnsupportedError
+from bslite.frontends import torch_capture
+from bslite.frontends.torch_graph import Graph, memory
+
+OUTER_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+@dataclass
+class Capture:
+    """``graph`` takes the tensors among the arguments, in order, and makes those among the results."""
+
+    graph: Graph
+    shell: torch.nn.Module
+    results: Structure
+    fixed: str  # why the batch is not free; empty if it is
+    functional: bool  # no operation works in place
+
+    def rewritten(self) -> Capture:
+        """The same without in-place operations."""
+        program = torch_capture.functional(self.graph.program)
+        return Capture(Graph(program), self.shell, self.results, self.fixed, True)
+
+
+def capture(module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool) -> Capture:
+    """Trace ``module.forward`` on ``arguments``, the batch left free where ``free_batch`` and possible.
+
+    Raises UnsupportedError if it cannot be traced or does more than compute results from its arguments, and
+    other `BsliteError` if its mode or its parameters are not such as bslite runs.
+    """
+    torch_capture.check_module(module)
+    if any(t.is_inference() for _, t in torch_capture.tensors(module)):
+        raise UnsupportedError("parameters made in torch.inference_mode(), which torch.export does not take")
+    hooked = [
+        path for path, m in module.named_modules() if path and (m._forward_hooks or m._forward_pre_hooks)
+    ]
+    if hooked:
+        raise UnsupportedError(f"forward hooks on layers inside the model ({', '.join(hooked[:5])})")
+    shell = shell_of(module)
+    traced = _Traced(shell, arguments)
+    tensors: Sequence[torch.Tensor] = [x.detach() for x in arguments.leaves]
+    program, fixed = None, "" if free_batch else "a batch of one is traced for itself"
+    if free_batch:
+        try:
+            program = _export(traced, *_repeated(tensors))
+        except Exception as e:
+            fixed = torch_capture.summary(e)
+    if program is None:
+        try:
+            program = _export(traced, tensors, None)
+        except Exception as e:
+            raise torch_capture.failure(traced.twin, name, e) from e
+    if traced.stateful:
+        raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
+    graph = Graph(program)
+    assert traced.results is not None
+    found = Capture(graph, traced.twin, traced.results, fixed, False)
+    if _writes(graph):
+        if changes := _changes(graph):
+            raise UnsupportedError(f"model {name!r}: its forward changes {changes} in place")
+        if graph.unknown() or graph.mutation_shows():
+            found = found.rewritten()
+    for spec in found.graph.program.graph_signature.output_specs:
+        if spec.kind.name != "USER_OUTPUT":
+            raise UnsupportedError(f"model {name!r}: its forward changes {spec.target!r} in place")
+    return found
+
+
+class _Traced:
+    """A module whose forward takes and gives lists of tensors, and notes the structure of its results."""
+
+    def __init__(self, shell: torch.nn.Module, arguments: Structure) -> None:
+        kind = type(shell)
+        inner = vars(shell).get("forward") or kind.forward
+        bound = "forward" in vars(shell)
+        self.results: Structure | None = None
+        self.stateful = False  # the forward assigns to attributes
+
+        def forward(this: torch.nn.Module, *tensors: torch.Tensor) -> tuple[Any, ...]:
+            args, kwargs = arguments.build(tensors)
+            before = _attributes(self.twin)  # here, because torch.export restores them
+            made = inner(*args, **kwargs) if bound else inner(this, *args, **kwargs)
+            self.stateful |= not _same_attributes(before, _attributes(self.twin))
+            self.results = Structure(made, _varies)
+            return tuple(self.results.leaves)
+
+        scope = {"forward": forward, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        twin_class = type(kind.__name__, (kind,), scope)
+        self.twin: torch.nn.Module = object.__new__(twin_class)
+        attributes = {k: v for k, v in vars(shell).items() if k != "forward"}
+        object.__setattr__(self.twin, "__dict__", attributes)
+
+
+def shell_of(module: torch.nn.Module) -> torch.nn.Module:
+    """A deep copy that shares all tensors with ``module``, without the hooks on the outside.
+
+    Where a module holds what cannot be copied, a flat copy.
+    """
+    memo = {id(t): t for t in reachable_tensors(module)}
+    hooks = {h: module.__dict__[h] for h in OUTER_HOOKS if h in module.__dict__}
+    memo.update({id(h): type(h)() for h in hooks.values()})
+    try:
+        shell: torch.nn.Module = copy.deepcopy(module, memo)
+    except Exception:
+        shell = copy.copy(module)
+        object.__setattr__(shell, "__dict__", {**vars(module), **{h: OrderedDict() for h in hooks}})
+    return shell
+
+
+def reachable_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Parameters, buffers, and the tensors in plain attributes and in containers there."""
+
+    def within(value: Any, depth: int) -> Iterator[torch.Tensor]:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple, set, dict)) and depth:
+            items: Iterable[Any] = value.values() if isinstance(value, dict) else value
+            for item in items:
+                yield from within(item, depth - 1)
+
+    for m in module.modules():
+        for value in vars(m).values():
+            yield from within(value, 3)
+
+
+def _attributes(module: torch.nn.Module) -> list[dict[str, Any]]:
+    return [dict(vars(m)) for m in module.modules()]
+
+
+def _same_attributes(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
+    try:
+        return before == after
+    except Exception:  # a tensor in the place of another: they do not compare
+        return False
+
+
+def _varies(x: Any) -> bool:
+    return isinstance(x, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _export(traced: _Traced, tensors: Sequence[torch.Tensor], dynamic: Any) -> torch.export.ExportedProgram:
+    with torch_capture.quiet(), torch.no_grad():
+        program: torch.export.ExportedProgram = torch.export.export(
+            traced.twin, tuple(tensors), dynamic_shapes=dynamic, strict=False
+        )
+    return program
+
+
+def _repeated(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Any]:
+    """Inputs with a batch of at least four, and their ``dynamic_shapes``; see `torch_capture.free_batch`."""
+    batch = next((x.shape[0] for x in tensors if x.ndim), 0)
+    if not batch:
+        raise BsliteError("no input has a batch")
+    dim = torch.export.Dim("N", min=2)
+    shared = [bool(x.ndim and x.shape[0] == batch) for x in tensors]
+    dynamic = tuple({0: dim} if s else None for s in shared)
+    if batch < 4:
+        tensors = [torch.cat([x] * 4) if s else x for x, s in zip(tensors, shared, strict=True)]
+    return list(tensors), (dynamic,)
+
+
+def _writes(graph: Graph) -> bool:
+    return any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in graph.nodes)
+
+
+def _changes(graph: Graph) -> str:
+    """Which input or tensor of the module an in-place operation writes to; empty if none is."""
+    placeholders = {memory(n): n for n in graph.nodes if n.op == "placeholder" and memory(n) is not None}
+    for node in graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            continue
+        for argument, given in zip(schema.arguments, node.args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                for value in given if isinstance(given, (list, tuple)) else (given,):
+                    if (place := memory(value)) in placeholders:
+                        return f"its input {placeholders[place].name!r}"
+    return ""

@@ -1,0 +1,91 @@
+"""What share of the work an operation is: an estimate from the shapes that torch traced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from bslite.frontends.torch_context import operation
+from bslite.frontends.torch_graph import has_tensors, is_getitem
+
+Node = torch.fx.Node
+BATCH = 4  # the batch at which the shares are compared
+#: Operations that only look at memory in another way.
+VIEWS = (
+    "view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze", "permute", "transpose",
+    "t", "expand", "expand_as", "slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind",
+    "alias", "detach", "view_as", "reshape_as", "swapaxes", "movedim",
+)  # fmt: skip
+#: Operations that do nothing to values at inference, or copy them.
+COPIES = (
+    "clone",
+    "contiguous",
+    "to",
+    "_to_copy",
+    "dropout",
+    "feature_dropout",
+    "cat",
+    "stack",
+    "lift_fresh_copy",
+)
+
+
+def flops(node: Node) -> int:
+    """Floating-point operations, a multiply-add as two: exact for matrix products and convolutions, one for
+    every element of the result elsewhere, none for views.
+    """
+    if is_getitem(node) or not has_tensors(node):
+        return 0
+    name, made = operation(node), math.prod(sizes(node))
+    if name in VIEWS:
+        return 0
+    operands = [a for a in node.args if isinstance(a, torch.fx.Node) and has_tensors(a)]
+    if name.startswith(("conv", "_conv", "thnn_conv")) and len(operands) > 1:
+        weight = sizes(operands[1])
+        transposed = "transpose" in name or (len(node.args) > 6 and node.args[6] is True)
+        each = math.prod(weight) // max(1, weight[0])
+        return 2 * each * (math.prod(sizes(operands[0])) if transposed else made)
+    if name in ("linear", "mm", "bmm", "matmul") and operands:
+        return 2 * made * (sizes(operands[0]) or [1])[-1]
+    if name in ("addmm", "baddbmm") and len(operands) > 1:
+        return 2 * made * sizes(operands[1])[-1]
+    if "scaled_dot_product" in name and len(operands) > 2:
+        q, k = sizes(operands[0]), sizes(operands[1])
+        return 4 * math.prod(q) * k[-2]
+    if name.startswith("linalg") and operands:
+        side = sizes(operands[0])
+        return math.prod(side) * (side or [1])[-1]
+    return made
+
+
+def total(nodes: Iterable[Node]) -> int:
+    """Of all of them."""
+    return sum(map(flops, nodes))
+
+
+def does_work(node: Node) -> bool:
+    """Whether a node does more than move values about."""
+    return not is_getitem(node) and has_tensors(node) and operation(node) not in (*VIEWS, *COPIES)
+
+
+def sizes(node: Node) -> list[int]:
+    """The sizes of a node's (first) tensor, at a batch of `BATCH`."""
+    value = node.meta["val"]
+    tensor = value[0] if isinstance(value, (tuple, list)) else value
+    return [concrete(d) for d in getattr(tensor, "shape", ())]
+
+
+def concrete(size: Any) -> int:
+    """A traced size at a batch of `BATCH`."""
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr
+    return int(expression.subs(dict.fromkeys(expression.free_symbols, BATCH)))
+
+
+def share(part: Sequence[Node], whole: Sequence[Node]) -> float:
+    """The share of ``whole``'s flops that ``part`` has."""
+    return total(part) / max(1, total(whole))

@@ -1,0 +1,124 @@
+"""The backend of ``torch.compile(model, backend="bslite")``, found by entry point, not by import.
+
+Dynamo hands over a graph of torch calls whose parameters are inputs. They become attributes again, sizes that
+are inputs are asked of the tensors they are sizes of, and what comes out is an ordinary module for `Runner`:
+so its batch is free, whatever Dynamo made of it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import Any
+
+import torch
+from torch.fx.traceback import preserve_node_meta
+
+from bslite.dropin import reasons
+from bslite.dropin.dynamo_guards import forget_choice_of_library
+from bslite.dropin.runner import Options, Runner
+
+Node = torch.fx.Node
+Tensor = torch.Tensor
+MAX_SETS = 4  # sets of parameters that one graph is kept ready for: modules of one class share Dynamo's graph
+
+
+def bslite(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
+    """What runs the graph ``module``. ``options``: those of `bslite.optimize`.
+
+    Inference only: where gradients are needed, the graph runs as it is.
+    """
+    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
+        warnings.warn(
+            f"torch.compile: the graph runs in torch: {reasons.GRADIENTS}", UserWarning, stacklevel=2
+        )
+        return module.forward
+    forget_choice_of_library()
+    return _Compiled(module, Options(**options.get("options", options)))
+
+
+class _Compiled:
+    """One graph of Dynamo's. Called with parameters, sizes and tensors in the order of its placeholders."""
+
+    def __init__(self, module: torch.fx.GraphModule, options: Options) -> None:
+        self._module, self._options = module, options
+        placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self._held = [i for i, n in enumerate(placeholders) if _is_held(n)]
+        sizes = [i for i, n in enumerate(placeholders) if _source(n, placeholders) is not None]
+        self._given = [i for i in range(len(placeholders)) if i not in {*self._held, *sizes}]
+        self._sets: list[tuple[list[Tensor], Runner]] = []
+
+    def __call__(self, *arguments: Any) -> Any:
+        held = [arguments[i] for i in self._held]
+        return self._runner(held)(tuple([arguments[i] for i in self._given]), {})
+
+    def _runner(self, held: list[Tensor]) -> Runner:
+        for known, runner in self._sets:
+            if all(map(is_, known, held)):
+                return runner
+        runner = Runner(_Body(self._module, held, self._held).eval(), self._options)
+        runner.name = "compiled graph"
+        self._sets = [(held, runner), *self._sets[: MAX_SETS - 1]]
+        return runner
+
+
+class _Body(torch.nn.Module):
+    """A graph with its parameters as attributes, taking the remaining tensors."""
+
+    def __init__(self, module: torch.fx.GraphModule, held: Sequence[Tensor], places: Sequence[int]) -> None:
+        super().__init__()
+        graph = torch.fx.Graph()
+        placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+        new: dict[Node, Node] = {}
+        for i, node in enumerate(placeholders):
+            if i not in places and _source(node, placeholders) is None:
+                new[node] = graph.node_copy(node)
+        for i, tensor in zip(places, held, strict=True):
+            name = str(placeholders[i].target)
+            if isinstance(tensor, torch.nn.Parameter):
+                self.register_parameter(name, tensor)
+            else:
+                self.register_buffer(name, tensor)
+            new[placeholders[i]] = graph.get_attr(name)
+        for node in placeholders:
+            source = _source(node, placeholders)
+            if source is not None:
+                new[node] = graph.call_method("size", (new[source[0]], source[1]))
+        for node in module.graph.nodes:
+            if node.op != "placeholder":
+                new[node] = graph.node_copy(node, new.__getitem__)
+        for name, child in module.named_children():
+            self.add_module(name, child)
+        for name, value in {
+            **dict(module.named_buffers(recurse=False)),
+            **dict(module.named_parameters(recurse=False)),
+        }.items():
+            if not hasattr(self, name):
+                self.register_buffer(name, value)
+        self._graph = graph
+
+    def forward(self, *tensors: Any) -> Any:
+        # Node by node, so that what is traced keeps Dynamo's note of the layer it is from.
+        with preserve_node_meta():
+            return torch.fx.Interpreter(self, graph=self._graph).run(*tensors)
+
+
+def _is_held(node: Node) -> bool:
+    """Whether a placeholder is a parameter or buffer of the user's module."""
+    held = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type") is not None
+    return held or isinstance(node.meta.get("example_value"), torch.nn.Parameter)
+
+
+def _source(node: Node, placeholders: Sequence[Node]) -> tuple[Node, int] | None:
+    """The tensor and its axis that a placeholder for a size is the size of."""
+    value = node.meta.get("example_value")
+    if not isinstance(value, torch.SymInt):
+        return None
+    for other in placeholders:
+        tensor = other.meta.get("example_value")
+        if isinstance(tensor, Tensor):
+            for axis, size in enumerate(tensor.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr == value.node.expr:
+                    return other, axis
+    return None

@@ -1,0 +1,86 @@
+"""A ModelSpec called with torch tensors, at as little cost as possible.
+
+`bslite.run` checks what it is given each time. Here that is done when tensors of some shape and strides come
+for the first time; from then on their addresses go to the engine as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from bslite import api
+from bslite.engines.cpu.detect import default_threads
+from bslite.engines.cpu.engine import engine_for
+from bslite.spec import ModelSpec
+
+Tensor = torch.Tensor
+Call = Callable[[Sequence[Tensor]], list[Tensor]]
+MAX_CALLS = 64
+
+
+class Model:
+    """``model(tensors)``: fresh tensors, the outputs of ``spec``. Several threads may call it at once."""
+
+    def __init__(self, spec: ModelSpec, threads: int | None = None) -> None:
+        self.spec, self.threads = spec, threads
+        self._calls: dict[tuple[object, ...], Call] = {}
+
+    def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return self.prepared(tensors)(tensors)
+
+    def prepared(self, tensors: Sequence[Tensor]) -> Call:
+        """What to call for tensors of these shapes and strides."""
+        key = (*((t.shape, t.stride()) for t in tensors), self.threads or torch.get_num_threads())
+        call = self._calls.get(key)
+        if call is None:
+            call = self._prepare(tensors)
+            if len(self._calls) >= MAX_CALLS:
+                self._calls.clear()
+            self._calls[key] = call
+        return call
+
+    def _prepare(self, tensors: Sequence[Tensor]) -> Call:
+        spec = self.spec
+        names = (*(i.name for i in spec.inputs), *spec.outputs)
+        if any(spec.dtypes[name] != "float32" for name in names):
+            return self._checked
+        arrays, _ = api.as_arrays(spec, [t.detach() for t in tensors])
+        copied = [a.ctypes.data != t.data_ptr() for a, t in zip(arrays, tensors, strict=True)]
+        strides = [tuple(s // a.itemsize for s in a.strides) for a in arrays]
+        session = engine_for(spec).session(
+            [a.shape for a in arrays], strides, self.threads or default_threads(), False
+        )
+        index = session.program.index
+        slots = [index[f"input{i}"] for i in range(len(tensors))]
+        results = [(index[f"output{i}"], v.shape) for i, v in enumerate(session.plan.outputs)]
+        threads, float32, checks = session.plan.threads, torch.float32, bool(session.plan.flags)
+        empty, acquire, release = torch.empty, session.acquire, session.release
+
+        def call(given: Sequence[Tensor]) -> list[Tensor]:
+            workspace = acquire()
+            try:
+                bases, kept, made = workspace.bases, [], []
+                for slot, tensor, copy in zip(slots, given, copied, strict=True):
+                    if copy or tensor.data_ptr() & 3:
+                        tensor = tensor.contiguous().clone() if tensor.data_ptr() & 3 else tensor.contiguous()
+                        kept.append(tensor)  # until the engine has read it
+                    bases[slot] = tensor.data_ptr()
+                for slot, shape in results:
+                    out = empty(shape, dtype=float32, device="cpu")
+                    bases[slot] = out.data_ptr()
+                    made.append(out)
+                workspace.job.run(threads)
+                if checks:
+                    session.check(workspace)
+                return made
+            finally:
+                release(workspace)
+
+        return call
+
+    def _checked(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """By way of `bslite.run`, which converts what is not float32."""
+        result = api.run(self.spec, [t.detach() for t in tensors], threads=self.threads)
+        return result if isinstance(result, list) else [result]

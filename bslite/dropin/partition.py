@@ -1,0 +1,139 @@
+"""Which nodes of a graph run in bslite: as few parts as the order of computation allows."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from bslite.dropin.costs import does_work, flops, sizes
+from bslite.frontends.torch_graph import Graph, has_tensors, is_getitem
+from bslite.frontends.torch_names import call_of
+from bslite.frontends.torch_parts import Survey
+
+Node = torch.fx.Node
+
+
+@dataclass
+class Nodes:
+    """Nodes that become one model, in order, the values that they read and those that others read of them."""
+
+    nodes: list[Node]
+    inputs: list[Node]
+    outputs: list[Node]
+
+
+class _Buildable(OperatorSupportBase):
+    def __init__(self, nodes: set[Node]) -> None:
+        self._nodes = nodes
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
+        return node in self._nodes
+
+
+def partition(survey: Survey) -> list[Nodes]:
+    """Disjoint sets of buildable nodes, merged wherever that makes no cycle."""
+    graph = survey.graph
+    sizes_from_inputs(graph)
+    allowed = set(survey.buildable)
+    while True:
+        groups = _propose(graph, allowed)
+        cut = _cut_modules(graph, groups)
+        if not cut:
+            break
+        allowed -= cut
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    parts = []
+    for group in groups:
+        if _worth_a_call(group) or (len(groups) == 1 and not survey.refused):
+            nodes = sorted(group, key=order.__getitem__)
+            parts.append(
+                Nodes(
+                    nodes,
+                    _read(graph, group, nodes),
+                    [n for n in nodes if not group >= set(_users(graph, n))],
+                )
+            )
+    return sorted(parts, key=lambda part: order[part.nodes[0]])
+
+
+def _worth_a_call(group: set[Node]) -> bool:
+    """Whether a group is more than moves and a single pass over elements, which torch might as well do."""
+    working = [n for n in group if does_work(n)]
+    return len(working) > 1 or any(flops(n) > math.prod(sizes(n)) for n in working)
+
+
+def sizes_from_inputs(graph: Graph) -> None:
+    """Let sizes of intermediate values be asked of an input that has the same: else they would be cuts."""
+    known: dict[Any, tuple[Node, int]] = {}
+    for node in graph.nodes:
+        if node.op == "placeholder" and has_tensors(node):
+            for axis, size in enumerate(node.meta["val"].shape):
+                if not isinstance(size, int):
+                    known.setdefault(size.node.expr, (node, axis))
+        elif node.target is torch.ops.aten.sym_size.int:
+            source = known.get(getattr(getattr(node.meta["val"], "node", None), "expr", None))
+            if source is not None:
+                node.args = source
+
+
+def _sizes_of_values(graph: Graph) -> bool:
+    """Whether some size has to be asked of a value computed on the way."""
+    return any(
+        node in graph.live
+        and not has_tensors(node)
+        and any(a.op != "placeholder" for a in node.all_input_nodes if has_tensors(a))
+        for node in graph.nodes
+        if node.op == "call_function"
+    )
+
+
+def _propose(graph: Graph, allowed: set[Node]) -> list[set[Node]]:
+    """The partitioner's sets, each result of several picked where it is made."""
+    if set(graph.operations()) <= allowed and not _sizes_of_values(graph):
+        return [allowed]
+    logging.getLogger("torch.fx.passes.infra.partitioner").setLevel(logging.WARNING)
+    module = graph.program.graph_module
+    proposed = CapabilityBasedPartitioner(
+        module, _Buildable(allowed), allows_single_node_partition=True
+    ).propose_partitions()
+    groups = [set(p.nodes) for p in proposed]
+    home = {node: group for group in groups for node in group}
+    for node in graph.nodes:
+        if is_getitem(node) and node in allowed:
+            source, here = home.get(node.args[0]), home.get(node)  # type: ignore[arg-type]
+            if source is not here:
+                if here is not None:
+                    here.discard(node)
+                if source is not None:
+                    source.add(node)
+    return [group for group in groups if group]
+
+
+def _cut_modules(graph: Graph, groups: list[set[Node]]) -> set[Node]:
+    """The nodes of modules that become one op, where no group has all of them."""
+    modules: dict[str, set[Node]] = {}
+    for node in graph.whole:
+        modules.setdefault(call_of(node).key, set()).add(node)
+    cut: set[Node] = set()
+    for nodes in modules.values():
+        held = [group & nodes for group in groups if group & nodes]
+        if held and held != [nodes]:
+            cut |= nodes
+    return cut
+
+
+def _read(graph: Graph, group: set[Node], nodes: list[Node]) -> list[Node]:
+    """The tensors that a group takes from outside, in the order in which they are read. No constants."""
+    read = dict.fromkeys(a for n in nodes for a in n.all_input_nodes)
+    return [a for a in read if a not in group and a not in graph.constant and has_tensors(a)]
+
+
+def _users(graph: Graph, node: Node) -> list[Node]:
+    return [u for u in node.users if u in graph.live]

@@ -1,0 +1,53 @@
+"""Why a call runs in torch, in words; each is said once for a module."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+
+from bslite.frontends.torch_parts import Refusal
+
+TRAINING = "it is in training mode; bslite runs inference: call .eval()"
+GRADIENTS = (
+    "gradients are enabled and a parameter or an input requires them; bslite runs inference: "
+    "use torch.no_grad() or torch.inference_mode()"
+)
+AUTOCAST = "autocast is active; bslite computes in float32 only"
+MODES = "another tool is following torch's operations (a trace, a transform or a dispatch mode)"
+
+
+def outside(cpu_autocast: bool, tracing: bool, transformed: bool) -> str:
+    """What around a call keeps it in torch; empty if nothing does."""
+    if tracing or transformed:
+        return MODES
+    return AUTOCAST if cpu_autocast else ""
+
+
+def of_tensor(tensor: torch.Tensor) -> str:
+    """What about an input keeps a call in torch; empty if nothing does."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return f"an input is a {type(tensor).__name__}, not a plain tensor"
+    if tensor.device.type != "cpu":
+        return f"an input is on {tensor.device}; bslite's engine computes on the CPU"
+    if tensor.layout != torch.strided:
+        return f"an input is a {tensor.layout} tensor"
+    if not tensor.numel():
+        return f"an input is empty: {list(tensor.shape)}"
+    return ""
+
+
+def unsupported(name: str, refused: Sequence[Refusal], share: float) -> str:
+    """All that bslite has no op for, each with the number of uses and the layers."""
+    places: dict[str, list[str]] = {}
+    for refusal in refused:
+        places.setdefault(refusal.what, []).append(refusal.layer or "the model's own forward")
+    lines = [
+        f"model {name!r}: bslite lacks some of its operations; {100 * share:.1f} % of the flops is torch's:"
+    ]
+    for what, layers in sorted(places.items(), key=lambda item: -len(item[1])):
+        counted = list(Counter(layers))
+        more = f" and {len(counted) - 8} more" if len(counted) > 8 else ""
+        lines.append(f"  {len(layers)} x {what}; at {', '.join(counted[:8])}{more}")
+    return "\n".join(lines)

@@ -1,0 +1,151 @@
+"""`report`: what of a wrapped module ran where, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bslite.dropin.blueprint import Blueprint, Part
+from bslite.dropin.runner import Kind, Runner
+from bslite.dropin.wrapper import runner_of
+
+
+@dataclass(frozen=True)
+class PartReport:
+    """Nodes that bslite can compute. ``seconds``, bslite's and torch's, are there if it was measured."""
+
+    first: str
+    last: str
+    operations: int
+    share: float  # of the flops of the graph
+    seconds: tuple[float, float] | None
+    runs_in: str
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """An operation that bslite has no op for, or not in this form."""
+
+    operation: str
+    layers: tuple[str, ...]
+    uses: int
+
+
+@dataclass(frozen=True)
+class KindReport:
+    """One specialisation: the sizes it has served, and how it runs. ``reason``: why all of it is torch's."""
+
+    shapes: tuple[tuple[tuple[int, ...], ...], ...]
+    fixed_batch: str
+    parts: tuple[PartReport, ...]
+    unsupported: tuple[Unsupported, ...]
+    torch_share: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """``str()`` is for people, ``as_dict()`` plain data."""
+
+    model: str
+    fallback: str
+    tune: bool
+    kinds: tuple[KindReport, ...]
+    calls_in_torch: dict[str, int]  # reason -> calls
+    weights_followed: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [f"{self.model}: optimized by bslite, fallback={self.fallback!r}, tune={self.tune}"]
+        if not self.kinds:
+            lines.append("not specialised yet: call it, or give optimize() example inputs")
+        for kind in self.kinds:
+            lines += _kind_lines(kind)
+        for reason, calls in self.calls_in_torch.items():
+            lines.append(f"{calls} call(s) ran in torch: {reason}")
+        if self.weights_followed:
+            lines.append(f"changes to the module followed: {self.weights_followed}")
+        return "\n".join(lines)
+
+
+def report(module: Any) -> Report:
+    """What of ``module``, made by `bslite.optimize`, ran where and why.
+
+    Specialisations, parts, operations that bslite does not have and their share of the flops, what was
+    measured, and calls that torch ran.
+
+    Raises InputError for any other module.
+    """
+    return report_of(runner_of(module))
+
+
+def report_of(runner: Runner) -> Report:
+    """The report of a runner."""
+    options = runner.options
+    return Report(
+        runner.name,
+        options.fallback,
+        options.tune,
+        tuple(_kind(k) for k in list(runner.kinds.values())),
+        dict(runner.in_torch),
+        runner.rebuilt,
+    )
+
+
+def _kind(kind: Kind) -> KindReport:
+    shapes, blueprint = tuple(kind.shapes), kind.blueprint
+    if not isinstance(blueprint, Blueprint):
+        return KindReport(shapes, "", (), (), 1.0, blueprint.reason)
+    layers: dict[str, list[str]] = {}
+    for refusal in blueprint.refused:
+        layers.setdefault(refusal.what, []).append(refusal.layer or "the model's own forward")
+    reason = ""
+    if not blueprint.in_bslite:
+        reason = "every part is faster in torch" if blueprint.parts else "bslite has none of its operations"
+    return KindReport(
+        shapes,
+        blueprint.capture.fixed,
+        tuple(_part(p, blueprint) for p in blueprint.parts),
+        tuple(Unsupported(what, tuple(Counter(at)), len(at)) for what, at in layers.items()),
+        blueprint.torch_share,
+        reason,
+    )
+
+
+def _part(part: Part, blueprint: Blueprint) -> PartReport:
+    paths = part.paths
+    return PartReport(
+        paths[0] or str(part.nodes.nodes[0]),
+        paths[-1] or str(part.nodes.nodes[-1]),
+        part.layers,
+        part.flops / max(1, blueprint.flops),
+        part.seconds,
+        "bslite" if part.in_bslite else "torch",
+    )
+
+
+def _kind_lines(kind: KindReport) -> list[str]:
+    sizes = "; ".join(", ".join(str(list(s)) for s in shapes) for shapes in kind.shapes[:6])
+    more = f" and {len(kind.shapes) - 6} more" if len(kind.shapes) > 6 else ""
+    lines = [f"inputs {sizes}{more}: {100 * kind.torch_share:.1f} % of the flops in torch"]
+    if kind.reason:
+        lines.append(f"  runs in torch: {kind.reason}")
+    if kind.fixed_batch:
+        lines.append(f"  the batch is fixed: {kind.fixed_batch}")
+    for part in kind.parts:
+        line = (
+            f"  {part.runs_in}: {part.operations} operations, {part.first} to {part.last}, "
+            f"{100 * part.share:.1f} % of the flops"
+        )
+        if part.seconds is not None:
+            ours, theirs = part.seconds
+            line += f"; measured {1e3 * ours:.3f} ms, torch {1e3 * theirs:.3f} ms"
+        lines.append(line)
+    for item in kind.unsupported:
+        more = f" and {len(item.layers) - 8} more" if len(item.layers) > 8 else ""
+        lines.append(f"  torch: {item.uses} x {item.operation}; at {', '.join(item.layers[:8])}{more}")
+    return lines

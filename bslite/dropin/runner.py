@@ -1,0 +1,260 @@
+"""What a wrapped module does when called: find or make the specialisation for the call, or run torch."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from bslite.dropin import reasons
+from bslite.dropin.blueprint import Blueprint, Executable, draw
+from bslite.dropin.capture import capture, reachable_tensors
+from bslite.dropin.signature import Key, Unsignable, kind, signature
+from bslite.dropin.structure import Structure
+from bslite.dropin.tune import tune
+from bslite.dropin.watch import Watch
+from bslite.errors import BsliteError, UnsupportedError
+from bslite.frontends.torch_capture import tensors as named_tensors
+
+Tensor = torch.Tensor
+Run = Callable[[Sequence[Tensor]], Any]
+MAX_KINDS = 8  # specialisations kept: beyond, the least recently used is dropped
+MAX_CALLS = 256  # shapes and strides known, over all of them
+MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to torch
+
+
+@dataclass(frozen=True)
+class Options:
+    """How `optimize` was called."""
+
+    fallback: str = "warn"
+    tune: bool = True
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class InTorch:
+    """A call that torch runs. ``loud``: it is worth a warning."""
+
+    reason: str
+    loud: bool = True
+
+
+@dataclass
+class State:
+    """All that holds for the weights as they are now."""
+
+    watch: Watch
+    calls: dict[Key, Run | InTorch] = field(default_factory=dict)
+    executables: dict[Key, Executable] = field(default_factory=dict)
+    used: bool = False
+
+
+@dataclass
+class Kind:
+    """One specialisation: a kind of call, the blueprint for it or why there is none, and shapes it served."""
+
+    blueprint: Blueprint | InTorch
+    shapes: dict[tuple[tuple[int, ...], ...], int] = field(default_factory=dict)
+
+
+class Runner:
+    """Calls ``module``'s forward, faster. Safe to use from several threads at once."""
+
+    def __init__(self, module: torch.nn.Module, options: Options) -> None:
+        self.module, self.options = module, options
+        self.name = type(module).__name__
+        self.kinds: OrderedDict[Key, Kind] = OrderedDict()
+        self.in_torch: dict[str, int] = {}  # why calls ran in torch -> how many
+        self.rebuilt = 0  # times the weights were packed anew
+        self._state: State | None = None
+        self._lock = threading.RLock()
+        self._said: set[str] = set()
+        self._restarts = 0
+        self._unfree: set[Key] = set()  # kinds of call whose batch cannot be left free
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.module.__dict__["training"]:
+            return self._run_torch(InTorch(reasons.TRAINING), args, kwargs)
+        around = reasons.outside(
+            torch.is_autocast_enabled("cpu"),
+            torch._C._get_tracing_state() is not None,
+            torch._C._len_torch_dispatch_stack() > 0
+            or torch._C._functorch.peek_interpreter_stack() is not None,
+        )
+        if around:
+            return self._run_torch(InTorch(around), args, kwargs)
+        try:
+            key, tensors = signature(args, kwargs)
+        except Unsignable as e:
+            return self._run_torch(InTorch(str(e)), args, kwargs)
+        state = self._current()
+        if torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or state.watch.requires_grad()):
+            return self._run_torch(InTorch(reasons.GRADIENTS), args, kwargs)
+        run = state.calls.get(key)
+        if run is None:
+            run = self._prepare(state, key, tensors, args, kwargs)
+        else:
+            state.used = True
+        if isinstance(run, InTorch):
+            return self._run_torch(run, args, kwargs)
+        try:
+            return run(tensors)
+        except BsliteError as e:  # such as an index out of range, of which torch has something to say itself
+            return self._run_torch(InTorch(str(e)), args, kwargs)
+
+    def forget(self) -> None:
+        """Drop everything made so far."""
+        with self._lock:
+            self._state, self._restarts = None, 0
+            self.kinds.clear()
+            self._unfree.clear()
+
+    def _run_torch(self, why: InTorch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.in_torch[why.reason] = self.in_torch.get(why.reason, 0) + 1
+        if why.loud:
+            self._say(f"model {self.name!r} runs in torch: {why.reason}")
+        return self.module.forward(*args, **kwargs)
+
+    def _say(self, text: str) -> None:
+        """Warn, once."""
+        if self.options.fallback != "silent" and text not in self._said:
+            self._said.add(text)
+            warnings.warn(text, UserWarning, stacklevel=_callers_level())
+
+    def _current(self) -> State:
+        """The state for the weights as they are now."""
+        state = self._state
+        if state is not None and not _changed(state.watch):
+            return state
+        with self._lock:
+            state = self._state
+            if state is not None and not _changed(state.watch):
+                return state
+            restart = state is None or state.watch.structure_changed()
+            watch = self._watch()
+            if restart or (state is not None and state.watch.forms != watch.forms):
+                self._restarts = 0 if state is None or state.used else self._restarts + 1
+                self.kinds.clear()
+                self._unfree.clear()
+            self.rebuilt += state is not None
+            self._state = State(watch)
+            return self._state
+
+    def _watch(self) -> Watch:
+        found = [k.blueprint.constants() for k in self.kinds.values() if isinstance(k.blueprint, Blueprint)]
+        return Watch(self.module, [*reachable_tensors(self.module), *(t for ts in found for t in ts)])
+
+    def _prepare(
+        self, state: State, key: Key, tensors: Sequence[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Run | InTorch:
+        """What serves this call, made if need be."""
+        why = next(
+            filter(None, map(reasons.of_tensor, tensors)), "" if tensors else "no argument is a tensor"
+        )
+        if why:
+            return InTorch(why)
+        with self._lock:
+            if key in state.calls:
+                return state.calls[key]
+            found, specialised = self._kind(args, kwargs, tensors)
+            specialised.shapes.setdefault(tuple(tuple(t.shape) for t in tensors), 0)
+            run: Run | InTorch
+            if isinstance(specialised.blueprint, InTorch):
+                run = specialised.blueprint
+            elif not specialised.blueprint.in_bslite:
+                run = InTorch("nothing of it runs in bslite, see bslite.report", loud=False)
+            else:
+                try:
+                    run = self._executable(state, found, specialised.blueprint).prepared(tensors)
+                except BsliteError as e:
+                    run = InTorch(str(e))
+            if len(state.calls) >= MAX_CALLS:
+                state.calls.clear()
+            state.calls[key] = run
+            return run
+
+    def _executable(self, state: State, found: Key, blueprint: Blueprint) -> Executable:
+        executable = state.executables.get(found)
+        if executable is None:
+            executable = Executable(blueprint, self.module, self.options.threads)
+            state.executables[found] = executable
+        return executable
+
+    def _kind(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor]
+    ) -> tuple[Key, Kind]:
+        """The specialisation for this kind of call."""
+        free = kind(args, kwargs, True)
+        found = kind(args, kwargs, False) if free in self._unfree else free
+        if found in self.kinds:
+            self.kinds.move_to_end(found)
+            return found, self.kinds[found]
+        blueprint = self._draw(args, kwargs, tensors, found is free)
+        if (
+            found is free
+            and isinstance(blueprint, Blueprint)
+            and blueprint.capture.fixed
+            and _batched(tensors)
+        ):
+            self._unfree.add(free)
+            found = kind(args, kwargs, False)
+        self.kinds[found] = Kind(blueprint)
+        while len(self.kinds) > MAX_KINDS:
+            dropped, _ = self.kinds.popitem(last=False)
+            if self._state is not None:
+                self._state.executables.pop(dropped, None)
+                self._state.calls.clear()
+        if isinstance(blueprint, Blueprint) and self._state is not None and blueprint.constants():
+            self._state.watch = self._watch()
+        return found, self.kinds[found]
+
+    def _draw(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], free: bool
+    ) -> Blueprint | InTorch:
+        """Export and survey, choose and measure. Raises UnsupportedError if the user wants no fallback."""
+        if self._restarts > MAX_RESTARTS:
+            return InTorch("the module's attributes, hooks or layers change from call to call")
+        arguments = Structure((args, kwargs), lambda x: isinstance(x, Tensor))
+        try:
+            captured = capture(self.module, arguments, self.name, free and _batched(tensors))
+            blueprint = draw(captured, self.name)
+        except UnsupportedError as e:
+            if self.options.fallback == "error":
+                raise
+            return InTorch(str(e))
+        except BsliteError as e:
+            return InTorch(str(e))
+        if blueprint.refused:
+            text = reasons.unsupported(self.name, blueprint.refused, blueprint.torch_share)
+            if self.options.fallback == "error":
+                raise UnsupportedError(text)
+            self._say(text)
+        if self.options.tune and blueprint.parts:
+            tune(blueprint, dict(named_tensors(self.module)), tensors, self.options.threads)
+        if blueprint.in_bslite:
+            blueprint.assemble()
+        return blueprint
+
+
+def _callers_level() -> int:
+    """``stacklevel`` of the code that called the module: beyond this package and torch's module calls."""
+    own, frame, level = (__name__.rpartition(".")[0], "torch.nn.modules.module"), sys._getframe(1), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(own):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _batched(tensors: Sequence[Tensor]) -> bool:
+    """Whether there is a batch that can be left free: an export takes sizes of one for fixed."""
+    return next((t.shape[0] for t in tensors if t.ndim), 1) > 1
+
+
+def _changed(watch: Watch) -> bool:
+    return watch.structure_changed() or watch.tensors_changed() or watch.values_changed()

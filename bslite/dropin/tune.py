@@ -1,0 +1,85 @@
+"""Is a part faster in bslite? Both run it on what reaches it, in turns, and the medians are compared."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx.passes.utils.fuser_utils import fuse_as_graphmodule
+
+from bslite.dropin.blueprint import Blueprint
+from bslite.dropin.model import Model
+
+Node = torch.fx.Node
+Tensor = torch.Tensor
+ROUNDS = 7
+BUDGET = 0.5  # seconds that measuring one part may take, but never fewer than three rounds
+MARGIN = 1.05  # by how much torch must be faster: a part that is as fast stays where it was planned
+
+
+def tune(
+    blueprint: Blueprint, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor], threads: int | None
+) -> None:
+    """Measure every part on ``inputs`` and leave those to torch that it runs faster."""
+    graph = blueprint.capture.graph
+    twins = [fuse_as_graphmodule(graph.program.graph_module, p.nodes.nodes, "part") for p in blueprint.parts]
+    wanted = {n for _, read, _ in twins for n in read} | {n for p in blueprint.parts for n in p.nodes.inputs}
+    with torch.no_grad():
+        values = run_graph(blueprint, tensors, inputs, wanted)
+        for part, (twin, read, _) in zip(blueprint.parts, twins, strict=True):
+            model = Model(blueprint.spec(part, tensors), threads)
+            ours = [values[n] for n in part.nodes.inputs]
+            theirs = [values[n] for n in read]
+            part.seconds = compare(lambda m=model, x=ours: m(x), lambda t=twin, x=theirs: t(*x))  # type: ignore[misc]
+            part.in_bslite = part.seconds[0] <= MARGIN * part.seconds[1]
+
+
+def compare(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[float, float]:
+    """Medians of the seconds that each takes, run in turns after one run that does not count."""
+    times: tuple[list[float], list[float]] = ([], [])
+    first(), second()
+    start = time.perf_counter()
+    for done in range(ROUNDS):
+        if done >= 3 and time.perf_counter() - start > BUDGET:
+            break
+        for function, taken in zip((first, second), times, strict=True):
+            before = time.perf_counter()
+            function()
+            taken.append(time.perf_counter() - before)
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def run_graph(
+    blueprint: Blueprint, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor], wanted: Iterable[Node]
+) -> dict[Node, Any]:
+    """The values of the ``wanted`` nodes, all computed by torch."""
+    graph = blueprint.capture.graph
+    targets = {s.arg.name: s.target for s in graph.program.graph_signature.input_specs}
+    given = iter(inputs)
+    flat = [
+        blueprint.values_of(targets[n.name], tensors) if n in graph.stored else next(given)
+        for n in graph.nodes
+        if n.op == "placeholder"
+    ]
+    keeper = _Keeper(graph.program.graph_module, set(wanted), copies=not blueprint.capture.functional)
+    keeper.run(*flat)
+    return keeper.kept
+
+
+class _Keeper(torch.fx.Interpreter):
+    """Runs a graph and keeps some of its values, as they were when they were made."""
+
+    def __init__(self, module: torch.fx.GraphModule, wanted: set[Node], copies: bool) -> None:
+        super().__init__(module)
+        self.wanted, self.copies = wanted, copies
+        self.kept: dict[Node, Any] = {}
+
+    def run_node(self, n: Node) -> Any:
+        value = super().run_node(n)
+        if n in self.wanted:
+            copied = self.copies and isinstance(value, Tensor) and n.op != "placeholder"
+            self.kept[n] = value.clone() if copied else value
+        return value

@@ -1,0 +1,132 @@
+"""Has a module changed since it was looked at? Asked at every call, so everything is compared in C.
+
+Three kinds of change, told apart because they cost differently to follow. *Structure*: a submodule, hook,
+parameter or plain attribute that another took the place of, or a mode switched: what was traced may not hold
+any more. *Tensors*: other tensor objects or other memory under the same names (``load_state_dict(assign=
+True)``, ``p.data = ...``, ``.to()``). *Values*: the same memory, written to.
+
+Writing is seen in the tensors' version counters, and, since ``p.data.mul_()`` and writes through NumPy leave
+those as they are, in a digest of words sampled from every tensor. What neither shows is a write that
+circumvents the counter and misses all the sampled words: one element of a large weight through ``.data``.
+`bslite.dropin.refresh` is for that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from itertools import chain
+from operator import attrgetter, getitem, is_
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+_version = attrgetter("_version")
+_requires_grad = attrgetter("requires_grad")
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+class Watch:
+    """A module as it is now. ``tensors``: its parameters, buffers and ``extra`` tensors, in a fixed order."""
+
+    def __init__(self, module: torch.nn.Module, extra: Iterable[torch.Tensor] = ()) -> None:
+        import torch
+
+        modules = list(module.modules())
+        self._attributes = [m.__dict__ for m in modules]
+        self._seen = [dict(d) for d in self._attributes]
+        self._hooks = [m.__dict__[h] for m in modules if m is not module for h in HOOKS if h in m.__dict__]
+        self._hooked = any(self._hooks)
+        children = [(m._modules, k) for m in modules for k in m._modules]
+        self._child_dicts, self._child_keys = _columns(children)
+        self._children = list(map(getitem, self._child_dicts, self._child_keys))
+        self._dicts = [d for m in modules for d in (m._parameters, m._buffers, m._modules)]
+        self._sizes = list(map(len, self._dicts))
+        held = [(d, k) for m in modules for d in (m._parameters, m._buffers) for k in d]
+        self._tensor_dicts, self._tensor_keys = _columns(held)
+        self._held = list(map(getitem, self._tensor_dicts, self._tensor_keys))  # tensors or None
+        self._parameters = [p for p in self._held if isinstance(p, torch.nn.Parameter)]
+        #: Whether a graph traced with other tensors holds for these.
+        self.forms = [None if t is None else (t.shape, t.dtype, t.device, t.layout) for t in self._held]
+        tensors = [t for t in chain(self._held, extra) if t is not None]
+        self.tensors: list[torch.Tensor] = list({id(t): t for t in tensors}.values())
+        self._counted = [t for t in self.tensors if not t.is_inference()]
+        self._data_ptr: Callable[[Any], int] = torch.Tensor.data_ptr
+        self._pointers = list(map(self._data_ptr, self.tensors))
+        self._digest = Digest(self.tensors)
+        self.note()
+
+    def note(self) -> None:
+        """Take the values as they are now for known."""
+        self._versions = list(map(_version, self._counted))
+        self._known = self._digest()
+
+    def structure_changed(self) -> bool:
+        """Whether what was traced may not hold any more."""
+        try:
+            same = self._attributes == self._seen
+        except Exception:  # an attribute that does not compare, such as a tensor, is another one
+            same = False
+        return not (
+            same
+            and any(self._hooks) == self._hooked
+            and self._sizes == list(map(len, self._dicts))
+            and all(map(is_, self._children, map(getitem, self._child_dicts, self._child_keys)))
+        )
+
+    def tensors_changed(self) -> bool:
+        """Whether a name stands for another tensor, or a tensor for other memory."""
+        return not (
+            all(map(is_, self._held, map(getitem, self._tensor_dicts, self._tensor_keys)))
+            and self._pointers == list(map(self._data_ptr, self.tensors))
+        )
+
+    def values_changed(self) -> bool:
+        """Whether the tensors have been written to."""
+        return self._versions != list(map(_version, self._counted)) or self._digest() != self._known
+
+    def requires_grad(self) -> bool:
+        """Whether a parameter does."""
+        return any(map(_requires_grad, self._parameters))
+
+
+class Digest:
+    """The digest of the CPU tensors among ``tensors``; it keeps them alive."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        import torch
+
+        from bslite.kernels.cpu.digest import digest
+
+        self._tensors = [
+            t for t in tensors if t.device.type == "cpu" and t.layout == torch.strided and t.numel()
+        ]
+        self._table = np.array([(t.data_ptr(), _words(t)) for t in self._tensors], np.int64).reshape(-1, 2)
+        self._result = np.zeros(1, np.int64)
+        self._cell = ctypes.c_int64.from_buffer(self._result.data)
+        # Called with the interpreter's lock held, so that two threads do not share the result's cell.
+        function = ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(digest.address)
+        table, count = self._table.ctypes.data, len(self._table)
+        cell = self._result.ctypes.data
+
+        def call() -> int:
+            function(table, count, cell)
+            return self._cell.value
+
+        self._call = call
+
+    def __call__(self) -> int:
+        return self._call()
+
+
+def _words(tensor: torch.Tensor) -> int:
+    """Whole 8-byte words from a tensor's first element to its last."""
+    spread = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    return spread * tensor.element_size() // 8
+
+
+def _columns(pairs: list[tuple[dict[str, Any], str]]) -> tuple[list[dict[str, Any]], list[str]]:
+    return [d for d, _ in pairs], [k for _, k in pairs]

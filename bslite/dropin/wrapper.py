@@ -1,0 +1,136 @@
+"""`optimize`: a module that is the given one in all but the speed of its forward.
+
+The wrapped module shares the original's ``__dict__``, so parameters, submodules, hooks, mode and plain
+attributes are the same objects under the same names, whichever of the two they are reached by or set through.
+Its class is a subclass of the original's made for it, with another ``forward``.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import warnings
+from typing import Any
+
+import torch
+
+from bslite.api import check_threads
+from bslite.dropin.runner import Options, Runner
+from bslite.errors import InputError, UnsupportedError
+
+FALLBACKS = ("warn", "error", "silent")
+_SLOT = "_bslite_runner"
+
+
+def optimize(
+    module: torch.nn.Module,
+    example_inputs: Any = None,
+    *,
+    fallback: str = "warn",
+    tune: bool = True,
+    threads: int | None = None,
+) -> Any:
+    """``module`` with a faster forward: a drop-in for it, sharing its parameters, submodules and hooks.
+
+    ``example_inputs``: a tensor, or a tuple of the forward's positional arguments, to specialise on now; else
+    the first call does it. Other sizes make other specialisations, other batches do not.
+
+    It runs inference on float32 CPU tensors. In training mode, where gradients are needed, under autocast,
+    on another device and while another tool traces it, the original forward runs, with one warning. What
+    bslite has no op for runs in torch inside the same graph; ``fallback`` says whether a warning lists it
+    (``"warn"``), nothing is said (``"silent"``), or UnsupportedError is raised (``"error"``). ``tune``: a
+    part that is measured slower in bslite than in torch stays in torch; ``tune=False`` measures nothing, so
+    that what runs where is the same every time. ``threads`` as for `bslite.run`. `bslite.report` shows what
+    runs where.
+
+    Changed weights are noticed at the next call, see `bslite.dropin.watch`.
+
+    Raises InputError for what is no module, EngineError for a wrong ``threads``.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"optimize() takes a torch.nn.Module, got {type(module).__name__}")
+    if fallback not in FALLBACKS:
+        raise InputError(f"fallback {fallback!r} is not one of {', '.join(map(repr, FALLBACKS))}")
+    check_threads(threads)
+    module = original_of(module)
+    if isinstance(module, torch.jit.ScriptModule):
+        text = f"a {type(module).__name__} has no Python to trace; it is returned as it is"
+        if fallback == "error":
+            raise UnsupportedError(text)
+        if fallback == "warn":
+            warnings.warn(text, UserWarning, stacklevel=2)
+        return module
+    wrapped = _wrap(module, Options(fallback, tune, threads))
+    if example_inputs is not None:
+        given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
+        with torch.no_grad():
+            runner_of(wrapped)(tuple(given), {})
+    return wrapped
+
+
+def runner_of(module: Any) -> Runner:
+    """The runner of a wrapped module. Raises InputError for any other."""
+    runner = getattr(type(module), _SLOT, None)
+    if runner is None:
+        raise InputError(f"expected a module made by bslite.optimize, got {type(module).__name__}")
+    found: Runner = runner.__get__(module)
+    return found
+
+
+def is_wrapped(module: Any) -> bool:
+    """Whether `optimize` made it."""
+    return hasattr(type(module), _SLOT)
+
+
+def original_of(module: torch.nn.Module) -> torch.nn.Module:
+    """The module that a wrapped one was made from; any other is its own."""
+    return runner_of(module).module if is_wrapped(module) else module
+
+
+def refresh(module: torch.nn.Module) -> None:
+    """Make a wrapped module forget all it knows, after a change to the weights that could not be noticed."""
+    runner_of(module).forget()
+
+
+def _wrap(module: torch.nn.Module, options: Options) -> torch.nn.Module:
+    wrapped: torch.nn.Module = object.__new__(_class_for(type(module)))  # type: ignore[arg-type]
+    object.__setattr__(wrapped, "__dict__", module.__dict__)
+    object.__setattr__(wrapped, _SLOT, Runner(module, options))
+    return wrapped
+
+
+@functools.lru_cache(maxsize=256)
+def _class_for(kind: Any) -> type[torch.nn.Module]:
+    """A subclass that runs ``kind``'s forward through a `Runner`; called and shown by the same name."""
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():  # Dynamo or export is following: show them the original
+            return kind.forward(self, *args, **kwargs)
+        return self._bslite_runner(args, kwargs)
+
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        runner = runner_of(self)
+        return _wrap, (runner.module, runner.options)
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
+        runner = runner_of(self)
+        made = memo[id(self)] = _wrap(copy.deepcopy(runner.module, memo), runner.options)
+        return made
+
+    def __copy__(self: Any) -> Any:
+        runner = runner_of(self)
+        return _wrap(copy.copy(runner.module), runner.options)
+
+    forward.__wrapped__ = kind.forward  # type: ignore[attr-defined]
+    forward.__doc__ = kind.forward.__doc__
+    scope = {
+        "__slots__": (_SLOT,),
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+        "forward": forward,
+        "__reduce_ex__": __reduce_ex__,
+        "__deepcopy__": __deepcopy__,
+        "__copy__": __copy__,
+    }
+    return type(kind)(kind.__name__, (kind,), scope)
