@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,11 @@ Sizes = tuple[int, ...]
 def every(start: int, step: int, count: int) -> slice:
     """``count`` indices from ``start`` on, ``step`` apart."""
     return slice(start, start + step * (count - 1) + 1, step)
+
+
+def inner(indices: Iterable[int | slice]) -> tuple[Any, ...]:
+    """An index along the last axes."""
+    return (Ellipsis, *indices)
 
 
 @reference("conv1d", "conv2d", "conv3d")
@@ -43,8 +50,8 @@ def conv(
     y = np.zeros((n, groups, k // groups, math.prod(out)), x.dtype)
     for taps in product(*map(range, kernel)):
         seen = [every(i * d, s, p) for i, d, s, p in zip(taps, dilation, stride, out, strict=True)]
-        tap = x[(..., *seen)].reshape(n, groups, cg, -1)
-        y += filters[(..., *taps)] @ tap  # [K/g, C/g] @ [N, g, C/g, P*Q]
+        tap = x[inner(seen)].reshape(n, groups, cg, -1)
+        y += filters[inner(taps)] @ tap  # [K/g, C/g] @ [N, g, C/g, P*Q]
     y = y.reshape(n, k, *out)
     return y if bias is None else y + bias.reshape(-1, *[1] * axes)
 
@@ -61,7 +68,7 @@ def conv_transpose(
     dilation: Sizes,
     groups: int,
 ) -> Array:
-    """``y[n,k,h*sh + r*dh - top,w*sw + s*dw - left]`` is the sum of ``x[n,c,h,w] * weight[c,k,r,s]``, + bias[k].
+    """``y[n,k,h*sh + r*dh - top,w*sw + s*dw - left] = bias[k] + sum of x[n,c,h,w] * weight[c,k,r,s]``.
 
     x ``[N, C, H, W]``, weight ``[C, K/groups, R, S]`` -> ``[N, K, P, Q]``, ``P = (H-1)*sh - top - bottom +
     dh*(R-1) + output_padding + 1``: what falls outside is lost. The same along one axis or three.
@@ -78,8 +85,8 @@ def conv_transpose(
     y = np.zeros((n, groups, kg, *full), x.dtype)
     for taps in product(*map(range, kernel)):
         made = [every(i * d, s, h) for i, d, s, h in zip(taps, dilation, stride, sizes, strict=True)]
-        part = filters[(..., *taps)].swapaxes(1, 2) @ x  # [g, K/g, C/g] @ [N, g, C/g, H*W]
-        y[(..., *made)] += part.reshape(n, groups, kg, *sizes)
+        part = filters[inner(taps)].swapaxes(1, 2) @ x  # [g, K/g, C/g] @ [N, g, C/g, H*W]
+        y[inner(made)] += part.reshape(n, groups, kg, *sizes)
     kept = [slice(p, h - q) for p, q, h in zip(padding[:axes], padding[axes:], full, strict=True)]
-    y = y.reshape(n, groups * kg, *full)[(..., *kept)]
+    y = y.reshape(n, groups * kg, *full)[inner(kept)]
     return y if bias is None else y + bias.reshape(-1, *[1] * axes)

@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 
+from bslite.reference.conv import inner
 from bslite.reference.registry import Array, reference
 
 Sizes = tuple[int, ...]
@@ -35,11 +36,9 @@ def taps(x: Array, starts: Sequence[Array], kernel: Sizes, dilation: Sizes, fill
     """
     for place in product(*map(range, kernel)):
         seen = np.ix_(*(s + i * d for s, i, d in zip(starts, place, dilation, strict=True)))
-        sizes = x.shape[2:]
-        inside = reduce(
-            np.logical_and, [(i >= 0) & (i < h) for i, h in zip(seen, sizes, strict=True)]
-        )  # [P, Q]
-        picked = x[(slice(None), slice(None), *(i.clip(0, h - 1) for i, h in zip(seen, sizes, strict=True)))]
+        axes = list(zip(seen, x.shape[2:], strict=True))
+        inside = reduce(np.logical_and, [(i >= 0) & (i < h) for i, h in axes])  # [P, Q]
+        picked = x[inner(i.clip(0, h - 1) for i, h in axes)]
         yield np.where(inside, picked, x.dtype.type(fill))
 
 
@@ -50,8 +49,8 @@ def all_starts(
     axes = len(kernel)
     sides = padding[:axes], padding[axes:]
     return [
-        window_starts(*axis, ceil_mode)
-        for axis in zip(x.shape[2:], kernel, stride, *sides, dilation, strict=True)
+        window_starts(h, r, s, p, q, d, ceil_mode)
+        for h, r, s, p, q, d in zip(x.shape[2:], kernel, stride, *sides, dilation, strict=True)
     ]
 
 
@@ -108,7 +107,7 @@ def windows(x: Array, output_size: tuple[int | None, ...]) -> Iterator[tuple[Siz
     """The place of every output, and what it sees of x ``[N, C, window]``."""
     cuts = [adaptive_windows(h, size or h) for h, size in zip(x.shape[2:], output_size, strict=True)]
     for place in product(*(range(len(c)) for c in cuts)):
-        seen = x[(slice(None), slice(None), *(c[i] for c, i in zip(cuts, place, strict=True)))]
+        seen = x[inner(c[i] for c, i in zip(cuts, place, strict=True))]
         yield place, seen
 
 
@@ -121,7 +120,7 @@ def adaptive_avg_pool(x: Array, *, output_size: tuple[int | None, ...]) -> Array
     """
     y = np.empty((*x.shape[:2], *(s or h for s, h in zip(output_size, x.shape[2:], strict=True))), x.dtype)
     for place, seen in windows(x, output_size):
-        y[(..., *place)] = seen.mean(tuple(range(2, x.ndim)))
+        y[inner(place)] = seen.mean(tuple(range(2, x.ndim)))
     return y
 
 
@@ -130,5 +129,5 @@ def adaptive_max_pool(x: Array, *, output_size: tuple[int | None, ...]) -> Array
     """As `adaptive_avg_pool`, the largest element in place of the mean; NaN is the largest number."""
     y = np.empty((*x.shape[:2], *(s or h for s, h in zip(output_size, x.shape[2:], strict=True))), x.dtype)
     for place, seen in windows(x, output_size):
-        y[(..., *place)] = seen.max(tuple(range(2, x.ndim)))
+        y[inner(place)] = seen.max(tuple(range(2, x.ndim)))
     return y

@@ -209,7 +209,7 @@ def _axes(x: Tensor, axes: Sequence[int]) -> tuple[int, ...]:
 @oracle
 def prod(x, *, axes, keepdim):  # type: ignore[no-untyped-def]
     for axis in sorted((a % x.ndim for a in _axes(x, axes)), reverse=True):
-        x = x.prod(axis, keepdim)
+        x = x.prod(axis, keepdim, dtype=x.dtype)
     return x
 
 
@@ -233,7 +233,7 @@ def cumsum(x, *, axis, exclusive, reverse):  # type: ignore[no-untyped-def]
 
 
 ORACLE |= {
-    "sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim),
+    "sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim, dtype=x.dtype),
     "mean": lambda x, axes, keepdim: x.mean(_axes(x, axes), keepdim),
     "amax": lambda x, axes, keepdim: x.amax(_axes(x, axes), keepdim),
     "amin": lambda x, axes, keepdim: x.amin(_axes(x, axes), keepdim),
@@ -401,3 +401,58 @@ ORACLE |= {
     "tile": lambda x, repeats: x.repeat(repeats),
     "roll": lambda x, shifts, axes: torch.roll(x, shifts, axes) if axes else x,
 }
+
+
+@oracle
+def gather_elements(x, indices, *, axis):  # type: ignore[no-untyped-def]
+    return torch.gather(x, axis, indices % x.shape[axis])
+
+
+def rows_at(x: Tensor, indices: Tensor, batch: int) -> Tensor:
+    """Which row of x, seen as rows of the slices that the last axis of ``indices`` names."""
+    row = torch.zeros(indices.shape[:-1], dtype=torch.int64)
+    for d in range(batch):
+        own = torch.arange(x.shape[d]).reshape([-1 if a == d else 1 for a in range(row.ndim)])
+        row = row * x.shape[d] + own
+    for d in range(indices.shape[-1]):
+        row = row * x.shape[batch + d] + indices[..., d] % x.shape[batch + d]
+    return row
+
+
+@oracle
+def gather_nd(x, indices, *, batch_dims):  # type: ignore[no-untyped-def]
+    depth = batch_dims + indices.shape[-1]
+    return x.reshape(-1, *x.shape[depth:])[rows_at(x, indices, batch_dims)]
+
+
+TORCH_REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
+
+
+@oracle
+def scatter_elements(x, indices, updates, *, axis, reduction):  # type: ignore[no-untyped-def]
+    indices = indices % x.shape[axis]
+    if reduction == "none":
+        return x.scatter(axis, indices, updates)
+    return x.scatter_reduce(axis, indices, updates, TORCH_REDUCTIONS[reduction])
+
+
+@oracle
+def scatter_nd(x, indices, updates, *, reduction):  # type: ignore[no-untyped-def]
+    rows, depth = rows_at(x, indices, 0).reshape(-1), indices.shape[-1]
+    wide = x.reshape(int(np.prod(x.shape[:depth])), -1)
+    updates = updates.reshape(len(rows), -1)
+    places = rows[:, None].expand_as(updates)
+    y = scatter_elements(wide, places, updates, axis=0, reduction=reduction)
+    return y.reshape(x.shape)
+
+
+@oracle
+def topk(x, *, k, axis, largest):  # type: ignore[no-untyped-def]
+    return torch.topk(x, k, axis, largest).indices
+
+
+@oracle
+def one_hot(x, *, depth, axis, on, off, to, strict):  # type: ignore[no-untyped-def]
+    hot = F.one_hot(torch.where(x < 0, x + depth, x).clip(-1, depth - 1) % (depth + 1), depth + 1)[..., :-1]
+    made = torch.float64 if to == "float32" else getattr(torch, to)
+    return torch.where(hot.bool(), on, off).to(made).movedim(-1, axis)

@@ -131,7 +131,7 @@ class ConvTranspose2d(ConvTranspose):
 
 
 class ConvTranspose3d(ConvTranspose):
-    """The transpose of `conv3d`: ``[N, C, D, H, W]`` with ``weight [C, K/groups, T, R, S]`` plus ``bias [K]``."""
+    """The transpose of `conv3d`: ``[N, C, D, H, W]``, ``weight [C, K/groups, T, R, S]`` plus ``bias [K]``."""
 
     name = "conv_transpose3d"
     axes = 3

@@ -77,8 +77,9 @@ class WindowPool(Op):
         pads = attrs["padding"]
         before, after = pads[: cls.axes], pads[cls.axes :]
         if any(2 * max(p, q) > r for p, q, r in zip(before, after, kernel, strict=True)):
+            sides = ", ".join((*a.STARTS[cls.axes], *a.STOPS[cls.axes]))
             raise SpecError(
-                f"op {cls.name!r}: padding {list(pads)} ({', '.join((*a.STARTS[cls.axes], *a.STOPS[cls.axes]))}) "
+                f"op {cls.name!r}: padding {list(pads)} ({sides}) "
                 f"is more than half the kernel {list(kernel)}, so a window could lie outside the image"
             )
         windows = zip(sizes, kernel, stride, before, after, dilation, strict=True)

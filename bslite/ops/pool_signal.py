@@ -1,4 +1,4 @@
-"""Pooling of signals ``[N, C, L]`` and volumes ``[N, C, D, H, W]``: the pools of images along 1 and 3 axes."""
+"""Pooling of signals ``[N, C, L]`` and volumes ``[N, C, D, H, W]``: what `pool.py` declares for images."""
 
 from __future__ import annotations
 

@@ -43,7 +43,8 @@ class Planes(NamedTuple):
 
 #: Cells of windows that are all inside.
 INSIDE = {
-    "start": 0, "row_step": 0, "row_dilation": 1, "rows": 0, "row_taps": 0, "filter_rows": 0, "clip_planes": 0,
+    "start": 0, "row_step": 0, "row_dilation": 1, "rows": 0, "row_taps": 0, "filter_rows": 0,
+    "clip_planes": 0,
 }  # fmt: skip
 
 

@@ -87,8 +87,10 @@ def lower_pool(b: Builder, layer: Layer) -> None:
     sizes, made = b.crop.whole[node.inputs[0]][2:], b.crop.whole[layer.name][2:]
     padded = attrs.get("count_include_pad", False)
     spans = [
-        window_spans(*axis, padded)
-        for axis in zip(sizes, made, kernel, stride, before, after, dilation, strict=True)
+        window_spans(h, p, r, s, start, stop, d, padded)
+        for h, p, r, s, start, stop, d in zip(
+            sizes, made, kernel, stride, before, after, dilation, strict=True
+        )
     ]
     if attrs.get("divisor_override") is not None:
         spans = [[s._replace(share=1) for s in axis] for axis in spans]
@@ -141,16 +143,17 @@ def _pool(
     A volume's windows are taken within planes, then across planes, where they are both.
     """
     missing = 3 - len(spans)
-    planes, rows, cols = *([[Span(0, 1, 1)]] * missing), *spans
-    deep, tall, wide = *(1,) * missing, *dilation
+    whole: list[Sequence[Span]] = [*[[Span(0, 1, 1)]] * missing, *spans]
+    planes, rows, cols = whole
+    deep, tall, wide = [1] * missing + list(dilation)
     _, _, xp, xl, _ = volume(x).strides
     if not _single(planes):
         if not (_single(rows) and _single(cols)):
             n, c, d, *_ = volume(x).shape
             within = b.fresh((n, c, d, len(rows), len(cols)), 1, NO_HALO)
             each = [Span(i, 1, 1) for i in range(d)]
-            whole = [[s._replace(share=1) for s in axis] for axis in (rows, cols)]
-            _pool(b, kernel, x, within, [each, *whole], (1, tall, wide))
+            sums = [[s._replace(share=1) for s in axis] for axis in (rows, cols)]
+            _pool(b, kernel, x, within, [each, *sums], (1, tall, wide))
             x = within
             rows, cols = ([Span(i, 1, s.share) for i, s in enumerate(axis)] for axis in (rows, cols))
             _, _, xp, xl, _ = volume(x).strides
@@ -205,7 +208,8 @@ def _pool_step(
         "strip": -(-run.pixels // strips), "strips": strips,
         "x_image": 4 * xi, "x_row": 4 * apart[0], "x_pixel": 4 * apart[1] * xc,
         "y_image": 4 * yi, "y_line": 4 * yl, "y_pixel": 4 * yc,
-        "plane_lines": lines, "y_plane": 4 * yp, "lines": planes * lines, "pixels": pixels, "channels": channels, **shares._asdict(),
+        "plane_lines": lines, "y_plane": 4 * yp, "lines": planes * lines,
+        "pixels": pixels, "channels": channels, **shares._asdict(),
     }  # fmt: skip
     operands = {
         "x": (x.buffer, x.offset),

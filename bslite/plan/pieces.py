@@ -13,7 +13,7 @@ MOST = 64  # copies of one value; beyond, one axis after the other
 
 
 class Piece(NamedTuple):
-    """Elements ``at`` to ``at + count`` along an axis: those from ``start`` on in the source, ``step`` apart."""
+    """``count`` elements from ``at`` on along an axis: those from ``start`` on, ``step`` apart."""
 
     at: int
     start: int
@@ -36,7 +36,7 @@ def pieces(sources: Sequence[int]) -> list[Piece]:
 
 
 def mapped_copy(b: Builder, x: View, y: View, sources: Sequence[Sequence[int] | None]) -> None:
-    """Append steps for ``y[i0, i1, ...] = x[sources[0][i0], sources[1][i1], ...]``; None: an axis as it is."""
+    """Append steps for ``y[i, j, ...] = x[sources[0][i], sources[1][j], ...]``; None: an axis as it is."""
     runs = [
         pieces(s) if s is not None else [Piece(0, 0, n, 1)] for s, n in zip(sources, x.shape, strict=True)
     ]

@@ -31,7 +31,8 @@ class View:
     logical axis).
 
     ``halo`` (top, left, bottom, right) says how many zeros lie around an image, along the last two axes of
-    ``[N, C, H, W]`` or ``[N, C, D, H, W]`` (the last of a signal ``[N, C, L]``), reachable with the same strides.
+    ``[N, C, H, W]`` or ``[N, C, D, H, W]`` (the last of a signal ``[N, C, L]``), reachable with the same
+    strides.
     """
 
     buffer: str
@@ -47,7 +48,7 @@ class View:
         return self.offset + sum(r for r in reach if r < 0), self.offset + 1 + sum(r for r in reach if r > 0)
 
     def slice(self, axis: int, start: int, stop: int, step: int = 1) -> View:
-        """``self[..., start:stop:step, ...]`` along ``axis``; the halo is lost where an axis that has it is cut."""
+        """``self[..., start:stop:step, ...]`` along ``axis``; the halo is lost where H or W is cut."""
         size = max(0, -(-(stop - start) // step))
         shape = (*self.shape[:axis], size, *self.shape[axis + 1 :])
         strides = (*self.strides[:axis], self.strides[axis] * step, *self.strides[axis + 1 :])

@@ -4,8 +4,8 @@ Activations are NHWC with the zeros of the padding physically beside the image, 
 of outputs are a table of byte offsets and the inner loops have no edge cases; filter rows that lie above or
 below the image are left out of the sum (`rows_inside`). Weights are packed in panels
 ``[K/nr][R*S*C][nr]``. A volume's lines are those of all its planes; its padding above and below is physical,
-too, and it is planes of the filter outside it that are left out. Per item: for each panel, for each chunk of taps small enough to stay in cache, for
-each line.
+too, and it is planes of the filter outside it that are left out. Per item: for each panel, for each chunk of
+taps small enough to stay in cache, for each line.
 """
 
 from __future__ import annotations

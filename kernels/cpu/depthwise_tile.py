@@ -147,11 +147,8 @@ def emit_tile(builder: Any, taps: int, stride: int, deep: bool, rows: int, op: O
     for place in places:  # what the end of the tile needs is asked for now
         simd.prefetch_ir(builder, place, write=True)
     start = [simd.load_ir(builder, op.bias)] * rows
-    if deep:
-        acc = loop(builder, op.planes, [op.x, op.w, *start], plane)[2:]
-    else:
-        acc = one_plane(op, start)[2:]
-    acc = _clamped(builder, acc, op)
+    found = loop(builder, op.planes, [op.x, op.w, *start], plane) if deep else one_plane(op, start)
+    acc = _clamped(builder, found[2:], op)
     store_tile(builder, _pixels(builder, op.y, op.y_col, rows), acc, op.last, [True] * rows)
 
 

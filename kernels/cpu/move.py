@@ -148,8 +148,8 @@ H = record("halo", "y y_at y_image y_plane y_line planes lines left right top bo
 
 @step_kernel("halo", H)
 def halo(step, bases, item, scratch):
-    """Zeros around one of ``bands`` bands of lines of a plane of an image: ``y`` is its first element inside, counts are
-    floats (``whole``: a line with both sides).
+    """Zeros around one of ``bands`` bands of lines of a plane of an image: ``y`` is its first element inside,
+    counts are floats (``whole``: a line with both sides).
 
     The lines above and below are filled over their whole width, so the image's lines must be evenly spaced.
     """
