@@ -114,7 +114,7 @@ def convert(
 
 @contextlib.contextmanager
 def refusals(name: str) -> Iterator[None]:
-    """Whatever a hostile file brings about in ways nobody wrote down is a SpecError; as in `bslite.spec.file`."""
+    """Whatever a hostile file brings about in ways nobody wrote down becomes a SpecError."""
     try:
         yield
     except BsliteError:

@@ -154,7 +154,7 @@ def max_pool(
         around = (0, 0, *padding[:n], 0, 0, *padding[n:])
         x, padding = s.inner("pad", x, pads=around, value=-math.inf), (0,) * (2 * n)
     return s.emit(
-        f"max_pool{spatial(kernel_shape)}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding, dilation=dilation,
+        f"max_pool{n}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding, dilation=dilation,
         ceil_mode=bool(ceil_mode),
     )  # fmt: skip
 
