@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bslite.dropin import bisect, optimize, report
     from bslite.engines.cpu import warmup
     from bslite.explanation import Explanation, explain
-    from bslite.frontends import from_state_dict, from_torch
+    from bslite.frontends import from_onnx, from_state_dict, from_torch
     from bslite.spec import GraphBuilder, Input, ModelSpec, Node, load, save
     from bslite.verification import Verification, verify
 
@@ -44,6 +44,7 @@ _LAZY = {
     "save": "bslite.spec",
     "run": "bslite.api",
     "from_torch": "bslite.frontends",
+    "from_onnx": "bslite.frontends",
     "from_state_dict": "bslite.frontends",
     "Verification": "bslite.verification",
     "verify": "bslite.verification",
@@ -72,6 +73,7 @@ __all__ = [
     "__version__",
     "bisect",
     "explain",
+    "from_onnx",
     "from_state_dict",
     "from_torch",
     "load",

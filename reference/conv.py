@@ -1,40 +1,92 @@
-"""Convolution, straight from its definition."""
+"""Convolution and its transpose, straight from their definitions, along any number of axes."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import product
+from typing import Any
 
 import numpy as np
 
 from bslite.reference.registry import Array, reference
 
+Sizes = tuple[int, ...]
 
-@reference("conv2d")
-def conv2d(
+
+def every(start: int, step: int, count: int) -> slice:
+    """``count`` indices from ``start`` on, ``step`` apart."""
+    return slice(start, start + step * (count - 1) + 1, step)
+
+
+def inner(indices: Iterable[int | slice]) -> tuple[Any, ...]:
+    """An index along the last axes."""
+    return (Ellipsis, *indices)
+
+
+@reference("conv1d", "conv2d", "conv3d")
+def conv(
     x: Array,
     *,
     weight: Array,
     bias: Array | None = None,
-    stride: tuple[int, int],
-    padding: tuple[int, int, int, int],
-    dilation: tuple[int, int],
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
     groups: int,
 ) -> Array:
     """``y[n,k,p,q] = bias[k] + sum_{c,r,s} x[n,c,p*sh + r*dh - top,q*sw + s*dw - left] * weight[k,c,r,s]``.
 
     x ``[N, C, H, W]``, weight ``[K, C/groups, R, S]`` -> ``[N, K, P, Q]``; group g's outputs see only
-    group g's inputs.
+    group g's inputs. The same along one axis or three.
     """
-    (sh, sw), (dh, dw), (top, left, bottom, right) = stride, dilation, padding
-    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    n, _, h, w = x.shape
-    k, cg, r, s = weight.shape
-    p = (h - dh * (r - 1) - 1) // sh + 1
-    q = (w - dw * (s - 1) - 1) // sw + 1
-    x = x.reshape(n, groups, cg, h, w)
-    filters = weight.reshape(groups, k // groups, cg, r, s)
-    y = np.zeros((n, groups, k // groups, p * q), x.dtype)
-    for i in range(r):
-        for j in range(s):
-            tap = x[..., i * dh : i * dh + sh * (p - 1) + 1 : sh, j * dw : j * dw + sw * (q - 1) + 1 : sw]
-            y += filters[..., i, j] @ tap.reshape(n, groups, cg, p * q)  # [K/g, C/g] @ [N, g, C/g, P*Q]
-    y = y.reshape(n, k, p, q)
-    return y if bias is None else y + bias[:, None, None]
+    axes = len(stride)
+    x = np.pad(x, ((0, 0), (0, 0), *zip(padding[:axes], padding[axes:], strict=True)))
+    n, _, *sizes = x.shape
+    k, cg, *kernel = weight.shape
+    out = [(h - d * (r - 1) - 1) // s + 1 for h, r, s, d in zip(sizes, kernel, stride, dilation, strict=True)]
+    x = x.reshape(n, groups, cg, *sizes)
+    filters = weight.reshape(groups, k // groups, cg, *kernel)
+    y = np.zeros((n, groups, k // groups, math.prod(out)), x.dtype)
+    for taps in product(*map(range, kernel)):
+        seen = [every(i * d, s, p) for i, d, s, p in zip(taps, dilation, stride, out, strict=True)]
+        tap = x[inner(seen)].reshape(n, groups, cg, -1)
+        y += filters[inner(taps)] @ tap  # [K/g, C/g] @ [N, g, C/g, P*Q]
+    y = y.reshape(n, k, *out)
+    return y if bias is None else y + bias.reshape(-1, *[1] * axes)
+
+
+@reference("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def conv_transpose(
+    x: Array,
+    *,
+    weight: Array,
+    bias: Array | None = None,
+    stride: Sizes,
+    padding: Sizes,
+    output_padding: Sizes,
+    dilation: Sizes,
+    groups: int,
+) -> Array:
+    """``y[n,k,h*sh + r*dh - top,w*sw + s*dw - left] = bias[k] + sum of x[n,c,h,w] * weight[c,k,r,s]``.
+
+    x ``[N, C, H, W]``, weight ``[C, K/groups, R, S]`` -> ``[N, K, P, Q]``, ``P = (H-1)*sh - top - bottom +
+    dh*(R-1) + output_padding + 1``: what falls outside is lost. The same along one axis or three.
+    """
+    axes = len(stride)
+    n, c, *sizes = x.shape
+    _, kg, *kernel = weight.shape
+    full = [
+        (h - 1) * s + d * (r - 1) + 1 + extra
+        for h, s, r, d, extra in zip(sizes, stride, kernel, dilation, output_padding, strict=True)
+    ]
+    x = x.reshape(n, groups, c // groups, -1)
+    filters = weight.reshape(groups, c // groups, kg, *kernel)
+    y = np.zeros((n, groups, kg, *full), x.dtype)
+    for taps in product(*map(range, kernel)):
+        made = [every(i * d, s, h) for i, d, s, h in zip(taps, dilation, stride, sizes, strict=True)]
+        part = filters[inner(taps)].swapaxes(1, 2) @ x  # [g, K/g, C/g] @ [N, g, C/g, H*W]
+        y[inner(made)] += part.reshape(n, groups, kg, *sizes)
+    kept = [slice(p, h - q) for p, q, h in zip(padding[:axes], padding[axes:], full, strict=True)]
+    y = y.reshape(n, groups * kg, *full)[inner(kept)]
+    return y if bias is None else y + bias.reshape(-1, *[1] * axes)

@@ -34,14 +34,13 @@ def permute(x: Array, *, order: tuple[int, ...]) -> Array:
     return x.transpose(order)
 
 
-@reference("pad")
-def pad(x: Array, *, pads: tuple[int, ...], value: float) -> Array:
-    """``value`` around x; ``pads`` is (before_0, before_1, ..., after_0, after_1, ...), as in ONNX."""
-    around = list(zip(pads[: x.ndim], pads[x.ndim :], strict=True))
-    return np.pad(x, around, constant_values=value)
-
-
 @reference("slice")
 def slice_(x: Array, *, axis: int, start: int, stop: int | None, step: int) -> Array:
     """``x[start:stop:step]`` along ``axis``."""
     return x[(slice(None),) * (axis % x.ndim) + (slice(start, stop, step),)]
+
+
+@reference("repeat_batch")
+def repeat_batch(x: Array, like: Array) -> Array:
+    """``y[n] = x[0]`` for every n along axis 0 of ``like``."""
+    return np.repeat(x, len(like), axis=0)

@@ -58,6 +58,25 @@ def layer_norm(
     return y if bias is None else y + bias
 
 
+@reference("rms_norm")
+def rms_norm(
+    x: Array, *, weight: Array | None = None, normalized_shape: tuple[int, ...], eps: float
+) -> Array:
+    """``y = x / sqrt(mean(x^2) + eps) * weight`` over the trailing axes, arXiv 1910.07467 equation 4.
+
+    x ``[..., *normalized_shape]``, weight ``normalized_shape``.
+    """
+    axes = tuple(range(-len(normalized_shape), 0))
+    y = x / np.sqrt(np.square(x).mean(axes, keepdims=True) + eps)
+    return y if weight is None else y * weight
+
+
+@reference("normalize")
+def normalize(x: Array, *, axis: int, eps: float) -> Array:
+    """``y = x / max(sqrt(sum(x^2)), eps)`` along ``axis``."""
+    return x / np.maximum(np.sqrt(np.square(x).sum(axis, keepdims=True)), x.dtype.type(eps))
+
+
 @reference("group_norm")
 def group_norm(
     x: Array, *, weight: Array | None = None, bias: Array | None = None, num_groups: int, eps: float

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
+from itertools import product
 
 import numpy as np
 
+from bslite.reference.conv import inner
 from bslite.reference.registry import Array, reference
 
-Pair = tuple[int, int]
-Quad = tuple[int, int, int, int]
+Sizes = tuple[int, ...]
 
 
 def window_starts(
@@ -28,41 +29,50 @@ def window_starts(
     return np.array([s for s in starts if s + extent <= end], int)
 
 
-def taps(x: Array, rows: Array, columns: Array, kernel: Pair, dilation: Pair, fill: float) -> Iterator[Array]:
+def taps(x: Array, starts: Sequence[Array], kernel: Sizes, dilation: Sizes, fill: float) -> Iterator[Array]:
     """For each element of the kernel ``[N, C, P, Q]``, what it sees in every window.
 
-    Windows start at ``rows [P]`` and ``columns [Q]``; outside the input they see ``fill``.
+    Windows start at ``starts``, rows ``[P]`` and columns ``[Q]``; outside the input they see ``fill``.
     """
-    h, w = x.shape[2:]
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            r, s = rows + i * dilation[0], columns + j * dilation[1]
-            inside = ((r >= 0) & (r < h))[:, None] & ((s >= 0) & (s < w))  # [P, Q]
-            picked = x[:, :, r.clip(0, h - 1)[:, None], s.clip(0, w - 1)]
-            yield np.where(inside, picked, x.dtype.type(fill))
+    for place in product(*map(range, kernel)):
+        seen = np.ix_(*(s + i * d for s, i, d in zip(starts, place, dilation, strict=True)))
+        axes = list(zip(seen, x.shape[2:], strict=True))
+        inside = reduce(np.logical_and, [(i >= 0) & (i < h) for i, h in axes])  # [P, Q]
+        picked = x[inner(i.clip(0, h - 1) for i, h in axes)]
+        yield np.where(inside, picked, x.dtype.type(fill))
 
 
-@reference("max_pool2d")
-def max_pool2d(
-    x: Array, *, kernel: Pair, stride: Pair | None, padding: Quad, dilation: Pair, ceil_mode: bool
+def all_starts(
+    x: Array, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
+) -> list[Array]:
+    """`window_starts` of every axis."""
+    axes = len(kernel)
+    sides = padding[:axes], padding[axes:]
+    return [
+        window_starts(h, r, s, p, q, d, ceil_mode)
+        for h, r, s, p, q, d in zip(x.shape[2:], kernel, stride, *sides, dilation, strict=True)
+    ]
+
+
+@reference("max_pool1d", "max_pool2d", "max_pool3d")
+def max_pool(
+    x: Array, *, kernel: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes, ceil_mode: bool
 ) -> Array:
     """``y[n,c,p,q] = max_{r,s} x[n,c,p*sh + r*dh - top,q*sw + s*dw - left]``, elements outside x left out.
 
-    x ``[N, C, H, W]`` -> ``[N, C, P, Q]``; NaN is the largest number.
+    x ``[N, C, H, W]`` -> ``[N, C, P, Q]``; NaN is the largest number. The same along one axis or three.
     """
-    (sh, sw), (dh, dw), (top, left, bottom, right) = stride or kernel, dilation, padding
-    rows = window_starts(x.shape[2], kernel[0], sh, top, bottom, dh, ceil_mode)
-    columns = window_starts(x.shape[3], kernel[1], sw, left, right, dw, ceil_mode)
-    return reduce(np.maximum, taps(x, rows, columns, kernel, dilation, -np.inf))
+    starts = all_starts(x, kernel, stride or kernel, padding, dilation, ceil_mode)
+    return reduce(np.maximum, taps(x, starts, kernel, dilation, -np.inf))
 
 
-@reference("avg_pool2d")
-def avg_pool2d(
+@reference("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def avg_pool(
     x: Array,
     *,
-    kernel: Pair,
-    stride: Pair | None,
-    padding: Quad,
+    kernel: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
@@ -71,21 +81,21 @@ def avg_pool2d(
 
     x ``[N, C, H, W]`` -> ``[N, C, P, Q]``. The divisor is the number of the window's elements inside x, or
     inside x and its padding with ``count_include_pad``: what ``ceil_mode`` adds beyond is never counted.
+    The same along one axis or three.
     """
-    (sh, sw), (top, left, bottom, right) = stride or kernel, padding
-    h, w = x.shape[2:]
-    rows = window_starts(h, kernel[0], sh, top, bottom, 1, ceil_mode)
-    columns = window_starts(w, kernel[1], sw, left, right, 1, ceil_mode)
-    total = reduce(np.add, taps(x, rows, columns, kernel, (1, 1), 0.0))
+    ones = (1,) * len(kernel)
+    starts = all_starts(x, kernel, stride or kernel, padding, ones, ceil_mode)
+    total = reduce(np.add, taps(x, starts, kernel, ones, 0.0))
     if divisor_override is not None:
         return total / divisor_override
     if not count_include_pad:
-        top = left = bottom = right = 0
-    tall = np.minimum(rows + kernel[0], h + bottom) - np.maximum(
-        rows, -top
-    )  # [P], elements counted per window
-    wide = np.minimum(columns + kernel[1], w + right) - np.maximum(columns, -left)  # [Q]
-    return total / np.outer(tall, wide).astype(x.dtype)
+        padding = (0,) * len(padding)
+    before, after = padding[: len(kernel)], padding[len(kernel) :]
+    counted = [  # elements counted per window, along each axis
+        np.minimum(s + r, h + q) - np.maximum(s, -p)
+        for s, r, h, p, q in zip(starts, kernel, x.shape[2:], before, after, strict=True)
+    ]
+    return total / reduce(np.multiply, np.ix_(*counted)).astype(x.dtype)
 
 
 def adaptive_windows(size: int, count: int) -> list[slice]:
@@ -93,22 +103,31 @@ def adaptive_windows(size: int, count: int) -> list[slice]:
     return [slice(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
 
-@reference("adaptive_avg_pool2d")
-def adaptive_avg_pool2d(x: Array, *, output_size: tuple[int | None, int | None]) -> Array:
+def windows(x: Array, output_size: tuple[int | None, ...]) -> Iterator[tuple[Sizes, Array]]:
+    """The place of every output, and what it sees of x ``[N, C, window]``."""
+    cuts = [adaptive_windows(h, size or h) for h, size in zip(x.shape[2:], output_size, strict=True)]
+    for place in product(*(range(len(c)) for c in cuts)):
+        seen = x[inner(c[i] for c, i in zip(cuts, place, strict=True))]
+        yield place, seen
+
+
+@reference("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
+def adaptive_avg_pool(x: Array, *, output_size: tuple[int | None, ...]) -> Array:
     """``y[n,c,p,q]`` = mean of ``x[n,c,h,w]`` over ``floor(pH/P) <= h < ceil((p+1)H/P)``, likewise w.
 
-    x ``[N, C, H, W]`` -> ``[N, C, P, Q]``; a size of None is the input's. 1 is global average pooling.
+    x ``[N, C, H, W]`` -> ``[N, C, P, Q]``; a size of None is the input's. 1 is global average pooling. The
+    same along one axis or three.
     """
-    h, w = x.shape[2:]
-    rows = adaptive_windows(h, output_size[0] or h)
-    columns = adaptive_windows(w, output_size[1] or w)
-    return np.stack([np.stack([x[:, :, r, s].mean((2, 3)) for s in columns], -1) for r in rows], -2)
+    y = np.empty((*x.shape[:2], *(s or h for s, h in zip(output_size, x.shape[2:], strict=True))), x.dtype)
+    for place, seen in windows(x, output_size):
+        y[inner(place)] = seen.mean(tuple(range(2, x.ndim)))
+    return y
 
 
-@reference("adaptive_max_pool2d")
-def adaptive_max_pool2d(x: Array, *, output_size: tuple[int | None, int | None]) -> Array:
-    """As `adaptive_avg_pool2d`, the largest element in place of the mean; NaN is the largest number."""
-    h, w = x.shape[2:]
-    rows = adaptive_windows(h, output_size[0] or h)
-    columns = adaptive_windows(w, output_size[1] or w)
-    return np.stack([np.stack([x[:, :, r, s].max((2, 3)) for s in columns], -1) for r in rows], -2)
+@reference("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+def adaptive_max_pool(x: Array, *, output_size: tuple[int | None, ...]) -> Array:
+    """As `adaptive_avg_pool`, the largest element in place of the mean; NaN is the largest number."""
+    y = np.empty((*x.shape[:2], *(s or h for s, h in zip(output_size, x.shape[2:], strict=True))), x.dtype)
+    for place, seen in windows(x, output_size):
+        y[inner(place)] = seen.max(tuple(range(2, x.ndim)))
+    return y

@@ -15,14 +15,16 @@ Function = Callable[..., Array]
 FUNCTIONS: dict[str, Function] = {}
 
 
-def reference(name: str) -> Callable[[Function], Function]:
-    """Register the definition of op ``name``."""
-    ops.get(name)
+def reference(*names: str) -> Callable[[Function], Function]:
+    """Register the definition of an op, or of a family of ops."""
+    for name in names:
+        ops.get(name)
 
     def register(function: Function) -> Function:
-        if name in FUNCTIONS:
-            raise RuntimeError(f"op {name!r} has two reference functions")
-        FUNCTIONS[name] = function
+        for name in names:
+            if name in FUNCTIONS:
+                raise RuntimeError(f"op {name!r} has two reference functions")
+            FUNCTIONS[name] = function
         return function
 
     return register

@@ -1,4 +1,4 @@
-"""What holds for every test: plans are made for the machine as described, whatever was once measured on it."""
+"""What holds for every test: plans are made for the machine as described, not as once measured."""
 
 from __future__ import annotations
 

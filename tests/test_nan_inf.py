@@ -51,13 +51,14 @@ def test_propagates_as_in_torch(runner: Runner, op: type[Op], case: Case, poison
         if clean[index].dtype != np.float32:
             continue
         inputs = poisoned(clean, index, poison)
-        if spec.dtypes[node.name] in INTEGERS:
+        if op.name == "cast" and spec.dtypes[node.name] in INTEGERS:
             with pytest.raises(InputError, match=r"op_under_test.*cannot be made"):
                 runner(spec, inputs)
             continue
         # in float64, where torch's kernels follow the definition (its float32 gelu makes NaN of Inf)
         want = torch_output(op, inputs, spec.node_params(node), node.attrs)
-        assert same_specials(runner(spec, inputs), want)
+        got = runner(spec, inputs)
+        assert same_specials(got, want) if want.dtype.kind == "f" else np.array_equal(got, want)
 
 
 @pytest.mark.parametrize("runner", RUNNERS.values(), ids=RUNNERS)

@@ -57,6 +57,15 @@ def swapped(name: str) -> Callable[[Function], Function]:
     return changed(**{name: swap})
 
 
+def without_extra(true: Function, x: Array, kw: dict[str, Any]) -> Array:
+    """Zeros where output_padding is, as if nothing reached there."""
+    y = true(x, **kw)
+    for axis, extra in enumerate(kw["output_padding"]):
+        if extra:
+            y[(..., slice(-extra, None), *[slice(None)] * (len(kw["output_padding"]) - axis - 1))] = 0
+    return y
+
+
 FAULTS += [
     ("conv2d", "padding swapped", swapped("padding")),
     (
@@ -99,6 +108,26 @@ FAULTS += [
         "always the whole kernel",
         changed(divisor_override=lambda kw: np.prod(kw["kernel"]).item()),
     ),
+    ("conv1d", "padding at the other end", swapped("padding")),
+    ("conv1d", "dilation ignored", dropped(dilation=(1,))),
+    (
+        "conv3d",
+        "back padding used at the front",
+        changed(padding=lambda kw: kw["padding"][3:] + kw["padding"][:3]),
+    ),
+    ("conv3d", "frames and columns swapped", changed(stride=lambda kw: kw["stride"][::-1])),
+    ("conv3d", "kernel flipped in time", changed(weight=lambda kw: kw["weight"][:, :, ::-1])),
+    ("conv_transpose2d", "bias forgotten", dropped(bias=None)),
+    ("conv_transpose2d", "output_padding cut off", lambda true: lambda x, **kw: without_extra(true, x, kw)),
+    ("conv_transpose2d", "kernel flipped", changed(weight=lambda kw: kw["weight"][..., ::-1, ::-1])),
+    ("conv_transpose2d", "padding swapped", swapped("padding")),
+    ("conv_transpose3d", "dilation ignored", dropped(dilation=(1, 1, 1))),
+    ("conv_transpose1d", "padding at the other end", swapped("padding")),
+    ("max_pool3d", "dilation ignored", dropped(dilation=(1, 1, 1))),
+    ("max_pool1d", "ceil_mode ignored", dropped(ceil_mode=False)),
+    ("avg_pool3d", "divisor_override ignored", dropped(divisor_override=None)),
+    ("avg_pool1d", "padding never counted", dropped(count_include_pad=False)),
+    ("adaptive_avg_pool3d", "sizes reversed", changed(output_size=lambda kw: kw["output_size"][::-1])),
     ("adaptive_avg_pool2d", "size swapped", swapped("output_size")),
     ("adaptive_max_pool2d", "size swapped", swapped("output_size")),
     ("leaky_relu", "default slope", dropped(negative_slope=0.01)),
@@ -109,12 +138,37 @@ FAULTS += [
         changed(approximate=lambda kw: {"none": "tanh", "tanh": "none"}[kw["approximate"]]),
     ),
     ("relu6", "not capped", lambda true: FUNCTIONS["relu"]),
-    ("hardsigmoid", "ONNX's slope", lambda true: lambda x: np.clip(0.2 * x + 0.5, 0, 1)),
-    ("hardswish", "is silu", lambda true: activation.silu),
+    ("hardsigmoid", "ONNX's slope", lambda true: lambda x, alpha, beta: np.clip(0.2 * x + 0.5, 0, 1)),
+    ("hardswish", "is silu", lambda true: lambda x: activation.silu(x, beta=1.0)),
     ("softmax", "another axis", dropped(axis=0)),
     ("log_softmax", "another axis", dropped(axis=0)),
     ("dropout", "drops", lambda true: lambda x, p: x * (1 - p)),
     ("mul", "is add", lambda true: FUNCTIONS["add"]),
+    ("sub", "the other way round", lambda true: lambda x, y: true(y, x)),
+    ("div", "the other way round", lambda true: lambda x, y: true(y, x)),
+    ("fmod", "is remainder", lambda true: FUNCTIONS["remainder"]),
+    ("remainder", "is fmod", lambda true: FUNCTIONS["fmod"]),
+    ("floor_div", "towards zero", lambda true: lambda x, y: FUNCTIONS["div"](x - 15, y)),
+    ("less", "or equal", lambda true: FUNCTIONS["less_equal"]),
+    ("greater", "or equal", lambda true: FUNCTIONS["greater_equal"]),
+    ("where", "branches swapped", lambda true: lambda c, x, y: true(c, y, x)),
+    ("round", "upwards", lambda true: lambda x: np.ceil(x)),
+    ("clamp", "no upper bound", dropped(high=np.inf)),
+    ("celu", "alpha ignored", dropped(alpha=1.0)),
+    ("softplus", "beta ignored", dropped(beta=1.0)),
+    ("softplus", "threshold ignored", dropped(threshold=20.0)),
+    ("silu", "beta ignored", dropped(beta=1.0)),
+    ("shrink", "no bias", dropped(bias=0.0)),
+    ("threshold", "zero instead", dropped(value=0.0)),
+    ("prelu", "slope of one", lambda true: lambda x, y: true(x, np.ones_like(y))),
+    ("sum", "axes ignored", dropped(axes=())),
+    ("mean", "is sum", lambda true: FUNCTIONS["sum"]),
+    ("var", "always unbiased", dropped(correction=1.0)),
+    ("amax", "of sizes", lambda true: lambda x, **kw: true(np.abs(x), **kw)),
+    ("logsumexp", "no logarithm", lambda true: lambda x, **kw: np.exp(true(x, **kw))),
+    ("argmax", "is argmin", lambda true: FUNCTIONS["argmin"]),
+    ("cumsum", "exclusive ignored", dropped(exclusive=False)),
+    ("cumsum", "reverse ignored", dropped(reverse=False)),
     ("concat", "order swapped", lambda true: lambda *xs, axis: true(*xs[::-1], axis=axis)),
     ("permute", "inverted", changed(order=lambda kw: tuple(int(i) for i in np.argsort(kw["order"])))),
     ("pad", "value ignored", dropped(value=0.0)),
@@ -171,8 +225,8 @@ def eps_outside(
 
 @fault("max_pool2d", "zeros as padding")
 def zero_padded(x: Array, **kw: Any) -> Array:
-    y = pool.max_pool2d(x, **kw)
-    inside = pool.avg_pool2d(
+    y = pool.max_pool(x, **kw)
+    inside = pool.avg_pool(
         np.ones_like(x),
         **{k: v for k, v in kw.items() if k != "dilation"},
         count_include_pad=True,
@@ -183,7 +237,7 @@ def zero_padded(x: Array, **kw: Any) -> Array:
 
 @fault("max_pool2d", "a last window in the padding kept")
 def window_too_many(x: Array, **kw: Any) -> Array:
-    y = pool.max_pool2d(x, **kw)
+    y = pool.max_pool(x, **kw)
     if not kw["ceil_mode"]:
         return y
     stride = kw["stride"] or kw["kernel"]

@@ -39,7 +39,7 @@ def family(r: Row) -> str:
     """The key of `COLOURS` that a row goes under."""
     if r.op == "stack":
         return "stack"
-    if r.op == "conv2d":
+    if r.op.startswith("conv"):
         return "depthwise and grouped" if "depthwise" in r.kernels else "convolution"
     if r.op in ("linear", "matmul"):
         return "linear and matmul"

@@ -52,7 +52,7 @@ def forecasts(spec: ModelSpec, plan: Plan, machine: Machine, clock: float) -> di
         prices = f"{apart * 1e6:,.0f} µs image by image, {together * 1e6:,.0f} µs all images at once"
         if inside:
             why = f"in a stack: predicted {prices}"
-        elif not stackable(layer, shapes, single, batch, constants):
+        elif not stackable(layer, shapes, single, batch, constants, spec.dtypes):
             why = "not in a stack: it cannot be computed image by image"
         else:
             why = f"not in a stack: predicted {prices}, changing over not counted"

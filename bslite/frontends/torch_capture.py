@@ -124,9 +124,14 @@ def _has_batch(x: Any) -> bool:
 def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic: Any) -> torch.export.ExportedProgram:
     """``torch.export.export``, non-strict: the module runs as the Python it is, on stand-in tensors."""
     torch = load_torch()
-    with quiet(), torch.no_grad():
-        program: Any = torch.export.export(module, args, dynamic_shapes=dynamic, strict=False)
-        return program
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # its operations are whole layers of transformers
+    try:
+        with quiet(), torch.no_grad():
+            program: Any = torch.export.export(module, args, dynamic_shapes=dynamic, strict=False)
+            return program
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -144,9 +149,9 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    own = re.compile(r".*isinstance\(treespec, LeafSpec\)")
+    own = re.compile(r".*isinstance\(treespec, LeafSpec\)|.*_flat_weights\[0\].* were assigned during export")
     for text, category, file, line in {(str(w.message), w.category, w.filename, w.lineno): 0 for w in caught}:
-        if not (category is FutureWarning and own.match(text)):
+        if not own.match(text):
             warnings.warn_explicit(text, category, file, line)
 
 

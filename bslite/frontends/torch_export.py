@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 from bslite import ops
 from bslite.errors import SpecError, UnsupportedError
 from bslite.frontends.torch_capture import capture, failure, functional, tensors
-from bslite.frontends.torch_context import Const, Site, Store, Unsupported, Value, dims, dtype_name, find
-from bslite.frontends.torch_graph import Graph, has_tensors, is_getitem
+from bslite.frontends.torch_context import (
+    Const,
+    Site,
+    Store,
+    Unsupported,
+    Value,
+    dims,
+    dtype_name,
+    find,
+    operation,
+)
+from bslite.frontends.torch_graph import Graph, has_tensors, is_filled, is_getitem, normalization
 from bslite.frontends.torch_lazy import load_torch
 from bslite.frontends.torch_names import Names, call_of
 from bslite.frontends.torch_ops import MODULES, is_no_op
@@ -143,8 +153,8 @@ class Walk:
 
     def _evaluate(self, node: Node, args: Any, kwargs: Any) -> Any:
         """Run an operation on constants."""
-        same = is_no_op(node) and node.meta["val"].dtype == args[0].tensor.dtype
-        if same and args[0].tensor.is_contiguous():  # else it is one that makes it so
+        made = node.meta["val"]
+        if is_no_op(node) and made.dtype == args[0].tensor.dtype and made.stride() == args[0].tensor.stride():
             return args[0]
         torch = load_torch()
         args, kwargs = torch.utils._pytree.tree_map(
@@ -153,7 +163,7 @@ class Walk:
         if getattr(getattr(node.target, "_schema", None), "is_mutable", False):
             args = (args[0].clone(), *args[1:])
         with torch.no_grad():
-            result = node.target(*args, **kwargs)  # type: ignore[operator]
+            result = compute(node, args, kwargs)
         key = self.names.part(node, node.name)
         return torch.utils._pytree.tree_map(
             lambda x: Const(x, key) if isinstance(x, torch.Tensor) else x, result
@@ -164,8 +174,11 @@ class Walk:
         source = self.graph.whole[node]
         if source is None or self.results[source] is MISSING:
             return MISSING
-        call = call_of(node)
         site = self._site(node)
+        if group := normalization(node):
+            clamp, norm = group[2].args, group[3].args
+            return site.emit("normalize", self.results[source], axis=norm[2][0], eps=clamp[1])  # type: ignore[index]
+        call = call_of(node)
         return MODULES[call.kind](site, self.module.get_submodule(call.path), self.results[source])
 
     def _outputs(self) -> list[str]:
@@ -225,6 +238,16 @@ class Walk:
                     raise SpecError(
                         f"layer {layer!r}: torch makes {list(want)}, the op it became {list(shapes[layer])}"
                     )
+
+
+def compute(node: Node, args: Sequence[Any], kwargs: Any) -> Any:
+    """The result of an operation on tensors that are known now."""
+    torch = load_torch()
+    if is_filled(node):  # whatever its operand
+        made = node.meta["val"]
+        number = {"new_zeros": 0, "new_ones": 1}.get(operation(node), args[-1])
+        return torch.full(dims(made), number, dtype=made.dtype)
+    return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 MISSING = object()  # stands for the result of an operation that could not be converted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends.torch_context import find
+from bslite.frontends.torch_context import dims, find, operation
 from bslite.frontends.torch_lazy import load_torch
 from bslite.frontends.torch_names import Call, call_of
 from bslite.frontends.torch_ops import MODULES, is_no_op
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     Node = torch.fx.Node
 
 STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")  # kinds of placeholder that hold a known tensor
+#: Operations that take from their operand its dtype and device alone, from arguments the rest.
+FILLED = ("new_zeros", "new_ones", "new_full")
 
 
 class Graph:
@@ -48,20 +50,26 @@ class Graph:
             tags = getattr(node.target, "tags", ())
             if (
                 node.op == "call_function"
-                and all(n in constant for n in node.all_input_nodes)
+                and (all(n in constant for n in node.all_input_nodes) or is_filled(node))
                 and torch.Tag.nondeterministic_seeded not in tags
             ):
                 constant.add(node)
         return constant
 
     def _whole_modules(self) -> dict[Node, Node | None]:
-        """Nodes of modules that become one op: the module's result -> its input, its other nodes -> None."""
+        """Nodes of modules and functions that become one op: the result -> the input, the other nodes ->
+        None.
+        """
         groups: dict[Call, list[Node]] = {}
         for node in self.operations():
             call = call_of(node)
             if call.kind in MODULES:
                 groups.setdefault(call, []).append(node)
         whole: dict[Node, Node | None] = {}
+        for node in self.operations():
+            if group := normalization(node):
+                whole |= dict.fromkeys(group)
+                whole[node] = node.args[0]  # type: ignore[assignment]
         for nodes in groups.values():
             sources = {a for n in nodes for a in n.all_input_nodes if has_tensors(a)} - {
                 *nodes,
@@ -122,6 +130,27 @@ class Graph:
             if place is not None:
                 names.setdefault(place, []).append(node)
         return False
+
+
+def normalization(node: Node) -> list[Node]:
+    """The operations of ``F.normalize`` in L2, last one first, if ``node`` is the last; else []."""
+    if operation(node) != "div" or len(node.all_input_nodes) != 2:
+        return []
+    group: list[Node] = [node]
+    before: Any = node.args[1]
+    for names in (("expand_as", "expand"), ("clamp_min",), ("linalg_vector_norm",)):
+        if not hasattr(before, "users") or operation(before) not in names or len(before.users) != 1:
+            return []
+        group.append(before)
+        before = before.args[0]
+    order, axes, keep = (*group[3].args[1:], None, None, None)[:3]
+    right = before is node.args[0] and order in (2, None) and keep is True
+    return group if right and isinstance(axes, (list, tuple)) and len(axes) == 1 else []
+
+
+def is_filled(node: Node) -> bool:
+    """Whether ``node`` makes a tensor of one number, of a shape that is the same for every input."""
+    return operation(node) in FILLED and all(isinstance(d, int) for d in dims(node.meta["val"]))
 
 
 def is_getitem(node: Node) -> bool:

@@ -1,74 +1,11 @@
-"""Builders of the layers proper: convolution, matrix products, norms, pooling, activations, upsampling."""
+"""Builders of the layers proper: matrix products, norms, activations, upsampling."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from bslite.frontends.torch_context import Const, Operand, Site, Unsupported, Value, aten
-
-Pair = tuple[int, int]
-
-
-def pair(value: int | Sequence[int]) -> Pair:
-    """torch's ``int[2]``: one integer, or one for each side."""
-    if isinstance(value, int):
-        return value, value
-    return (value[0], value[0]) if len(value) == 1 else (value[0], value[1])
-
-
-@aten("conv2d")
-def conv2d(
-    s: Site,
-    x: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Value:
-    pads: tuple[int, ...]
-    if padding == "same":
-        pads = same_padding(weight.shape[2:], pair(dilation))
-    else:
-        pads = pair(0 if padding == "valid" else padding)
-    return s.emit(
-        "conv2d",
-        x,
-        params={"weight": weight, "bias": bias},
-        stride=pair(stride),
-        padding=pads,
-        dilation=pair(dilation),
-        groups=groups,
-    )
-
-
-def same_padding(kernel: Sequence[int], dilation: Pair) -> tuple[int, int, int, int]:
-    """(top, left, bottom, right) that keep the size; the odd one goes to the bottom and to the right."""
-    (rows, columns), (dh, dw) = kernel, dilation
-    tall, wide = dh * (rows - 1), dw * (columns - 1)
-    return tall // 2, wide // 2, tall - tall // 2, wide - wide // 2
-
-
-@aten("convolution", "_convolution")
-def convolution(
-    s: Site,
-    x: Operand,
-    weight: Operand,
-    bias: Operand | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-    *_: Any,
-) -> Value:
-    if transposed or len(weight.shape) != 4:
-        raise Unsupported("transposed" if transposed else f"{len(weight.shape) - 2}-dimensional")
-    return conv2d(s, x, weight, bias, stride, list(padding), dilation, groups)
 
 
 @aten("linear")
@@ -150,6 +87,15 @@ def layer_norm(
     return s.results(s.emit("layer_norm", x, params=params, normalized_shape=tuple(shape), eps=eps))
 
 
+@aten("rms_norm")
+def rms_norm(
+    s: Site, x: Operand, shape: Sequence[int], weight: Operand | None = None, eps: float | None = None
+) -> Value:
+    """eps: as torch does, the gap between 1 and the next float32 where none is given."""
+    eps = 2.0**-23 if eps is None else eps
+    return s.emit("rms_norm", x, params={"weight": weight}, normalized_shape=tuple(shape), eps=eps)
+
+
 @aten("group_norm")
 def group_norm(
     s: Site,
@@ -170,92 +116,6 @@ def native_group_norm(
     s: Site, x: Operand, w: Any, b: Any, n: Any, c: Any, size: Any, groups: int, eps: float
 ) -> Any:
     return group_norm(s, x, groups, w, b, eps)
-
-
-@aten("max_pool2d", "max_pool2d_with_indices")
-def max_pool2d(
-    s: Site,
-    x: Operand,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> Any:
-    y = s.emit(
-        "max_pool2d",
-        x,
-        kernel=pair(kernel),
-        stride=pair(stride) if stride else None,
-        padding=pair(padding),
-        dilation=pair(dilation),
-        ceil_mode=ceil_mode,
-    )
-    return s.results(y)
-
-
-@aten("avg_pool2d")
-def avg_pool2d(
-    s: Site,
-    x: Operand,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Value:
-    return s.emit(
-        "avg_pool2d",
-        x,
-        kernel=pair(kernel),
-        stride=pair(stride) if stride else None,
-        padding=pair(padding),
-        ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad,
-        divisor_override=divisor_override,
-    )
-
-
-@aten("adaptive_avg_pool2d", "_adaptive_avg_pool2d")
-def adaptive_avg_pool2d(s: Site, x: Operand, size: Any) -> Value:
-    return s.emit("adaptive_avg_pool2d", x, output_size=pair(size))
-
-
-@aten("adaptive_max_pool2d")
-def adaptive_max_pool2d(s: Site, x: Operand, size: Any) -> Any:
-    return s.results(s.emit("adaptive_max_pool2d", x, output_size=pair(size)))
-
-
-@aten("relu", "relu6", "silu", "sigmoid", "tanh", "hardswish", "hardsigmoid")
-def activation(s: Site, x: Operand) -> Value:
-    return s.emit(s.operation, x)
-
-
-@aten("leaky_relu")
-def leaky_relu(s: Site, x: Operand, negative_slope: float = 0.01) -> Value:
-    return s.emit("leaky_relu", x, negative_slope=negative_slope)
-
-
-@aten("elu")
-def elu(s: Site, x: Operand, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
-    if scale != 1 or input_scale != 1:
-        raise Unsupported(f"scale={scale}, input_scale={input_scale}")
-    return s.emit("elu", x, alpha=alpha)
-
-
-@aten("gelu")
-def gelu(s: Site, x: Operand, *, approximate: str = "none") -> Value:
-    return s.emit("gelu", x, approximate=approximate)
-
-
-@aten("clamp", "clamp_min", "hardtanh")
-def clamp(s: Site, x: Operand, low: Any = None, high: Any = None) -> Value:
-    if low == 0 and high == 6:
-        return s.emit("relu6", x)
-    if low == 0 and (high is None or high == math.inf):
-        return s.emit("relu", x)
-    raise Unsupported(f"between {low} and {high}; bslite has relu and relu6")
 
 
 @aten("softmax", "log_softmax", "_softmax", "_log_softmax")
@@ -289,4 +149,4 @@ def upsample(s: Site, x: Operand, mode: str, size: Any, scales: Any, align_corne
     """By scale if torch was given one: it then maps pixels by the scale, not by the ratio of the sizes."""
     if scales and all(scales):
         return s.emit("upsample", x, mode=mode, scale=tuple(scales), align_corners=align_corners)
-    return s.emit("upsample", x, mode=mode, size=pair(size), align_corners=align_corners)
+    return s.emit("upsample", x, mode=mode, size=tuple(size), align_corners=align_corners)

@@ -10,7 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends import torch_arith, torch_layers, torch_moves
+from bslite.frontends import (
+    torch_arith,
+    torch_attention,
+    torch_compare,
+    torch_functions,
+    torch_index,
+    torch_layers,
+    torch_moves,
+    torch_recurrent,
+    torch_reduce,
+    torch_repeat,
+    torch_windows,
+)
 from bslite.frontends.torch_context import (
     TABLE,
     Operand,
@@ -25,7 +37,23 @@ from bslite.frontends.torch_context import (
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MODULES", "NO_OPS", "TABLE", "is_no_op", "torch_arith", "torch_layers", "torch_moves"]
+__all__ = [
+    "MODULES",
+    "NO_OPS",
+    "TABLE",
+    "is_no_op",
+    "torch_arith",
+    "torch_attention",
+    "torch_compare",
+    "torch_functions",
+    "torch_index",
+    "torch_layers",
+    "torch_moves",
+    "torch_recurrent",
+    "torch_reduce",
+    "torch_repeat",
+    "torch_windows",
+]
 
 #: Operations that do nothing to values at inference, unless they change the dtype.
 NO_OPS = (

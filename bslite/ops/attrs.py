@@ -24,6 +24,14 @@ def integer(least: int | None = None) -> Callable[[Any], int]:
     return parse
 
 
+def nonzero(value: Any) -> int:
+    """An int other than 0."""
+    n = integer()(value)
+    if n == 0:
+        raise ValueError("must not be 0")
+    return n
+
+
 def optional(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """None, or what ``inner`` takes."""
     return lambda value: None if value is None else inner(value)
@@ -83,32 +91,58 @@ def ints(least: int | None = None) -> Callable[[Any], tuple[int, ...]]:
     return lambda value: tuple(one(v) for v in value)
 
 
-def pair_of(one: Callable[[Any], T]) -> Callable[[Any], tuple[T, T]]:
-    """One value for both, or ``(height, width)``, each as ``one`` takes it."""
+#: Names of the axes of a window, by how many there are.
+AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+STARTS = {1: ("start",), 2: ("top", "left"), 3: ("front", "top", "left")}
+STOPS = {1: ("stop",), 2: ("bottom", "right"), 3: ("back", "bottom", "right")}
 
-    def parse(value: Any) -> tuple[T, T]:
+
+def each_of(one: Callable[[Any], T], axes: int) -> Callable[[Any], tuple[T, ...]]:
+    """One value for all axes, or one for each, ``(height, width)`` if two, each as ``one`` takes it."""
+    names = ", ".join(AXES[axes])
+
+    def parse(value: Any) -> tuple[T, ...]:
         if not isinstance(value, Sequence) or isinstance(value, str):
-            return one(value), one(value)
-        if len(value) != 2:
-            raise ValueError("expected one value or (height, width)")
-        return one(value[0]), one(value[1])
+            return (one(value),) * axes
+        if len(value) != axes:
+            raise ValueError(f"expected one value or ({names})")
+        return tuple(map(one, value))
 
     return parse
 
 
-def pair(least: int = 1) -> Callable[[Any], tuple[int, int]]:
+def pair_of(one: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
+    """One value for both, or ``(height, width)``, each as ``one`` takes it."""
+    return each_of(one, 2)
+
+
+def each(axes: int, least: int = 1) -> Callable[[Any], tuple[int, ...]]:
+    """One integer for all axes, or one for each."""
+    return each_of(integer(least), axes)
+
+
+def pair(least: int = 1) -> Callable[[Any], tuple[int, ...]]:
     """One integer for both, or ``(height, width)``."""
-    return pair_of(integer(least))
+    return each(2, least)
 
 
-def padding(value: Any) -> tuple[int, int, int, int]:
-    """One integer, ``(height, width)``, or ``(top, left, bottom, right)`` (ONNX's order), as it is stored."""
+def pads(axes: int) -> Callable[[Any], tuple[int, ...]]:
+    """One integer, one for each axis, or those before all axes and then those after (ONNX's order), as they
+    are stored: ``(top, left, bottom, right)`` for two axes.
+    """
     one = integer(0)
-    if not isinstance(value, Sequence):
-        value = (value, value)
-    if len(value) == 2:
-        value = (*value, *value)
-    if len(value) != 4:
-        raise ValueError("expected one integer, (height, width) or (top, left, bottom, right)")
-    top, left, bottom, right = map(one, value)
-    return top, left, bottom, right
+    names = f"({', '.join(AXES[axes])}) or ({', '.join((*STARTS[axes], *STOPS[axes]))})"
+
+    def parse(value: Any) -> tuple[int, ...]:
+        if not isinstance(value, Sequence):
+            value = (value,) * axes
+        if len(value) == axes:
+            value = (*value, *value)
+        if len(value) != 2 * axes:
+            raise ValueError(f"expected one integer, {names}")
+        return tuple(map(one, value))
+
+    return parse
+
+
+padding = pads(2)

@@ -1,59 +1,82 @@
-"""2-D convolution: dense, grouped and depthwise."""
+"""Convolution of signals, images and volumes: dense, grouped and depthwise."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
 
+#: How a value, and the taps of a filter, are written in messages, by the number of axes a window moves along.
+LAYOUTS = {1: "[N, C, L]", 2: "[N, C, H, W]", 3: "[N, C, D, H, W]"}
+TAPS = {1: "S", 2: "R, S", 3: "T, R, S"}
 
-class Conv2d(Op):
-    """Cross-correlation of ``[N, C, H, W]`` with ``weight [K, C/groups, R, S]`` plus ``bias [K]``."""
 
-    name = "conv2d"
-    kind = Kind.CONTRACTION
-    params = {"weight": True, "bias": False}
-    attrs = (
-        Attr("stride", a.pair(), (1, 1)),
-        Attr("padding", a.padding, (0, 0, 0, 0), "(top, left, bottom, right), zeros"),
-        Attr("dilation", a.pair(), (1, 1)),
+def conv_attrs(axes: int) -> tuple[Attr, ...]:
+    """Attributes of a convolution along ``axes`` axes."""
+    around = f"({', '.join((*a.STARTS[axes], *a.STOPS[axes]))})"
+    return (
+        Attr("stride", a.each(axes), (1,) * axes),
+        Attr("padding", a.pads(axes), (0,) * (2 * axes), f"{around}, zeros"),
+        Attr("dilation", a.each(axes), (1,) * axes),
         Attr("groups", a.integer(1), 1, "groups == C == K is depthwise"),
     )
-    torch_name = "conv2d"
+
+
+class Conv(Op):
+    """Base of the convolutions; see `Conv2d`."""
+
+    kind = Kind.CONTRACTION
+    params = {"weight": True, "bias": False}
     onnx_name = "Conv"
+    axes: ClassVar[int]  # that a window moves along
 
     @classmethod
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, w, groups = ins[0], params["weight"], attrs["groups"]
-        checks.rank(cls.name, x, 4, "[N, C, H, W]")
-        checks.rank(cls.name, w, 4, "a weight [K, C/groups, R, S]")
-        n, c, h, width = x
-        k, cg, r, s = w
+        checks.rank(cls.name, x, 2 + cls.axes, LAYOUTS[cls.axes])
+        checks.rank(cls.name, w, 2 + cls.axes, f"a weight [K, C/groups, {TAPS[cls.axes]}]")
+        n, c, *sizes = x
+        k, cg, *kernel = w
         if c != cg * groups:
             raise SpecError(
-                f"op 'conv2d': input has {c} channels, "
+                f"op {cls.name!r}: input has {c} channels, "
                 f"weight {list(w)} with groups={groups} expects {cg * groups}"
             )
         if k % groups:
-            raise SpecError(f"op 'conv2d': {k} output channels do not divide into groups={groups}")
+            raise SpecError(f"op {cls.name!r}: {k} output channels do not divide into groups={groups}")
         if "bias" in params:
             checks.param_shape(cls.name, "bias", params["bias"], (k,), "(one per output channel)")
-        (sh, sw), (dh, dw), (pt, pl, pb, pr) = attrs["stride"], attrs["dilation"], attrs["padding"]
-        return (
-            n,
-            k,
-            checks.window_output(h, r, sh, pt + pb, dh),
-            checks.window_output(width, s, sw, pl + pr, dw),
-        )
+        before, after = attrs["padding"][: cls.axes], attrs["padding"][cls.axes :]
+        windows = zip(sizes, kernel, attrs["stride"], before, after, attrs["dilation"], strict=True)
+        return n, k, *(checks.window_output(h, r, s, p + q, d) for h, r, s, p, q, d in windows)
 
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        _, cg, r, s = params["weight"]
-        return 2 * math.prod(out) * cg * r * s
+        return 2 * math.prod(out) * math.prod(params["weight"][1:])
+
+
+def conv_case(label: str, x: Shape, k: int, *kernel: int, bias: bool = True, **attrs: object) -> Case:
+    """A sample case: input ``x``, ``k`` output channels."""
+    groups = attrs.get("groups", 1)
+    assert isinstance(groups, int)
+    params: dict[str, Shape] = {"weight": (k, x[1] // groups, *kernel)}
+    if bias:
+        params["bias"] = (k,)
+    return Case(label, [x], params, attrs)
+
+
+class Conv2d(Conv):
+    """Cross-correlation of ``[N, C, H, W]`` with ``weight [K, C/groups, R, S]`` plus ``bias [K]``."""
+
+    name = "conv2d"
+    axes = 2
+    attrs = conv_attrs(2)
+    torch_name = "conv2d"
 
     @classmethod
     def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
@@ -62,14 +85,7 @@ class Conv2d(Op):
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
-        def case(label: str, x: Shape, k: int, r: int, s: int, *, bias: bool = True, **attrs: object) -> Case:
-            groups = attrs.get("groups", 1)
-            assert isinstance(groups, int)
-            params: dict[str, Shape] = {"weight": (k, x[1] // groups, r, s)}
-            if bias:
-                params["bias"] = (k,)
-            return Case(label, [x], params, attrs)
-
+        case = conv_case
         return [
             case("1x1", (2, 16, 9, 7), 32, 1, 1),
             case("1x1 one pixel", (1, 5, 1, 1), 3, 1, 1),
@@ -93,4 +109,74 @@ class Conv2d(Op):
             case("depthwise strided", (1, 96, 14, 15), 96, 3, 3, groups=96, stride=2, padding=1),
             case("depthwise 5x5 dilated", (1, 16, 15, 13), 16, 5, 5, groups=16, dilation=2, padding=4),
             case("depthwise, multiplier 2", (2, 18, 9, 8), 36, 3, 3, groups=18, padding=1),
+        ]
+
+
+class Conv1d(Conv):
+    """Cross-correlation of ``[N, C, L]`` with ``weight [K, C/groups, S]`` plus ``bias [K]``."""
+
+    name = "conv1d"
+    axes = 1
+    attrs = conv_attrs(1)
+    torch_name = "conv1d"
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        case = conv_case
+        return [
+            case("one element", (1, 3, 1), 5, 1),
+            case("pointwise", (2, 16, 19), 33, 1),
+            case("3", (2, 17, 21), 20, 3, padding=1),
+            case("no bias, strided", (3, 8, 30), 16, 5, stride=2, padding=2, bias=False),
+            case("wide stem", (1, 1, 160), 24, 40, stride=8, padding=19),
+            case("asymmetric padding", (2, 6, 11), 10, 4, padding=(3, 0)),
+            case("causal, dilated", (1, 16, 33), 24, 2, dilation=8, padding=(8, 0)),
+            case("kernel as long as the signal", (2, 8, 9), 12, 9),
+            case("padding wider than the signal", (1, 4, 3), 8, 7, padding=5),
+            case("many channels", (1, 1100, 6), 40, 3, padding=1),
+            case("grouped", (2, 32, 15), 48, 3, groups=4, padding=1),
+            case("depthwise", (2, 37, 18), 37, 7, groups=37, padding=3),
+            case("depthwise, dilated, strided", (1, 20, 31), 20, 3, groups=20, dilation=3, stride=2),
+        ]
+
+
+class Conv3d(Conv):
+    """Cross-correlation of ``[N, C, D, H, W]`` with ``weight [K, C/groups, T, R, S]`` plus ``bias [K]``."""
+
+    name = "conv3d"
+    axes = 3
+    attrs = conv_attrs(3)
+    torch_name = "conv3d"
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        case = conv_case
+        return [
+            case("one voxel", (1, 5, 1, 1, 1), 3, 1, 1, 1),
+            case("1x1x1", (2, 16, 3, 5, 4), 32, 1, 1, 1),
+            case("1x1x1, padded, strided", (1, 7, 4, 5, 6), 9, 1, 1, 1, padding=1, stride=2),
+            case("3x3x3", (2, 17, 4, 6, 5), 20, 3, 3, 3, padding=1),
+            case("3x3x3, no bias, strided", (1, 8, 5, 9, 7), 33, 3, 3, 3, stride=2, padding=1, bias=False),
+            case("not padded", (2, 6, 4, 5, 6), 8, 2, 3, 3),
+            case("video stem", (1, 3, 5, 14, 15), 24, 3, 7, 7, stride=(1, 2, 2), padding=(1, 3, 3)),
+            case("within frames", (2, 12, 3, 7, 9), 20, 1, 3, 3, padding=(0, 1, 1)),
+            case("within frames, strided", (2, 12, 5, 7, 9), 20, 1, 3, 3, padding=(0, 1, 1), stride=2),
+            case("across frames", (2, 12, 5, 6, 7), 20, 3, 1, 1, padding=(1, 0, 0)),
+            case(
+                "across frames, strided", (1, 40, 6, 4, 5), 24, 3, 1, 1, padding=(1, 0, 0), stride=(2, 1, 1)
+            ),
+            case(
+                "across frames, strided everywhere", (1, 9, 6, 5, 7), 16, 3, 1, 1, padding=(1, 0, 0), stride=2
+            ),
+            case("asymmetric padding", (2, 6, 4, 5, 7), 10, 3, 3, 3, padding=(0, 1, 2, 2, 0, 1)),
+            case("asymmetric stride", (1, 7, 6, 9, 8), 9, 2, 3, 2, stride=(1, 2, 3), padding=(1, 1, 0)),
+            case("dilated", (1, 16, 6, 8, 9), 24, 3, 3, 3, dilation=(2, 1, 2), padding=(2, 1, 2)),
+            case("kernel as large as the volume", (2, 8, 3, 4, 5), 12, 3, 4, 5),
+            case("many channels", (1, 520, 3, 3, 4), 40, 3, 3, 3, padding=1),
+            case("grouped", (2, 32, 3, 5, 4), 64, 3, 3, 3, groups=4, padding=1),
+            case("depthwise", (2, 37, 4, 6, 7), 37, 3, 3, 3, groups=37, padding=1),
+            case("depthwise, strided", (1, 20, 5, 9, 8), 20, 3, 3, 3, groups=20, stride=(1, 2, 2), padding=1),
+            case("depthwise across frames", (2, 20, 6, 4, 5), 20, 5, 1, 1, groups=20, padding=(2, 0, 0)),
+            case("depthwise within frames", (2, 20, 3, 6, 5), 20, 1, 5, 5, groups=20, padding=(0, 2, 2)),
+            case("depthwise, dilated", (1, 18, 6, 7, 9), 18, 2, 3, 3, groups=18, dilation=2, padding=2),
         ]

@@ -77,6 +77,7 @@ class Op:
     arity: ClassVar[tuple[int, int]] = (1, 1)  # least and most inputs
     params: ClassVar[Mapping[str, bool]] = {}  # role -> required?
     attrs: ClassVar[tuple[Attr, ...]] = ()
+    sample_range: ClassVar[tuple[float, float] | None] = None  # of its cases' inputs; None: normal noise
     torch_name: ClassVar[str] = ""
     onnx_name: ClassVar[str] = ""
     carries: ClassVar[bool] = False  # moves values of any one dtype as they are

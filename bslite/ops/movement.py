@@ -9,7 +9,7 @@ from typing import Any
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
 
 
 class Concat(Op):
@@ -53,6 +53,41 @@ class Concat(Op):
             Case("last axis", [(2, 3, 4), (2, 3, 2), (2, 3, 1)], attrs={"axis": -1}),
             Case("batch", [(1, 4), (3, 4)], attrs={"axis": 0}),
             Case("vectors", [(5,), (1,)], attrs={"axis": 0}),
+        ]
+
+
+class RepeatBatch(Op):
+    """``x [1, ...]`` once for every index along axis 0 of ``like``, whose elements are not read."""
+
+    name = "repeat_batch"
+    kind = Kind.MOVEMENT
+    arity = (2, 2)
+    torch_name = "expand"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, like = ins
+        checks.rank_at_least(cls.name, x, 1, "an input [1, ...]")
+        checks.rank_at_least(cls.name, like, 1, "a second input [N, ...]")
+        if x[0] != 1:
+            raise SpecError(f"op 'repeat_batch' takes an input [1, ...], got {list(x)}")
+        return (like[0], *x[1:])
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        return ins[0]
+
+    @classmethod
+    def traffic(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 4 * (math.prod(ins[0]) + math.prod(out))
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("once", [(1, 3), (1, 2)]),
+            Case("a token", [(1, 1, 12), (3, 4, 12)]),
+            Case("an image", [(1, 3, 4, 5), (2,)]),
+            Case("indices", [(1, 4), (3, 1)], dtypes=["int64", "int64"]),
         ]
 
 
@@ -180,70 +215,11 @@ class Permute(Op):
         ]
 
 
-def _pads(value: Any) -> tuple[int, ...]:
-    """Non-negative sizes, one before and one after per axis."""
-    pads = a.ints(0)(value)
-    if len(pads) % 2:
-        raise ValueError("expected (before_0, ..., after_0, ...), one of each per axis")
-    return pads
-
-
-class Pad(Op):
-    """``value`` around the input; ``pads`` holds the sizes before each axis, then those after (as ONNX)."""
-
-    name = "pad"
-    kind = Kind.MOVEMENT
-    carries = True
-    attrs = (
-        Attr("pads", _pads, doc="(before_0, before_1, ..., after_0, after_1, ...), none negative"),
-        Attr("value", a.real, 0.0),
-    )
-    torch_name = "pad"
-    onnx_name = "Pad"
-
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        value = attrs["value"]
-        if (
-            (ins[0] == "bool" and value not in (0, 1))
-            or (ins[0] in INTEGERS and not abs(value) < 2**31)
-            or (ins[0] in INTEGERS and value != int(value))
-        ):
-            raise SpecError(f"op 'pad': the value {value} does not fit an input of {ins[0]}")
-        return ins[0]
-
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        x, pads = ins[0], attrs["pads"]
-        rank = len(x)
-        if len(pads) != 2 * rank:
-            raise SpecError(
-                f"op 'pad': {len(pads)} pads {list(pads)} for the input {list(x)}, expected {2 * rank}"
-            )
-        return tuple(before + d + after for d, before, after in zip(x, pads[:rank], pads[rank:], strict=True))
-
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
-        pads = attrs["pads"]
-        return RowMap(1, pads[2], 1) if len(pads) == 8 else None
-
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("all around", [(2, 3, 4, 5)], attrs={"pads": (0, 0, 1, 1, 0, 0, 1, 1)}),
-            Case("bottom right", [(1, 3, 5, 4)], attrs={"pads": (0, 0, 0, 0, 0, 0, 2, 1)}),
-            Case("channels", [(2, 3, 4, 4)], attrs={"pads": (0, 1, 0, 0, 0, 2, 0, 0)}),
-            Case("another value", [(2, 3, 4, 5)], attrs={"pads": (0, 0, 2, 0, 0, 0, 1, 3), "value": -1.5}),
-            Case(
-                "minus infinity", [(1, 2, 3, 3)], attrs={"pads": (0, 0, 1, 1, 0, 0, 0, 0), "value": -math.inf}
-            ),
-            Case("nothing", [(3, 4)], attrs={"pads": (0, 0, 0, 0)}),
-            Case("batch", [(2, 3)], attrs={"pads": (1, 0, 2, 0)}),
-        ]
-
-
 class Slice(Op):
-    """``x[start:stop:step]`` along ``axis``, by Python's rules; the result may not be empty."""
+    """``x[start:stop:step]`` along ``axis``, by Python's rules; the result may not be empty.
+
+    So a negative step goes backwards, from a ``start`` that has to be given: -1 for the last element.
+    """
 
     name = "slice"
     kind = Kind.MOVEMENT
@@ -251,10 +227,10 @@ class Slice(Op):
     attrs = (
         Attr("axis", a.integer()),
         Attr("start", a.integer(), 0, "negative: from the end"),
-        Attr("stop", a.optional(a.integer()), None, "negative: from the end; None: to the end"),
-        Attr("step", a.integer(1), 1),
+        Attr("stop", a.optional(a.integer()), None, "negative: from the end; None: to the last in its way"),
+        Attr("step", a.nonzero, 1, "negative: backwards"),
     )
-    torch_name = "slice"
+    torch_name = "slice, flip"
     onnx_name = "Slice"
 
     @classmethod
@@ -268,7 +244,7 @@ class Slice(Op):
 
     @classmethod
     def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
-        if attrs["axis"] == 2 and attrs["start"] >= 0:
+        if attrs["axis"] == 2 and attrs["start"] >= 0 and attrs["step"] > 0:
             return RowMap(attrs["step"], -attrs["start"], 1)
         return RowMap() if attrs["axis"] == 1 else None
 
@@ -291,4 +267,10 @@ class Slice(Op):
             case("all but two", (2, 5, 4), -2, start=1, stop=-1),
             case("beyond the end", (3, 4), 0, start=-9, stop=99),
             case("step over the end", (7,), 0, start=2, step=10),
+            case("backwards, every other", (2, 9, 4), 1, start=7, stop=0, step=-2),
+            case("rows upside down", (2, 3, 5, 4), 2, start=-1, step=-1),
+            case("columns mirrored", (2, 19, 5, 4), 3, start=-1, step=-1),
+            case("channels backwards", (2, 19, 5, 4), 1, start=-1, step=-1),
+            case("batch backwards", (3, 5), 0, start=99, step=-1),
+            case("backwards over the start", (3, 5), 1, start=3, stop=-99, step=-3),
         ]

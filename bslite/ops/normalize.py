@@ -116,6 +116,94 @@ class LayerNorm(Op):
         ]
 
 
+class RMSNorm(Op):
+    """Over the trailing axes ``normalized_shape`` of each element: divided by the root of the mean square."""
+
+    name = "rms_norm"
+    kind = Kind.REDUCTION
+    params = {"weight": False}
+    attrs = (
+        Attr("normalized_shape", a.ints(1), doc="sizes of the trailing axes"),
+        Attr("eps", a.real_between(0), 2.0**-23, "added to the mean square"),
+    )
+    torch_name = "rms_norm"
+    onnx_name = "RMSNormalization"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, want = ins[0], attrs["normalized_shape"]
+        if not want:
+            raise SpecError("op 'rms_norm': normalized_shape is empty, expected at least one size")
+        if x[-len(want) :] != want:
+            raise SpecError(
+                f"op 'rms_norm': the input {list(x)} does not end in normalized_shape {list(want)}"
+            )
+        if "weight" in params:
+            checks.param_shape(cls.name, "weight", params["weight"], want, "(normalized_shape)")
+        return x
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 4 * math.prod(out)
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return len(attrs["normalized_shape"]) < ranks[0]
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, axes: int = 1, *, weight: bool = True, **attrs: Any) -> Case:
+            want = x[-axes:]
+            params = {"weight": want} if weight else {}
+            return Case(label, [x], params, {"normalized_shape": want, **attrs})
+
+        return [
+            case("one element", (3, 1)),
+            case("tokens", (2, 9, 40)),
+            case("a vector", (19,)),
+            case("long rows", (3, 2300)),
+            case("no weight", (4, 33), weight=False),
+            case("large eps", (4, 33), eps=0.5),
+            case("two axes", (2, 3, 5, 7), 2),
+            case("channels of an image, last", (2, 5, 4, 24)),
+        ]
+
+
+class Normalize(Op):
+    """Along ``axis``: divided by the root of the sum of squares, or by ``eps`` where that is smaller."""
+
+    name = "normalize"
+    kind = Kind.REDUCTION
+    attrs = (Attr("axis", a.integer(), 1), Attr("eps", a.positive, 1e-12, "least divisor"))
+    torch_name = "normalize"
+    onnx_name = "LpNormalization"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.axis(cls.name, attrs["axis"], len(ins[0]))
+        return ins[0]
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 3 * math.prod(out)
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("one element", [(3, 1)], attrs={"axis": -1}),
+            Case("heads", [(2, 3, 10, 32)], attrs={"axis": -1}),
+            Case("channels", [(2, 19, 3, 4)]),
+            Case("an axis in the middle", [(2, 3, 10, 5)], attrs={"axis": 2}),
+            Case("batch", [(7, 4)], attrs={"axis": 0}),
+            Case("long rows", [(2, 2300)]),
+            Case("eps above the norm", [(4, 33)], attrs={"eps": 100.0}),
+        ]
+
+
 class GroupNorm(Op):
     """``[N, C, ...]``: mean and variance over each of ``num_groups`` groups of channels, per image."""
 

@@ -1,4 +1,4 @@
-"""Pooling over windows of an image, and adaptive pooling, whose windows divide the image.
+"""Pooling over windows of a signal, an image or a volume, and adaptive pooling, whose windows divide it.
 
 Global pooling is adaptive pooling with ``output_size`` 1.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
+from bslite.ops.conv import LAYOUTS
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
 
-KERNEL = Attr("kernel", a.pair())
-STRIDE = Attr("stride", a.optional(a.pair()), None, "None: the kernel's size")
 CEIL = Attr("ceil_mode", a.boolean, False, "keep a last window that does not fit, if it starts in the image")
 
 
@@ -33,41 +32,67 @@ def pooled_size(
     return out - 1 if (out - 1) * stride >= size + before else out
 
 
+def window_attrs(axes: int, what: str) -> tuple[Attr, ...]:
+    """Kernel, stride and padding along ``axes`` axes, padded by ``what``."""
+    around = f"({', '.join((*a.STARTS[axes], *a.STOPS[axes]))})"
+    return (
+        Attr("kernel", a.each(axes)),
+        Attr("stride", a.optional(a.each(axes)), None, "None: the kernel's size"),
+        Attr("padding", a.pads(axes), (0,) * (2 * axes), f"{around}, {what}"),
+    )
+
+
+def max_attrs(axes: int) -> tuple[Attr, ...]:
+    """Attributes of a maximum over windows."""
+    return (*window_attrs(axes, "minus infinity"), Attr("dilation", a.each(axes), (1,) * axes), CEIL)
+
+
+def avg_attrs(axes: int) -> tuple[Attr, ...]:
+    """Attributes of an average over windows."""
+    return (
+        *window_attrs(axes, "zeros"),
+        CEIL,
+        Attr("count_include_pad", a.boolean, True, "the divisor counts padding, but nothing beyond it"),
+        Attr("divisor_override", a.optional(a.integer(1)), None, "divide by this instead"),
+    )
+
+
 class WindowPool(Op):
     """Base of the pools with a sliding window: attributes kernel, stride, padding, dilation, ceil_mode."""
 
     kind = Kind.WINDOW
+    axes: ClassVar[int] = 2  # that a window moves along
 
     @classmethod
-    def geometry(cls, attrs: Attrs) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-        """Kernel, stride and dilation as (height, width), the defaults filled in."""
-        kernel: tuple[int, int] = attrs["kernel"]
-        return kernel, attrs["stride"] or kernel, attrs.get("dilation", (1, 1))
+    def geometry(cls, attrs: Attrs) -> tuple[Shape, Shape, Shape]:
+        """Kernel, stride and dilation along each axis, the defaults filled in."""
+        kernel: Shape = attrs["kernel"]
+        return kernel, attrs["stride"] or kernel, attrs.get("dilation", (1,) * cls.axes)
 
     @classmethod
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.rank(cls.name, ins[0], 4, "[N, C, H, W]")
-        n, c, h, w = ins[0]
-        (r, s), (sh, sw), (dh, dw) = cls.geometry(attrs)
-        top, left, bottom, right = attrs["padding"]
-        if 2 * max(top, bottom) > r or 2 * max(left, right) > s:
+        checks.rank(cls.name, ins[0], 2 + cls.axes, LAYOUTS[cls.axes])
+        n, c, *sizes = ins[0]
+        kernel, stride, dilation = cls.geometry(attrs)
+        pads = attrs["padding"]
+        before, after = pads[: cls.axes], pads[cls.axes :]
+        if any(2 * max(p, q) > r for p, q, r in zip(before, after, kernel, strict=True)):
+            sides = ", ".join((*a.STARTS[cls.axes], *a.STOPS[cls.axes]))
             raise SpecError(
-                f"op {cls.name!r}: padding {[top, left, bottom, right]} (top, left, bottom, right) is more "
-                f"than half the kernel {[r, s]}, so a window could lie outside the image"
+                f"op {cls.name!r}: padding {list(pads)} ({sides}) "
+                f"is more than half the kernel {list(kernel)}, so a window could lie outside the image"
             )
-        return (
-            n,
-            c,
-            pooled_size(h, r, sh, top, bottom, dh, attrs["ceil_mode"]),
-            pooled_size(w, s, sw, left, right, dw, attrs["ceil_mode"]),
-        )
+        windows = zip(sizes, kernel, stride, before, after, dilation, strict=True)
+        return n, c, *(pooled_size(h, r, s, p, q, d, attrs["ceil_mode"]) for h, r, s, p, q, d in windows)
 
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(out) * math.prod(attrs["kernel"])  # a comparison counts as an addition does
 
     @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+        if cls.axes != 2:
+            return None
         kernel, stride, dilation = cls.geometry(attrs)
         return RowMap(stride[0], attrs["padding"][0], dilation[0] * (kernel[0] - 1) + 1)
 
@@ -99,13 +124,7 @@ class MaxPool2d(WindowPool):
     """Largest element of each window; the padding never wins, NaN always does."""
 
     name = "max_pool2d"
-    attrs = (
-        KERNEL,
-        STRIDE,
-        Attr("padding", a.padding, (0, 0, 0, 0), "(top, left, bottom, right), minus infinity"),
-        Attr("dilation", a.pair(), (1, 1)),
-        CEIL,
-    )
+    attrs = max_attrs(2)
     torch_name = "max_pool2d"
     onnx_name = "MaxPool"
 
@@ -132,14 +151,7 @@ class AvgPool2d(WindowPool):
     """Sum of each window over the number of its elements; see the attributes for what counts as one."""
 
     name = "avg_pool2d"
-    attrs = (
-        KERNEL,
-        STRIDE,
-        Attr("padding", a.padding, (0, 0, 0, 0), "(top, left, bottom, right), zeros"),
-        CEIL,
-        Attr("count_include_pad", a.boolean, True, "the divisor counts padding, but nothing beyond it"),
-        Attr("divisor_override", a.optional(a.integer(1)), None, "divide by this instead"),
-    )
+    attrs = avg_attrs(2)
     torch_name = "avg_pool2d"
     onnx_name = "AveragePool"
 
@@ -172,25 +184,27 @@ class AvgPool2d(WindowPool):
         return [*super().cases(), *extra]
 
 
+def adaptive_attrs(axes: int) -> tuple[Attr, ...]:
+    """The size of the output along ``axes`` axes."""
+    sizes = a.each_of(a.optional(a.integer(1)), axes)
+    return (Attr("output_size", sizes, doc="None: the input's size; 1: global"),)
+
+
 class AdaptivePool(Op):
     """Base of the pools to a given size: window i of n spans rows ``floor(iH/n)`` to ``ceil((i+1)H/n)``."""
 
     kind = Kind.WINDOW
-    attrs = (
-        Attr("output_size", a.pair_of(a.optional(a.integer(1))), doc="None: the input's size; 1: global"),
-    )
+    axes: ClassVar[int] = 2  # that a window moves along
 
     @classmethod
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.rank(cls.name, ins[0], 4, "[N, C, H, W]")
-        n, c, h, w = ins[0]
-        rows, columns = attrs["output_size"]
-        return n, c, rows or h, columns or w
+        checks.rank(cls.name, ins[0], 2 + cls.axes, LAYOUTS[cls.axes])
+        n, c, *sizes = ins[0]
+        return n, c, *(want or have for want, have in zip(attrs["output_size"], sizes, strict=True))
 
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        (_, _, h, w), (_, _, p, q) = ins[0], out
-        return math.prod(out) * math.ceil(h / p) * math.ceil(w / q)
+        return math.prod(out) * math.prod(math.ceil(h / p) for h, p in zip(ins[0][2:], out[2:], strict=True))
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
@@ -214,6 +228,7 @@ class AdaptiveAvgPool2d(AdaptivePool):
     """Mean of each window; global average pooling at ``output_size`` 1."""
 
     name = "adaptive_avg_pool2d"
+    attrs = adaptive_attrs(2)
     torch_name = "adaptive_avg_pool2d"
     onnx_name = "GlobalAveragePool"
 
@@ -222,5 +237,6 @@ class AdaptiveMaxPool2d(AdaptivePool):
     """Largest element of each window, NaN above all; global max pooling at ``output_size`` 1."""
 
     name = "adaptive_max_pool2d"
+    attrs = adaptive_attrs(2)
     torch_name = "adaptive_max_pool2d"
     onnx_name = "GlobalMaxPool"

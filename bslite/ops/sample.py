@@ -37,9 +37,16 @@ def _normal(rng: np.random.Generator, shape: Shape) -> Array:
 def _draw(op: type[Op], role: str) -> Draw:
     if role == "running_var":
         return _variance
-    if role == "weight":
+    if role.startswith("weight"):
         return _contraction_weight if op.kind is Kind.CONTRACTION else _norm_weight
     return _normal
+
+
+def _input(rng: np.random.Generator, op: type[Op], spread: float, shape: Shape) -> Array:
+    """Normal noise, or what the op is defined for."""
+    if op.sample_range is None:
+        return np.asarray(spread * _normal(rng, shape))
+    return np.asarray(rng.uniform(*op.sample_range, shape))
 
 
 def sample(op: type[Op], case: Case, seed: int) -> tuple[list[Array], dict[str, Array]]:
@@ -50,7 +57,7 @@ def sample(op: type[Op], case: Case, seed: int) -> tuple[list[Array], dict[str, 
 
     def draw(shape: Shape, dtype: str) -> Array:
         if dtype == "float32":
-            return np.asarray(spread * _normal(rng, shape), np.float32)
+            return np.asarray(_input(rng, op, spread, shape), np.float32)
         low, high = (0, 2) if dtype == "bool" else case.integers
         return np.asarray(rng.integers(low, high, shape), dtype)
 

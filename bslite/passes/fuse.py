@@ -6,29 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bslite.ops import Kind
+from bslite.ops import REGISTRY, Kind
+from bslite.ops.activation import Activation
+from bslite.ops.binary import Binary
+from bslite.passes.families import CONVS, POOLS, TRANSPOSED
 from bslite.passes.rewrite import readers
 from bslite.spec import ModelSpec, Node
 
 #: Activations a kernel can apply to what it has just computed: one input, one value.
-ACTIVATIONS = (
-    "relu",
-    "relu6",
-    "leaky_relu",
-    "elu",
-    "gelu",
-    "silu",
-    "sigmoid",
-    "tanh",
-    "hardswish",
-    "hardsigmoid",
-)
-POOLS = ("max_pool2d", "avg_pool2d", "adaptive_max_pool2d", "adaptive_avg_pool2d")
+ACTIVATIONS = tuple(op.name for op in REGISTRY.values() if issubclass(op, Activation))
+BINARY = tuple(op.name for op in REGISTRY.values() if issubclass(op, Binary))
 #: Ops whose kernels apply an affine per channel (a batch norm) in the store. Convolutions and linear layers
 #: are not among them: it is folded into their weights.
 WITH_AFFINE = POOLS
 #: Ops whose kernels apply an activation in the store.
-WITH_ACTIVATION = ("conv2d", "linear", "batch_norm", "add", "mul", *POOLS)
+WITH_ACTIVATION = (*CONVS, *TRANSPOSED, "linear", "batch_norm", *BINARY, *POOLS)
 
 #: Why a node that a layer cannot take is a layer of its own, by what it does to its data.
 ALONE = {
@@ -96,7 +88,7 @@ def fuse(spec: ModelSpec, enabled: bool = True) -> list[Layer]:
         if residual is not None:
             return Reason("the sum {} is a second one; a store adds one residual", (add.name,))
         if not _adds_in_store(node):
-            what = "a grouped or depthwise convolution" if node.op == "conv2d" else node.op
+            what = "a grouped or depthwise convolution" if node.op in (*CONVS, *TRANSPOSED) else node.op
             return Reason(what + " cannot add a residual in its store: {} is a layer of its own", (add.name,))
         other = _other(add, node.name)
         if not shapes[other] == shapes[node.name] == shapes[add.name]:
@@ -179,7 +171,7 @@ def _other(add: Node, name: str) -> str:
 
 def _adds_in_store(node: Node) -> bool:
     """Whether the op's kernel can add a residual in its store: dense convolutions."""
-    return node.op == "conv2d" and node.attrs["groups"] == 1
+    return node.op in (*CONVS, *TRANSPOSED) and node.attrs["groups"] == 1
 
 
 def _is_main(

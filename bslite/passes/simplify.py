@@ -1,4 +1,6 @@
-"""ModelSpec to ModelSpec: drop what does nothing at inference, fold batch norms into the layer before."""
+"""ModelSpec to ModelSpec: drop what does nothing at inference, make written-out attention one op, fold batch
+norms into the layer before.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from bslite.passes.attention import fuse_attention
+from bslite.passes.families import CONVS, TRANSPOSED
 from bslite.passes.rewrite import readers, substitute
 from bslite.spec import Array, ModelSpec, Node
 
-FOLDABLE = ("conv2d", "linear")
+FOLDABLE = (*CONVS, *TRANSPOSED, "linear")
 
 
 def drop_identities(spec: ModelSpec) -> ModelSpec:
@@ -53,9 +57,14 @@ def fold_batch_norms(spec: ModelSpec) -> ModelSpec:
         bias = shift
         if "bias" in before.params:
             bias = bias + scale * spec.params[before.params["bias"]].astype(np.float64)
-        scaled = weight.astype(np.float64) * scale.reshape(-1, *[1] * (weight.ndim - 1))
+        if before.op in TRANSPOSED:  # [C, K/groups, ...]: output channels are axis 1, group by group
+            groups = before.attrs["groups"]
+            grouped = weight.reshape(groups, -1, *weight.shape[1:]).astype(np.float64)
+            scaled = grouped * scale.reshape(groups, 1, -1, *[1] * (weight.ndim - 2))
+        else:
+            scaled = weight.astype(np.float64) * scale.reshape(-1, *[1] * (weight.ndim - 1))
         keys = {"weight": f"{bn.name}/folded.weight", "bias": f"{bn.name}/folded.bias"}
-        params[keys["weight"]] = scaled.astype(np.float32)
+        params[keys["weight"]] = scaled.reshape(weight.shape).astype(np.float32)
         params[keys["bias"]] = bias.astype(np.float32)
         dropped[before.name] = before.inputs[0]  # unread from here on
         replaced[bn.name] = dataclasses.replace(before, name=bn.name, params=keys)
@@ -81,5 +90,7 @@ def why_not_folded(
 
 
 def simplify(spec: ModelSpec) -> ModelSpec:
-    """Both, in order: a dropout between a convolution and its batch norm must not hide one from the other."""
-    return fold_batch_norms(drop_identities(spec))
+    """All of it, in order: a dropout must not hide a batch norm from its convolution, or attention's weights
+    from its values.
+    """
+    return fold_batch_norms(fuse_attention(drop_identities(spec)))

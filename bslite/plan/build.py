@@ -9,14 +9,22 @@ from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import by_level, fuse
 from bslite.plan import (
+    lower_attention,
     lower_conv,
+    lower_conv_transpose,
+    lower_elementwise,
     lower_gather,
+    lower_index,
     lower_linear,
     lower_matmul,
     lower_move,
     lower_normalize,
+    lower_pad,
     lower_pointwise,
     lower_pool,
+    lower_recurrent,
+    lower_reduce,
+    lower_repeat,
     lower_softmax,
     lower_upsample,
 )
@@ -33,14 +41,22 @@ from bslite.spec import ModelSpec
 
 __all__ = [
     "build_plan",
+    "lower_attention",
     "lower_conv",
+    "lower_conv_transpose",
+    "lower_elementwise",
     "lower_gather",
+    "lower_index",
     "lower_linear",
     "lower_matmul",
     "lower_move",
     "lower_normalize",
+    "lower_pad",
     "lower_pointwise",
     "lower_pool",
+    "lower_recurrent",
+    "lower_reduce",
+    "lower_repeat",
     "lower_softmax",
     "lower_upsample",
 ]

@@ -8,10 +8,13 @@ from typing import Any
 from bslite.machine import Machine
 from bslite.ops import RowMap, Shape
 from bslite.passes import Layer
+from bslite.passes.families import CONVS, TRANSPOSED
 from bslite.plan.bands import Crop
 from bslite.plan.concats import Place
+from bslite.plan.layouts import channels_second, innermost
 from bslite.plan.plan import Const, Step, accesses
 from bslite.plan.views import NO_HALO, Buffer, View, channel_axis, contiguous, size_of
+from bslite.plan.windows import windows_of
 from bslite.spec import ModelSpec
 
 Halo = tuple[int, int, int, int]
@@ -47,6 +50,7 @@ class Builder:
         self.steps: list[Step] = []
         self.flags: list[tuple[str, str]] = []
         self.layer: tuple[str, ...] = ()
+        self._second = channels_second(spec, shapes)
         self._halos = halos
         self._places = places
         self._direct: dict[str, View] = {}  # outputs to be written in place
@@ -54,6 +58,10 @@ class Builder:
         self._const_names: dict[tuple[Any, ...], str] = {}
 
     # -- values ----------------------------------------------------------------------------------
+
+    def inner(self, name: str) -> int:
+        """The axis of the value ``name`` that lies innermost as a rule: its channels."""
+        return innermost(len(self.shapes[name]), name in self._second)
 
     def read(self, name: str, inner: int | None = None, halo: Halo = NO_HALO, exact: bool = False) -> View:
         """The value ``name`` with contiguous axis ``inner`` (default: channels) and at least ``halo`` zeros
@@ -63,7 +71,7 @@ class Builder:
         last element,
         so what is in the caller's own array is copied too, unless the kernel is ``exact``.
         """
-        return self.arranged(self.values[name], inner, halo, exact)
+        return self.arranged(self.values[name], self.inner(name) if inner is None else inner, halo, exact)
 
     def arranged(
         self, view: View, inner: int | None = None, halo: Halo = NO_HALO, exact: bool = False
@@ -96,11 +104,11 @@ class Builder:
         """Where the layer that makes ``name`` must write it; also records it as the value of that name."""
         shape = self.shapes[name]
         if shape:
-            inner = channel_axis(len(shape)) if inner is None else inner % len(shape)
-        if name in self._places and inner == channel_axis(len(shape)):
+            inner = self.inner(name) if inner is None else inner % len(shape)
+        if name in self._places and inner == self.inner(name):
             place = self._places[name]
             view = self._root(place.root).slice(place.axis, place.start, place.start + shape[place.axis])
-        elif inner is None or inner == channel_axis(len(shape)):
+        elif inner is None or inner == self.inner(name):
             view = self._root(name)
         else:
             view = self.fresh(shape, inner, NO_HALO)
@@ -125,11 +133,13 @@ class Builder:
         self._direct = dict(direct)
 
     def _root(self, name: str) -> View:
-        if name not in self._roots and name in self._direct and self._direct[name].channels_last:
-            self._roots[name] = self._direct[name]
+        shape, inner = self.shapes[name], self.inner(name)
+        if name not in self._roots and name in self._direct:
+            view = self._direct[name]
+            if not shape or shape[inner] == 1 or view.strides[inner] == 1:
+                self._roots[name] = view
         if name not in self._roots:
-            shape = self.shapes[name]
-            self._roots[name] = self.fresh(shape, channel_axis(len(shape)), self._halos.get(name, NO_HALO))
+            self._roots[name] = self.fresh(shape, inner, self._halos.get(name, NO_HALO))
         return self._roots[name]
 
     # -- memory ----------------------------------------------------------------------------------
@@ -142,7 +152,7 @@ class Builder:
 
     def fresh(self, shape: Shape, inner: int, halo: Halo) -> View:
         """A new buffer for ``shape`` with axis ``inner`` innermost, the others in order, zeros of ``halo``
-        around H, W.
+        around H, W (the last two axes).
         """
         if not shape:
             return View(self.buffer(1).name, 0, (), ())
@@ -150,8 +160,9 @@ class Builder:
         top, left, bottom, right = halo
         padded = list(shape)
         if halo != NO_HALO:
-            padded[2] += top + bottom
-            padded[3] += left + right
+            padded[-1] += left + right
+            if top or bottom:
+                padded[-2] += top + bottom
         strides = [0] * len(shape)
         step = 1
         for axis in reversed(order):
@@ -159,7 +170,7 @@ class Builder:
             step *= padded[axis]
             if axis == inner and step * 4 % PAGE == 0 and len(shape) > 1 and size_of(shape) > step:
                 step += self.machine.lanes  # keep neighbouring pixels out of one L1 set
-        offset = top * strides[2] + left * strides[3] if halo != NO_HALO else 0
+        offset = top * strides[-2] + left * strides[-1] if halo != NO_HALO else 0
         view = View(self.buffer(step).name, offset, shape, tuple(strides), halo)
         if halo != NO_HALO:
             self._fill_halo(view)
@@ -189,9 +200,14 @@ class Builder:
         operands: dict[str, tuple[str, int]],
         reads: Sequence[View] = (),
         writes: Sequence[View] = (),
+        scratch: int = 0,
     ) -> None:
-        """Append a step of the current layer."""
-        self.steps.append(Step(kernel, self.layer, items, args, operands, accesses(reads), accesses(writes)))
+        """Append a step of the current layer, which uses ``scratch`` elements of its thread's own memory."""
+        self.steps.append(
+            Step(
+                kernel, self.layer, items, args, operands, accesses(reads), accesses(writes), scratch=scratch
+            )
+        )
 
     def copy(self, source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""
@@ -226,7 +242,7 @@ def halo_needs(
     """Zeros each buffer should have around its images, by the name of the value or concat that owns it."""
     needs: dict[str, Halo] = {}
     for layer in layers:
-        if layer.node.op != "conv2d":
+        if layer.node.op not in (*CONVS, *TRANSPOSED):
             continue
         name = layer.node.inputs[0]
         owner = name
@@ -234,7 +250,18 @@ def halo_needs(
             if places[name].axis != 1:
                 continue
             owner = places[name].root
-        maps = layer.node.declaration.rows(spec.param_shapes(layer.node), layer.node.attrs)
-        assert maps is not None
-        needs[owner] = wider(needs.get(owner, NO_HALO), halo_of(layer, maps, crop)[2])
+        needs[owner] = wider(needs.get(owner, NO_HALO), layer_halo(layer, spec, crop))
     return needs
+
+
+def layer_halo(layer: Layer, spec: ModelSpec, crop: Crop) -> Halo:
+    """Zeros that a convolution needs around its input."""
+    node, params = layer.node, spec.param_shapes(layer.node)
+    if node.op == "conv2d":
+        maps = node.declaration.rows(params, node.attrs)
+        assert maps is not None
+        return halo_of(layer, maps, crop)[2]
+    halo = NO_HALO
+    for window in windows_of(node, params, crop.whole, layer.name):
+        halo = wider(halo, window.halo)
+    return halo

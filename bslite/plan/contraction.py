@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
@@ -32,6 +32,22 @@ def merge_lines(
     return n, q // length, length, recut
 
 
+class Planes(NamedTuple):
+    """Of a volume: lines of a plane of the output, and elements between planes."""
+
+    lines: int
+    x: int = 0
+    y: int = 0
+    r: int = 0
+
+
+#: Cells of windows that are all inside.
+INSIDE = {
+    "start": 0, "row_step": 0, "row_dilation": 1, "rows": 0, "row_taps": 0, "filter_rows": 0,
+    "clip_planes": 0,
+}  # fmt: skip
+
+
 def contraction(
     b: Builder,
     layer: Layer,
@@ -47,13 +63,19 @@ def contraction(
     halo_reads: View,
     pack: Callable[[LineTiling], tuple[View, int, int]] | None = None,
     rows: dict[str, int] | None = None,
+    bias: str | None = None,
+    planes: Planes | None = None,
+    recipe: str = "panels",
+    how: Mapping[str, Any] | None = None,
 ) -> None:
     """Append one "conv" step over ``size`` = (images, lines, pixels).
 
     The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the
     view it gives, the element in it where the first image's weights start, and the elements between two
     images' weights. ``group_depth``: input channels of a group, 0 where there is but one. ``rows``: cells
-    that say where windows leave the image, if any do.
+    that say where windows leave the image, if any do. ``bias``: a constant in panels, in place of the
+    layer's. ``planes``: where the lines are those of several planes. ``recipe``, and ``how``: what makes
+    panels of the parameter.
     """
     images, lines, pixels = size
     machine = b.machine
@@ -66,19 +88,19 @@ def contraction(
         4 * lines * max(abs(xl), pixels * abs(xc)), panel_bytes * tiling.panels * groups,
         4 * lines * pixels * channels,
     )  # fmt: skip
-    bias = layer.node.params.get("bias")
     reads = [with_halo(halo_reads)] + ([residual] if residual is not None else [])
     weights_image = 0
     if pack is None:
         panels = b.const(
-            "panels", layer.node.params["weight"], lanes=machine.lanes, width=tiling.width, groups=groups
-        )
+            recipe, layer.node.params["weight"], lanes=machine.lanes, width=tiling.width, groups=groups,
+            **(how or {}),
+        )  # fmt: skip
         weights = (panels, 0)
     else:
         packed, at, weights_image = pack(tiling)
         weights = (packed.buffer, packed.offset + at)
         reads.append(packed)
-    cut = tiling.cut
+    cut, planes = tiling.cut, planes or Planes(lines)
     args: dict[str, Any] = {
         "has_residual": int(residual is not None),
         "x_image": 4 * xi, "x_line": 4 * xl, "x_col": 4 * xc,
@@ -94,11 +116,12 @@ def contraction(
         "sweep": ["gemm_sweep", tiling.width, max_rows(machine, tiling.width)],
         "tail_sweep": ["gemm_sweep", tiling.tail, max_rows(machine, tiling.tail)],
         "minus_inf": -math.inf, "plus_inf": math.inf, "weights_image": 4 * weights_image,
-        **(rows or {"start": 0, "row_step": 0, "row_dilation": 1, "rows": 0, "row_taps": 0, "filter_rows":
-        0}), **epilogue(layer.activation),
+        "plane_lines": planes.lines, "x_plane": 4 * planes.x, "y_plane": 4 * planes.y,
+        "residual_plane": 4 * planes.r, **(rows or INSIDE), **epilogue(layer.activation),
     }  # fmt: skip
-    biases = b.const(
-        "bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=groups
+    own = layer.node.params.get("bias")
+    biases = bias or b.const(
+        "bias_panels", *([own] if own else []), channels=channels, lanes=machine.lanes, groups=groups
     )
     table = b.const("offsets", values=[4 * o for o in terms.offsets])
     operands = {

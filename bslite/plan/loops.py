@@ -72,7 +72,8 @@ def into_items(
     outs, inns = [r[:-1] for r in runs], [r[-1:] for r in runs]
     if not outer:
         outer, outs = [1], [[0] for _ in runs]
-    head = 1 if outer[0] >= want or len(outer) == 1 else 2
+    enough = outer[0] >= want and len(outer) <= axes - 2
+    head = 1 if enough or len(outer) == 1 else 2
     cut = head - 1
     need = -(-want // outer[0]) if head == 2 else want
     parts = next((d for d in range(min(need, outer[cut]), outer[cut] + 1) if outer[cut] % d == 0), 1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
 from bslite.plan.loops import into_items, merged_axes, padded, split_for_items
 from bslite.plan.lowering import lowers
-from bslite.plan.sharing import item_count
+from bslite.plan.sharing import item_count, share_rows
 from bslite.plan.views import NO_HALO, View, contiguous, size_of, with_halo
+from bslite.plan.windows import volume
 
 AXES = 6  # of the copy kernel
 
@@ -25,9 +25,8 @@ def copy_step(b: Builder, source: View, target: View) -> None:
         sizes, runs = [1], [[1], [1]]
     sizes, runs = split_for_items(sizes, runs, 2 * b.machine.threads, 1 << 16)
     if len(sizes) > AXES:
-        raise EngineError(
-            f"layer {b.layer[-1]!r}: a copy over {len(sizes)} separate axes; the engine moves at most {AXES}"
-        )
+        _copy_axes_step(b, source, target, sizes, runs)
+        return
     if _transpose_step(b, source, target, sizes, runs):
         return
     vector = int(runs[0][-1] == 1 and runs[1][-1] == 1)
@@ -39,6 +38,22 @@ def copy_step(b: Builder, source: View, target: View) -> None:
     args["vector"] = vector
     operands = {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset)}
     b.step("copy", sizes[0] * sizes[1], args, operands, [source], [target])
+
+
+def _copy_axes_step(b: Builder, source: View, target: View, sizes: list[int], runs: list[list[int]]) -> None:
+    """Append a copy over more axes than the copy kernel has loops."""
+    x, y = runs
+    planes = size_of(tuple(sizes[:-2]))
+    each, items = share_rows(b.machine, planes, 2.0 * size_of(target.shape) + 100.0 * planes)
+    outer = reversed(range(len(sizes) - 2))
+    table = b.const("offsets", values=[cell for a in outer for cell in (sizes[a], 4 * x[a], 4 * y[a])])
+    args = {
+        "axes": len(sizes) - 2, "planes": planes, "item_planes": each, "n0": sizes[-2], "n1": sizes[-1],
+        "x0": 4 * x[-2], "x1": 4 * x[-1], "y0": 4 * y[-2], "y1": 4 * y[-1],
+        "vector": int(x[-1] == 1 and y[-1] == 1),
+    }  # fmt: skip
+    operands = {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset), "table": (table, 0)}
+    b.step("copy_axes", items, args, operands, [source], [target])
 
 
 def _transpose_step(b: Builder, source: View, target: View, sizes: list[int], runs: list[list[int]]) -> bool:
@@ -84,16 +99,18 @@ def _interleave_step(b: Builder, source: View, target: View) -> None:
 
 
 def halo_step(b: Builder, view: View) -> None:
-    """Append the zeros around the images of ``view``."""
-    n, _, h, w = view.shape
-    image, _, line, col = view.strides
+    """Append the zeros around the images of ``view``: of a volume, around every plane."""
+    whole = volume(view)
+    n, _, d, h, w = whole.shape
+    image, _, plane, line, col = whole.strides
     top, left, bottom, right = view.halo
     bands = min(h, b.machine.threads)  # each thread those of its share of the lines
     args = {
         "y_image": 4 * image, "y_line": 4 * line, "lines": h, "left": left * col, "right": right * col,
         "top": top, "bottom": bottom, "whole": (left + w + right) * col, "bands": bands,
+        "planes": d, "y_plane": 4 * plane,
     }  # fmt: skip
-    b.step("halo", n * bands, args, {"y": (view.buffer, view.offset)}, [], [with_halo(view)])
+    b.step("halo", n * d * bands, args, {"y": (view.buffer, view.offset)}, [], [with_halo(view)])
     zeros = b.steps[-1].writes
     zeros[0] = dataclasses.replace(zeros[0], inside=view.extent)  # nobody waits who only fills the image
 
@@ -113,6 +130,13 @@ def lower_reshape(b: Builder, layer: Layer) -> None:
 def lower_permute(b: Builder, layer: Layer) -> None:
     """Strides reordered."""
     b.alias(layer.name, b.values[layer.node.inputs[0]].permute(layer.node.attrs["order"]))
+
+
+@lowers("repeat_batch")
+def lower_repeat_batch(b: Builder, layer: Layer) -> None:
+    """A stride of zero."""
+    x = b.values[layer.node.inputs[0]]
+    b.alias(layer.name, View(x.buffer, x.offset, b.shapes[layer.name], (0, *x.strides[1:])))
 
 
 @lowers("slice")
@@ -138,20 +162,6 @@ def lower_concat(b: Builder, layer: Layer) -> None:
         if (x.buffer, x.offset, x.strides) != (target.buffer, target.offset, target.strides):
             b.copy(x, target)
         start += size
-
-
-@lowers("pad")
-def lower_pad(b: Builder, layer: Layer) -> None:
-    """A constant everywhere, then the input copied into the middle."""
-    x = b.values[layer.node.inputs[0]]
-    y = b.write(layer.name)
-    value = layer.node.attrs["value"]
-    fill_step(b, y, value if b.dtypes[layer.name] == "float32" else int(value))
-    before = layer.node.attrs["pads"][: len(x.shape)]
-    inside = View(
-        y.buffer, y.offset + sum(p * s for p, s in zip(before, y.strides, strict=True)), x.shape, y.strides
-    )
-    b.copy(x, inside)
 
 
 def fill_step(b: Builder, view: View, value: float) -> None:

@@ -18,13 +18,22 @@ BAND_PIXELS = 512  # of a partial sum; by size alone, so that results do not dep
 
 def _affine(b: Builder, layer: Layer) -> tuple[dict[str, Any], dict[str, str | None]]:
     """The cells and the constants that weight and bias take, whether they are there or not."""
-    keys = {role: layer.node.params.get(role) for role in ("weight", "bias")}
+    keys = {role: layer.node.params.get(role) for role in layer.node.declaration.params}
     cells: dict[str, Any] = {f"has_{role}": int(key is not None) for role, key in keys.items()}
     consts = {role: b.const("param", key) if key is not None else None for role, key in keys.items()}
     return {**cells, "eps": float(layer.node.attrs["eps"])}, consts
 
 
-@lowers("layer_norm")
+@lowers("normalize")
+def lower_normalize(b: Builder, layer: Layer) -> None:
+    """Along any axis: it is made contiguous first."""
+    attrs, shape = layer.node.attrs, b.shapes[layer.name]
+    axis = attrs["axis"] % len(shape)
+    cycles = 100 + 4.0 * -(-shape[axis] // b.machine.lanes)
+    row_layer(b, layer, "normalize", axis, cycles, args={"eps": float(attrs["eps"])})
+
+
+@lowers("layer_norm", "rms_norm")
 def lower_layer_norm(b: Builder, layer: Layer) -> None:
     """Over the last axis where the value lies; over more of them in row-major order, where they are one."""
     shape, axes = b.shapes[layer.name], len(layer.node.attrs["normalized_shape"])
@@ -32,7 +41,7 @@ def lower_layer_norm(b: Builder, layer: Layer) -> None:
     lead, length = shape[: len(shape) - axes], size_of(shape[len(shape) - axes :])
     cycles = 120 + 6.0 * -(-length // b.machine.lanes)
     if axes == 1:
-        row_layer(b, layer, "layer_norm", len(lead), cycles, args=args, consts=consts)
+        row_layer(b, layer, layer.node.op, len(lead), cycles, args=args, consts=consts)
         return
     x = b.flat(b.values[layer.node.inputs[0]])
     home = b.write(layer.name)
@@ -42,7 +51,7 @@ def lower_layer_norm(b: Builder, layer: Layer) -> None:
     rows_x, rows_y = x.reshape((*lead, length)), y.reshape((*lead, length))
     assert rows_x is not None
     assert rows_y is not None
-    row_step(b, "layer_norm", rows_x, rows_y, len(lead), cycles, args, consts)
+    row_step(b, layer.node.op, rows_x, rows_y, len(lead), cycles, args, consts)
     if y is not home:
         b.copy(y, home)
 

@@ -12,9 +12,10 @@ from bslite.passes import Layer
 from bslite.passes.fuse import ACTIVATIONS
 from bslite.plan.builder import Builder
 from bslite.plan.loops import into_items, merged_axes, split_for_items
+from bslite.plan.lower_elementwise import lower_integers
 from bslite.plan.lowering import affine, epilogue, lowers
 from bslite.plan.sharing import item_count
-from bslite.plan.views import View, channel_axis, size_of
+from bslite.plan.views import View, size_of
 
 OUTER = 4  # loops of the kernel around the channels
 
@@ -40,15 +41,17 @@ def lower_batch_norm(b: Builder, layer: Layer) -> None:
 @lowers("add", "mul")
 def lower_binary(b: Builder, layer: Layer) -> None:
     """Two values, broadcast; the one that has the result's shape is walked in its own order."""
+    if b.dtypes[layer.name] != "float32":
+        lower_integers(b, layer)
+        return
     shape = b.shapes[layer.name]
     first, second = (b.values[n] for n in layer.node.inputs)
     if first.shape != shape:
         first, second = second, first
-    x = (
-        b.arranged(_broadcast(first, shape))
-        if first.shape == shape
-        else b.arranged(_materialised(b, first, shape))
-    )
+    inner = b.inner(layer.name)
+    if first.shape != shape:
+        first = _materialised(b, first, shape, inner)
+    x = b.arranged(_broadcast(first, shape), inner)
     cells = {"op": 1 if layer.node.op == "add" else 2, "affine": 0, **epilogue(layer.activation)}
     _pointwise(b, layer, x, cells, z=_broadcast(second, shape))
 
@@ -63,9 +66,9 @@ def _broadcast(view: View, shape: Shape) -> View:
     )
 
 
-def _materialised(b: Builder, view: View, shape: Shape) -> View:
+def _materialised(b: Builder, view: View, shape: Shape, inner: int) -> View:
     """A broadcast value copied out in full: where neither operand has the result's shape."""
-    fresh = b.fresh(shape, channel_axis(len(shape)), (0, 0, 0, 0))
+    fresh = b.fresh(shape, inner, (0, 0, 0, 0))
     b.copy(_broadcast(view, shape), fresh)
     return fresh
 
@@ -86,11 +89,11 @@ def _pointwise(
         x, y = _one(x), _one(y)
         z = _one(z) if z is not None else None
     target = y
-    contiguous_axis = inner if inner is not None else channel_axis(len(y.shape))
+    contiguous_axis = inner if inner is not None else b.inner(layer.name)
     if y.shape[contiguous_axis] != 1 and y.strides[contiguous_axis] != 1:
         target = b.fresh(y.shape, contiguous_axis, (0, 0, 0, 0))
     if z is not None and z.strides[contiguous_axis] not in (0, 1) and z.shape[contiguous_axis] != 1:
-        z = _materialised(b, z, y.shape)
+        z = _materialised(b, z, y.shape, contiguous_axis)
     operands_z = z if z is not None else View(x.buffer, x.offset, x.shape, (0,) * len(x.shape))
     views = [x.strides, target.strides, operands_z.strides]
     keep = contiguous_axis if inner is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from bslite.plan.builder import Builder
 from bslite.plan.lowering import affine, epilogue, lowers
 from bslite.plan.sharing import share_image
 from bslite.plan.views import NO_HALO, View, size_of
+from bslite.plan.windows import volume
 
 LARGE = 256  # pixels from which on an average over the whole image is taken in two steps
 STRIP = 8  # pixels at least: columns are shared within a strip only
@@ -74,44 +76,52 @@ def strip_count(run: Run, tall: int, pixel_bytes: int, l1: int) -> int:
     return -(-run.pixels // pixels) or 1
 
 
-@lowers("max_pool2d", "avg_pool2d")
-def lower_pool2d(b: Builder, layer: Layer) -> None:
+@lowers("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
+def lower_pool(b: Builder, layer: Layer) -> None:
     """Sliding windows."""
     node, attrs = layer.node, layer.node.attrs
     op = ops.get(node.op)
     assert issubclass(op, WindowPool)
     kernel, stride, dilation = op.geometry(attrs)
-    top, left, bottom, right = attrs["padding"]
-    _, _, h, w = b.crop.whole[node.inputs[0]]
-    _, _, p, q = b.crop.whole[layer.name]
+    before, after = attrs["padding"][: op.axes], attrs["padding"][op.axes :]
+    sizes, made = b.crop.whole[node.inputs[0]][2:], b.crop.whole[layer.name][2:]
     padded = attrs.get("count_include_pad", False)
-    rows = window_spans(h, p, kernel[0], stride[0], top, bottom, dilation[0], padded)
-    cols = window_spans(w, q, kernel[1], stride[1], left, right, dilation[1], padded)
+    spans = [
+        window_spans(h, p, r, s, start, stop, d, padded)
+        for h, p, r, s, start, stop, d in zip(
+            sizes, made, kernel, stride, before, after, dilation, strict=True
+        )
+    ]
     if attrs.get("divisor_override") is not None:
-        rows = [span._replace(share=attrs["divisor_override"]) for span in rows]
-        cols = [span._replace(share=1) for span in cols]
-    first, start = b.crop.first(layer.name), b.crop.first(node.inputs[0])
-    rows = [s._replace(first=s.first - start) for s in rows[first : first + b.shapes[layer.name][2]]]
+        spans = [[s._replace(share=1) for s in axis] for axis in spans]
+        spans[0] = [s._replace(share=attrs["divisor_override"]) for s in spans[0]]
+    if op.axes == 2:
+        first, start = b.crop.first(layer.name), b.crop.first(node.inputs[0])
+        rows = spans[0][first : first + b.shapes[layer.name][2]]
+        spans[0] = [s._replace(first=s.first - start) for s in rows]
     x = b.read(node.inputs[0], exact=True)
-    _pool(b, _kernel(layer), x, b.write(layer.name), rows, cols, dilation, layer)
+    _pool(b, _kernel(layer), x, b.write(layer.name), spans, dilation, layer)
 
 
-@lowers("adaptive_avg_pool2d", "adaptive_max_pool2d")
-def lower_adaptive_pool2d(b: Builder, layer: Layer) -> None:
+@lowers(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
+def lower_adaptive_pool(b: Builder, layer: Layer) -> None:
     """Windows that divide the image."""
-    n, c, h, w = b.shapes[layer.node.inputs[0]]
-    _, _, p, q = b.shapes[layer.name]
-    if "avg" in layer.node.op and p == q == 1 and h * w >= LARGE:
-        # A line at a time, then the lines: threads share out lines, and each has its own in its L2. By size
+    n, c, *sizes = b.shapes[layer.node.inputs[0]]
+    made = b.shapes[layer.name][2:]
+    spans = [adaptive_spans(h, p) for h, p in zip(sizes, made, strict=True)]
+    x = b.read(layer.node.inputs[0], exact=True)
+    axes = len(sizes)
+    if "avg" in layer.node.op and axes < 3 and size_of(made) == 1 and size_of(tuple(sizes)) >= LARGE:
+        # A part at a time, then the parts: threads share out lines, and each has its own in its L2. By size
         # alone, so that the order of the sum does not depend on anything else.
-        sums = b.fresh((n, c, h, 1), 1, NO_HALO)
-        ones = [Span(i, 1, 1) for i in range(h)]
-        _pool(b, "avg_pool", b.read(layer.node.inputs[0], exact=True), sums, ones, [Span(0, w, 1)], (1, 1))
-        rows, cols, x = [Span(0, h, h)], [Span(0, 1, w)], sums
-    else:
-        rows, cols = adaptive_spans(h, p), adaptive_spans(w, q)
-        x = b.read(layer.node.inputs[0], exact=True)
-    _pool(b, _kernel(layer), x, b.write(layer.name), rows, cols, (1, 1), layer)
+        width = sizes[-1] if axes == 2 else math.isqrt(sizes[0])
+        parts = [Span(i, min(width, sizes[-1] - i), 1) for i in range(0, sizes[-1], width)]
+        sums = b.fresh((n, c, *sizes[:-1], len(parts)), 1, NO_HALO)
+        lines = [[Span(i, 1, 1) for i in range(h)] for h in sizes[:-1]]
+        _pool(b, "avg_pool", x, sums, [*lines, parts], (1,) * axes)
+        spans[-1] = [Span(0, len(parts), sizes[-1])]
+        x = sums
+    _pool(b, _kernel(layer), x, b.write(layer.name), spans, (1,) * axes, layer)
 
 
 def _kernel(layer: Layer) -> str:
@@ -123,21 +133,69 @@ def _pool(
     kernel: str,
     x: View,
     y: View,
-    rows: Sequence[Span],
-    cols: Sequence[Span],
-    dilation: tuple[int, int],
+    spans: Sequence[Sequence[Span]],
+    dilation: Sequence[int],
     layer: Layer | None = None,
 ) -> None:
-    """Append one pooling step from x to y: ``rows`` and ``cols`` hold a window per output line and pixel.
-    What ``layer`` holds besides the pool is applied in the store.
+    """Append the steps that pool x to y: ``spans`` hold the windows along each axis. What ``layer`` holds
+    besides the pool is applied in the last store.
+
+    A volume's windows are taken within planes, then across planes, where they are both.
     """
-    n, channels, lines, pixels = y.shape
-    xi, _, xl, xc = x.strides
+    missing = 3 - len(spans)
+    whole: list[Sequence[Span]] = [*[[Span(0, 1, 1)]] * missing, *spans]
+    planes, rows, cols = whole
+    deep, tall, wide = [1] * missing + list(dilation)
+    _, _, xp, xl, _ = volume(x).strides
+    if not _single(planes):
+        if not (_single(rows) and _single(cols)):
+            n, c, d, *_ = volume(x).shape
+            within = b.fresh((n, c, d, len(rows), len(cols)), 1, NO_HALO)
+            each = [Span(i, 1, 1) for i in range(d)]
+            sums = [[s._replace(share=1) for s in axis] for axis in (rows, cols)]
+            _pool(b, kernel, x, within, [each, *sums], (1, tall, wide))
+            x = within
+            rows, cols = ([Span(i, 1, s.share) for i, s in enumerate(axis)] for axis in (rows, cols))
+            _, _, xp, xl, _ = volume(x).strides
+        lines = [
+            Span(4 * (p.first * xp + r.first * xl), p.length, p.share * r.share) for p in planes for r in rows
+        ]
+        _pool_step(b, kernel, x, y, lines, cols, (deep * xp, wide), layer)
+        return
+    lines = [
+        Span(4 * (p.first * xp + r.first * xl), r.length, p.share * r.share) for p in planes for r in rows
+    ]
+    _pool_step(b, kernel, x, y, lines, cols, (tall * xl, wide), layer)
+
+
+def _single(spans: Sequence[Span]) -> bool:
+    """Whether every window is one element."""
+    return all(s.length == 1 for s in spans)
+
+
+def _pool_step(
+    b: Builder,
+    kernel: str,
+    x: View,
+    y: View,
+    rows: Sequence[Span],
+    cols: Sequence[Span],
+    apart: tuple[int, int],
+    layer: Layer | None,
+) -> None:
+    """Append one pooling step: ``rows`` and ``cols`` hold a window per output line and pixel, those of lines
+    with the byte where they begin; ``apart``: elements between the rows of a window, and the dilation of its
+    columns.
+    """
+    n, channels, planes, lines, pixels = volume(y).shape
+    xi, _, _, _, xc = volume(x).strides
+    yi, _, yp, yl, yc = volume(y).strides
     registers = -(-channels // b.machine.lanes)
     loads = n * registers * sum(s.length for s in rows) * sum(s.length for s in cols)
-    shares = share_image(b.machine, n, lines, channels, 1.5 * loads + 16.0 * n * registers * lines * pixels)
+    work = 1.5 * loads + 16.0 * n * registers * planes * lines * pixels
+    shares = share_image(b.machine, n, planes * lines, channels, work)
     run = longest_run(cols)
-    if dilation[1] != 1 or (run.stride > 1 and 4 * size_of(x.shape[1:]) > b.machine.l2):
+    if apart[1] != 1 or (run.stride > 1 and 4 * size_of(x.shape[1:]) > b.machine.l2):
         run = Run(
             0, 0, 0, 0
         )  # what comes from beyond L2 is best read in the order of memory, if hardly shared
@@ -148,14 +206,15 @@ def _pool(
         **cells, **epilogue(layer.activation if layer else None),
         "run_first": run.first, "run_pixels": run.pixels, "run_wide": run.wide, "run_stride": run.stride,
         "strip": -(-run.pixels // strips), "strips": strips,
-        "x_image": 4 * xi, "x_row": 4 * dilation[0] * xl, "x_pixel": 4 * dilation[1] * xc,
-        "y_image": 4 * y.strides[0], "y_line": 4 * y.strides[2], "y_pixel": 4 * y.strides[3],
-        "lines": lines, "pixels": pixels, "channels": channels, **shares._asdict(),
+        "x_image": 4 * xi, "x_row": 4 * apart[0], "x_pixel": 4 * apart[1] * xc,
+        "y_image": 4 * yi, "y_line": 4 * yl, "y_pixel": 4 * yc,
+        "plane_lines": lines, "y_plane": 4 * yp, "lines": planes * lines,
+        "pixels": pixels, "channels": channels, **shares._asdict(),
     }  # fmt: skip
     operands = {
         "x": (x.buffer, x.offset),
         "y": (y.buffer, y.offset),
-        "rows": (b.const("offsets", values=_table(rows, 4 * xl)), 0),
+        "rows": (b.const("offsets", values=_table(rows, 1)), 0),
         "cols": (b.const("offsets", values=_table(cols, 4 * xc)), 0),
         "scale": (scale, 0) if scale else (x.buffer, x.offset),
         "shift": (shift, 0) if shift else (x.buffer, x.offset),

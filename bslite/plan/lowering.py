@@ -14,6 +14,20 @@ Lowering = Callable[[Builder, Layer], None]
 LOWERINGS: dict[str, Lowering] = {}
 
 
+#: The attributes that an activation's kernel takes as its two parameters.
+PARAMETERS = {
+    "leaky_relu": ("negative_slope",),
+    "elu": ("alpha",),
+    "celu": ("alpha",),
+    "selu": ("alpha", "gamma"),
+    "silu": ("beta",),
+    "softplus": ("beta", "threshold"),
+    "threshold": ("threshold", "value"),
+    "shrink": ("lambd", "bias"),
+    "hardsigmoid": ("alpha", "beta"),
+}
+
+
 def lowers(*names: str) -> Callable[[Lowering], Lowering]:
     """Register a lowering for these ops."""
 
@@ -37,10 +51,18 @@ def epilogue(activation: Node | None) -> dict[str, Any]:
         return {**cells, "lo": 0.0}
     if op == "relu6":
         return {**cells, "lo": 0.0, "hi": 6.0}
+    if op == "clamp":
+        return {**cells, "lo": attrs["low"], "hi": attrs["high"]}
+    name, parameters = op, [float(attrs[p]) for p in PARAMETERS.get(op, ())]
     if op == "gelu":
-        return {**cells, "activation": ["activation", f"gelu_{attrs['approximate']}"]}
-    parameter = {"leaky_relu": "negative_slope", "elu": "alpha"}.get(op)
-    return {**cells, "activation": ["activation", op], "act_a": attrs[parameter] if parameter else 0.0}
+        name = f"gelu_{attrs['approximate']}"
+    elif op == "hardsigmoid":
+        default = parameters == [1 / 6, 0.5]
+        name, parameters = ("hardsigmoid", []) if default else ("hardsigmoid_any", parameters)
+    elif op == "silu":
+        name, parameters = ("silu", []) if parameters == [1.0] else ("swish", parameters)
+    act_a, act_b, *_ = [*parameters, 0.0, 0.0]
+    return {**cells, "activation": ["activation", name], "act_a": act_a, "act_b": act_b}
 
 
 def affine(b: Builder, batch_norm: Node | None) -> tuple[dict[str, Any], str | None, str | None]:

@@ -54,8 +54,9 @@ def own_scratch(plan: Plan) -> int:
 
 
 def scratch_of(plan: Plan) -> int:
-    """Elements of scratch memory that running the plan's stacks takes a thread."""
-    return max((own_scratch(p) + scratch_of(p) for step in plan.steps for p in step.plans), default=0)
+    """Elements of scratch memory that running the plan's steps takes a thread."""
+    stacks = [own_scratch(p) + scratch_of(p) for step in plan.steps for p in step.plans]
+    return max([*stacks, *(-(-step.scratch // ALIGN) * ALIGN for step in plan.steps)], default=0)
 
 
 def set_order(plan: Plan, sequential: bool = False) -> None:

@@ -89,6 +89,7 @@ class Step:
     # Of a "stack" step: plans that one thread runs from end to end, and the bands of an image they are for.
     plans: tuple[Plan, ...] = ()
     bands: tuple[Band, ...] = ()
+    scratch: int = 0  # elements of memory that a thread needs for one of its items; of a stack, its plans say
 
     @property
     def stack(self) -> Plan | None:
@@ -161,11 +162,13 @@ def accesses(views: Sequence[View]) -> list[Access]:
         lo, hi = v.extent
         period = 1
         first, last = 0, 1
-        if len(v.shape) == 4 and v.strides[1] == 1 and v.shape[1] < v.strides[3]:
-            period = v.strides[3]
+        rank = len(v.shape)
+        if rank in (3, 4, 5) and v.strides[1] == 1 and v.shape[1] < v.strides[-1]:
+            period = v.strides[-1]
             first = v.offset % period
             last = first + v.shape[1]
-            if last > period:  # not aligned with the pixel grid of the buffer
+            uneven = rank != 4 and any(s % period for s in (v.strides[0], *v.strides[2:]))
+            if last > period or uneven:  # not aligned with the pixel grid of the buffer
                 period, first, last = 1, 0, 1
         found.append(Access(v.buffer, lo, hi, period, first, last))
     return found

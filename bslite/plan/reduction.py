@@ -26,24 +26,26 @@ class Reduction(NamedTuple):
         return len(self.offsets) * self.depth
 
 
-def reduction(r: int, s: int, c: int, line: int, col: int, contiguous: bool) -> Reduction:
-    """The sum over an ``r`` x ``s`` window of ``c`` channels, taps ``line`` and ``col`` elements apart.
+def reduction(
+    r: int, s: int, c: int, line: int, col: int, contiguous: bool, planes: int = 1, plane: int = 0
+) -> Reduction:
+    """The sum over an ``r`` x ``s`` window of ``c`` channels, taps ``line`` and ``col`` elements apart; of a
+    volume, over ``planes`` of them, ``plane`` apart.
 
     ``contiguous``: a filter row's ``s * c`` values lie one after the other, and may be taken as one tap.
     """
+    rows = [k * plane + i * line for k in range(planes) for i in range(r)]
     if c > LONGEST:
         parts = _parts(c)
-        offsets = [
-            i * line + j * col + p * (c // parts) for i in range(r) for j in range(s) for p in range(parts)
-        ]
+        offsets = [row + j * col + p * (c // parts) for row in rows for j in range(s) for p in range(parts)]
         return Reduction(tuple(offsets), c // parts, max(1, LONGEST // (c // parts)))
     if s * c > LONGEST:
-        taps = tuple(i * line + j * col for i in range(r) for j in range(s))
-        return Reduction(taps, c, _equal(r * s, LONGEST // c))
-    rows = _equal(r, LONGEST // (s * c))
+        taps = tuple(row + j * col for row in rows for j in range(s))
+        return Reduction(taps, c, _equal(len(rows) * s, LONGEST // c))
+    chunk = _equal(len(rows), LONGEST // (s * c))
     if contiguous:
-        return Reduction(tuple(i * line for i in range(r)), s * c, rows)
-    return Reduction(tuple(i * line + j * col for i in range(r) for j in range(s)), c, rows * s)
+        return Reduction(tuple(rows), s * c, chunk)
+    return Reduction(tuple(row + j * col for row in rows for j in range(s)), c, chunk * s)
 
 
 def _equal(count: int, most: int) -> int:

@@ -44,18 +44,19 @@ def row_step(
     args: Mapping[str, Any] | None = None,
     consts: Mapping[str, str | None] | None = None,
     work: int = 0,
+    places: Mapping[str, tuple[str, int] | None] | None = None,
 ) -> None:
     """Append a step of a row kernel from x to y, views of one shape in which ``axis`` is contiguous.
 
     ``cycles``: what a row costs on one core. ``args`` and ``consts`` fill the cells beyond those that all row
     kernels have; a constant that is None is one the kernel will not look at. ``work``: elements of memory of
-    its own that each item needs, as operand "work".
+    its own that each item needs, as operand "work". ``places``: operands that lie elsewhere, such as a flag.
     """
     sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=axis)
     if len(sizes) - 1 > OUTER:  # the axes lie in two orders that do not merge: through plain order
         plain_x, plain_y = b.fresh(x.shape, axis, NO_HALO), b.fresh(y.shape, axis, NO_HALO)
         b.copy(x, plain_x)
-        row_step(b, kernel, plain_x, plain_y, axis, cycles, args, consts, work)
+        row_step(b, kernel, plain_x, plain_y, axis, cycles, args, consts, work, places)
         b.copy(plain_y, y)
         return
     length, outer = sizes[-1], sizes[:-1]
@@ -66,6 +67,7 @@ def row_step(
     cells |= {f"x{i}": 4 * s for i, s in enumerate(xs)} | {f"y{i}": 4 * s for i, s in enumerate(ys)}
     operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
     operands |= {role: (name, 0) if name else operands["x"] for role, name in (consts or {}).items()}
+    operands |= {role: place or operands["x"] for role, place in (places or {}).items()}
     writes = [y]
     if work:
         memory = b.buffer(items * work)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from bslite.errors import BsliteError
 from bslite.machine import Machine
-from bslite.ops import Shape
+from bslite.ops import INTEGERS, Shape
 from bslite.passes import Layer
 from bslite.plan.banding import choose_bands
 from bslite.plan.views import size_of
@@ -40,11 +40,19 @@ def one_image(spec: ModelSpec, shapes: Shapes) -> dict[str, Shape] | None:
         return None
 
 
-def stackable(layer: Layer, shapes: Shapes, single: Shapes, batch: int, constants: set[str]) -> bool:
+def stackable(
+    layer: Layer,
+    shapes: Shapes,
+    single: Shapes,
+    batch: int,
+    constants: set[str],
+    dtypes: Mapping[str, str],
+) -> bool:
     """Whether the layer can be computed image by image."""
     nodes = [n for n in (layer.node, layer.affine, layer.activation) if n is not None]
     inputs = [name for name in layer.inputs if name not in constants]
-    if any(n.declaration.may_fail for n in nodes):
+    integers = any(dtypes[name] in INTEGERS for name in (*layer.inputs, layer.name))
+    if integers and any(n.declaration.may_fail for n in nodes):
         return False  # its flag is outside
     for value in (*inputs, layer.name):
         if not shapes[value] or shapes[value][0] != batch or single[value] != (1, *shapes[value][1:]):
@@ -147,7 +155,9 @@ def choose_stacks(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, mach
         return []
     if batch < max(2, machine.threads):
         constants = {layer.name for layer in layers if layer.node.op == "constant"}
-        apart = {i for i, n in enumerate(layers) if stackable(n, shapes, single, batch, constants)}
+        apart = {
+            i for i, n in enumerate(layers) if stackable(n, shapes, single, batch, constants, spec.dtypes)
+        }
         runs = choose_bands(layers, spec, single, machine, batch, apart, spec.outputs)
         return [Stack(run.start, run.stop, run.bands) for run in runs]
     return _by_image(layers, spec, shapes, single, machine, batch)
@@ -166,7 +176,7 @@ def _by_image(
     best: list[tuple[float, list[bool]]] = [(0.0, []), (infinite, [])]
     alive = elements_alive(layers, spec, single)
     for i, layer in enumerate(layers):
-        if layer.name in constants or stackable(layer, shapes, single, batch, constants):
+        if layer.name in constants or stackable(layer, shapes, single, batch, constants, spec.dtypes):
             cost = (
                 Price(0.0, 0.0)
                 if layer.name in constants

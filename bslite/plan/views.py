@@ -30,8 +30,9 @@ class View:
     """A value of logical ``shape`` in ``buffer``: element ``offset`` plus ``strides`` (elements, per
     logical axis).
 
-    ``halo`` (top, left, bottom, right) says how many zeros lie around an image ``[N, C, H, W]``, reachable
-    with the same strides.
+    ``halo`` (top, left, bottom, right) says how many zeros lie around an image, along the last two axes of
+    ``[N, C, H, W]`` or ``[N, C, D, H, W]`` (the last of a signal ``[N, C, L]``), reachable with the same
+    strides.
     """
 
     buffer: str
@@ -41,24 +42,17 @@ class View:
     halo: tuple[int, int, int, int] = NO_HALO
 
     @property
-    def channels_last(self) -> bool:
-        """Whether what kernels want contiguous is: channels (axis 1 of images, else the last) are."""
-        axis = channel_axis(len(self.shape))
-        return not self.shape or self.shape[axis] == 1 or self.strides[axis] == 1
-
-    @property
     def extent(self) -> tuple[int, int]:
-        """First and one past the last element touched, halo left out."""
-        return self.offset, self.offset + 1 + sum(
-            (n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)
-        )
+        """First and one past the last element touched, halo left out. Strides may be negative."""
+        reach = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
+        return self.offset + sum(r for r in reach if r < 0), self.offset + 1 + sum(r for r in reach if r > 0)
 
     def slice(self, axis: int, start: int, stop: int, step: int = 1) -> View:
         """``self[..., start:stop:step, ...]`` along ``axis``; the halo is lost where H or W is cut."""
         size = max(0, -(-(stop - start) // step))
         shape = (*self.shape[:axis], size, *self.shape[axis + 1 :])
         strides = (*self.strides[:axis], self.strides[axis] * step, *self.strides[axis + 1 :])
-        halo = self.halo if len(self.shape) == 4 and axis < 2 else NO_HALO
+        halo = self.halo if axis < max(2, len(self.shape) - 2) else NO_HALO
         return View(self.buffer, self.offset + start * self.strides[axis], shape, strides, halo)
 
     def permute(self, order: Sequence[int]) -> View:
@@ -126,8 +120,11 @@ def size_of(shape: Shape) -> int:
 def with_halo(view: View) -> View:
     """The view widened to the zeros around it, which a convolution reads too."""
     top, left, bottom, right = view.halo
-    if len(view.shape) != 4 or view.halo == (0, 0, 0, 0):
+    if view.halo == NO_HALO:
         return view
-    n, c, h, w = view.shape
-    offset = view.offset - top * view.strides[2] - left * view.strides[3]
-    return View(view.buffer, offset, (n, c, h + top + bottom, w + left + right), view.strides)
+    *before, w = view.shape
+    offset = view.offset - left * view.strides[-1]
+    if top or bottom:
+        before[-1] += top + bottom
+        offset -= top * view.strides[-2]
+    return View(view.buffer, offset, (*before, w + left + right), view.strides)

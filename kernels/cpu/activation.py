@@ -13,8 +13,9 @@ import functools
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu import vecmath
+from bslite.kernels.cpu import unary, veclog, vecmath
 from bslite.kernels.cpu.compile import Kernel, caller
+from bslite.kernels.cpu.lanes import select_eq
 from bslite.kernels.cpu.simd import (
     BYTES,
     LANES,
@@ -26,6 +27,7 @@ from bslite.kernels.cpu.simd import (
     splat,
     store,
     store_first,
+    vabs,
     vmax,
     vmin,
 )
@@ -96,6 +98,67 @@ def _hardswish(x, a, b):
     return x * _hardsigmoid(x, a, b)
 
 
+@register_jitable
+def _hardsigmoid_any(x, a, b):
+    return vmin(splat(f(1.0)), vmax(splat(f(0.0)), fma(x, a, b)))
+
+
+@register_jitable
+def _swish(x, a, b):
+    return x * vecmath.sigmoid(x * a)
+
+
+@register_jitable
+def _clamp(x, a, b):
+    return vmin(b, vmax(a, x))
+
+
+@register_jitable
+def _selu(x, a, b):
+    return b * select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x) * a, x)
+
+
+@register_jitable
+def _celu(x, a, b):
+    return select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x / a) * a, x)
+
+
+@register_jitable
+def _softplus(x, a, b):
+    z = x * a
+    return select_lt(b, z, x, veclog.softplus(z) / a)
+
+
+@register_jitable
+def _softsign(x, a, b):
+    return x / (splat(f(1.0)) + vabs(x))
+
+
+@register_jitable
+def _mish(x, a, b):
+    # tanh(log(1 + e)) = ((1 + e)**2 - 1) / ((1 + e)**2 + 1), in which nothing cancels written so
+    e = vecmath.exp(vmin(splat(f(20.0)), x))
+    n = e * (e + splat(f(2.0)))
+    return x * (n / (n + splat(f(2.0))))
+
+
+@register_jitable
+def _logsigmoid(x, a, b):
+    return veclog.log_sigmoid(x)
+
+
+@register_jitable
+def _threshold(x, a, b):
+    return select_lt(a, x, x, select_eq(x, x, b, x))
+
+
+@register_jitable
+def _shrink(x, a, b):
+    zero = splat(f(0.0))
+    outside = select_lt(x, zero - a, x + b, select_eq(x, x, zero, x))
+    return select_lt(a, x, x - b, outside)
+
+
 FUNCTIONS = {
     "identity": _identity,
     "relu": _relu,
@@ -109,6 +172,18 @@ FUNCTIONS = {
     "gelu_tanh": _gelu_tanh,
     "hardsigmoid": _hardsigmoid,
     "hardswish": _hardswish,
+    "hardsigmoid_any": _hardsigmoid_any,
+    "swish": _swish,
+    "clamp": _clamp,
+    "selu": _selu,
+    "celu": _celu,
+    "softplus": _softplus,
+    "softsign": _softsign,
+    "mish": _mish,
+    "logsigmoid": _logsigmoid,
+    "threshold": _threshold,
+    "shrink": _shrink,
+    **unary.FUNCTIONS,
 }
 
 

@@ -3,8 +3,9 @@
 Activations are NHWC with the zeros of the padding physically beside the image, so the filter taps of a line
 of outputs are a table of byte offsets and the inner loops have no edge cases; filter rows that lie above or
 below the image are left out of the sum (`rows_inside`). Weights are packed in panels
-``[K/nr][R*S*C][nr]``. Per item: for each panel, for each chunk of taps small enough to stay in cache, for
-each line.
+``[K/nr][R*S*C][nr]``. A volume's lines are those of all its planes; its padding above and below is physical,
+too, and it is planes of the filter outside it that are left out. Per item: for each panel, for each chunk of
+taps small enough to stay in cache, for each line.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ F = record(
     # where the window of line 0 starts in rows of the image, and steps by; the image's rows. row_taps: taps
     # of a filter row, 0 where all windows are inside
     "start row_step row_dilation rows row_taps filter_rows "
+    # of volumes: lines of a plane of the output, byte strides between planes, and whether it is planes of the
+    # filter that are left out: "rows" above are planes then
+    "plane_lines x_plane y_plane residual_plane clip_planes "
     # the channels of one group, in panels of `width` registers; the last one has tail_vecs
     "group_panels group_channels x_group_bytes group_weight_bytes width tail_vecs "
     # how a line is cut, and the microkernels for it: whole panels, last panel
@@ -98,6 +102,9 @@ def conv(step, bases, item, scratch):
     )
     rows, row_taps = load_int(step + F.rows), load_int(step + F.row_taps)
     filter_rows = load_int(step + F.filter_rows)
+    plane_lines, clip_planes = load_int(step + F.plane_lines), load_int(step + F.clip_planes)
+    x_plane, y_plane = load_int(step + F.x_plane), load_int(step + F.y_plane)
+    r_plane = load_int(step + F.residual_plane)
 
     for panel in range(first_panel, last_panel):
         group, place = panel // group_panels, panel % group_panels
@@ -125,23 +132,25 @@ def conv(step, bases, item, scratch):
             ahead = chunk_weights + count * depth * vecs * BYTES
             fetched = ahead + count * depth * vecs * BYTES
             share = count * (depth // UNROLL) * PREFETCHES * 64
-            for line in range(first_line, last_line):
+            for number in range(first_line, last_line):
+                plane, line = number // plane_lines, number % plane_lines
                 from_tap, used = tap, count
                 if row_taps:
-                    low, high = rows_inside(start + line * row_step, dilation, filter_rows, rows)
+                    row = plane if clip_planes else line
+                    low, high = rows_inside(start + row * row_step, dilation, filter_rows, rows)
                     from_tap = max(tap, low * row_taps)
                     used = min(tap + count, high * row_taps) - from_tap
                     if used <= 0:
                         if tap and not final:
                             continue
                         from_tap, used = tap, 0  # bias, residual and activation all the same
-                a = panel_x + line * x_line
-                c = y + line * y_line + channel_bytes
+                a = panel_x + plane * x_plane + line * x_line
+                c = y + plane * y_plane + line * y_line + channel_bytes
                 line_offsets = offsets + 8 * from_tap
                 line_weights = chunk_weights + (from_tap - tap) * depth * vecs * BYTES
                 r, rc = 0, 0
                 if has_residual and final:
-                    r, rc = residual + line * r_line + channel_bytes, r_col
+                    r, rc = residual + plane * r_plane + line * r_line + channel_bytes, r_col
                 call_gemm_sweep(sweep, rows1, tiles1, a, x_col, line_offsets, used, depth, line_weights, c,
                                 y_col, panel_bias, tap, r, rc, clamp, last_lanes, ahead, share)  # fmt: skip
                 ahead += tiles1 * share
@@ -166,6 +175,8 @@ D = record(
     "lines band_lines bands blocks block_registers run channels filter_rows filter_cols "
     # where the window of line 0 starts in rows of the image, and steps by; the image's rows
     "start row_step row_dilation rows "
+    # of volumes, as for "conv"; x_deep between planes of the filter
+    "plane_lines x_plane y_plane clip_planes filter_planes x_deep "
     "tiles1 rows1 tiles2 rows2 sweep lo hi activation act_a act_b",
 )
 
@@ -205,23 +216,38 @@ def depthwise(step, bases, item, scratch):
         load_int(step + D.row_dilation),
     )
     rows = load_int(step + D.rows)
-    w_step = filter_rows * filter_cols * BYTES
+    plane_lines, clip_planes = load_int(step + D.plane_lines), load_int(step + D.clip_planes)
+    x_plane, y_plane = load_int(step + D.x_plane), load_int(step + D.y_plane)
+    filter_planes, x_deep = load_int(step + D.filter_planes), load_int(step + D.x_deep)
+    w_step = filter_planes * filter_rows * filter_cols * BYTES
     while first < end:
         registers = min(run, end - first)
         present = min(channels - first * LANES, registers * LANES)
         last = present - (registers - 1) * LANES
-        w = weights + first * filter_rows * filter_cols * BYTES
+        w = weights + first * w_step
         bias = biases + first * BYTES
-        for line in range(first_line, last_line):
-            low, high = rows_inside(start + line * row_step, dilation, filter_rows, rows)
-            a, c = x + line * x_line + low * x_row + first * BYTES, y + line * y_line + first * BYTES
-            used, line_w = high - low, w + low * filter_cols * BYTES
+        for number in range(first_line, last_line):
+            plane, line = number // plane_lines, number % plane_lines
+            a = x + plane * x_plane + line * x_line + first * BYTES
+            c = y + plane * y_plane + line * y_line + first * BYTES
+            planes, used, line_w = filter_planes, filter_rows, w
+            if clip_planes:
+                low, high = rows_inside(start + plane * row_step, dilation, filter_planes, rows)
+                planes = high - low
+                a += low * x_deep
+                line_w += low * filter_rows * filter_cols * BYTES
+            else:
+                low, high = rows_inside(start + line * row_step, dilation, filter_rows, rows)
+                used = high - low
+                a += low * x_row
+                line_w += low * filter_cols * BYTES
             call_depthwise_sweep(sweep, rows1, tiles1, registers, a, x_col, x_tap, x_row, used,
-                                 filter_cols, line_w, w_step, c, y_col, bias, step + D.lo, last)  # fmt: skip
+                                 filter_cols, line_w, w_step, c, y_col, bias, step + D.lo, last, planes,
+                                 x_deep)  # fmt: skip
             if tiles2:
                 call_depthwise_sweep(sweep, rows2, tiles2, registers, a + done1 * x_col, x_col, x_tap, x_row,
                                      used, filter_cols, line_w, w_step, c + done1 * y_col, y_col, bias,
-                                     step + D.lo, last)  # fmt: skip
+                                     step + D.lo, last, planes, x_deep)  # fmt: skip
             if activation:
                 call_activation(activation, c, done1 + tiles2 * rows2, y_col, present, step + D.act_a)
         first += registers

@@ -1,7 +1,8 @@
 """The depthwise microkernels: a few neighbouring pixels by one register of channels, all filter taps.
 
 ``y[i, :] = bias + sum_{r, s} x[r, i*stride + s*dilation, :] * w[r, s, :]`` for ``rows`` pixels i; every
-product stays in its own lane, and the terms of a sum are added filter row by filter row, left to right.
+product stays in its own lane, and the terms of a sum are added filter row by filter row, left to right; of a
+volume, plane by plane.
 
 Two ways to the same bits. By taps, for any filter: a weight is loaded once for all the pixels, a pixel again
 for every tap. By filter rows, for a width and stride known when the code is made, dilation 1: the weights of
@@ -43,10 +44,12 @@ class Operands(NamedTuple):
     lo: Any  # clamp
     hi: Any
     last: Any  # lanes that exist
+    planes: Any  # of the filter of a volume,
+    x_deep: Any  # and bytes between them in the input
 
 
 def _by_taps(builder: Any, rows: int, op: Operands, start: list[Any]) -> list[Any]:
-    """Accumulators of a tile for any filter."""
+    """Where it ends in x and in w, and accumulators of a tile for any filter."""
 
     def row(_: Any, carried: list[Any]) -> list[Any]:
         x, w, *acc = carried
@@ -62,13 +65,13 @@ def _by_taps(builder: Any, rows: int, op: Operands, start: list[Any]) -> list[An
         _, w, *acc = loop(builder, op.filter_cols, [x, w, *acc], tap)
         return [builder.add(x, op.x_row), w, *acc]
 
-    return loop(builder, op.filter_rows, [op.x, op.w, *start], row)[2:]
+    return loop(builder, op.filter_rows, [op.x, op.w, *start], row)
 
 
 def _by_filter_rows(
     builder: Any, taps: int, stride: int, rows: int, op: Operands, start: list[Any]
 ) -> list[Any]:
-    """Accumulators of a tile for a filter ``taps`` wide, dilation 1."""
+    """Where it ends in x and in w, and accumulators of a tile for a filter ``taps`` wide, dilation 1."""
 
     def row(_: Any, carried: list[Any]) -> list[Any]:
         x, w, *acc = carried
@@ -87,7 +90,7 @@ def _by_filter_rows(
                     acc[i] = simd.fma_ir(builder, pixel, weights[s], acc[i])
         return [builder.add(x, op.x_row), builder.add(w, const(taps * BYTES)), *acc]
 
-    return loop(builder, op.filter_rows, [op.x, op.w, *start], row)[2:]
+    return loop(builder, op.filter_rows, [op.x, op.w, *start], row)
 
 
 def _clamped(builder: Any, values: list[Any], op: Operands) -> list[Any]:
@@ -127,36 +130,46 @@ def _pixels(builder: Any, address: Any, stride: Any, count: int) -> list[Any]:
     return places
 
 
-def emit_tile(builder: Any, taps: int, stride: int, rows: int, op: Operands) -> None:
-    """IR of a tile of ``rows`` accumulators; ``taps`` 0: for any filter."""
+def emit_tile(builder: Any, taps: int, stride: int, deep: bool, rows: int, op: Operands) -> None:
+    """IR of a tile of ``rows`` accumulators; ``taps`` 0: for any filter; ``deep``: of several planes."""
+
+    def one_plane(op: Operands, start: list[Any]) -> list[Any]:
+        if taps:
+            return _by_filter_rows(builder, taps, stride, rows, op, start)
+        return _by_taps(builder, rows, op, start)
+
+    def plane(_: Any, carried: list[Any]) -> list[Any]:
+        x, w, *acc = carried
+        _, w, *acc = one_plane(op._replace(x=x, w=w), acc)
+        return [builder.add(x, op.x_deep), w, *acc]
+
     places = _pixels(builder, op.y, op.y_col, rows)
     for place in places:  # what the end of the tile needs is asked for now
         simd.prefetch_ir(builder, place, write=True)
     start = [simd.load_ir(builder, op.bias)] * rows
-    if taps:
-        acc = _by_filter_rows(builder, taps, stride, rows, op, start)
-    else:
-        acc = _by_taps(builder, rows, op, start)
-    acc = _clamped(builder, acc, op)
+    found = loop(builder, op.planes, [op.x, op.w, *start], plane) if deep else one_plane(op, start)
+    acc = _clamped(builder, found[2:], op)
     store_tile(builder, _pixels(builder, op.y, op.y_col, rows), acc, op.last, [True] * rows)
 
 
 @functools.cache
-def depthwise_tile(taps: int, stride: int, most: int) -> Any:
+def depthwise_tile(taps: int, stride: int, most: int, deep: bool = False) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows: for filters ``taps`` wide, moved by
-    ``stride`` pixels; or, both 0, for any.
+    ``stride`` pixels; or, both 0, for any. ``deep``: for filters of several planes.
     """
     i64, f32 = types.int64, types.float32
     params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
 
     @intrinsic
     def tile(typingctx, rows, x, x_col, x_tap, x_row, filter_rows, filter_cols, w, y, y_col, bias, lo, hi,
-             last):  # fmt: skip
+             last, planes, x_deep):  # fmt: skip
         def codegen(context, builder, sig, args):
             op = Operands(*args[1:])
             heights = range(1, most + 1)
             one_of(
-                builder, args[0], {r: lambda r=r: emit_tile(builder, taps, stride, r, op) for r in heights}
+                builder,
+                args[0],
+                {r: lambda r=r: emit_tile(builder, taps, stride, deep, r, op) for r in heights},
             )
             return context.get_dummy_value()
 

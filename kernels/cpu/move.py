@@ -143,19 +143,20 @@ def interleave(step, bases, item, scratch):
         y += 12
 
 
-H = record("halo", "y y_at y_image y_line lines left right top bottom whole bands")
+H = record("halo", "y y_at y_image y_plane y_line planes lines left right top bottom whole bands")
 
 
 @step_kernel("halo", H)
 def halo(step, bases, item, scratch):
-    """Zeros around one of ``bands`` bands of lines of an image: ``y`` is its first element inside, counts are
-    floats (``whole``: a line with both sides).
+    """Zeros around one of ``bands`` bands of lines of a plane of an image: ``y`` is its first element inside,
+    counts are floats (``whole``: a line with both sides).
 
     The lines above and below are filled over their whole width, so the image's lines must be evenly spaced.
     """
-    bands = load_int(step + H.bands)
-    image, band = item // bands, item % bands
-    y = operand(step, bases, H.y) + image * load_int(step + H.y_image)
+    bands, planes = load_int(step + H.bands), load_int(step + H.planes)
+    rest, band = item // bands, item % bands
+    y = operand(step, bases, H.y)
+    y += rest // planes * load_int(step + H.y_image) + rest % planes * load_int(step + H.y_plane)
     line, lines = load_int(step + H.y_line), load_int(step + H.lines)
     left, right = load_int(step + H.left), load_int(step + H.right)
     top, bottom, whole = load_int(step + H.top), load_int(step + H.bottom), load_int(step + H.whole)

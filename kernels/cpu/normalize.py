@@ -113,6 +113,38 @@ def _layer_norm(step, bases, item, x, y, length):
 
 layer_norm = row_kernel("layer_norm", N, _layer_norm)
 
+RMS = record("rms_norm", ROWS + "weight weight_at has_weight eps")
+UNIT = record("normalize", ROWS + "eps")
+
+
+@register_jitable
+def _rescale(x, y, length, scale, weight, has_weight):
+    """A row times a number, and times the weights if there are any."""
+    scales, place = splat(f(scale)), 0
+    while place < length:
+        value = load_some(x + 4 * place, length - place) * scales
+        if has_weight:
+            value = value * load(weight + 4 * place)
+        store_some(y + 4 * place, value, length - place)
+        place += LANES
+
+
+def _rms_norm(step, bases, item, x, y, length):
+    squares = _row_moments(x, length, f(0.0))[1]
+    scale = _inverse_deviation(squares / length, load_scalar(step + RMS.eps))
+    _rescale(x, y, length, scale, operand(step, bases, RMS.weight), load_int(step + RMS.has_weight))
+
+
+def _normalize(step, bases, item, x, y, length):
+    norm, eps = math.sqrt(_row_moments(x, length, f(0.0))[1]), np.float64(load_scalar(step + UNIT.eps))
+    if norm < eps:
+        norm = eps
+    _rescale(x, y, length, 1.0 / norm, 0, 0)
+
+
+rms_norm = row_kernel("rms_norm", RMS, _rms_norm)
+normalize = row_kernel("normalize", UNIT, _normalize)
+
 # Group norm takes three steps, each spread over all threads however few the groups are: statistics of every
 # channel in every band of lines; of them, the statistics of each group; every pixel scaled and shifted.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numba.extending import register_jitable
 
 from bslite.kernels.cpu.compile import record, step_kernel
 from bslite.kernels.cpu.operand import operand
@@ -20,6 +21,32 @@ F = record(
 f = np.float32
 
 
+@register_jitable
+def pack_panel(x, x_row, x_col, rows, cols, registers, y):
+    """One panel of ``rows`` times ``registers`` registers: the first ``cols`` columns at ``x``, then zeros.
+
+    Strides are in bytes; nothing outside the columns that exist is read.
+    """
+    out_row = registers * BYTES
+    for v in range(registers):
+        lanes = cols - v * LANES
+        source, out = x + v * LANES * x_col, y + v * BYTES
+        if x_col == 4:
+            for k in range(rows):
+                store(out + k * out_row, load_some(source + k * x_row, lanes))
+            continue
+        k = 0
+        if x_row == 4 and lanes >= LANES:
+            while k + LANES <= rows:
+                transpose_square(source + 4 * k, x_col, out + k * out_row, out_row)
+                k += LANES
+        while k < rows:
+            store(out + k * out_row, splat(f(0.0)))
+            for c in range(min(lanes, LANES)):
+                store_scalar(out + k * out_row + 4 * c, load_scalar(source + k * x_row + c * x_col))
+            k += 1
+
+
 @step_kernel("pack_panels", F)
 def pack_panels(step, bases, item, scratch):
     """A block of panels of one matrix: ``y [N/nr][K][nr]``, zeros in the lanes beyond N."""
@@ -35,22 +62,5 @@ def pack_panels(step, bases, item, scratch):
     first = block * load_int(step + F.block_panels)
     for panel in range(first, min(panels, first + load_int(step + F.block_panels))):
         registers = width if panel < panels - 1 else load_int(step + F.tail)
-        out_row = registers * BYTES
-        for v in range(registers):
-            column = (panel * width + v) * LANES
-            lanes = cols - column
-            source, out = x + column * x_col, y + panel * rows * width * BYTES + v * BYTES
-            if x_col == 4:
-                for k in range(rows):
-                    store(out + k * out_row, load_some(source + k * x_row, lanes))
-                continue
-            k = 0
-            if x_row == 4 and lanes >= LANES:
-                while k + LANES <= rows:
-                    transpose_square(source + 4 * k, x_col, out + k * out_row, out_row)
-                    k += LANES
-            while k < rows:
-                store(out + k * out_row, splat(f(0.0)))
-                for c in range(min(lanes, LANES)):
-                    store_scalar(out + k * out_row + 4 * c, load_scalar(source + k * x_row + c * x_col))
-                k += 1
+        column = panel * width * LANES
+        pack_panel(x + column * x_col, x_row, x_col, rows, cols - column, registers, y + 4 * column * rows)

@@ -42,6 +42,8 @@ F = record(
     "x_image x_row x_pixel y_image y_line y_pixel "
     # items: images x bands of output lines x blocks of registers of channels
     "lines pixels channels band_lines bands blocks block_registers "
+    # of volumes: output lines of a plane, bytes between planes
+    "plane_lines y_plane "
     # the pixels of a line whose windows have run_wide columns, run_stride apart, and one share of the
     # divisor; in strips of so many, all lines of a strip before the next: what they share is still in L1
     "run_first run_pixels run_wide run_stride strip strips affine lo hi activation act_a act_b",
@@ -159,6 +161,7 @@ def _pool(name, four, one, run):
         rows, cols = operand(step, bases, F.rows), operand(step, bases, F.cols)
         x_row, x_pixel = load_int(step + F.x_row), load_int(step + F.x_pixel)
         y_line, y_pixel = load_int(step + F.y_line), load_int(step + F.y_pixel)
+        plane_lines, y_plane = load_int(step + F.plane_lines), load_int(step + F.y_plane)
         pixels = load_int(step + F.pixels)
         affine, activation = load_int(step + F.affine), load_int(step + F.activation)
         scale, shift = operand(step, bases, F.scale) + start, operand(step, bases, F.shift) + start
@@ -176,7 +179,7 @@ def _pool(name, four, one, run):
                 top = x + load_int(rows + line * ENTRY)
                 tall = load_int(rows + line * ENTRY + 8)
                 share = load_int(rows + line * ENTRY + 16)
-                target = y + line * y_line
+                target = y + line // plane_lines * y_plane + line % plane_lines * y_line
                 swept = whole if tall > 0 and run_end > run_begin else 0
                 if swept > 0:
                     col = cols + run_begin * ENTRY

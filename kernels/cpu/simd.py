@@ -177,6 +177,7 @@ def _primitive(result, *params):
     return wrap
 
 
+primitive = _primitive  # for the vector operations of other files
 i64, f32 = types.int64, types.float32
 
 
@@ -280,6 +281,20 @@ def divide(builder, x, divisor, inverse):
 def select_lt(builder, a, b, then, other):
     """``then`` where ``a < b``, ``other`` elsewhere (also where either is NaN)."""
     return builder.select(builder.fcmp_ordered("<", a, b), then, other)
+
+
+@_primitive(vec_t, vec_t, vec_t, i64)
+def keep_first(builder, x, other, count):
+    """``x`` in the first ``count`` lanes, ``other`` in the rest."""
+    return builder.select(first_lanes(builder, count), x, other)
+
+
+@_primitive(vec_t, vec_t)
+def blocked_where_zero(builder, cells):
+    """-inf where the int32 in a lane is 0 (a false bool), 0.0 elsewhere: what a boolean mask adds."""
+    ints = ir.VectorType(I32, LANES)
+    false = builder.icmp_signed("==", builder.bitcast(cells, ints), ir.Constant(ints, [0] * LANES))
+    return builder.select(false, ir.Constant(VEC, [float("-inf")] * LANES), ir.Constant(VEC, [0.0] * LANES))
 
 
 @_primitive(vec_t, vec_t)

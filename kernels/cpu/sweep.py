@@ -16,7 +16,7 @@ from bslite.kernels.cpu.gemm_tile import gemm_tile
 from bslite.kernels.cpu.simd import BYTES, LANES, load_scalar
 
 call_gemm_sweep = caller(18)
-call_depthwise_sweep = caller(16)
+call_depthwise_sweep = caller(18)
 
 
 @functools.cache
@@ -42,24 +42,24 @@ def gemm_sweep(vecs: int, most: int) -> Kernel:
 
 
 @functools.cache
-def depthwise_sweep(taps: int, stride: int, most: int) -> Kernel:
+def depthwise_sweep(taps: int, stride: int, most: int, deep: int = 0) -> Kernel:
     """``tiles`` neighbouring tiles of ``rows`` (at most ``most``) pixels, a register of channels at a time.
 
     Weights of the next register of channels lie ``w_step`` bytes on. For filters ``taps`` wide moved by
-    ``stride`` pixels, dilation 1; or, both 0, for any filter.
+    ``stride`` pixels, dilation 1; or, both 0, for any filter. ``deep``: for filters of several planes.
     """
-    tile = depthwise_tile(taps, stride, most)
+    tile = depthwise_tile(taps, stride, most, bool(deep))
 
     def sweep(rows, tiles, registers, x, x_col, x_tap, x_row, filter_rows, filter_cols, w, w_step, y, y_col,
-              bias, clamp, last):  # fmt: skip
+              bias, clamp, last, planes, x_deep):  # fmt: skip
         lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
         for _ in range(tiles):
             for r in range(registers):
                 lanes = last if r == registers - 1 else LANES
                 at = r * BYTES
                 tile(rows, x + at, x_col, x_tap, x_row, filter_rows, filter_cols, w + r * w_step, y + at,
-                     y_col, bias + at, lo, hi, lanes)  # fmt: skip
+                     y_col, bias + at, lo, hi, lanes, planes, x_deep)  # fmt: skip
             x += rows * x_col
             y += rows * y_col
 
-    return Kernel(sweep, f"depthwise_sweep_{taps}_{stride}_{most}", 16)
+    return Kernel(sweep, f"depthwise_sweep_{taps}_{stride}_{most}" + "_deep" * deep, 18)

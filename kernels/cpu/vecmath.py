@@ -82,7 +82,12 @@ def exp(x):
 @register_jitable
 def expm1_negative(x):
     """``e**x - 1`` for ``x <= 0``, without the cancellation near 0; for larger x what it gives at 0."""
-    x = vmin(splat(f(0.0)), vmax(splat(f(-25.0)), x))
+    return expm1_within(vmin(splat(f(0.0)), vmax(splat(f(-25.0)), x)))
+
+
+@register_jitable
+def expm1_within(x):
+    """``e**x - 1`` for x in [-25, 25]; NaN comes through."""
     n = _powers_of_two(x)
     scale = pow2(n)
     return fma(_expm1_near(_remainder(x, n)), scale, scale - splat(f(1.0)))

@@ -15,68 +15,23 @@ GB/s from there, 25 from the other core's; writing over what the other core wrot
 
 from __future__ import annotations
 
-import sys
-
 from llvmlite import ir
 from numba import njit, prange, types
 from numba.core import cgutils
-from numba.core.typing.templates import signature
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
 
+from bslite.kernels.cpu.atomic import LINE, atomic, fetch_add, load_acquire, wait_until
 from bslite.kernels.cpu.cache import cache_for
 from bslite.kernels.cpu.compile import CELLS, Kernel, call_item, caller
-from bslite.kernels.cpu.simd import I32, I64, load_int, pointer, store_int
-from bslite.kernels.cpu.target import simd
+from bslite.kernels.cpu.simd import I64, load_int, store_int
 
 JOB = (
     "program", "steps", "bases", "counters", "scratch", "scratch_bytes", "walkers", "trace", "traced",
     "shares",
 )  # fmt: skip
 EVENT = ("step", "item", "walker", "start", "stop")  # int64 each, the last two in ticks of the clock
-LINE = 64  # bytes of a cache line
-SPINS = 4000  # pauses before a waiting thread offers its core to others
-_X86 = simd().lanes >= 8
-_YIELD = "sched_yield" if sys.platform != "win32" else None
 
 call_walk = caller(1)
-
-
-def _atomic(name, emit, ret, *params):
-    def codegen(context, builder, sig, args):
-        value = emit(builder, *args)
-        return context.get_dummy_value() if ret is types.void else value
-
-    names = ", ".join(f"a{i}" for i in range(len(params)))
-    scope = {"codegen": codegen, "result": signature(ret, *params)}
-    exec(f"def {name}(typingctx{', ' if names else ''}{names}): return result, codegen", scope)
-    return intrinsic(scope[name])
-
-
-fetch_add = _atomic(
-    "fetch_add",
-    lambda b, address, n: b.atomic_rmw("add", pointer(b, address, I64), n, "acq_rel"),
-    types.int64, types.int64, types.int64,
-)  # fmt: skip
-load_acquire = _atomic(
-    "load_acquire",
-    lambda b, address: b.load_atomic(pointer(b, address, I64), "acquire", 8),
-    types.int64,
-    types.int64,
-)
-
-
-def _emit_pause(builder):
-    if _X86:
-        fn = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause"
-        )
-        builder.call(fn, [])
-
-
-def _emit_yield(builder):
-    if _YIELD:
-        fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, []), _YIELD)
-        builder.call(fn, [])
 
 
 def _emit_clock(builder):
@@ -84,9 +39,7 @@ def _emit_clock(builder):
     return builder.call(fn, [])
 
 
-pause = _atomic("pause", _emit_pause, types.void)
-yield_core = _atomic("yield_core", _emit_yield, types.void)
-clock = _atomic("clock", _emit_clock, types.int64)  # ticks of a steady counter; the caller finds their rate
+clock = atomic("clock", _emit_clock, types.int64)  # ticks of a steady counter; the caller finds their rate
 
 
 def counter_bytes(shares: int) -> int:
@@ -98,14 +51,7 @@ def counter_bytes(shares: int) -> int:
 def _wait_for(program, counters, stride, step):
     """Return when all items of a step are done."""
     needed = load_int(program + step * CELLS * 8 + 8)
-    finished = counters + step * stride
-    spins = 0
-    while load_acquire(finished) < needed:
-        spins += 1
-        if spins < SPINS:
-            pause()
-        else:
-            yield_core()
+    wait_until(counters + step * stride, needed)
 
 
 def _walk(job):

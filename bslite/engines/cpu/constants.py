@@ -4,6 +4,7 @@ plans.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -63,34 +64,100 @@ def _offsets(params: Sequence[Array], values: Sequence[int]) -> Array:
 
 @recipe("panels")
 def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Array:
-    """``[K, C/groups, R, S]`` (or ``[K, C]``) as panels ``[groups][K/nr][R, S, C][nr]``, ``nr = width *
-    lanes``.
+    """``[K, C/groups, R, S]`` (or with more or fewer axes of taps) as panels ``[groups][K/nr][R, S, C][nr]``,
+    ``nr = width * lanes``.
 
     The last panel of a group is only as many registers wide as it needs, zeros in the lanes beyond K.
     """
     w = params[0]
-    if w.ndim == 2:
-        w = w[:, :, None, None]
-    k, c, r, s = w.shape
+    k, c = w.shape[:2]
+    taps = math.prod(w.shape[2:])
     depth = (
-        w.reshape(groups, k // groups, c, r, s)
-        .transpose(0, 3, 4, 2, 1)
-        .reshape(groups, r * s * c, k // groups)
+        w.reshape(groups, k // groups, c, taps).transpose(0, 3, 2, 1).reshape(groups, taps * c, k // groups)
     )
     depth = np.pad(depth, ((0, 0), (0, 0), (0, -(k // groups) % lanes)))
     nr = width * lanes
     whole = depth.shape[2] // nr * nr
-    full = depth[:, :, :whole].reshape(groups, r * s * c, whole // nr, nr).transpose(0, 2, 1, 3)
+    full = depth[:, :, :whole].reshape(groups, taps * c, whole // nr, nr).transpose(0, 2, 1, 3)
     if whole == depth.shape[2]:
         return np.ascontiguousarray(full)
     tail = depth[:, :, whole:]
     return np.concatenate([full.reshape(groups, -1), tail.reshape(groups, -1)], axis=1)
 
 
+def _phase(w: Array, groups: int, first: Sequence[int], step: Sequence[int], taps: Sequence[int]) -> Array:
+    """Filters of a transposed convolution, ``[C, K/groups, ...]``, as those of the convolution that makes one
+    phase of its output, ``[K, C/groups, ...]``: along each axis ``taps`` taps from ``first`` on.
+    """
+    c, kg, *kernel = w.shape
+    w = w.reshape(groups, c // groups, kg, *(1,) * (3 - len(kernel)), *kernel).swapaxes(1, 2)
+    for axis, (start, by, count) in enumerate(zip(first, step, taps, strict=True)):
+        w = w.take([start + i * by for i in range(count)], 3 + axis)
+    return w.reshape(groups * kg, c // groups, *taps)
+
+
+@recipe("transposed_panels")
+def _transposed_panels(
+    params: Sequence[Array],
+    lanes: int,
+    width: int,
+    groups: int,
+    all_groups: int,
+    first: Sequence[int],
+    step: Sequence[int],
+    taps: Sequence[int],
+) -> Array:
+    return _panels([_phase(params[0], all_groups, first, step, taps)], lanes, width, groups)
+
+
+@recipe("transposed_depthwise")
+def _transposed_depthwise(
+    params: Sequence[Array],
+    lanes: int,
+    all_groups: int,
+    first: Sequence[int],
+    step: Sequence[int],
+    taps: Sequence[int],
+) -> Array:
+    return _depthwise([_phase(params[0], all_groups, first, step, taps)], lanes)
+
+
 @recipe("bias_panels")
 def _bias_panels(params: Sequence[Array], channels: int, lanes: int, groups: int) -> Array:
     bias = params[0] if params else np.zeros(channels, np.float32)
     return _channels_padded(bias, lanes, groups)
+
+
+def _by_block(rows: Array, gates: int, lanes: int, pick: Sequence[int]) -> Array:
+    """``[gates * H, ...]`` as ``[blocks of lanes units, gates of pick, lanes, ...]``, zeros for units beyond
+    H.
+    """
+    each = rows.reshape(gates, -1, *rows.shape[1:])[list(pick)]
+    each = np.pad(each, ((0, 0), (0, -each.shape[1] % lanes), *((0, 0) for _ in rows.shape[1:])))
+    return each.reshape(len(pick), -1, lanes, *rows.shape[1:]).swapaxes(0, 1)
+
+
+@recipe("gate_panels")
+def _gate_panels(params: Sequence[Array], gates: int, lanes: int, pick: Sequence[int]) -> Array:
+    """Weights ``[gates * H, K]`` as panels ``[H/lanes][K][gates of pick][lanes]``."""
+    w = _by_block(params[0], gates, lanes, pick)
+    return _panels([w.reshape(-1, w.shape[-1])], lanes, len(pick), 1)
+
+
+@recipe("gate_rows")
+def _gate_rows(params: Sequence[Array], gates: int, lanes: int, width: int) -> Array:
+    """Weights ``[gates * H, I]`` as panels whose channels are in the order (block, gate, unit)."""
+    w = _by_block(params[0], gates, lanes, range(gates))
+    return _panels([w.reshape(-1, w.shape[-1])], lanes, width, 1)
+
+
+@recipe("gate_bias")
+def _gate_bias(params: Sequence[Array], gates: int, lanes: int, pick: Sequence[int], given: bool) -> Array:
+    """``[gates * H]`` in the order (block, gate, unit); zeros, as many as the array has rows, if not
+    ``given``.
+    """
+    rows = params[0] if given else np.zeros(len(params[0]), np.float32)
+    return np.ascontiguousarray(_by_block(rows, gates, lanes, pick))
 
 
 @recipe("depthwise")

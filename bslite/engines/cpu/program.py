@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bslite.errors import EngineError
 from bslite.machine import Machine
 from bslite.plan import Const, Plan
+from bslite.plan.lower_move import AXES
 from bslite.plan.memory import bases_of, own_scratch, stack_arena_at
 from bslite.plan.plan import Step
 from bslite.plan.tiling import WIDTHS, max_rows
@@ -21,12 +22,18 @@ Array = npt.NDArray[Any]
 def kernel_of(reference: Any) -> Any:
     """The kernel that a plan names as ``["gemm_sweep", rows, vecs]`` and the like."""
     from bslite.kernels.cpu.activation import activation
+    from bslite.kernels.cpu.elementwise import elementwise_function
+    from bslite.kernels.cpu.reduce import reduction
     from bslite.kernels.cpu.sweep import depthwise_sweep, gemm_sweep
 
     name, *variant = reference
-    return {"gemm_sweep": gemm_sweep, "depthwise_sweep": depthwise_sweep, "activation": activation}[name](
-        *variant
-    )
+    return {
+        "gemm_sweep": gemm_sweep,
+        "depthwise_sweep": depthwise_sweep,
+        "activation": activation,
+        "elementwise": elementwise_function,
+        "reduction": reduction,
+    }[name](*variant)
 
 
 def kernels(plan: Plan) -> list[Any]:
@@ -57,6 +64,8 @@ def kernels_for_any_shape(plan: Plan, machine: Machine) -> list[Any]:
 
     found = {kernel.name: kernel for kernel in kernels(plan)}
     more = [STEP_KERNELS[name] for name in BY_SHAPE]
+    if any(len(view.shape) > AXES for view in plan.values.values()):
+        more.append(STEP_KERNELS["copy_axes"])
     if "conv" in found:
         more += [
             kernel_of(["gemm_sweep", vecs, max_rows(machine, vecs)]) for vecs in range(1, max(WIDTHS) + 1)

@@ -1,0 +1,268 @@
+"""`from_onnx`: an ONNX model as a ModelSpec."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bslite import ops
+from bslite.errors import BsliteError, InputError, SpecError, UnsupportedError
+from bslite.frontends.onnx_context import Store
+from bslite.frontends.onnx_file import Source, read_model
+from bslite.frontends.onnx_tensors import dtype_name, sizes
+from bslite.frontends.onnx_values import Const, Operand, Sizes, Unsupported, Varies, probes
+from bslite.frontends.onnx_walk import MISSING, Problems, Scope, Walk, add_initializers
+from bslite.spec import Array, GraphBuilder, ModelSpec
+
+BATCH = "N"
+
+
+class NotConverted(UnsupportedError):
+    """What `from_onnx` raises for operators it cannot express. ``roots`` are the graph inputs whose values
+    would have to be known.
+    """
+
+    def __init__(self, message: str, roots: frozenset[str]) -> None:
+        super().__init__(message)
+        self.roots = roots
+
+
+def from_onnx(
+    model: Any,
+    *,
+    name: str | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    constants: Mapping[str, Array] | None = None,
+) -> ModelSpec:
+    """The model in an ONNX file (its path), in the bytes of one, or in an ``onnx.ModelProto``.
+
+    Opset 7 and later. Values are float32, int64, int32 and bool. The size at axis 0 stays free ("N") where
+    the file leaves it open; other open sizes stay free under the file's names and need an example, given in
+    ``shapes``: input name -> example shape. Where the model cannot be expressed with a size left free, it is
+    fixed to the example's, with a warning. ``constants``: input name -> array to build into the model in the
+    place of that input.
+
+    Layers are named after their nodes (where those have no name, after the node's output), parameters after
+    their initialisers. What depends on no input is computed here. External data is read from the model's own
+    folder only.
+
+    Raises FileError for a file that cannot be read, SpecError for a model that is wrong, InputError for unfit
+    ``shapes`` or ``constants``, UnsupportedError if it uses operators bslite does not have: all of them are
+    listed, with the nodes that use them. EngineError if the package onnx is not installed.
+    """
+    converted = convert(model, name=name, shapes=shapes, constants=constants)
+    spec = converted.spec(converted.outputs)
+    if converted.lost:
+        warnings.warn(
+            f"model {spec.name!r}: the free sizes {', '.join(converted.lost)} are fixed to the example's; it "
+            "cannot be expressed with them left free",
+            stacklevel=2,
+        )
+    return spec
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A graph that has been walked: what its outputs became, and the free sizes that had to be fixed."""
+
+    store: SpecStore
+    outputs: list[Operand]
+    lost: list[str]
+
+    def spec(self, outputs: Sequence[Operand]) -> ModelSpec:
+        """The model of some of the outputs."""
+        name = self.store.builder.name
+        with refusals(name):
+            try:
+                return self.store.spec([self.store.value(x).name for x in outputs])
+            except Unsupported as e:
+                raise UnsupportedError(f"model {name!r}: an output: {e}") from None
+
+
+class SpecStore(Store):
+    """A store that can be made a ModelSpec."""
+
+    def spec(self, outputs: Sequence[str]) -> ModelSpec:
+        """The finished model, without layers and parameters that no output needs."""
+        live = set(outputs)
+        for node in reversed(self.builder.nodes):
+            if node.name in live:
+                live.update(node.inputs)
+        self.builder.nodes[:] = [n for n in self.builder.nodes if n.name in live]
+        used = {key for n in self.builder.nodes for key in n.params.values()}
+        self.builder.params = {k: a for k, a in self.builder.params.items() if k in used}
+        return self.builder.build(*outputs)
+
+
+def convert(
+    model: Any,
+    *,
+    name: str | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    constants: Mapping[str, Array] | None = None,
+) -> Converted:
+    """Walk the model, with free sizes if it can be, else fixed ones."""
+    source = read_model(model)
+    with refusals(source.name):
+        return _convert(source, name, shapes or {}, constants or {})
+
+
+@contextlib.contextmanager
+def refusals(name: str) -> Iterator[None]:
+    """Whatever a hostile file brings about in ways nobody wrote down is a SpecError; as in `bslite.spec.file`."""
+    try:
+        yield
+    except BsliteError:
+        raise
+    except (RecursionError, MemoryError) as e:
+        raise SpecError(f"model {name!r}: too deep or too large ({type(e).__name__})") from e
+    except Exception as e:
+        raise SpecError(f"model {name!r} is invalid ({type(e).__name__}: {e})") from e
+
+
+def _convert(
+    source: Source, name: str | None, shapes: Mapping[str, Sequence[int]], constants: Mapping[str, Array]
+) -> Converted:
+    declared = graph_inputs(source, shapes, constants)
+    free = {d for i in declared for d in i.shape if isinstance(d, str)}
+    tries = [free, free & {BATCH}, set[str]()]
+    problems = Problems()
+    for keep in [t for i, t in enumerate(tries) if t not in tries[:i]]:
+        made, problems = _attempt(source, name or source.name, [i.fix(keep) for i in declared], constants)
+        if made is not None:
+            return Converted(*made, sorted(free - keep))
+        if not problems.varies:
+            break
+    raise NotConverted(problems.report(source.name), problems.roots)
+
+
+def _attempt(
+    source: Source, name: str, declared: Sequence[GraphInput], constants: Mapping[str, Array]
+) -> tuple[tuple[SpecStore, list[Operand]] | None, Problems]:
+    """One walk over the graph; None with all that was in the way."""
+    example = {d: n for i in declared for d, n in zip(i.shape, i.example, strict=True) if isinstance(d, str)}
+    store = SpecStore(GraphBuilder(name), probes(example))
+    walk, values = Walk(source, store), dict[str, Any]()
+    graph = source.model.graph
+    for i in declared:
+        if i.name in values:
+            raise SpecError(f"two inputs are called {i.name!r}")
+        values[i.name] = store.input(i.name, i.shape, i.example, i.dtype)
+    add_initializers(graph, values, source)
+    for key, array in constants.items():
+        values[key] = Const(array, key)
+    scope = Scope(values, {}, source.opsets)
+    names = [o.name for o in graph.output]
+    walk.nodes(graph.node, scope, names)
+    outputs = [walk.result(n, scope) for n in names]
+    for n, o in zip(names, outputs, strict=True):
+        if isinstance(o, Sizes):
+            walk.problems.note("an output that is a free size", n, Varies())
+    if any(o is MISSING for o in outputs) or walk.problems.found:
+        return None, walk.problems
+    return (store, outputs), walk.problems
+
+
+@dataclass(frozen=True)
+class GraphInput:
+    """An input of the graph: sizes or names of free ones, an example, a dtype."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    example: tuple[int, ...]
+    dtype: str
+
+    def fix(self, keep: Iterable[str]) -> GraphInput:
+        """With the free sizes that are not in ``keep`` fixed to the example's."""
+        shape = tuple(
+            d if isinstance(d, int) or d in keep else n for d, n in zip(self.shape, self.example, strict=True)
+        )
+        return GraphInput(self.name, shape, self.example, self.dtype)
+
+
+def graph_inputs(
+    source: Source, shapes: Mapping[str, Sequence[int]], constants: Mapping[str, Array]
+) -> list[GraphInput]:
+    """The inputs that a caller has to give: no initialisers, and none that are built in."""
+    graph = source.model.graph
+    stored = {t.name for t in graph.initializer}
+    given = [v for v in graph.input if v.name not in stored]
+    unknown = sorted({*shapes, *constants} - {v.name for v in given})
+    if unknown:
+        raise InputError(f"model {source.name!r} has no input {', '.join(map(repr, unknown))}")
+    batch: str | None = None
+    names: dict[str, str] = {}  # the file's name of a free size -> ours
+    sizes_of: dict[str, int] = {}
+    made = []
+    for v in given:
+        if v.name in constants:
+            continue
+        kind = v.type.WhichOneof("value")
+        dtype = dtype_name(v.type.tensor_type.elem_type) if kind == "tensor_type" else str(kind)
+        if dtype not in ops.DTYPES:
+            raise UnsupportedError(
+                f"model {source.name!r}: input {v.name!r} is {dtype or 'of an unknown type'}; "
+                f"bslite has {', '.join(ops.DTYPES)}"
+            )
+        example = shapes.get(v.name)
+        if example is not None:
+            example = sizes(tuple(example), f"the example of input {v.name!r}")
+        if not v.type.tensor_type.HasField("shape"):
+            if example is None:
+                raise InputError(
+                    f"model {source.name!r} does not say the shape of its input {v.name!r}: "
+                    "give an example in shapes"
+                )
+            made.append(GraphInput(v.name, example, example, dtype))
+            continue
+        dims = v.type.tensor_type.shape.dim
+        sizes([d.dim_value for d in dims if d.HasField("dim_value")], f"input {v.name!r}")
+        if example is not None and len(example) != len(dims):
+            raise InputError(
+                f"input {v.name!r} has {len(dims)} dimensions, its example {list(example)} has {len(example)}"
+            )
+        shape: list[int | str] = []
+        for axis, d in enumerate(dims):
+            if d.HasField("dim_value"):
+                shape.append(d.dim_value)
+                continue
+            label = d.dim_param or (BATCH if axis == 0 else f"{v.name}.{axis}")
+            if axis == 0 and batch is None:
+                batch = label
+            ours = names.setdefault(label, BATCH if label == batch else _other(label, names))
+            shape.append(ours)
+        filled = []
+        for axis, entry in enumerate(shape):
+            if isinstance(entry, int):
+                size = entry
+            elif example is not None:
+                size = sizes_of.setdefault(entry, example[axis])
+            elif entry in sizes_of or entry == BATCH:
+                size = sizes_of.setdefault(entry, 1)
+            else:
+                raise InputError(
+                    f"input {v.name!r} of model {source.name!r} leaves the size {entry} at axis {axis} open: "
+                    f"give an example, shapes={{{v.name!r}: (...)}}"
+                )
+            filled.append(size)
+        if example is not None and tuple(filled) != tuple(example):
+            raise InputError(f"input {v.name!r}: the example {list(example)} does not fit {shape}, {filled}")
+        made.append(GraphInput(v.name, tuple(shape), tuple(filled), dtype))
+    return made
+
+
+def _other(label: str, names: Mapping[str, str]) -> str:
+    """A name for a free size that is not the batch."""
+    while label == BATCH or label in names.values():
+        label += "_"
+    return label
+
+
+def as_constants(given: Mapping[str, Any]) -> dict[str, Array]:
+    """Arrays as they are built in: of their own, so that a later change does not show."""
+    return {key: np.array(value) for key, value in given.items()}

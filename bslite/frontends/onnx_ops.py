@@ -1,0 +1,31 @@
+"""The one table from ONNX operators to builder functions.
+
+To support another operator, add a builder to the file of its family.
+"""
+
+from __future__ import annotations
+
+from bslite.frontends import (
+    onnx_activations,
+    onnx_arith,
+    onnx_layers,
+    onnx_moves,
+    onnx_recurrent,
+    onnx_reduce,
+    onnx_shapes,
+    onnx_windows,
+)
+from bslite.frontends.onnx_context import TABLE, find
+
+__all__ = [
+    "TABLE",
+    "find",
+    "onnx_activations",
+    "onnx_arith",
+    "onnx_layers",
+    "onnx_moves",
+    "onnx_recurrent",
+    "onnx_reduce",
+    "onnx_shapes",
+    "onnx_windows",
+]

@@ -1,0 +1,147 @@
+"""What flows through an ONNX graph while it is read: values of the model, constants, and sizes.
+
+Free sizes (the batch) are followed by **probes**: a few sets of concrete sizes for which every shape, and
+everything computed from shapes, is worked out side by side. A size that is the same for all probes is fixed;
+two that agree for all are the same size. So no algebra is needed, whatever an exporter computes with shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bslite.ops import Shape
+from bslite.spec import Array
+
+#: A size: an integer, or one per probe where they differ.
+Dim = int | tuple[int, ...]
+Dims = tuple[Dim, ...]
+#: Multiples of the example that the free sizes take in the probes after the first, by turns.
+FACTORS = ((2, 3, 5, 7, 11), (3, 7, 2, 11, 5), (11, 2, 7, 5, 3), (64, 128, 32, 16, 256))
+
+
+class Unsupported(Exception):
+    """Raised by a builder for a form of its operation that bslite cannot express; says why."""
+
+
+class NeedsValue(Unsupported):
+    """Something that must be known when the model is made is computed from the graph inputs ``roots``."""
+
+    def __init__(self, message: str, roots: frozenset[str]) -> None:
+        super().__init__(message)
+        self.roots = roots
+
+
+class Varies(Unsupported):
+    """A free size is used where only a fixed one can be expressed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A value of the model being built: its shape in every probe, and the graph inputs it depends on."""
+
+    name: str
+    shapes: tuple[Shape, ...]
+    dtype: str
+    roots: frozenset[str]
+
+    @property
+    def shape(self) -> Dims:
+        return merged(self.shapes)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shapes[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Const:
+    """An array known now, of any NumPy dtype: an initialiser, or computed from them."""
+
+    array: Array
+    key: str
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        return (self.array.shape,)
+
+    @property
+    def shape(self) -> Dims:
+        return tuple(self.array.shape)
+
+    @property
+    def rank(self) -> int:
+        return self.array.ndim
+
+    @property
+    def dtype(self) -> str:
+        return self.array.dtype.name
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """An array known but for the free sizes: one per probe."""
+
+    arrays: tuple[Array, ...]
+
+    @property
+    def shape(self) -> Dims:
+        return merged([a.shape for a in self.arrays])
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        return tuple(a.shape for a in self.arrays)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> str:
+        return self.arrays[0].dtype.name
+
+
+Operand = Value | Const | Sizes
+Known = Const | Sizes
+
+
+def merged(shapes: Sequence[Shape]) -> Dims:
+    """One shape out of one per probe. Varies if even the ranks differ."""
+    if len({len(s) for s in shapes}) > 1:
+        raise Varies(f"the rank depends on free sizes: {', '.join(str(list(s)) for s in shapes)}")
+    return tuple(merge(sizes) for sizes in zip(*shapes, strict=True))
+
+
+def merge(sizes: Sequence[int]) -> Dim:
+    """One size out of one per probe."""
+    return sizes[0] if len(set(sizes)) == 1 else tuple(sizes)
+
+
+def at(dim: Dim, probe: int) -> int:
+    """A size in one probe."""
+    return dim if isinstance(dim, int) else dim[probe]
+
+
+def product(dims: Sequence[Dim]) -> Dim:
+    """The product of sizes."""
+    count = max((len(d) for d in dims if isinstance(d, tuple)), default=1)
+    return merge([math.prod(at(d, i) for d in dims) for i in range(count)])
+
+
+def fixed(dim: Any, what: str) -> int:
+    """A size that must not depend on free ones; Varies if it does."""
+    if isinstance(dim, tuple):
+        raise Varies(f"{what} depends on free sizes")
+    return int(dim)
+
+
+def probes(example: dict[str, int]) -> list[dict[str, int]]:
+    """Sizes by name for each probe, the example first. One probe if nothing is free."""
+    if not example:
+        return [{}]
+    made = [dict(example)]
+    for row in FACTORS:
+        made.append({name: size * row[i % len(row)] for i, (name, size) in enumerate(example.items())})
+    return made

@@ -1,0 +1,113 @@
+"""Scaled dot-product attention: what transformers compute between tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+
+
+class Attention(Op):
+    """``softmax(q @ k^T * scale + mask) @ v``: q ``[..., L, E]``, k ``[..., S, E]``, v ``[..., S, Ev]``; the
+    leading axes broadcast. The mask broadcasts to ``[..., L, S]`` and is added, or is of bools, true where a
+    key takes part.
+    """
+
+    name = "attention"
+    kind = Kind.CONTRACTION
+    arity = (3, 4)
+    attrs = (
+        Attr("scale", a.optional(a.real), None, "of the scores; 1/sqrt(E) if None"),
+        Attr("is_causal", a.boolean, False, "row i sees keys 0 to i only"),
+        Attr("grouped", a.boolean, False, "k and v have fewer heads (axis -3): each serves as many of q's"),
+        Attr("no_key", a.choice("zero", "nan"), "zero", "weights of a row with every key masked"),
+    )
+    torch_name = "scaled_dot_product_attention"
+    onnx_name = "Attention"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        q, k, v = ins[:3]
+        for x, layout in ((q, "q [..., L, E]"), (k, "k [..., S, E]"), (v, "v [..., S, Ev]")):
+            checks.rank_at_least(cls.name, x, 2, layout)
+        if q[-1] != k[-1] or k[-2] != v[-2]:
+            raise SpecError(
+                f"op 'attention': q {list(q)}, k {list(k)} and v {list(v)} do not fit; expected "
+                "[..., L, E], [..., S, E] and [..., S, Ev]"
+            )
+        if attrs["grouped"] and k[:-1] != v[:-1]:
+            raise SpecError(f"op 'attention': grouped heads: k {list(k)} and v {list(v)} must have as many")
+        lead = checks.broadcast(cls.name, [q[:-2], *(heads_repeated(q, x, attrs)[:-2] for x in (k, v))])
+        if len(ins) == 4:
+            scores = (*lead, q[-2], k[-2])
+            if checks.broadcast(cls.name, [ins[3], scores]) != scores:
+                raise SpecError(
+                    f"op 'attention': mask {list(ins[3])} is larger than the scores {list(scores)}"
+                )
+        return (*lead, q[-2], v[-1])
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        made = super().dtype(ins[:3], params, attrs)
+        if len(ins) == 4 and ins[3] not in ("float32", "bool"):
+            raise SpecError(f"op 'attention': the mask is {ins[3]}, expected float32 or bool")
+        return made
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        depth, keys = ins[1][-1], ins[1][-2]
+        return 2 * math.prod(out[:-1]) * keys * (depth + out[-1])
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return len(set(ranks)) == 1 and ranks[0] >= (4 if attrs["grouped"] else 3)
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, q: Shape, k: Shape, v: Shape, *mask: Shape, **attrs: Any) -> Case:
+            return Case(label, [q, k, v, *mask], attrs=attrs)
+
+        heads = (2, 3, 10, 8)
+        return [
+            case("one by one", (1, 1), (1, 1), (1, 1)),
+            case("one query", (1, 2, 1, 5), (1, 2, 7, 5), (1, 2, 7, 3)),
+            case("one key", (2, 6, 4), (2, 1, 4), (2, 1, 9)),
+            case("heads", heads, heads, heads),
+            case("matrices", (17, 33), (19, 33), (19, 65)),
+            case("scale", heads, heads, heads, scale=0.5),
+            case("negative scale", heads, heads, heads, scale=-1.0),
+            case("mask for all", heads, heads, heads, (10, 10)),
+            case("mask of keys", heads, heads, heads, (2, 1, 1, 10)),
+            case("mask of rows", heads, heads, heads, (2, 3, 10, 1)),
+            Case("bool mask", [(2, 3, 5, 8), (2, 3, 40, 8), (2, 3, 40, 8), (5, 40)],
+                 dtypes=["float32"] * 3 + ["bool"]),
+            Case("bool mask, rows without a key", [(3, 6, 4), (3, 2, 4), (3, 2, 4), (3, 6, 2)],
+                 dtypes=["float32"] * 3 + ["bool"]),
+            case("causal", heads, heads, heads, is_causal=True),
+            case("causal, fewer keys", (2, 9, 4), (2, 5, 4), (2, 5, 4), is_causal=True),
+            case("causal, fewer rows", (2, 5, 4), (2, 20, 4), (2, 20, 4), is_causal=True),
+            case("causal and masked", heads, heads, heads, (10, 10), is_causal=True),
+            case("blocks of keys", (2, 20, 16), (2, 600, 16), (2, 600, 24)),
+            case("blocks of keys, causal", (1, 700, 8), (1, 700, 8), (1, 700, 8), is_causal=True),
+            case("blocks of keys, masked", (2, 2, 40, 8), (2, 2, 530, 8), (2, 2, 530, 8), (40, 530)),
+            case("windows", (4, 3, 49, 32), (4, 3, 49, 32), (4, 3, 49, 32), (3, 49, 49)),
+            case("grouped heads", (2, 6, 7, 8), (2, 2, 9, 8), (2, 2, 9, 8), grouped=True),
+            case("heads broadcast", (2, 3, 7, 8), (1, 3, 9, 8), (3, 9, 4)),
+            case("as softmax has it", heads, heads, heads, no_key="nan"),
+        ]  # fmt: skip
+
+
+def heads_repeated(q: Shape, x: Shape, attrs: Attrs) -> Shape:
+    """The shape of k or v with as many heads as q; SpecError if theirs do not divide."""
+    if not attrs["grouped"]:
+        return x
+    if len(q) < 3 or len(x) != len(q) or q[-3] % x[-3]:
+        raise SpecError(
+            f"op 'attention': grouped heads: q {list(q)} has them in axis -3, {list(x)} must have a divisor"
+        )
+    return (*x[:-3], q[-3], *x[-2:])

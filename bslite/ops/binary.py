@@ -1,0 +1,198 @@
+"""Functions of two values that broadcast: aligned at the last axis, sizes equal or 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from bslite.errors import SpecError
+from bslite.ops import checks
+from bslite.ops.core import INTEGERS, REGISTRY, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+
+
+class Binary(Op):
+    """Base of the ops on two values, which broadcast: aligned at the last axis, sizes equal or 1."""
+
+    kind = Kind.POINTWISE
+    arity = (2, 2)
+
+    #: What integer inputs of its cases are drawn from; None: it takes none.
+    integers: ClassVar[tuple[int, int] | None] = None
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if cls.integers and ins[0] == ins[1] and ins[0] in INTEGERS:
+            return ins[0]
+        return super().dtype(ins, params, attrs)
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        return checks.broadcast(cls.name, ins)
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return math.prod(out)
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
+        """The same row of each input; an input of one row, or with no such axis, is read whole."""
+        return RowMap()
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return len(set(ranks)) == 1
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("two numbers", [(), ()]),
+            Case("image", [(2, 19, 7, 6), (2, 19, 7, 6)]),
+            Case("a number per channel", [(2, 5, 4, 3), (5, 1, 1)]),
+            Case("squeeze and excite", [(2, 8, 5, 5), (2, 8, 1, 1)]),
+            Case("the other way round", [(2, 8, 1, 1), (2, 8, 5, 5)]),
+            Case("one map for all channels", [(2, 8, 3, 5), (2, 1, 3, 5)]),
+            Case("one row", [(2, 3, 6, 4), (1, 3, 1, 4)]),
+            Case("a number", [(3, 4), ()]),
+            Case("both widen", [(3, 1, 5), (4, 1)]),
+            Case("features", [(7, 33), (33,)]),
+            *cls.integer_cases(),
+        ]
+
+    @classmethod
+    def integer_cases(cls) -> Sequence[Case]:
+        """Of integers, if it takes them."""
+        if cls.integers is None:
+            return []
+        return [
+            Case("64-bit integers", [(7, 33), (33,)], dtypes=["int64"] * 2, integers=cls.integers),
+            Case("32-bit integers", [(2, 3, 4, 5), ()], dtypes=["int32"] * 2, integers=cls.integers),
+        ]
+
+
+class Add(Binary):
+    """Sum of two values."""
+
+    name = "add"
+    integers = (-9, 10)
+    may_fail = True
+    torch_name = "add"
+    onnx_name = "Add"
+
+
+class Mul(Binary):
+    """Product of two values, element by element."""
+
+    name = "mul"
+    integers = (-9, 10)
+    may_fail = True
+    torch_name = "mul"
+    onnx_name = "Mul"
+
+
+class Sub(Binary):
+    """Difference of two values."""
+
+    name = "sub"
+    integers = (-9, 10)
+    may_fail = True
+    torch_name = "sub"
+    onnx_name = "Sub"
+
+
+class Div(Binary):
+    """Quotient of two values, rounded once; of integers towards zero."""
+
+    name = "div"
+    integers = (1, 30)
+    may_fail = True
+    torch_name = "div"
+    onnx_name = "Div"
+
+
+class Pow(Binary):
+    """The first to the power of the second, with C99's special values."""
+
+    name = "pow"
+    integers = (0, 6)
+    may_fail = True
+    sample_range = (0.05, 3.0)
+    torch_name = "pow"
+    onnx_name = "Pow"
+
+
+class Maximum(Binary):
+    """The larger of two values; NaN if either is."""
+
+    name = "maximum"
+    integers = (-9, 10)
+    may_fail = True
+    torch_name = "maximum"
+    onnx_name = "Max"
+
+
+class Minimum(Binary):
+    """The smaller of two values; NaN if either is."""
+
+    name = "minimum"
+    integers = (-9, 10)
+    may_fail = True
+    torch_name = "minimum"
+    onnx_name = "Min"
+
+
+class Fmod(Binary):
+    """What is left of the first after whole multiples of the second, with the first's sign."""
+
+    name = "fmod"
+    integers = (1, 30)
+    may_fail = True
+    torch_name = "fmod"
+    onnx_name = "Mod"
+
+
+class Remainder(Binary):
+    """What is left of the first after whole multiples of the second, with the second's sign."""
+
+    name = "remainder"
+    integers = (1, 30)
+    may_fail = True
+    torch_name = "remainder"
+
+
+class FloorDiv(Binary):
+    """Quotient of two integers, towards minus infinity."""
+
+    name = "floor_div"
+    integers = (1, 30)
+    may_fail = True
+    torch_name = "floor_divide"
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if ins[0] != ins[1] or ins[0] not in INTEGERS:
+            raise SpecError(f"op 'floor_div' takes integers of one dtype, got {' and '.join(ins)}")
+        return ins[0]
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return cls.integer_cases()
+
+
+class Atan2(Binary):
+    """The angle of the point (second, first)."""
+
+    name = "atan2"
+    torch_name = "atan2"
+
+
+class PRelu(Binary):
+    """The first above zero, times the second below: leaky relu with slopes of its own."""
+
+    name = "prelu"
+    torch_name = "prelu"
+    onnx_name = "PRelu"
+
+
+#: The ops of this file.
+ARITHMETIC = tuple(op.name for op in REGISTRY.values() if issubclass(op, Binary))

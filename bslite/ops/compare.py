@@ -1,0 +1,230 @@
+"""Comparisons, conditions, logic: values that broadcast, bools out, or one of two values chosen by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.binary import Binary
+from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+
+
+class Comparison(Binary):
+    """Base of the comparisons of two values of one dtype. Numbers compare with NaN as IEEE 754 has it."""
+
+    bools: ClassVar[bool] = False  # does it compare bools too?
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if ins[0] != ins[1] or (ins[0] == "bool" and not cls.bools):
+            raise SpecError(f"op {cls.name!r} takes two values of one dtype, got {' and '.join(ins)}")
+        return "bool"
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        cases = [*super().cases(), Case("a vector of bits", [(70,), (70,)], dtypes=["int32"] * 2)]
+        if cls.bools:
+            cases.append(Case("bools", [(3, 7), (7,)], dtypes=["bool", "bool"]))
+        return cases
+
+
+class Equal(Comparison):
+    """Whether both are equal."""
+
+    name = "equal"
+    bools = True
+    torch_name = "eq"
+    onnx_name = "Equal"
+
+
+class NotEqual(Comparison):
+    """Whether both differ."""
+
+    name = "not_equal"
+    bools = True
+    torch_name = "ne"
+
+
+class Less(Comparison):
+    """Whether the first is smaller."""
+
+    name = "less"
+    torch_name = "lt"
+    onnx_name = "Less"
+
+
+class LessEqual(Comparison):
+    """Whether the first is smaller or equal."""
+
+    name = "less_equal"
+    torch_name = "le"
+    onnx_name = "LessOrEqual"
+
+
+class Greater(Comparison):
+    """Whether the first is larger."""
+
+    name = "greater"
+    torch_name = "gt"
+    onnx_name = "Greater"
+
+
+class GreaterEqual(Comparison):
+    """Whether the first is larger or equal."""
+
+    name = "greater_equal"
+    torch_name = "ge"
+    onnx_name = "GreaterOrEqual"
+
+
+class Bitwise(Binary):
+    """Base of the logic of bools, and of the bits of integers."""
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if len(set(ins)) != 1 or ins[0] == "float32":
+            raise SpecError(f"op {cls.name!r} takes bools, or integers of one dtype, got {' and '.join(ins)}")
+        return ins[0]
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        image: Shape = (2, 5, 4, 3)
+        number = cls.arity[0]
+        shapes: list[list[Shape]] = [[(37,), (37,)], [image, (4, 1)], [(), ()]]
+        return [
+            Case(f"{dtype}, rank {len(given[0])}", given[:number], dtypes=[dtype] * number)
+            for dtype in ("bool", "int64", "int32")
+            for given in shapes
+        ]
+
+
+class And(Bitwise):
+    """Both; of integers, bit by bit."""
+
+    name = "and"
+    torch_name = "logical_and, bitwise_and"
+    onnx_name = "And, BitwiseAnd"
+
+
+class Or(Bitwise):
+    """Either; of integers, bit by bit."""
+
+    name = "or"
+    torch_name = "logical_or, bitwise_or"
+    onnx_name = "Or, BitwiseOr"
+
+
+class Xor(Bitwise):
+    """One of both; of integers, bit by bit."""
+
+    name = "xor"
+    torch_name = "logical_xor, bitwise_xor"
+    onnx_name = "Xor, BitwiseXor"
+
+
+class Not(Bitwise):
+    """The opposite; of integers, bit by bit."""
+
+    name = "not"
+    arity = (1, 1)
+    torch_name = "logical_not, bitwise_not"
+    onnx_name = "Not, BitwiseNot"
+
+
+class Where(Op):
+    """The second where the first is true, elsewhere the third; all broadcast."""
+
+    name = "where"
+    kind = Kind.POINTWISE
+    arity = (3, 3)
+    torch_name = "where"
+    onnx_name = "Where"
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if ins[0] != "bool" or ins[1] != ins[2]:
+            raise SpecError(
+                f"op 'where' takes a bool and two values of one dtype, got {ins[0]}, {ins[1]} and {ins[2]}"
+            )
+        return ins[1]
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        return checks.broadcast(cls.name, ins)
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return math.prod(out)
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
+        return RowMap()
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return len(set(ranks)) == 1
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        image: Shape = (2, 19, 4, 3)
+        return [
+            Case("numbers", [(), (), ()], dtypes=["bool"]),
+            Case("image", [image] * 3, dtypes=["bool"]),
+            Case("a mask for all channels", [(2, 1, 4, 3), image, ()], dtypes=["bool"]),
+            Case("a condition per channel", [(19, 1, 1), (1,), image], dtypes=["bool"]),
+            Case("all widen", [(3, 1, 1), (5, 1), (7,)], dtypes=["bool"]),
+            Case("rows", [(7, 40), (7, 40), (40,)], dtypes=["bool"]),
+            *(Case(f"of {t}", [(9,), (3, 9), ()], dtypes=["bool", t, t]) for t in (*INTEGERS, "bool")),
+        ]
+
+
+class Test(Op):
+    """Base of the ops that ask something of each number."""
+
+    kind = Kind.POINTWISE
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        super().dtype(ins, params, attrs)
+        return "bool"
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
+        return RowMap()
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [Case("number", [()]), Case("image", [(2, 19, 4, 3)]), Case("vector", [(301,)])]
+
+
+class IsNan(Test):
+    """Whether it is no number."""
+
+    name = "isnan"
+    torch_name = "isnan"
+    onnx_name = "IsNaN"
+
+
+class IsInf(Test):
+    """Whether it is infinite."""
+
+    name = "isinf"
+    attrs = (Attr("negative", a.boolean, True, "-inf too"), Attr("positive", a.boolean, True, "inf too"))
+    torch_name = "isinf"
+    onnx_name = "IsInf"
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        both = [{"negative": n, "positive": p} for n in (True, False) for p in (True, False)]
+        return [
+            Case(", ".join([case.label, *map(str, asked.values())]), case.inputs, attrs=asked)
+            for case in super().cases()
+            for asked in both
+        ]
+
+
+COMPARISONS = tuple(op.name for op in REGISTRY.values() if issubclass(op, Comparison))

@@ -1,0 +1,155 @@
+"""Transposed convolution of signals, images and volumes: what the gradient of a convolution computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.conv import LAYOUTS, TAPS
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+
+
+def transposed_attrs(axes: int) -> tuple[Attr, ...]:
+    """Attributes of a transposed convolution along ``axes`` axes."""
+    around = f"({', '.join((*a.STARTS[axes], *a.STOPS[axes]))})"
+    return (
+        Attr("stride", a.each(axes), (1,) * axes, "between the outputs of neighbouring inputs"),
+        Attr("padding", a.pads(axes), (0,) * (2 * axes), f"{around}, cut off the output"),
+        Attr("output_padding", a.each(axes, 0), (0,) * axes, "added to the size of the output at its end"),
+        Attr("dilation", a.each(axes), (1,) * axes),
+        Attr("groups", a.integer(1), 1),
+    )
+
+
+class ConvTranspose(Op):
+    """Base of the transposed convolutions; see `ConvTranspose2d`."""
+
+    kind = Kind.CONTRACTION
+    params = {"weight": True, "bias": False}
+    onnx_name = "ConvTranspose"
+    axes: ClassVar[int]  # that a window moves along
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, w, groups = ins[0], params["weight"], attrs["groups"]
+        checks.rank(cls.name, x, 2 + cls.axes, LAYOUTS[cls.axes])
+        checks.rank(cls.name, w, 2 + cls.axes, f"a weight [C, K/groups, {TAPS[cls.axes]}]")
+        n, c, *sizes = x
+        wc, kg, *kernel = w
+        if c != wc:
+            raise SpecError(f"op {cls.name!r}: input has {c} channels, weight {list(w)} expects {wc}")
+        if c % groups:
+            raise SpecError(f"op {cls.name!r}: {c} input channels do not divide into groups={groups}")
+        if "bias" in params:
+            checks.param_shape(cls.name, "bias", params["bias"], (kg * groups,), "(one per output channel)")
+        stride, dilation, more = attrs["stride"], attrs["dilation"], attrs["output_padding"]
+        for extra, s, d in zip(more, stride, dilation, strict=True):
+            if extra >= max(s, d):
+                raise SpecError(
+                    f"op {cls.name!r}: output_padding={list(more)}, expected less than the stride "
+                    f"{list(stride)} or the dilation {list(dilation)}"
+                )
+        before, after = attrs["padding"][: cls.axes], attrs["padding"][cls.axes :]
+        windows = zip(sizes, kernel, stride, before, after, dilation, more, strict=True)
+        return n, kg * groups, *((h - 1) * s - p - q + d * (r - 1) + e + 1 for h, r, s, p, q, d, e in windows)
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 2 * math.prod(ins[0]) * math.prod(params["weight"][1:])  # what is cut off counts, too
+
+
+def transposed_case(label: str, x: Shape, k: int, *kernel: int, bias: bool = True, **attrs: object) -> Case:
+    """A sample case: input ``x``, ``k`` output channels."""
+    groups = attrs.get("groups", 1)
+    assert isinstance(groups, int)
+    params: dict[str, Shape] = {"weight": (x[1], k // groups, *kernel)}
+    if bias:
+        params["bias"] = (k,)
+    return Case(label, [x], params, attrs)
+
+
+class ConvTranspose1d(ConvTranspose):
+    """The transpose of `conv1d`: ``[N, C, L]`` with ``weight [C, K/groups, S]`` plus ``bias [K]``."""
+
+    name = "conv_transpose1d"
+    axes = 1
+    attrs = transposed_attrs(1)
+    torch_name = "conv_transpose1d"
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        case = transposed_case
+        return [
+            case("one element", (1, 3, 1), 5, 1),
+            case("doubled", (2, 17, 9), 20, 4, stride=2, padding=1),
+            case("stride over the kernel", (1, 6, 5), 8, 2, stride=3, output_padding=2),
+            case("vocoder", (1, 20, 7), 12, 16, stride=8, padding=4),
+            case("asymmetric padding", (2, 6, 8), 10, 5, stride=2, padding=(3, 0)),
+            case("dilated", (1, 8, 9), 6, 3, stride=2, dilation=3, padding=2, bias=False),
+            case("grouped", (2, 8, 7), 12, 3, stride=2, groups=4),
+        ]
+
+
+class ConvTranspose2d(ConvTranspose):
+    """The transpose of `conv2d`: ``[N, C, H, W]`` with ``weight [C, K/groups, R, S]`` plus ``bias [K]``.
+
+    Every input element adds the filter, scaled by it, to the output, ``stride`` further on than its
+    neighbour's.
+    """
+
+    name = "conv_transpose2d"
+    axes = 2
+    attrs = transposed_attrs(2)
+    torch_name = "conv_transpose2d"
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        case = transposed_case
+        return [
+            case("one pixel", (1, 5, 1, 1), 3, 1, 1),
+            case("1x1", (2, 16, 5, 4), 32, 1, 1),
+            case("2x2 doubled", (2, 17, 5, 6), 20, 2, 2, stride=2),
+            case("3x3", (2, 12, 6, 5), 33, 3, 3, padding=1),
+            case("3x3 doubled", (1, 16, 7, 6), 24, 3, 3, stride=2, padding=1, output_padding=1),
+            case("4x4 doubled, no bias", (2, 9, 5, 7), 16, 4, 4, stride=2, padding=1, bias=False),
+            case("stride over the kernel", (1, 6, 4, 5), 8, 2, 3, stride=(3, 4), output_padding=(1, 2)),
+            case("from a vector", (2, 40, 1, 1), 24, 4, 4),
+            case("asymmetric padding", (2, 6, 5, 6), 10, 3, 4, stride=2, padding=(0, 1, 2, 3)),
+            case("padding over the kernel", (1, 4, 9, 8), 6, 3, 3, stride=2, padding=4),
+            case("dilated", (1, 8, 6, 5), 12, 3, 3, dilation=2, padding=2),
+            case("dilated, strided", (1, 8, 6, 5), 12, 3, 2, stride=2, dilation=(3, 2), padding=1),
+            case("many channels", (1, 1100, 3, 4), 20, 2, 2, stride=2),
+            case("grouped", (2, 32, 5, 4), 48, 3, 3, stride=2, groups=4, padding=1),
+            case("depthwise", (2, 37, 6, 5), 37, 4, 4, stride=2, padding=1, groups=37),
+            case("depthwise, dilated", (1, 20, 6, 5), 20, 3, 3, dilation=2, padding=1, groups=20),
+            case("depthwise, multiplier 2", (2, 18, 4, 5), 36, 3, 3, stride=2, groups=18),
+        ]
+
+
+class ConvTranspose3d(ConvTranspose):
+    """The transpose of `conv3d`: ``[N, C, D, H, W]``, ``weight [C, K/groups, T, R, S]`` plus ``bias [K]``."""
+
+    name = "conv_transpose3d"
+    axes = 3
+    attrs = transposed_attrs(3)
+    torch_name = "conv_transpose3d"
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        case = transposed_case
+        return [
+            case("one voxel", (1, 5, 1, 1, 1), 3, 1, 1, 1),
+            case("2x2x2 doubled", (2, 17, 3, 4, 5), 20, 2, 2, 2, stride=2),
+            case("3x3x3 doubled", (1, 16, 3, 4, 3), 24, 3, 3, 3, stride=2, padding=1, output_padding=1),
+            case("3x3x3", (2, 6, 3, 4, 5), 8, 3, 3, 3, padding=1, bias=False),
+            case("within frames", (1, 8, 3, 4, 5), 6, 1, 4, 4, stride=(1, 2, 2), padding=(0, 1, 1)),
+            case("stride over the kernel", (1, 4, 2, 3, 3), 6, 1, 2, 1, stride=(2, 3, 2)),
+            case("asymmetric padding", (1, 6, 3, 4, 4), 7, 3, 3, 3, stride=2, padding=(0, 1, 2, 2, 0, 1)),
+            case("dilated", (1, 8, 4, 5, 4), 6, 2, 3, 2, stride=(1, 2, 1), dilation=(2, 1, 3)),
+            case("grouped", (2, 16, 2, 3, 4), 24, 3, 3, 3, stride=2, groups=4, padding=1),
+            case("depthwise", (1, 20, 3, 4, 5), 20, 4, 4, 4, stride=2, padding=1, groups=20),
+        ]

@@ -1,0 +1,107 @@
+"""Padding: a constant, or elements of the input, around it; negative sizes crop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+
+
+def _pads(value: Any) -> tuple[int, ...]:
+    """Sizes, one before and one after per axis."""
+    pads = a.ints()(value)
+    if len(pads) % 2:
+        raise ValueError("expected (before_0, ..., after_0, ...), one of each per axis")
+    return pads
+
+
+class Pad(Op):
+    """The input with more around it; ``pads`` holds the sizes before each axis, then those after (as ONNX).
+
+    ``mode``: "constant" puts ``value`` there, "edge" the nearest element, "reflect" the elements mirrored at
+    the outermost, "wrap" those of the other end. A negative size cuts that many off.
+    """
+
+    name = "pad"
+    kind = Kind.MOVEMENT
+    carries = True
+    attrs = (
+        Attr("pads", _pads, doc="(before_0, before_1, ..., after_0, after_1, ...); negative: cut off"),
+        Attr("value", a.real, 0.0),
+        Attr("mode", a.choice("constant", "reflect", "edge", "wrap"), "constant"),
+    )
+    torch_name = "pad"
+    onnx_name = "Pad"
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        value = attrs["value"]
+        if (
+            (ins[0] == "bool" and value not in (0, 1))
+            or (ins[0] in INTEGERS and not abs(value) < 2**31)
+            or (ins[0] in INTEGERS and value != int(value))
+        ):
+            raise SpecError(f"op 'pad': the value {value} does not fit an input of {ins[0]}")
+        return ins[0]
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, pads = ins[0], attrs["pads"]
+        rank = len(x)
+        if len(pads) != 2 * rank:
+            raise SpecError(
+                f"op 'pad': {len(pads)} pads {list(pads)} for the input {list(x)}, expected {2 * rank}"
+            )
+        if attrs["mode"] == "reflect" and any(p >= d for p, d in zip(pads, x + x, strict=True) if p > 0):
+            raise SpecError(
+                f"op 'pad': {list(pads)} reflects beyond the input {list(x)}; expected pads below its sizes"
+            )
+        return tuple(before + d + after for d, before, after in zip(x, pads[:rank], pads[rank:], strict=True))
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+        pads = attrs["pads"]
+        plain = len(pads) == 8 and attrs["mode"] == "constant" and min(pads) >= 0
+        return RowMap(1, pads[2], 1) if plain else None
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return not (attrs["pads"][0] or attrs["pads"][ranks[0]])
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def moved(mode: str) -> list[Case]:
+            def case(label: str, x: Shape, *pads: int, dtype: str = "float32") -> Case:
+                return Case(f"{mode}, {label}", [x], attrs={"pads": pads, "mode": mode}, dtypes=[dtype])
+
+            return [
+                case("all around", (2, 19, 5, 4), 0, 0, 2, 1, 0, 0, 3, 2),
+                case("one side", (1, 3, 5, 4), 0, 0, 0, 3, 0, 0, 0, 0),
+                case("a vector", (7,), 6, 4),
+                case("batch and channels", (3, 4, 2, 2), 1, 2, 0, 0, 2, 1, 0, 0),
+                case("a volume", (1, 2, 3, 4, 5), 0, 0, 1, 2, 3, 0, 0, 2, 1, 0),
+                case("cut and padded", (2, 3, 6, 7), 0, 0, -2, 3, 0, 0, 4, -1),
+                case("cut off", (2, 3, 6, 7), 0, 0, -2, 0, 0, -1, 0, -3),
+                case("integers", (4, 5), 1, 2, 3, 4, dtype="int64"),
+            ]
+
+        return [
+            Case("all around", [(2, 3, 4, 5)], attrs={"pads": (0, 0, 1, 1, 0, 0, 1, 1)}),
+            Case("bottom right", [(1, 3, 5, 4)], attrs={"pads": (0, 0, 0, 0, 0, 0, 2, 1)}),
+            Case("channels", [(2, 3, 4, 4)], attrs={"pads": (0, 1, 0, 0, 0, 2, 0, 0)}),
+            Case("another value", [(2, 3, 4, 5)], attrs={"pads": (0, 0, 2, 0, 0, 0, 1, 3), "value": -1.5}),
+            Case(
+                "minus infinity", [(1, 2, 3, 3)], attrs={"pads": (0, 0, 1, 1, 0, 0, 0, 0), "value": -math.inf}
+            ),
+            Case("nothing", [(3, 4)], attrs={"pads": (0, 0, 0, 0)}),
+            Case("batch", [(2, 3)], attrs={"pads": (1, 0, 2, 0)}),
+            Case("cut off", [(2, 3, 6, 7)], attrs={"pads": (0, 0, -2, -1, 0, 0, -1, -3)}),
+            Case("cut here, padded there", [(2, 3, 6, 7)], attrs={"pads": (0, 0, -2, 1, 0, -1, 3, -3)}),
+            Case("all cut off on one side", [(3, 4)], attrs={"pads": (-3, 0, 2, 0), "value": 0.5}),
+            Case("integers", [(3, 4)], attrs={"pads": (1, 0, 0, 2), "value": -7}, dtypes=["int32"]),
+            *(case for mode in ("reflect", "edge", "wrap") for case in moved(mode)),
+        ]

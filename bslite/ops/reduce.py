@@ -1,0 +1,290 @@
+"""Reductions over any axes: sums, norms, extremes, moments; positions of extremes; running sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+
+AXES = (
+    Attr("axes", a.ints(), (), "none: all of them"),
+    Attr("keepdim", a.boolean, False, "keep reduced axes with size 1"),
+)
+
+
+def reduced_axes(op: str, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The axes as sorted non-negative numbers; all of them where none is given. SpecError if one is wrong."""
+    found = sorted(checks.axis(op, axis, rank) for axis in axes) if axes else list(range(rank))
+    if len(set(found)) != len(found):
+        raise SpecError(f"op {op!r}: axes {list(axes)} name an axis of rank {rank} twice")
+    return tuple(found)
+
+
+class Reduction(Op):
+    """Base of the ops that make one number of all elements along some axes."""
+
+    kind = Kind.REDUCTION
+    attrs: ClassVar[tuple[Attr, ...]] = AXES
+    also: ClassVar[Sequence[str]] = ()  # dtypes it takes besides float32, and then makes
+    integers: ClassVar[tuple[int, int]] = (-9, 10)  # what integer inputs of its cases are drawn from
+    variants: ClassVar[Sequence[dict[str, Any]]] = ({},)  # attributes the cases try
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        return ins[0] if ins[0] in cls.also else super().dtype(ins, params, attrs)
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        axes = reduced_axes(cls.name, attrs["axes"], len(ins[0]))
+        if attrs["keepdim"]:
+            return tuple(1 if i in axes else n for i, n in enumerate(ins[0]))
+        return tuple(n for i, n in enumerate(ins[0]) if i not in axes)
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return math.prod(ins[0])
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return 0 not in reduced_axes(cls.name, attrs["axes"], ranks[0])
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, shape: Shape, axes: tuple[int, ...], keepdim: bool, **more: Any) -> Case:
+            tried = "".join(f", {k}={v}" for k, v in more.items())
+            return Case(label + tried, [shape], attrs={"axes": axes, "keepdim": keepdim, **more})
+
+        first, *others = cls.variants
+        return [
+            case("all of a vector", (37,), (), False, **first),
+            case("all of an image, kept", (2, 5, 4, 3), (), True, **first),
+            case("last axis", (3, 5, 67), (-1,), False, **first),
+            case("first axis", (67, 5, 35), (0,), False, **first),
+            case("middle axis", (3, 19, 33), (1,), True, **first),
+            case("pixels of an image", (2, 35, 9, 7), (2, 3), False, **first),
+            case("channels of an image", (2, 35, 4, 3), (1,), True, **first),
+            case("columns", (2, 5, 4, 7), (3,), False, **first),
+            case("batch and channels", (3, 6, 4, 5), (0, 1), False, **first),
+            case("apart", (3, 4, 5, 6), (1, 3), True, **first),
+            case("one channel", (2, 1, 5, 9), (2,), False, **first),
+            case("every other of six", (2, 3, 2, 4, 3, 5), (0, 2, 4), False, **first),
+            case("long", (2, 5003), (1,), False, **first),
+            *(case("rows", (7, 21), (-1,), False, **more) for more in others),
+            *(
+                Case(f"{t}, {axes}", [(3, 5, 4, 2)], attrs={"axes": axes}, dtypes=[t], integers=cls.integers)
+                for t in cls.also
+                for axes in ((1,), (0, 2, 3))
+            ),
+        ]
+
+
+class Sum(Reduction):
+    """Sum."""
+
+    name = "sum"
+    also = INTEGERS
+    may_fail = True
+    torch_name = "sum"
+    onnx_name = "ReduceSum"
+
+
+class Mean(Reduction):
+    """Arithmetic mean."""
+
+    name = "mean"
+    torch_name = "mean"
+    onnx_name = "ReduceMean"
+
+
+class Prod(Reduction):
+    """Product."""
+
+    name = "prod"
+    also = INTEGERS
+    integers = (-1, 3)
+    may_fail = True
+    torch_name = "prod"
+    onnx_name = "ReduceProd"
+
+
+class Amax(Reduction):
+    """The largest; NaN if any is. Of bools, whether any is true."""
+
+    name = "amax"
+    also = (*INTEGERS, "bool")
+    torch_name = "amax"
+    onnx_name = "ReduceMax"
+
+
+class Amin(Reduction):
+    """The smallest; NaN if any is. Of bools, whether all are true."""
+
+    name = "amin"
+    also = (*INTEGERS, "bool")
+    torch_name = "amin"
+    onnx_name = "ReduceMin"
+
+
+class SumSquare(Reduction):
+    """Sum of the squares."""
+
+    name = "sum_square"
+    onnx_name = "ReduceSumSquare"
+
+
+class L1Norm(Reduction):
+    """Sum of the absolute values."""
+
+    name = "l1_norm"
+    torch_name = "linalg_vector_norm"
+    onnx_name = "ReduceL1"
+
+
+class L2Norm(Reduction):
+    """Square root of the sum of the squares."""
+
+    name = "l2_norm"
+    torch_name = "linalg_vector_norm"
+    onnx_name = "ReduceL2"
+
+
+class LogSum(Reduction):
+    """Logarithm of the sum."""
+
+    name = "log_sum"
+    sample_range = (0.0, 2.0)
+    onnx_name = "ReduceLogSum"
+
+
+class LogSumExp(Reduction):
+    """Logarithm of the sum of the exponentials, which never overflow."""
+
+    name = "logsumexp"
+    torch_name = "logsumexp"
+    onnx_name = "ReduceLogSumExp"
+
+
+class Var(Reduction):
+    """Variance: squares of the distances from the mean, over the count less ``correction``."""
+
+    name = "var"
+    attrs = (*AXES, Attr("correction", a.real, 1.0))
+    variants = ({}, {"correction": 0.0}, {"correction": 1.5})
+    torch_name = "var"
+
+
+class Std(Var):
+    """Standard deviation: the square root of the variance."""
+
+    name = "std"
+    torch_name = "std"
+
+
+class Arg(Op):
+    """Base of the positions of extremes."""
+
+    kind = Kind.REDUCTION
+    attrs = (
+        Attr("axis", a.optional(a.integer()), None, "None: of the value as a vector, row-major"),
+        Attr("keepdim", a.boolean, False, "keep reduced axes with size 1"),
+        Attr("last", a.boolean, False, "of equals the last"),
+    )
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        super().dtype(ins, params, attrs)
+        return "int64"
+
+    @classmethod
+    def axes(cls, attrs: Attrs) -> tuple[int, ...]:
+        """As the reductions have them."""
+        return () if attrs["axis"] is None else (attrs["axis"],)
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        axes = {"axes": cls.axes(attrs), "keepdim": attrs["keepdim"]}
+        return Reduction.shape.__func__(cls, ins, params, axes)  # type: ignore[attr-defined]
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return 0 not in reduced_axes(cls.name, cls.axes(attrs), ranks[0])
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, shape: Shape, axis: int | None, **more: Any) -> Case:
+            return Case(label, [shape], attrs={"axis": axis, **more})
+
+        return [
+            case("vector", (37,), 0),
+            case("all of an image", (2, 5, 4, 3), None),
+            case("all of a matrix, kept", (5, 4), None, keepdim=True),
+            case("classes", (3, 101), -1, keepdim=True),
+            case("first axis", (9, 5, 6), 0),
+            case("channels of an image", (2, 21, 4, 3), 1),
+            case("columns, last of equals", (2, 3, 4, 7), 3, last=True),
+        ]
+
+
+class Argmax(Arg):
+    """Position of the largest, the first of equals; a NaN counts as the largest."""
+
+    name = "argmax"
+    torch_name = "argmax"
+    onnx_name = "ArgMax"
+
+
+class Argmin(Arg):
+    """Position of the smallest, the first of equals; a NaN counts as the smallest."""
+
+    name = "argmin"
+    torch_name = "argmin"
+    onnx_name = "ArgMin"
+
+
+class Cumsum(Op):
+    """Running sums along an axis; ``exclusive``: without the element itself; ``reverse``: from the end."""
+
+    name = "cumsum"
+    kind = Kind.REDUCTION
+    may_fail = True
+    attrs = (
+        Attr("axis", a.integer()),
+        Attr("exclusive", a.boolean, False),
+        Attr("reverse", a.boolean, False),
+    )
+    torch_name = "cumsum"
+    onnx_name = "CumSum"
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        return ins[0] if ins[0] in INTEGERS else super().dtype(ins, params, attrs)
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.axis(cls.name, attrs["axis"], len(ins[0]))
+        return ins[0]
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("vector", [(37,)], attrs={"axis": 0}),
+            Case("rows, exclusive", [(3, 40)], attrs={"axis": -1, "exclusive": True}),
+            Case("first axis, reverse", [(7, 5, 3)], attrs={"axis": 0, "reverse": True}),
+            Case("image, both", [(2, 5, 4, 3)], attrs={"axis": 1, "exclusive": True, "reverse": True}),
+            Case("long", [(2, 5003)], attrs={"axis": 1}),
+            Case("integers", [(3, 7)], attrs={"axis": 1}, dtypes=["int64"]),
+            Case("integers, exclusive", [(3, 7)], attrs={"axis": 0, "exclusive": True}, dtypes=["int32"]),
+        ]
+
+
+#: The ops that the "reduce" kernel computes.
+REDUCED = tuple(op.name for op in REGISTRY.values() if issubclass(op, (Reduction, Arg)))

@@ -1,0 +1,9 @@
+"""Names of ops that engines treat alike, whether they work on signals, images or volumes."""
+
+CONVS = ("conv1d", "conv2d", "conv3d")
+TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+POOLS = tuple(
+    f"{pool}{axes}d"
+    for axes in (2, 1, 3)
+    for pool in ("max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool")
+)

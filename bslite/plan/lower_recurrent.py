@@ -1,0 +1,153 @@
+"""Recurrent layers: one contraction for the inputs of all time steps, then a step that walks the sequence."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from bslite.passes import Layer
+from bslite.plan.builder import Builder
+from bslite.plan.contraction import contraction, merge_lines
+from bslite.plan.lower_move import fill_step
+from bslite.plan.lowering import lowers
+from bslite.plan.reduction import reduction
+from bslite.plan.tiling import LineTiling, cut_line, max_rows
+from bslite.plan.views import View, contiguous, size_of
+
+#: Op -> its gates in the order of its weights.
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+COUNTER_CELLS = 16  # of a cache line
+
+
+def _dense(b: Builder, *shape: int) -> View:
+    """A new row-major buffer."""
+    return View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
+
+
+@lowers("lstm", "gru", "rnn")
+def lower_recurrent(b: Builder, layer: Layer) -> None:
+    """Products with x for all steps; the initial state; the sequence."""
+    node, machine = layer.node, b.machine
+    op, attrs, lanes = node.op, node.attrs, b.machine.lanes
+    steps, batch, _ = b.shapes[node.inputs[0]]
+    hidden = b.shapes[layer.name][2]
+    gates = GATES[op]
+    width = b.spec.params[node.params["weight_hh"]].shape[1]
+    blocks, padded = -(-hidden // lanes), -(-hidden // lanes) * lanes
+    before = op == "gru" and not attrs["reset_after"]
+    projected = "weight_hr" in node.params
+    blocks2 = -(-width // lanes) if before or projected else 0
+
+    inputs = _input_products(b, layer, gates, blocks)
+    y = b.write(layer.name, inner=-1)
+    if projected and width < hidden:
+        fill_step(b, y, 0.0)
+    wide = -(-width // lanes) * lanes
+    state, cell = _dense(b, 2, batch, wide), _dense(b, batch, padded)
+    given = list(node.inputs[1:])
+    for part, size in ((state.slice(0, 0, 1), width), (cell, hidden))[: 2 if op == "lstm" else 1]:
+        fill_step(b, part, 0.0)
+        if attrs["initial_state"]:
+            rows = View(part.buffer, part.offset, (batch, size), part.strides[-2:])
+            b.copy(b.values[given.pop(0)], rows)
+    lengths = b.flat(b.values[given.pop()]) if attrs["lengths"] else None
+    between, update = _dense(b, batch, padded), _dense(b, batch, padded)
+    shares = max(1, min(machine.threads, blocks))
+    counters = _dense(b, steps * (2 if blocks2 else 1) * (1 + shares) * COUNTER_CELLS)
+    fill_step(b, counters, 0.0)
+    work = _dense(b, shares, batch * 4 * lanes)
+
+    kind = {"lstm": 5 if projected else 0, "gru": 2 if before else 1}.get(op, 3)
+    if op == "rnn" and attrs["activation"] == "relu":
+        kind = 4
+    first = (0, 1) if before else tuple(range(gates))
+    pack = {"gates": gates, "lanes": lanes}
+    weights = b.const("gate_panels", node.params["weight_hh"], pick=first, **pack)
+    has_bias = "bias_hh" in node.params
+    biases = [node.params["bias_hh"]] if has_bias else [node.params["weight_hh"]]
+    bias = b.const("gate_bias", *biases, pick=first, given=has_bias, **pack)
+    weights2, bias2 = weights, bias
+    if before:
+        weights2 = b.const("gate_panels", node.params["weight_hh"], pick=(2,), **pack)
+        bias2 = b.const("gate_bias", *biases, pick=(2,), given=has_bias, **pack)
+    elif projected:
+        key = node.params["weight_hr"]
+        weights2 = b.const("gate_panels", key, pick=(0,), gates=1, lanes=lanes)
+        bias2 = b.const("gate_bias", key, pick=(0,), gates=1, lanes=lanes, given=False)
+    sum1, sum2 = reduction(1, 1, width, 0, 0, True), reduction(1, 1, hidden, 0, 0, True)
+    vecs = len(first)
+    cut = cut_line(batch, max_rows(machine, vecs))
+    args: dict[str, Any] = {
+        "inputs_row": 4 * inputs.strides[0], "y_time": 4 * y.strides[0], "y_row": 4 * y.strides[1],
+        "state_row": 4 * wide, "state_bytes": 4 * batch * wide, "row_bytes": 4 * padded,
+        "work_bytes": 4 * work.shape[1], "kind": kind, "steps": steps, "batch": batch,
+        "blocks": blocks, "blocks2": blocks2, "width": width, "hidden": hidden, "shares": shares,
+        "reverse": int(attrs["reverse"]), "has_lengths": int(lengths is not None),
+        "has_peephole": int("peephole" in node.params), "sweeps_back": 1,
+        "taps": len(sum1.offsets), "chunk_taps": sum1.chunk_taps, "depth": sum1.depth,
+        "taps2": len(sum2.offsets), "chunk_taps2": sum2.chunk_taps, "depth2": sum2.depth,
+        **cut._asdict(), "sweep": ["gemm_sweep", vecs, max_rows(machine, vecs)],
+        "sweep2": ["gemm_sweep", 1, max_rows(machine, 1)] if blocks2 else 0,
+        "minus_inf": -math.inf, "plus_inf": math.inf,
+    }  # fmt: skip
+    nowhere = (inputs.buffer, 0)
+    operands: dict[str, tuple[str, int]] = {
+        "inputs": nowhere, "state": (state.buffer, 0), "cell": (cell.buffer, 0),
+        "between": (between.buffer, 0),
+        "update": (update.buffer, 0), "y": (y.buffer, y.offset), "work": (work.buffer, 0),
+        "weights": (weights, 0), "bias": (bias, 0), "weights2": (weights2, 0), "bias2": (bias2, 0),
+        "peephole": nowhere, "offsets": (_table(b, sum1.offsets), 0),
+        "offsets2": (_table(b, sum2.offsets), 0),
+        "lengths": (lengths.buffer, lengths.offset) if lengths is not None else nowhere,
+        "counters": (counters.buffer, 0), "flag": nowhere,
+    }  # fmt: skip
+    if lengths is not None:
+        operands["flag"] = b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}")
+    if "peephole" in node.params:
+        peephole = b.const(
+            "gate_bias", node.params["peephole"], pick=(0, 1, 2), gates=3, lanes=lanes, given=True
+        )
+        operands["peephole"] = (peephole, 0)
+    reads = [inputs, state, cell, counters, *([lengths] if lengths is not None else [])]
+    b.step("recurrent", shares, args, operands, reads, [y, state, cell, between, update, counters, work])
+
+
+def _table(b: Builder, offsets: tuple[int, ...]) -> str:
+    return b.const("offsets", values=[4 * o for o in offsets])
+
+
+def _input_products(b: Builder, layer: Layer, gates: int, blocks: int) -> View:
+    """``weight_ih x + bias_ih`` as ``[T*N, blocks * gates * LANES]``: the gates of a block side by side."""
+    node, lanes = layer.node, b.machine.lanes
+    name = node.inputs[0]
+    steps, batch, features = b.shapes[name]
+    x = b.read(name, inner=-1, exact=True)
+    rows = x.reshape((steps * batch, features))
+    if rows is None:
+        rows = b.flat(x).reshape((steps * batch, features))
+        assert rows is not None
+    channels = blocks * gates * lanes
+    out = _dense(b, steps * batch, channels)
+    pick = tuple(range(gates))
+    key = node.params.get("bias_ih")
+    bias = b.const(
+        "gate_bias",
+        key or node.params["weight_ih"],
+        pick=pick,
+        gates=gates,
+        lanes=lanes,
+        given=key is not None,
+    )
+
+    def pack(tiling: LineTiling) -> tuple[View, int, int]:
+        weights = b.const("gate_rows", node.params["weight_ih"], gates=gates, lanes=lanes, width=tiling.width)
+        return View(weights, 0, (1,), (1,)), 0, 0
+
+    geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, channels), "r": (0, 0, 0)}
+    n, p, q, geometry = merge_lines(b, 1, 1, steps * batch, channels, geometry)
+    contraction(
+        b, layer, (rows.buffer, rows.offset), out, None, (n, p, q), geometry,
+        reduction(1, 1, features, 0, 0, True), channels=channels, groups=1, group_depth=0, halo_reads=rows,
+        pack=pack, bias=bias,
+    )  # fmt: skip
+    return out

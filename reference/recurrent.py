@@ -1,0 +1,112 @@
+"""Recurrent layers, one time step after the other, as torch documents them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bslite.errors import InputError
+from bslite.reference.activation import sigmoid
+from bslite.reference.registry import Array, reference
+
+Step = Callable[[Array, list[Array]], list[Array]]
+
+
+def _affine(x: Array, weight: Array, bias: Array | None) -> Array:
+    """``x @ weight.T + bias``."""
+    y = x @ weight.T
+    return y if bias is None else y + bias
+
+
+def _ends(
+    inputs: tuple[Array, ...], sizes: list[int], initial_state: bool, lengths: bool
+) -> tuple[list[Array], Array]:
+    """The state before the first step, zeros if not given, and the length of each sequence."""
+    x, *rest = inputs
+    steps, batch, _ = x.shape
+    found = rest.pop() if lengths else np.full(batch, steps)
+    wrong = (found < 1) | (found > steps)
+    if wrong.any():
+        raise InputError(f"sequence length {found[wrong][0]} is not between 1 and {steps}")
+    return (rest if initial_state else [np.zeros((batch, n), x.dtype) for n in sizes]), found
+
+
+def _scan(x: Array, state: list[Array], lengths: Array, reverse: bool, hidden: int, step: Step) -> Array:
+    """``step`` along each sequence: outputs ``[T, N, H]``, then the last state."""
+    steps, batch, _ = x.shape
+    made = np.zeros((steps + len(state), batch, hidden), x.dtype)
+    rows = np.arange(batch)
+    for s in range(steps):
+        live = s < lengths
+        time = np.where(live, lengths - 1 - s, s) if reverse else np.full(batch, s)
+        after = step(x[time, rows], state)
+        state = [np.where(live[:, None], new, old) for new, old in zip(after, state, strict=True)]
+        made[time[live], rows[live], : state[0].shape[1]] = state[0][live]
+    for i, last in enumerate(state):
+        made[steps + i, :, : last.shape[1]] = last
+    return made
+
+
+@reference("lstm")
+def lstm(
+    *inputs: Array, weight_ih: Array, weight_hh: Array, bias_ih: Array | None = None,
+    bias_hh: Array | None = None, weight_hr: Array | None = None, peephole: Array | None = None,
+    reverse: bool, initial_state: bool, lengths: bool,
+) -> Array:  # fmt: skip
+    """torch.nn.LSTM's equations (Hochreiter & Schmidhuber 1997, forget gate of Gers et al. 2000); peepholes
+    as in ONNX ``LSTM``: the input and forget gates see c before the step, the output gate c after it.
+    """
+    hidden = weight_ih.shape[0] // 4
+    state, found = _ends(inputs, [weight_hh.shape[1], hidden], initial_state, lengths)
+
+    def sees(part: int, c: Array) -> Array | float:  # no peephole is not one of zero: c may be infinite
+        return 0.0 if peephole is None else np.split(peephole, 3)[part] * c
+
+    def step(x: Array, before: list[Array]) -> list[Array]:
+        h, c = before
+        i, f, g, o = np.split(_affine(x, weight_ih, bias_ih) + _affine(h, weight_hh, bias_hh), 4, axis=1)
+        c = sigmoid(f + sees(1, c)) * c + sigmoid(i + sees(0, c)) * np.tanh(g)
+        h = sigmoid(o + sees(2, c)) * np.tanh(c)
+        return [h if weight_hr is None else h @ weight_hr.T, c]
+
+    return _scan(inputs[0], state, found, reverse, hidden, step)
+
+
+@reference("gru")
+def gru(
+    *inputs: Array, weight_ih: Array, weight_hh: Array, bias_ih: Array | None = None,
+    bias_hh: Array | None = None, reverse: bool, initial_state: bool, lengths: bool, reset_after: bool,
+) -> Array:  # fmt: skip
+    """torch.nn.GRU's equations (Cho et al. 2014); without ``reset_after`` ONNX's with linear_before_reset =
+    0.
+    """
+    hidden = weight_ih.shape[0] // 3
+    state, found = _ends(inputs, [hidden], initial_state, lengths)
+    new_hh = weight_hh[2 * hidden :]
+    new_bias = None if bias_hh is None else bias_hh[2 * hidden :]
+
+    def step(x: Array, before: list[Array]) -> list[Array]:
+        (h,) = before
+        xr, xz, xn = np.split(_affine(x, weight_ih, bias_ih), 3, axis=1)
+        hr, hz, hn = np.split(_affine(h, weight_hh, bias_hh), 3, axis=1)
+        r, z = sigmoid(xr + hr), sigmoid(xz + hz)
+        n = np.tanh(xn + (r * hn if reset_after else _affine(r * h, new_hh, new_bias)))
+        return [(1 - z) * n + z * h]
+
+    return _scan(inputs[0], state, found, reverse, hidden, step)
+
+
+@reference("rnn")
+def rnn(
+    *inputs: Array, weight_ih: Array, weight_hh: Array, bias_ih: Array | None = None,
+    bias_hh: Array | None = None, reverse: bool, initial_state: bool, lengths: bool, activation: str,
+) -> Array:  # fmt: skip
+    """torch.nn.RNN's equation (Elman 1990)."""
+    state, found = _ends(inputs, [weight_hh.shape[1]], initial_state, lengths)
+
+    def step(x: Array, before: list[Array]) -> list[Array]:
+        y = _affine(x, weight_ih, bias_ih) + _affine(before[0], weight_hh, bias_hh)
+        return [np.tanh(y) if activation == "tanh" else np.maximum(y, 0)]
+
+    return _scan(inputs[0], state, found, reverse, weight_hh.shape[1], step)

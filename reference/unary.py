@@ -1,0 +1,75 @@
+"""Functions of one element from analysis and rounding. NaN in, NaN out, but for `sign`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bslite.reference.registry import Array, reference
+
+#: op -> NumPy's function of the same meaning
+SAME = {
+    "neg": np.negative,
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "trunc": np.trunc,
+}
+
+
+def _as_numpy(name: str) -> None:
+    function = SAME[name]
+
+    @reference(name)
+    def apply(x: Array) -> Array:
+        return np.asarray(function(x))
+
+    apply.__name__, apply.__doc__ = name, f"``numpy.{function.__name__}``."
+
+
+for _name in SAME:
+    _as_numpy(_name)
+
+
+@reference("sign")
+def sign(x: Array) -> Array:
+    """1 above zero, -1 below, else 0: at NaN too, as torch has it."""
+    return np.asarray((x > 0).astype(x.dtype) - (x < 0).astype(x.dtype))
+
+
+@reference("rsqrt")
+def rsqrt(x: Array) -> Array:
+    """``1 / sqrt(x)``."""
+    return np.asarray(1 / np.sqrt(x))
+
+
+@reference("reciprocal")
+def reciprocal(x: Array) -> Array:
+    """``1 / x``."""
+    return np.asarray(1 / x)
+
+
+@reference("erf")
+def erf(x: Array) -> Array:
+    """The error function: the C library's, element by element."""
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x)).astype(x.dtype)

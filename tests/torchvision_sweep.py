@@ -1,0 +1,156 @@
+"""Every torchvision model through `from_torch`: what is native, what is missing, are the answers right.
+
+``python tests/torchvision_sweep.py [PREFIX ...]`` checks the models whose names begin with a prefix (all
+without one), a line for each as it is done, and keeps the results in ``docs/models.json``; several runs make
+up one table. ``--missing`` only converts, at small sizes. ``--table`` prints the table of docs/models.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torchvision_models import import_models, model
+
+import bslite
+from bslite.verification import FACTOR, TINY
+
+RESULTS = Path(__file__).parent.parent / "docs" / "models.json"
+#: Longest prefix -> side of the image checked; where the model leaves a choice, small enough for a sweep.
+SIDES = {
+    "": 64, "inception_v3": 96, "squeezenet": 96,
+    "maxvit": 224, "swin": 112, "swin_v2": 128, "vit": 224, "vit_h_14": 518,
+    "convnext": 96, "densenet": 96, "vgg": 96, "alexnet": 96,
+    "mvit": 224, "s3d": 224, "swin3d": 96,
+}  # fmt: skip
+FRAMES = {"": 8, "mvit": 16, "s3d": 16}  # of a video
+FREE = ("resnet18", "swin_t")  # converted again for another batch
+
+Row = dict[str, Any]
+
+
+def of_prefix(table: dict[str, int], name: str) -> int:
+    """The entry of the longest prefix of ``name``."""
+    return table[max((p for p in table if name.startswith(p)), key=len)]
+
+
+def subjects() -> dict[str, str]:
+    """Model name -> its kind: classification, segmentation or video."""
+    models = import_models()
+    kinds = {"classification": models, "segmentation": models.segmentation, "video": models.video}
+    return {name: kind for kind, module in kinds.items() for name in models.list_models(module=module)}
+
+
+def example(name: str, kind: str, batch: int = 1) -> Any:
+    """A seeded input of the model's sizes."""
+    side = of_prefix(SIDES, name)
+    frames = (of_prefix(FRAMES, name),) if kind == "video" else ()
+    return torch.randn(batch, 3, *frames, side, side, generator=torch.manual_seed(3))
+
+
+def build(name: str, kind: str) -> Any:
+    """The model in eval mode, seeded weights; segmentation without the second classifier of training."""
+    options = {"weights_backbone": None} if kind == "segmentation" else {}
+    return model(name, **options)
+
+
+def convert(module: Any, x: Any) -> tuple[Any, list[str]]:
+    """The model, or None and what is unsupported, a line for each operation."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return bslite.from_torch(module, x), []
+    except bslite.UnsupportedError as e:
+        return None, [line.strip().partition("; at ")[0] for line in str(e).splitlines()[1:]] or [str(e)]
+
+
+def relative(got: Any, want: Any) -> float:
+    """Distance over all outputs in relative L2."""
+    pairs = list(zip(got, want, strict=True))
+    off = sum(float(((g.double() - w) ** 2).sum()) for g, w in pairs)
+    return float((off / sum(float((w**2).sum()) for _, w in pairs)) ** 0.5)
+
+
+def leaves(output: Any) -> list[Any]:
+    """All tensors of a result, as from_torch orders them."""
+    return [t for t in torch.utils._pytree.tree_leaves(output) if isinstance(t, torch.Tensor)]
+
+
+def check(name: str, kind: str) -> Row:
+    """One row of the table: the model converted, run, and compared with torch in float32 and float64."""
+    start = time.perf_counter()
+    module, x = build(name, kind), example(name, kind)
+    row: Row = {"kind": kind, "input": list(x.shape)}
+    spec, missing = convert(module, x)
+    row["missing"] = missing
+    if spec is not None:
+        row["layers"] = len(spec.nodes)
+        with torch.no_grad():
+            theirs = leaves(module(x))
+            ours = bslite.run(spec, x.numpy())
+            ours = [torch.from_numpy(y) for y in (ours if isinstance(ours, (tuple, list)) else [ours])]
+            del spec
+            exact = leaves(module.double()(x.double()))
+        row["error"], row["peer"] = relative(ours, exact), relative(theirs, exact)
+        row["right"] = row["error"] <= FACTOR * row["peer"] + TINY
+    row["seconds"] = round(time.perf_counter() - start, 1)
+    return row
+
+
+def line(name: str, row: Row) -> str:
+    """One row as a line of Markdown's table."""
+    size = "x".join(map(str, row["input"]))
+    if "error" not in row:
+        return f"| {name} | {size} | | not native: {'; '.join(row['missing'])} | | |"
+    ratio = row["error"] / max(row["peer"], TINY)
+    return f"| {name} | {size} | {row['layers']} | native | {ratio:.2f} | {'yes' if row['right'] else 'NO'} |"
+
+
+def table(rows: dict[str, Row]) -> str:
+    """docs/models.md."""
+    parts = ["# torchvision's models", "", __doc__.split("\n\n", 1)[1].strip(), ""] if __doc__ else []
+    for kind in ("classification", "segmentation", "video"):
+        here = {name: row for name, row in rows.items() if row["kind"] == kind}
+        parts += [f"## {kind.capitalize()}", "", HEAD, *(line(n, r) for n, r in sorted(here.items())), ""]
+    return "\n".join(parts)
+
+
+HEAD = (
+    "| model | input | layers | runs | error, as a multiple of torch's | within the bound |\n|" + "---|" * 6
+)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("prefix", nargs="*", default=[""])
+    parser.add_argument("--missing", action="store_true", help="only convert and list what is unsupported")
+    parser.add_argument("--table", action="store_true", help="print the table of the results so far")
+    args = parser.parse_args()
+    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if args.table:
+        print(table(rows))
+        return
+    for name, kind in subjects().items():
+        if not name.startswith(tuple(args.prefix)):
+            continue
+        if args.missing:
+            _, missing = convert(build(name, kind), example(name, kind))
+            print(f"{name}: {'ok' if not missing else ''}", *missing, sep="\n    ", flush=True)
+        else:
+            rows[name] = check(name, kind)
+            RESULTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
+            print(line(name, rows[name]), f"{rows[name]['seconds']} s", flush=True)
+        gc.collect()
+
+
+if __name__ == "__main__":
+    main()
