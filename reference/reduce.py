@@ -22,10 +22,21 @@ def _wide(x: Array) -> Array:
     return x.astype(np.float64) if x.dtype.kind == "f" else x.astype(np.int64)
 
 
+def _as(x: Array, made: Array) -> Array:
+    """Integers made of ``x`` in its dtype, InputError where they do not fit; floats as they are."""
+    if x.dtype.kind == "f":
+        return np.asarray(made)
+    edge = np.iinfo(x.dtype)
+    wrong = (made < edge.min) | (made > edge.max)
+    if np.any(wrong):
+        raise InputError(f"the result {np.asarray(made)[wrong].flat[0]} does not fit {x.dtype}")
+    return np.asarray(made, x.dtype)
+
+
 @reference("sum")
 def sum_(x: Array, *, axes: Axes, keepdim: bool) -> Array:
     """``sum_i x_i``."""
-    return np.asarray(np.sum(_wide(x), axis=_over(axes), keepdims=keepdim))
+    return _as(x, np.sum(_wide(x), axis=_over(axes), keepdims=keepdim))
 
 
 @reference("mean")
@@ -37,7 +48,7 @@ def mean(x: Array, *, axes: Axes, keepdim: bool) -> Array:
 @reference("prod")
 def prod(x: Array, *, axes: Axes, keepdim: bool) -> Array:
     """``prod_i x_i``."""
-    return np.asarray(np.prod(_wide(x), axis=_over(axes), keepdims=keepdim))
+    return _as(x, np.prod(_wide(x), axis=_over(axes), keepdims=keepdim))
 
 
 @reference("amax")
@@ -122,9 +133,7 @@ def cumsum(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
     x = np.moveaxis(x, axis, 0)
     x = x[::-1] if reverse else x
     y = np.cumsum(_wide(x), axis=0)
-    if x.dtype.kind != "f" and not (np.abs(y) <= np.iinfo(x.dtype).max).all():
-        raise InputError(f"a sum, {y.flat[np.abs(y).argmax()]}, does not fit {x.dtype}")
-    y = y if x.dtype.kind == "f" else y.astype(x.dtype)
+    y = _as(x, y)
     if exclusive:
         y = np.concatenate([np.zeros_like(y[:1]), y[:-1]])
     return np.moveaxis(y[::-1] if reverse else y, 0, axis)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from torch_modules import torch
+from torch_modules import MODULES_OF_ATTENTION, torch
 from torchvision_models import model
 
-from bslite import ModelSpec, UnsupportedError, from_torch, reference
+import bslite
+from bslite import ModelSpec, from_torch, reference
+from bslite.passes import simplify
 
 #: Network -> image size: small, but enough for every pooling.
 NETS = {
@@ -26,6 +29,10 @@ NETS = {
     "mnasnet0_5": 64,
     "regnet_y_400mf": 64,
     "convnext_tiny": 64,
+    "vit_b_32": 224,
+    "swin_t": 64,
+    "swin_v2_t": 64,
+    "lraspp_mobilenet_v3_large": 64,
 }
 
 
@@ -69,6 +76,20 @@ def test_googlenet_with_transformed_input() -> None:
     check(module, spec, 64)
 
 
-def test_a_vision_transformer_says_what_it_lacks() -> None:
-    with pytest.raises(UnsupportedError, match=r"12 x aten.scaled_dot_product_attention.default; at encoder"):
-        from_torch(model("vit_b_16"), torch.randn(1, 3, 224, 224))
+@pytest.mark.parametrize("make", MODULES_OF_ATTENTION.values(), ids=MODULES_OF_ATTENTION)
+def test_modules_of_attention(make: Callable[[], Any]) -> None:
+    """torch's own modules: never by their fast path, whose operations are whole layers; in any batch."""
+    torch.manual_seed(0)
+    module = make().eval()
+    spec = from_torch(module, torch.randn(2, 5, 12))
+    assert spec.inputs[0].shape == ("N", 5, 12)
+    fused = simplify(spec)
+    assert "attention" in {n.op for n in fused.nodes}
+    assert "softmax" not in {n.op for n in fused.nodes}
+    x = torch.randn(3, 5, 12, dtype=torch.float64)
+    with torch.no_grad():
+        want = copy.deepcopy(module).double()(x).numpy()
+    for version in (spec, fused):
+        (got,) = reference.run(version, [x.numpy()], np.float64)
+        assert np.linalg.norm(got - want) <= 1e-6 * np.linalg.norm(want)
+    assert np.linalg.norm(bslite.run(spec, x.float().numpy()) - want) <= 1e-6 * np.linalg.norm(want)

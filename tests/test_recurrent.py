@@ -188,3 +188,32 @@ def test_wrong_weights_states_and_lengths_are_named() -> None:
         {**x, "h": (2, 8), "c": (2, 7)}, good, initial_state=True
     )
     assert "the lengths are [3], expected [2]" in refused({**x, "lengths": (3,)}, good, lengths=True)
+
+
+def test_any_number_of_steps_from_onnx() -> None:
+    onnx = pytest.importorskip("onnx")
+    rng = np.random.default_rng(0)
+    w, r = (rng.standard_normal((2, 36, n)).astype(np.float32) for n in (5, 9))
+    node = onnx.helper.make_node(
+        "LSTM", ["x", "w", "r"], ["y", "h", "c"], direction="bidirectional", hidden_size=9
+    )
+    values = [onnx.helper.make_tensor_value_info(n, 1, None) for n in ("y", "h", "c")]
+    graph = onnx.helper.make_graph(
+        [node], "lstm", [onnx.helper.make_tensor_value_info("x", 1, ["T", 3, 5])], values,
+        [onnx.numpy_helper.from_array(w, "w"), onnx.numpy_helper.from_array(r, "r")],
+    )  # fmt: skip
+    spec = bslite.from_onnx(onnx.helper.make_model(graph), shapes={"x": (4, 3, 5)})
+    module = nn.LSTM(5, 9, bidirectional=True, bias=False)
+    order = [0, 2, 3, 1]  # ONNX: input, output, forget, cell
+    for d, side in enumerate(("", "_reverse")):
+        for role, part in (("weight_ih_l0", w), ("weight_hh_l0", r)):
+            rows = part[d].reshape(4, 9, -1)[order].reshape(36, -1)
+            getattr(module, role + side).data = torch.from_numpy(rows)
+    for steps in (1, 2, 30):
+        x = torch.randn(steps, 3, 5)
+        with torch.no_grad():
+            y, (h, c) = module(x)
+        got = bslite.run(spec, x)
+        torch.testing.assert_close(got[0], y.reshape(steps, 3, 2, 9).transpose(1, 2))
+        torch.testing.assert_close(got[1], h)
+        torch.testing.assert_close(got[2], c)

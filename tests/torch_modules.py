@@ -112,13 +112,13 @@ ARITHMETIC = [
     fn("add, alpha", lambda x: torch.add(x, x, alpha=0.3), IMAGE, "mul add"),
     fn("add a number", lambda x: 0.1 + x, IMAGE, "add"),
     fn("add in place", lambda x: (x * 2).add_(x, alpha=3), IMAGE, "mul mul add"),
-    fn("sub", lambda x: x - x.transpose(2, 3).transpose(2, 3) * 3, IMAGE, "permute permute mul mul add"),
+    fn("sub", lambda x: x - x.transpose(2, 3).transpose(2, 3) * 3, IMAGE, "permute permute mul sub"),
     fn("sub a parameter", lambda x, p: x - p, IMAGE, "add", 6, 1, 1),
-    fn("a number minus", lambda x: 1 - x, IMAGE, "mul add"),
-    fn("rsub", lambda x: torch.rsub(x, 2.0, alpha=3), IMAGE, "mul add"),
+    fn("a number minus", lambda x: 1 - x, IMAGE, "sub"),
+    fn("rsub", lambda x: torch.rsub(x, 2.0, alpha=3), IMAGE, "mul sub"),
     fn("mul", lambda x: x * x.sigmoid(), IMAGE, "sigmoid mul"),
     fn("mul a number", lambda x: x * -0.7, IMAGE, "mul"),
-    fn("neg", lambda x: -x, IMAGE, "mul"),
+    fn("neg", lambda x: -x, IMAGE, "neg"),
     fn("square", lambda x: x.square() + x**2, IMAGE, "mul mul add"),
     fn("div by a number", lambda x: x / 3, IMAGE, "mul"),
     fn("div by a parameter", lambda x, p: x / p, IMAGE, "mul", 6, 1, 1),
@@ -129,13 +129,70 @@ ARITHMETIC = [
     fn("expand kept", lambda x: x[:, :, None].expand(-1, -1, 3), (12,), "reshape mul"),
     fn("mean", lambda x: x.mean((2, 3)), IMAGE, "adaptive_avg_pool2d flatten"),
     fn("mean, axes kept", lambda x: x.mean((-1, -2), keepdim=True), IMAGE, "adaptive_avg_pool2d"),
-    fn("mean of tokens", lambda x: x.mean(1), TOKENS, "permute reshape adaptive_avg_pool2d flatten"),
-    fn(
-        "mean of channels",
-        lambda x: x.mean(1, keepdim=True),
-        IMAGE,
-        "permute reshape adaptive_avg_pool2d reshape",
-    ),
+    fn("mean of tokens", lambda x: x.mean(1), TOKENS, "mean"),
+    fn("mean of channels", lambda x: x.mean(1, keepdim=True), IMAGE, "mean"),
+]
+
+ELEMENTWISE = [
+    fn("div", lambda x: x / (x.abs() + 1), IMAGE, "abs add div"),
+    fn("a number over", lambda x: 2.0 / (x * x + 1), IMAGE, "mul add reciprocal mul"),
+    fn("div, floor", lambda x: torch.div(x, 0.7, rounding_mode="floor"), IMAGE, "div floor"),
+    fn("div, trunc", lambda x: torch.div(x, 0.7, rounding_mode="trunc"), IMAGE, "div trunc"),
+    fn("powers", lambda x: x**3 + x.abs() ** 0.5, IMAGE, "mul mul abs sqrt add"),
+    fn("power of a value", lambda x: x.abs() ** x.sigmoid(), IMAGE, "abs sigmoid pow"),
+    fn("a number to a power", lambda x: 2**x, IMAGE, "pow"),
+    fn("a root's reciprocal", lambda x: (x * x + 1) ** -0.5, IMAGE, "mul add rsqrt"),
+    fn("remainder", lambda x: x % 0.7, IMAGE, "remainder"),
+    fn("fmod", lambda x: torch.fmod(x, 0.7), IMAGE, "fmod"),
+    fn("maximum", lambda x, p: torch.maximum(x, p), IMAGE, "maximum", 6, 1, 1),
+    fn("max of two", lambda x: torch.max(x, x.tanh()), IMAGE, "tanh maximum"),
+    fn("minimum", lambda x, p: torch.minimum(p, x), IMAGE, "minimum", 8),
+    fn("atan2", lambda x, p: torch.atan2(x, p), IMAGE, "atan2", 8),
+    fn("addcmul", lambda x: torch.addcmul(x, x, x, value=0.5), IMAGE, "mul mul add"),
+    fn("addcdiv", lambda x: torch.addcdiv(x, x, x.abs() + 1), IMAGE, "abs add div add"),
+    fn("lerp", lambda x: torch.lerp(x, x.tanh(), 0.3), IMAGE, "tanh sub mul add"),
+    fn("clamp both", lambda x: x.clamp(-1, 0.5), IMAGE, "clamp"),
+    fn("clamp above", lambda x: x.clamp_max(0.5), IMAGE, "clamp"),
+    fn("clamp by values", lambda x, p: x.clamp(min=p, max=p + 1), IMAGE, "maximum minimum", 6, 1, 1),
+    Case("hardtanh as it comes", lambda: nn.Hardtanh(), IMAGE, "clamp"),
+    fn("analysis", lambda x: x.sin().exp().log1p().cos().atan(), IMAGE, "sin exp log1p cos atan"),
+    fn("rounding", lambda x: x.round() + x.floor() * x.ceil(), IMAGE, "round floor ceil mul add"),
+    Case("selu", lambda: nn.SELU(), IMAGE, "selu"),
+    Case("celu", lambda: nn.CELU(0.6), IMAGE, "celu"),
+    Case("softplus", lambda: nn.Softplus(2, 3), IMAGE, "softplus"),
+    Case("softsign", lambda: nn.Softsign(), IMAGE, "abs add div"),
+    Case("mish", lambda: nn.Mish(), IMAGE, "mish"),
+    Case("log sigmoid", lambda: nn.LogSigmoid(), IMAGE, "logsigmoid"),
+    Case("threshold", lambda: nn.Threshold(0.3, -1.0), IMAGE, "threshold"),
+    Case("hardshrink", lambda: nn.Hardshrink(0.3), IMAGE, "shrink"),
+    Case("softshrink", lambda: nn.Softshrink(0.3), IMAGE, "shrink"),
+    Case("tanhshrink", lambda: nn.Tanhshrink(), IMAGE, "tanh sub"),
+    Case("prelu", lambda: nn.PReLU(), IMAGE, "prelu"),
+    Case("prelu, per channel", lambda: nn.PReLU(6), IMAGE, "prelu"),
+    Case("glu", lambda: nn.GLU(1), IMAGE, "slice slice sigmoid mul"),
+    fn("where", lambda x: torch.where(x > 0.5, x, -1.0), IMAGE, "greater where"),
+    fn("where of parameters", lambda x, p: torch.where(x < p, p, x), IMAGE, "less where", 8),
+    fn("masked_fill", lambda x: x.masked_fill(x <= 0, float("-inf")).exp(), IMAGE, "less_equal where exp"),
+    fn("logic", lambda x: ((x > 1) | ~(x < 0)).float(), IMAGE, "greater less not or cast"),
+    fn("bool times float", lambda x: (x >= 0) * x, IMAGE, "greater_equal cast mul"),
+    fn("isfinite", lambda x: x.log().isfinite().float(), IMAGE, "log isnan isinf or not cast"),
+    fn("sum of everything but the batch", lambda x: (x * x).sum((1, 2, 3)), IMAGE, "mul sum"),
+    fn("sum, kept", lambda x: x.sum(-1, keepdim=True), TOKENS, "sum"),
+    fn("amax, amin", lambda x: x.amax(1) - x.amin((1,)), IMAGE, "amax amin sub"),
+    fn("max along", lambda x: x.max(2)[0], IMAGE, "amax"),
+    fn("argmax", lambda x: x.argmax(-1).float(), TOKENS, "argmax cast"),
+    fn("max and its place", lambda x: x.max(1)[0] + x.max(1)[1], IMAGE, "amax argmax cast add"),
+    fn("count", lambda x: (x > 0).sum(-1).float(), TOKENS, "greater cast sum cast"),
+    fn("any", lambda x: (x > 2).any(1).float(), TOKENS, "greater amax cast"),
+    fn("all", lambda x: (x > -2).all(-1, keepdim=True).float(), TOKENS, "greater amin cast"),
+    fn("var", lambda x: x.var(-1), TOKENS, "var"),
+    fn("std", lambda x: x.std((1, 2), correction=0, keepdim=True), TOKENS, "std"),
+    fn("var_mean", lambda x: torch.add(*torch.var_mean(x, 1)), TOKENS, "var mean add"),
+    fn("norm", lambda x: x / x.norm(dim=-1, keepdim=True), TOKENS, "l2_norm div"),
+    fn("vector norms", lambda x: torch.linalg.vector_norm(x, 3, 1), TOKENS, "abs pow sum pow"),
+    fn("logsumexp", lambda x: x.logsumexp(1), TOKENS, "logsumexp"),
+    fn("cumsum", lambda x: x.cumsum(1), TOKENS, "cumsum"),
+    fn("prod", lambda x: x.prod(2), TOKENS, "prod"),
 ]
 
 MOVES = [
@@ -177,7 +234,7 @@ MOVES = [
     fn("narrow", lambda x: x.narrow(1, 2, 3).narrow(3, -2, 2), IMAGE, "slice slice"),
     fn("slices", lambda x: x[:, :, 1:-1, ::2], IMAGE, "slice slice"),
     fn("cat", lambda x: torch.cat([x, x.tanh(), x], -1), IMAGE, "tanh concat"),
-    fn("stack", lambda x: torch.stack([x, -x], 1), IMAGE, "mul reshape reshape concat"),
+    fn("stack", lambda x: torch.stack([x, -x], 1), IMAGE, "neg reshape reshape concat"),
     fn("pad", lambda x: F.pad(x, (1, 2, 0, 3), value=-1.5), IMAGE, "pad"),
     Case("ZeroPad2d", lambda: nn.ZeroPad2d((0, 1, 2, 3)), IMAGE, "pad"),
     Case("pixel shuffle", lambda: nn.PixelShuffle(2), (8, 3, 5), "reshape permute reshape"),
@@ -186,4 +243,89 @@ MOVES = [
     fn("copies", lambda x: x.contiguous().clone().detach().to(torch.float32).float().tanh(), IMAGE, "tanh"),
 ]
 
-CASES = [*LAYERS, *ARITHMETIC, *MOVES]
+HEADS = (4, 5, 6)  # [heads, tokens, features of one]
+
+
+class SelfAttention(nn.Module):
+    """nn.MultiheadAttention of tokens with themselves, the weights asked for or not, with a mask or not."""
+
+    def __init__(self, weights: bool, mask: bool = False) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
+        self.weights = weights
+        self.mask = torch.randn(5, 5) if mask else None
+
+    def forward(self, x: Any) -> Any:
+        return self.attention(x, x, x, need_weights=self.weights, attn_mask=self.mask)[0]
+
+
+def attend(**more: Any) -> Callable[..., Any]:
+    return lambda x: F.scaled_dot_product_attention(x, x.tanh(), x.sigmoid(), **more)
+
+
+ATTENTION = [
+    fn("attention", attend(), HEADS, "tanh sigmoid attention"),
+    fn("attention, causal", attend(is_causal=True), HEADS, "tanh sigmoid attention"),
+    fn("attention, scaled", attend(scale=0.1), HEADS, "tanh sigmoid attention"),
+    fn(
+        "attention, masked",
+        lambda x, p: F.scaled_dot_product_attention(x, x, x, p),
+        HEADS, "attention", 5, 5,
+    ),
+    fn(
+        "attention, bool mask",
+        lambda x, p: F.scaled_dot_product_attention(x, x, x, p > 0),
+        HEADS, "attention", 1, 5, 5,
+    ),
+    fn(
+        "attention, grouped heads",
+        lambda x: F.scaled_dot_product_attention(x, x[:, :2], x[:, 2:], enable_gqa=True),
+        HEADS, "slice slice attention",
+    ),
+    fn("baddbmm", lambda x, p: torch.baddbmm(p, x, x.mT), TOKENS, "permute matmul add", 5, 5),
+    fn(
+        "einsum, scores", lambda x: torch.einsum("b h i d, b h j d -> b h i j", x, x), HEADS, "permute matmul"
+    ),
+    fn("einsum, values", lambda x: torch.einsum("bhid,bhdj->bihj", x, x.mT), HEADS,
+       "permute matmul permute"),
+    fn("einsum, two letters summed", lambda x: torch.einsum("nabc,nxbc->nxa", x, x), HEADS,
+       "flatten permute flatten matmul permute"),
+    fn("roll", lambda x: x.roll((2, -1), (1, 3)), IMAGE, "roll"),
+    fn("normalize", lambda x: F.normalize(x, dim=-1) + F.normalize(x, p=2, dim=1, eps=2.0), IMAGE,
+       "normalize normalize add"),
+    Case("rms norm", lambda: nn.RMSNorm(12), TOKENS, "rms_norm"),
+    Case("rms norm, eps", lambda: nn.RMSNorm((5, 12), eps=0.1, elementwise_affine=False), TOKENS, "rms_norm"),
+    fn(
+        "a token for every batch element",
+        lambda x, p: torch.cat([p.expand(x.shape[0], -1, -1), x], 1),
+        TOKENS, "repeat_batch concat", 1, 1, 12,
+    ),
+    fn(
+        "a slice assigned", lambda x: assigned(x), IMAGE,
+        "tanh slice slice slice slice slice slice concat slice slice concat",
+    ),
+]  # fmt: skip
+MODULES_OF_ATTENTION = {
+    "MultiheadAttention": lambda: SelfAttention(weights=False),
+    "MultiheadAttention with weights": lambda: SelfAttention(weights=True),
+    "MultiheadAttention, masked": lambda: SelfAttention(weights=False, mask=True),
+    "MultiheadAttention with weights, masked": lambda: SelfAttention(weights=True, mask=True),
+    "TransformerEncoder": lambda: nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, activation="gelu"), 2
+    ),
+    "TransformerEncoder, norm first": lambda: nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, norm_first=True),
+        2,
+        enable_nested_tensor=False,
+    ),
+}
+
+
+def assigned(x: Any) -> Any:
+    """A tensor with a part of it written over."""
+    y = x.tanh()
+    y[:, :, 2:5, 1:] = x[:, :, 2:5, 1:]
+    return y
+
+
+CASES = [*LAYERS, *ATTENTION, *ARITHMETIC, *ELEMENTWISE, *MOVES]

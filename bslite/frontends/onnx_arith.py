@@ -72,16 +72,16 @@ ELEMENTWISE: dict[str, tuple[Callable[..., Any], str]] = {
     "GreaterOrEqual": (np.greater_equal, "greater_equal"),
     "Less": (np.less, "less"),
     "LessOrEqual": (np.less_equal, "less_equal"),
-    "Not": (np.logical_not, "logical_not"),
-    "And": (np.logical_and, "logical_and"),
-    "Or": (np.logical_or, "logical_or"),
-    "Xor": (np.logical_xor, "logical_xor"),
+    "Not": (np.logical_not, "not"),
+    "And": (np.logical_and, "and"),
+    "Or": (np.logical_or, "or"),
+    "Xor": (np.logical_xor, "xor"),
     "Where": (np.where, "where"),
     "IsNaN": (np.isnan, "isnan"),
-    "BitwiseAnd": (np.bitwise_and, "bitwise_and"),
-    "BitwiseOr": (np.bitwise_or, "bitwise_or"),
-    "BitwiseXor": (np.bitwise_xor, "bitwise_xor"),
-    "BitwiseNot": (np.bitwise_not, "bitwise_not"),
+    "BitwiseAnd": (np.bitwise_and, "and"),
+    "BitwiseOr": (np.bitwise_or, "or"),
+    "BitwiseXor": (np.bitwise_xor, "xor"),
+    "BitwiseNot": (np.bitwise_not, "not"),
 }
 
 
@@ -90,9 +90,12 @@ def elementwise(s: Site, *xs: Operand) -> Operand:
     function, op = ELEMENTWISE[s.op_type]
     if is_known(*xs):
         return s.compute(function, *xs)
-    if op not in ops.REGISTRY:
-        raise Unsupported("")
     return s.emit(op, *xs)
+
+
+@onnx_op("IsInf")
+def is_inf(s: Site, x: Operand, *, detect_negative: int, detect_positive: int) -> Operand:
+    return s.emit("isinf", x, negative=bool(detect_negative), positive=bool(detect_positive))
 
 
 def chain(s: Site, xs: tuple[Operand, ...], function: Any, op: str) -> Operand:

@@ -1,4 +1,4 @@
-"""bslite behind ONNX's own interface of a backend: ``prepare(model).run(inputs)``, ``run_model``, ``run_node``.
+"""bslite behind ONNX's own interface of a backend: ``prepare(model).run(inputs)``, ``run_model`` and so on.
 
     from bslite.frontends import onnx_backend
     outputs = onnx_backend.prepare(model).run([x])
@@ -10,7 +10,6 @@ convolution, given as inputs), the model is specialised on the value it is given
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,8 +35,8 @@ class Specialised:
         self.known: list[Array | None] = [
             o.array if isinstance(o, Const) else None for o in converted.outputs
         ]
-        values = [converted.store.value(o).name for o in converted.outputs if not isinstance(o, Const)]
-        self.spec: ModelSpec | None = converted.store.spec(values) if values else None
+        values = [o for o in converted.outputs if not isinstance(o, Const)]
+        self.spec: ModelSpec | None = converted.spec(values) if values else None
 
     def run(self, inputs: Mapping[str, Array], backend: str) -> list[Array]:
         """The outputs in order."""
@@ -71,6 +70,7 @@ class BsliteRep(base.BackendRep):  # type: ignore[misc]
             inputs = [inputs[n] for n in self.names]
         elif isinstance(inputs, np.ndarray):
             inputs = [inputs]
+        inputs = [np.asarray(x) if isinstance(x, np.generic) else x for x in inputs]
         if len(inputs) != len(self.names) or not all(isinstance(x, np.ndarray) for x in inputs):
             raise InputError(f"model {self.source.name!r} takes {len(self.names)} arrays, {self.names}")
         given = dict(zip(self.names, inputs, strict=True))
@@ -88,9 +88,7 @@ class BsliteRep(base.BackendRep):  # type: ignore[misc]
             constants = {n: np.array(given[n]) for n in built_in}
             free = {n: s for n, s in shapes.items() if n not in built_in}
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of sizes fixed: these are the sizes
-                    converted = convert(self.source, shapes=free, constants=constants)
+                converted = convert(self.source, shapes=free, constants=constants)
                 break
             except NotConverted as e:
                 if not e.roots - built_in:

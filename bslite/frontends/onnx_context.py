@@ -146,6 +146,7 @@ class Store:
     def __init__(self, builder: GraphBuilder, probes: Sequence[Mapping[str, int]]) -> None:
         self.builder = builder
         self.probes = probes
+        self.inputs: list[Value] = []
         self._spent = 0
         self._values: dict[int, Value] = {}  # of constants, by the array
         self._keys: dict[int, str] = {}
@@ -165,7 +166,9 @@ class Store:
         """Declare a model input."""
         self.builder.input(name, declared, example, dtype)
         shapes = tuple(tuple(p[d] if isinstance(d, str) else d for d in declared) for p in self.probes)
-        return Value(name, shapes, dtype, frozenset([name]))
+        made = Value(name, shapes, dtype, frozenset([name]))
+        self.inputs.append(made)
+        return made
 
     def emit(
         self,
@@ -188,8 +191,7 @@ class Store:
                 raise Varies(f"its {role} depends on free sizes")
             if p is not None:
                 given[role] = p
-        if any(isinstance(x, Sizes) for x in inputs):
-            raise Varies("a size that is free is used as a number")
+        inputs = [self.value(x) if isinstance(x, Sizes) else x for x in inputs]
         dtype = self._dtype(declaration, inputs, given, parsed)
         shapes = self._shapes(declaration, inputs, given, parsed)
         if op != "constant" and all(isinstance(x, Const) for x in inputs) and declaration.arity[1]:
@@ -280,7 +282,7 @@ class Store:
         if isinstance(operand, Value):
             return operand
         if isinstance(operand, Sizes):
-            raise Varies("a size that is free is used as a number")
+            return self._repeated(operand)
         if operand.dtype not in ops.DTYPES:
             raise Unsupported(f"a constant is {operand.dtype}; bslite has {', '.join(ops.DTYPES)}")
         if not operand.array.size:
@@ -292,6 +294,16 @@ class Store:
             made = Value(name, operand.shapes * len(self.probes), operand.dtype, frozenset())
             self._values[id(operand.array)] = made
         return made
+
+    def _repeated(self, sizes: Sizes) -> Value:
+        """An array whose only free size is that of a graph input's axis 0, along which it repeats itself."""
+        first = sizes.arrays[0]
+        for like in self.inputs:
+            if all(_repeats(a, first, shape) for a, shape in zip(sizes.arrays, like.shapes, strict=True)):
+                row = Const(first[:1].copy(), f"{like.name}.row")
+                made: Value = self.emit("repeat_batch", f"{like.name}.repeated", [row, like])
+                return made
+        raise Varies("a size that is free is used as a number")
 
     def param(self, const: Const) -> str:
         """Store a constant and return its key; the same array is stored once."""
@@ -305,3 +317,12 @@ class Store:
             self._keys[id(const.array)] = key
             self._kept.append(const.array)
         return key
+
+
+def _repeats(a: Array, first: Array, shape: Shape) -> bool:
+    """Whether ``a`` is the first row of ``first`` as often as ``shape`` has rows."""
+    return (
+        bool(first.size and shape)
+        and a.shape == (*shape[:1], *first.shape[1:])
+        and np.array_equal(a, np.broadcast_to(first[:1], a.shape))
+    )

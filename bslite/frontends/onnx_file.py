@@ -11,7 +11,7 @@ from bslite.errors import FileError, InputError, SpecError, UnsupportedError
 from bslite.frontends.onnx_lazy import load_onnx
 
 LEAST_OPSET = 7
-MAX_NODES = 200_000  # in a graph with all its functions written out
+MAX_NODES = 50_000  # in a graph with all its functions written out
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Source:
 
 
 def read_model(given: Any) -> Source:
-    """The model that a path, bytes or a ModelProto (or a Source) holds. FileError if it cannot be read or parsed."""
+    """The model that a path, bytes or a ModelProto holds. FileError if it cannot be read or parsed."""
     onnx = load_onnx()
     if isinstance(given, Source):
         return given
@@ -51,7 +51,7 @@ def parse(data: bytes, what: str) -> Any:
     model = load_onnx().ModelProto()
     try:
         model.ParseFromString(data)
-    except Exception as e:  # protobuf's DecodeError, whose module has no types; ValueError; RuntimeError
+    except Exception as e:  # of protobuf, whose module has no types
         raise FileError(f"{what}: not an ONNX model, or damaged ({e})") from None
     if not model.HasField("graph") or not model.graph.output:
         raise FileError(f"{what}: not an ONNX model, or damaged: it holds no graph with outputs")

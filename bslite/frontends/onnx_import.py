@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bslite import ops
-from bslite.errors import InputError, SpecError, UnsupportedError
+from bslite.errors import BsliteError, InputError, SpecError, UnsupportedError
 from bslite.frontends.onnx_context import Store
 from bslite.frontends.onnx_file import Source, read_model
 from bslite.frontends.onnx_tensors import dtype_name, sizes
-from bslite.frontends.onnx_values import Const, Operand, Sizes, Varies, probes
+from bslite.frontends.onnx_values import Const, Operand, Sizes, Unsupported, Varies, probes
 from bslite.frontends.onnx_walk import MISSING, Problems, Scope, Walk, add_initializers
 from bslite.spec import Array, GraphBuilder, ModelSpec
 
@@ -55,16 +56,32 @@ def from_onnx(
     listed, with the nodes that use them. EngineError if the package onnx is not installed.
     """
     converted = convert(model, name=name, shapes=shapes, constants=constants)
-    return converted.store.spec([converted.store.value(x).name for x in converted.outputs])
+    spec = converted.spec(converted.outputs)
+    if converted.lost:
+        warnings.warn(
+            f"model {spec.name!r}: the free sizes {', '.join(converted.lost)} are fixed to the example's; it "
+            "cannot be expressed with them left free",
+            stacklevel=2,
+        )
+    return spec
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A graph that has been walked: the operands its outputs became, by output name."""
+    """A graph that has been walked: what its outputs became, and the free sizes that had to be fixed."""
 
     store: SpecStore
     outputs: list[Operand]
-    names: list[str]
+    lost: list[str]
+
+    def spec(self, outputs: Sequence[Operand]) -> ModelSpec:
+        """The model of some of the outputs."""
+        name = self.store.builder.name
+        with refusals(name):
+            try:
+                return self.store.spec([self.store.value(x).name for x in outputs])
+            except Unsupported as e:
+                raise UnsupportedError(f"model {name!r}: an output: {e}") from None
 
 
 class SpecStore(Store):
@@ -91,10 +108,21 @@ def convert(
 ) -> Converted:
     """Walk the model, with free sizes if it can be, else fixed ones."""
     source = read_model(model)
-    try:
+    with refusals(source.name):
         return _convert(source, name, shapes or {}, constants or {})
+
+
+@contextlib.contextmanager
+def refusals(name: str) -> Iterator[None]:
+    """Whatever a hostile file brings about in ways nobody wrote down becomes a SpecError."""
+    try:
+        yield
+    except BsliteError:
+        raise
     except (RecursionError, MemoryError) as e:
-        raise SpecError(f"model {source.name!r}: too deep or too large ({type(e).__name__})") from e
+        raise SpecError(f"model {name!r}: too deep or too large ({type(e).__name__})") from e
+    except Exception as e:
+        raise SpecError(f"model {name!r} is invalid ({type(e).__name__}: {e})") from e
 
 
 def _convert(
@@ -107,14 +135,7 @@ def _convert(
     for keep in [t for i, t in enumerate(tries) if t not in tries[:i]]:
         made, problems = _attempt(source, name or source.name, [i.fix(keep) for i in declared], constants)
         if made is not None:
-            if keep != free:
-                lost = ", ".join(sorted(free - keep))
-                warnings.warn(
-                    f"model {source.name!r}: the free sizes {lost} are fixed to the example's; it cannot be "
-                    "expressed with them left free",
-                    stacklevel=4,
-                )
-            return made
+            return Converted(*made, sorted(free - keep))
         if not problems.varies:
             break
     raise NotConverted(problems.report(source.name), problems.roots)
@@ -122,7 +143,7 @@ def _convert(
 
 def _attempt(
     source: Source, name: str, declared: Sequence[GraphInput], constants: Mapping[str, Array]
-) -> tuple[Converted | None, Problems]:
+) -> tuple[tuple[SpecStore, list[Operand]] | None, Problems]:
     """One walk over the graph; None with all that was in the way."""
     example = {d: n for i in declared for d, n in zip(i.shape, i.example, strict=True) if isinstance(d, str)}
     store = SpecStore(GraphBuilder(name), probes(example))
@@ -144,7 +165,7 @@ def _attempt(
             walk.problems.note("an output that is a free size", n, Varies())
     if any(o is MISSING for o in outputs) or walk.problems.found:
         return None, walk.problems
-    return Converted(store, outputs, names), walk.problems
+    return (store, outputs), walk.problems
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,11 @@ def matmul(s: Site, a: Operand, b: Operand) -> Operand:
     x = reshaped(s, a, (1, *a.shape), last=False) if a.rank == 1 else a
     y = reshaped(s, b, (*b.shape, 1), last=False) if b.rank == 1 else b
     made = s.inner("matmul", x, y)
-    shape = made.shape
-    shape = shape[:-1] if b.rank == 1 else shape
-    shape = (*shape[: x.rank - 2], *shape[x.rank - 1 :]) if a.rank == 1 else shape
-    return reshaped(s, made, tuple(shape))
+    shape = made.shape[:-1] if b.rank == 1 else made.shape
+    row = -1 if b.rank == 1 else -2
+    if a.rank == 1:
+        shape = (*shape[:row], *shape[len(shape) + row + 1 :])
+    return reshaped(s, made, shape)
 
 
 @onnx_op("BatchNormalization")
@@ -100,7 +101,7 @@ def affine(s: Site, op: str, x: Operand, scale: Operand, bias: Operand | None, *
     known = [not isinstance(v, Value) for v in (scale, bias)]
     if all(known):
         return s.emit(op, x, params={"weight": scale, "bias": bias}, **attrs)
-    y = s.inner("mul", s.inner(op, x, **attrs), scale)
+    y = (s.emit if bias is None else s.inner)("mul", s.inner(op, x, **attrs), scale)
     return y if bias is None else s.emit("add", y, bias)
 
 
@@ -124,6 +125,12 @@ def layer_norm(
     if isinstance(bias, Const) and bias.shape != sizes:
         bias = s.const(np.broadcast_to(bias.array, sizes), "bias")
     return affine(s, "layer_norm", x, scale, bias, normalized_shape=sizes, eps=epsilon)
+
+
+@onnx_op("RMSNormalization")
+def rms_norm(s: Site, x: Operand, scale: Operand, *, axis: int, epsilon: float, stash_type: int) -> Operand:
+    sizes = tuple(fixed(d, "what it normalises over") for d in x.shape[axis_of(axis, x.rank) :])
+    return affine(s, "rms_norm", x, scale, None, normalized_shape=sizes, eps=epsilon)
 
 
 @onnx_op("InstanceNormalization")

@@ -10,14 +10,13 @@ import numpy as np
 from bslite.errors import SpecError
 from bslite.frontends.onnx_arith import is_known
 from bslite.frontends.onnx_context import Site, onnx_op
-from bslite.frontends.onnx_shapes import checked
+from bslite.frontends.onnx_shapes import checked, sizes_of
 from bslite.frontends.onnx_values import (
     Const,
     Dim,
     Dims,
     Operand,
     Sizes,
-    Unsupported,
     Value,
     Varies,
     at,
@@ -183,7 +182,7 @@ def concat(s: Site, *xs: Operand, axis: int) -> Operand:
     axis = axis_of(axis, xs[0].rank)
     if is_known(*xs):
         return s.compute(lambda *a: np.concatenate(a, axis), *xs)
-    filled = [x for x in xs if not (isinstance(x, Const) and not x.array.size and x.rank == xs[0].rank)]
+    filled = [x for x in xs if isinstance(x, Value) or x.rank != xs[0].rank or 0 not in x.shapes[0]]
     return filled[0] if len(filled) == 1 else s.emit("concat", *filled, axis=axis)
 
 
@@ -230,16 +229,22 @@ def sliced(s: Site, x: Operand, axis: int, start: int, stop: int | None, step: i
         return s.compute(lambda a: a[index], x)
     size = x.shape[axis]
     emit = s.emit if last else s.inner
-    if step < 0:
-        if not isinstance(size, int):
-            raise Varies("it walks backwards along a free size")
-        indices = np.arange(size)[start:stop:step]
-        return emit("gather", x, s.const(indices.astype(np.int64), f"indices.{axis}"), axis=axis)
+    if isinstance(size, int) and not range(*slice(start, stop, step).indices(size)):
+        return empty(s, x, axis)
     if start == 0 and stop is None and step == 1:
         return x
     if isinstance(size, int) and range(*slice(start, stop, step).indices(size)) == range(size):
         return x
     return emit("slice", x, axis=axis, start=start, stop=stop, step=step)
+
+
+def empty(s: Site, x: Value, axis: int) -> Operand:
+    """``x`` with nothing left of ``axis``."""
+
+    def nothing(dims: Array) -> Array:
+        return np.zeros((*dims[:axis], 0, *dims[axis + 1 :]), x.dtype)
+
+    return s.compute(nothing, sizes_of(x, s))
 
 
 @onnx_op("Slice")
@@ -286,12 +291,17 @@ def _slice(
         sizes = [at(x.shape[axis], p) for p in range(len(s.store.probes))]
         if step == 1 and first == (0,) * len(first) and list(end) == sizes:
             continue
+        if count == 0:
+            x = sliced(s, x, axis, 0, 0, 1, i == len(axes) - 1)
+            continue
         if isinstance(begin, int) and isinstance(count, int):
             x = sliced(s, x, axis, begin, _stop(begin, count, step), step, i == len(axes) - 1)
         elif step > 0 and isinstance(begin, int) and list(end) == [len(range(begin, n, step)) for n in sizes]:
             x = sliced(s, x, axis, begin, None, step, i == len(axes) - 1)
         elif step > 0 and isinstance(merge(back), int) and isinstance(begin, int):
             x = sliced(s, x, axis, begin, -back[0] or None, step, i == len(axes) - 1)
+        elif step < 0 and list(first) == [n - 1 for n in sizes] and list(end) == [-1] * len(end):
+            x = sliced(s, x, axis, -1, None, step, i == len(axes) - 1)
         else:
             raise Varies("its bounds depend on free sizes")
     return x
@@ -337,13 +347,51 @@ def gather(s: Site, x: Operand, indices: Operand, *, axis: int) -> Operand:
 def expand(s: Site, x: Operand, shape: Operand) -> Operand:
     if is_known(x, shape):
         return s.compute(lambda a, d: _expand(s, a, d), x, shape)
-    want = s.dims(shape, "its shape")
-    if (
-        all(d in (1, have) for d, have in zip(want[::-1], x.shape[::-1], strict=False))
-        and len(want) <= x.rank
-    ):
+    return expanded(s, x, s.dims(shape, "its shape"))
+
+
+def expanded(s: Site, x: Operand, want: Sequence[Dim]) -> Operand:
+    """``x`` broadcast together with the shape ``want``."""
+    have: Dims = (*(1,) * (len(want) - x.rank), *x.shape)
+    want = (*(1,) * (len(have) - len(want)), *want)
+    target = [h if w == 1 else w for h, w in zip(have, want, strict=True)]
+    if tuple(target) == x.shape:
         return x
-    raise Unsupported("")
+    if isinstance(x, Value) and isinstance(target[0], tuple) and have[0] == 1:
+        like = [i for i in s.store.inputs if i.rank and i.shape[0] == target[0]]
+        if like:
+            row = reshaped(s, x, have, last=False)
+            fixed = list(target[1:]) == list(have[1:])
+            x = (s.emit if fixed else s.inner)("repeat_batch", row, like[0])
+            have = x.shape
+            if fixed:
+                return x
+    if any(isinstance(t, tuple) and t != h for t, h in zip(target, have, strict=True)):
+        raise Varies("it repeats along a free size")
+    return s.emit("expand", x, shape=tuple(t if isinstance(t, int) else -1 for t in target))
+
+
+@onnx_op("Tile")
+def tile(s: Site, x: Operand, repeats: Operand) -> Operand:
+    times = s.ints(repeats, "its repeats")
+    if len(times) != x.rank or min(times, default=1) < 0:
+        raise SpecError(f"its repeats {times} do not fit rank {x.rank}")
+    if not isinstance(x, Value):
+        return s.compute(lambda a: _tile(s, a, times), x)
+    return s.emit("tile", x, repeats=tuple(times))
+
+
+def _tile(s: Site, a: Array, times: Sequence[int]) -> Array:
+    checked(s, np.array([d * n for d, n in zip(a.shape, times, strict=True)], object))
+    return np.tile(a, times)
+
+
+@onnx_op("Trilu")
+def trilu(s: Site, x: Operand, k: Operand | None = None, *, upper: int) -> Operand:
+    diagonal = 0 if k is None else int(s.number(k, "its k"))
+    if not isinstance(x, Value):
+        return s.compute(lambda a: (np.triu if upper else np.tril)(a, diagonal), x)
+    return s.emit("trilu", x, upper=bool(upper), diagonal=diagonal)
 
 
 def _expand(s: Site, a: Array, dims: Array) -> Array:
@@ -377,17 +425,12 @@ def _pad(s: Site, x: Operand, pads: Sequence[int], axes: Sequence[int], mode: st
     before, after = [0] * x.rank, [0] * x.rank
     for i, axis in enumerate(axes):
         before[axis], after[axis] = pads[i], pads[len(axes) + i]
-    last = [i for i in range(x.rank) if before[i] > 0 or after[i] > 0]
-    for i in range(x.rank):  # negative: that many are taken away
-        if before[i] < 0 or after[i] < 0:
-            stop = after[i] if after[i] < 0 else None
-            x = sliced(s, x, i, max(0, -before[i]), stop, 1, not last)
-    grown = (*(max(0, n) for n in before), *(max(0, n) for n in after))
-    if not any(grown):
+    around = (*before, *after)
+    if not any(around):
         return x
     if mode != "constant":
-        raise Unsupported(f"mode {mode!r}")
-    return s.emit("pad", x, pads=grown, value=value)
+        return s.emit("pad", x, pads=around, mode=mode)
+    return s.emit("pad", x, pads=around, value=value)
 
 
 @onnx_op("DepthToSpace")

@@ -141,26 +141,22 @@ def _row(s: Site, x: Operand, index: int) -> Operand:
 def _outputs(s: Site, values: list[Value], states: int, batch_first: bool) -> tuple[Any, ...]:
     """Y ``[T, directions, N, H]`` and the last states ``[directions, N, H]``, or with the batch first."""
 
-    def cut(value: Value, start: int, stop: int) -> Operand:
+    def cut(value: Value, start: int, stop: int | None) -> Operand:
         return s.inner("slice", value, axis=0, start=start, stop=stop)
 
     def joined(parts: list[Operand], axis: int) -> Operand:
         return parts[0] if len(parts) == 1 else s.inner("concat", *parts, axis=axis)
 
-    steps = values[0].shape[0]
-    if not isinstance(steps, int):
-        raise Unsupported("the number of time steps is free")
-    steps -= states
     made: list[Any] = []
     for i in range(1 + states):
         if i < len(s.used) and not s.used[i]:
             made.append(None)
         elif i == 0:
-            parts = [cut(v, 0, steps) for v in values]
-            shape = (steps, 1, *values[0].shape[1:])
+            parts = [cut(v, 0, -states) for v in values]  # from the end: the number of steps may be free
+            shape = (parts[0].shape[0], 1, *parts[0].shape[1:])
             y = joined([reshaped(s, part, shape, last=False) for part in parts], 1)
             made.append(permuted(s, y, (2, 0, 1, 3), last=False) if batch_first else y)
         else:
-            last = joined([cut(v, steps + i - 1, steps + i) for v in values], 0)
+            last = joined([cut(v, i - 1 - states, i - states or None) for v in values], 0)
             made.append(permuted(s, last, (1, 0, 2), last=False) if batch_first else last)
     return tuple(made)

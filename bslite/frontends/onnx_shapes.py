@@ -10,7 +10,7 @@ import numpy as np
 from bslite.errors import SpecError
 from bslite.frontends.onnx_context import Site, onnx_op
 from bslite.frontends.onnx_tensors import sizes
-from bslite.frontends.onnx_values import Const, Dim, Known, Operand, Sizes, Unsupported
+from bslite.frontends.onnx_values import Const, Known, Operand, Sizes, Unsupported
 from bslite.spec import Array
 
 
@@ -135,10 +135,3 @@ def _all_true(s: Site, x: Operand) -> Known | None:
     if len(s.used) < 2 or not s.used[1]:
         return None
     return s.compute(lambda d: np.ones(checked(s, d), bool), sizes_of(x, s))
-
-
-def as_dims(s: Site, operand: Operand | None, given: Sequence[int] | None, what: str) -> list[Dim] | None:
-    """A list of integers that older opsets have as an attribute and newer ones as an input."""
-    if operand is not None:
-        return s.dims(operand, what)
-    return None if given is None else list(given)

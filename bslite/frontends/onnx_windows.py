@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+
+import numpy as np
 
 from bslite.errors import SpecError
 from bslite.frontends.onnx_context import Site, onnx_op
 from bslite.frontends.onnx_moves import reshaped
-from bslite.frontends.onnx_values import Operand, Unsupported, Varies, product
+from bslite.frontends.onnx_values import Operand, Unsupported, Varies, fixed, product
 
 Ints = Sequence[int]
 
@@ -78,10 +81,8 @@ def conv(
         )
     sizes = [d for d in kernel if isinstance(d, int)]
     stride, dilation, padding = windows(x, sizes, strides, pads, dilations, auto_pad)
-    if len(kernel) != 2:
-        raise Unsupported(f"{len(kernel)}-dimensional")
     return s.emit(
-        "conv2d", x, params={"weight": weight, "bias": bias},
+        f"conv{spatial(kernel)}d", x, params={"weight": weight, "bias": bias},
         stride=stride, padding=padding, dilation=dilation, groups=group,
     )  # fmt: skip
 
@@ -148,8 +149,12 @@ def max_pool(
 ) -> Operand:
     s.used_only(0)
     stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
+    n = spatial(kernel_shape)
+    if any(2 * p > k for p, k in zip(padding, (*kernel_shape, *kernel_shape), strict=True)):
+        around = (0, 0, *padding[:n], 0, 0, *padding[n:])
+        x, padding = s.inner("pad", x, pads=around, value=-math.inf), (0,) * (2 * n)
     return s.emit(
-        f"max_pool{spatial(kernel_shape)}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding, dilation=dilation,
+        f"max_pool{n}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding, dilation=dilation,
         ceil_mode=bool(ceil_mode),
     )  # fmt: skip
 
@@ -168,6 +173,11 @@ def avg_pool(
     strides: Ints | None,
 ) -> Operand:
     stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
+    narrow = all(2 * p <= k for p, k in zip(padding, (*kernel_shape, *kernel_shape), strict=True))
+    if not narrow:
+        return avg_by_conv(
+            s, x, tuple(kernel_shape), stride, padding, dilation, bool(ceil_mode), bool(count_include_pad)
+        )
     return s.emit(
         f"avg_pool{spatial(kernel_shape)}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding,
         dilation=dilation, ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
@@ -183,3 +193,44 @@ def global_pool(s: Site, x: Operand) -> Operand:
         return s.emit(op, x, output_size=1)
     image = reshaped(s, x, (*x.shape[:2], product(x.shape[2:]), 1), last=False)
     return reshaped(s, s.inner(op, image, output_size=1), (*x.shape[:2], *(1,) * (x.rank - 2)))
+
+
+def avg_by_conv(
+    s: Site,
+    x: Operand,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    ceil_mode: bool,
+    count_include_pad: bool,
+) -> Operand:
+    """An average pool of a form that the op lacks: sums by a convolution with ones, over the counts.
+
+    Each channel is an image of its own, ``[N*C, 1, ...]``.
+    """
+    n = spatial(kernel)
+    sizes = [fixed(d, "its image") for d in x.shape[2:]]
+    counts = np.ones((1, 1, *(1,) * n), np.float32)
+    ends = list(padding[n:])
+    for i, (size, k, st, d) in enumerate(zip(sizes, kernel, stride, dilation, strict=True)):
+        before, reach = padding[i], d * (k - 1) + 1
+        room = size + before + ends[i] - reach
+        if room < 0:
+            raise SpecError(f"its window is larger than the image {sizes} with its padding")
+        out = (-(-room // st) if ceil_mode else room // st) + 1
+        if ceil_mode and (out - 1) * st >= size + before:
+            out -= 1
+        first, last = (0, size + before + ends[i]) if count_include_pad else (before, before + size)
+        taps = np.arange(out)[:, None] * st + np.arange(k)[None] * d
+        inside = ((taps >= first) & (taps < last)).sum(1).astype(np.float32)
+        counts = counts * inside.reshape(*(1,) * (i + 2), out, *(1,) * (n - i - 1))
+        ends[i] = max(ends[i], (out - 1) * st + reach - size - before)
+    planes = reshaped(s, x, (product(x.shape[:2]), 1, *sizes), last=False)
+    ones = s.const(np.ones((1, 1, *kernel), np.float32), "ones")
+    sums = s.inner(
+        f"conv{n}d", planes, params={"weight": ones}, stride=stride, padding=(*padding[:n], *ends),
+        dilation=dilation,
+    )  # fmt: skip
+    images = reshaped(s, sums, (*x.shape[:2], *sums.shape[2:]), last=False)
+    return s.emit("div", images, s.const(counts, "counts"))

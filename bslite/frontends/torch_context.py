@@ -194,7 +194,7 @@ class Store:
             self._keys.setdefault(identity(tensor), key)
         self._tensors: list[torch.Tensor] = []  # kept, so that no other tensor gets the same address
         self._values: dict[str, Value] = {}
-        self._scalars: dict[float, Const] = {}
+        self._scalars: dict[str, Const] = {}
 
     def add(
         self,
@@ -232,10 +232,13 @@ class Store:
                 return Value(name, shape, self.dtypes[name])
         return None
 
-    def scalar(self, number: Number) -> Const:
-        """A number as a constant, rounded to float32; equal numbers are one constant."""
-        tensor = load_torch().tensor(float(number))
-        return self._scalars.setdefault(tensor.item(), Const(tensor, f"scalar.{tensor.item()!r}"))
+    def scalar(self, number: Number, dtype: str = "float32") -> Const:
+        """A number as a constant, rounded to float32 if it is to be one; equal numbers are one constant."""
+        torch = load_torch()
+        tensor = torch.tensor(float(number) if dtype == "float32" else number, dtype=getattr(torch, dtype))
+        kind = "" if dtype == "float32" else f"{dtype}."
+        const = Const(tensor, f"scalar.{kind}{tensor.item()!r}")
+        return self._scalars.setdefault(const.key, const)
 
     def value(self, operand: Operand, dtype: str = "") -> Value:
         """``operand`` as a value; a constant becomes a node, once for each ``dtype`` (if "", its own)."""

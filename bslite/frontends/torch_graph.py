@@ -136,17 +136,16 @@ def normalization(node: Node) -> list[Node]:
     """The operations of ``F.normalize`` in L2, last one first, if ``node`` is the last; else []."""
     if operation(node) != "div" or len(node.all_input_nodes) != 2:
         return []
-    group = [node]
-    for name in ("expand_as", "clamp_min", "linalg_vector_norm"):
-        before = group[-1].args[1 if len(group) == 1 else 0]
-        if operation(before) == "expand":  # what the rewritten graph has for expand_as
-            name = "expand"
-        if operation(before) != name or len(before.users) != 1:  # type: ignore[union-attr]
+    group: list[Node] = [node]
+    before: Any = node.args[1]
+    for names in (("expand_as", "expand"), ("clamp_min",), ("linalg_vector_norm",)):
+        if not hasattr(before, "users") or operation(before) not in names or len(before.users) != 1:
             return []
-        group.append(before)  # type: ignore[arg-type]
-    norm = group[-1].args
-    right = norm[0] is node.args[0] and norm[1:2] in ((), (2,), (2.0,)) and norm[3:] == (True,)
-    return group if right and isinstance(norm[2], (list, tuple)) and len(norm[2]) == 1 else []
+        group.append(before)
+        before = before.args[0]
+    order, axes, keep = (*group[3].args[1:], None, None, None)[:3]
+    right = before is node.args[0] and order in (2, None) and keep is True
+    return group if right and isinstance(axes, (list, tuple)) and len(axes) == 1 else []
 
 
 def is_filled(node: Node) -> bool:

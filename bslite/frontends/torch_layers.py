@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -117,37 +116,6 @@ def native_group_norm(
     s: Site, x: Operand, w: Any, b: Any, n: Any, c: Any, size: Any, groups: int, eps: float
 ) -> Any:
     return group_norm(s, x, groups, w, b, eps)
-
-
-@aten("relu", "relu6", "silu", "sigmoid", "tanh", "hardswish", "hardsigmoid")
-def activation(s: Site, x: Operand) -> Value:
-    return s.emit(s.operation, x)
-
-
-@aten("leaky_relu")
-def leaky_relu(s: Site, x: Operand, negative_slope: float = 0.01) -> Value:
-    return s.emit("leaky_relu", x, negative_slope=negative_slope)
-
-
-@aten("elu")
-def elu(s: Site, x: Operand, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
-    if scale != 1 or input_scale != 1:
-        raise Unsupported(f"scale={scale}, input_scale={input_scale}")
-    return s.emit("elu", x, alpha=alpha)
-
-
-@aten("gelu")
-def gelu(s: Site, x: Operand, *, approximate: str = "none") -> Value:
-    return s.emit("gelu", x, approximate=approximate)
-
-
-@aten("clamp", "clamp_min", "hardtanh")
-def clamp(s: Site, x: Operand, low: Any = None, high: Any = None) -> Value:
-    if low == 0 and high == 6:
-        return s.emit("relu6", x)
-    if low == 0 and (high is None or high == math.inf):
-        return s.emit("relu", x)
-    raise Unsupported(f"between {low} and {high}; bslite has relu and relu6")
 
 
 @aten("softmax", "log_softmax", "_softmax", "_log_softmax")

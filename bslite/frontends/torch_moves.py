@@ -1,16 +1,17 @@
-"""Builders of what moves elements: views, permutations, slices, concatenation, padding; and the mean."""
+"""Builders of what moves elements: views, permutations, slices, concatenation, padding."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.frontends.torch_context import Dims, Operand, Site, Unsupported, aten, dims, operation
-from bslite.frontends.torch_lazy import load_torch
+from bslite.frontends.torch_context import Const, Dims, Operand, Site, Unsupported, aten, dims, operation
 
 #: Operations that broadcast their operands themselves.
-BROADCASTING = ("add", "sub", "rsub", "mul", "div")
+BROADCASTING = (
+    *("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "where"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "bitwise_and", "bitwise_or"),
+)
 
 
 def reshape(s: Site, x: Operand, shape: Dims, last: bool = True) -> Operand:
@@ -90,7 +91,7 @@ def slice_scatter(
     if step != 1 or not all(isinstance(n, int) for n in (size, count, start or 0)):
         raise Unsupported("with steps, or along the batch")
     first = (start or 0) if (start or 0) >= 0 else size + start
-    parts = []
+    parts: list[Operand] = []
     for begin, end in ((0, first), (first + count, size)):
         if begin < end:
             shape = (*x.shape[:axis], end - begin, *x.shape[axis + 1 :])
@@ -180,51 +181,29 @@ def stack(s: Site, xs: Sequence[Operand], axis: int = 0) -> Operand:
 
 @aten("constant_pad_nd")
 def constant_pad(s: Site, x: Operand, sizes: Sequence[int], value: float | None = 0) -> Operand:
-    """torch lists (before, after) from the last axis backwards."""
-    if any(not isinstance(n, int) or n < 0 for n in sizes):
-        raise Unsupported(f"by {list(sizes)}: negative, or dependent on the batch")
-    if not any(sizes):
-        return x
-    rank = len(x.shape)
-    before, after = [0] * rank, [0] * rank
-    for i in range(len(sizes) // 2):
-        before[rank - 1 - i], after[rank - 1 - i] = sizes[2 * i], sizes[2 * i + 1]
-    return s.emit("pad", x, pads=(*before, *after), value=value or 0.0)
+    return pad(s, x, sizes, "constant", value)
 
 
 @aten("pad")
 def pad(
     s: Site, x: Operand, sizes: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Operand:
-    if mode != "constant":
-        raise Unsupported(f"mode {mode!r}")
-    return constant_pad(s, x, sizes, value)
-
-
-@aten("roll")
-def roll(s: Site, x: Operand, shifts: Sequence[int], axes: Sequence[int] = ()) -> Operand:
-    """Along each axis in turn, the end of it put before its start."""
-    if not axes:
-        raise Unsupported("of a flattened tensor")
-    moves = [(axis % len(x.shape), shift) for axis, shift in zip(axes, shifts, strict=True)]
-    for i, (axis, shift) in enumerate(moves):
-        size = x.shape[axis]
-        if not isinstance(size, int):
-            raise Unsupported("along the batch")
-        cut = -shift % size
-        if cut == 0:
-            continue
-        parts = []
-        for start, stop in ((cut, size), (0, cut)):
-            shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
-            parts.append(s.emit("slice", x, inner=shape, axis=axis, start=start, stop=stop))
-        x = s.emit("concat", *parts, axis=axis, inner=None if i == len(moves) - 1 else x.shape)
-    return x
+    """torch lists (before, after) from the last axis backwards."""
+    if any(not isinstance(n, int) for n in sizes):
+        raise Unsupported(f"by {list(sizes)}: dependent on the batch")
+    if not any(sizes):
+        return x
+    rank = len(x.shape)
+    before, after = [0] * rank, [0] * rank
+    for i in range(len(sizes) // 2):
+        before[rank - 1 - i], after[rank - 1 - i] = sizes[2 * i], sizes[2 * i + 1]
+    named = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
+    return s.emit("pad", x, pads=(*before, *after), value=value or 0.0, mode=named)
 
 
 @aten("expand", "expand_as")
 def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
-    """Nothing where every reader broadcasts by itself; otherwise a product with ones."""
+    """Nothing where every reader broadcasts by itself."""
     if x.shape == s.shape or all(_broadcasts(user, s) for user in s.users):
         return x
     aligned = (*(1,) * (len(s.shape) - len(x.shape)), *x.shape)
@@ -233,13 +212,14 @@ def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
         like = s.store.with_batch(s.shape[0])
         if free != [0] or like is None:
             raise Unsupported("it repeats a value along an axis whose size depends on the batch")
+        if isinstance(x, Const):
+            x = s.derived("value", x.tensor.reshape(aligned))
         x = reshape(s, x, aligned, last=False)
         made = (s.shape[0], *aligned[1:])
         x = s.emit("repeat_batch", x, like, inner=None if made == s.shape else made)
         if made == s.shape:
             return x
-    ones = [d if isinstance(d, int) else 1 for d in s.shape]
-    return s.emit("mul", x, s.derived("ones", load_torch().ones(ones)))
+    return s.emit("expand", x, shape=[d if isinstance(d, int) else -1 for d in s.shape])
 
 
 def _broadcasts(user: Any, s: Site) -> bool:
@@ -248,28 +228,6 @@ def _broadcasts(user: Any, s: Site) -> bool:
     return operation(user) in BROADCASTING and any(
         dims(n.meta["val"]) == dims(user.meta["val"]) for n in others
     )
-
-
-@aten("mean.dim")
-def mean(s: Site, x: Operand, axes: Any, keepdim: bool = False, **_: Any) -> Operand:
-    """Of any axes but the first, as a global average pool over an image that has them as rows."""
-    rank = len(x.shape)
-    axes = sorted(a % rank for a in (axes or range(rank)))
-    if axes == [2, 3] and rank == 4:
-        image = x
-    else:
-        kept = [a for a in range(rank) if a not in axes]
-        if kept[:1] != [0]:
-            raise Unsupported("over the batch")
-        order, sizes = [*kept, *axes], [x.shape[a] for a in range(rank)]
-        if order != sorted(order):
-            x = s.emit("permute", x, inner=tuple(sizes[a] for a in order), order=order)
-        channels, rows = math.prod(sizes[a] for a in kept[1:]), math.prod(sizes[a] for a in axes)
-        image = reshape(s, x, (sizes[0], channels, rows, 1), last=False)
-    pixel = (*image.shape[:2], 1, 1)
-    if pixel == s.shape:
-        return s.emit("adaptive_avg_pool2d", image, output_size=1)
-    return reshape(s, s.emit("adaptive_avg_pool2d", image, inner=pixel, output_size=1), s.shape)
 
 
 @aten("pixel_shuffle")

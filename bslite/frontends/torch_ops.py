@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Any
 from bslite.frontends import (
     torch_arith,
     torch_attention,
+    torch_compare,
+    torch_functions,
+    torch_index,
     torch_layers,
     torch_moves,
     torch_recurrent,
+    torch_reduce,
+    torch_repeat,
+    torch_resize,
     torch_windows,
 )
 from bslite.frontends.torch_context import (
@@ -39,9 +45,15 @@ __all__ = [
     "is_no_op",
     "torch_arith",
     "torch_attention",
+    "torch_compare",
+    "torch_functions",
+    "torch_index",
     "torch_layers",
     "torch_moves",
     "torch_recurrent",
+    "torch_reduce",
+    "torch_repeat",
+    "torch_resize",
     "torch_windows",
 ]
 

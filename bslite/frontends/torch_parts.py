@@ -98,7 +98,7 @@ class Survey(_OutsideWalk):
         if node.op == "placeholder":
             return self._from_outside(node)
         if not operation:
-            return self._visit(node) if node in self.graph.constant else node.meta.get("val")
+            return self._constant(node) if node in self.graph.constant else node.meta.get("val")
         if is_getitem(node) and node.args[0] in self.refused:
             return self._from_outside(node)
         foreign = [self._foreign[n] for n in node.all_input_nodes if n in self._foreign]
@@ -111,6 +111,17 @@ class Survey(_OutsideWalk):
         if node not in self.refused:
             self.buildable.add(node)
         return result
+
+    def _constant(self, node: Node) -> Any:
+        """The value of a constant; where torch cannot compute it here, what needs it stays in torch."""
+        if any(a in self._foreign for a in node.all_input_nodes):
+            self._foreign[node] = "reads a constant that cannot be computed beforehand"
+            return MISSING
+        try:
+            return self._visit(node)
+        except Exception as e:
+            self._foreign[node] = f"reads a constant that cannot be computed beforehand ({e})"
+            return MISSING
 
     def _problem(self, node: Node, reason: str = "") -> object:
         self.refused[node] = Refusal(str(node.target), call_of(node).path, reason)

@@ -33,6 +33,11 @@ def _piece(s: Site, x: Operand, start: int, stop: int, axis: int = 0) -> Operand
     return s.emit("slice", x, inner=shape, axis=axis, start=start, stop=stop)
 
 
+def _rows(s: Site, x: Operand, count: Any, start: int, stop: int | None) -> Operand:
+    """``x[start:stop]``, ``count`` of them: from the end, for the number of time steps may be free."""
+    return s.emit("slice", x, inner=(count, *x.shape[1:]), axis=0, start=start, stop=stop)
+
+
 def _drop(s: Site, x: Operand) -> Operand:
     """``x[0]``."""
     return reshape(s, x, tuple(x.shape[1:]), last=False)
@@ -52,8 +57,8 @@ def _layer(
     shape: Dims = (steps + states, batch, hidden)
     y = s.emit(op, x, *state, inner=shape, params=dict(weights), initial_state=bool(state), **attrs)
     h = _piece(s, y, 0, features, axis=2)
-    made = [_piece(s, h, 0, steps), _piece(s, h, steps, steps + 1)]
-    return [*made, _piece(s, y, steps + 1, steps + 2)] if states == 2 else made
+    made = [_rows(s, h, steps, 0, -states), _rows(s, h, 1, -states, 1 - states or None)]
+    return [*made, _rows(s, y, 1, -1, None)] if states == 2 else made
 
 
 def _kind(s: Site) -> tuple[str, dict[str, Any]]:

@@ -30,7 +30,13 @@ class Reduction(Op):
 
     kind = Kind.REDUCTION
     attrs: ClassVar[tuple[Attr, ...]] = AXES
+    also: ClassVar[Sequence[str]] = ()  # dtypes it takes besides float32, and then makes
+    integers: ClassVar[tuple[int, int]] = (-9, 10)  # what integer inputs of its cases are drawn from
     variants: ClassVar[Sequence[dict[str, Any]]] = ({},)  # attributes the cases try
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        return ins[0] if ins[0] in cls.also else super().dtype(ins, params, attrs)
 
     @classmethod
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
@@ -69,6 +75,11 @@ class Reduction(Op):
             case("every other of six", (2, 3, 2, 4, 3, 5), (0, 2, 4), False, **first),
             case("long", (2, 5003), (1,), False, **first),
             *(case("rows", (7, 21), (-1,), False, **more) for more in others),
+            *(
+                Case(f"{t}, {axes}", [(3, 5, 4, 2)], attrs={"axes": axes}, dtypes=[t], integers=cls.integers)
+                for t in cls.also
+                for axes in ((1,), (0, 2, 3))
+            ),
         ]
 
 
@@ -76,6 +87,8 @@ class Sum(Reduction):
     """Sum."""
 
     name = "sum"
+    also = INTEGERS
+    may_fail = True
     torch_name = "sum"
     onnx_name = "ReduceSum"
 
@@ -92,22 +105,27 @@ class Prod(Reduction):
     """Product."""
 
     name = "prod"
+    also = INTEGERS
+    integers = (-1, 3)
+    may_fail = True
     torch_name = "prod"
     onnx_name = "ReduceProd"
 
 
 class Amax(Reduction):
-    """The largest; NaN if any is."""
+    """The largest; NaN if any is. Of bools, whether any is true."""
 
     name = "amax"
+    also = (*INTEGERS, "bool")
     torch_name = "amax"
     onnx_name = "ReduceMax"
 
 
 class Amin(Reduction):
-    """The smallest; NaN if any is."""
+    """The smallest; NaN if any is. Of bools, whether all are true."""
 
     name = "amin"
+    also = (*INTEGERS, "bool")
     torch_name = "amin"
     onnx_name = "ReduceMin"
 

@@ -81,9 +81,7 @@ class Tile(Op):
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, repeats = ins[0], attrs["repeats"]
         if len(repeats) != len(x):
-            raise SpecError(
-                f"op 'tile': {len(repeats)} repeats {list(repeats)} for the input {list(x)}, expected {len(x)}"
-            )
+            raise SpecError(f"op 'tile': repeats {list(repeats)} for the input {list(x)}, expected {len(x)}")
         return tuple(d * r for d, r in zip(x, repeats, strict=True))
 
     @classmethod

@@ -1,4 +1,6 @@
-"""ModelSpec to ModelSpec: drop what does nothing at inference, fold batch norms into the layer before."""
+"""ModelSpec to ModelSpec: drop what does nothing at inference, make written-out attention one op, fold batch
+norms into the layer before.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from bslite.passes.attention import fuse_attention
 from bslite.passes.families import CONVS, TRANSPOSED
 from bslite.passes.rewrite import readers, substitute
 from bslite.spec import Array, ModelSpec, Node
@@ -87,5 +90,7 @@ def why_not_folded(
 
 
 def simplify(spec: ModelSpec) -> ModelSpec:
-    """Both, in order: a dropout between a convolution and its batch norm must not hide one from the other."""
-    return fold_batch_norms(drop_identities(spec))
+    """All of it, in order: a dropout must not hide a batch norm from its convolution, or attention's weights
+    from its values.
+    """
+    return fold_batch_norms(fuse_attention(drop_identities(spec)))

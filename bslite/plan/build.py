@@ -14,6 +14,7 @@ from bslite.plan import (
     lower_conv_transpose,
     lower_elementwise,
     lower_gather,
+    lower_index,
     lower_linear,
     lower_matmul,
     lower_move,
@@ -24,6 +25,7 @@ from bslite.plan import (
     lower_recurrent,
     lower_reduce,
     lower_repeat,
+    lower_resize,
     lower_softmax,
     lower_upsample,
 )
@@ -45,6 +47,7 @@ __all__ = [
     "lower_conv_transpose",
     "lower_elementwise",
     "lower_gather",
+    "lower_index",
     "lower_linear",
     "lower_matmul",
     "lower_move",
@@ -55,6 +58,7 @@ __all__ = [
     "lower_recurrent",
     "lower_reduce",
     "lower_repeat",
+    "lower_resize",
     "lower_softmax",
     "lower_upsample",
 ]

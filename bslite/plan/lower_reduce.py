@@ -52,13 +52,16 @@ def lower_reduction(b: Builder, layer: Layer) -> None:
     count = size_of(tuple(shape[a] for a in axes))
     divisor = float(max(count - node.attrs.get("correction", 0.0), 0.0))
     cells = {"count": count, "divisor": divisor, "last": int(node.attrs.get("last", False))}
-    if not _reduce_step(b, node.op, x, target, axes, kept, inner, cells):
+    name, flag = node.op, (x.buffer, x.offset)
+    if not arg and b.dtypes[layer.name] != "float32":
+        name, flag = f"int_{name}", b.flag(layer.name, "the result {value} does not fit 32 bits")
+    if not _reduce_step(b, name, x, target, axes, kept, inner, cells, flag):
         order = [*kept, *(a for a in axes if a != inner), *([inner] if inner in axes else [])]
         plain = b.flat(x.permute(order))
         plain_shape = (size_of(sizes), count)
         plain_x = View(plain.buffer, plain.offset, plain_shape, contiguous(plain_shape))
         flat_y = View(b.buffer(size_of(sizes)).name, 0, (size_of(sizes),), (1,))
-        _reduce_step(b, node.op, plain_x, flat_y, (1,), (0,), 1, cells)
+        _reduce_step(b, name, plain_x, flat_y, (1,), (0,), 1, cells, flag)
         order = [a for a in order if a in kept]
         ordered = tuple(shape[a] for a in order)
         shaped = View(flat_y.buffer, 0, ordered, contiguous(ordered))
@@ -76,6 +79,7 @@ def _reduce_step(
     kept: Sequence[int],
     inner: int,
     cells: dict[str, Any],
+    flag: tuple[str, int],
 ) -> bool:
     """Append the step, or say that the axes are too many."""
     rows = inner in axes
@@ -112,7 +116,8 @@ def _reduce_step(
     }  # fmt: skip
     for i in range(3):
         args |= {f"x{i}": 4 * xs[i], f"y{i}": 4 * ys[i], f"m{i}": counts[i], f"s{i}": 4 * steps[i]}
-    b.step("reduce", items, args, {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}, [x], [y])
+    operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "flag": flag}
+    b.step("reduce", items, args, operands, [x], [y])
     return True
 
 

@@ -13,19 +13,29 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.compile import Kernel, caller, record, step_kernel
+from bslite.kernels.cpu.flag import raise_flag
 from bslite.kernels.cpu.operand import operand
 from bslite.kernels.cpu.partial import load_some, store_some
 from bslite.kernels.cpu.reducers import REDUCERS
-from bslite.kernels.cpu.simd import BYTES, LANES, load, load_int, load_scalar, store_cell, store_scalar
+from bslite.kernels.cpu.simd import (
+    BYTES,
+    LANES,
+    load,
+    load_cell,
+    load_int,
+    load_scalar,
+    store_cell,
+    store_scalar,
+)
 
-call_reduction = caller(4)
+call_reduction = caller(5)
 f = np.float32
 
 R = record(
     "reduce",
     # kept: x0 x1 x2 and y0 y1 y2 are byte strides, n1 and n2 counts; reduced: counts m0.. and strides s0..
-    "x x_at y y_at x0 x1 x2 y0 y1 y2 n1 n2 rows item_rows m0 m1 m2 s0 s1 s2 length channels block function "
-    "count divisor last",
+    "x x_at y y_at flag flag_at x0 x1 x2 y0 y1 y2 n1 n2 rows item_rows m0 m1 m2 s0 s1 s2 "
+    "length channels block function count divisor last",
 )
 
 
@@ -35,13 +45,14 @@ def reduce(step, bases, item, scratch):
     first = item * load_int(step + R.item_rows)
     last = min(load_int(step + R.rows), first + load_int(step + R.item_rows))
     n1, n2 = load_int(step + R.n1), load_int(step + R.n2)
+    flag = operand(step, bases, R.flag)
     channels, block = load_int(step + R.channels), load_int(step + R.block)
     for row in range(first, last):
         i0, i1, i2 = row // (n1 * n2), row // n2 % n1, row % n2
         x = i0 * load_int(step + R.x0) + i1 * load_int(step + R.x1) + i2 * load_int(step + R.x2)
         y = i0 * load_int(step + R.y0) + i1 * load_int(step + R.y1) + i2 * load_int(step + R.y2)
         x, y = x + operand(step, bases, R.x), y + operand(step, bases, R.y)
-        call_reduction(load_int(step + R.function), x, y, min(block, channels - i2 * block), step)
+        call_reduction(load_int(step + R.function), x, y, min(block, channels - i2 * block), flag, step)
 
 
 def _row_sweep(reducer):
@@ -97,23 +108,25 @@ def _lane_sweep(reducer):
 def reduction(name: str, way: str) -> Kernel:
     """The kernel of one reduction, of "rows" or of "lanes"."""
     if name in ARGS:
-        return Kernel(_arg(*ARGS[name]), f"reduce_{name}", 4)
+        return Kernel(_arg(*ARGS[name]), f"reduce_{name}", 5)
+    if name.startswith("int_"):
+        return Kernel(_integers(name.removeprefix("int_"), way == "rows"), f"reduce_{name}_{way}", 5)
     make = _rows if way == "rows" else _of_lanes
-    return Kernel(make(REDUCERS[name]), f"reduce_{name}_{way}", 4)
+    return Kernel(make(REDUCERS[name]), f"reduce_{name}_{way}", 5)
 
 
 def _rows(reducer):
     sweep, finish = _row_sweep(reducer), reducer.row
     if reducer.centre is None:
 
-        def apply(x, y, channels, step):
+        def apply(x, y, channels, flag, step):
             divisor = np.float64(load_scalar(step + R.divisor))
             store_scalar(y, finish(sweep(x, step, 0), divisor, 0))
 
         return apply
     sweep_first, centre_of = _row_sweep(reducer.centre), reducer.centre_row
 
-    def apply_around(x, y, channels, step):
+    def apply_around(x, y, channels, flag, step):
         centre = centre_of(sweep_first(x, step, 0), np.float64(load_int(step + R.count)))
         divisor = np.float64(load_scalar(step + R.divisor))
         store_scalar(y, finish(sweep(x, step, centre), divisor, centre))
@@ -125,7 +138,7 @@ def _of_lanes(reducer):
     sweep, finish = _lane_sweep(reducer), reducer.lanes
     if reducer.centre is None:
 
-        def apply(x, y, channels, step):
+        def apply(x, y, channels, flag, step):
             divisor = np.float64(load_scalar(step + R.divisor))
             while channels > 0:
                 a, b = sweep(x, channels, step, 0, 0)
@@ -138,7 +151,7 @@ def _of_lanes(reducer):
         return apply
     sweep_first, centre_of = _lane_sweep(reducer.centre), reducer.centre_lanes
 
-    def apply_around(x, y, channels, step):
+    def apply_around(x, y, channels, flag, step):
         divisor = np.float64(load_scalar(step + R.divisor))
         count = np.float64(load_int(step + R.count))
         while channels > 0:
@@ -154,25 +167,75 @@ def _of_lanes(reducer):
     return apply_around
 
 
-#: name -> is it the smallest that is sought?
-ARGS = {"argmax": (False,), "argmin": (True,)}
+@register_jitable
+def _sum(total, value):
+    return total + value
 
 
-def _arg(smallest):
-    sign = f(-1.0 if smallest else 1.0)
+@register_jitable
+def _prod(total, value):
+    # beyond 32 bits for good, unless a zero comes: held where the next product still fits 64
+    return min(max(total * value, -4294967296), 4294967296)
 
-    def apply(x, y, channels, step):
-        last = load_int(step + R.last)
-        best, at = load_scalar(x) * sign, 0
-        for i in range(1, load_int(step + R.length)):
-            value = load_scalar(x + 4 * i) * sign
-            is_nan, best_nan = value != value, best != best
-            if best_nan:
-                better = is_nan and last == 1
-            else:
-                better = is_nan or value > best or (last == 1 and value == best)
-            if better:
-                best, at = value, i
+
+@register_jitable
+def _amax(total, value):
+    return max(total, value)
+
+
+@register_jitable
+def _amin(total, value):
+    return min(total, value)
+
+
+#: name -> what it does with each cell, and what it begins with
+INTEGERS = {"sum": (_sum, 0), "prod": (_prod, 1), "amax": (_amax, -(2**31)), "amin": (_amin, 2**31 - 1)}
+
+
+def _integers(name, rows):
+    """Of integers and bools, one cell at a time in 64 bits: masks and counts."""
+    take, start = INTEGERS[name]
+
+    def apply(x, y, channels, flag, step):
+        for c in range(1 if rows else channels):
+            total = start
+            for i0 in range(load_int(step + R.m0)):
+                for i1 in range(load_int(step + R.m1)):
+                    for i2 in range(load_int(step + R.m2)):
+                        at = x + 4 * c
+                        at += i0 * load_int(step + R.s0) + i1 * load_int(step + R.s1)
+                        at += i2 * load_int(step + R.s2)
+                        for _ in range(load_int(step + R.length)):
+                            total = take(total, load_cell(at))
+                            at += 4
+            if total < -2147483648 or total > 2147483647:
+                raise_flag(flag, total)
+            store_cell(y + 4 * c, total)
+
+    return apply
+
+
+#: name -> the reduction that finds the extreme, and whether it finds it negated
+ARGS = {"argmax": ("amax", False), "argmin": ("amin", True)}
+
+
+def _arg(extreme, negated):
+    """The extreme by registers, then the place where it stands, from the end that is asked for."""
+    sweep = _row_sweep(REDUCERS[extreme])
+
+    def apply(x, y, channels, flag, step):
+        best = sweep(x, step, 0)
+        if negated:
+            best = -best
+        length = load_int(step + R.length)
+        at, by = 0, 1
+        if load_int(step + R.last):
+            at, by = length - 1, -1
+        for _ in range(length):
+            value = load_scalar(x + 4 * at)
+            if value == best or (best != best and value != value):
+                break
+            at += by
         store_cell(y, at)
 
     return apply

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from bslite.errors import EngineError
 from bslite.machine import Machine
 from bslite.plan import Const, Plan
-from bslite.plan.memory import bases_of, own_scratch, stack_arena_at
 from bslite.plan.lower_move import AXES
+from bslite.plan.memory import bases_of, own_scratch, stack_arena_at
 from bslite.plan.plan import Step
 from bslite.plan.tiling import WIDTHS, max_rows
 

@@ -1,0 +1,347 @@
+"""Picking and putting single elements or slices, at places that are computed; and the largest elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.core import DTYPES, INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+
+REDUCTIONS = ("none", "add", "mul", "max", "min")
+
+
+def check_indices(op: str, dtype: str) -> None:
+    """Raise unless input 1 holds integers."""
+    if dtype not in INTEGERS:
+        raise SpecError(f"op {op!r}: the indices (input 1) are {dtype}, expected int64 or int32")
+
+
+class Indexing(Op):
+    """What ops with data and indices share."""
+
+    kind = Kind.MOVEMENT
+    may_fail = True
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        check_indices(cls.name, ins[1])
+        if len(ins) == 3 and ins[2] != ins[0]:
+            raise SpecError(f"op {cls.name!r}: the updates (input 2) are {ins[2]}, the input is {ins[0]}")
+        if ins[0] == "bool" and attrs.get("reduction", "none") != "none":
+            raise SpecError(f"op {cls.name!r}: reduction {attrs['reduction']!r} of bool")
+        return ins[0]
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return False
+
+
+class GatherElements(Indexing):
+    """``y[i, j, k] = x[i, indices[i, j, k], k]``, along ``axis`` 1; y has the indices' shape.
+
+    The indices may be fewer than x is long, along any axis. Negative ones count from the end.
+    """
+
+    name = "gather_elements"
+    arity = (2, 2)
+    attrs = (Attr("axis", a.integer(), 0),)
+    torch_name = "gather, take_along_dim"
+    onnx_name = "GatherElements"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        along_axis(cls.name, ins[0], ins[1], attrs["axis"])
+        return ins[1]
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, indices: Shape, axis: int, dtype: str = "float32") -> Case:
+            n = x[axis]
+            return Case(label, [x, indices], attrs={"axis": axis}, dtypes=[dtype, "int64"], integers=(-n, n))
+
+        return [
+            case("a vector", (5,), (9,), 0),
+            case("rows", (5, 4), (3, 4), 0),
+            case("columns", (5, 4), (5, 7), 1),
+            case("a corner", (5, 4, 6), (2, 9, 3), 1),
+            case("last axis", (2, 3, 19), (2, 3, 5), -1),
+            case("an image", (2, 19, 4, 3), (2, 7, 4, 3), 1),
+            case("integers", (6, 3), (4, 3), 0, "int64"),
+            case("conditions", (6, 3), (4, 3), 0, "bool"),
+        ]
+
+
+class GatherND(Indexing):
+    """Slices of x at coordinates: ``y[b, q] = x[b, indices[b, q, 0], indices[b, q, 1], ...]``.
+
+    The last axis of the indices holds the coordinates; ``batch_dims`` axes in front are common to both.
+    """
+
+    name = "gather_nd"
+    arity = (2, 2)
+    attrs = (Attr("batch_dims", a.integer(0), 0),)
+    torch_name = "index.Tensor"
+    onnx_name = "GatherND"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, indices = ins
+        b = attrs["batch_dims"]
+        coordinates(cls.name, x, indices, b)
+        return (*indices[:-1], *x[b + indices[-1] :])
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, indices: Shape, batch: int = 0, dtype: str = "float32") -> Case:
+            n = min(x[batch:])
+            return Case(
+                label, [x, indices], attrs={"batch_dims": batch}, dtypes=[dtype, "int64"], integers=(-n, n)
+            )
+
+        return [
+            case("elements of a vector", (5,), (9, 1)),
+            case("elements", (5, 4), (7, 2)),
+            case("one element", (5, 4), (2,)),
+            case("rows", (5, 33), (7, 1)),
+            case("pixels", (4, 5, 6, 19), (2, 3, 2)),
+            case("in each of a batch", (3, 5, 4), (3, 7, 1), 1),
+            case("in two batches", (2, 3, 5, 4), (2, 3, 2), 2),
+            case("integers", (5, 4), (7, 2), 0, "int32"),
+        ]
+
+
+class ScatterElements(Indexing):
+    """x, with ``y[i, indices[i, j, k], k] = updates[i, j, k]`` along ``axis`` 1, in the order of j.
+
+    With a ``reduction``, each update is added to, multiplied with, ... what is there, x's element included.
+    """
+
+    name = "scatter_elements"
+    arity = (3, 3)
+    attrs = (Attr("axis", a.integer(), 0), Attr("reduction", a.choice(*REDUCTIONS), "none"))
+    torch_name = "scatter, scatter_add, scatter_reduce"
+    onnx_name = "ScatterElements"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, indices, updates = ins
+        along_axis(cls.name, x, indices, attrs["axis"])
+        if updates != indices:
+            raise SpecError(f"op 'scatter_elements': updates {list(updates)} for indices {list(indices)}")
+        return x
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(
+            label: str, x: Shape, indices: Shape, axis: int, reduction: str = "none", dtype: str = "float32"
+        ) -> Case:
+            n = x[axis]
+            return Case(
+                f"{label}, {reduction}",
+                [x, indices, indices],
+                attrs={"axis": axis, "reduction": reduction},
+                dtypes=[dtype, "int64", dtype],
+                integers=(-n, n),
+            )
+
+        return [
+            case("a vector", (5,), (3,), 0),
+            case("conditions", (6, 3), (4, 3), 0, dtype="bool"),
+            *(
+                case(label, x, indices, axis, reduction, dtype)
+                for reduction in REDUCTIONS
+                for label, x, indices, axis, dtype in [
+                    ("columns", (5, 4), (5, 3), 1, "float32"),
+                    ("a corner, some twice", (3, 4, 6), (2, 9, 3), 1, "float32"),
+                    ("an image", (2, 19, 4, 3), (2, 7, 4, 3), 1, "float32"),
+                    ("integers", (6, 3), (4, 3), 0, "int64"),
+                ]
+            ),
+        ]
+
+
+class ScatterND(Indexing):
+    """x, with slices replaced: ``y[indices[q, 0], indices[q, 1], ...] = updates[q]``, in the order of q.
+
+    With a ``reduction``, each update is added to, multiplied with, ... what is there, x's element included.
+    """
+
+    name = "scatter_nd"
+    arity = (3, 3)
+    attrs = (Attr("reduction", a.choice(*REDUCTIONS), "none"),)
+    torch_name = "index_put, index_add"
+    onnx_name = "ScatterND"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, indices, updates = ins
+        coordinates(cls.name, x, indices, 0)
+        want = (*indices[:-1], *x[indices[-1] :])
+        if updates != want:
+            raise SpecError(
+                f"op 'scatter_nd': updates {list(updates)} for indices {list(indices)} into {list(x)}, "
+                f"expected {list(want)}"
+            )
+        return x
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, indices: Shape, reduction: str, dtype: str = "float32") -> Case:
+            n = min(x[: indices[-1]])
+            updates = (*indices[:-1], *x[indices[-1] :])
+            return Case(
+                f"{label}, {reduction}",
+                [x, indices, updates],
+                attrs={"reduction": reduction},
+                dtypes=[dtype, "int64", dtype],
+                integers=(-n, n),
+            )
+
+        return [
+            case(label, x, indices, reduction, dtype)
+            for reduction in REDUCTIONS
+            for label, x, indices, dtype in [
+                ("elements", (9,), (4, 1), "float32"),
+                ("one element", (5, 4), (2,), "float32"),
+                ("rows, some twice", (5, 37), (7, 1), "float32"),
+                ("pixels", (4, 5, 19), (2, 3, 2), "float32"),
+                ("integers", (5, 4), (3, 2), "int64"),
+            ]
+        ]
+
+
+def along_axis(op: str, x: Shape, indices: Shape, axis: int) -> int:
+    """The axis, counted from 0. Raise unless the indices have x's rank and fit into its other axes."""
+    axis = checks.axis(op, axis, len(x))
+    if len(indices) != len(x) or any(
+        i > n for d, (i, n) in enumerate(zip(indices, x, strict=True)) if d != axis
+    ):
+        raise SpecError(
+            f"op {op!r}: indices {list(indices)} for the input {list(x)}; expected equal ranks, and sizes "
+            f"no larger except at axis {axis}"
+        )
+    return axis
+
+
+def coordinates(op: str, x: Shape, indices: Shape, batch: int) -> None:
+    """Raise unless the last axis of ``indices`` holds coordinates into x behind its ``batch`` axes."""
+    checks.rank_at_least(op, indices, batch + 1, "indices [..., coordinates]")
+    if not 1 <= indices[-1] <= len(x) - batch or indices[:batch] != x[:batch]:
+        raise SpecError(
+            f"op {op!r}: indices {list(indices)} into {list(x)} with {batch} batch axes: expected equal "
+            f"batches and 1 to {len(x) - batch} coordinates"
+        )
+
+
+class TopK(Op):
+    """Indices along ``axis`` of the ``k`` largest (or smallest) elements, in order, of equal ones the first.
+
+    NaN counts as the largest of all. The values are `gather_elements` of the same input.
+    """
+
+    name = "topk"
+    kind = Kind.REDUCTION
+    attrs = (
+        Attr("k", a.integer(1)),
+        Attr("axis", a.integer(), -1),
+        Attr("largest", a.boolean, True),
+    )
+    torch_name = "topk, sort, argsort"
+    onnx_name = "TopK"
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if ins[0] == "bool":
+            raise SpecError("op 'topk': the input is bool, expected numbers")
+        return "int64"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, k = ins[0], attrs["k"]
+        axis = checks.axis(cls.name, attrs["axis"], len(x))
+        if k > x[axis]:
+            raise SpecError(f"op 'topk': k={k} of {x[axis]} elements along axis {axis} of {list(x)}")
+        return (*x[:axis], k, *x[axis + 1 :])
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, k: int, dtype: str = "float32", **attrs: Any) -> Case:
+            wide = (-(2**31), 2**31)  # no two alike, whose order torch leaves open
+            return Case(label, [x], attrs={"k": k, **attrs}, dtypes=[dtype], integers=wide)
+
+        return [
+            case("of one", (1,), 1),
+            case("classes", (3, 1000), 5),
+            case("smallest", (3, 50), 4, largest=False),
+            case("all of them", (2, 33), 33),
+            case("first axis", (9, 4), 2, axis=0),
+            case("channels", (2, 19, 4, 3), 3, axis=1, largest=False),
+            case("integers", (4, 30), 6, "int64"),
+            case("smallest integers", (4, 30), 6, "int32", largest=False),
+        ]
+
+
+class OneHot(Op):
+    """``on`` at ``axis`` where the position along it is the index, ``off`` elsewhere.
+
+    Negative indices count from the end; one out of range gives ``off`` everywhere, or is an error while
+    running if ``strict``, as a negative one then is.
+    """
+
+    name = "one_hot"
+    kind = Kind.MOVEMENT
+    attrs = (
+        Attr("depth", a.integer(1)),
+        Attr("axis", a.integer(), -1, "of the output"),
+        Attr("on", a.real, 1.0),
+        Attr("off", a.real, 0.0),
+        Attr("to", a.choice(*DTYPES), "float32", "dtype of the output"),
+        Attr("strict", a.boolean, False),
+    )
+    may_fail = True
+    torch_name = "one_hot"
+    onnx_name = "OneHot"
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if ins[0] not in INTEGERS:
+            raise SpecError(f"op 'one_hot': the indices are {ins[0]}, expected int64 or int32")
+        for value in (attrs["on"], attrs["off"]):
+            whole = math.isfinite(value) and value == int(value) and abs(value) < 2**31
+            if (attrs["to"] in INTEGERS and not whole) or (attrs["to"] == "bool" and value not in (0, 1)):
+                raise SpecError(f"op 'one_hot': the value {value} does not fit {attrs['to']}")
+        return str(attrs["to"])
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x = ins[0]
+        axis = checks.axis(cls.name, attrs["axis"], len(x) + 1)
+        return (*x[:axis], attrs["depth"], *x[axis:])
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return ranks[0] > 0 and attrs["axis"] % (ranks[0] + 1) != 0
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, depth: int, low: int, **attrs: Any) -> Case:
+            attrs = {"depth": depth, **attrs}
+            return Case(label, [x], attrs=attrs, dtypes=["int64"], integers=(low, depth))
+
+        return [
+            case("a number", (), 4, 0),
+            case("classes", (7,), 10, -10),
+            case("out of range", (20,), 3, -9),
+            case("first axis", (2, 3), 5, 0, axis=0),
+            case("channels", (2, 3, 4), 6, 0, axis=1, on=2.5, off=-1.0),
+            case("integers", (2, 3), 5, 0, to="int64", strict=True),
+            case("conditions", (2, 3), 5, 0, axis=-2, to="bool"),
+        ]

@@ -1,0 +1,258 @@
+"""Attention written out, ``softmax(q @ k^T * scale + mask) @ v``, as the one op that never stores the scores.
+
+Scaling may be of the scores or beforehand of q or k, by a number or by one for each head. Masks are added to
+the scores in any number; those that are constant become one. Between additions the scores may be seen with
+their first axis cut in two (Swin adds one mask per window of an image, and folds images and windows again).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bslite.passes.rewrite import readers
+from bslite.spec import Array, ModelSpec, Node
+
+SMALLEST = 1e-30  # a divisor whose reciprocal float32 has
+
+
+@dataclass
+class Match:
+    """What one attention consists of: values by name, and the nodes that fall away."""
+
+    q: str
+    k: str  # as the scores' product has it, [..., E, S]
+    v: str
+    scale: float = 1.0
+    factors: list[str] = field(default_factory=list)  # constants with a number for each head
+    masks: list[str] = field(default_factory=list)
+    cut: Node | None = None  # the reshape that cuts the first axis in two,
+    joined: Node | None = None  # and the one that undoes it
+    gone: list[Node] = field(default_factory=list)
+
+    def scaled(self, number: float, divides: bool) -> bool:
+        """Note that the scores are multiplied or divided by ``number``; False if that is no finite scale."""
+        if not math.isfinite(number) or (divides and abs(number) < SMALLEST):
+            return False
+        self.scale = self.scale / number if divides else self.scale * number
+        return True
+
+
+class Finder:
+    """Looks for attention above the products with v."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self.spec = spec
+        self.nodes = {n.name: n for n in spec.nodes}
+        self.shapes = spec.infer_shapes([i.example for i in spec.inputs])
+        self.reading = readers(spec)
+        #: values to be made: of which value, its axes in which order
+        self.turned: dict[str, tuple[str, Sequence[int]]] = {}
+
+    def match(self, node: Node) -> Match | None:
+        """The attention whose last product is ``node``, or None if it is no such product."""
+        softmax = self._inner(node.inputs[0]) if node.op == "matmul" else None
+        if softmax is None or softmax.op != "softmax" or len(self.shapes[softmax.name]) < 3:
+            return None
+        if softmax.attrs["axis"] not in (-1, len(self.shapes[softmax.name]) - 1):
+            return None
+        found = Match("", "", node.inputs[1], gone=[softmax])
+        above: Node | None = self._inner(softmax.inputs[0])
+        while above is not None and above.op != "matmul":
+            above = self._take(above, found)
+        if above is None or (found.joined is None) != (found.cut is None):
+            return None
+        found.q, found.k = above.inputs
+        found.gone.append(above)
+        self._scaled_before(found)
+        if found.cut is not None and not self._masks_fit(found):
+            return None
+        return found
+
+    def _inner(self, name: str) -> Node | None:
+        """The node that makes a value which one other node alone reads."""
+        node = self.nodes.get(name)
+        alone = len(self.reading.get(name, [])) == 1 and name not in self.spec.outputs
+        return node if alone else None
+
+    def constant(self, name: str) -> Array | None:
+        """The value, if it is a constant of float32."""
+        node = self.nodes.get(name)
+        if node is None or node.op != "constant" or self.spec.dtypes[name] != "float32":
+            return None
+        return self.spec.params[node.params["value"]]
+
+    def _take(self, node: Node, found: Match) -> Node | None:
+        """Note what ``node`` does to the scores; the node that makes the scores it does it to, or None."""
+        found.gone.append(node)
+        if node.op == "add" and found.scale == 1.0 and not found.factors:
+            for scores, mask in (node.inputs, node.inputs[::-1]):
+                above = self._inner(scores)
+                if self.shapes[scores] == self.shapes[node.name] and above and above.op != "constant":
+                    found.masks.append(mask)
+                    return above
+        elif node.op in ("mul", "div"):
+            for scores, factor in (node.inputs, node.inputs[::-1])[: 2 if node.op == "mul" else 1]:
+                right = self.shapes[scores] == self.shapes[node.name]
+                if right and self._factor(factor, found, node.op == "div"):
+                    return self._inner(scores)
+        elif node.op == "reshape":
+            small, large = self.shapes[node.name], self.shapes[node.inputs[0]]
+            if found.joined is None and len(large) == len(small) + 1 and large[2:] == small[1:]:
+                found.joined = node
+                return self._inner(node.inputs[0])
+            joined = found.joined
+            if joined is not None and found.cut is None and large == self.shapes[joined.name]:
+                found.cut = node
+                return self._inner(node.inputs[0])
+        return None
+
+    def _factor(self, name: str, found: Match, divides: bool) -> bool:
+        """Note a constant that scales all scores of a head alike; False if it is none."""
+        value = self.constant(name)
+        if value is None or (value.size > 1 and (divides or value.shape[-2:] != (1, 1))):
+            return False
+        if value.size == 1:
+            return found.scaled(float(value.reshape(())), divides)
+        if found.joined is not None and found.cut is None:
+            return False
+        found.factors.append(name)
+        return True
+
+    def _scaled_before(self, found: Match) -> None:
+        """Take in numbers that q and k are multiplied by, where nobody else reads the products."""
+        q = self._inner(found.q)
+        if q is not None and (source := self._by_number(q, found)):
+            found.q = source
+        turned = self._inner(found.k)
+        if turned is None or turned.op != "permute":
+            return
+        k = self._inner(turned.inputs[0])
+        if k is not None and (source := self._by_number(k, found)):
+            found.gone.append(turned)
+            found.k = f"{turned.name}/unscaled"
+            self.turned[found.k] = (source, turned.attrs["order"])
+
+    def _by_number(self, node: Node, found: Match) -> str | None:
+        """What ``node`` multiplies by a number, which is noted."""
+        if node.op not in ("mul", "div"):
+            return None
+        for source, factor in (node.inputs, node.inputs[::-1])[: 2 if node.op == "mul" else 1]:
+            value = self.constant(factor)
+            if value is None or value.size > 1 or self.shapes[source] != self.shapes[node.name]:
+                continue
+            if found.scaled(float(value.reshape(())), node.op == "div"):
+                found.gone.append(node)
+                return source
+        return None
+
+    def _masks_fit(self, found: Match) -> bool:
+        """Whether all masks, and q, k and v, can be seen with the first axis cut in two."""
+        assert found.cut is not None
+        assert found.joined is not None
+        scores = self.shapes[found.joined.name]
+        rank = len(scores)
+        whole = all(
+            len(self.shapes[x]) == rank and self.shapes[x][0] == scores[0] for x in (found.q, found.v)
+        )
+        plain = all(
+            len(self.shapes[m]) < rank or self.shapes[m][0] == 1 or len(self.shapes[m]) == rank + 1
+            for m in found.masks
+        )
+        k = self.turned[found.k][0] if found.k in self.turned else found.k
+        return whole and plain and self.shapes[k][:1] == scores[:1]
+
+
+def fuse_attention(spec: ModelSpec) -> ModelSpec:
+    """``spec`` with every attention that is written out as one op, named after its last product."""
+    finder = Finder(spec) if any(n.op == "softmax" for n in spec.nodes) else None
+    found = {n.name: m for n in spec.nodes if finder and (m := finder.match(n))}
+    if finder is None or not found:
+        return spec
+    gone = {n.name for m in found.values() for n in m.gone}
+    params: dict[str, Array] = {}
+    nodes: list[Node] = []
+    for node in spec.nodes:
+        if node.name in found:
+            nodes += Writer(finder, node, found[node.name], params).nodes()
+        elif node.name not in gone:
+            nodes.append(node)
+    read = {name for n in nodes for name in n.inputs} | set(spec.outputs)
+    nodes = [n for n in nodes if n.op != "constant" or n.name in read]
+    used = {key for n in nodes for key in n.params.values()}
+    store = {key: value for key, value in {**spec.params, **params}.items() if key in used}
+    return spec.replace(nodes=tuple(nodes), params=store)
+
+
+class Writer:
+    """Writes the nodes that stand for a match whose last product was ``node``."""
+
+    def __init__(self, finder: Finder, node: Node, match: Match, params: dict[str, Array]) -> None:
+        self.finder, self.node, self.match, self.params = finder, node, match, params
+        self.made: list[Node] = []
+
+    def nodes(self) -> list[Node]:
+        """The nodes, in order; the last has the name of the product."""
+        match, name = self.match, self.node.name
+        q, v = match.q, match.v
+        for i, factor in enumerate(match.factors):
+            q = self._add(f"q{i or ''}", "mul", q, factor)
+        k = self._keys()
+        shapes = self.finder.shapes
+        if match.cut is None:
+            ends = (q, k, v, *self._mask())
+            self.made.append(Node(name, "attention", ends, attrs=self._attrs()))
+            return self.made
+        assert match.joined is not None
+        lead = match.cut.attrs["shape"][:-2]
+        q, k, v = (
+            self._add(f"{role}_cut", "reshape", x, shape=(*lead, *sizes))
+            for role, x, sizes in (
+                ("q", q, shapes[match.q][-2:]),
+                ("k", k, (shapes[match.v][-2], shapes[match.q][-1])),
+                ("v", v, shapes[match.v][-2:]),
+            )
+        )
+        made = self._add("cut", "attention", q, k, v, *self._mask(), **self._attrs())
+        shape = (*match.joined.attrs["shape"][:-2], *shapes[name][-2:])
+        self.made.append(Node(name, "reshape", (made,), attrs={"shape": shape}))
+        return self.made
+
+    def _add(self, part: str, op: str, *inputs: str, **attrs: object) -> str:
+        name = f"{self.node.name}/{part}"
+        self.made.append(Node(name, op, inputs, attrs=attrs))
+        return name
+
+    def _attrs(self) -> Mapping[str, object]:
+        return {"scale": self.match.scale, "no_key": "nan"}
+
+    def _keys(self) -> str:
+        """k as ``[..., S, E]``: the axes that the product has exchanged, exchanged again."""
+        k = self.match.k
+        source, order = self.finder.turned.get(k, (k, ()))
+        before = self.finder.nodes.get(k)
+        if before is not None and before.op == "permute":
+            source, order = before.inputs[0], before.attrs["order"]
+        order = list(order) or list(range(len(self.finder.shapes[k])))
+        order[-2:] = order[-1], order[-2]
+        return source if order == sorted(order) else self._add("k", "permute", source, order=order)
+
+    def _mask(self) -> list[str]:
+        """One mask for all there are: of constants their sum, to which the others are added."""
+        known = [(m, c) for m in self.match.masks if (c := self.finder.constant(m)) is not None]
+        rest = [m for m in self.match.masks if self.finder.constant(m) is None]
+        if len(known) > 1:
+            total = functools.reduce(np.add, (c.astype(np.float64) for _, c in known))
+            key = f"{self.node.name}/mask"
+            self.params[key] = total.astype(np.float32)
+            self.made.append(Node(key, "constant", params={"value": key}))
+            rest.append(key)
+        else:
+            rest += [m for m, _ in known]
+        while len(rest) > 1:
+            rest[:2] = [self._add(f"mask{len(rest)}", "add", *rest[:2])]
+        return rest
