@@ -1,6 +1,6 @@
 """What a call of a wrapped module costs beyond its arithmetic: ``pytest benchmarks/test_dropin_overhead.py``.
 
-Small models show it. With ``--benchmark-only`` the times of eager, wrapped and `bslite.run` stand in one table;
+Small models show it. With ``--benchmark-only``, times of eager, wrapped and `bslite.run` stand in one table;
 the test that always runs compares wrapped with eager in turns, and looks at where the time goes.
 """
 
