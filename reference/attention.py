@@ -40,6 +40,6 @@ def attention(
     return e / e.sum(-1, keepdims=True) @ v
 
 
-def blocked(seen: Array, dtype: np.dtype) -> Array:  # type: ignore[type-arg]
+def blocked(seen: Array, dtype: np.dtype) -> Array:
     """What is added to the scores: 0 where a key is seen, -inf where not."""
     return np.where(seen, 0, -np.inf).astype(dtype)

@@ -32,7 +32,7 @@ class Net:
 
     def constant(self, *shape: int) -> str:
         key = f"constant{len(self.graph.params)}"
-        self.graph.params[key] = RNG.standard_normal(shape).astype(np.float32)
+        self.graph.params[key] = RNG.uniform(0.5, 2.0, shape).astype(np.float32)
         return self.graph.add("constant", key, params={"value": key})
 
     def scores(self, q: str = "q", k: str = "k") -> str:
@@ -52,6 +52,10 @@ def scaled_scores(n: Net) -> str:
 
 def scaled_before(n: Net) -> str:
     return n.weighted(n.scores(n("mul", "q", n.constant()), n("mul", n.constant(1), "k")))
+
+
+def divided(n: Net) -> str:
+    return n.weighted(n("div", n.scores(n("div", "q", n.constant())), n.constant()))
 
 
 def scaled_per_head(n: Net) -> str:
@@ -87,7 +91,7 @@ def windows(n: Net) -> str:
 FOUND = {
     f.__name__: f
     for f in (
-        plain, scaled_scores, scaled_before, scaled_per_head, two_masks, computed_masks, dropped_out,
+        plain, scaled_scores, scaled_before, divided, scaled_per_head, two_masks, computed_masks, dropped_out,
         keys_transposed_before, windows,
     )
 }  # fmt: skip
@@ -111,6 +115,10 @@ def scaled_after_the_mask(n: Net) -> str:
     return n.weighted(n("mul", n("add", n.scores(), n.constant(ROWS, KEYS)), n.constant()))
 
 
+def divides_a_number(n: Net) -> str:
+    return n.weighted(n("div", n.constant(), n.scores()))
+
+
 def scaled_by_key(n: Net) -> str:
     return n.weighted(n("mul", n.scores(), n.constant(KEYS)))
 
@@ -122,7 +130,8 @@ def another_function(n: Net) -> str:
 LEFT = {
     f.__name__: f
     for f in (
-        scores_kept, weights_kept, over_the_queries, scaled_after_the_mask, scaled_by_key, another_function,
+        scores_kept, weights_kept, over_the_queries, scaled_after_the_mask, divides_a_number, scaled_by_key,
+        another_function,
     )
 }  # fmt: skip
 

@@ -228,7 +228,7 @@ def zero_padded(x: Array, **kw: Any) -> Array:
     y = pool.max_pool(x, **kw)
     inside = pool.avg_pool(
         np.ones_like(x),
-        **{k: v for k, v in kw.items() if k != "dilation"},
+        **{**kw, "dilation": (1, 1)},
         count_include_pad=True,
         divisor_override=int(np.prod(kw["kernel"])),
     )

@@ -126,7 +126,7 @@ ARITHMETIC = [
         "expand_as", lambda x: x * x.mean((2, 3), keepdim=True).expand_as(x), IMAGE, "adaptive_avg_pool2d mul"
     ),
     fn("expand a parameter", lambda x, p: x + p.expand_as(x), TOKENS, "add", 1, 12),
-    fn("expand kept", lambda x: x[:, :, None].expand(-1, -1, 3), (12,), "reshape mul"),
+    fn("expand kept", lambda x: x[:, :, None].expand(-1, -1, 3), (12,), "reshape expand"),
     fn("mean", lambda x: x.mean((2, 3)), IMAGE, "adaptive_avg_pool2d flatten"),
     fn("mean, axes kept", lambda x: x.mean((-1, -2), keepdim=True), IMAGE, "adaptive_avg_pool2d"),
     fn("mean of tokens", lambda x: x.mean(1), TOKENS, "mean"),

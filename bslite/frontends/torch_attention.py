@@ -1,4 +1,4 @@
-"""Builders of attention, and of products named by letters (einsum), which models write attention with."""
+"""Builders of attention."""
 
 from __future__ import annotations
 

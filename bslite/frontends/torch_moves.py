@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.frontends.torch_context import Dims, Operand, Site, Unsupported, aten, dims, operation
+from bslite.frontends.torch_context import Const, Dims, Operand, Site, Unsupported, aten, dims, operation
 
 #: Operations that broadcast their operands themselves.
 BROADCASTING = (
@@ -212,6 +212,8 @@ def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
         like = s.store.with_batch(s.shape[0])
         if free != [0] or like is None:
             raise Unsupported("it repeats a value along an axis whose size depends on the batch")
+        if isinstance(x, Const):
+            x = s.derived("value", x.tensor.reshape(aligned))
         x = reshape(s, x, aligned, last=False)
         made = (s.shape[0], *aligned[1:])
         x = s.emit("repeat_batch", x, like, inner=None if made == s.shape else made)

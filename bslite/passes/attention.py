@@ -8,6 +8,7 @@ their first axis cut in two (Swin adds one mask per window of an image, and fold
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,8 @@ import numpy as np
 
 from bslite.passes.rewrite import readers
 from bslite.spec import Array, ModelSpec, Node
+
+SMALLEST = 1e-30  # a divisor whose reciprocal float32 has
 
 
 @dataclass
@@ -30,6 +33,13 @@ class Match:
     cut: Node | None = None  # the reshape that cuts the first axis in two,
     joined: Node | None = None  # and the one that undoes it
     gone: list[Node] = field(default_factory=list)
+
+    def scaled(self, number: float, divides: bool) -> bool:
+        """Note that the scores are multiplied or divided by ``number``; False if that is no finite scale."""
+        if not math.isfinite(number) or (divides and abs(number) < SMALLEST):
+            return False
+        self.scale = self.scale / number if divides else self.scale * number
+        return True
 
 
 class Finder:
@@ -85,9 +95,10 @@ class Finder:
                 if self.shapes[scores] == self.shapes[node.name] and above and above.op != "constant":
                     found.masks.append(mask)
                     return above
-        elif node.op == "mul":
-            for scores, factor in (node.inputs, node.inputs[::-1]):
-                if self._factor(factor, found) and self.shapes[scores] == self.shapes[node.name]:
+        elif node.op in ("mul", "div"):
+            for scores, factor in (node.inputs, node.inputs[::-1])[: 2 if node.op == "mul" else 1]:
+                right = self.shapes[scores] == self.shapes[node.name]
+                if right and self._factor(factor, found, node.op == "div"):
                     return self._inner(scores)
         elif node.op == "reshape":
             small, large = self.shapes[node.name], self.shapes[node.inputs[0]]
@@ -100,17 +111,16 @@ class Finder:
                 return self._inner(node.inputs[0])
         return None
 
-    def _factor(self, name: str, found: Match) -> bool:
+    def _factor(self, name: str, found: Match, divides: bool) -> bool:
         """Note a constant that scales all scores of a head alike; False if it is none."""
         value = self.constant(name)
-        if value is None or (value.size > 1 and value.shape[-2:] != (1, 1)):
+        if value is None or (value.size > 1 and (divides or value.shape[-2:] != (1, 1))):
             return False
         if value.size == 1:
-            found.scale *= float(value.reshape(()))
-        elif found.joined is not None and found.cut is None:
+            return found.scaled(float(value.reshape(())), divides)
+        if found.joined is not None and found.cut is None:
             return False
-        else:
-            found.factors.append(name)
+        found.factors.append(name)
         return True
 
     def _scaled_before(self, found: Match) -> None:
@@ -129,12 +139,13 @@ class Finder:
 
     def _by_number(self, node: Node, found: Match) -> str | None:
         """What ``node`` multiplies by a number, which is noted."""
-        if node.op != "mul":
+        if node.op not in ("mul", "div"):
             return None
-        for source, factor in (node.inputs, node.inputs[::-1]):
+        for source, factor in (node.inputs, node.inputs[::-1])[: 2 if node.op == "mul" else 1]:
             value = self.constant(factor)
-            if value is not None and value.size == 1 and self.shapes[source] == self.shapes[node.name]:
-                found.scale *= float(value.reshape(()))
+            if value is None or value.size > 1 or self.shapes[source] != self.shapes[node.name]:
+                continue
+            if found.scaled(float(value.reshape(())), node.op == "div"):
                 found.gone.append(node)
                 return source
         return None
@@ -193,7 +204,7 @@ class Writer:
         k = self._keys()
         shapes = self.finder.shapes
         if match.cut is None:
-            ends = [q, k, v, *self._mask()]
+            ends = (q, k, v, *self._mask())
             self.made.append(Node(name, "attention", ends, attrs=self._attrs()))
             return self.made
         assert match.joined is not None
@@ -208,7 +219,7 @@ class Writer:
         )
         made = self._add("cut", "attention", q, k, v, *self._mask(), **self._attrs())
         shape = (*match.joined.attrs["shape"][:-2], *shapes[name][-2:])
-        self.made.append(Node(name, "reshape", [made], attrs={"shape": shape}))
+        self.made.append(Node(name, "reshape", (made,), attrs={"shape": shape}))
         return self.made
 
     def _add(self, part: str, op: str, *inputs: str, **attrs: object) -> str:

@@ -58,9 +58,11 @@ def stackable(
         if not shapes[value] or shapes[value][0] != batch or single[value] != (1, *shapes[value][1:]):
             return False
     ranks = [len(shapes[name]) for name in inputs]
+    if not ranks:
+        return False  # of constants alone: once for all images
     if len(inputs) < len(layer.inputs) and any(len(shapes[n]) > ranks[0] for n in layer.inputs):
         return False
-    return bool(ranks) and all(n.declaration.keeps_images_apart(ranks, n.attrs) for n in nodes)
+    return all(n.declaration.keeps_images_apart(ranks, n.attrs) for n in nodes)
 
 
 def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch: int, in_l3: bool) -> Price:
