@@ -73,27 +73,27 @@ def avg_pool(
     kernel: Sizes,
     stride: Sizes | None,
     padding: Sizes,
+    dilation: Sizes,
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Array:
-    """``y[n,c,p,q] = sum_{r,s} x[n,c,p*sh + r - top,q*sw + s - left] / divisor[p,q]``, zeros outside x.
+    """``y[n,c,p,q] = sum_{r,s} x[n,c,p*sh + r*dh - top,q*sw + s*dw - left] / divisor[p,q]``, 0 outside x.
 
     x ``[N, C, H, W]`` -> ``[N, C, P, Q]``. The divisor is the number of the window's elements inside x, or
     inside x and its padding with ``count_include_pad``: what ``ceil_mode`` adds beyond is never counted.
     The same along one axis or three.
     """
-    ones = (1,) * len(kernel)
-    starts = all_starts(x, kernel, stride or kernel, padding, ones, ceil_mode)
-    total = reduce(np.add, taps(x, starts, kernel, ones, 0.0))
+    starts = all_starts(x, kernel, stride or kernel, padding, dilation, ceil_mode)
+    total = reduce(np.add, taps(x, starts, kernel, dilation, 0.0))
     if divisor_override is not None:
         return total / divisor_override
     if not count_include_pad:
         padding = (0,) * len(padding)
     before, after = padding[: len(kernel)], padding[len(kernel) :]
     counted = [  # elements counted per window, along each axis
-        np.minimum(s + r, h + q) - np.maximum(s, -p)
-        for s, r, h, p, q in zip(starts, kernel, x.shape[2:], before, after, strict=True)
+        sum((s + i * d >= -p) & (s + i * d < h + q) for i in range(r))
+        for s, r, d, h, p, q in zip(starts, kernel, dilation, x.shape[2:], before, after, strict=True)
     ]
     return total / reduce(np.multiply, np.ix_(*counted)).astype(x.dtype)
 

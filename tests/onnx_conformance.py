@@ -1,7 +1,7 @@
-"""ONNX's own node tests: which operator each tests, and which operators bslite claims.
+"""ONNX's own node tests: which operator each tests, and which of them bslite claims.
 
-A test of a function written out (``test_elu_expanded``) belongs to the operator that the test of the same name
-without that ending (``test_elu``) is about.
+A test of a function written out (``test_elu_expanded``) belongs to the operator that the test of the same
+name without that ending (``test_elu``) is about.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bslite import ops
+from bslite.frontends.onnx_claims import CLAIMED, NOT_COMPARABLE
 
 onnx = pytest.importorskip("onnx")
 
@@ -46,13 +47,26 @@ def node_tests() -> list[Tested]:
 
 
 def within_dtypes(case: Any) -> bool:
-    """Whether all inputs and outputs are tensors of the dtypes that bslite has."""
+    """Whether all inputs and outputs are tensors of the dtypes that bslite has, and so is what is inside."""
     kinds = {onnx.TensorProto.DataType.Value(n) for n in ("FLOAT", "INT64", "INT32", "BOOL")}
     graph = case.model.graph
-    return all(
+    inside = [a.i for n in graph.node for a in n.attribute if a.name in ("to", "softmax_precision")]
+    if not set(inside) <= kinds:
+        return False
+    return bool(graph.node) and all(
         v.type.WhichOneof("value") == "tensor_type" and v.type.tensor_type.elem_type in kinds
         for v in (*graph.input, *graph.output)
     )
 
 
 assert set(ops.DTYPES) == {"float32", "int64", "int32", "bool"}
+
+
+@functools.cache
+def claimed_tests() -> list[Tested]:
+    """The tests of the claimed operators, of the dtypes that bslite has."""
+    return [
+        t
+        for t in node_tests()
+        if t.op in CLAIMED and within_dtypes(t.case) and t.case.name not in NOT_COMPARABLE
+    ]

@@ -73,7 +73,8 @@ def tokens() -> Any:
     node, i64 = helper.make_node, lambda *v: np.array(v, np.int64)
     stored = {
         "table": numbers(11, 8), "wq": numbers(8, 8), "wk": numbers(8, 8), "two": i64(2), "four": i64(4),
-        "zero": np.array(0, np.int64), "minus": i64(-1), "scale": np.float32(0.5), "axis0": i64(0), "one": i64(1),
+        "zero": np.array(0, np.int64), "minus": i64(-1), "scale": np.float32(0.5), "axis0": i64(0),
+        "one": i64(1),
     }  # fmt: skip
     nodes = [
         node("Gather", ["table", "ids"], ["e"]),
@@ -105,7 +106,8 @@ def functions() -> Any:
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
     inner = helper.make_function(
         "own", "Scaled", ["a"], ["b"],
-        [_referring("Constant", [], ["c"], "value_float", "by", 1), node("Mul", ["a", "c"], ["b"])], opsets, ["by"],
+        [_referring("Constant", [], ["c"], "value_float", "by", 1), node("Mul", ["a", "c"], ["b"])],
+        opsets, ["by"],
     )  # fmt: skip
     outer = helper.make_function(
         "own", "Block", ["a", "w"], ["d"],

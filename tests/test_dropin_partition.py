@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from dropin_models import Stack, agree, by_bslite, images, near, nn, said, torch, wrapped
+from torch_modules import CASES
 from torchvision_models import model as torchvision_model
 
 import bslite
@@ -291,3 +292,16 @@ def test_a_network_from_torchvision(name: str) -> None:
     for kind in bslite.report(fast).kinds:
         assert len(kind.parts) == 1
         assert kind.parts[0].seconds is not None
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.label)
+def test_whatever_from_torch_takes(case: Any) -> None:
+    """Nothing of it stays in torch, with a free batch and with a batch of one."""
+    torch.manual_seed(0)
+    net = case.module().eval()
+    if getattr(net, "inplace", False):  # on the user's own tensor, which bslite leaves to torch
+        net = nn.Sequential(nn.Tanh(), net).eval()
+    fast = wrapped(net)
+    for batch in (3, 1):
+        agree(fast, net, torch.randn(batch, *case.shape))
+    by_bslite(fast)

@@ -126,7 +126,7 @@ ARITHMETIC = [
         "expand_as", lambda x: x * x.mean((2, 3), keepdim=True).expand_as(x), IMAGE, "adaptive_avg_pool2d mul"
     ),
     fn("expand a parameter", lambda x, p: x + p.expand_as(x), TOKENS, "add", 1, 12),
-    fn("expand kept", lambda x: x[:, :, None].expand(-1, -1, 3), (12,), "reshape mul"),
+    fn("expand kept", lambda x: x[:, :, None].expand(-1, -1, 3), (12,), "reshape expand"),
     fn("mean", lambda x: x.mean((2, 3)), IMAGE, "adaptive_avg_pool2d flatten"),
     fn("mean, axes kept", lambda x: x.mean((-1, -2), keepdim=True), IMAGE, "adaptive_avg_pool2d"),
     fn("mean of tokens", lambda x: x.mean(1), TOKENS, "mean"),
@@ -187,7 +187,7 @@ ELEMENTWISE = [
     fn("all", lambda x: (x > -2).all(-1, keepdim=True).float(), TOKENS, "greater amin cast"),
     fn("var", lambda x: x.var(-1), TOKENS, "var"),
     fn("std", lambda x: x.std((1, 2), correction=0, keepdim=True), TOKENS, "std"),
-    fn("var_mean", lambda x: sum(torch.var_mean(x, 1)), TOKENS, "var mean add"),
+    fn("var_mean", lambda x: torch.add(*torch.var_mean(x, 1)), TOKENS, "var mean add"),
     fn("norm", lambda x: x / x.norm(dim=-1, keepdim=True), TOKENS, "l2_norm div"),
     fn("vector norms", lambda x: torch.linalg.vector_norm(x, 3, 1), TOKENS, "abs pow sum pow"),
     fn("logsumexp", lambda x: x.logsumexp(1), TOKENS, "logsumexp"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 import torch
 import torch.nn.functional as F
 from helpers import FLOAT64, Array, arguments, assert_three_way, rel_l2
@@ -95,13 +97,23 @@ def max_pool(x, *, kernel, stride, padding, dilation, ceil_mode):  # type: ignor
     return function(around(x, padding, -np.inf), kernel, stride, 0, dilation)
 
 
-def avg_pool(x, *, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):  # type: ignore[no-untyped-def]
+def avg_pool(x, *, kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override):  # type: ignore[no-untyped-def]
     axes = len(kernel)
+    if set(dilation) != {1}:  # torch has none: a convolution with ones
+        assert not ceil_mode
+        function = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[axes]
+        filters = torch.ones(x.shape[1], 1, *kernel, dtype=x.dtype)
+
+        def sums(x: Tensor) -> Tensor:
+            return function(around(x, padding), filters, None, stride or kernel, 0, dilation, x.shape[1])
+
+        counted = np.prod(kernel) if count_include_pad else sums(torch.ones_like(x))
+        return sums(x) / (divisor_override or counted)
     if axes == 1:  # torch has no divisor there: as an image of one row
         stride, divided = (1, *stride) if stride else None, divisor_override
         wide = (0, *padding[:1], 0, *padding[1:])
         return avg_pool(x[:, :, None], kernel=(1, *kernel), stride=stride, padding=wide, ceil_mode=ceil_mode,
-                        count_include_pad=count_include_pad, divisor_override=divided)[:, :, 0]  # fmt: skip
+                        dilation=(1, *dilation), count_include_pad=count_include_pad, divisor_override=divided)[:, :, 0]  # fmt: skip
     function = {2: F.avg_pool2d, 3: F.avg_pool3d}[axes]
     if even(padding):
         return function(x, kernel, stride, padding[:axes], ceil_mode, count_include_pad, divisor_override)
@@ -456,3 +468,54 @@ def one_hot(x, *, depth, axis, on, off, to, strict):  # type: ignore[no-untyped-
     hot = F.one_hot(torch.where(x < 0, x + depth, x).clip(-1, depth - 1) % (depth + 1), depth + 1)[..., :-1]
     made = torch.float64 if to == "float32" else getattr(torch, to)
     return torch.where(hot.bool(), on, off).to(made).movedim(-1, axis)
+
+
+@oracle
+def resize(x, *, mode, axes, sizes, scales, coordinates, rounding, cubic_a, **options):  # type: ignore[no-untyped-def]
+    """torch where it has the rule, else ONNX's reference evaluator, which is no judge of infinities."""
+    plain = cubic_a == -0.75 and not any(options.values()) and axes == tuple(range(2, x.ndim))
+    corners = coordinates == "align_corners"
+    if mode != "nearest" and plain and (coordinates == "half_pixel" or (corners and sizes)):
+        named = {3: "linear", 4: "bilinear", 5: "trilinear"}[x.ndim] if mode == "linear" else "bicubic"
+        return F.interpolate(
+            x, sizes, scales, named, align_corners=corners, recompute_scale_factor=False
+        )  # fmt: skip
+    if not bool(torch.isfinite(x).all()):
+        pytest.skip("torch has no such mode to say where NaN and Inf go")
+    return torch.from_numpy(
+        onnx_resize(
+            x.numpy(), axes, sizes, scales, mode=mode, coordinate_transformation_mode=coordinates,
+            nearest_mode=rounding, cubic_coeff_a=cubic_a, **options,
+        )
+    )  # fmt: skip
+
+
+def onnx_resize(x: Array, axes: Any, sizes: Any, scales: Any, **options: Any) -> Array:
+    """ONNX's definition, by its reference evaluator, kept from rounding cubic weights to float32."""
+    import onnx.reference
+    from onnx import helper as h
+    from onnx.reference.ops import op_resize
+
+    def wide(function: Any) -> Any:
+        return lambda ratio, scale, A: function(ratio, scale, float(A))
+
+    cubic = ("_cubic_coeffs", "_cubic_coeffs_antialias")
+
+    renamed = {"extrapolation": "extrapolation_value"}
+    given = {renamed.get(k, k): int(v) if v is True or v is False else v for k, v in options.items()}
+    roi = given.pop("roi")
+    inputs = {"x": x}
+    for name, value, dtype in (("roi", roi, x.dtype), ("scales", scales, np.float32), ("sizes", sizes, int)):
+        if value is not None:
+            inputs[name] = np.array(value, dtype)
+    names = [name if name in inputs else "" for name in ("x", "roi", "scales", "sizes")]
+    node = h.make_node("Resize", names, ["y"], axes=list(axes), **given)
+    arrays = {**inputs, "y": x}
+    *kinds, y = (
+        h.make_tensor_value_info(n, h.np_dtype_to_tensor_dtype(v.dtype), [None] * v.ndim)
+        for n, v in arrays.items()
+    )
+    model = h.make_model(h.make_graph([node], "resize", kinds, [y]))
+    with mock.patch.multiple(op_resize, **{name: wide(getattr(op_resize, name)) for name in cubic}):
+        (made,) = onnx.reference.ReferenceEvaluator(model).run(None, inputs)
+    return np.asarray(made, x.dtype)

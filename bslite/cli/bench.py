@@ -30,7 +30,7 @@ def bench(
     from bslite.cli.rivals import calls, time_table, torch_rival
     from bslite.cli.timing import interleaved
 
-    spec = options.load_model(model, arch, weights, seed)
+    spec = options.load_model(model, arch, weights, seed, shape)
     inputs = make_inputs(spec, input_file, shape, batch, seed)
     with activity(f"Preparing {spec.name}"):
         run(spec, inputs, threads=threads)

@@ -43,7 +43,7 @@ def explain(
 
     if html_file is not None:
         need_plotly()
-    spec = options.load_model(model, arch, weights, seed)
+    spec = options.load_model(model, arch, weights, seed, shape)
     inputs = make_inputs(spec, input_file, shape, batch, seed)
     with activity(f"Preparing {spec.name}"):
         run(spec, inputs, threads=threads)

@@ -22,18 +22,25 @@ def make_inputs(
     """One array per model input. A file or ``shape`` goes with a model of one input only."""
     if len(spec.inputs) > 1 and (file or shape):
         raise typer.BadParameter(f"{spec.name} takes {len(spec.inputs)} inputs: only random ones, of --batch")
-    shapes = [_shape(shape) if shape else i.example for i in spec.inputs]
+    shapes = [parse_shape(shape) if shape else i.example for i in spec.inputs]
     if batch is not None:
         shapes = [(batch, *s[1:]) for s in shapes]
     if file is None:
         rng = np.random.default_rng(seed)
-        return [rng.standard_normal(s, np.float32) for s in shapes]
+        return [_random(rng, i.dtype, s) for i, s in zip(spec.inputs, shapes, strict=True)]
     if file.suffix.lower() == ".npy":
         return [load_array(file)]
     if len(shapes[0]) != 4 or shapes[0][1] != 3:
         raise InputError(f"{file}: the model takes {list(shapes[0])}, which is no colour image")
     image = load_image(file, (shapes[0][2], shapes[0][3]))
     return [np.repeat(image, shapes[0][0], 0)]
+
+
+def _random(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Normally distributed numbers; of integers 0 and 1, which are within the range of any table."""
+    if dtype == "float32":
+        return rng.standard_normal(shape, np.float32)
+    return rng.integers(0, 2, shape).astype(dtype)
 
 
 def load_array(path: Path) -> Array:
@@ -68,7 +75,8 @@ def load_image(path: Path, size: tuple[int, int]) -> Array:
     return np.ascontiguousarray(normal.transpose(2, 0, 1)[None])
 
 
-def _shape(text: str) -> tuple[int, ...]:
+def parse_shape(text: str) -> tuple[int, ...]:
+    """``1,3,224,224`` as a shape."""
     try:
         return tuple(int(d) for d in text.replace("x", ",").split(","))
     except ValueError:

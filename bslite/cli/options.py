@@ -11,7 +11,9 @@ from bslite.spec import ModelSpec
 
 ModelFile = Annotated[
     Path | None,
-    typer.Argument(metavar="MODEL", help="A model file, as written by spec.save().", show_default=False),
+    typer.Argument(
+        metavar="MODEL", help="A model file: as written by spec.save(), or .onnx.", show_default=False
+    ),
 ]
 Arch = Annotated[
     str | None,
@@ -46,12 +48,23 @@ Threads = Annotated[
 ]
 
 
-def load_model(path: Path | None, arch: str | None, weights: Path | None = None, seed: int = 0) -> ModelSpec:
-    """The model the options name: a file, or an architecture with given or seeded weights."""
+def load_model(
+    path: Path | None,
+    arch: str | None,
+    weights: Path | None = None,
+    seed: int = 0,
+    shape: str | None = None,
+) -> ModelSpec:
+    """The model the options name: a file, or an architecture with given or seeded weights.
+
+    ``shape`` is the example for an ONNX file that leaves more sizes open than the batch.
+    """
     if (path is None) == (arch is None):
         raise typer.BadParameter("give either a MODEL file or --arch NAME")
     if weights is not None and arch is None:
         raise typer.BadParameter("--weights goes with --arch")
+    if path is not None and path.suffix.lower() == ".onnx":
+        return _load_onnx(path, shape)
     if path is not None:
         from bslite.spec import load
 
@@ -61,6 +74,19 @@ def load_model(path: Path | None, arch: str | None, weights: Path | None = None,
 
     assert arch is not None
     return from_state_dict(arch, random_state_dict(arch, seed) if weights is None else weights)
+
+
+def _load_onnx(path: Path, shape: str | None) -> ModelSpec:
+    """An ONNX file; ``shape`` is that of its one input."""
+    from bslite.cli.inputs import parse_shape
+    from bslite.frontends.onnx_import import from_onnx, input_names
+
+    if shape is None:
+        return from_onnx(path)
+    names = input_names(path)
+    if len(names) != 1:
+        raise typer.BadParameter(f"--shape goes with a model of one input; {path} has {len(names)}")
+    return from_onnx(path, shapes={names[0]: parse_shape(shape)})
 
 
 def describe_weights(arch: str | None, weights: Path | None, seed: int) -> str:

@@ -45,7 +45,7 @@ def run(
     from bslite.api import run as execute
     from bslite.cli.top import top_table
 
-    spec = options.load_model(model, arch, weights, seed)
+    spec = options.load_model(model, arch, weights, seed, shape)
     inputs = make_inputs(spec, input_file, shape, batch, seed)
     with activity(f"Running {spec.name}"):
         made = execute(spec, inputs, backend=backend.value, layerwise=layerwise, threads=threads)

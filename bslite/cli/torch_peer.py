@@ -91,7 +91,11 @@ def _steps() -> dict[str, Step]:
         x = _padded(x, padding, -float("inf"))
         return F.max_pool2d(x, kernel, stride, _window(padding), dilation, ceil_mode)
 
-    def avg_pool2d(x, *, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):  # type: ignore[no-untyped-def]
+    def avg_pool2d(  # type: ignore[no-untyped-def]
+        x, *, kernel, stride, padding, dilation, ceil_mode, count_include_pad, divisor_override
+    ):
+        if set(dilation) != {1}:
+            raise UnsupportedError("torch has no average pooling with dilation")
         if padding[:2] != padding[2:]:
             raise UnsupportedError("torch has no average pooling with asymmetric padding")
         pads = _window(padding)

@@ -35,7 +35,7 @@ def verify(
     """Check every layer and the outputs against the float64 reference. Exit code 1 if one is out of bound."""
     from bslite.verification import verify as check
 
-    spec = options.load_model(model, arch, weights, seed)
+    spec = options.load_model(model, arch, weights, seed, shape)
     inputs = make_inputs(spec, input_file, shape, batch, seed)
     spec.infer_shapes([x.shape for x in inputs])
     module = torch_rival(spec, threads) if torch else None

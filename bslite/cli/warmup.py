@@ -38,7 +38,7 @@ def warmup(
                 for n in (1, 16):
                     cpu.warmup(spec, [(n, *i.example[1:]) for i in spec.inputs])
         elif model or arch:
-            spec = hollow(arch) if arch and not model else options.load_model(model, arch)
+            spec = hollow(arch) if arch and not model else options.load_model(model, arch, shape=shape)
             cpu.warmup(spec, [x.shape for x in make_inputs(spec, None, shape, batch, 0)])
         else:
             cpu.warmup()

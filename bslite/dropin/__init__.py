@@ -1,7 +1,11 @@
 """Transparent use from torch: a module, or a graph from ``torch.compile``, run by bslite as far as it can."""
 
-from bslite.dropin.bisection import Bisection, bisect
-from bslite.dropin.reporting import Report, report
-from bslite.dropin.wrapper import optimize, refresh
+from bslite.frontends.torch_lazy import load_torch
+
+load_torch()  # or an error that says how to install it
+
+from bslite.dropin.bisection import Bisection, bisect  # noqa: E402
+from bslite.dropin.reporting import Report, report  # noqa: E402
+from bslite.dropin.wrapper import optimize, refresh  # noqa: E402
 
 __all__ = ["Bisection", "Report", "bisect", "optimize", "refresh", "report"]

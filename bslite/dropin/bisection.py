@@ -13,7 +13,7 @@ import torch
 from bslite import verification
 from bslite.dropin.blueprint import Blueprint, draw
 from bslite.dropin.capture import capture
-from bslite.dropin.reproducer import Suspect, narrowed, write
+from bslite.dropin.reproducer import Suspect, narrowed, smallest, write
 from bslite.dropin.structure import Structure
 from bslite.dropin.tune import run_graph
 from bslite.dropin.wrapper import original_of
@@ -26,6 +26,7 @@ from bslite.verification import Check
 Node = torch.fx.Node
 #: How many times float32's error torch's value may be off the definition before the translation is at fault.
 TRANSLATION = 64.0
+TOGETHER = 4  # layers that the engine computes in one, at most
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Bisection:
     checks: tuple[Check, ...]
     folder: Path | None
     note: str
+    together: tuple[str, ...] = ()  # layers that the engine computes in one with it, and may be at fault
 
     @property
     def passed(self) -> bool:
@@ -55,6 +57,8 @@ class Bisection:
             return f"{self.model}: {len(self.checks)} layers compared, none departs{self.note}"
         found = next((c for c in self.checks if c.name == self.layer), None)
         lines = [f"{self.model}: the first layer that departs is {self.layer} ({self.op}): {self.note}"]
+        if self.together:
+            lines.append(f"the engine computes it in one with {', '.join(self.together)}")
         if found is not None:
             torch_error = "" if found.torch_error is None else f", torch {found.torch_error:.2e}"
             lines.append(
@@ -185,9 +189,13 @@ def _inputs_for(cut: ModelSpec, spec: ModelSpec, inputs: Sequence[Array]) -> lis
 
 
 def _written(name: str, found: Suspect, checks: list[Check], folder: str | Path | None) -> Bisection:
+    small, arrays = smallest(found)
+    together = tuple(n.name for n in small.nodes if n.name != found.layer and n.inputs)
+    if len(together) > TOGETHER:
+        together = ()  # not layers computed in one, but all before it
     try:
-        where: Path | None = write(found, folder)
+        where: Path | None = write(found, small, arrays, folder)
         note = found.reason
     except (BsliteError, OSError) as e:
         where, note = None, f"{found.reason} (no reproduction: {e})"
-    return Bisection(name, found.layer, found.op, found.fault, tuple(checks), where, note)
+    return Bisection(name, found.layer, found.op, found.fault, tuple(checks), where, note, together)

@@ -65,7 +65,9 @@ class Blueprint:
     @property
     def torch_share(self) -> float:
         """The share of the flops that torch runs."""
-        return 1 - sum(p.flops for p in self.in_bslite) / max(1, self.flops)
+        if not self.flops:  # nothing but moves
+            return float(not self.in_bslite)
+        return 1 - sum(p.flops for p in self.in_bslite) / self.flops
 
     def constants(self) -> list[Tensor]:
         """Tensors that the export found that are no parameters or buffers."""
@@ -99,8 +101,11 @@ def draw(captured: Capture, name: str) -> Blueprint:
     Raises UnsupportedError where the graph takes what is no tensor.
     """
     survey = Survey(captured.graph, captured.shell, name)
-    if survey.refused and not captured.functional:
-        captured = captured.rewritten()  # parts may be moved past operations that work in place
+    composite = any(getattr(n.target, "_can_decompose", bool)() for n in survey.refused)
+    if survey.refused and (composite or not captured.functional):
+        # What is refused may be made of what is not. And parts may move past operations, which must then not
+        # work in place.
+        captured = captured.rewritten()
         survey = Survey(captured.graph, captured.shell, name)
     graph = captured.graph
     for spec in graph.program.graph_signature.input_specs:

@@ -78,8 +78,8 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, free_batch
         raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
     graph = Graph(program)
     assert traced.results is not None
-    found = Capture(graph, traced.twin, traced.results, fixed, False)
-    if _writes(graph):
+    found = Capture(graph, traced.twin, traced.results, fixed, functional=not _writes(graph))
+    if not found.functional:
         if changes := _changes(graph):
             raise UnsupportedError(f"model {name!r}: its forward changes {changes} in place")
         if graph.unknown() or graph.mutation_shows():

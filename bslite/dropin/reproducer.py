@@ -81,9 +81,10 @@ def narrowed(
     return ModelSpec(spec.name, tuple(inputs) or spec.inputs[:1], kept, tuple(outputs), params)
 
 
-def write(suspect: Suspect, folder: str | Path | None = None) -> Path:
-    """Write the smallest model found that shows the fault; returns the folder."""
-    spec, inputs = smallest(suspect)
+def write(
+    suspect: Suspect, spec: ModelSpec, inputs: Sequence[Array], folder: str | Path | None = None
+) -> Path:
+    """Write the model ``spec`` that shows the fault on ``inputs``, and the script; returns the folder."""
     label = re.sub(r"[^\w.-]+", "_", suspect.layer)
     where = Path(folder) if folder is not None else Path(f"bslite-{label}")
     where.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from bslite.errors import FileError, InputError, SpecError, UnsupportedError
 from bslite.frontends.onnx_lazy import load_onnx
 
 LEAST_OPSET = 7
-MAX_NODES = 200_000  # in a graph with all its functions written out
+MAX_NODES = 50_000  # in a graph with all its functions written out
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Source:
 
 
 def read_model(given: Any) -> Source:
-    """The model that a path, bytes or a ModelProto (or a Source) holds. FileError if it cannot be read or parsed."""
+    """The model that a path, bytes or a ModelProto holds. FileError if it cannot be read or parsed."""
     onnx = load_onnx()
     if isinstance(given, Source):
         return given

@@ -66,6 +66,13 @@ def from_onnx(
     return spec
 
 
+def input_names(model: Any) -> list[str]:
+    """Names of the inputs that a caller of the model gives, initialisers left out."""
+    graph = read_model(model).model.graph
+    stored = {t.name for t in graph.initializer}
+    return [v.name for v in graph.input if v.name not in stored]
+
+
 @dataclass(frozen=True)
 class Converted:
     """A graph that has been walked: what its outputs became, and the free sizes that had to be fixed."""
@@ -114,7 +121,7 @@ def convert(
 
 @contextlib.contextmanager
 def refusals(name: str) -> Iterator[None]:
-    """Whatever a hostile file brings about in ways nobody wrote down is a SpecError; as in `bslite.spec.file`."""
+    """Whatever a hostile file brings about in ways nobody wrote down becomes a SpecError."""
     try:
         yield
     except BsliteError:

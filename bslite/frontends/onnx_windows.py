@@ -154,7 +154,7 @@ def max_pool(
         around = (0, 0, *padding[:n], 0, 0, *padding[n:])
         x, padding = s.inner("pad", x, pads=around, value=-math.inf), (0,) * (2 * n)
     return s.emit(
-        f"max_pool{spatial(kernel_shape)}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding, dilation=dilation,
+        f"max_pool{n}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding, dilation=dilation,
         ceil_mode=bool(ceil_mode),
     )  # fmt: skip
 
@@ -174,13 +174,13 @@ def avg_pool(
 ) -> Operand:
     stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
     narrow = all(2 * p <= k for p, k in zip(padding, (*kernel_shape, *kernel_shape), strict=True))
-    if set(dilation) != {1} or not narrow:
+    if not narrow:
         return avg_by_conv(
             s, x, tuple(kernel_shape), stride, padding, dilation, bool(ceil_mode), bool(count_include_pad)
         )
     return s.emit(
         f"avg_pool{spatial(kernel_shape)}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding,
-        ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
+        dilation=dilation, ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
     )  # fmt: skip
 
 

@@ -166,6 +166,6 @@ def one_hot(s: Site, x: Operand, classes: int = -1) -> Operand:
     return s.emit("one_hot", x, depth=classes, axis=-1, to="int64", strict=True)
 
 
-@aten("nonzero", "nonzero_numpy", "argwhere", "masked_select", "unique", "unique2", "unique_consecutive")
+@aten("nonzero", "nonzero_numpy", "argwhere", "masked_select", "_unique2", "unique_consecutive")
 def sized_by_data(s: Site, *_: Any, **__: Any) -> Operand:
     raise Unsupported("the size of its result depends on the data")

@@ -14,7 +14,7 @@ def load_torch() -> Any:
         import torch.export
     except ImportError as e:
         raise EngineError(
-            f"from_torch needs PyTorch 2.4 or newer ({e}): pip install 'bslite[torch]'. "
+            f"taking models from torch needs PyTorch 2.4 or newer ({e}): pip install 'bslite[torch]'. "
             "A model saved by bslite runs without it."
         ) from e
     return torch

@@ -21,6 +21,7 @@ from bslite.frontends import (
     torch_recurrent,
     torch_reduce,
     torch_repeat,
+    torch_resize,
     torch_windows,
 )
 from bslite.frontends.torch_context import (
@@ -52,6 +53,7 @@ __all__ = [
     "torch_recurrent",
     "torch_reduce",
     "torch_repeat",
+    "torch_resize",
     "torch_windows",
 ]
 

@@ -90,6 +90,6 @@ def einsum(s: Site, equation: str, xs: Sequence[Operand], *, path: Any = None) -
 
     values: list[Value | Const] = list(xs)
     try:
-        return contract(emit, equation, values)  # type: ignore[no-any-return]
+        return contract(emit, equation, values)
     except SpecError as e:
         raise Unsupported(str(e)) from None

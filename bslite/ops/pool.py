@@ -51,6 +51,7 @@ def avg_attrs(axes: int) -> tuple[Attr, ...]:
     """Attributes of an average over windows."""
     return (
         *window_attrs(axes, "zeros"),
+        Attr("dilation", a.each(axes), (1,) * axes),
         CEIL,
         Attr("count_include_pad", a.boolean, True, "the divisor counts padding, but nothing beyond it"),
         Attr("divisor_override", a.optional(a.integer(1)), None, "divide by this instead"),
@@ -173,6 +174,17 @@ class AvgPool2d(WindowPool):
                 "ceil, padding not counted",
                 [(1, 5, 6, 7)],
                 attrs={"kernel": 3, "stride": 2, "padding": 1, "ceil_mode": True, **bare},
+            ),
+            Case("dilated", [(2, 3, 9, 8)], attrs={"kernel": 3, "stride": 1, "dilation": 2}),
+            Case(
+                "dilated, padded",
+                [(1, 4, 8, 11)],
+                attrs={"kernel": (3, 2), "stride": 2, "dilation": (2, 3), "padding": (1, 0, 0, 1)},
+            ),
+            Case(
+                "dilated, padding not counted",
+                [(1, 4, 8, 11)],
+                attrs={"kernel": 3, "stride": 2, "dilation": 2, "padding": 1, **bare},
             ),
             Case("divisor given", [(1, 3, 8, 8)], attrs={"kernel": 2, "divisor_override": 3}),
             Case(

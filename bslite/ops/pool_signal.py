@@ -66,6 +66,7 @@ class AvgPool1d(SignalPool):
             case("padding not counted", (2, 5, 9), **bare),
             case("ceil, padding not counted", (1, 5, 6), **bare, ceil_mode=True),
             case("divisor given", (1, 3, 8), kernel=2, divisor_override=3),
+            case("dilated", (2, 3, 13), **{**bare, "dilation": 3}),
         ]
 
 
@@ -125,6 +126,8 @@ class AvgPool3d(VolumePool):
             case("padding not counted", (2, 5, 5, 6, 9), **bare),
             case("ceil, padding not counted", (1, 5, 4, 6, 7), **bare, ceil_mode=True),
             case("divisor given", (1, 3, 4, 6, 5), kernel=2, divisor_override=3),
+            case("dilated", (1, 3, 6, 7, 9), kernel=(2, 3, 2), stride=1, dilation=(3, 2, 4), padding=1),
+            case("dilated, padding not counted", (1, 3, 6, 7, 9), **{**bare, "dilation": 2}),
             case("divisor given, within frames", (1, 3, 4, 6, 5), kernel=(1, 2, 2), divisor_override=3),
             case("divisor given, across frames", (1, 3, 4, 6, 5), kernel=(2, 1, 1), divisor_override=3),
         ]

@@ -25,6 +25,7 @@ from bslite.plan import (
     lower_recurrent,
     lower_reduce,
     lower_repeat,
+    lower_resize,
     lower_softmax,
     lower_upsample,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "lower_recurrent",
     "lower_reduce",
     "lower_repeat",
+    "lower_resize",
     "lower_softmax",
     "lower_upsample",
 ]

@@ -38,6 +38,7 @@ class Builder:
         halos: Mapping[str, Halo],
         places: Mapping[str, Place],
         crop: Crop | None = None,
+        second: frozenset[str] | None = None,
     ) -> None:
         self.spec = spec
         self.shapes = shapes
@@ -50,7 +51,7 @@ class Builder:
         self.steps: list[Step] = []
         self.flags: list[tuple[str, str]] = []
         self.layer: tuple[str, ...] = ()
-        self._second = channels_second(spec, shapes)
+        self.second = channels_second(spec, shapes) if second is None else second
         self._halos = halos
         self._places = places
         self._direct: dict[str, View] = {}  # outputs to be written in place
@@ -61,7 +62,7 @@ class Builder:
 
     def inner(self, name: str) -> int:
         """The axis of the value ``name`` that lies innermost as a rule: its channels."""
-        return innermost(len(self.shapes[name]), name in self._second)
+        return innermost(len(self.shapes[name]), name in self.second)
 
     def read(self, name: str, inner: int | None = None, halo: Halo = NO_HALO, exact: bool = False) -> View:
         """The value ``name`` with contiguous axis ``inner`` (default: channels) and at least ``halo`` zeros

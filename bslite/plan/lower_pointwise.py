@@ -51,7 +51,7 @@ def lower_binary(b: Builder, layer: Layer) -> None:
     inner = b.inner(layer.name)
     if first.shape != shape:
         first = _materialised(b, first, shape, inner)
-    x = b.arranged(_broadcast(first, shape), inner)
+    x = b.arranged(_broadcast(first, shape), inner, exact=True)
     cells = {"op": 1 if layer.node.op == "add" else 2, "affine": 0, **epilogue(layer.activation)}
     _pointwise(b, layer, x, cells, z=_broadcast(second, shape))
 

@@ -44,7 +44,7 @@ def window_spans(
     for start in range(-before, -before + windows * stride, stride):
         skip = max(0, -(start // dilation))  # taps before the first element
         stop = min(kernel, max(skip, -(-(size - start) // dilation)))
-        inside = min(start + kernel, size + after) - start if padded else max(0, stop - skip)
+        inside = min(kernel, -(-(size + after - start) // dilation)) if padded else max(0, stop - skip)
         spans.append(Span(start + skip * dilation, max(0, stop - skip), inside))
     return spans
 

@@ -95,7 +95,7 @@ def _band(
     shapes = dict(cut.whole) | {name: _height(cut.whole[name], z - a) for name, (a, z) in cut.rows.items()}
     places = place_concats(shown(layers, stacks, leaving), shapes)
     machine = dataclasses.replace(b.machine, threads=1)
-    inner = Builder(b.spec, shapes, machine, halo_needs(layers, places, b.spec, cut), places, cut)
+    inner = Builder(b.spec, shapes, machine, halo_needs(layers, places, b.spec, cut), places, cut, b.second)
     ends: list[End] = []
     for name in taken_values(layers):
         outside = b.values[name]

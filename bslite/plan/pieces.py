@@ -13,11 +13,11 @@ MOST = 64  # copies of one value; beyond, one axis after the other
 
 
 class Piece(NamedTuple):
-    """``count`` elements from ``at`` on along an axis: those from ``start`` on, ``step`` apart."""
+    """``size`` elements from ``at`` on along an axis: those from ``start`` on, ``step`` apart."""
 
     at: int
     start: int
-    count: int
+    size: int
     step: int
 
 
@@ -50,8 +50,8 @@ def mapped_copy(b: Builder, x: View, y: View, sources: Sequence[Sequence[int] | 
             x, runs = between, [[Piece(0, 0, n, 1)] for n in shape]
             runs[axis] = pieces(sources[axis] or ())
     for chosen in itertools.product(*runs):
-        b.copy(_part(x, [(p.start, p.count, p.step) for p in chosen]),
-               _part(y, [(p.at, p.count, 1) for p in chosen]))  # fmt: skip
+        b.copy(_part(x, [(p.start, p.size, p.step) for p in chosen]),
+               _part(y, [(p.at, p.size, 1) for p in chosen]))  # fmt: skip
 
 
 def _part(view: View, spans: Sequence[tuple[int, int, int]]) -> View:

@@ -21,7 +21,8 @@ LINES = "table table_at axes lines item_lines size count x_step i_step "
 G = record("gather_elements", f"x x_at indices indices_at y y_at flag flag_at {LINES}")
 S = record(
     "scatter_elements",
-    f"y y_at indices indices_at updates updates_at flag flag_at overflow overflow_at {LINES} reduction floats",
+    "y y_at indices indices_at updates updates_at flag flag_at overflow overflow_at "
+    f"{LINES} reduction floats",
 )
 # Coordinates: the table holds, for each, its axis' size and stride in bytes; a slice has ``inner`` cells.
 N = record(

@@ -34,8 +34,8 @@ f = np.float32
 R = record(
     "reduce",
     # kept: x0 x1 x2 and y0 y1 y2 are byte strides, n1 and n2 counts; reduced: counts m0.. and strides s0..
-    "x x_at y y_at flag flag_at x0 x1 x2 y0 y1 y2 n1 n2 rows item_rows m0 m1 m2 s0 s1 s2 length channels block "
-    "function count divisor last",
+    "x x_at y y_at flag flag_at x0 x1 x2 y0 y1 y2 n1 n2 rows item_rows m0 m1 m2 s0 s1 s2 "
+    "length channels block function count divisor last",
 )
 
 
@@ -215,25 +215,27 @@ def _integers(name, rows):
     return apply
 
 
-#: name -> is it the smallest that is sought?
-ARGS = {"argmax": (False,), "argmin": (True,)}
+#: name -> the reduction that finds the extreme, and whether it finds it negated
+ARGS = {"argmax": ("amax", False), "argmin": ("amin", True)}
 
 
-def _arg(smallest):
-    sign = f(-1.0 if smallest else 1.0)
+def _arg(extreme, negated):
+    """The extreme by registers, then the place where it stands, from the end that is asked for."""
+    sweep = _row_sweep(REDUCERS[extreme])
 
     def apply(x, y, channels, flag, step):
-        last = load_int(step + R.last)
-        best, at = load_scalar(x) * sign, 0
-        for i in range(1, load_int(step + R.length)):
-            value = load_scalar(x + 4 * i) * sign
-            is_nan, best_nan = value != value, best != best
-            if best_nan:
-                better = is_nan and last == 1
-            else:
-                better = is_nan or value > best or (last == 1 and value == best)
-            if better:
-                best, at = value, i
+        best = sweep(x, step, 0)
+        if negated:
+            best = -best
+        length = load_int(step + R.length)
+        at, by = 0, 1
+        if load_int(step + R.last):
+            at, by = length - 1, -1
+        for _ in range(length):
+            value = load_scalar(x + 4 * at)
+            if value == best or (best != best and value != value):
+                break
+            at += by
         store_cell(y, at)
 
     return apply

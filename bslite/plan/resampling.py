@@ -1,0 +1,88 @@
+"""Which input lines make up an output line of a resized axis, and their weights. Positions in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Tap(NamedTuple):
+    """One input line and its weight."""
+
+    line: int
+    weight: float
+
+
+class Axis(NamedTuple):
+    """An axis to resize: its sizes, the scale, and the part of it that is cropped out."""
+
+    have: int
+    out: int
+    scale: float
+    start: float = 0.0
+    end: float = 1.0
+
+    def position(self, i: int, coordinates: str) -> float:
+        """Where in the input output index ``i`` lies; by the unrounded length where corners count."""
+        last, length = self.have - 1, self.have * self.scale
+        if coordinates == "asymmetric":
+            return i / self.scale
+        if coordinates == "align_corners":
+            return 0.0 if length == 1 else i * last / (length - 1)
+        if coordinates == "pytorch_half_pixel" and length == 1:
+            return -0.5
+        if coordinates == "tf_crop_and_resize":
+            if length == 1:
+                return (self.start + self.end) * last / 2
+            return self.start * last + i * (self.end - self.start) * last / (length - 1)
+        shift = self.have / 2 * (1 - self.out / length) if coordinates == "half_pixel_symmetric" else 0.0
+        return shift + (i + 0.5) / self.scale - 0.5
+
+
+def nearest(position: float, rounding: str) -> int:
+    """The whole position next to it."""
+    if rounding == "round_prefer_floor":
+        return math.ceil(position - 0.5)
+    if rounding == "round_prefer_ceil":
+        return math.floor(position + 0.5)
+    return math.floor(position) if rounding == "floor" else math.ceil(position)
+
+
+def weight(distance: float, mode: str, a: float) -> float:
+    """Of a line at this distance: a triangle, or Keys' cubic."""
+    d = abs(distance)
+    if mode == "linear":
+        return max(1 - d, 0.0)
+    if d <= 1:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+    return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a if d < 2 else 0.0
+
+
+def taps(axis: Axis, attrs: Mapping[str, Any]) -> list[list[Tap]]:
+    """For each output line, equally many for all; a single one has weight 1."""
+    mode, last = attrs["mode"], axis.have - 1
+    found = []
+    for i in range(axis.out):
+        at = axis.position(i, attrs["coordinates"])
+        if mode == "nearest":
+            found.append([Tap(min(max(nearest(at, attrs["rounding"]), 0), last), 1.0)])
+            continue
+        narrow = min(axis.scale, 1.0) if attrs["antialias"] else 1.0
+        if mode == "linear" and narrow == 1:
+            at = max(at, 0.0)
+        first = math.floor(-(1 if mode == "linear" else 2) / narrow) + 1
+        lines = range(math.floor(at) + first, math.floor(at) + 2 - first)
+        weights = [weight((line - at) * narrow, mode, attrs["cubic_a"]) for line in lines]
+        if attrs["exclude_outside"]:
+            weights = [w if 0 <= line <= last else 0.0 for w, line in zip(weights, lines, strict=True)]
+        total = sum(weights) if attrs["exclude_outside"] or narrow < 1 else 1.0
+        found.append(
+            [Tap(min(max(line, 0), last), w / total) for w, line in zip(weights, lines, strict=True)]
+        )
+    return found
+
+
+def outside(axis: Axis, coordinates: str) -> Sequence[int]:
+    """Output indices that lie beyond the input: some first and some last ones."""
+    return [i for i in range(axis.out) if not 0 <= axis.position(i, coordinates) <= axis.have - 1]
