@@ -143,6 +143,18 @@ def test_the_export_is_kept_when_only_weights_change(monkeypatch: pytest.MonkeyP
     assert len(exports) == 1
 
 
+@pytest.mark.parametrize("batches", [(1, 2), (2, 1)])
+def test_weights_are_packed_once_for_all_batches(batches: tuple[int, int]) -> None:
+    """Though a batch of one is exported for itself."""
+    net = Net().eval()
+    fast = wrapped(net)
+    for batch in (*batches, *batches):
+        agree(fast, net, images(batch))
+    executables = list(fast._bslite_runner._state.executables.values())
+    assert len(executables) == 2
+    assert len({id(m) for e in executables for m in e.models}) == 1
+
+
 def test_a_tensor_attribute_that_is_no_buffer() -> None:
     class Scaled(nn.Module):
         def __init__(self) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from bslite.dropin import costs
 from bslite.dropin.capture import Capture
-from bslite.dropin.model import Model
+from bslite.dropin.model import Model, serves
 from bslite.dropin.partition import Nodes, partition
 from bslite.errors import UnsupportedError
 from bslite.frontends.torch_capture import tensors as named_tensors
@@ -131,10 +131,21 @@ class Executable:
     of the results.
     """
 
-    def __init__(self, blueprint: Blueprint, module: torch.nn.Module, threads: int | None) -> None:
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        module: torch.nn.Module,
+        threads: int | None,
+        models_at_hand: Sequence[Model] = (),
+    ) -> None:
+        """``models_at_hand``: used where they serve, so that weights are not packed twice."""
         tensors = dict(named_tensors(module))
         self.blueprint = blueprint
-        self.models = [Model(blueprint.spec(part, tensors), threads) for part in blueprint.in_bslite]
+        specs = [blueprint.spec(part, tensors) for part in blueprint.in_bslite]
+        self.models = [
+            next((m for m in models_at_hand if serves(m.spec, spec)), None) or Model(spec, threads)
+            for spec in specs
+        ]
         models = iter(self.models)
         self._leading = [
             next(models) if kind == "part" else blueprint.values_of(key, tensors)

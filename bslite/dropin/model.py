@@ -13,11 +13,34 @@ import torch
 from bslite import api
 from bslite.engines.cpu.detect import default_threads
 from bslite.engines.cpu.engine import engine_for
-from bslite.spec import ModelSpec
+from bslite.spec import Array, ModelSpec
 
 Tensor = torch.Tensor
 Call = Callable[[Sequence[Tensor]], list[Tensor]]
 MAX_CALLS = 64
+
+
+def serves(general: ModelSpec, special: ModelSpec) -> bool:
+    """Whether ``general`` computes what ``special`` does, with the same weights, for at least its sizes."""
+    if (general.nodes, general.outputs, len(general.inputs)) != (
+        special.nodes,
+        special.outputs,
+        len(special.inputs),
+    ):
+        return False
+    for g, s in zip(general.inputs, special.inputs, strict=True):
+        if (g.name, g.dtype, len(g.shape)) != (s.name, s.dtype, len(s.shape)):
+            return False
+        if any(a != b and not isinstance(a, str) for a, b in zip(g.shape, s.shape, strict=True)):
+            return False
+    return all(_same(general.params[key], special.params[key]) for key in special.params)
+
+
+def _same(a: Array, b: Array) -> bool:
+    """Whether two parameters are the same memory, or hold the same bits."""
+    if (a.shape, a.dtype) != (b.shape, b.dtype):
+        return False
+    return (a.ctypes.data, a.strides) == (b.ctypes.data, b.strides) or a.tobytes() == b.tobytes()
 
 
 class Model:

@@ -15,6 +15,7 @@ import torch
 from bslite.dropin import reasons
 from bslite.dropin.blueprint import Blueprint, Executable, draw
 from bslite.dropin.capture import capture, reachable_tensors
+from bslite.dropin.model import serves
 from bslite.dropin.signature import Key, Unsignable, kind, signature
 from bslite.dropin.structure import Structure
 from bslite.dropin.tune import tune
@@ -183,7 +184,12 @@ class Runner:
     def _executable(self, state: State, found: Key, blueprint: Blueprint) -> Executable:
         executable = state.executables.get(found)
         if executable is None:
-            executable = Executable(blueprint, self.module, self.options.threads)
+            made = [m for e in state.executables.values() for m in e.models]
+            executable = Executable(blueprint, self.module, self.options.threads, made)
+            for key, other in list(state.executables.items()):
+                if any(serves(m.spec, o.spec) for o in other.models for m in executable.models if m is not o):
+                    del state.executables[key]  # to be made again, of these models
+                    state.calls.clear()
             state.executables[found] = executable
         return executable
 
