@@ -8,6 +8,7 @@ from __future__ import annotations
 from bslite.frontends import (
     onnx_activations,
     onnx_arith,
+    onnx_attention,
     onnx_indexing,
     onnx_layers,
     onnx_moves,
@@ -24,6 +25,7 @@ __all__ = [
     "find",
     "onnx_activations",
     "onnx_arith",
+    "onnx_attention",
     "onnx_indexing",
     "onnx_layers",
     "onnx_moves",

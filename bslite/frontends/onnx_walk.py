@@ -16,6 +16,8 @@ from bslite.frontends.onnx_ops import find
 from bslite.frontends.onnx_tensors import to_array
 from bslite.frontends.onnx_values import Const, NeedsValue, Operand, Unsupported, Value, Varies
 
+#: Operators that need no builder, with how they are handled.
+HANDLED = {"If": "the branch of a known condition"}
 MAX_DEPTH = 24  # functions within functions
 MISSING: Any = object()  # stands for the result of a node that could not be converted
 
