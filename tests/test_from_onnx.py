@@ -307,3 +307,17 @@ def test_outputs_that_are_inputs_and_constants() -> None:
     assert np.array_equal(y, x)
     assert np.array_equal(c, numbers(3))
     assert np.array_equal(again, x)
+
+
+@pytest.mark.parametrize(
+    "equation", ["nij,jk->nik", "nij,nkj->nik", "nij->nj", "nij,nij->ni", "...j,kj->...k"]
+)
+def test_einsum_keeps_the_batch_free(equation: str) -> None:
+    second = {"nij,jk->nik": (4, 5), "...j,kj->...k": (5, 4)}.get(equation)
+    stored = {"w": numbers(*second)} if second else {}
+    nodes = [node("Einsum", ["x", "w" if second else "x"][: 1 + ("," in equation)], ["y"], equation=equation)]
+    spec = from_onnx(model(nodes, [value("x", ["n", 3, 4])], ["y"], stored))
+    for batch in (1, 3):
+        x = numbers(batch, 3, 4)
+        operands = [x, stored.get("w", x)][: 1 + ("," in equation)]
+        assert np.allclose(run(spec, x), np.einsum(equation, *operands), atol=1e-5)

@@ -14,8 +14,10 @@ from bslite.frontends import (
     onnx_moves,
     onnx_recurrent,
     onnx_reduce,
+    onnx_repeat,
     onnx_resize,
     onnx_shapes,
+    onnx_slices,
     onnx_windows,
 )
 from bslite.frontends.onnx_context import TABLE, find
@@ -31,7 +33,9 @@ __all__ = [
     "onnx_moves",
     "onnx_recurrent",
     "onnx_reduce",
+    "onnx_repeat",
     "onnx_resize",
     "onnx_shapes",
+    "onnx_slices",
     "onnx_windows",
 ]

@@ -15,6 +15,16 @@ from typing import Any
 from bslite.ops import Shape
 from bslite.spec import Array
 
+
+class Varying(tuple[int, ...]):
+    """A free size, or one computed from such: one number per probe. A product with it is one, too."""
+
+    def __mul__(self, other: Any) -> Any:
+        return product([self, other])
+
+    __rmul__ = __mul__
+
+
 #: A size: an integer, or one per probe where they differ.
 Dim = int | tuple[int, ...]
 Dims = tuple[Dim, ...]
@@ -116,7 +126,7 @@ def merged(shapes: Sequence[Shape]) -> Dims:
 
 def merge(sizes: Sequence[int]) -> Dim:
     """One size out of one per probe."""
-    return sizes[0] if len(set(sizes)) == 1 else tuple(sizes)
+    return sizes[0] if len(set(sizes)) == 1 else Varying(sizes)
 
 
 def at(dim: Dim, probe: int) -> int:
