@@ -311,7 +311,9 @@ MODULES_OF_ATTENTION = {
     "MultiheadAttention, masked": lambda: SelfAttention(weights=False, mask=True),
     "MultiheadAttention with weights, masked": lambda: SelfAttention(weights=True, mask=True),
     "TransformerEncoder": lambda: nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, activation="gelu"), 2
+        nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, activation="gelu"),
+        2,
+        enable_nested_tensor=False,
     ),
     "TransformerEncoder, norm first": lambda: nn.TransformerEncoder(
         nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, norm_first=True),
