@@ -253,7 +253,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
         self.weights = weights
-        self.mask = torch.randn(5, 5) if mask else None
+        self.register_buffer("mask", torch.randn(5, 5) if mask else None)
 
     def forward(self, x: Any) -> Any:
         return self.attention(x, x, x, need_weights=self.weights, attn_mask=self.mask)[0]
