@@ -17,6 +17,16 @@ def test_op_table_is_current() -> None:
     assert stored == op_table(), "run: python -m bslite.ops.table > docs/ops.md"
 
 
+def test_onnx_table_is_current() -> None:
+    onnx = pytest.importorskip("onnx")
+    from bslite.frontends.onnx_table import onnx_table
+
+    stored = (ROOT / "docs" / "onnx.md").read_text()
+    if f"onnx {onnx.__version__}." not in stored:
+        pytest.skip("written with another version of onnx, whose operators are others")
+    assert stored == onnx_table(), "run: python -m bslite.frontends.onnx_table > docs/onnx.md"
+
+
 @pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
 def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text()):

@@ -51,7 +51,7 @@ class Specialised:
         return [next(rest) if known is None else known.copy() for known in self.known]
 
 
-class BsliteRep(base.BackendRep):  # type: ignore[misc]
+class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
     """A model ready to run."""
 
     def __init__(self, source: Source, backend: str = "cpu") -> None:
@@ -106,7 +106,7 @@ def _digest(x: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest() + x.dtype.name
 
 
-class Backend(base.Backend):  # type: ignore[misc]
+class Backend(base.Backend):  # type: ignore[name-defined]
     """ONNX's interface of a backend, on the CPU engine."""
 
     @classmethod

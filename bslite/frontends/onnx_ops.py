@@ -8,10 +8,13 @@ from __future__ import annotations
 from bslite.frontends import (
     onnx_activations,
     onnx_arith,
+    onnx_attention,
+    onnx_indexing,
     onnx_layers,
     onnx_moves,
     onnx_recurrent,
     onnx_reduce,
+    onnx_resize,
     onnx_shapes,
     onnx_windows,
 )
@@ -22,10 +25,13 @@ __all__ = [
     "find",
     "onnx_activations",
     "onnx_arith",
+    "onnx_attention",
+    "onnx_indexing",
     "onnx_layers",
     "onnx_moves",
     "onnx_recurrent",
     "onnx_reduce",
+    "onnx_resize",
     "onnx_shapes",
     "onnx_windows",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bslite.errors import BsliteError, SpecError
+from bslite.errors import BsliteError, InputError, SpecError
 from bslite.frontends import onnx_attributes
 from bslite.frontends.onnx_context import Site, Store
 from bslite.frontends.onnx_file import MAX_NODES, Source
@@ -16,6 +16,8 @@ from bslite.frontends.onnx_ops import find
 from bslite.frontends.onnx_tensors import to_array
 from bslite.frontends.onnx_values import Const, NeedsValue, Operand, Unsupported, Value, Varies
 
+#: Operators that need no builder, with how they are handled.
+HANDLED = {"If": "the branch of a known condition"}
 MAX_DEPTH = 24  # functions within functions
 MISSING: Any = object()  # stands for the result of a node that could not be converted
 
@@ -100,7 +102,7 @@ class Walk:
                 results = self.convert(node, name, inputs, scope, used)
             except Unsupported as e:
                 self.problems.note(f"{node.op_type}: {e}" if str(e) else node.op_type, name, e)
-            except SpecError as e:
+            except (SpecError, InputError) as e:
                 raise (
                     e if str(e).startswith("node ") else SpecError(f"node {name!r} ({node.op_type}): {e}")
                 ) from e
@@ -157,7 +159,7 @@ class Walk:
                 if isinstance(e, NeedsValue):
                     raise
                 refused = e
-        body = function_body(schema, node, inputs, opset)
+        body = function_body(schema, node, protos, inputs, opset)
         if body is None or scope.depth > MAX_DEPTH:
             raise refused
         problems, self.problems = self.problems, Problems()
@@ -289,8 +291,13 @@ def accepted(builder: Any, values: Mapping[str, Any], given: set[str]) -> dict[s
     return {n: v for n, v in values.items() if n in names}
 
 
-def function_body(schema: Any, node: Any, inputs: Sequence[Operand | None], opset: int) -> Any:
-    """The function that defines the operator in terms of others, None if there is none."""
+def function_body(
+    schema: Any, node: Any, protos: Mapping[str, Any], inputs: Sequence[Operand | None], opset: int
+) -> Any:
+    """The function that defines the operator in terms of others, None if there is none.
+
+    ``protos`` are the node's attributes, none of them a reference.
+    """
     onnx = load_onnx()
     if schema.has_function:
         body = schema.function_body
@@ -307,6 +314,10 @@ def function_body(schema: Any, node: Any, inputs: Sequence[Operand | None], opse
             return None
         plain = onnx.NodeProto()
         plain.CopyFrom(node)
+        plain.ClearField("attribute")
+        for name, attribute in protos.items():
+            plain.attribute.add().CopyFrom(attribute)
+            plain.attribute[-1].name = name
         data = schema.get_context_dependent_function_with_opset_version(
             max(versions), plain.SerializeToString(), types
         )

@@ -144,7 +144,10 @@ def _fill(record: Any, name: str, given: dict[str, Any]) -> None:
         wrong = sorted(set(given) ^ set(kernel.fields))
         raise EngineError(f"step {name!r}: cells {wrong} are given but not known, or known but not given")
     for i, field in enumerate(kernel.fields):
-        record[i] = _cell(given[field])
+        try:
+            record[i] = _cell(given[field])
+        except OverflowError:
+            raise EngineError(f"step {name!r}: {field} is {given[field]}, beyond 64 bits") from None
 
 
 def _cell(value: Any) -> int:

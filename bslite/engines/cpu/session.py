@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from bslite.engines.cpu.constants import aligned
 from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.job import Ints, Job
 from bslite.engines.cpu.program import Program, kernels_for_any_shape
-from bslite.errors import InputError
+from bslite.errors import EngineError, InputError
 from bslite.plan import Const, Plan
 
 Array = npt.NDArray[Any]
@@ -24,6 +25,7 @@ class Workspace:
 
     def __init__(self, session: Session) -> None:
         plan = session.plan
+        check_room(4 * (plan.arena_size + plan.scratch_size * plan.threads))
         self.arena = aligned(np.empty(plan.arena_size, np.float32))
         scratch = aligned(np.empty(max(1, plan.scratch_size * plan.threads), np.float32))
         self.bases = session.program.bases.copy()
@@ -32,6 +34,19 @@ class Workspace:
         if plan.flags:
             self.bases[session.program.index["flags"]] = self.flags.ctypes.data
         self.job = Job(session.program.records, self.bases, scratch, plan.scratch_size * 4, plan.threads)
+
+
+def check_room(size: int) -> None:
+    """EngineError if the machine has fewer than ``size`` bytes of memory."""
+    try:
+        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return  # not known here
+    if size > have:
+        raise EngineError(
+            f"running this model at this size takes {size / 2**30:,.1f} GB for values between layers; "
+            f"the machine has {have / 2**30:,.1f} GB"
+        )
 
 
 class Session:
