@@ -212,6 +212,15 @@ def test_a_module_whose_attributes_change_at_every_call_is_left_to_torch() -> No
             self.calls += 1
             return self.fc(x)
 
+    class Keeping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.seen = nn.Linear(4, 4), []
+
+        def forward(self, x: Any) -> Any:
+            self.seen.append(x)
+            return self.fc(x)
+
     net = Counting().eval()
     fast = bslite.optimize(net, tune=False, fallback="silent")
     x = torch.randn(2, 4)
@@ -219,3 +228,10 @@ def test_a_module_whose_attributes_change_at_every_call_is_left_to_torch() -> No
         with torch.no_grad():
             near(fast(x), net.fc(x))
     assert net.calls == 12
+    keeping = Keeping().eval()
+    fast = bslite.optimize(keeping, tune=False, fallback="silent")
+    with torch.no_grad():
+        for _ in range(12):
+            near(fast(x), keeping.fc(x))
+    assert all(kept is x for kept in keeping.seen)
+    assert len(keeping.seen) == 12

@@ -176,6 +176,30 @@ def test_a_tensor_attribute_that_is_no_buffer() -> None:
     by_bslite(fast)
 
 
+def test_plain_containers_that_the_forward_reads() -> None:
+    class Configured(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.config = {"scales": [2.0, 3.0], "flip": False}
+            self.tables = [torch.full((4,), 2.0)]
+
+        def forward(self, x: Any) -> Any:
+            y = x * self.config["scales"][1] + self.tables[0]
+            return -y if self.config["flip"] else y
+
+    net = Configured().eval()
+    fast = wrapped(net)
+    x = torch.randn(2, 4)
+    agree(fast, net, x)
+    net.config["scales"][1] = 5.0
+    agree(fast, net, x)
+    net.config["flip"] = True
+    agree(fast, net, x)
+    net.tables[0] = torch.zeros(4)
+    agree(fast, net, x)
+    by_bslite(fast)
+
+
 def test_tied_weights() -> None:
     net = Stack().eval()
     net.second = nn.Linear(16, 12)

@@ -44,8 +44,6 @@ def test_everything_unsupported_is_listed_at_once() -> None:
     [
         (lambda x: torch.digamma(x), "1 x aten.digamma.default; at the model's own forward"),
         (lambda x: F.max_pool2d(x, 2, return_indices=True), "more than its first result is used"),
-        (lambda x: F.pad(x, (1, 1, 1, 1), mode="reflect"), "mode 'reflect'"),
-        (lambda x: F.pad(x, (-1, 0)), "negative"),
         (lambda x: x.clamp(float("nan"), 1), "a bound is NaN"),
         (lambda x: x.round(decimals=2), "decimals=2"),
         (lambda x: torch.linalg.vector_norm(x, 0), "of order 0"),

@@ -253,7 +253,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
         self.weights = weights
-        self.mask = torch.randn(5, 5) if mask else None
+        self.register_buffer("mask", torch.randn(5, 5) if mask else None)
 
     def forward(self, x: Any) -> Any:
         return self.attention(x, x, x, need_weights=self.weights, attn_mask=self.mask)[0]
@@ -311,7 +311,9 @@ MODULES_OF_ATTENTION = {
     "MultiheadAttention, masked": lambda: SelfAttention(weights=False, mask=True),
     "MultiheadAttention with weights, masked": lambda: SelfAttention(weights=True, mask=True),
     "TransformerEncoder": lambda: nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, activation="gelu"), 2
+        nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, activation="gelu"),
+        2,
+        enable_nested_tensor=False,
     ),
     "TransformerEncoder, norm first": lambda: nn.TransformerEncoder(
         nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, norm_first=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 import warnings
 from typing import Any
@@ -56,7 +57,9 @@ def model(name: str, seed: int = 0, **options: Any) -> Any:
     torch.manual_seed(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        module = models.get_model(name, weights=None, **{**OPTIONS.get(name, {}), **options}).eval()
+        backbone = inspect.signature(models.get_model_builder(name)).parameters.get("weights_backbone")
+        given = {"weights_backbone": None} if backbone is not None else {}
+        module = models.get_model(name, weights=None, **{**given, **OPTIONS.get(name, {}), **options}).eval()
     for layer in module.modules():
         if isinstance(layer, (torch.nn.Conv2d, torch.nn.Linear)):
             torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from bslite.dropin.structure import Structure
+from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends import torch_capture
 from bslite.frontends.torch_graph import Graph, memory
@@ -102,9 +103,9 @@ class _Traced:
 
         def forward(this: torch.nn.Module, *tensors: torch.Tensor) -> tuple[Any, ...]:
             args, kwargs = arguments.build(tensors)
-            before = _attributes(self.twin)  # here, because torch.export restores them
+            before = attributes_of(self.twin.modules())  # here, because torch.export restores them
             made = inner(*args, **kwargs) if bound else inner(this, *args, **kwargs)
-            self.stateful |= not _same_attributes(before, _attributes(self.twin))
+            self.stateful |= not _same_attributes(before, attributes_of(self.twin.modules()))
             self.results = Structure(made, _varies)
             return tuple(self.results.leaves)
 
@@ -145,10 +146,6 @@ def reachable_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
     for m in module.modules():
         for value in vars(m).values():
             yield from within(value, 3)
-
-
-def _attributes(module: torch.nn.Module) -> list[dict[str, Any]]:
-    return [dict(vars(m)) for m in module.modules()]
 
 
 def _same_attributes(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:

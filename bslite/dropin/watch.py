@@ -37,7 +37,7 @@ class Watch:
 
         modules = list(module.modules())
         self._attributes = [m.__dict__ for m in modules]
-        self._seen = [dict(d) for d in self._attributes]
+        self._seen = attributes_of(modules)
         self._hooks = [m.__dict__[h] for m in modules if m is not module for h in HOOKS if h in m.__dict__]
         self._hooked = any(self._hooks)
         children = [(m._modules, k) for m in modules for k in m._modules]
@@ -120,6 +120,23 @@ class Digest:
 
     def __call__(self) -> int:
         return self._call()
+
+
+def attributes_of(modules: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:
+    """The attributes of each as they are now. What torch keeps on a module is in it as it is, not copied."""
+    import torch
+
+    own = vars(torch.nn.Module()).keys()
+    return [{k: v if k in own else _frozen(v) for k, v in vars(m).items()} for m in modules]
+
+
+def _frozen(value: Any, depth: int = 3) -> Any:
+    """``value``, or a copy of what can be changed in place of it and compares equal until then."""
+    if type(value) in (list, tuple) and depth:
+        return type(value)([_frozen(v, depth - 1) for v in value])
+    if type(value) is dict and depth:
+        return {k: _frozen(v, depth - 1) for k, v in value.items()}
+    return set(value) if type(value) is set else value
 
 
 def _words(tensor: torch.Tensor) -> int:

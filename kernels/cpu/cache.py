@@ -30,13 +30,20 @@ def cache_dir() -> Path:
     return Path(base) / "bslite"
 
 
-@functools.cache
-def fingerprint() -> str:
-    """Digest of all kernel sources, so that editing any of them recompiles all of them."""
+def _digest() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+#: Taken when this process reads the sources, not when it first compiles: they may be edited in between.
+_FINGERPRINT = _digest()
+
+
+def fingerprint() -> str:
+    """Digest of all kernel sources, so that editing any of them recompiles all of them."""
+    return _FINGERPRINT
 
 
 def kernel_dir() -> Path:

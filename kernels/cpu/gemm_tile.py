@@ -36,7 +36,7 @@ class Operands(NamedTuple):
     b: Any
     c: Any
     c_row: Any
-    bias: Any  # vecs*LANES floats that start the sum, unless `resume`:
+    bias: Any  # vecs*LANES floats to be added, unless `resume`:
     resume: Any  # an earlier part of the reduction is in C, to be added to
     residual: Any  # 0, or a tile to add at the end
     residual_row: Any
@@ -65,12 +65,14 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
         for place in residual_places:
             simd.prefetch_ir(builder, place)
 
-    # Start from the bias, or from nothing if an earlier part of the reduction is in C already: the parts are
-    # summed on their own and added at the end, which keeps the rounding error of long reductions down.
+    # The bias is added at the end: a running sum that starts from a large one rounds every small term to its
+    # last place. Where an earlier part of the reduction is in C, that takes its place; parts summed on their
+    # own keep the rounding error of long reductions down.
     resumed = builder.icmp_signed("!=", op.resume, const(0))
-    biases = [simd.load_ir(builder, builder.add(op.bias, const(v * BYTES))) for v in range(vecs)]
-    biases = [builder.select(resumed, ir.Constant(VEC, [0.0] * LANES), x) for x in biases]
-    start = [biases[v] for _, v in tile]
+    bias_places = [builder.add(op.bias, const(v * BYTES)) for v in range(vecs)]
+    for place in bias_places:
+        simd.prefetch_ir(builder, place)
+    start = [ir.Constant(VEC, [0.0] * LANES) for _ in tile]
 
     def steps_of(count: int) -> Any:
         """A loop body of ``count`` rank-1 updates; carried: b, ahead, a pointer per group of rows,
@@ -117,6 +119,9 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
     _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *start], tap)
 
     mask, partial = simd.first_lanes(builder, op.last), [v == vecs - 1 for _, v in tile]
+    biases = [simd.load_ir(builder, place) for place in bias_places]
+    biases = [builder.select(resumed, ir.Constant(VEC, [0.0] * LANES), x) for x in biases]
+    acc = [builder.fadd(x, biases[v]) for x, (_, v) in zip(acc, tile, strict=True)]
     acc = add_if(builder, resumed, acc, c_places, mask, partial)
     acc = add_if(builder, has_residual, acc, residual_places, mask, partial)
     low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
