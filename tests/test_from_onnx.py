@@ -321,3 +321,11 @@ def test_einsum_keeps_the_batch_free(equation: str) -> None:
         x = numbers(batch, 3, 4)
         operands = [x, stored.get("w", x)][: 1 + ("," in equation)]
         assert np.allclose(run(spec, x), np.einsum(equation, *operands), atol=1e-5)
+
+
+def test_a_batch_that_another_input_gives_the_example_of() -> None:
+    nodes = [node("Concat", ["x", "z"], ["y"], axis=1)]
+    proto = model(nodes, [value("x", ["n", 3]), value("z", ["n", "w"])], ["y"])
+    spec = from_onnx(proto, shapes={"z": (4, 3)})
+    assert [i.example for i in spec.inputs] == [(4, 3), (4, 3)]
+    assert [i.shape for i in spec.inputs] == [("N", 3), ("N", "w")]

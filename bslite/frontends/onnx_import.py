@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from bslite import ops
-from bslite.errors import BsliteError, InputError, SpecError, UnsupportedError
+from bslite.errors import BsliteError, SpecError, UnsupportedError
 from bslite.frontends.onnx_context import Store
 from bslite.frontends.onnx_file import Source, read_model
-from bslite.frontends.onnx_tensors import dtype_name, sizes
+from bslite.frontends.onnx_inputs import BATCH, GraphInput, graph_inputs
 from bslite.frontends.onnx_values import Const, Operand, Sizes, Unsupported, Varies, probes
 from bslite.frontends.onnx_walk import MISSING, Problems, Scope, Walk, add_initializers
 from bslite.spec import Array, GraphBuilder, ModelSpec
-
-BATCH = "N"
 
 
 class NotConverted(UnsupportedError):
@@ -173,103 +168,3 @@ def _attempt(
     if any(o is MISSING for o in outputs) or walk.problems.found:
         return None, walk.problems
     return (store, outputs), walk.problems
-
-
-@dataclass(frozen=True)
-class GraphInput:
-    """An input of the graph: sizes or names of free ones, an example, a dtype."""
-
-    name: str
-    shape: tuple[int | str, ...]
-    example: tuple[int, ...]
-    dtype: str
-
-    def fix(self, keep: Iterable[str]) -> GraphInput:
-        """With the free sizes that are not in ``keep`` fixed to the example's."""
-        shape = tuple(
-            d if isinstance(d, int) or d in keep else n for d, n in zip(self.shape, self.example, strict=True)
-        )
-        return GraphInput(self.name, shape, self.example, self.dtype)
-
-
-def graph_inputs(
-    source: Source, shapes: Mapping[str, Sequence[int]], constants: Mapping[str, Array]
-) -> list[GraphInput]:
-    """The inputs that a caller has to give: no initialisers, and none that are built in."""
-    graph = source.model.graph
-    stored = {t.name for t in graph.initializer}
-    given = [v for v in graph.input if v.name not in stored]
-    unknown = sorted({*shapes, *constants} - {v.name for v in given})
-    if unknown:
-        raise InputError(f"model {source.name!r} has no input {', '.join(map(repr, unknown))}")
-    batch: str | None = None
-    names: dict[str, str] = {}  # the file's name of a free size -> ours
-    sizes_of: dict[str, int] = {}
-    made = []
-    for v in given:
-        if v.name in constants:
-            continue
-        kind = v.type.WhichOneof("value")
-        dtype = dtype_name(v.type.tensor_type.elem_type) if kind == "tensor_type" else str(kind)
-        if dtype not in ops.DTYPES:
-            raise UnsupportedError(
-                f"model {source.name!r}: input {v.name!r} is {dtype or 'of an unknown type'}; "
-                f"bslite has {', '.join(ops.DTYPES)}"
-            )
-        example = shapes.get(v.name)
-        if example is not None:
-            example = sizes(tuple(example), f"the example of input {v.name!r}")
-        if not v.type.tensor_type.HasField("shape"):
-            if example is None:
-                raise InputError(
-                    f"model {source.name!r} does not say the shape of its input {v.name!r}: "
-                    "give an example in shapes"
-                )
-            made.append(GraphInput(v.name, example, example, dtype))
-            continue
-        dims = v.type.tensor_type.shape.dim
-        sizes([d.dim_value for d in dims if d.HasField("dim_value")], f"input {v.name!r}")
-        if example is not None and len(example) != len(dims):
-            raise InputError(
-                f"input {v.name!r} has {len(dims)} dimensions, its example {list(example)} has {len(example)}"
-            )
-        shape: list[int | str] = []
-        for axis, d in enumerate(dims):
-            if d.HasField("dim_value"):
-                shape.append(d.dim_value)
-                continue
-            label = d.dim_param or (BATCH if axis == 0 else f"{v.name}.{axis}")
-            if axis == 0 and batch is None:
-                batch = label
-            ours = names.setdefault(label, BATCH if label == batch else _other(label, names))
-            shape.append(ours)
-        filled = []
-        for axis, entry in enumerate(shape):
-            if isinstance(entry, int):
-                size = entry
-            elif example is not None:
-                size = sizes_of.setdefault(entry, example[axis])
-            elif entry in sizes_of or entry == BATCH:
-                size = sizes_of.setdefault(entry, 1)
-            else:
-                raise InputError(
-                    f"input {v.name!r} of model {source.name!r} leaves the size {entry} at axis {axis} open: "
-                    f"give an example, shapes={{{v.name!r}: (...)}}"
-                )
-            filled.append(size)
-        if example is not None and tuple(filled) != tuple(example):
-            raise InputError(f"input {v.name!r}: the example {list(example)} does not fit {shape}, {filled}")
-        made.append(GraphInput(v.name, tuple(shape), tuple(filled), dtype))
-    return made
-
-
-def _other(label: str, names: Mapping[str, str]) -> str:
-    """A name for a free size that is not the batch."""
-    while label == BATCH or label in names.values():
-        label += "_"
-    return label
-
-
-def as_constants(given: Mapping[str, Any]) -> dict[str, Array]:
-    """Arrays as they are built in: of their own, so that a later change does not show."""
-    return {key: np.array(value) for key, value in given.items()}
