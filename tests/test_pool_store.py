@@ -80,7 +80,7 @@ def test_fused_as_unfused(pool: str, channels: int) -> None:
         check(chain(pool, (n, channels, h, w)), noise(n, channels, h, w))
 
 
-#: Of any number. Near the edge of their domain, or a pole, the others amplify the rounding before them at will.
+#: Of any number. Near the edge of their domain, or a pole, the others amplify rounding errors at will.
 EVERYWHERE = [name for name in ACTIVATIONS if ops.get(name).sample_range is None]
 
 

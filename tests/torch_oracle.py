@@ -112,8 +112,11 @@ def avg_pool(x, *, kernel, stride, padding, dilation, ceil_mode, count_include_p
     if axes == 1:  # torch has no divisor there: as an image of one row
         stride, divided = (1, *stride) if stride else None, divisor_override
         wide = (0, *padding[:1], 0, *padding[1:])
-        return avg_pool(x[:, :, None], kernel=(1, *kernel), stride=stride, padding=wide, ceil_mode=ceil_mode,
-                        dilation=(1, *dilation), count_include_pad=count_include_pad, divisor_override=divided)[:, :, 0]  # fmt: skip
+        flat = avg_pool(
+            x[:, :, None], kernel=(1, *kernel), stride=stride, padding=wide, ceil_mode=ceil_mode,
+            dilation=(1, *dilation), count_include_pad=count_include_pad, divisor_override=divided,
+        )  # fmt: skip
+        return flat[:, :, 0]
     function = {2: F.avg_pool2d, 3: F.avg_pool3d}[axes]
     if even(padding):
         return function(x, kernel, stride, padding[:axes], ceil_mode, count_include_pad, divisor_override)
