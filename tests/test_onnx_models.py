@@ -28,13 +28,10 @@ assert onnx
 #: Network -> image size; the others are left to the sweep.
 SMALL = {
     "resnet18": 64,
-    "mobilenet_v2": 64,
     "mobilenet_v3_small": 64,
     "squeezenet1_1": 64,
     "shufflenet_v2_x1_0": 64,
-    "mnasnet0_5": 64,
     "efficientnet_b0": 64,
-    "convnext_tiny": 64,
     "swin_t": 64,
 }
 
