@@ -463,7 +463,10 @@ def scatter_nd(x, indices, updates, *, reduction):  # type: ignore[no-untyped-de
 
 @oracle
 def topk(x, *, k, axis, largest):  # type: ignore[no-untyped-def]
-    return torch.topk(x, k, axis, largest).indices
+    order = torch.sort(
+        x, axis, descending=largest, stable=True
+    ).indices  # of equals the first: topk takes any
+    return order.narrow(axis, 0, k)
 
 
 @oracle
