@@ -463,9 +463,8 @@ def scatter_nd(x, indices, updates, *, reduction):  # type: ignore[no-untyped-de
 
 @oracle
 def topk(x, *, k, axis, largest):  # type: ignore[no-untyped-def]
-    order = torch.sort(
-        x, axis, descending=largest, stable=True
-    ).indices  # of equals the first: topk takes any
+    # Of equals the first; torch.topk takes any.
+    order = torch.sort(x, dim=axis, descending=largest, stable=True).indices
     return order.narrow(axis, 0, k)
 
 
