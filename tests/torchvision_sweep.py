@@ -2,16 +2,21 @@
 
 ``python tests/torchvision_sweep.py [PREFIX ...]`` checks the models whose names begin with a prefix (all
 without one), a line for each as it is done, and keeps the results in ``docs/models.json``; several runs make
-up one table. ``--missing`` only converts, at small sizes. ``--table`` prints the table of docs/models.md.
+up one table. ``--ways`` adds whether `optimize` leaves nothing to torch and whether the model exported to
+ONNX and read back is right. ``--missing`` only converts, at small sizes. ``--table`` prints the table of
+docs/models.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import gc
 import json
+import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +108,49 @@ def check(name: str, kind: str) -> Row:
     return row
 
 
+def other_ways(name: str, kind: str) -> Row:
+    """The same model through `optimize`, nothing left to torch, and by way of ONNX: "yes" where the answer is
+    within the bound, else what is wrong.
+    """
+    module, x = build(name, kind), example(name, kind)
+    with torch.no_grad():
+        theirs = leaves(module(x))
+        exact = leaves(copy.deepcopy(module).double()(x.double()))
+    bound = FACTOR * relative(theirs, exact) + TINY
+
+    def judged(answer: Callable[[], Any]) -> str:
+        try:
+            with torch.no_grad():
+                error = relative(leaves(answer()), exact)
+        except Exception as e:
+            return f"{type(e).__name__}: {str(e).splitlines()[0][:120]}"
+        return "yes" if error <= bound else f"error {error:.1e}, bound {bound:.1e}"
+
+    def optimized() -> Any:
+        return bslite.optimize(module, fallback="error", tune=False)(x)
+
+    def from_file() -> Any:
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path = f"{folder}/model.onnx"
+            try:
+                torch.onnx.export(module, (x,), path, dynamo=False, opset_version=17)
+            except Exception:  # the older exporter does not know every operation
+                torch.onnx.export(module, (x,), path, dynamo=True, verbose=False)
+            return bslite.run(bslite.from_onnx(path), x)
+
+    return {"optimize": judged(optimized), "onnx": judged(from_file)}
+
+
 def line(name: str, row: Row) -> str:
     """One row as a line of Markdown's table."""
     size = "x".join(map(str, row["input"]))
     if "error" not in row:
-        return f"| {name} | {size} | | not native: {'; '.join(row['missing'])} | | |"
+        return f"| {name} | {size} | | not native: {'; '.join(row['missing'])} | | | | |"
     ratio = row["error"] / max(row["peer"], TINY)
-    return f"| {name} | {size} | {row['layers']} | native | {ratio:.2f} | {'yes' if row['right'] else 'NO'} |"
+    ways = f"{row.get('optimize', '')} | {row.get('onnx', '')}"
+    right = "yes" if row["right"] else "NO"
+    return f"| {name} | {size} | {row['layers']} | native | {ratio:.2f} | {right} | {ways} |"
 
 
 def table(rows: dict[str, Row]) -> str:
@@ -122,7 +163,8 @@ def table(rows: dict[str, Row]) -> str:
 
 
 HEAD = (
-    "| model | input | layers | runs | error, as a multiple of torch's | within the bound |\n|" + "---|" * 6
+    "| model | input | layers | runs | error, as a multiple of torch's | within the bound"
+    " | by optimize | by ONNX |\n|" + "---|" * 8
 )
 
 
@@ -133,6 +175,7 @@ def main() -> None:
     )
     parser.add_argument("prefix", nargs="*", default=[""])
     parser.add_argument("--missing", action="store_true", help="only convert and list what is unsupported")
+    parser.add_argument("--ways", action="store_true", help="through optimize and ONNX, into the same table")
     parser.add_argument("--table", action="store_true", help="print the table of the results so far")
     args = parser.parse_args()
     rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
@@ -145,8 +188,12 @@ def main() -> None:
         if args.missing:
             _, missing = convert(build(name, kind), example(name, kind))
             print(f"{name}: {'ok' if not missing else ''}", *missing, sep="\n    ", flush=True)
+        elif args.ways:
+            rows[name] = rows.get(name, {}) | other_ways(name, kind)
+            RESULTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
+            print(name, rows[name]["optimize"], rows[name]["onnx"], sep=" | ", flush=True)
         else:
-            rows[name] = check(name, kind)
+            rows[name] = rows.get(name, {}) | check(name, kind)
             RESULTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
             print(line(name, rows[name]), f"{rows[name]['seconds']} s", flush=True)
         gc.collect()
