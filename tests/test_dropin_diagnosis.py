@@ -202,3 +202,30 @@ def test_bisect_refuses_what_it_cannot_take() -> None:
         bslite.bisect(Net().eval(), (3,))
     with pytest.raises(bslite.SpecError, match="training mode"):
         bslite.bisect(Net(), images())
+
+
+def test_explain_of_an_optimized_module_says_what_runs_where_and_how_long_each_part_takes() -> None:
+    class Halves(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.after = torch.nn.Conv2d(3, 8, 3), torch.nn.Conv2d(8, 4, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.after(torch.special.erfinv(torch.tanh(self.before(x)) * 0.5))
+
+    module = bslite.optimize(Halves().eval(), tune=False, fallback="silent")
+    with pytest.raises(bslite.InputError, match="not specialised yet"):
+        bslite.explain(module)
+    with torch.no_grad():
+        module(torch.randn(2, 3, 12, 12))
+    found = bslite.explain(module, runs=2)
+    assert [row.name for part in found.parts for row in part.layers if row.op == "conv2d"] == [
+        "before",
+        "after",
+    ]
+    text = str(found)
+    assert "erfinv" in text
+    assert text.index("of the flops") < text.index("GFLOP/s")
+    assert set(found.as_dict()) == {"report", "parts"}
+    with pytest.raises(bslite.InputError, match="takes no shape"):
+        bslite.explain(module, (1, 3, 12, 12))

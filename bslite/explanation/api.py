@@ -19,23 +19,33 @@ from bslite.spec import Array, ModelSpec
 
 
 def explain(
-    spec: ModelSpec,
+    spec: Any,
     shape: Any = None,
     *,
     threads: int | None = None,
     batch: int | None = None,
     runs: int = 15,
     limits: Limits | None = None,
-) -> Explanation:
-    """Where the time of ``spec`` goes on the CPU engine.
+) -> Any:
+    """Where the time of ``spec`` goes on the CPU engine: an `Explanation`.
 
     ``shape`` is the input's shape, a list of shapes for several inputs, or the input itself as `bslite.run`
     takes it; by default the model's example shapes, with ``batch`` images. ``threads`` defaults to the cores
     this process may use. Medians over ``runs`` traced runs, after some to warm up. ``limits`` are the rates
     to hold the layers against; by default they are measured, once per process.
 
+    Of a module made by `bslite.optimize`, a `bslite.dropin.explaining.ModuleExplanation`: what runs in bslite
+    and what in torch, which part was measured slower than in torch and stays there, and an explanation of
+    each of the others, at the sizes they were specialised on.
+
     Raises InputError and SpecError as `bslite.run` does.
     """
+    if hasattr(type(spec), "_bslite_runner"):
+        from bslite.dropin.explaining import explain_module
+
+        if shape is not None or batch is not None:
+            raise InputError("explain() of an optimized module takes no shape: call the module with it first")
+        return explain_module(spec, runs=runs, limits=limits, **({"threads": threads} if threads else {}))
     from bslite.engines.cpu import engine_for, prepare
     from bslite.engines.cpu.cells import inputs_to_cells
     from bslite.engines.cpu.detect import detect

@@ -1,0 +1,48 @@
+"""`bslite.explain` of a wrapped module: what runs where, then where the time of each part in bslite goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bslite.dropin.blueprint import Blueprint
+from bslite.dropin.reporting import Report, report_of
+from bslite.dropin.wrapper import runner_of
+from bslite.errors import InputError
+from bslite.explanation import Explanation, explain
+from bslite.frontends.torch_capture import tensors as named_tensors
+
+
+@dataclass(frozen=True)
+class ModuleExplanation:
+    """``report``: what runs in bslite and what in torch, and what was measured to decide it. ``parts``: an
+    explanation for each part that bslite runs, in the order of the report.
+    """
+
+    report: Report
+    parts: tuple[Explanation, ...]
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, (self.report, *self.parts)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {"report": self.report.as_dict(), "parts": [part.as_dict() for part in self.parts]}
+
+
+def explain_module(module: Any, **options: Any) -> ModuleExplanation:
+    """See `bslite.explain`, whose ``threads``, ``runs`` and ``limits`` are the ``options``; at the sizes that
+    each part was specialised on. InputError if ``module`` has not been called yet.
+    """
+    runner = runner_of(module)
+    if not runner.kinds:
+        raise InputError("explain(): the module is not specialised yet: call it, or give optimize() inputs")
+    options.setdefault("threads", runner.options.threads)
+    held = dict(named_tensors(runner.module))
+    specs = [
+        kind.blueprint.spec(part, held)
+        for kind in list(runner.kinds.values())
+        if isinstance(kind.blueprint, Blueprint)
+        for part in kind.blueprint.in_bslite
+    ]
+    return ModuleExplanation(report_of(runner), tuple(explain(spec, **options) for spec in specs))
