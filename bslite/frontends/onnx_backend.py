@@ -51,6 +51,21 @@ class Specialised:
         return [next(rest) if known is None else known.copy() for known in self.known]
 
 
+def as_inputs(source: Source, names: Sequence[str], inputs: Any) -> dict[str, Array]:
+    """The arrays of a run by name: given in order, by name, or the only one."""
+    if isinstance(inputs, Mapping):
+        missing = [n for n in names if n not in inputs]
+        if missing:
+            raise InputError(f"model {source.name!r}: no array for {', '.join(missing)}")
+        inputs = [inputs[n] for n in names]
+    elif isinstance(inputs, np.ndarray):
+        inputs = [inputs]
+    inputs = [np.asarray(x) if isinstance(x, np.generic) else x for x in inputs]
+    if len(inputs) != len(names) or not all(isinstance(x, np.ndarray) for x in inputs):
+        raise InputError(f"model {source.name!r} takes {len(names)} arrays, {list(names)}")
+    return dict(zip(names, inputs, strict=True))
+
+
 class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
     """A model ready to run."""
 
@@ -66,14 +81,7 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
 
         Raises what `bslite.from_onnx` and `bslite.run` raise.
         """
-        if isinstance(inputs, Mapping):
-            inputs = [inputs[n] for n in self.names]
-        elif isinstance(inputs, np.ndarray):
-            inputs = [inputs]
-        inputs = [np.asarray(x) if isinstance(x, np.generic) else x for x in inputs]
-        if len(inputs) != len(self.names) or not all(isinstance(x, np.ndarray) for x in inputs):
-            raise InputError(f"model {self.source.name!r} takes {len(self.names)} arrays, {self.names}")
-        given = dict(zip(self.names, inputs, strict=True))
+        given = as_inputs(self.source, self.names, inputs)
         return tuple(self.specialised(given).run(given, self.backend))
 
     def specialised(self, given: Mapping[str, Array]) -> Specialised:
@@ -110,11 +118,23 @@ class Backend(base.Backend):  # type: ignore[name-defined]
     """ONNX's interface of a backend, on the CPU engine."""
 
     @classmethod
-    def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> BsliteRep:
-        """``model`` (ModelProto, path or bytes) ready to run. UnsupportedError for another device."""
+    def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> Any:
+        """``model`` (ModelProto, path or bytes) ready to run. UnsupportedError for another device.
+
+        ``fallback``: ``"error"`` raises UnsupportedError when a model uses what bslite does not have; with
+        ``"warn"`` or ``"silent"`` those nodes run in ONNX's reference evaluator, see `onnx_mixed`.
+        """
+        fallback = kwargs.get("fallback", "error")
+        if fallback not in ("error", "warn", "silent"):
+            raise InputError(f"fallback {fallback!r} is not one of 'error', 'warn', 'silent'")
         if not cls.supports_device(device):
             raise UnsupportedError(f"device {device!r}; bslite's ONNX backend runs on the CPU")
-        return BsliteRep(read_model(model), kwargs.get("backend", "cpu"))
+        source, backend = read_model(model), kwargs.get("backend", "cpu")
+        if fallback != "error":
+            from bslite.frontends.onnx_mixed import MixedRep
+
+            return MixedRep(source, backend, fallback == "warn")
+        return BsliteRep(source, backend)
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Array, ...]:

@@ -19,12 +19,12 @@ from bslite.spec import Array, GraphBuilder, ModelSpec
 
 class NotConverted(UnsupportedError):
     """What `from_onnx` raises for operators it cannot express. ``roots`` are the graph inputs whose values
-    would have to be known.
+    would have to be known, ``nodes`` the names of the nodes that stand in the way.
     """
 
-    def __init__(self, message: str, roots: frozenset[str]) -> None:
+    def __init__(self, message: str, roots: frozenset[str], nodes: frozenset[str] = frozenset()) -> None:
         super().__init__(message)
-        self.roots = roots
+        self.roots, self.nodes = roots, nodes
 
 
 def from_onnx(
@@ -140,7 +140,8 @@ def _convert(
             return Converted(*made, sorted(free - keep))
         if not problems.varies:
             break
-    raise NotConverted(problems.report(source.name), problems.roots)
+    nodes = frozenset(node for found in problems.found.values() for node in found)
+    raise NotConverted(problems.report(source.name), problems.roots, nodes)
 
 
 def _attempt(

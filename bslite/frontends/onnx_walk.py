@@ -57,6 +57,11 @@ class Problems:
         return "\n".join(lines)
 
 
+def name_of(node: Any) -> str:
+    """What a node is called: by its own name, or else by its first output's."""
+    return str(node.name or next((o for o in node.output if o), node.op_type))
+
+
 class Walk:
     """One pass over a model's graph, filling a `Store`."""
 
@@ -94,7 +99,7 @@ class Walk:
 
     def node(self, node: Any, scope: Scope, used: Sequence[bool]) -> None:
         """Visit one node and note its outputs."""
-        name = scope.prefix + (node.name or next((o for o in node.output if o), node.op_type))
+        name = scope.prefix + name_of(node)
         inputs = [self.look_up(i, scope, name) for i in node.input]
         results: Any = MISSING
         if not any(i is MISSING for i in inputs):
