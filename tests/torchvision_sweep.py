@@ -30,7 +30,7 @@ RESULTS = Path(__file__).parent.parent / "docs" / "models.json"
 #: Longest prefix -> side of the image checked; where the model leaves a choice, small enough for a sweep.
 SIDES = {
     "": 64, "inception_v3": 96, "squeezenet": 96,
-    "maxvit": 224, "swin": 112, "swin_v2": 128, "vit": 224, "vit_h_14": 518,
+    "maxvit": 224, "swin": 112, "swin_v2": 128, "vit": 224,
     "convnext": 96, "densenet": 96, "vgg": 96, "alexnet": 96,
     "mvit": 224, "s3d": 224, "swin3d": 96,
 }  # fmt: skip
