@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bslite.explanation import Explanation, explain
     from bslite.frontends import from_onnx, from_state_dict, from_torch
     from bslite.spec import GraphBuilder, Input, ModelSpec, Node, load, save
+    from bslite.streaming import Session, step_model
     from bslite.verification import Verification, verify
 
 __version__ = "0.1.0"
@@ -54,6 +55,8 @@ _LAZY = {
     "bisect": "bslite.dropin",
     "explain": "bslite.explanation",
     "Explanation": "bslite.explanation",
+    "Session": "bslite.streaming",
+    "step_model": "bslite.streaming",
 }
 
 __all__ = [
@@ -66,6 +69,7 @@ __all__ = [
     "InputError",
     "ModelSpec",
     "Node",
+    "Session",
     "SpecError",
     "UnsupportedError",
     "Verification",
@@ -81,6 +85,7 @@ __all__ = [
     "report",
     "run",
     "save",
+    "step_model",
     "verify",
     "warmup",
 ]

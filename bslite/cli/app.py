@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from bslite.cli import bench, calibrate, demo, explain, info, run, verify, warmup
+from bslite.cli import bench, calibrate, demo, explain, info, run, stream, verify, warmup
 
 app = typer.Typer(
     help="Neural network inference on the CPU: a fast Numba engine, checked against a plain NumPy reference.",
@@ -18,6 +18,7 @@ for command in (
     run.run,
     verify.verify,
     bench.bench,
+    stream.stream,
     explain.explain,
     info.info,
     calibrate.calibrate,

@@ -68,6 +68,10 @@ class Engine:
             self._constants[identity] = constants.make(const, self.spec.params)
         return self._constants[identity]
 
+    def share_constants(self, other: Engine) -> None:
+        """Keep packed weights where ``other`` does: its model holds the same parameters, by the same keys."""
+        self._constants = other._constants
+
 
 def engine_for(spec: ModelSpec) -> Engine:
     """The engine of a spec, made on first use and kept on it."""
