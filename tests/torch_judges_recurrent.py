@@ -83,3 +83,12 @@ def reset_before(x, *rest, weight_ih, weight_hh, bias_ih, bias_hh, reverse, init
 @oracle
 def rnn(*xs, **given):  # type: ignore[no-untyped-def]
     return recurrent("RNN", *xs, **given)
+
+
+@oracle
+def sequence_lengths(lengths, x, *, sorted, whole, longest):  # type: ignore[no-untyped-def]
+    """What torch packs and pads, says how long the sequences are."""
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=sorted)
+    y, found = torch.nn.utils.rnn.pad_packed_sequence(packed, total_length=longest)
+    assert not whole or len(y) == len(x)
+    return found

@@ -19,6 +19,7 @@ from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends import torch_capture
 from bslite.frontends.torch_graph import Graph, memory
+from bslite.frontends.torch_packed import packing
 
 OUTER_HOOKS = (
     "_forward_hooks",
@@ -168,10 +169,11 @@ def _varies(x: Any) -> bool:
 
 
 def _export(traced: _Traced, tensors: Sequence[torch.Tensor], dynamic: Any) -> torch.export.ExportedProgram:
-    with torch_capture.quiet(), torch.no_grad():
+    with torch_capture.quiet(), torch.no_grad(), packing():
         program: torch.export.ExportedProgram = torch.export.export(
             traced.twin, tuple(tensors), dynamic_shapes=dynamic, strict=False
         )
+    torch_capture.check_packing(program)
     return program
 
 

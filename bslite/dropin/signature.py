@@ -63,6 +63,8 @@ def _nested(value: Any, read: Callable[[Any], Key], tensors: list[Tensor]) -> Ke
     cls = type(value)
     if cls in _PLAIN:
         return cls, value
+    if cls is torch.nn.utils.rnn.PackedSequence:
+        raise Unsignable("an argument is a PackedSequence; pack and pad inside the module")
     if cls in (list, tuple) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         return cls, *map(read, value)
     if cls is dict:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.frontends.torch_lazy import load_torch
+from bslite.frontends.torch_packed import misuse, packing, settle
 from bslite.ops import DTYPES
 
 if TYPE_CHECKING:
@@ -127,11 +128,24 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic: Any) -> torc
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # its operations are whole layers of transformers
     try:
-        with quiet(), torch.no_grad():
+        with quiet(), torch.no_grad(), packing():
             program: Any = torch.export.export(module, args, dynamic_shapes=dynamic, strict=False)
-            return program
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+    check_packing(program)
+    return program
+
+
+def check_packing(program: torch.export.ExportedProgram) -> None:
+    """UnsupportedError if packed sequences are used in a way that their stand-ins do not stand for."""
+    from bslite.frontends.torch_graph import Graph  # which needs the builders
+
+    if not any(str(n.target).startswith("bslite.") for n in program.graph.nodes):
+        return
+    graph = Graph(program)
+    if why := misuse(graph.nodes, graph.live):
+        raise UnsupportedError(why)
+    settle(graph.nodes, graph.live)
 
 
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

@@ -90,10 +90,14 @@ def dims(tensor: torch.Tensor) -> Dims:
 
 
 def operation(node: torch.fx.Node) -> str:
-    """``relu`` for ``aten::relu`` and ``aten::relu_``; "" for what is no aten operation."""
+    """``relu`` for ``aten::relu`` and ``aten::relu_``, ``bslite.packed`` for `torch_packed`'s; "" for any
+    other.
+    """
     schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.name.startswith("aten::"):
+    if schema is None or not schema.name.startswith(("aten::", "bslite::")):
         return ""
+    if schema.name.startswith("bslite::"):
+        return str(schema.name.replace("::", "."))
     name: str = schema.name.removeprefix("aten::")
     return name.removesuffix("_") if schema.is_mutable else name
 

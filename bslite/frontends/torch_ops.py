@@ -62,6 +62,7 @@ NO_OPS = (
     "alias", "clone", "contiguous", "detach", "lift_fresh_copy", "positive",
     "to", "_to_copy", "type_as", "float",
     "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout",
+    "bslite.packed", "bslite.unpacked", "bslite.whole",
 )  # fmt: skip
 
 

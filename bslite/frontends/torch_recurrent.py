@@ -20,7 +20,7 @@ class Zeros:
 @aten("zeros")
 def zeros(s: Site, *_: Any, **__: Any) -> Zeros:
     """What a recurrent module makes where it is given no state; its size depends on the batch."""
-    if not all(operation(user) in (*RECURRENT, *CELLS) for user in s.users):
+    if not all(operation(user) in (*RECURRENT, *CELLS, "bslite.recurrent") for user in s.users):
         raise Unsupported("its size depends on the batch")
     return Zeros()
 
@@ -44,8 +44,9 @@ def _drop(s: Site, x: Operand) -> Operand:
 
 
 def _layer(
-    s: Site, op: str, x: Operand, state: Sequence[Operand], params: Sequence[Operand], **attrs: Any
-) -> list[Operand]:
+    s: Site, op: str, x: Operand, state: Sequence[Operand], params: Sequence[Operand],
+    lengths: Sequence[Operand] = (), **attrs: Any,
+) -> list[Operand]:  # fmt: skip
     """One layer in one direction: outputs ``[T, N, P]``, then the last states ``[1, N, P or H]``."""
     biased = len(params) > 3  # without biases there are two weights, or three with the projection
     roles = ROLES if biased else (*ROLES[:2], ROLES[4])
@@ -55,15 +56,16 @@ def _layer(
     gates, states = {"lstm": (4, 2), "gru": (3, 1)}.get(op, (1, 1))
     hidden = weights["weight_ih"].shape[0] // gates
     shape: Dims = (steps + states, batch, hidden)
-    y = s.emit(op, x, *state, inner=shape, params=dict(weights), initial_state=bool(state), **attrs)
+    attrs = {**attrs, "initial_state": bool(state), "lengths": bool(lengths)}
+    y = s.emit(op, x, *state, *lengths, inner=shape, params=dict(weights), **attrs)
     h = _piece(s, y, 0, features, axis=2)
     made = [_rows(s, h, steps, 0, -states), _rows(s, h, 1, -states, 1 - states or None)]
     return [*made, _rows(s, y, 1, -1, None)] if states == 2 else made
 
 
-def _kind(s: Site) -> tuple[str, dict[str, Any]]:
+def _kind(operation: str) -> tuple[str, dict[str, Any]]:
     """The op for a torch operation, and what its name says besides."""
-    name = s.operation.removesuffix("_cell")
+    name = operation.removesuffix("_cell")
     return ("rnn", {"activation": name[4:]}) if name.startswith("rnn_") else (name, {})
 
 
@@ -84,23 +86,48 @@ def recurrent(
 ) -> list[Operand]:  # fmt: skip
     if train and dropout:
         raise Unsupported("called with train=True and dropout")
-    op, attrs = _kind(s)
-    given, directions = _given(s, state), 1 + bidirectional
-    each = len(params) // (layers * directions)
+    op, attrs = _kind(s.operation)
     if batch_first:
         x = _turned(s, x)
+    x, *ends = _stack(s, op, x, _given(s, state), (), params, layers, bidirectional, attrs)
+    return [_turned(s, x) if batch_first else x, *ends]
+
+
+@aten("bslite.recurrent")
+def packed(
+    s: Site, kind: str, x: Operand, lengths: Operand, state: Any, params: Sequence[Operand], biased: bool,
+    layers: int, bidirectional: bool,
+) -> list[Operand]:  # fmt: skip
+    """Over packed sequences, which came padded; see `torch_packed`."""
+    op, attrs = _kind(kind)
+    return _stack(s, op, x, _given(s, state), (lengths,), params, layers, bidirectional, attrs)
+
+
+@aten("bslite.lengths")
+def lengths(
+    s: Site, lengths: Operand, x: Operand, in_order: bool, longest: int | None, whole: bool
+) -> Operand:
+    return s.emit("sequence_lengths", lengths, x, sorted=in_order, longest=longest, whole=whole)
+
+
+def _stack(
+    s: Site, op: str, x: Operand, given: Sequence[Operand], lengths: Sequence[Operand],
+    params: Sequence[Operand], layers: int, bidirectional: bool, attrs: dict[str, Any],
+) -> list[Operand]:  # fmt: skip
+    """All layers and directions: outputs of the last layer ``[T, N, ...]``, last states of all."""
+    directions = 1 + bidirectional
+    each = len(params) // (layers * directions)
     ends: list[list[Operand]] = []
     for layer in range(layers):
         sides = []
         for d in range(directions):
             i = layer * directions + d
             before = [_drop(s, _piece(s, part, i, i + 1)) for part in given]
-            made = _layer(s, op, x, before, params[i * each : (i + 1) * each], reverse=bool(d), **attrs)
+            own = params[i * each : (i + 1) * each]
+            made = _layer(s, op, x, before, own, lengths, reverse=bool(d), **attrs)
             sides.append(made[0])
             ends.append(made[1:])
         x = _joined(s, sides, 2)
-    if batch_first:
-        x = _turned(s, x)
     return [x, *(_joined(s, list(part), 0) for part in zip(*ends, strict=True))]
 
 
@@ -120,7 +147,7 @@ def _joined(s: Site, parts: list[Operand], axis: int) -> Operand:
 
 @aten(*CELLS)
 def cell(s: Site, x: Operand, state: Any, *params: Operand) -> Any:
-    op, attrs = _kind(s)
+    op, attrs = _kind(s.operation)
     line = reshape(s, x, (1, *x.shape), last=False)
     made = _layer(s, op, line, _given(s, state), [p for p in params if p is not None], **attrs)
     results = [_drop(s, part) for part in made[1:]]
