@@ -12,6 +12,7 @@ import numpy as np
 from bslite.errors import FileError, WeightsError
 from bslite.frontends import architectures
 from bslite.frontends.architectures import Architecture
+from bslite.frontends.recurrent_weights import KINDS, in_torchs_order, recurrent_spec, sizes_of
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec
 from bslite.spec.tensors import Path, TensorFile
@@ -34,6 +35,11 @@ def from_state_dict(
     num_classes: int | None = None,
     image_size: int | tuple[int, int] | None = None,
     transform_input: bool = False,
+    batch_first: bool = False,
+    initial_state: bool = False,
+    lengths: bool = False,
+    gates: str | None = None,
+    prefix: str = "",
 ) -> ModelSpec:
     """``arch`` (see `bslite.frontends.architectures.NAMES`) with weights under torchvision's parameter names.
 
@@ -45,9 +51,32 @@ def from_state_dict(
     ``image_size``, one side or (height, width), only sets the example shape. ``transform_input`` is
     torchvision's option of that name: its pretrained googlenet and inception_v3 need True.
 
+    ``arch`` may also be a recurrent module, lstm, gru, rnn_tanh or rnn_relu, with the names of torch's
+    (``weight_ih_l0``, ...) behind ``prefix``; sizes, layers, directions, biases and projections are read off
+    the weights. The model takes x ``[T, N, I]`` (``[N, T, I]`` if ``batch_first``), with ``initial_state``
+    also h0, of LSTMs c0, with ``lengths`` also the lengths ``[N]``; it gives y, h, of LSTMs c. T and N are
+    free. ``gates``: the order of the gates in the weights' rows if it is not torch's, "ifgo" and "rzn" (ONNX:
+    "iofg" and "zrn").
+
     Raises WeightsError listing every missing, unexpected and misshapen parameter, UnsupportedError for an
     unknown architecture, FileError for an unreadable file.
     """
+    if arch in KINDS:
+        if num_classes is not None or image_size is not None or transform_input:
+            raise WeightsError(f"{arch} has no num_classes, image_size or transform_input")
+        return _recurrent(
+            arch,
+            state_dict,
+            prefix,
+            gates,
+            batch_first=batch_first,
+            initial_state=initial_state,
+            lengths=lengths,
+        )
+    if batch_first or initial_state or lengths or gates is not None or prefix:
+        raise WeightsError(
+            f"{arch} has no batch_first, initial_state, lengths, gates or prefix; {', '.join(KINDS)} have"
+        )
     architecture = architectures.get(arch)
     if transform_input and not architecture.may_transform_input:
         raise WeightsError(f"{arch} has no transform_input; only GoogLeNet and Inception do")
@@ -57,11 +86,22 @@ def from_state_dict(
         raise WeightsError(f"{arch}: num_classes is {classes!r}, expected a positive integer")
     image = (image_size, image_size) if isinstance(image_size, int) else image_size
     net, output = architecture.describe(classes, image, transform_input)
-    return net.build(output, _bind(architecture, net.wanted, entries))
+    return net.build(output, _bind(architecture.name, net.wanted, entries, architecture.ignored))
+
+
+def _recurrent(
+    kind: str, state_dict: Mapping[str, Any] | Path, prefix: str, gates: str | None, **how: bool
+) -> ModelSpec:
+    """A recurrent module; what does not begin with ``prefix`` is another's."""
+    entries = {k.removeprefix(prefix): e for k, e in _entries(state_dict).items() if k.startswith(prefix)}
+    sizes = sizes_of(kind, {key: e.shape for key, e in entries.items() if isinstance(e, np.ndarray)})
+    params = _bind(kind, sizes.wanted(), entries)
+    ordered = {key: in_torchs_order(kind, gates, key, array) for key, array in params.items()}
+    return recurrent_spec(kind, sizes, ordered, **how)
 
 
 def _bind(
-    architecture: Architecture, wanted: Mapping[str, Shape], entries: Mapping[str, Entry]
+    name: str, wanted: Mapping[str, Shape], entries: Mapping[str, Entry], ignored: tuple[str, ...] = ()
 ) -> dict[str, Array]:
     """The wanted arrays, or one WeightsError about everything that does not fit."""
     params: dict[str, Array] = {}
@@ -79,7 +119,7 @@ def _bind(
     unexpected = []
     for key, entry in entries.items():
         counter = isinstance(entry, Other) and entry.integer
-        if key not in wanted and not counter and not key.startswith(architecture.ignored):
+        if key not in wanted and not counter and not key.startswith(ignored):
             unexpected.append(f"{key} {entry.what if isinstance(entry, Other) else list(entry.shape)}")
     groups = {
         "missing": missing,
@@ -88,7 +128,7 @@ def _bind(
         "wrong dtype (nothing is cast silently)": kinds,
     }
     if any(groups.values()):
-        lines = [f"the weights do not fit {architecture.name}"]
+        lines = [f"the weights do not fit {name}"]
         for title, items in groups.items():
             if items:
                 lines += [f"  {title}: {len(items)}", *(f"    {item}" for item in items)]

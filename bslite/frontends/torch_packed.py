@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 #: torch's name of a recurrent function -> states it returns.
 RECURRENT = {"lstm": 2, "gru": 1, "rnn_tanh": 1, "rnn_relu": 1}
+ANY = -1  # a batch that torch's modules take for a Python number, which would fix it
 
 
 @dataclass
@@ -122,9 +123,14 @@ def _mode() -> Any:
             if self._stands(index):
                 return x
             found = self.packed.get(id(x))
-            return found.batch if found is not None and index == 0 else NotImplemented
+            if found is None or index != 0:
+                return NotImplemented
+            return found.batch if _caller("get_expected_hidden_size") is None else ANY
 
         def on_size(self, x: Any, dim: Any = None) -> Any:
+            checking = _caller("check_hidden_size")
+            if checking is not None and checking["hx"] is x and checking["expected_hidden_size"][1] == ANY:
+                return _of_any_batch(tuple(x.shape), tuple(checking["expected_hidden_size"]))
             frame, found = _caller("pad_packed_sequence"), self.packed.get(id(x))
             if found is None or frame is None:
                 return NotImplemented
@@ -204,11 +210,17 @@ def _tied(y: Tensor, lengths: Tensor) -> Tensor:
     return torch.where(live.reshape(*live.shape, *[1] * (y.ndim - 2)), y, y)
 
 
+def _of_any_batch(size: tuple[Any, ...], expected: tuple[int, ...]) -> tuple[Any, ...]:
+    """``size`` of a state, with `ANY` for its batch, which is compared where the lengths are."""
+    return (size[0], ANY, *size[2:]) if len(size) == len(expected) else size
+
+
 def _caller(function: str) -> dict[str, Any] | None:
     """The local variables of torch's ``function``, if it is the one that called into this mode."""
     from torch.nn.utils import rnn
 
-    code, frame = getattr(rnn, function).__code__, sys._getframe(2)
+    code = getattr(rnn, function, None) or getattr(load_torch().nn.RNNBase, function)
+    code, frame = code.__code__, sys._getframe(2)
     for _ in range(12):
         if frame is None or frame.f_code is code:
             break
@@ -311,14 +323,13 @@ def misuse(nodes: Sequence[Any], live: set[Any]) -> str:
     def of(node: Any) -> str:
         return operation(node) if node.op == "call_function" else node.op
 
-    rows = {n for n in nodes if n in live and of(n) == "bslite.packed"}
+    nodes = [n for n in nodes if n in live]
+    rows, parts = {n for n in nodes if of(n) == "bslite.packed"}, ""
     for node in nodes:
-        if node not in live:
-            continue
         name = of(node)
         if name in ("bslite.batch_sizes", "bslite.permutation"):
             what = "batch_sizes" if name.endswith("sizes") else "sorted_indices"
-            return f"it uses the {what} of a PackedSequence otherwise than torch's own functions do"
+            parts = f"it uses the {what} of a PackedSequence otherwise than torch's own functions do"
         if not any(n in rows for n in node.all_input_nodes) or name in ("bslite.unpacked", "bslite.packed"):
             continue
         if name == "output":
@@ -326,4 +337,4 @@ def misuse(nodes: Sequence[Any], live: set[Any]) -> str:
         if name not in BY_ROW:
             return f"it uses the data of a PackedSequence in {node.target}"
         rows.add(node)
-    return ""
+    return parts
