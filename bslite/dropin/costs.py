@@ -59,10 +59,10 @@ def flops(node: Node) -> int:
     if "scaled_dot_product" in name and len(operands) > 2:
         q, k = sizes(operands[0]), sizes(operands[1])
         return 4 * math.prod(q) * k[-2]
-    if name == "bslite.recurrent" or name.endswith(("lstm", "gru", "rnn_tanh", "rnn_relu")):
-        lists = [a for a in node.args if isinstance(a, (list, tuple))]
-        steps = math.prod(sizes(next(a for a in operands))[:2])
-        return 2 * steps * sum(math.prod(sizes(w)) for ws in lists[-1:] for w in ws if len(sizes(w)) > 1)
+    if name in ("bslite.recurrent", "lstm", "gru", "rnn_tanh", "rnn_relu"):
+        lists: list[Any] = [a for a in node.args if isinstance(a, (list, tuple))]
+        steps = math.prod(sizes(operands[0])[:2])
+        return 2 * steps * sum(math.prod(sizes(w)) for w in lists[-1] if len(sizes(w)) > 1)
     if name.startswith("linalg") and operands:
         side = sizes(operands[0])
         return math.prod(side) * (side or [1])[-1]

@@ -1,4 +1,4 @@
-"""An LSTM, GRU or RNN from weights alone, under the names torch's modules give them (``weight_ih_l0``, ...)."""
+"""An LSTM, GRU or RNN from weights alone, under the names torch's modules give them: ``weight_ih_l0``, ..."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Sizes:
 
     def wanted(self) -> dict[str, Shape]:
         """Every parameter, with its shape."""
-        rows, found = self.gates * self.hidden, {}
+        rows = self.gates * self.hidden
+        found: dict[str, Shape] = {}
         for layer in range(self.layers):
             features = self.projected * self.directions if layer else self.inputs
             for side in ("", "_reverse")[: self.directions]:
@@ -75,8 +76,8 @@ def sizes_of(kind: str, shapes: Mapping[str, Shape]) -> Sizes:
     fits = hh[0] == gates * hidden and (projected == hidden or "weight_hr_l0" in shapes)
     if not fits or ih[0] != hh[0]:
         raise WeightsError(
-            f"the weights do not fit {kind}: weight_ih_l0 is {list(ih)} and weight_hh_l0 {list(hh)}, expected "
-            f"[{gates}*H, I] and [{gates}*H, H]{_hint(kind, ih, hh)}"
+            f"the weights do not fit {kind}: weight_ih_l0 is {list(ih)} and weight_hh_l0 {list(hh)}, "
+            f"expected [{gates}*H, I] and [{gates}*H, H]{_hint(kind, ih, hh)}"
         )
     layers = 1 + max(int(m[2]) for m in found)
     return Sizes(
@@ -102,8 +103,9 @@ def _hint(kind: str, ih: Shape, hh: Shape) -> str:
 
 
 def in_torchs_order(kind: str, gates: str | None, key: str, array: Array) -> Array:
-    """``array``, whose rows are gates in the order ``gates``, with the gates in torch's. WeightsError if it is
-    no order of the kind's gates.
+    """``array``, whose rows are gates in the order ``gates``, with the gates in torch's.
+
+    Raises WeightsError if ``gates`` is no order of the kind's.
     """
     own = KINDS[kind][1]
     if gates is None or gates == own or key.startswith("weight_hr"):
@@ -120,8 +122,8 @@ def recurrent_spec(
     name: str, sizes: Sizes, params: Mapping[str, Array], *, batch_first: bool = False,
     initial_state: bool = False, lengths: bool = False, **attrs: Any,
 ) -> ModelSpec:  # fmt: skip
-    """The module as a model: x ``[T, N, I]`` (``[N, T, I]`` if ``batch_first``), then, if asked for, h0 ``[L*D,
-    N, P]``, of LSTMs c0 ``[L*D, N, H]``, and lengths ``[N]``; T and N free. Outputs: y, h, of LSTMs c.
+    """The module as a model: x ``[T, N, I]`` (``[N, T, I]`` if ``batch_first``), then, if asked for, h0
+    ``[L*D, N, P]``, of LSTMs c0 ``[L*D, N, H]``, and lengths ``[N]``; T and N free. Outputs: y, h, of LSTMs c.
     """
     op, _, own = KINDS[sizes.kind]
     g, (steps, batch) = GraphBuilder(name), _EXAMPLE
@@ -158,8 +160,9 @@ def recurrent_spec(
                 h = g.add("slice", f"{place}.part", made, axis=2, stop=sizes.projected)
             sides.append(g.add("slice", f"{place}.y", h, axis=0, stop=-states))
             for i, source in enumerate((h, made)[:states]):
-                last = {"start": i - states, "stop": i + 1 - states or None}
-                ends[i].append(g.add("slice", f"{place}.{'hc'[i]}", source, axis=0, **last))
+                stop = i + 1 - states or None
+                last = g.add("slice", f"{place}.{'hc'[i]}", source, axis=0, start=i - states, stop=stop)
+                ends[i].append(last)
         x = sides[0] if len(sides) == 1 else g.add("concat", f"l{layer}.y", *sides, axis=2)
     y = g.add("permute", "y", x, order=(1, 0, 2)) if batch_first else x
     finals = [

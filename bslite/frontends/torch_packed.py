@@ -1,4 +1,4 @@
-"""Packed sequences: ``pack_padded_sequence`` and ``pad_packed_sequence`` around recurrent modules, for export.
+"""Packed sequences: ``pack_padded_sequence``, ``pad_packed_sequence`` around recurrent modules, for export.
 
 torch.export cannot follow them: how long the packed data is depends on the lengths' values. `Packing`, active
 in the exporting thread alone, lets them run on stand-ins. Data stays padded, ``[T*N, ...]`` with time first;
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Tensor = torch.Tensor
 
-#: torch's name of a recurrent function -> states it returns.
-RECURRENT = {"lstm": 2, "gru": 1, "rnn_tanh": 1, "rnn_relu": 1}
 ANY = -1  # a batch that torch's modules take for a Python number, which would fix it
 
 
@@ -80,7 +78,7 @@ def _mode() -> Any:
     torch = load_torch()
     from torch.overrides import TorchFunctionMode
 
-    class Packing(TorchFunctionMode):  # type: ignore[misc]
+    class Packing(TorchFunctionMode):
         """Functions of torch by name, those on stand-ins replaced."""
 
         def __init__(self) -> None:
@@ -204,7 +202,7 @@ def _mode() -> Any:
 
 
 def _tied(y: Tensor, lengths: Tensor) -> Tensor:
-    """``y``, zero where it is zero anyhow, by way of the lengths: what checks them stays part of the graph."""
+    """``y``, by way of the lengths: what checks them stays part of the graph."""
     torch = load_torch()
     live = torch.arange(y.shape[0])[:, None] < lengths[None]
     return torch.where(live.reshape(*live.shape, *[1] * (y.ndim - 2)), y, y)
@@ -272,13 +270,16 @@ def _recurrent(
     from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
     packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-    ordered = [s.index_select(1, packed.sorted_indices) for s in state]
+    order, back = packed.sorted_indices, packed.unsorted_indices
+    assert order is not None
+    assert back is not None
+    ordered = [s.index_select(1, order) for s in state]
     given = tuple(ordered) if kind == "lstm" else ordered[0]
     data, *last = getattr(torch._VF, kind)(
         packed.data, packed.batch_sizes, given, params, biased, layers, 0.0, False, bidirectional
     )
     y, _ = pad_packed_sequence(PackedSequence(data, *packed[1:]), total_length=x.shape[0])
-    return [y.clone(), *(s.index_select(1, packed.unsorted_indices) for s in last)]
+    return [y.clone(), *(s.index_select(1, back) for s in last)]
 
 
 def _fake_recurrent(
@@ -300,8 +301,8 @@ def _fake_recurrent(
 
 #: Operations that treat each row of packed data for itself.
 BY_ROW = (
-    "linear", "relu", "tanh", "sigmoid", "gelu", "silu", "elu", "leaky_relu", "hardtanh", "dropout", "add", "sub",
-    "mul", "div", "neg", "exp", "embedding", "to", "_to_copy", "clone", "contiguous", "detach", "alias",
+    "linear", "relu", "tanh", "sigmoid", "gelu", "silu", "elu", "leaky_relu", "hardtanh", "dropout", "add",
+    "sub", "mul", "div", "neg", "exp", "embedding", "to", "_to_copy", "clone", "contiguous", "detach", "alias",
     "layer_norm",
 )  # fmt: skip
 

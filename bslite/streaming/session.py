@@ -125,7 +125,7 @@ class Session:
 
     @property
     def state(self) -> dict[str, Array]:
-        """The state after the latest step, ``"layer.h"`` and, of LSTMs, ``"layer.c"`` -> ``[N, H]``: copies."""
+        """Copies of the state after the latest step: ``"layer.h"``, of LSTMs ``"layer.c"`` -> ``[N, H]``."""
         with self._lock:
             return {s.name: now.copy() for s, now in zip(self._streams.states, self._now.arrays, strict=True)}
 
