@@ -75,7 +75,9 @@ HIDDEN, INPUTS, STEPS, BATCH = (
 LARGE = [
     Config("lstm", 160, 64, 3, 1), Config("lstm", 257, 30, 2, 2, both=True), Config("gru", 1100, 8, 2, 1),
     Config("gru", 130, 1100, 3, 4, layers=2), Config("rnn_tanh", 1030, 20, 2, 3),
-    Config("lstm", 96, 96, 40, 64), Config("lstm", 200, 50, 4, 3, projected=70, both=True), Config("gru", 64, 64, 200, 2, lengths=True),
+    Config("lstm", 96, 96, 40, 64),
+    Config("lstm", 200, 50, 4, 3, projected=70, both=True),
+    Config("gru", 64, 64, 200, 2, lengths=True),
 ]  # fmt: skip
 
 

@@ -344,6 +344,21 @@ def test_a_step_model_is_a_model_like_any_other(tmp_path: Any) -> None:
     assert y.tobytes() == bslite.run(spec, ids)[:, 2:3].tobytes()
 
 
+def test_states_whose_names_layers_have() -> None:
+    module = nn.LSTM(5, 9, num_layers=2, proj_size=4)
+    spec = bslite.from_state_dict("lstm", module.state_dict())  # its layers are l0, l0.h, l0.c, ...
+    x = np.random.default_rng(0).standard_normal((T, N, 5)).astype(np.float32)
+    session = bslite.Session(spec, batch=N)
+    y, h, c = bslite.run(spec, x)
+    made = [session.step(row) for row in x]
+    assert np.stack([m[0] for m in made]).tobytes() == y.tobytes()
+    assert made[-1][1].tobytes() == h.tobytes()
+    assert made[-1][2].tobytes() == c.tobytes()
+    assert {k: v.shape for k, v in session.state.items()} == {
+        "l0.h": (N, 4), "l0.c": (N, 9), "l1.h": (N, 4), "l1.c": (N, 9),
+    }  # fmt: skip
+
+
 class Carried(nn.Module):
     """What a torch user writes: one step, the state handed back."""
 

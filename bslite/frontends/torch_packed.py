@@ -302,8 +302,8 @@ def _fake_recurrent(
 #: Operations that treat each row of packed data for itself.
 BY_ROW = (
     "linear", "relu", "tanh", "sigmoid", "gelu", "silu", "elu", "leaky_relu", "hardtanh", "dropout", "add",
-    "sub", "mul", "div", "neg", "exp", "embedding", "to", "_to_copy", "clone", "contiguous", "detach", "alias",
-    "layer_norm",
+    "sub", "mul", "div", "neg", "exp", "embedding", "to", "_to_copy", "clone", "contiguous", "detach",
+    "alias", "layer_norm",
 )  # fmt: skip
 
 

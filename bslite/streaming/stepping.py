@@ -11,12 +11,19 @@ from bslite.streaming.flow import Flow, flow_of
 from bslite.streaming.places import Held, Steps, resized
 from bslite.streaming.rules import RECURRENT
 
+#: What the state after is called behind the state's name, and the layers that cut it out.
+NEXT = ("next", "next_row", "next_part")
+
 
 @dataclass(frozen=True)
 class State:
-    """One state of one recurrent layer: ``name`` is the layer's, then ``.h`` or ``.c``."""
+    """One state of one recurrent layer: ``name`` is the layer's, then ``.h`` or ``.c``.
+
+    ``value``: the name of the step model's input; the same, unless a layer has it.
+    """
 
     name: str
+    value: str
     layer: str
     shape: Shape  # [N, H]
     start: str = ""  # the model's value it starts from; "": zeros
@@ -39,6 +46,7 @@ def step_model(spec: ModelSpec, steps: int = 1, batch: int | None = None) -> Mod
 def states_of(flow: Flow) -> list[State]:
     """The states of all recurrent layers, in order."""
     found = []
+    taken = {i.name for i in flow.spec.inputs} | {n.name for n in flow.spec.nodes}
     for node in flow.spec.nodes:
         if node.op not in RECURRENT:
             continue
@@ -49,7 +57,10 @@ def states_of(flow: Flow) -> list[State]:
             widths["c"] = params["weight_ih"][0] // 4
         starts = node.inputs[1:] if node.attrs["initial_state"] else ("",) * len(widths)
         for (which, width), start in zip(widths.items(), starts, strict=True):
-            found.append(State(f"{node.name}.{which}", node.name, (batch, width), start))
+            name = value = f"{node.name}.{which}"
+            while not taken.isdisjoint({value, *(f"{value}.{end}" for end in NEXT)}):
+                value += "'"
+            found.append(State(name, value, node.name, (batch, width), start))
     return found
 
 
@@ -78,7 +89,7 @@ def stepping(flow: Flow, states: list[State], steps: int) -> ModelSpec:
         shape = resized(flow.shapes[node.name], flow.places[node.name], steps)
         moves = isinstance(flow.places[node.name], Steps)
         if node.op in RECURRENT:
-            before = [s.name for s in states if s.layer == node.name]
+            before = [s.value for s in states if s.layer == node.name]
             attrs = {**node.attrs, "initial_state": True}
             nodes.append(dataclasses.replace(node, inputs=(node.inputs[0], *before), attrs=attrs))
         elif node.op in ("reshape", "flatten") and moves:
@@ -99,18 +110,18 @@ def stepping(flow: Flow, states: list[State], steps: int) -> ModelSpec:
     read = {name for node in nodes for name in node.inputs} | set(outputs)
     inputs = [_fixed(flow, i, steps) for i in flow.sequences]
     inputs += [_fixed(flow, i, 0) for i in flow.held if i.name in read]
-    inputs += [Input(s.name, s.shape) for s in states]
+    inputs += [Input(s.value, s.shape) for s in states]
     return _model(flow, f"{steps} step(s)", inputs, nodes, outputs)
 
 
 def _last_state(state: State, row: int, hidden: int) -> list[Node]:
     """``[N, H]`` of row ``row``, from the end, of a recurrent layer's output."""
-    name, source = f"{state.name}.next", state.layer
+    (name, row_name, part), source = (f"{state.value}.{end}" for end in NEXT), state.layer
     row_of = {"axis": 0, "start": row, "stop": row + 1 or None}
-    nodes = [Node(f"{name}.row", "slice", (source,), {}, row_of)]
+    nodes = [Node(row_name, "slice", (source,), {}, row_of)]
     if state.shape[1] < hidden:  # a projected h
         attrs = {"axis": 2, "stop": state.shape[1]}
-        nodes.append(Node(f"{name}.part", "slice", (nodes[-1].name,), {}, attrs))
+        nodes.append(Node(part, "slice", (nodes[-1].name,), {}, attrs))
     return [*nodes, Node(name, "reshape", (nodes[-1].name,), {}, {"shape": state.shape})]
 
 
