@@ -322,7 +322,7 @@ def test_other_threads_pack_as_ever_during_an_export() -> None:
 
     found: list[Any] = []
     x, lengths = torch.randn(T, N, 5), torch.tensor(DOWN)
-    with packing():
+    with packing(nn.LSTM(5, 9)):
         worker = threading.Thread(target=lambda: found.append(pack_padded_sequence(x, lengths)))
         worker.start()
         worker.join()

@@ -168,6 +168,7 @@ FAULTS += [
     ("logsumexp", "no logarithm", lambda true: lambda x, **kw: np.exp(true(x, **kw))),
     ("argmax", "is argmin", lambda true: FUNCTIONS["argmin"]),
     ("cumsum", "exclusive ignored", dropped(exclusive=False)),
+    ("sequence_lengths", "sorted on the way", lambda true: lambda *xs, **kw: np.sort(true(*xs, **kw))),
     ("cumsum", "reverse ignored", dropped(reverse=False)),
     ("concat", "order swapped", lambda true: lambda *xs, axis: true(*xs[::-1], axis=axis)),
     ("permute", "inverted", changed(order=lambda kw: tuple(int(i) for i in np.argsort(kw["order"])))),

@@ -169,7 +169,7 @@ def _varies(x: Any) -> bool:
 
 
 def _export(traced: _Traced, tensors: Sequence[torch.Tensor], dynamic: Any) -> torch.export.ExportedProgram:
-    with torch_capture.quiet(), torch.no_grad(), packing():
+    with torch_capture.quiet(), torch.no_grad(), packing(traced.twin):
         program: torch.export.ExportedProgram = torch.export.export(
             traced.twin, tuple(tensors), dynamic_shapes=dynamic, strict=False
         )

@@ -128,7 +128,7 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic: Any) -> torc
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # its operations are whole layers of transformers
     try:
-        with quiet(), torch.no_grad(), packing():
+        with quiet(), torch.no_grad(), packing(module):
             program: Any = torch.export.export(module, args, dynamic_shapes=dynamic, strict=False)
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -67,8 +68,10 @@ def operations() -> Any:
 operations_kept: list[Any] = []
 
 
-def packing() -> Any:
-    """A context in which this thread's packing of sequences can be exported."""
+def packing(module: torch.nn.Module) -> Any:
+    """A context in which this thread's packing of sequences in ``module`` can be exported."""
+    if not any(isinstance(m, load_torch().nn.RNNBase) for m in module.modules()):
+        return nullcontext()
     operations()
     return _mode()()
 
@@ -90,9 +93,9 @@ def _mode() -> Any:
         def __torch_function__(
             self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
         ) -> Any:
-            kwargs = kwargs or {}
-            replaced = getattr(self, f"on_{getattr(func, '__name__', '').strip('_')}", None)
-            if replaced is not None:
+            kwargs, name = kwargs or {}, getattr(func, "__name__", "").strip("_")
+            replaced = getattr(self, f"on_{name}", None)
+            if replaced is not None and (self.kept or name in ("sort", "pack_padded_sequence")):
                 made = replaced(*args, **kwargs)
                 if made is not NotImplemented:
                     return made
@@ -101,20 +104,20 @@ def _mode() -> Any:
         def _stands(self, x: Any) -> bool:
             return id(x) in self.permutations
 
-        def on_sort(self, lengths: Any, *_: Any, **__: Any) -> Any:
+        def on_sort(self, *args: Any, **_: Any) -> Any:
             if _caller("pack_padded_sequence") is None:
                 return NotImplemented
-            order = operations().permutation(lengths)
+            order = operations().permutation(args[0])
             self.permutations.add(id(order))
             self.kept.append(order)
-            return lengths, order
+            return args[0], order
 
-        def on_to(self, x: Any, *_: Any, **__: Any) -> Any:
+        def on_to(self, x: Any = None, *_: Any, **__: Any) -> Any:
             return x if self._stands(x) else NotImplemented
 
         on_cpu = on_empty_like = on_scatter = on_to  # of a permutation: it is its own inverse
 
-        def on_index_select(self, x: Any, dim: Any = None, index: Any = None, **__: Any) -> Any:
+        def on_index_select(self, x: Any = None, dim: Any = None, index: Any = None, **__: Any) -> Any:
             return x if self._stands(index) else NotImplemented
 
         def on_getitem(self, x: Any, index: Any) -> Any:
@@ -125,7 +128,7 @@ def _mode() -> Any:
                 return NotImplemented
             return found.batch if _caller("get_expected_hidden_size") is None else ANY
 
-        def on_size(self, x: Any, dim: Any = None) -> Any:
+        def on_size(self, x: Any = None, dim: Any = None) -> Any:
             checking = _caller("check_hidden_size")
             if checking is not None and checking["hx"] is x and checking["expected_hidden_size"][1] == ANY:
                 return _of_any_batch(tuple(x.shape), tuple(checking["expected_hidden_size"]))
@@ -151,23 +154,24 @@ def _mode() -> Any:
             self.kept.append(sizes)
             return sizes
 
-        def on_lstm(self, *args: Any) -> Any:
-            return self._recurrent("lstm", *args)
+        def on_lstm(self, *args: Any, **_: Any) -> Any:
+            return self._recurrent("lstm", args)
 
-        def on_gru(self, *args: Any) -> Any:
-            return self._recurrent("gru", *args)
+        def on_gru(self, *args: Any, **_: Any) -> Any:
+            return self._recurrent("gru", args)
 
-        def on_rnn_tanh(self, *args: Any) -> Any:
-            return self._recurrent("rnn_tanh", *args)
+        def on_rnn_tanh(self, *args: Any, **_: Any) -> Any:
+            return self._recurrent("rnn_tanh", args)
 
-        def on_rnn_relu(self, *args: Any) -> Any:
-            return self._recurrent("rnn_relu", *args)
+        def on_rnn_relu(self, *args: Any, **_: Any) -> Any:
+            return self._recurrent("rnn_relu", args)
 
-        def _recurrent(self, kind: str, data: Any, sizes: Any, *args: Any) -> Any:
-            packed = self.packed.get(id(sizes))
+        def _recurrent(self, kind: str, given: Sequence[Any]) -> Any:
+            packed = self.packed.get(id(given[1])) if len(given) == 9 else None
             if packed is None:
                 return NotImplemented
-            state, params, biased, layers, _, _, bidirectional = args
+            data, _, *args = given
+            state, params, biased, layers, *_, bidirectional = args
             x = operations().unpacked(data).reshape(packed.steps, packed.batch, data.shape[1])
             states = list(state) if isinstance(state, (list, tuple)) else [state]
             y, *last = operations().recurrent(
