@@ -1,0 +1,192 @@
+"""The loops of a recurrent layer on this CPU: their space, what a point of it costs, and the planner's pick.
+
+The loop nest (`kernels.cpu.recurrent`): for every time step, threads claim *groups* of blocks of hidden
+units; a block is one register of units with all its gates. No point changes a bit of the answer: sums are
+taken in the same order everywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from bslite.explore.problem import FLOAT, GATES, Recurrent
+from bslite.explore.search import Estimate, Part, search
+from bslite.explore.space import Axis, Constraint, Point, Space
+from bslite.machine import Machine
+
+# Cycles, from measurements on a Zen 4 (docs/recurrent.md): of a call of the microkernel; of a block's gates
+# for one : sequence; until a group's first results are out of the pipeline; of the hand-over between time
+# steps.
+CALL, CELL, LATENCY, BARRIER = 45.0, {"lstm": 130.0, "gru": 90.0, "rnn": 30.0}, 220.0, 700.0
+CLOCK = 2.6e9  # where none was measured
+#: Of a cache that holds a part of the weights only: what is still there when the sweep comes back to it.
+KEPT = 0.8
+GEMM = 0.85  # of the multiply-add rate, for the products with the inputs of all steps
+
+
+class Loops(NamedTuple):
+    """A point of the space as the planner takes it."""
+
+    units: int  # blocks claimed together
+    tile: int  # blocks of a microkernel's tile
+    unroll: int  # steps of the sum in a turn of the microkernel's loop
+    threads: int
+    alternate: bool  # sweep the weights forwards and backwards in turn
+    flight: int  # layers walked together
+
+    @classmethod
+    def of(cls, point: Point) -> Loops:
+        """The parameters of a point."""
+        units, tile, unroll = (point.number(name) for name in ("units", "tile", "unroll"))
+        alternate = point["sweep"] == "alternating"
+        return cls(units, tile, unroll, point.number("threads"), alternate, point.number("flight"))
+
+
+def blocks_of(problem: Recurrent, machine: Machine) -> int:
+    """Blocks of hidden units of a layer."""
+    return -(-problem.hidden // machine.lanes)
+
+
+def tall(machine: Machine, vecs: int) -> int:
+    """Most rows of a register tile ``vecs`` wide: accumulators, the weights' registers, one for h."""
+    return (machine.registers - vecs - 1) // vecs
+
+
+def space(problem: Recurrent, machine: Machine) -> Space:
+    """All choices of the loop nest for this problem."""
+    blocks, gates = blocks_of(problem, machine), GATES[problem.kind]
+    threads = sorted({1, *(t for t in (2, 4, 8, 16, 32, 64) if t < machine.threads), machine.threads})
+    units = sorted({u for u in (1, 2, 4, 8, 16) if u <= blocks}, reverse=True)
+
+    def whole(point: Point) -> str | None:
+        tile = point.number("tile")
+        rest = blocks % tile or point.number("units") % tile
+        return f"{blocks} blocks, groups of {point['units']}, tiles of {tile}" if rest else None
+
+    def registers(point: Point) -> str | None:
+        vecs = gates * point.number("tile")
+        rows = tall(machine, vecs)
+        fits = rows >= min(problem.batch, 2)
+        return None if fits else f"{vecs} registers wide leaves {rows} rows of {machine.registers} registers"
+
+    def shares(point: Point) -> str | None:
+        groups = -(-blocks // point.number("units"))
+        return f"{groups} groups" if groups < point.number("threads") else None
+
+    return Space(
+        f"the loops of {problem} on a CPU",
+        (
+            Axis("units", "registers of hidden units, with all gates, that a core claims at a time", tuple(units)),
+            Axis("tile", "of them, how many one register tile of the microkernel spans", (1, 2, 4, 8)),
+            Axis("unroll", "steps of the sum over h in one turn of the microkernel's loop", (4, 8, 2)),
+            Axis("threads", "cores that take part", tuple(reversed(threads))),
+            Axis("sweep", "the order in which a core goes through its weights, step by step", ("alternating", "forwards")),
+            Axis("flight", "layers walked together as a wavefront", tuple(range(1, problem.layers + 1))),
+        ),
+        (
+            Constraint("tiles cut groups, and groups the layer, without remainder", whole),
+            Constraint("a tile of at least two rows (one, of batch 1) fits the registers", registers),
+            Constraint("every core has a group of its own", shares),
+        ),
+    )  # fmt: skip
+
+
+def estimate(problem: Recurrent, machine: Machine, point: Point) -> Estimate:
+    """Predicted seconds of the whole run, all layers, on ``machine``.
+
+    A time step takes the longest core's share: its weights from the level they are found in, or the
+    arithmetic if that takes longer; then calls, gates, latencies; then the hand-over.
+    """
+    at = Loops.of(point)
+    rates = machine.measured
+    clock = rates.clock if rates else CLOCK
+    blocks, gates = blocks_of(problem, machine), GATES[problem.kind]
+    groups = -(-blocks // at.units)
+    turns = -(-groups // at.threads)  # groups of the busiest core
+    mine = min(blocks, turns * at.units)
+    hidden = blocks * machine.lanes
+    product = weights = calls = cells = waits = ahead = 0.0
+    for layer in range(problem.layers):
+        depth = problem.hidden
+        if at.flight > 1 and layer % at.flight:
+            depth += problem.features(layer)  # the products with x are taken step by step, too
+        else:
+            ahead += 2.0 * problem.steps * problem.batch * gates * hidden * problem.features(layer)
+        vecs = gates * at.tile
+        product += mine / at.tile * depth * _cycles(machine, problem.batch, vecs, at.unroll)
+        weights += FLOAT * mine * machine.lanes * gates * depth
+        calls += mine / at.tile * CALL * (2 if depth > problem.hidden else 1)
+        cells += mine * problem.batch * CELL[problem.kind] + turns * LATENCY
+        waits += (BARRIER if at.threads > 1 else 100.0) / (at.flight if at.flight > 1 else 1)
+    resident = weights / problem.layers * min(at.flight, problem.layers)  # bytes a step goes through again
+    streamed = weights * _cycles_per_byte(machine, resident, at.threads, at.alternate)
+    every = problem.steps / clock
+    flops = rates.flops if rates else 2.0 * machine.lanes * machine.fma_ports * clock * machine.threads
+    # A point with fewer cores still has all of them for the products ahead.
+    seconds = ahead / (GEMM * flops)
+    slower, faster = max(product, streamed), min(product, streamed)
+    return Estimate(
+        point,
+        (
+            Part("inputs", seconds),
+            Part("arithmetic" if product > streamed else "weights", slower * every),
+            Part("weights" if product > streamed else "arithmetic", faster * every, hidden=True),
+            Part("calls", calls * every),
+            Part("gates", cells * every),
+            Part("hand-over", waits * every),
+        ),
+        {"bytes of a core's share": weights, "groups of a core": float(turns)},
+    )
+
+
+def _cycles(machine: Machine, batch: int, vecs: int, unroll: int) -> float:
+    """Of one unit of depth of a tile, all rows of the batch."""
+    most = max(1, tall(machine, vecs))
+    tiles = -(-batch // most)
+    rows = -(-batch // tiles)
+    turn = 1.0 / unroll  # the loop's own instructions
+    each = max(
+        rows * vecs / machine.fma_ports,
+        (rows + vecs) / machine.fma_ports,
+        machine.fma_latency if vecs * rows * machine.fma_latency else 0.0,
+    )
+    return tiles * (each + turn)
+
+
+def _cycles_per_byte(machine: Machine, share: float, threads: int, alternate: bool) -> float:
+    """Of a core that goes through ``share`` bytes of weights again and again, all cores at once."""
+    kept = KEPT if alternate else 0.0
+    near = 1.0 if share <= machine.l2 else kept * machine.l2 / share
+    room = machine.l3 / threads
+    middle = 1.0 if share <= room else max(kept * room / share, near)
+    l2, l3, memory = (1.0 / x for x in _streams(machine, threads))
+    return near * l2 + (middle - near) * l3 + (1.0 - middle) * memory
+
+
+def _streams(machine: Machine, threads: int) -> tuple[float, float, float]:
+    """Bytes per cycle and core out of L2, L3 and memory."""
+    if machine.measured is None:
+        shared = machine.threads / threads  # fewer cores have more of what is shared
+        return (
+            machine.l2_bytes_per_cycle,
+            min(machine.l2_bytes_per_cycle, machine.l3_bytes_per_cycle * shared**0.5),
+            min(machine.l3_bytes_per_cycle, machine.memory_bytes_per_cycle * shared**0.5),
+        )
+    rates = machine.measured
+    per = rates.clock * rates.threads
+    return rates.l2_read / per, rates.l3_read / per, rates.memory_read / per
+
+
+class Explorer:
+    """This module as `explore.search` takes it."""
+
+    space = staticmethod(space)
+    estimate = staticmethod(estimate)
+
+
+@functools.lru_cache(1024)
+def choose(problem: Recurrent, machine: Machine) -> tuple[Loops, float]:
+    """The planner's pick, and its predicted seconds."""
+    best = search(Explorer(), problem, machine).best
+    return Loops.of(best.point), best.seconds
