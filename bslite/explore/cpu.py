@@ -77,11 +77,11 @@ def space(problem: Recurrent, machine: Machine) -> Space:
     return Space(
         f"the loops of {problem} on a CPU",
         (
-            Axis("units", "registers of hidden units, with all gates, that a core claims at a time", tuple(units)),
+            Axis("units", "registers of hidden units, with all gates, that a core claims", tuple(units)),
             Axis("tile", "of them, how many one register tile of the microkernel spans", (1, 2, 4, 8)),
             Axis("unroll", "steps of the sum over h in one turn of the microkernel's loop", (4, 8, 2)),
             Axis("threads", "cores that take part", tuple(reversed(threads))),
-            Axis("sweep", "the order in which a core goes through its weights, step by step", ("alternating", "forwards")),
+            Axis("sweep", "how a core goes through its weights, step by step", ("alternating", "forwards")),
             Axis("flight", "layers walked together as a wavefront", tuple(range(1, problem.layers + 1))),
         ),
         (

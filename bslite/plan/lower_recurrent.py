@@ -144,8 +144,8 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
         b.steps.append(step)
     b.step("recurrent", shares, args, operands, reads, [y, state, cell, between, update, counters, work])
     step = b.steps[-1]
+    step.layers = tuple(dict.fromkeys(name for s in (*flying, step) for name in s.layers))
     for lower in flying:
-        step.layers = (*lower.layers, *step.layers)
         step.reads += lower.reads
         step.writes += lower.writes
 
