@@ -22,6 +22,7 @@ CALL, CELL, LATENCY, BARRIER = 45.0, {"lstm": 130.0, "gru": 90.0, "rnn": 30.0}, 
 CLOCK = 2.6e9  # where none was measured
 #: Of a cache that holds a part of the weights only: what is still there when the sweep comes back to it.
 KEPT = 0.8
+TALLEST = 14  # rows of a tile: beyond, nothing is gained
 GEMM = 0.85  # of the multiply-add rate, for the products with the inputs of all steps
 
 
@@ -34,13 +35,15 @@ class Loops(NamedTuple):
     threads: int
     alternate: bool  # sweep the weights forwards and backwards in turn
     flight: int  # layers walked together
+    fetch: int = 0  # bytes that weights are fetched before they are read; 0: by the hardware alone
 
     @classmethod
     def of(cls, point: Point) -> Loops:
         """The parameters of a point."""
         units, tile, unroll = (point.number(name) for name in ("units", "tile", "unroll"))
         alternate = point["sweep"] == "alternating"
-        return cls(units, tile, unroll, point.number("threads"), alternate, point.number("flight"))
+        return cls(units, tile, unroll, point.number("threads"), alternate, point.number("flight"),
+                   point.number("fetch"))  # fmt: skip
 
 
 def blocks_of(problem: Recurrent, machine: Machine) -> int:
@@ -49,8 +52,10 @@ def blocks_of(problem: Recurrent, machine: Machine) -> int:
 
 
 def tall(machine: Machine, vecs: int) -> int:
-    """Most rows of a register tile ``vecs`` wide: accumulators, the weights' registers, one for h."""
-    return (machine.registers - vecs - 1) // vecs
+    """Most rows of a register tile ``vecs`` wide, 0 if there is no room for one: accumulators, a value of h for
+    each row, two registers to spare. The weights need none while there is one row, they are operands in memory.
+    """
+    return min(TALLEST, (machine.registers - 2) // (vecs + 1))
 
 
 def space(problem: Recurrent, machine: Machine) -> Space:
@@ -68,7 +73,7 @@ def space(problem: Recurrent, machine: Machine) -> Space:
         vecs = gates * point.number("tile")
         rows = tall(machine, vecs)
         fits = rows >= min(problem.batch, 2)
-        return None if fits else f"{vecs} registers wide leaves {rows} rows of {machine.registers} registers"
+        return None if fits else f"{vecs} wide, {machine.registers} registers leave {rows} rows"
 
     def shares(point: Point) -> str | None:
         groups = -(-blocks // point.number("units"))
@@ -82,6 +87,7 @@ def space(problem: Recurrent, machine: Machine) -> Space:
             Axis("unroll", "steps of the sum over h in one turn of the microkernel's loop", (4, 8, 2)),
             Axis("threads", "cores that take part", tuple(reversed(threads))),
             Axis("sweep", "how a core goes through its weights, step by step", ("alternating", "forwards")),
+            Axis("fetch", "bytes that weights are fetched before they are read", (0, 1024, 4096)),
             Axis("flight", "layers walked together as a wavefront", tuple(range(1, problem.layers + 1))),
         ),
         (
@@ -121,6 +127,8 @@ def estimate(problem: Recurrent, machine: Machine, point: Point) -> Estimate:
         waits += (BARRIER if at.threads > 1 else 100.0) / (at.flight if at.flight > 1 else 1)
     resident = weights / problem.layers * min(at.flight, problem.layers)  # bytes a step goes through again
     streamed = weights * _cycles_per_byte(machine, resident, at.threads, at.alternate)
+    again = _tiles(machine, problem.batch, gates * at.tile)[0] - 1  # a panel is in L2 by then
+    streamed += again * weights / _streams(machine, at.threads)[0]
     every = problem.steps / clock
     flops = rates.flops if rates else 2.0 * machine.lanes * machine.fma_ports * clock * machine.threads
     # A point with fewer cores still has all of them for the products ahead.
@@ -140,11 +148,15 @@ def estimate(problem: Recurrent, machine: Machine, point: Point) -> Estimate:
     )
 
 
+def _tiles(machine: Machine, batch: int, vecs: int) -> tuple[int, int]:
+    """Tiles, one below the other, that the batch takes, and their rows."""
+    tiles = -(-batch // max(1, tall(machine, vecs)))
+    return tiles, -(-batch // tiles)
+
+
 def _cycles(machine: Machine, batch: int, vecs: int, unroll: int) -> float:
     """Of one unit of depth of a tile, all rows of the batch."""
-    most = max(1, tall(machine, vecs))
-    tiles = -(-batch // most)
-    rows = -(-batch // tiles)
+    tiles, rows = _tiles(machine, batch, vecs)
     turn = 1.0 / unroll  # the loop's own instructions
     each = max(
         rows * vecs / machine.fma_ports,

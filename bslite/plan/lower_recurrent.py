@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from bslite.explore.cpu import choose
+from bslite.explore.cpu import choose, tall
 from bslite.explore.problem import Recurrent
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
@@ -17,12 +17,13 @@ from bslite.plan.lower_move import fill_step
 from bslite.plan.lowering import lowers
 from bslite.plan.plan import Step
 from bslite.plan.reduction import reduction
-from bslite.plan.tiling import LineTiling, cut_line, max_rows
+from bslite.plan.tiling import LineTiling, cut_line
 from bslite.plan.views import View, contiguous, size_of
 
 #: Op -> its gates in the order of its weights.
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 COUNTER_CELLS = 16  # of a cache line
+NOTHING, OWN = 1, 2  # `kernels.cpu.gemm_tile`: who fetches weights from beyond L1
 
 
 def _dense(b: Builder, *shape: int) -> View:
@@ -101,7 +102,9 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
         bias2 = b.const("gate_bias", key, pick=(0,), gates=1, lanes=lanes, given=False)
     sum1, sum2 = reduction(1, 1, width, 0, 0, True), reduction(1, 1, hidden, 0, 0, True)
     vecs = len(first) * tile
-    cut, cut2 = cut_line(batch, max_rows(machine, vecs)), cut_line(batch, max_rows(machine, tile2))
+    rows, rows2 = max(1, tall(machine, vecs)), max(1, tall(machine, tile2))
+    cut, cut2 = cut_line(batch, rows), cut_line(batch, rows2)
+    fetch = OWN if loops.fetch else NOTHING
     args: dict[str, Any] = {
         "inputs_row": 0 if inputs is None else 4 * inputs.strides[0],
         "y_time": 4 * y.strides[0], "y_row": 4 * y.strides[1],
@@ -111,11 +114,12 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
         "reverse": int(attrs["reverse"]), "has_lengths": int(lengths is not None),
         "has_peephole": int("peephole" in node.params), "sweeps_back": int(loops.alternate),
         "units": units, "tile": tile, "units2": units2, "tile2": tile2, "flight": flight,
+        "ahead": loops.fetch,
         "taps": len(sum1.offsets), "chunk_taps": sum1.chunk_taps, "depth": sum1.depth,
         "taps2": len(sum2.offsets), "chunk_taps2": sum2.chunk_taps, "depth2": sum2.depth,
         **cut._asdict(), **{f"{name}_2": value for name, value in cut2._asdict().items()},
-        "sweep": ["gemm_sweep", vecs, max_rows(machine, vecs), loops.unroll],
-        "sweep2": ["gemm_sweep", tile2, max_rows(machine, tile2)] if blocks2 else 0,
+        "sweep": ["gemm_sweep", vecs, rows, loops.unroll, fetch],
+        "sweep2": ["gemm_sweep", tile2, rows2, loops.unroll, fetch] if blocks2 else 0,
         "minus_inf": -math.inf, "plus_inf": math.inf,
     }  # fmt: skip
     operands: dict[str, tuple[str, int]] = {

@@ -23,6 +23,9 @@ from bslite.kernels.cpu.simd import BYTES, I64, LANES, VEC
 UNROLL = 4  # depth steps per loop iteration, as a rule
 ROWS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
 PREFETCHES = 2  # cache lines of a later B fetched in one iteration
+#: What a tile fetches ahead of its use: the beginning of a later panel, from `Operands.ahead` on; nothing, the
+#: hardware does; or its own panel, `Operands.ahead` bytes before it is read.
+LATER, NOTHING, OWN = range(3)
 
 
 class Operands(NamedTuple):
@@ -46,7 +49,7 @@ class Operands(NamedTuple):
     ahead: Any  # where to start fetching, while computing, what a later tile will read as B
 
 
-def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, unroll: int = UNROLL) -> None:
+def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, unroll: int, fetch: int) -> None:
     """IR of a tile of ``rows`` x ``vecs`` accumulators. C and the residual may be over-read by one vector."""
     tile = [(i, v) for i in range(rows) for v in range(vecs)]
     groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
@@ -82,10 +85,13 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, unroll: int = UN
         def body(_: Any, carried: list[Any]) -> list[Any]:
             b, ahead, *rest = carried
             pointers, acc = rest[: len(groups)], rest[len(groups) :]
-            lines = PREFETCHES * unroll // UNROLL if count == unroll else 0
+            lines = PREFETCHES * unroll // UNROLL if count == unroll and fetch == LATER else 0
             for line in range(lines):
                 simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
             for k in range(count):
+                for v in range(vecs if fetch == OWN else 0):
+                    place = builder.add(b, const((k * vecs + v) * BYTES))
+                    simd.prefetch_ir(builder, builder.add(place, op.ahead))
                 if k:  # no load moves up past this: LLVM would take the next B's so early that tiles spill
                     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
                 bs = [
@@ -130,7 +136,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, unroll: int = UN
 
 
 @functools.cache
-def gemm_tile(vecs: int, most: int, unroll: int) -> Any:
+def gemm_tile(vecs: int, most: int, unroll: int, fetch: int) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
     i64, f32 = types.int64, types.float32
     params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
@@ -143,7 +149,7 @@ def gemm_tile(vecs: int, most: int, unroll: int) -> Any:
             one_of(
                 builder,
                 args[0],
-                {r: lambda r=r: emit_tile(builder, r, vecs, op, unroll) for r in range(1, most + 1)},
+                {r: lambda r=r: emit_tile(builder, r, vecs, op, unroll, fetch) for r in range(1, most + 1)},
             )
             return context.get_dummy_value()
 

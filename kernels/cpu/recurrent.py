@@ -71,13 +71,11 @@ def _products(step, bases, a, a_row, which, cut, sweep, gates, tile, first, coun
         chunk, depth = load_int(step + F.chunk_taps_x), load_int(step + F.depth_x)
     vecs = gates * tile
     panel = taps * depth * vecs * BYTES
-    tiles = count // tile
+    tiles, ahead = count // tile, load_int(step + F.ahead)
     for i in range(tiles):
         j = tiles - 1 - i if back else i
         own = first // tile + j
         start = weights + own * panel
-        # What is read next: fetched meanwhile, unless it is of another group and may be of another thread.
-        ahead = start if i == tiles - 1 else start - panel if back else start + panel
         _product(sweep, step, cut, a, a_row, offsets, taps, chunk, depth, start, vecs,
                  bias + own * vecs * BYTES, work + j * batch * vecs * BYTES, ahead)  # fmt: skip
 

@@ -34,7 +34,8 @@ F = record(
     "kind steps batch blocks blocks2 width hidden shares reverse has_lengths has_peephole sweeps_back "
     # units: blocks that are claimed together; tile: of a microkernel's; flight: layers walked together, whose
     # records lie one behind the other up to this one
-    "units tile units2 tile2 flight "
+    # ahead: bytes that weights are fetched before they are read
+    "units tile units2 tile2 flight ahead "
     "taps chunk_taps depth taps2 chunk_taps2 depth2 taps_x chunk_taps_x depth_x "
     "tiles1 rows1 tiles2 rows2 tiles1_2 rows1_2 tiles2_2 rows2_2 sweep sweep2 minus_inf plus_inf",
 )
