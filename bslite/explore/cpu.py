@@ -15,13 +15,14 @@ from bslite.explore.search import Estimate, Part, search
 from bslite.explore.space import Axis, Constraint, Point, Space
 from bslite.machine import Machine
 
-# Cycles, from measurements on a Zen 4 (docs/recurrent.md): of a call of the microkernel; of a block's gates
-# for one : sequence; until a group's first results are out of the pipeline; of the hand-over between time
-# steps.
-CALL, CELL, LATENCY, BARRIER = 45.0, {"lstm": 130.0, "gru": 90.0, "rnn": 30.0}, 220.0, 700.0
-CLOCK = 2.6e9  # where none was measured
-#: Of a cache that holds a part of the weights only: what is still there when the sweep comes back to it.
-KEPT = 0.8
+#: Cycles, measured on a Zen 4: of a call of the microkernel; of a block's gates for one sequence; until a
+#: group's last results are out of the pipeline and the next is claimed; of the hand-over between steps.
+CALL, CELL, LATENCY, BARRIER = 230.0, {"lstm": 90.0, "gru": 65.0, "rnn": 20.0}, 200.0, 900.0
+CLOCK = 3.0e9  # where none was measured
+#: Of a cache that holds a part of the weights only: what is still there when the sweep comes back to it, if
+#: it alternates and if it does not. (An L3 does not drop the oldest first, or the latter would be nothing.)
+KEPT = (0.8, 0.4)
+WIDEST = 16  # registers of a tile: more accumulators have nothing left to hide
 TALLEST = 14  # rows of a tile: beyond, nothing is gained
 GEMM = 0.85  # of the multiply-add rate, for the products with the inputs of all steps
 
@@ -52,8 +53,9 @@ def blocks_of(problem: Recurrent, machine: Machine) -> int:
 
 
 def tall(machine: Machine, vecs: int) -> int:
-    """Most rows of a register tile ``vecs`` wide, 0 if there is no room for one: accumulators, a value of h for
-    each row, two registers to spare. The weights need none while there is one row, they are operands in memory.
+    """Most rows of a register tile ``vecs`` wide, 0 if there is no room for one: accumulators, a value of h
+    for each row, two registers to spare. The weights need none while there is one row, they are operands in
+    memory.
     """
     return min(TALLEST, (machine.registers - 2) // (vecs + 1))
 
@@ -72,8 +74,8 @@ def space(problem: Recurrent, machine: Machine) -> Space:
     def registers(point: Point) -> str | None:
         vecs = gates * point.number("tile")
         rows = tall(machine, vecs)
-        fits = rows >= min(problem.batch, 2)
-        return None if fits else f"{vecs} wide, {machine.registers} registers leave {rows} rows"
+        fits = rows >= min(problem.batch, 2) and (vecs <= WIDEST or point["tile"] == 1)
+        return None if fits else f"{vecs} wide: {machine.registers} registers leave {rows} rows"
 
     def shares(point: Point) -> str | None:
         groups = -(-blocks // point.number("units"))
@@ -92,7 +94,7 @@ def space(problem: Recurrent, machine: Machine) -> Space:
         ),
         (
             Constraint("tiles cut groups, and groups the layer, without remainder", whole),
-            Constraint("a tile of at least two rows (one, of batch 1) fits the registers", registers),
+            Constraint(f"a tile of 2 rows (1 of batch 1), at most {WIDEST} wide, fits the registers", registers),
             Constraint("every core has a group of its own", shares),
         ),
     )  # fmt: skip
@@ -168,7 +170,7 @@ def _cycles(machine: Machine, batch: int, vecs: int, unroll: int) -> float:
 
 def _cycles_per_byte(machine: Machine, share: float, threads: int, alternate: bool) -> float:
     """Of a core that goes through ``share`` bytes of weights again and again, all cores at once."""
-    kept = KEPT if alternate else 0.0
+    kept = KEPT[0] if alternate else KEPT[1]
     near = 1.0 if share <= machine.l2 else kept * machine.l2 / share
     room = machine.l3 / threads
     middle = 1.0 if share <= room else max(kept * room / share, near)

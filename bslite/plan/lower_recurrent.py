@@ -102,8 +102,8 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
         bias2 = b.const("gate_bias", key, pick=(0,), gates=1, lanes=lanes, given=False)
     sum1, sum2 = reduction(1, 1, width, 0, 0, True), reduction(1, 1, hidden, 0, 0, True)
     vecs = len(first) * tile
-    rows, rows2 = max(1, tall(machine, vecs)), max(1, tall(machine, tile2))
-    cut, cut2 = cut_line(batch, rows), cut_line(batch, rows2)
+    most, most2 = max(1, tall(machine, vecs)), max(1, tall(machine, tile2))
+    cut, cut2 = cut_line(batch, most), cut_line(batch, most2)
     fetch = OWN if loops.fetch else NOTHING
     args: dict[str, Any] = {
         "inputs_row": 0 if inputs is None else 4 * inputs.strides[0],
@@ -118,8 +118,8 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
         "taps": len(sum1.offsets), "chunk_taps": sum1.chunk_taps, "depth": sum1.depth,
         "taps2": len(sum2.offsets), "chunk_taps2": sum2.chunk_taps, "depth2": sum2.depth,
         **cut._asdict(), **{f"{name}_2": value for name, value in cut2._asdict().items()},
-        "sweep": ["gemm_sweep", vecs, rows, loops.unroll, fetch],
-        "sweep2": ["gemm_sweep", tile2, rows2, loops.unroll, fetch] if blocks2 else 0,
+        "sweep": ["gemm_sweep", vecs, most, loops.unroll, fetch],
+        "sweep2": ["gemm_sweep", tile2, most2, loops.unroll, fetch] if blocks2 else 0,
         "minus_inf": -math.inf, "plus_inf": math.inf,
     }  # fmt: skip
     operands: dict[str, tuple[str, int]] = {

@@ -23,8 +23,8 @@ from bslite.kernels.cpu.simd import BYTES, I64, LANES, VEC
 UNROLL = 4  # depth steps per loop iteration, as a rule
 ROWS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
 PREFETCHES = 2  # cache lines of a later B fetched in one iteration
-#: What a tile fetches ahead of its use: the beginning of a later panel, from `Operands.ahead` on; nothing, the
-#: hardware does; or its own panel, `Operands.ahead` bytes before it is read.
+#: What a tile fetches ahead of its use: the beginning of a later panel, from `Operands.ahead` on; nothing,
+#: the hardware does; or its own panel, `Operands.ahead` bytes before it is read.
 LATER, NOTHING, OWN = range(3)
 
 

@@ -21,7 +21,8 @@ call_depthwise_sweep = caller(18)
 
 def gemm_sweep(vecs: int, most: int, unroll: int = UNROLL, fetch: int = LATER) -> Kernel:
     """``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers of
-    channels; the loop over the depth takes ``unroll`` steps at a turn; ``fetch``: `gemm_tile.LATER` and the others.
+    channels; the loop over the depth takes ``unroll`` steps at a turn; ``fetch``: `gemm_tile.LATER` and the
+    others.
     """
     return _gemm_sweep(vecs, most, unroll, fetch)
 
