@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_every_point_gives_the_same_bits(kind: str, batch: int) -> None:
     seen = set()
     points = [Loops.of(point) for point in space(problem, machine).points()]
     assert len(points) > 20
-    for loops in points[:: max(1, len(points) // 40)]:
+    for loops in random.Random(0).sample(points, 30):
         plan, got = answers(spec, [x], 2, loops)
         args, flight = recurrent_steps(plan)[-1].args, max(s.args["flight"] for s in recurrent_steps(plan))
         seen.add((args["units"], args["tile"], flight, args["shares"], args["sweeps_back"]))

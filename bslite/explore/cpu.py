@@ -94,7 +94,7 @@ def space(problem: Recurrent, machine: Machine) -> Space:
         ),
         (
             Constraint("tiles cut groups, and groups the layer, without remainder", whole),
-            Constraint(f"a tile of 2 rows (1 of batch 1), at most {WIDEST} wide, fits the registers", registers),
+            Constraint(f"2 rows (batch 1: 1) of a tile fit the registers, at most {WIDEST} wide", registers),
             Constraint("every core has a group of its own", shares),
         ),
     )  # fmt: skip
