@@ -255,6 +255,30 @@ def fma_turn(threads: int, repeats: int) -> tuple[Callable[[], None], float]:
     return turn, flops
 
 
+def read_turn(
+    threads: int, size: int, passes: int, alternate: bool = False
+) -> tuple[Callable[[], None], float]:
+    """A call that reads ``size`` bytes ``passes`` times over, each thread its own part, and how many bytes it
+    reads in all: ``size`` is cut to a whole number of registers for each thread, of one at least.
+
+    ``alternate``: every second pass goes through the panels from the last to the first, so that what a cache
+    still holds of the pass before is met first.
+    """
+    from bslite.kernels.cpu.stream import READ, RUN, TURNS
+
+    part = max(1, size // threads // RUN) * RUN
+    # Written here and now, so that there is memory behind every page.
+    memory, sink = np.ones((threads * part + 4096) // 4, np.float32), np.zeros(16 * threads, np.float32)
+    job = _job(TURNS if alternate else READ, threads, part, passes, memory, sink)
+
+    def turn() -> None:
+        assert memory.size  # kept until the last turn
+        assert sink.size
+        job.run(threads)
+
+    return turn, float(threads * part * passes)
+
+
 def _job(mode: int, threads: int, size: int, repeats: int, memory: Floats, sink: Floats) -> Job:
     """Each of ``threads`` items goes ``repeats`` times over its own ``size`` bytes; keep the arrays alive."""
     from bslite.kernels.cpu.stream import stream
@@ -273,4 +297,4 @@ def _job(mode: int, threads: int, size: int, repeats: int, memory: Floats, sink:
     return Job(program, np.array([aligned, sink.ctypes.data], np.int64))
 
 
-__all__ = ["LEVELS", "Calibration", "calibrated", "fma_turn", "forget", "load", "measure", "path", "save"]
+__all__ = ["LEVELS", "Calibration", "calibrated", "fma_turn", "forget", "load", "measure", "path", "read_turn", "save"]
