@@ -13,8 +13,9 @@ from benchmarks.deepbench import report, sync
 from benchmarks.deepbench.engines import ENGINES
 from benchmarks.deepbench.layer import Layer
 from benchmarks.deepbench.measure import Found, compare
-from benchmarks.deepbench.points import BATCHES, Point, chosen, cut_points
+from benchmarks.deepbench.points import Point, chosen, cut_points
 from benchmarks.tables import ms, ratio
+from bslite.explore.deepbench import BATCHES
 
 CAP, ROUNDS = 50, 7
 QUICK_CAP, QUICK_ROUNDS = 10, 2
@@ -62,7 +63,12 @@ def _options(arguments: list[str] | None) -> tuple[argparse.Namespace, list[Poin
     parser.add_argument("--rounds", type=int, help=f"rounds of turns (default: {ROUNDS})")
     parser.add_argument("--seed", type=int, default=0, help="of weights and input")
     parser.add_argument(
-        "--peers", nargs="+", default=list(ENGINES), choices=ENGINES, metavar="ENGINE", help=", ".join(ENGINES)
+        "--peers",
+        nargs="+",
+        default=list(ENGINES),
+        choices=ENGINES,
+        metavar="ENGINE",
+        help=", ".join(ENGINES),
     )
     parser.add_argument(
         "--quick", action="store_true",

@@ -70,7 +70,7 @@ class Case(Net):
         return np.ascontiguousarray(self.layer.exact[:, : self.x.shape[1]])
 
     @property
-    def spec(self) -> ModelSpec:  # type: ignore[override]  # made once for all batches
+    def spec(self) -> ModelSpec:
         """The model in bslite; the weights it packs are shared by all batches."""
         return self.layer.spec
 
@@ -107,7 +107,7 @@ def write_onnx(layer: Layer, shape: tuple[int, ...], path: Path) -> Path:
         "B": np.concatenate([gates("bias_ih"), gates("bias_hh")])[None],
         "axes": np.array([1], np.int64),
     }
-    attrs = {"linear_before_reset": 1} if point.cell == "gru" else {}
+    attrs: dict[str, Any] = {"linear_before_reset": 1} if point.cell == "gru" else {}
     nodes = [
         helper.make_node(point.cell.upper(), ["x", "W", "R", "B"], ["Y"], hidden_size=point.hidden, **attrs),
         helper.make_node("Squeeze", ["Y", "axes"], ["y"]),

@@ -6,6 +6,7 @@ it.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -33,17 +34,21 @@ class Candidate:
 
 def candidates(point: Point, batch: int, machine: Machine) -> list[Candidate]:
     """All that are possible, the search's pick first."""
-    from bslite.explore import Recurrent, cpu, search
+    from bslite.explore import search
 
-    problem = Recurrent(point.cell, point.hidden, point.hidden, point.steps, batch)
-    return [Candidate(e.point.as_dict(), e.seconds, e.point) for e in search(cpu, problem, machine).ranked]
+    ranked = search(_cpu(), point.problem(batch), machine).ranked
+    return [Candidate(e.point.as_dict(), e.seconds, e.point) for e in ranked]
 
 
 def forced(loops: Any) -> AbstractContextManager[Any]:
     """Inside it the planner takes these parameters for every recurrent layer."""
-    from bslite.explore.cpu import forced as force
+    made: AbstractContextManager[Any] = _cpu().forced(loops)
+    return made
 
-    return force(loops)
+
+def _cpu() -> Any:
+    """The module of the CPU's space: ``space``, ``estimate`` and ``forced``."""
+    return importlib.import_module("bslite.explore.cpu")
 
 
 def session_with(spec: ModelSpec, shape: tuple[int, ...], machine: Machine, loops: Any) -> Session:

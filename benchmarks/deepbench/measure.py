@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -110,7 +110,7 @@ def compare(
     return result
 
 
-def calls_of_a_turn(calls: dict[str, Callable[[], object]]) -> int:
+def calls_of_a_turn(calls: Mapping[str, Callable[[], object]]) -> int:
     """How many fit: one of what takes long, many of what is over at once."""
     slowest = 0.0
     for call in calls.values():

@@ -1,23 +1,14 @@
-"""DeepBench's list of recurrent layers for serving, and which of them are run in how many steps."""
+"""DeepBench's recurrent layers for serving (`bslite.explore.deepbench`), and the steps they are run for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-GATES = {"lstm": 4, "gru": 3}
-BATCHES = (1, 2, 4)
-#: Cell, hidden units (and inputs), time steps: `inference_server_set` of DeepBench's rnn_problems.h.
-SERVER: tuple[tuple[str, int, int], ...] = (
-    ("lstm", 512, 25),
-    ("lstm", 1024, 25),
-    ("lstm", 2048, 25),
-    ("lstm", 1536, 50),
-    ("lstm", 256, 150),
-    *(("gru", hidden, steps) for hidden in (2816, 2048, 1536, 2560) for steps in (1500, 750, 375, 187)),
-    ("gru", 512, 1),
-    ("gru", 1024, 1500),
-)
+from bslite.explore.deepbench import server_list
+from bslite.explore.problem import Recurrent
+
+SERVER = server_list((1,))
 SHORT = 2 << 20  # bytes of weights: a layer of no more is quick enough in full
 
 
@@ -35,10 +26,14 @@ class Point:
         """``lstm 512``."""
         return f"{self.cell} {self.hidden}"
 
+    def problem(self, batch: int) -> Recurrent:
+        """As `bslite.explore` takes it: as many inputs as units."""
+        return Recurrent(self.cell, self.hidden, self.hidden, self.steps, batch)
+
     @property
     def weight_bytes(self) -> int:
         """Of the recurrent weights, ``[gates * hidden, hidden]``; those of the inputs are as many."""
-        return 4 * GATES[self.cell] * self.hidden * self.hidden
+        return self.problem(1).recurrent_weight_bytes
 
     @property
     def streamed(self) -> int:
@@ -53,14 +48,14 @@ class Point:
         return self.lengths != (self.steps,)
 
 
-def cut_points(cap: int, entries: Sequence[tuple[str, int, int]] = SERVER) -> list[Point]:
+def cut_points(cap: int) -> list[Point]:
     """The list with sequences cut to ``cap`` steps, but for layers of few weights. Entries that are the same
     then are one point, for a step of a long sequence is as any other.
     """
     found: dict[tuple[str, int, int], list[int]] = {}
-    for cell, hidden, steps in entries:
-        whole = Point(cell, hidden, steps, ()).weight_bytes <= SHORT
-        found.setdefault((cell, hidden, steps if whole else min(steps, cap)), []).append(steps)
+    for entry in SERVER:
+        steps = entry.steps if entry.recurrent_weight_bytes <= SHORT else min(entry.steps, cap)
+        found.setdefault((entry.kind, entry.hidden, steps), []).append(entry.steps)
     return [Point(*point, tuple(lengths)) for point, lengths in found.items()]
 
 

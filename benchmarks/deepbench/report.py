@@ -67,11 +67,13 @@ def markdown(results: Sequence[Found], fma: float, sync: Sync | None, header: di
     parts += [_summary(results, fma), NOTE]
     if sync is not None:
         parts.append(
-            f"Synchronisation: **{1e6 * sync.cost:.2f} µs** per time step. (A plain RNN of {sync.hidden} units: "
-            f"{1e6 * sync.one:.2f} µs a step on one thread, {1e6 * sync.two:.2f} on {sync.threads}; what is "
-            "beyond half of the former.)"
+            f"Synchronisation: two threads wait for each other in **{1e6 * sync.meeting:.2f} µs**, nothing "
+            f"else to do. A plain RNN of {sync.hidden} units takes {1e6 * sync.one:.2f} µs a step on one "
+            f"thread, {1e6 * sync.two:.2f} on {sync.threads}: **{1e6 * sync.cost:.2f} µs** beyond half of it."
         )
-    failures = [f"- {r.net}, batch {r.batch}, {what}: {why}" for r in results for what, why in r.failures.items()]
+    failures = [
+        f"- {r.net}, batch {r.batch}, {what}: {why}" for r in results for what, why in r.failures.items()
+    ]
     if failures:
         parts.append("What failed:\n\n" + "\n".join(failures))
     threads = results[0].threads if results else 0
@@ -118,7 +120,8 @@ def _summary(results: Sequence[Found], fma: float) -> str:
         f"{ratio(found['mean_of_entries'])} over the list's entries they stand for. "
         f"Worst: {ratio(worst['ratio'])} ({worst['point']}, batch {worst['batch']}).",
         f"Under {EVEN}: {'; '.join(found['under_even']) or 'none'}.",
-        f"Batch 1, under {share(FULL)} of the streaming rate (forwards): {', '.join(found['under_full']) or 'none'}.",
+        f"Batch 1, under {share(FULL)} of the streaming rate (forwards): "
+        f"{', '.join(found['under_full']) or 'none'}.",
     ]
     return "\n".join(f"- {line}" for line in lines)
 

@@ -10,6 +10,7 @@ import argparse
 import functools
 import gc
 import math
+import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from benchmarks.deepbench.points import Point, chosen, cut_points
 from benchmarks.deepbench.ranks import spearman
 from benchmarks.origin import code_line, machine_line
 from benchmarks.tables import geometric_mean, median_ratio, ms, ratio, table
-from bslite.cli.timing import interleaved, medians
+from bslite.cli.timing import interleaved
 from bslite.engines.cpu.detect import detect
 
 CAP, SECONDS, ROUNDS = 12, 25.0, 5
@@ -65,7 +66,7 @@ def explore(layer: Layer, batch: int, threads: int, rounds: int, seconds: float)
         call()
     one = 2 * (time.perf_counter() - start)
     found.rounds = max(2, min(rounds, int(seconds / one))) if calls else 0
-    each = medians(_timed(calls, found.rounds))
+    each = {i: statistics.median(s) for i, s in _timed(calls, found.rounds).items()}
     found.points = [
         {"values": dict(c.values), "predicted": c.predicted, "measured": each.get(i)}
         for i, c in enumerate(tried)
@@ -152,11 +153,13 @@ def markdown(results: Sequence[Explored], header: dict[str, Any]) -> str:
         f"{NEAR:.2f} at: {'; '.join(found['far']) or 'none'}.",
     ]
     note = (
-        "All points in turns; then the search's `pick` and the three fastest others in turns alone: `pick / best` "
-        "is the median of each round's ratio to the fastest of these, 1 where none is faster. Steps are few: one "
-        "costs as much as any other."
+        "All points in turns; then the search's `pick` and the three fastest others in turns alone: `pick / "
+        "best` is the median of each round's ratio to the fastest of these, 1 where none is faster. Steps are "
+        "few: one costs as much as any other."
     )
-    failures = [f"- {r.net}, batch {r.batch}, {what}: {why}" for r in results for what, why in r.failures.items()]
+    failures = [
+        f"- {r.net}, batch {r.batch}, {what}: {why}" for r in results for what, why in r.failures.items()
+    ]
     parts = [table(head, rows, left=3), "\n".join(f"- {line}" for line in lines), note]
     if failures:
         parts.append("What failed:\n\n" + "\n".join(failures))

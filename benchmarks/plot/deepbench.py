@@ -42,7 +42,7 @@ def figure(data: dict[str, Any]) -> Figure:
     low, high = min(ratios) * 0.93, max(ratios) * 1.07
     style.plain_ticks(above.yaxis, [t for t in TICKS if low <= t <= high])
     above.set_ylim(low, high)
-    above.set_ylabel("best of the others / bslite")
+    above.set_ylabel("time of the best / bslite's")
     above.set_title(_mean(data))
     below.axhline(100 * AIM, color=FULL, linewidth=1.2, linestyle="--", zorder=5)
     below.set_ylabel("% of the streaming rate*")
@@ -57,7 +57,7 @@ def figure(data: dict[str, Any]) -> Figure:
     ]
     handles.append(Line2D([], [], color=EVEN, linewidth=2, label="time steps alone"))
     handles.append(Line2D([], [], color=FULL, linestyle="--", label=f"{100 * AIM:.0f} %, the aim"))
-    what = "DeepBench's recurrent layers, served: above 1, bslite is faster than the best of the others"
+    what = "DeepBench's recurrent layers: bslite against the best of the others"
     style.head(drawn, what, data, {r["threads"] for r in results}, handles)
     style.footnote(
         drawn,
@@ -69,7 +69,8 @@ def figure(data: dict[str, Any]) -> Figure:
 
 def _mean(data: dict[str, Any]) -> str:
     mean = (data.get("summary") or {}).get("mean")
-    return "Ratio" if mean is None else f"Ratio, geometric mean {mean:.2f}"
+    above = "Above 1, bslite is faster"
+    return above if mean is None else f"{above}; geometric mean {mean:.2f}"
 
 
 def _label(name: str, results: list[dict[str, Any]]) -> str:

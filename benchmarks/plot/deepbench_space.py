@@ -59,7 +59,9 @@ def figure(data: dict[str, Any]) -> Figure:
     relative.set_ylabel("measured / the least measured")
     relative.set_title("The search's picks among their points")
     handles.append(
-        Line2D([], [], color=EVEN, linestyle="", marker="o", markerfacecolor="none", label="the search's pick")
+        Line2D(
+            [], [], color=EVEN, linestyle="", marker="o", markerfacecolor="none", label="the search's pick"
+        )
     )
     what = "Loop parameters of recurrent layers: every point predicted and measured"
     style.head(drawn, what, data, {r["threads"] for r in results}, handles)

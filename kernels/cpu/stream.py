@@ -1,4 +1,4 @@
-"""What the machine can do at best: read and copy a working set over and over, multiply and add, tick.
+"""What the machine can do at best: read and copy a working set over and over, multiply and add, tick, meet.
 
 Whole registers by explicit loads, so that what is measured is the cache level and not the compiler's guess.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.cpu.atomic import LINE, fetch_add, wait_until
 from bslite.kernels.cpu.compile import record, step_kernel
 from bslite.kernels.cpu.operand import operand
 from bslite.kernels.cpu.simd import BYTES, fma, hsum, load, load_int, splat, store, store_int, store_scalar
 
 F = record("stream", "data data_at data_item target target_at bytes repeats mode sink sink_at a b")
-READ, COPY, CHAIN, FMA, TURNS = 0, 1, 2, 3, 4  # modes
+READ, COPY, CHAIN, FMA, TURNS, MEET = 0, 1, 2, 3, 4, 5  # modes
 FMAS = 12  # multiply-adds of one turn that do not wait for each other: more than any core has under way
 RUN = 8 * BYTES  # bytes of one turn of the inner loop; `bytes` is a multiple of it
 PANELS = 128 * RUN  # bytes that are always read forwards, as panels of weights are
@@ -25,13 +26,15 @@ def stream(step, bases, item, scratch):
     every second pass from the last `PANELS` bytes to the first, as recurrent layers go over their weights.
 
     FMA: ``repeats`` times twelve multiply-adds, out of registers. CHAIN: ``repeats`` links of an addition
-    and an exclusive or that wait for each other, one cycle each.
+    and an exclusive or that wait for each other, one cycle each. MEET: ``repeats`` times count oneself and
+    wait until all ``a`` items have, each time on another line of the data, zeros before; all items must be
+    under way at once.
     """
     size, repeats, mode = load_int(step + F.bytes), load_int(step + F.repeats), load_int(step + F.mode)
     start = operand(step, bases, F.data) + item * load_int(step + F.data_item)
     to = operand(step, bases, F.target) + item * load_int(step + F.data_item) - start
     sink = operand(step, bases, F.sink) + item * 64
-    if mode == READ or mode == TURNS:
+    if mode in (READ, TURNS):
         s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = splat(f(0.0))  # enough to hide the latency of the additions
         block = PANELS if mode == TURNS else size
         blocks = -(-size // block)
@@ -74,6 +77,11 @@ def stream(step, bases, item, scratch):
             t3 = fma(t3, half, one)
         total = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)) + ((t0 + t1) + (t2 + t3))
         store_scalar(sink, hsum(total))
+    elif mode == MEET:
+        everyone, data = load_int(step + F.a), operand(step, bases, F.data)
+        for i in range(repeats):
+            fetch_add(data + i * LINE, 1)
+            wait_until(data + i * LINE, everyone)
     else:
         a, b, x = load_int(step + F.a), load_int(step + F.b), item
         for _ in range(repeats):

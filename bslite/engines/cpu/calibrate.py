@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.engines.cpu.detect import available_cores, cpu_model, described, detect, numba_threads
-from bslite.engines.cpu.job import Job, start_threads
+from bslite.engines.cpu.job import Job, in_forked_child, start_threads
 from bslite.errors import BsliteError, EngineError
 from bslite.machine import LEVELS, Machine, Rates
 
@@ -279,8 +279,31 @@ def read_turn(
     return turn, float(threads * part * passes)
 
 
-def _job(mode: int, threads: int, size: int, repeats: int, memory: Floats, sink: Floats) -> Job:
-    """Each of ``threads`` items goes ``repeats`` times over its own ``size`` bytes; keep the arrays alive."""
+def meeting(threads: int, times: int) -> float:
+    """Seconds that ``threads`` threads take to wait for each other once, of ``times`` in a row.
+
+    Raises EngineError where so many cannot run at once: the first would wait for ever.
+    """
+    from bslite.kernels.cpu.atomic import LINE
+    from bslite.kernels.cpu.stream import MEET
+
+    if threads > numba_threads() or in_forked_child():
+        raise EngineError(f"{threads} threads cannot run at once here, {numba_threads()} can")
+    memory, sink = np.zeros((times * LINE + 4096) // 4, np.float32), np.zeros(16 * threads, np.float32)
+    job = _job(MEET, threads, 0, times, memory, sink, meet=threads)
+    start_threads(threads)
+    start = time.perf_counter()
+    job.run(threads)
+    return (time.perf_counter() - start) / times
+
+
+def _job(
+    mode: int, threads: int, size: int, repeats: int, memory: Floats, sink: Floats, meet: int | None = None
+) -> Job:
+    """Each of ``threads`` items goes ``repeats`` times over its own ``size`` bytes; keep the arrays alive.
+
+    ``meet``: how many are to wait for each other.
+    """
     from bslite.kernels.cpu.stream import stream
     from bslite.kernels.cpu.walk import CELLS
 
@@ -289,7 +312,7 @@ def _job(mode: int, threads: int, size: int, repeats: int, memory: Floats, sink:
     values = {
         "kernel": stream.address, "items": threads, "data_item": size, "target_at": threads * size,
         "bytes": size, "repeats": repeats, "mode": mode, "sink": 1,
-        "a": 0x1E3779B97F4A7C15, "b": 0x5DEECE66D,
+        "a": 0x1E3779B97F4A7C15 if meet is None else meet, "b": 0x5DEECE66D,
     }  # fmt: skip
     for name, value in values.items():
         program[0, cells[name]] = value
@@ -297,4 +320,16 @@ def _job(mode: int, threads: int, size: int, repeats: int, memory: Floats, sink:
     return Job(program, np.array([aligned, sink.ctypes.data], np.int64))
 
 
-__all__ = ["LEVELS", "Calibration", "calibrated", "fma_turn", "forget", "load", "measure", "path", "read_turn", "save"]
+__all__ = [
+    "LEVELS",
+    "Calibration",
+    "calibrated",
+    "fma_turn",
+    "forget",
+    "load",
+    "measure",
+    "meeting",
+    "path",
+    "read_turn",
+    "save",
+]
