@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     barrier = sync.measure(options.rounds + 2) if options.threads > 1 else None
     results: list[Found] = []
     for point in points:
-        note(f"{point.name}, {point.steps} steps: making the layer and the float64 answer")
+        note(f"{point.name}, {point.steps} step(s): making the layer and the float64 answer")
         layer = Layer(point, max(options.batch), options.seed)
         for batch in options.batch:
             with tempfile.TemporaryDirectory(prefix="bslite-deepbench-") as folder:
@@ -41,11 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
             results.append(found)
             each = ", ".join(f"{name} {ms(s, 2)}" for name, s in found.seconds.items())
             note(f"{point.name} batch {batch}: {each} ms; best / bslite {ratio(found.ratio)}")
+            fma = max(fma, roofline.fma_rate(options.threads))  # what disturbs it only ever lowers it
             data = report.as_dict(results, fma, barrier, header)
             output.write(options, data, report.markdown(results, fma, barrier, header))
         del layer
         gc.collect()
-    fma = max(fma, roofline.fma_rate(options.threads))  # what disturbs a measurement only ever lowers it
     data = report.as_dict(results, fma, barrier, header)
     output.finish(options, data, report.markdown(results, fma, barrier, header))
     return int("bslite" in options.peers and any("bslite" not in r.seconds for r in results))

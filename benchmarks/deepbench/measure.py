@@ -14,7 +14,10 @@ from benchmarks.peers.measure import Note, Result, in_turns, right_ones
 from benchmarks.tables import median_ratio
 from bslite.cli.timing import medians
 
-TURN = 0.04  # seconds that the slowest rival's calls of one turn may take, if they are more than one
+TURN, LONGEST = (
+    0.04,
+    0.2,
+)  # seconds that the calls of one turn take, the fastest rival's; at most the slowest's
 MOST = 25  # calls of a turn
 READ = 4e8  # bytes that one call of the reading reads at least
 DIRECTIONS = {"forwards": False, "alternating": True}  # whether every second pass goes backwards
@@ -111,10 +114,10 @@ def compare(
 
 
 def calls_of_a_turn(calls: Mapping[str, Callable[[], object]]) -> int:
-    """How many fit: one of what takes long, many of what is over at once."""
-    slowest = 0.0
+    """How many: one of what takes long, many of what is over at once."""
+    each = []
     for call in calls.values():
         start = time.perf_counter()
         call()
-        slowest = max(slowest, time.perf_counter() - start)
-    return max(1, min(MOST, int(TURN / slowest))) if slowest else 1
+        each.append(time.perf_counter() - start)
+    return max(1, min(MOST, int(TURN / min(each)), int(LONGEST / max(each)))) if each else 1

@@ -154,8 +154,8 @@ def markdown(results: Sequence[Explored], header: dict[str, Any]) -> str:
     ]
     note = (
         "All points in turns; then the search's `pick` and the three fastest others in turns alone: `pick / "
-        "best` is the median of each round's ratio to the fastest of these, 1 where none is faster. Steps are "
-        "few: one costs as much as any other."
+        "best` is the median of each round's ratio to the fastest of these, 1 where none is faster. "
+        "Steps are few: one costs as much as any other."
     )
     failures = [
         f"- {r.net}, batch {r.batch}, {what}: {why}" for r in results for what, why in r.failures.items()
@@ -182,7 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
     header = output.header("deepbench_space", options)
     results: list[Explored] = []
     for point in points:
-        note(f"{point.name}, {point.steps} steps: making the layer and the float64 answer")
+        note(f"{point.name}, {point.steps} step(s): making the layer and the float64 answer")
         layer = Layer(point, max(options.batch), options.seed)
         for batch in options.batch:
             found = explore(layer, batch, options.threads, options.rounds, options.seconds)
