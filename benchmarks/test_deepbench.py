@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import time
+import types
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,6 +16,7 @@ import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
+pytest.importorskip("matplotlib")
 
 import bslite
 from benchmarks import roofline
@@ -24,7 +26,9 @@ from benchmarks.deepbench import loops, measure, ranks, space, sync
 from benchmarks.deepbench.engines import ENGINES, Traced
 from benchmarks.deepbench.layer import Case, Layer
 from benchmarks.deepbench.points import Point, chosen, cut_points
+from benchmarks.peers.measure import in_turns
 from benchmarks.plot import draw
+from bslite.cli.timing import interleaved
 
 POINTS = [Point("lstm", 20, 3, (3,)), Point("gru", 33, 4, (7, 9)), Point("gru", 16, 1, (1,))]
 HERE = [e for e in ENGINES if e in ("bslite", "torch") or importlib.util.find_spec(e)]
@@ -42,11 +46,10 @@ def tiny(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync, "measure", lambda rounds: right(2, 2000))
 
 
-def drawn(path: Path) -> str:
-    """How often each mark stands in a picture is its own business; that it has some, and its size, is not."""
+def drawn(path: Path) -> None:
+    """It is a picture with some marks in it."""
     root = ElementTree.parse(path).getroot()
     assert len(root.findall(".//{http://www.w3.org/2000/svg}path")) > 10
-    return path.read_text()
 
 
 def test_the_list_is_cut_and_says_so() -> None:
@@ -98,8 +101,7 @@ def test_gates_of_the_onnx_file_are_in_its_order(
 def test_runs(tiny: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     json_file, md, picture = (tmp_path / f"found.{kind}" for kind in ("json", "md", "svg"))
     files = ["--json", str(json_file), "--md", str(md)]
-    if importlib.util.find_spec("matplotlib"):
-        files += ["--plot", str(picture)]
+    files += ["--plot", str(picture)]
     options = ["--quick", "--batch", "1", "3", "--peers", *HERE]
     assert command.main([*options, *files]) == 0
     text = md.read_text()
@@ -131,8 +133,7 @@ def test_runs(tiny: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert found["summary"]["mean_of_entries"] == pytest.approx(np.exp(np.mean(np.log(entries))))
     assert "| gru 33 | 4, cut from 7, 9 | " in text
     assert "Synchronisation: two threads wait for each other in **" in text
-    if "--plot" in files:
-        drawn(picture)
+    drawn(picture)
     assert not list(tmp_path.glob("*.part"))
 
 
@@ -150,8 +151,7 @@ def test_a_wrong_answer_is_reported_and_not_timed(
         assert set(result["seconds"]) == {"torch"}
         assert result["ratio"] is result["recurrent"] is result["shares"]["forwards"] is None
     assert "lstm 20, batch 1, bslite: wrong answer" in md.read_text()
-    if importlib.util.find_spec("matplotlib"):
-        draw(found, tmp_path / "found.svg")
+    draw(found, tmp_path / "found.svg")
 
 
 def test_writes_after_each_case(tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,6 +198,44 @@ def test_synchronisation_is_what_two_threads_take_beyond_half() -> None:
     assert found.cost == found.two - found.one / 2
     assert 0 < found.one < 1e-4
     assert 0 < found.meeting < 1e-3
+
+
+def test_turns_change_their_order(quick: None) -> None:
+    order: list[str] = []
+    interleaved({name: lambda: None for name in "abc"}, 4, 1, on_turn=order.append, turned=True)
+    assert "".join(order) == "abc" + "acb" + "cab" + "cba"
+    order.clear()
+    interleaved({name: lambda: None for name in "ab"}, 2, 1, on_turn=order.append)
+    assert "".join(order) == "abab"
+
+
+def test_a_rival_that_fails_on_the_way_is_struck_off(quick: None) -> None:
+    failures: dict[str, str] = {}
+    calls = [1, 2, 3]
+    found = in_turns({"well": lambda: None, "ill": calls.pop}, failures, 5, per_turn=1)
+    assert list(found) == ["well"]
+    assert len(found["well"]) == 5
+    assert failures["ill"].startswith("failed while timed: IndexError")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "calls"), [((1e-5, 1e-5), 25), ((2e-3, 4e-3), 20), ((2e-3, 0.05), 4), ((0.5, 0.6), 1)]
+)
+def test_short_calls_are_many(
+    seconds: tuple[float, ...], calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(measure, "time", types.SimpleNamespace(perf_counter=lambda: now))
+
+    def taking(s: float) -> Any:
+        def call() -> None:
+            nonlocal now
+            now += s
+
+        return call
+
+    found = measure.calls_of_a_turn({str(i): taking(s) for i, s in enumerate(seconds)})
+    assert abs(found - calls) <= 1  # seconds are rounded
 
 
 def test_ranks() -> None:
@@ -263,9 +301,8 @@ def test_space(
         assert result["correlation"] == pytest.approx(-0.5)
         assert f"| {result['net']} | units=0 | units=2 | 1 | " in md.read_text()
     assert len(found["summary"]["far"]) == 3
-    if importlib.util.find_spec("matplotlib"):
-        draw(found, tmp_path / "found.svg")
-        drawn(tmp_path / "found.svg")
+    draw(found, tmp_path / "found.svg")
+    drawn(tmp_path / "found.svg")
 
 
 def test_a_point_of_the_space_with_a_wrong_answer(
@@ -284,8 +321,7 @@ def test_a_point_of_the_space_with_a_wrong_answer(
         assert [p["measured"] is None for p in result["points"]] == [n == number for n in range(3)]
         assert (result["gap"] is not None) == gap  # none without the pick
         assert f"lstm 20, batch 1, units={number}: wrong answer" in md.read_text()
-        if importlib.util.find_spec("matplotlib"):
-            draw(json.loads(json_file.read_text()), tmp_path / "found.svg")
+        draw(json.loads(json_file.read_text()), tmp_path / "found.svg")
 
 
 @pytest.mark.benchmark(group="recurrent, ten steps")

@@ -22,7 +22,7 @@ def figure(data: dict[str, Any]) -> Figure:
     results = data["results"]
     layers = list(dict.fromkeys(r["net"] for r in results))
     batches = sorted({r["batch"] for r in results})
-    drawn, axes = style.panels(2, 1, 2.2 + 0.95 * len(layers), 3.2)
+    drawn, axes = style.panels(2, 1, 2.2 + 1.0 * len(layers), 3.4)
     above, below = axes[:, 0]
     width = GROUP / len(batches)
     ratios = [1.0]
@@ -77,4 +77,4 @@ def _label(name: str, results: list[dict[str, Any]]) -> str:
     """Name, size of the weights and number of steps."""
     r = next(r for r in results if r["net"] == name)
     cut = "" if list(r["lengths"]) == [r["steps"]] else " (cut)"
-    return f"{name}\n{r['weight_bytes'] / 1e6:.0f} MB, {r['steps']} step{'s' * (r['steps'] > 1)}{cut}"
+    return f"{name}\n{r['weight_bytes'] / 1e6:.0f} MB\n{r['steps']} step{'s' * (r['steps'] > 1)}{cut}"

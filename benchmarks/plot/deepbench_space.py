@@ -14,6 +14,7 @@ COLOURS = (
     "#6A3D9A", "#7F7F00",
 )  # fmt: skip
 EVEN = "#000000"
+NEAR = (1, 1.05, 1.2, 1.5, 2, 3, 5)  # ticks, where no point is beyond
 
 
 def figure(data: dict[str, Any]) -> Figure:
@@ -52,7 +53,8 @@ def figure(data: dict[str, Any]) -> Figure:
     scatter.set_title(f"All points: rank correlation {_two(correlation)}")
     relative.axhline(1.05, color=COLOURS[1], linewidth=1, linestyle="--")
     relative.set_yscale("log")
-    style.plain_ticks(relative.yaxis, (1, 1.05, 1.2, 1.5, 2, 3, 5, 8))
+    highest = relative.get_ylim()[1]
+    style.plain_ticks(relative.yaxis, NEAR if highest < NEAR[-1] else style.round_numbers(1, highest))
     relative.set_xticks(
         range(len(results)), [f"{r['net']}\n{r['batch']}" for r in results], rotation=90, fontsize=8
     )
