@@ -28,7 +28,9 @@ from benchmarks.deepbench.layer import Case, Layer
 from benchmarks.deepbench.points import Point, chosen, cut_points
 from benchmarks.peers.measure import in_turns
 from benchmarks.plot import draw
+from bslite import explore
 from bslite.cli.timing import interleaved
+from bslite.engines.cpu.detect import detect
 
 POINTS = [Point("lstm", 20, 3, (3,)), Point("gru", 33, 4, (7, 9)), Point("gru", 16, 1, (1,))]
 HERE = [e for e in ENGINES if e in ("bslite", "torch") or importlib.util.find_spec(e)]
@@ -246,6 +248,34 @@ def test_ranks() -> None:
     assert ranks.spearman([1, 2, 3, 4], [2, 1, 3, 4]) == pytest.approx(0.8)
     assert ranks.spearman([1, 1], [1, 2]) is None
     assert ranks.spearman([1], [1]) is None
+
+
+def test_candidates_are_the_search_s_and_plans_are_made_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Any] = []
+
+    @contextlib.contextmanager
+    def forced(point: Any) -> Any:
+        taken.append(point)
+        yield
+
+    def price(problem: explore.Recurrent, machine: Any, point: explore.Point) -> explore.Estimate:
+        seconds = problem.steps * abs(point.number("units") - 2.0)
+        return explore.Estimate(point, (explore.Part("weights", seconds),))
+
+    axis = explore.Axis("units", "blocks at once", (1, 2, 4))
+    cpu = types.SimpleNamespace(
+        space=lambda problem, machine: explore.Space("cpu", (axis,)), estimate=price, forced=forced
+    )
+    monkeypatch.setattr(loops, "_cpu", lambda: cpu)
+    machine = detect(2)
+    found = loops.candidates(POINTS[0], 1, machine)
+    assert [(str(c), c.predicted) for c in found] == [("units=2", 0), ("units=1", 3), ("units=4", 6)]
+    layer = Layer(POINTS[0], 2)
+    session = loops.session_with(layer.spec, layer.x.shape, machine, found[1].loops)
+    assert [point["units"] for point in taken] == [1]
+    out = np.empty(layer.x.shape, np.float32)
+    session.run([layer.x], [out])
+    assert out.tobytes() == bslite.run(layer.spec, layer.x).tobytes()
 
 
 class StandIn:
