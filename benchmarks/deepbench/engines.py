@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.peers.engines import ENGINES as PEERS
 from benchmarks.peers.engines import Engine, TorchEager
+from bslite.explore.cpu import Loops
 from bslite.spec import Array, ModelSpec
 
 KERNEL = "recurrent"
@@ -33,14 +34,15 @@ ENGINES: dict[str, type[Engine]] = {
 class Traced:
     """bslite's engine, every call traced: how long its recurrent steps take of a run.
 
-    The plan and the weights are those of ``bslite.run`` with these arguments.
+    The plan and the weights are those of ``bslite.run`` with these arguments; ``loops`` instead of the
+    search's pick, if given.
     """
 
-    def __init__(self, spec: ModelSpec, x: Array, threads: int) -> None:
-        from bslite.engines.cpu import prepare
+    def __init__(self, spec: ModelSpec, x: Array, threads: int, loops: Loops | None = None) -> None:
+        from bslite.engines.cpu.engine import prepare
         from bslite.kernels.cpu.walk import EVENT
 
-        self.x, self.session = x, prepare(spec, [x], threads, False)
+        self.x, self.session = x, prepare(spec, [x], threads, False, loops=loops)
         self.out = [np.empty(v.shape, np.float32) for v in self.session.plan.outputs]
         self.steps = [i for i, s in enumerate(self.session.plan.steps) if s.kernel == KERNEL]
         self.column = {name: i for i, name in enumerate(EVENT)}

@@ -6,9 +6,7 @@ it.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +20,7 @@ from bslite.spec import ModelSpec
 
 @dataclass(frozen=True)
 class Candidate:
-    """A point of the space and what it is predicted to take, seconds; ``loops`` as `forced` wants it."""
+    """A point of the space and what it is predicted to take, seconds; ``loops`` as the planner wants it."""
 
     values: Mapping[str, Any]
     predicted: float
@@ -35,20 +33,10 @@ class Candidate:
 def candidates(point: Point, batch: int, machine: Machine) -> list[Candidate]:
     """All that are possible, the search's pick first."""
     from bslite.explore import search
+    from bslite.explore.cpu import Explorer, Loops
 
-    ranked = search(_cpu(), point.problem(batch), machine).ranked
-    return [Candidate(e.point.as_dict(), e.seconds, e.point) for e in ranked]
-
-
-def forced(loops: Any) -> AbstractContextManager[Any]:
-    """Inside it the planner takes these parameters for every recurrent layer."""
-    made: AbstractContextManager[Any] = _cpu().forced(loops)
-    return made
-
-
-def _cpu() -> Any:
-    """The module of the CPU's space: ``space``, ``estimate`` and ``forced``."""
-    return importlib.import_module("bslite.explore.cpu")
+    ranked = search(Explorer(), point.problem(batch), machine).ranked
+    return [Candidate(e.point.as_dict(), e.seconds, Loops.of(e.point)) for e in ranked]
 
 
 def session_with(spec: ModelSpec, shape: tuple[int, ...], machine: Machine, loops: Any) -> Session:
@@ -56,6 +44,5 @@ def session_with(spec: ModelSpec, shape: tuple[int, ...], machine: Machine, loop
     from bslite.engines.cpu.engine import engine_for
 
     engine = engine_for(spec)
-    with forced(loops):
-        plan = build_plan(engine.spec, [shape], machine, input_strides=[contiguous(shape)])
+    plan = build_plan(engine.spec, [shape], machine, input_strides=[contiguous(shape)], loops=loops)
     return Session(plan, engine.constant)

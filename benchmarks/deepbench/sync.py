@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.deepbench.engines import Traced
 from bslite.cli.timing import interleaved
+from bslite.explore.cpu import Loops
 from bslite.spec import Array, GraphBuilder, ModelSpec
 
 STEPS, PER_TURN, BLOCKS = 4000, 5, 4
@@ -56,7 +57,9 @@ def measure(rounds: int = 9, steps: int = STEPS) -> Sync:
     from bslite.engines.cpu.calibrate import meeting
 
     spec, x = small_layer(steps)
-    traced = {str(threads): Traced(spec, x, threads) for threads in (1, 2)}
+    # The search would not take two threads for so little.
+    each = {threads: Loops(BLOCKS // threads, 1, 4, threads, True, 1) for threads in (1, 2)}
+    traced = {str(threads): Traced(spec, x, threads, loops) for threads, loops in each.items()}
     interleaved(traced, rounds, PER_TURN, turned=True)
     one, two = (t.seconds(rounds, PER_TURN) / steps for t in traced.values())
     plan = traced["2"].session.plan

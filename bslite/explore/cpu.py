@@ -53,11 +53,12 @@ def blocks_of(problem: Recurrent, machine: Machine) -> int:
 
 
 def tall(machine: Machine, vecs: int) -> int:
-    """Most rows of a register tile ``vecs`` wide, 0 if there is no room for one: accumulators, a value of h
-    for each row, two registers to spare. The weights need none while there is one row, they are operands in
-    memory.
+    """Most rows of a register tile ``vecs`` wide, 0 if there is no room for one: accumulators, the weights'
+    registers, one for h. A single row takes its weights from memory, as operands, and needs no registers for
+    them.
     """
-    return min(TALLEST, (machine.registers - 2) // (vecs + 1))
+    rows = (machine.registers - vecs - 1) // vecs
+    return min(TALLEST, rows) if rows > 1 else int(vecs + 2 <= machine.registers)
 
 
 def space(problem: Recurrent, machine: Machine) -> Space:

@@ -15,7 +15,6 @@ from bslite.plan.builder import Builder
 from bslite.plan.contraction import contraction, merge_lines
 from bslite.plan.lower_move import fill_step
 from bslite.plan.lowering import lowers
-from bslite.plan.plan import Step
 from bslite.plan.reduction import reduction
 from bslite.plan.tiling import LineTiling, cut_line
 from bslite.plan.views import View, contiguous, size_of
@@ -62,10 +61,14 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
     units2 = tile2 * max(1, blocks2 // tile2 // machine.threads) if blocks2 else 1
     shares = max(1, min(loops.threads, machine.threads, -(-blocks // units)))
     flight = len(flying) + 1
+    # What the layer below makes step by step is multiplied step by step; so is a single step, where a product
+    # of all steps at once would gain nothing.
+    own_products = bool(flying) or (steps == 1 and not blocks2)
 
     y = b.write(layer.name, inner=-1)
     nowhere = (y.buffer, 0)
-    inputs = None if flying else _input_products(b, layer, gates, blocks)
+    inputs = None if own_products else _input_products(b, layer, gates, blocks)
+    x = b.read(node.inputs[0], inner=-1, exact=True) if own_products else None
     if projected and width < hidden:
         fill_step(b, y, 0.0)
     wide = -(-width // lanes) * lanes
@@ -132,7 +135,7 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
         "lengths": (lengths.buffer, lengths.offset) if lengths is not None else nowhere,
         "counters": (counters.buffer, 0), "flag": nowhere,
     }  # fmt: skip
-    more_args, more_operands = _products_in_flight(b, layer, gates, tile, flying, nowhere)
+    more_args, more_operands = _products_by_step(b, layer, gates, tile, x, nowhere)
     args, operands = args | more_args, operands | more_operands
     if lengths is not None:
         operands["flag"] = b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}")
@@ -142,7 +145,7 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
         )
         operands["peephole"] = (peephole, 0)
     reads = [state, cell, counters]
-    reads += [view for view in (inputs, lengths) if view is not None]
+    reads += [view for view in (inputs, x, lengths) if view is not None]
     for step in flying:
         step.items = 0  # the last one's record leads to these
         b.steps.append(step)
@@ -174,14 +177,14 @@ def _below(b: Builder, layer: Layer, problem: Recurrent) -> int:
     return flight if choose(together, b.machine)[0].flight > flight else 0
 
 
-def _products_in_flight(
-    b: Builder, layer: Layer, gates: int, tile: int, flying: list[Step], nowhere: tuple[str, int]
+def _products_by_step(
+    b: Builder, layer: Layer, gates: int, tile: int, x: View | None, nowhere: tuple[str, int]
 ) -> tuple[dict[str, Any], dict[str, tuple[str, int]]]:
-    """Cells and operands of the products with what the layer below has just made; of nothing, if none is."""
+    """Cells and operands of the products with ``x``, taken in each time step; of none, without it."""
     args: dict[str, Any] = {"x_time": 0, "x_row": 0, "taps_x": 0, "chunk_taps_x": 0, "depth_x": 0}
     operands = dict.fromkeys(("x", "weights_x", "bias_x", "offsets_x"), nowhere)
-    if flying:
-        node, x = layer.node, b.values[layer.node.inputs[0]]
+    if x is not None:
+        node = layer.node
         sums = reduction(1, 1, x.shape[2], 0, 0, True)
         args |= {
             "x_time": 4 * x.strides[0], "x_row": 4 * x.strides[1],

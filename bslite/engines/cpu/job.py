@@ -54,7 +54,7 @@ class Job:
         """Walk the program with up to ``threads`` threads; returns when every item is done."""
         from bslite.kernels.cpu.walk import walk
 
-        self.counters[:] = 0
+        self.counters.fill(0)
         self._cells[self._cell["walkers"]] = 0
         fork_join(threads, walk.address, self._cells.ctypes.data)
 
