@@ -19,8 +19,8 @@ from bslite.streaming.places import Steps
 from bslite.streaming.stepping import State, starting, states_of, stepping
 
 MAX_LENGTHS = 8  # chunk lengths planned for, per model and batch: beyond, the least recently used is dropped
-#: Weights, in bytes, from which a second core is worth waking for one time step. At 2 MB one thread took 43 µs,
-#: two 61 (medians, two busy cores), and a thread that is not scheduled costs milliseconds.
+#: Weights, in bytes, from which a second core is worth waking for one time step. At 2 MB one thread took
+#: 43 µs, two 61 (medians, two busy cores), and a thread that is not scheduled costs milliseconds.
 SHARED_FROM = 4 * 2**20
 
 
