@@ -1,4 +1,4 @@
-"""The array of dot products: PCUs in rows, a hub in the middle; what it takes of the grid, and its latencies."""
+"""The array of dot products: PCUs in rows, a hub in the middle; what it takes of the grid, its latencies."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def ceil(a: int, b: int) -> int:
 
 @dataclass(frozen=True)
 class DotArray:
-    """``rows`` dot products side by side, each over ``split`` PCUs, each of which takes ``width`` elements at a
-    time.
+    """``rows`` dot products side by side, each over ``split`` PCUs, each of which takes ``width`` elements at
+    a time.
 
-    The vector that all rows are multiplied with lies in ``split`` PMUs of the hub, one per PCU of a row, and is
-    sent to all rows at once. The sums come back to the hub, where collectors add up the ``split`` parts of a row:
-    ``lanes`` rows at a time, a part per cycle.
+    The vector that all rows are multiplied with lies in ``split`` PMUs of the hub, one per PCU of a row, and
+    is sent to all rows at once. The sums come back to the hub, where collectors add up the ``split`` parts of
+    a row: ``lanes`` rows at a time, a part per cycle.
     """
 
     machine: SpatialMachine
@@ -80,7 +80,7 @@ class DotArray:
         return self.link + self.levels + 1 + self.reach
 
     def collecting(self, vectors: int) -> int:
-        """Cycles from then until ``vectors`` vectors of rows are added up and written, nothing else waiting."""
+        """Cycles from then until ``vectors`` vectors of rows are added up and written, if none wait."""
         return ceil(vectors, self.collectors) * self.split + 1
 
     def misfit(self) -> str | None:

@@ -47,8 +47,8 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "complement": lambda x: ONE - x,
 }
 
-#: Sums that the dot products hand over, in the order of the rows of torch's weights. The GRU's new gate hands over two:
-#: the reset gate is applied to what comes from h alone.
+# Sums that the dot products hand over, in the order of the rows of torch's weights. The GRU's new gate hands
+# over two: : the reset gate is applied to what comes from h alone.
 SUMS = {"lstm": ("si", "sf", "sg", "so"), "gru": ("sr", "sz", "snx", "snh"), "rnn": ("s",)}
 #: The gates whose sums over inputs and over h are kept apart.
 APART = {"lstm": (), "gru": (2,), "rnn": ()}
@@ -118,8 +118,7 @@ def pipeline(ops: tuple[Op, ...], machine: SpatialMachine) -> Pipeline:
                 free.append(machine.stages)
                 next_start.append(0)
         start = max(
-            [next_start[where]]
-            + [cycle + (machine.hop_cycles if pcu != where else 0) for pcu, cycle in made]
+            [next_start[where]] + [cycle + (machine.hop_cycles if pcu != where else 0) for pcu, cycle in made]
         )
         last = where + (need - 1) // machine.stages
         hops = (last - where) * machine.hop_cycles  # a function may span PCUs

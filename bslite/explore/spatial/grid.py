@@ -35,7 +35,7 @@ def _farthest(rows: int, columns: int, hub: int, used: int) -> int:
 def reach(machine: SpatialMachine, hub: int, used: int) -> int:
     """Cycles from the hub's ``hub`` cells to the farthest of ``used`` cells, or back.
 
-    A static network is balanced: what must arrive together is delayed to the slowest, so this one figure is the
-    latency of every transfer between hub and array.
+    A static network is balanced: what must arrive together is delayed to the slowest, so this one figure is
+    the latency of every transfer between hub and array.
     """
     return machine.hop_cycles * max(1, _farthest(machine.rows, machine.columns, hub, used))

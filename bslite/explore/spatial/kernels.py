@@ -1,9 +1,10 @@
 """The same machine run kernel by kernel, as libraries do it: mapping, space and price.
 
-Each time step is a sequence of kernels with a barrier behind each. Matrix-vector kernels work in tiles of a fixed number of rows and
-columns, and fill both up at the borders of the matrix; their results are written to memory, and the element-wise kernels read
-them from there and write theirs back. The memories are the scratchpads on the chip, configurations change in ``launch_cycles``: both
-flatter this way of working, which elsewhere goes through memory outside and takes microseconds to launch.
+Each time step is a sequence of kernels with a barrier behind each. Matrix-vector kernels work in tiles of a
+fixed number of rows and columns, and fill both up at the borders of the matrix; their results are written to
+memory, and the element-wise kernels read them from there and write theirs back. The memories are the
+scratchpads on the chip, configurations change in ``launch_cycles``: both flatter this way of working, which
+elsewhere goes through memory outside and takes microseconds to launch.
 """
 
 from __future__ import annotations
@@ -116,9 +117,7 @@ class KernelMapping:
             pipeline = cells.pipeline(ops, m)
             copies = max(1, min(vectors, m.pcus // pipeline.pcus))
             used = min(m.pcus, copies * pipeline.pcus)
-            found.append(
-                Elementwise(ops, pipeline, copies, ceil(vectors, copies), grid.reach(m, 1, used))
-            )
+            found.append(Elementwise(ops, pipeline, copies, ceil(vectors, copies), grid.reach(m, 1, used)))
         return tuple(found)
 
     @cached_property
@@ -178,8 +177,8 @@ class KernelMapping:
         a = self.array
         kept = self.resident / self.all_blocks
         lines = [
-            f"{len(self.products)} matrix-vector kernels in tiles of {self.tile_rows} x {self.columns} on {a.pcus} "
-            f"PCUs, {len(self.elementwise)} element-wise kernels; a barrier behind each",
+            f"{len(self.products)} matrix-vector kernels in tiles of {self.tile_rows} x {self.columns} "
+            f"on {a.pcus} PCUs, {len(self.elementwise)} element-wise kernels; a barrier behind each",
             f"weights: {100 * kept:.0f} % on chip",
         ]
         return lines
@@ -202,8 +201,8 @@ def mappings(problem: Recurrent, machine: SpatialMachine, point: Point) -> list[
 class KernelByKernel:
     """The explorer (`bslite.explore.search`) of this way of working, all of it or a part.
 
-    ``gates``: each gate a kernel of its own, or as many together as a library call takes; ``pointwise``: each operation a
-    kernel, or all one hand-written kernel. ``tile``: rows and columns, if they are given.
+    ``gates``: each gate a kernel of its own, or as many together as a library call takes; ``pointwise``: each
+    operation a kernel, or all one hand-written kernel. ``tile``: rows and columns, if they are given.
     """
 
     gates: tuple[str, ...] = (EACH,)

@@ -223,9 +223,14 @@ class KernelRun:
                 self.vectors[name] = value.reshape(p.batch, p.hidden)
 
     def _store(
-        self, key: tuple[Any, ...], values: dict[str, Any], results: dict[str, Array], place: slice, count: int
+        self,
+        key: tuple[Any, ...],
+        values: dict[str, Any],
+        results: dict[str, Array],
+        place: slice,
+        count: int,
     ) -> None:
-        """The vectors of one turn go to memory; h to where the array reads it, a vector per port and cycle."""
+        """The vectors of one turn go to memory; h to where the array reads it, a vector per port a cycle."""
         m, clock = self.mapping, self.clock
         arrives = clock.now + m.machine.hop_cycles + 1
         if "h" in results:

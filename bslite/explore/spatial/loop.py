@@ -1,9 +1,11 @@
-"""The recurrent cell as one loop nest on the spatial machine (arXiv 1909.13654): its mapping, space and price.
+"""The recurrent cell as one loop nest on the spatial machine (arXiv 1909.13654): its mapping, space and
+price.
 
-For each time step, for each block of ``hu`` hidden units, for each sequence: the dot products of all gates with
-[x; h], ``gp`` gates at a time, each over ``ru`` PCUs of ``rv`` elements; their sums go to the hub, through the pipeline of the gates'
-functions and the new state, and back into the memories that h is read from. No gate is ever written out. A time step waits for
-nothing but its h: its share of the inputs is multiplied while the h of the step before is still on its way.
+For each time step, for each block of ``hu`` hidden units, for each sequence: the dot products of all gates
+with [x; h], ``gp`` gates at a time, each over ``ru`` PCUs of ``rv`` elements; their sums go to the hub,
+through the pipeline of the gates' functions and the new state, and back into the memories that h is read
+from. No gate is ever written out. A time step waits for nothing but its h: its share of the inputs is
+multiplied while the h of the step before is still on its way.
 """
 
 from __future__ import annotations
@@ -113,7 +115,7 @@ class LoopMapping:
 
     @cached_property
     def resident(self) -> int:
-        """Blocks whose weights stay on chip; the others come from memory at every step, through two places."""
+        """Blocks whose weights stay on chip; the others come from memory at every step, into two places."""
         places = self.machine.cell_bytes // self.layers // self.block_bytes
         return self.blocks if places >= self.blocks else max(0, places - 2)
 
@@ -140,8 +142,8 @@ class LoopMapping:
         a, m = self.array, self.machine
         gates = f"{self.gp} gate{'s' * (self.gp > 1)}"
         lines = [
-            f"{self.hu} hidden units x {gates} x {self.ru} PCUs = {a.pcus} PCUs multiply, {a.hub_cells} cells are "
-            f"the hub; of {m.pcus}",
+            f"{self.hu} hidden units x {gates} x {self.ru} PCUs = {a.pcus} PCUs multiply, "
+            f"{a.hub_cells} cells are the hub; of {m.pcus}",
             f"{self.blocks} blocks of units, {self.chunks} chunks of {a.chunk} elements",
         ]
         if self.rounds > 1:
@@ -173,6 +175,9 @@ def space(problem: Recurrent, machine: SpatialMachine) -> Space:
     most = min(problem.hidden, machine.pcus)
 
     def fits(point: Point) -> str | None:
+        hu, gp, ru = (point.number(name) for name in ("hu", "gp", "ru"))
+        if hu * gp * ru > machine.pcus:  # most points end here, before a mapping is made
+            return f"{hu} units x {gp} gates x {ru} are {hu * gp * ru} PCUs, the grid has {machine.pcus}"
         worst = [m.array.misfit() for m in mappings(problem, machine, point)]
         return next((why for why in worst if why), None)
 

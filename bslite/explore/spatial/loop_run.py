@@ -32,9 +32,9 @@ def simulate(
 ) -> Run:
     """Run the loop at a point of its space on ``x [steps, batch, inputs]``, layer after layer.
 
-    ``state`` is, for each layer, h and for the LSTM c, ``[batch, hidden]``; zeros if not given. If ``x`` has fewer steps than the
-    problem, the others are put in by their period, and it is an EngineError if there is none. Raises
-    EngineError, too, if the point does not fit the machine.
+    ``state`` is, for each layer, h and for the LSTM c, ``[batch, hidden]``; zeros if not given. If ``x`` has
+    fewer steps than the problem, the others are put in by their period, and it is an EngineError if there is
+    none. Raises EngineError, too, if the point does not fit the machine.
     """
     space(problem, machine).point(point.as_dict())
     check_input(problem, x)
@@ -75,7 +75,7 @@ class LoopRun:
         self.h_left: Counter[tuple[int, int]] = Counter()  # (step, sequence): vectors of h still to come
         self.sums: dict[tuple[int, int, int], dict[str, Any]] = {}  # (step, block, sequence): what is there
         self._request_x(0)
-        self.stream = WeightStream(self.dram, self.tiles, m.resident, self.steps)
+        self.stream = WeightStream(self.dram, list(self.tiles), m.resident, self.steps)
 
     def _lay_out(self, weights: LayerWeights) -> None:
         """Weights as the memories hold them, and the values that sums start from."""
@@ -166,7 +166,7 @@ class LoopRun:
             first = (apart[0] - turn * m.gp) * m.hu
             rows = slice(first, first + len(apart) * m.hu)
             if k == m.x_chunks - 1:
-                names = [f"{cells.SUMS[m.problem.kind][g]}" for g in apart]
+                names = [cells.SUMS[m.problem.kind][g] for g in apart]
                 emit = partial(self._arrive, step, block, sequence, names, rows)
             elif k == m.x_chunks:
                 restart = (rows, self.anew[block, turn, rows])

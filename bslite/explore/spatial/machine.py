@@ -13,11 +13,11 @@ from bslite.machine import checked
 
 @dataclass(frozen=True)
 class SpatialMachine:
-    """A grid of cells on a static network. A cell is one pattern compute unit (PCU) and its pattern memory units
-    (PMU).
+    """A grid of cells on a static network. A cell is one pattern compute unit (PCU) and its pattern memory
+    units (PMU).
 
-    A PCU is a pipeline of ``stages`` stages of ``lanes`` float32 function units each; a stage takes a cycle. The last
-    stages can be a reduction tree, whose levels fold into one stage's units and take a cycle each. A
+    A PCU is a pipeline of ``stages`` stages of ``lanes`` float32 function units each; a stage takes a cycle.
+    The last stages can be a reduction tree, whose levels fold into one stage's units and take a cycle each. A
     PMU is a scratchpad of banks, each of which reads and writes one float32 word per cycle. Vectors of one
     word per lane go from cell to neighbouring cell along tracks that are allocated before the run.
     """
@@ -73,5 +73,5 @@ class SpatialMachine:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SpatialMachine:
-        """From plain data; what is left out has the defaults above. Raises EngineError naming what is wrong."""
+        """From plain data; what is left out has the defaults. Raises EngineError naming what is wrong."""
         return checked(cls, data, "spatial machine")

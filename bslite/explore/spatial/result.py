@@ -38,17 +38,17 @@ class LayerRun:
     def extended(self, steps: int) -> tuple[int, Counter[str], Counter[str]]:
         """Cycles, busy cycles and stalls of ``steps`` steps.
 
-        More than were simulated are put in by their period: if the machine was in the same state at the start of the
-        last step and of the one before, it goes through the same cycles in between again and again, for
-        nothing in it depends on numbers. Raises EngineError if the states differ.
+        More than were simulated are put in by their period: if the machine was in the same state at the start
+        of the last step and of the one before, it goes through the same cycles in between again and again,
+        for nothing in it depends on numbers. Raises EngineError if the states differ.
         """
         more = steps - len(self.outputs)
         if not more:
             return self.cycles, self.busy, self.stalls
         if len(self.moments) < 2 or self.moments[-1].signature != self.moments[-2].signature:
             raise EngineError(
-                f"{len(self.outputs)} simulated steps do not show a period, so {steps} cannot be told from them; "
-                "simulate more"
+                f"{len(self.outputs)} simulated steps do not show a period, so {steps} cannot be told from "
+                "them; simulate more"
             )
         before, after = self.moments[-2:]
         busy, stalls = Counter(self.busy), Counter(self.stalls)
@@ -116,6 +116,4 @@ def joined(machine: SpatialMachine, layers: Sequence[LayerRun], steps: int, mult
             units[name] = max(units[name], count)
     last = layers[-1].outputs
     states = tuple(layer.state for layer in layers)
-    return Run(
-        machine, last, states, steps, cycles, multiply_adds, busy, stalls, units, simulated=len(last)
-    )
+    return Run(machine, last, states, steps, cycles, multiply_adds, busy, stalls, units, simulated=len(last))

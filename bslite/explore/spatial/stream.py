@@ -1,4 +1,6 @@
-"""Weights as the array finds them: in its memories, or brought from outside, block by block, two places ahead."""
+"""Weights as the array finds them: in its memories, or brought from outside, block by block, two places
+ahead.
+"""
 
 from __future__ import annotations
 

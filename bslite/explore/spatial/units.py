@@ -1,8 +1,9 @@
 """The simulated units: each does its work cycle by cycle, on float32 numbers.
 
-A `Clock` counts cycles and holds what is on its way with a known arrival. The `DotPipeline` is stepped every cycle; the other
-units take a vector a cycle and their results are events. Every event has a key that begins with the time step it belongs to, so
-that the state of the whole machine can be compared between time steps (`Clock.signature`).
+A `Clock` counts cycles and holds what is on its way with a known arrival. The `DotPipeline` is stepped every
+cycle; the other units take a vector a cycle and their results are events. Every event has a key that begins
+with the time step it belongs to, so that the state of the whole machine can be compared between time steps
+(`Clock.signature`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -130,7 +132,7 @@ class Collectors:
         self.free = [0] * array.collectors
 
     def take(self, key: Key, sums: Array, deliver: Callable[[Array], None]) -> None:
-        """``sums [rows, split]`` have arrived; ``deliver`` gets ``[rows]`` once all are added up and written."""
+        """``sums [rows, split]`` have arrived; ``deliver`` gets ``[rows]`` once added up and written."""
         lanes = self.array.machine.lanes
         total = np.empty(len(sums), np.float32)
         groups = range(0, len(sums), lanes)
@@ -152,9 +154,7 @@ class Collectors:
             start = max(self.clock.now, self.free[unit])
             self.free[unit] = start + self.array.split
             self.clock.busy["collectors"] += self.array.split
-            self.clock.at(
-                start + self.array.split + 1, (*key, "collect", begin), lambda begin=begin: add(begin)
-            )
+            self.clock.at(start + self.array.split + 1, (*key, "collect", begin), partial(add, begin))
 
     def signature(self) -> Key:
         """For how long each is taken."""
@@ -169,14 +169,14 @@ class VectorPipelines:
         self.free = [0] * copies
 
     def take(self, key: Key, values: dict[str, Any], done: Callable[[dict[str, Any]], None]) -> None:
-        """One vector's ``values`` (by name, ``[up to lanes]``) go in, are read in one cycle and pass all ops."""
+        """One vector's ``values`` (by name, ``[up to lanes]``) are read in one cycle and pass all ops."""
         unit = min(range(len(self.free)), key=lambda i: (self.free[i], i))
         start = max(self.clock.now, self.free[unit])
         self.free[unit] = start + 1
         self.clock.busy["element-wise pipelines"] += 1
         ops = self.pipeline.done
         for number, (cycle, op) in enumerate(ops):
-            self.clock.at(start + 1 + cycle, (*key, number), lambda op=op: op(values))
+            self.clock.at(start + 1 + cycle, (*key, number), partial(op, values))
         self.clock.at(start + 1 + self.pipeline.latency, (*key, "out"), lambda: done(values))
 
     def signature(self) -> Key:

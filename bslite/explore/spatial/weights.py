@@ -1,4 +1,4 @@
-"""A layer's parameters and input as the simulators take them, and laid out as the weight memories hold them."""
+"""A layer's parameters and input as the simulators take them, and as the weight memories hold them."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def check_input(problem: Recurrent, x: Array) -> None:
 def tiles(weight: Array, rows: NDArray[np.int64], split: int, width: int) -> Array:
     """``weight [M, K]`` cut for an array: ``rows [blocks, P]`` names each block's rows, -1 a row of zeros.
 
-    Gives ``[blocks, chunks, P, split, width]``, columns filled up with zeros: chunk ``k`` of PCU ``s`` holds the
-    elements from ``(k * split + s) * width``.
+    Gives ``[blocks, chunks, P, split, width]``, columns filled up with zeros: chunk ``k`` of PCU ``s`` holds
+    the elements from ``(k * split + s) * width``.
     """
     count, k = weight.shape
     chunks = -(-k // (split * width))
