@@ -87,7 +87,7 @@ class Machine:
 def checked(cls: type[T], data: Any, what: str) -> T:
     """``cls(**data)``, once every name and number has been looked at; for the description of any machine.
 
-    Raises EngineError naming what is wrong. Fields are positive; 0 is allowed where their metadata say "zero".
+    Raises EngineError naming what is wrong. Numbers are positive; a field's metadata may allow "zero".
     """
     if not isinstance(data, Mapping):
         raise EngineError(f"a {what} description is a JSON object, got {type(data).__name__}")

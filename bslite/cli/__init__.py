@@ -1,4 +1,4 @@
-"""The command line: ``bslite demo | run | verify | bench | explain | info | calibrate | warmup``.
+"""The command line: ``bslite demo | run | verify | bench | explain | explore | info | calibrate | warmup``.
 
 One file per command.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from bslite.cli import bench, calibrate, demo, explain, info, run, verify, warmup
+from bslite.cli import bench, calibrate, demo, explain, explore, info, run, verify, warmup
 
 app = typer.Typer(
     help="Neural network inference on the CPU: a fast Numba engine, checked against a plain NumPy reference.",
@@ -19,6 +19,7 @@ for command in (
     verify.verify,
     bench.bench,
     explain.explain,
+    explore.explore,
     info.info,
     calibrate.calibrate,
     warmup.warmup,

@@ -17,8 +17,7 @@ ONE = np.float32(1)
 
 
 def _sigmoid(x: Array) -> Array:
-    with np.errstate(over="ignore"):  # exp(-x) = inf gives 0, which is right
-        y: Array = ONE / (ONE + np.exp(-x))
+    y: Array = ONE / (ONE + np.exp(-x))  # where exp overflows, 0 is right
     return y
 
 

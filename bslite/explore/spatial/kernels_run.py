@@ -38,7 +38,8 @@ def simulate(
     runs: list[LayerRun] = []
     for i, layer in enumerate(mappings(problem, machine, point)):
         weights[i].check(problem, i)
-        runs.append(KernelRun(layer, weights[i], x, None if state is None else state[i]).run())
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinities go their way
+            runs.append(KernelRun(layer, weights[i], x, None if state is None else state[i]).run())
         x = runs[-1].outputs
     return joined(machine, runs, problem.steps, problem.steps * problem.batch * problem.weights)
 

@@ -42,7 +42,8 @@ def simulate(
     for i, layer in enumerate(mappings(problem, machine, point)):
         weights[i].check(problem, i)
         begin = None if state is None else state[i]
-        runs.append(LoopRun(layer, weights[i], x, begin).run())
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinities go their way
+            runs.append(LoopRun(layer, weights[i], x, begin).run())
         x = runs[-1].outputs
     return joined(machine, runs, problem.steps, problem.steps * problem.batch * problem.weights)
 
