@@ -131,7 +131,8 @@ PROBLEM = Recurrent("rnn", 4, 4, 1, 1)
 def test_the_cheapest_first_and_ties_in_the_order_of_the_space() -> None:
     found = search(Toy({"size=3 way=up": 2.0, "size=2 way=down": 4.0}), PROBLEM, None)
     assert [str(e.point) for e in found.ranked] == [
-        "size=3 way=up", "size=2 way=down", "size=1 way=up", "size=1 way=down", "size=2 way=up", "size=3 way=down",
+        "size=3 way=up", "size=2 way=down",
+        "size=1 way=up", "size=1 way=down", "size=2 way=up", "size=3 way=down",
     ]  # fmt: skip
     assert found.best.seconds == 2.0
     figures = found.as_dict(top=1)

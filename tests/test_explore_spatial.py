@@ -29,7 +29,11 @@ from bslite.explore.spatial.result import Run
 from bslite.explore.spatial.weights import LayerWeights, random_input, random_weights
 
 ROOMY = SpatialMachine(pmu_bytes=512 << 10)  # all weights on chip
+SMALL = replace(ROOMY, rows=8, columns=6)
 TIGHT = SpatialMachine(pmu_bytes=2 << 10, dram_bandwidth=400e9)  # most of them outside
+
+#: How far predicted and simulated cycles may be apart: all is known but what queues up for the channel.
+ON_CHIP, STREAMED = 0.01, 0.2
 
 
 def exact(problem: Recurrent, weights: list[LayerWeights], x: Array, dtype: type, state: Any = None) -> Array:
@@ -77,7 +81,7 @@ CASES = [
     (
         "more units than lanes",
         Recurrent("lstm", 50, 50, 4, 2),
-        at(23, 2, 16, 4),
+        at(20, 2, 16, 4),
         tile(40, 4, "together", "together"),
     ),
     ("gru", Recurrent("gru", 37, 19, 5, 3), at(5, 3, 8, 3), tile(5, 3)),
@@ -133,8 +137,9 @@ def test_any_problem_at_any_point(seed: int) -> None:
     hidden, inputs, steps, batch = (int(n) for n in rng.integers(1, (48, 48, 6, 4)))
     problem = Recurrent(kind, hidden, inputs, steps, batch)
     machine = SpatialMachine(
-        rows=int(rng.integers(4, 12)), columns=int(rng.integers(4, 12)), lanes=int(2 ** rng.integers(2, 5)),
-        banks=int(2 ** rng.integers(1, 5)), hop_cycles=int(rng.integers(1, 3)), tracks=int(rng.integers(2, 9)),
+        rows=int(rng.integers(4, 12)), columns=int(rng.integers(4, 12)),
+        lanes=int(2 ** rng.integers(2, 5)), banks=int(2 ** rng.integers(1, 5)),
+        hop_cycles=int(rng.integers(1, 3)), tracks=int(rng.integers(2, 9)),
         stages=int(rng.integers(3, 7)), function_stages=int(rng.integers(1, 8)),
         pmu_bytes=int(2 ** rng.integers(11, 18)), dram_bandwidth=float(rng.choice([20e9, 2e12])),
     )  # fmt: skip
@@ -142,8 +147,9 @@ def test_any_problem_at_any_point(seed: int) -> None:
         points = list(explorer.space(problem, machine).points())
         for i in rng.integers(len(points), size=2):
             run = check(problem, machine, way, points[i].as_dict())
-            predicted = explorer.estimate(problem, machine, points[i]).seconds
-            assert abs(predicted / run.seconds - 1) < 0.12, f"{way} {problem} at {points[i]}"
+            predicted = explorer.estimate(problem, machine, points[i])
+            bound = ON_CHIP if predicted.notes["weights on chip"] == 1 else STREAMED
+            assert abs(predicted.seconds / run.seconds - 1) < bound, f"{way} {problem} at {points[i]}"
 
 
 def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,23 +161,24 @@ def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_cycles_of_one_unit_by_hand() -> None:
-    # Inputs: 1 cycle of the channel and 100 of latency. Then x's chunk and h's, a cycle each. Behind the last:
-    # 1 read, 2 to the farthest cell, multiply and sum 2, 2 back, 1 to collect, 1 to write, 1 to read, tanh 4,
-    # 2 to h's memory, 1 to write; and the output, 1 and 100.
+    # The input is there in cycle 101: 1 of the channel, 100 of latency. x's chunk is read in it, h's in the
+    # next. From then on: 1 for the read, 2 to the farthest cell, where it is multiplied on arrival, 1 to add,
+    # 2 back, 1 to collect, 1 to write, 1 to read, 4 for tanh, 2 to h's memory, 1 to write; the output, 1 and 100.
     problem = Recurrent("rnn", 1, 1, 1, 1)
     point = at(1, 1, 1, 1)
     assert loop.mapping(problem, ROOMY, Point(tuple(point.items()))).array.reach == 2
     run = check(problem, ROOMY, LOOP, point)
-    assert run.cycles == 101 + 2 + (1 + 2) + 2 - 1 + 2 + 2 + 1 + 4 + 2 + 1 + 101
+    assert run.cycles == 101 + 1 + (1 + 2) + 1 + 2 + (1 + 1) + (1 + 4) + (2 + 1) + 101
 
 
 def test_a_step_waits_for_h_and_for_nothing_else() -> None:
     # Few inputs: the way of h shows in every step; four times as many cover it.
     point = at(16, 1, 16, 4)
-    few, many = (check(Recurrent("lstm", 64, n, 6, 1), ROOMY, LOOP, point) for n in (16, 64 * 16))
+    near = replace(ROOMY, dram_latency=1)
+    few, many = (check(Recurrent("lstm", 64, n, 6, 1), near, LOOP, point) for n in (16, 64 * 16))
     assert few.stalls["h of the step before"] > 0
     assert many.stalls["h of the step before"] == 0
-    slow = replace(ROOMY, hop_cycles=3)
+    slow = replace(near, hop_cycles=3)
     assert check(Recurrent("lstm", 64, 16, 6, 1), slow, LOOP, point).cycles > few.cycles
     assert "starting kernels" not in few.stalls
 
@@ -188,8 +195,8 @@ def test_the_price_of_a_launch() -> None:
 
 def test_streamed_weights_take_the_channels_time() -> None:
     problem = Recurrent("lstm", 128, 128, 4, 1)
-    machine = replace(TIGHT, dram_bandwidth=25.6e9)
-    values = at(16, 2, 16, 4)
+    machine = replace(TIGHT, pmu_bytes=1 << 10, dram_bandwidth=25.6e9)
+    values = at(8, 2, 16, 4)
     mapped = loop.mapping(problem, machine, Point(tuple(values.items())))
     assert mapped.streamed == mapped.blocks - mapped.resident > 0
     run = check(problem, machine, LOOP, values)
@@ -232,7 +239,7 @@ def test_without_a_period_nothing_is_put_in() -> None:
 
 
 def test_a_unit_is_never_busier_than_always() -> None:
-    for way, outcome in compare(Recurrent("lstm", 96, 96, 5, 2), ROOMY).items():
+    for way, outcome in compare(Recurrent("lstm", 48, 48, 5, 2), SMALL).items():
         for unit, share in outcome.run.utilisation.items():
             assert 0 < share <= 1, f"{way}: {unit}"
 
@@ -242,23 +249,25 @@ def spearman(a: list[float], b: list[float]) -> float:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
-@pytest.mark.parametrize("machine", [ROOMY, TIGHT], ids=["on chip", "streamed"])
-def test_predicted_and_simulated_agree_over_the_space(machine: SpatialMachine) -> None:
-    problem = Recurrent("lstm", 64, 64, 4, 1)
+@pytest.mark.parametrize(
+    ("machine", "bound"), [(SMALL, ON_CHIP), (replace(SMALL, pmu_bytes=2 << 10), STREAMED)]
+)
+def test_predicted_and_simulated_agree_over_the_space(machine: SpatialMachine, bound: float) -> None:
+    problem = Recurrent("lstm", 48, 48, 4, 1)
     weights = random_weights(problem)
     for way, explorer in ((LOOP, loop), (KERNELS, ANY_KERNELS)):
         ranked = search(explorer, problem, machine).ranked
-        chosen = ranked[:: max(1, len(ranked) // 24)]
+        chosen = ranked[:: max(1, len(ranked) // 16)]
         predicted = [e.seconds for e in chosen]
         ran = [simulate_some(way, problem, machine, e.point, weights).seconds for e in chosen]
-        assert spearman(predicted, ran) > 0.98
-        assert max(abs(p / r - 1) for p, r in zip(predicted, ran, strict=True)) < 0.12
+        assert spearman(predicted, ran) > 0.97
+        assert max(abs(p / r - 1) for p, r in zip(predicted, ran, strict=True)) < bound
 
 
 def test_the_loop_beats_kernel_by_kernel_and_most_where_steps_are_short() -> None:
     gains = []
-    for hidden in (128, 256, 512):
-        outcomes = compare(Recurrent("lstm", hidden, hidden, 25, 1), ROOMY)
+    for hidden in (48, 96, 192):
+        outcomes = compare(Recurrent("lstm", hidden, hidden, 25, 1), SMALL)
         first = outcomes[LOOP].run.seconds
         assert first < outcomes[FEW].run.seconds < outcomes[KERNELS].run.seconds
         gains.append(outcomes[KERNELS].run.seconds / first)

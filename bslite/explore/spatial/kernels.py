@@ -19,6 +19,7 @@ from bslite.explore.space import Axis, Constraint, Point, Space
 from bslite.explore.spatial import cells, grid
 from bslite.explore.spatial.array import WORD, DotArray, ceil
 from bslite.explore.spatial.machine import SpatialMachine
+from bslite.explore.spatial.stream import spread, step_cycles
 
 EACH, TOGETHER = "each", "together"
 X, H = "x", "h"
@@ -121,24 +122,27 @@ class KernelMapping:
         return tuple(found)
 
     @cached_property
-    def resident(self) -> int:
-        """Blocks of a step, over all kernels, whose weights stay on chip."""
-        sizes = [
-            self.chunks(product) * self.machine.lanes * WORD
-            for product in self.products
-            for _ in range(self.blocks(product))
-        ]
+    def streamed_blocks(self) -> tuple[int, ...]:
+        """Blocks of a step, over all kernels, whose weights come from memory every time, into two places."""
+        sizes = [self.block_bytes(product) for product in self.products for _ in range(self.blocks(product))]
         room = (self.machine.cell_bytes - self.vector_bytes) // self.layers
         if sum(sizes) <= room:
-            return len(sizes)
+            return ()
         room -= 2 * max(sizes)
-        kept = 0
-        for size in sizes:
-            room -= size
-            if room < 0:
-                break
-            kept += 1
-        return kept
+        for streamed in range(1, len(sizes)):
+            chosen = spread(len(sizes), streamed)
+            if sum(sizes) - sum(sizes[block] for block in chosen) <= room:
+                return chosen
+        return tuple(range(len(sizes)))
+
+    def block_bytes(self, product: Product) -> int:
+        """Of weights in the memories of one PCU, per block."""
+        return self.chunks(product) * self.machine.lanes * WORD
+
+    @property
+    def resident(self) -> int:
+        """Blocks whose weights stay on chip."""
+        return self.all_blocks - len(self.streamed_blocks)
 
     @property
     def vector_bytes(self) -> int:
@@ -227,7 +231,7 @@ class KernelByKernel:
 
         def memory(point: Point) -> str | None:
             for m in mappings(problem, machine, point):
-                most = max(m.chunks(product) for product in m.products) * machine.lanes * WORD
+                most = max(m.block_bytes(product) for product in m.products)
                 room = (machine.cell_bytes - m.vector_bytes) // m.layers
                 if m.resident < m.all_blocks and room < 2 * most:
                     return f"two blocks are {2 * most} bytes per PCU, its PMUs have room for {room}"
@@ -287,23 +291,28 @@ def _add_layer(m: KernelMapping, parts: dict[str, float], hidden: dict[str, floa
     useful = p.batch * p.weights / (a.pcus * m.machine.lanes)
     work = sum(m.blocks(q) * m.chunks(q) for q in m.products) * p.batch * a.interval
     launch = m.machine.launch_cycles
-    begins = len(m.products) * (launch + a.reach)
-    begins += sum(launch + kernel.reach for kernel in m.elementwise)
-    turns = sum(kernel.turns for kernel in m.elementwise)
-    ends = len(m.products) * (m.product_ends + 1 - a.interval)
-    ends += sum(m.elementwise_ends(kernel) for kernel in m.elementwise)
+    begins = launch + a.reach
+    ends = m.product_ends + 1 - a.interval
+    others = m.elementwise
+    turns = sum(kernel.turns for kernel in others)
+    others_begin = sum(launch + kernel.reach for kernel in others)
+    others_end = sum(m.elementwise_ends(kernel) for kernel in others)
+    # The array waits between products, and longer where the element-wise kernels run.
+    gaps = [float(begins + ends)] * len(m.products)
+    gaps[-1] += turns + others_begin + others_end
     rate, latency = m.machine.dram_bytes_per_cycle, m.machine.dram_latency
     inputs, outputs = (-int(-p.batch * n * WORD // rate) for n in (p.inputs, p.hidden))
-    tiles = [-int(-m.chunks(q) * a.pcus * m.machine.lanes * WORD // rate) for q in m.products]
-    each = [t for q, t in zip(m.products, tiles, strict=True) for _ in range(m.blocks(q))]
-    moved = sum(each[m.resident :]) + inputs + outputs
-    step = work + begins + turns + ends
-    waits = max(0, moved - step, inputs + latency - step)
+    each = [q for q in m.products for _ in range(m.blocks(q))]
+    tiles = sum(-int(-m.block_bytes(each[b]) * a.pcus // rate) for b in m.streamed_blocks)
+    count = len(m.streamed_blocks)
+    step = step_cycles(work, gaps, len(each), count, tiles / max(1, count), latency)
+    moved = tiles + inputs + outputs
+    waits = max(step, moved, inputs + latency) - work - sum(gaps)
     add(parts, "multiply-adds", p.steps * useful)
     add(parts, "fragmentation", p.steps * (work - useful))
     add(parts, "element-wise kernels", p.steps * turns)
-    add(parts, "starting kernels", p.steps * begins)
-    add(parts, "finishing kernels, results to memory", p.steps * ends)
+    add(parts, "starting kernels", p.steps * (begins * len(m.products) + others_begin))
+    add(parts, "finishing kernels, results to memory", p.steps * (ends * len(m.products) + others_end))
     add(parts, "waiting for memory", p.steps * waits)
     add(parts, "start and end", inputs + latency + outputs + latency)
     add(hidden, "transfers, covered", p.steps * (moved - min(moved, waits)))

@@ -69,7 +69,7 @@ class KernelRun:
         self.x_ready: dict[int, Array] = {}
         self.left = 0  # results of the running kernel still to be written
         self._request_x(0)
-        self.stream = WeightStream(self.dram, self.blocks, m.resident, self.steps)
+        self.stream = WeightStream(self.dram, self.blocks, m.streamed_blocks, self.steps)
 
     def _lay_out(self, weights: LayerWeights) -> None:
         """Each kernel's matrix in tiles; all kernels' blocks in one row, as they are used."""

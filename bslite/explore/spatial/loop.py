@@ -19,6 +19,7 @@ from bslite.explore.space import Axis, Constraint, Point, Space
 from bslite.explore.spatial import cells
 from bslite.explore.spatial.array import WORD, DotArray, ceil
 from bslite.explore.spatial.machine import SpatialMachine
+from bslite.explore.spatial.stream import spread, step_cycles
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,13 @@ class LoopMapping:
 
     @property
     def streamed(self) -> int:
-        """Blocks that come from memory at every step."""
+        """Blocks that come from memory at every step,"""
         return self.blocks - self.resident
+
+    @property
+    def streamed_blocks(self) -> tuple[int, ...]:
+        """and which."""
+        return spread(self.blocks, self.streamed)
 
     @property
     def tile_bytes(self) -> int:
@@ -266,10 +272,11 @@ def _add_layer(m: LoopMapping, parts: dict[str, float], hidden: dict[str, float]
     inputs, outputs = (ceil_bytes(p.batch * n * WORD, rate) for n in (p.inputs, p.hidden))
     tile = ceil_bytes(m.tile_bytes, rate)
     moved = tile * m.streamed + inputs + outputs
+    step = step_cycles(work, [round_trip], m.blocks, m.streamed, tile, latency)
     # The next step's inputs are asked for when a step begins.
-    period = max(work + round_trip, moved, inputs + latency)
+    period = max(step, moved, inputs + latency)
     waits = period - work - round_trip
-    start = inputs + latency + (0 if m.resident else tile)
+    start = inputs + latency + (tile if m.streamed == m.blocks else 0)
     add(parts, "multiply-adds", p.steps * useful)
     add(parts, "fragmentation", p.steps * (work - useful))
     add(parts, "h on its way round", (p.steps - 1) * round_trip)

@@ -76,7 +76,7 @@ class LoopRun:
         self.h_left: Counter[tuple[int, int]] = Counter()  # (step, sequence): vectors of h still to come
         self.sums: dict[tuple[int, int, int], dict[str, Any]] = {}  # (step, block, sequence): what is there
         self._request_x(0)
-        self.stream = WeightStream(self.dram, list(self.tiles), m.resident, self.steps)
+        self.stream = WeightStream(self.dram, list(self.tiles), m.streamed_blocks, self.steps)
 
     def _lay_out(self, weights: LayerWeights) -> None:
         """Weights as the memories hold them, and the values that sums start from."""
@@ -175,7 +175,8 @@ class LoopRun:
             names = [self._whole_name(g) for g in m.gates_in(turn)]
             emit = partial(self._arrive, step, block, sequence, names, slice(None))
         key = (step, block, sequence, turn, k)
-        return Issue(held[turn, k], vector, start, restart, emit, key)
+        # What was read is on its way: a copy, for the memory may be written before it arrives.
+        return Issue(held[turn, k], vector.copy(), start, restart, emit, key)
 
     def _whole_name(self, gate: int) -> str:
         """The name of what a gate's rows hold after the last chunk."""
