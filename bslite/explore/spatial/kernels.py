@@ -9,6 +9,7 @@ elsewhere goes through memory outside and takes microseconds to launch.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import cast
@@ -124,16 +125,21 @@ class KernelMapping:
     @cached_property
     def streamed_blocks(self) -> tuple[int, ...]:
         """Blocks of a step, over all kernels, whose weights come from memory every time, into two places."""
-        sizes = [self.block_bytes(product) for product in self.products for _ in range(self.blocks(product))]
+        counts = [(self.block_bytes(product), self.blocks(product)) for product in self.products]
+        total = sum(size * count for size, count in counts)
         room = (self.machine.cell_bytes - self.vector_bytes) // self.layers
-        if sum(sizes) <= room:
+        if total <= room:
             return ()
-        room -= 2 * max(sizes)
-        for streamed in range(1, len(sizes)):
-            chosen = spread(len(sizes), streamed)
-            if sum(sizes) - sum(sizes[block] for block in chosen) <= room:
-                return chosen
-        return tuple(range(len(sizes)))
+        room -= 2 * max(size for size, _ in counts)
+        if room <= 0:
+            return tuple(range(self.all_blocks))
+        sizes = [size for size, count in counts for _ in range(count)]
+
+        def enough(streamed: int) -> bool:
+            return total - sum(sizes[block] for block in spread(len(sizes), streamed)) <= room
+
+        fewest = bisect_left(range(len(sizes)), True, key=enough)
+        return spread(len(sizes), fewest)
 
     def block_bytes(self, product: Product) -> int:
         """Of weights in the memories of one PCU, per block."""

@@ -116,6 +116,7 @@ class KernelRun:
             self.dram.request((step, "outputs"), count, lambda: None)
         while not clock.idle:
             self._idle()
+            clock.skip()
         state = tuple(self.vectors[name] for name in ("h", "c")[: m.problem.states])
         units = {"multiplying PCUs": m.array.pcus, "memory channel": 1}
         units["element-wise pipelines"] = max(k.copies for k in m.elementwise)
@@ -153,8 +154,8 @@ class KernelRun:
                 for k in range(m.chunks(product)):
                     clock.tick()
                     while (held := self.stream.find(step, place)) is None:
-                        clock.stalls["weights"] += 1
                         self.array.tick(None)
+                        clock.stalls["weights"] += 1 + (clock.skip() if self.array.empty else 0)
                         clock.tick()
                     key = (step, number, block, sequence, k)
                     last = k == m.chunks(product) - 1

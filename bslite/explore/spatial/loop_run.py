@@ -109,8 +109,8 @@ class LoopRun:
                     reason = wait()
                     if reason is None:
                         break
-                    clock.stalls[reason] += 1
                     self.array.tick(None)
+                    clock.stalls[reason] += 1 + (clock.skip() if self.array.empty else 0)
                 if first:
                     first = False
                     if step:
@@ -123,6 +123,8 @@ class LoopRun:
         while not (clock.idle and self.array.empty):
             clock.tick()
             self.array.tick(None)
+            if self.array.empty:
+                clock.skip()
         state = tuple(self.state[i, :, : m.problem.hidden] for i in range(m.problem.states))
         units = {"multiplying PCUs": m.array.pcus, "element-wise pipelines": m.pipelines, "memory channel": 1}
         if m.ru > 1:
