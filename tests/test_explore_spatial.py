@@ -163,7 +163,7 @@ def test_a_planted_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cycles_of_one_unit_by_hand() -> None:
     # The input is there in cycle 101: 1 of the channel, 100 of latency. x's chunk is read in it, h's in the
     # next. From then on: 1 for the read, 2 to the farthest cell, where it is multiplied on arrival, 1 to add,
-    # 2 back, 1 to collect, 1 to write, 1 to read, 4 for tanh, 2 to h's memory, 1 to write; the output, 1 and 100.
+    # 2 back, 1 to collect, 1 to write, 1 to read, 4 for tanh, 2 to h's memory, 1 to write; output: 1 and 100.
     problem = Recurrent("rnn", 1, 1, 1, 1)
     point = at(1, 1, 1, 1)
     assert loop.mapping(problem, ROOMY, Point(tuple(point.items()))).array.reach == 2

@@ -7,9 +7,14 @@ from typing import Any
 
 import matplotlib
 
-from benchmarks.plot import depth_first, peers, stacks, style
+from benchmarks.plot import depth_first, peers, spatial, stacks, style
 
-DRAWINGS = {"peers": peers.figure, "stacks": stacks.figure, "depth_first": depth_first.figure}
+DRAWINGS = {
+    "peers": peers.figure,
+    "stacks": stacks.figure,
+    "depth_first": depth_first.figure,
+    "spatial": spatial.figure,
+}
 
 
 def draw(data: dict[str, Any], path: Path) -> None:

@@ -4,7 +4,7 @@ simulated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ def simulate(
     x: Array,
     state: Sequence[Sequence[Array]] | None = None,
 ) -> Run:
-    """Run one of `WAYS` on ``x [steps, batch, inputs]``: `loop_run.simulate` or `kernels_run.simulate`."""
+    """Run the loop, or whatever the other way is called its kernels, on ``x [steps, batch, inputs]``."""
     runner = loop_run.simulate if way == LOOP else kernels_run.simulate
     return runner(problem, machine, point, weights, x, state)
 
@@ -81,9 +81,8 @@ def simulate_some(
 def compare(
     problem: Recurrent,
     machine: SpatialMachine,
-    ways: Sequence[str] = tuple(WAYS),
+    ways: Mapping[str, Explorer[SpatialMachine]] = WAYS,
     steps: int = FIRST_STEPS,
-    explorers: dict[str, Explorer[SpatialMachine]] | None = None,
 ) -> dict[str, Outcome]:
     """Search each way, simulate its best point, and check that all give the same numbers.
 
@@ -91,19 +90,17 @@ def compare(
     if they are not, which would be a fault of the simulator.
     """
     weights = random_weights(problem)
-    explorers = explorers or {}
     outcomes: dict[str, Outcome] = {}
-    for way in ways:
-        found = search(explorers.get(way, WAYS[way]), problem, machine)
+    for way, explorer in ways.items():
+        found = search(explorer, problem, machine)
         run = simulate_some(way, problem, machine, found.best.point, weights, steps)
         outcomes[way] = Outcome(found, run)
-    first = outcomes[ways[0]].run.outputs
-    for way in ways[1:]:
-        other = outcomes[way].run.outputs
-        common = min(len(first), len(other))
-        apart = float(np.linalg.norm(first[:common] - other[:common]))
-        if not apart <= 1e-5 * float(np.linalg.norm(first[:common])):
-            raise EngineError(f"{problem}: {way} and {ways[0]} give different numbers ({apart:.1e} apart)")
+    (first, one), *others = outcomes.items()
+    for way, other in others:
+        common = min(len(one.run.outputs), len(other.run.outputs))
+        apart = float(np.linalg.norm(one.run.outputs[:common] - other.run.outputs[:common]))
+        if not apart <= 1e-5 * float(np.linalg.norm(one.run.outputs[:common])):
+            raise EngineError(f"{problem}: {way} and {first} give different numbers ({apart:.1e} apart)")
     return outcomes
 
 
