@@ -29,9 +29,10 @@ EXPLAINED = (
     "Simulated cycles; each way at the best point of its own space. `kernels`: a matrix-vector kernel per "
     "gate, an element-wise kernel per operation, the tile chosen for each problem; `one tile`: the same "
     "with one tile for all problems; `few kernels`: gates together where the cell allows it, all "
-    "element-wise operations in one kernel. Figures are times the loop's. `free launches`: `kernels` if starting "
-    "a kernel cost nothing but the way of the signal. `busy`: all multipliers of the grid doing something "
-    "useful. `predicted`: the analytic price over the simulated cycles, the farthest from 1 of all ways."
+    "element-wise operations in one kernel. Figures are times the loop's. `free launches`: `kernels` if "
+    "starting a kernel cost nothing but the way of the signal. `busy`: all multipliers of the grid doing "
+    "something useful. `predicted`: the analytic price over the simulated cycles, the farthest from 1 of all "
+    "ways. A case that repeats in others with fewer steps is given once, with its most steps."
 )
 
 
@@ -80,8 +81,9 @@ def markdown(results: list[dict[str, Any]], tiles: dict[str, Any], header: dict[
         tile = " x ".join(map(str, tiles[name]["tile"]))
         parts.append(
             f"**{name}**: {machine['rows']} x {machine['columns']} cells of a PCU with "
-            f"{machine['lanes']} lanes and {machine['pmus_per_pcu']} PMUs of {machine['pmu_bytes'] >> 10} KB, "
-            f"{machine['clock'] / 1e9:g} GHz; the library's one tile is {tile} PCUs"
+            f"{machine['lanes']} lanes and {machine['pmus_per_pcu']} PMUs of "
+            f"{machine['pmu_bytes'] >> 10} KB, {machine['clock'] / 1e9:g} GHz; the library's one tile is "
+            f"{tile} PCUs"
         )
         parts.append(_table(mine))
     parts.append(EXPLAINED)
@@ -128,6 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
     problems = [
         p for p in deepbench.distinct(tuple(options.batch)) if p.hidden in (options.hidden or [p.hidden])
     ]
+    problems.sort(key=lambda p: p.batch)  # whoever stops the run has whole batches
     if not problems:
         parser.error(f"--hidden: none of {options.hidden} is a size of DeepBench's")
     results: list[dict[str, Any]] = []
@@ -137,7 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
         machine = find_machine(name)
         if not isinstance(machine, SpatialMachine):
             parser.error(f"--machines: {name} is not a spatial machine")
-        tile = library_tile(problems, machine)
+        tile = library_tile([p for p in problems if p.batch == problems[0].batch], machine)
         tiles[name] = {"tile": tile, "machine": machine.as_dict()}
         for problem in problems:
             found = case(problem, name, machine, tile)

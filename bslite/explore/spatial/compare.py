@@ -30,7 +30,7 @@ WAYS: dict[str, Explorer[SpatialMachine]] = {
     KERNELS: KernelByKernel(),
     FEW: KernelByKernel((TOGETHER,), (TOGETHER,)),
 }
-FIRST_STEPS = 4  # simulated before looking for a period
+FIRST_STEPS = 3  # simulated before looking for a period: the second and third may begin alike
 
 
 @dataclass(frozen=True)
