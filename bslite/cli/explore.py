@@ -95,9 +95,9 @@ def _machine(name: str | None) -> AnyMachine:
 
     if name is not None:
         return find_machine(name)
-    from bslite.engines.cpu.detect import default_threads, described
+    from bslite.engines.cpu.detect import default_threads, detect
 
-    return described(default_threads())
+    return detect(default_threads())
 
 
 def _name(name: str | None, machine: AnyMachine) -> str:
