@@ -16,6 +16,11 @@ def ceil(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def channel_cycles(count: int, bytes_per_cycle: float) -> int:
+    """Whole cycles that so many bytes take of the channel to memory."""
+    return int(-(-count // bytes_per_cycle))
+
+
 @dataclass(frozen=True)
 class DotArray:
     """``rows`` dot products side by side, each over ``split`` PCUs, each of which takes ``width`` elements at

@@ -18,7 +18,7 @@ from bslite.explore.problem import Recurrent
 from bslite.explore.search import Estimate, Part
 from bslite.explore.space import Axis, Constraint, Point, Space
 from bslite.explore.spatial import cells, grid
-from bslite.explore.spatial.array import WORD, DotArray, ceil
+from bslite.explore.spatial.array import WORD, DotArray, ceil, channel_cycles
 from bslite.explore.spatial.machine import SpatialMachine
 from bslite.explore.spatial.stream import spread, step_cycles
 
@@ -182,17 +182,6 @@ class KernelMapping:
             written = self.array.reach + max(queue, ceil(tail, self.tile_columns))
         return 1 + hop + kernel.pipeline.latency + written + kernel.reach
 
-    def describe(self) -> list[str]:
-        """The mapping in words, for people."""
-        a = self.array
-        kept = self.resident / self.all_blocks
-        lines = [
-            f"{len(self.products)} matrix-vector kernels in tiles of {self.tile_rows} x {self.columns} "
-            f"on {a.pcus} PCUs, {len(self.elementwise)} element-wise kernels; a barrier behind each",
-            f"weights: {100 * kept:.0f} % on chip",
-        ]
-        return lines
-
 
 @lru_cache(maxsize=65536)
 def mapping(problem: Recurrent, machine: SpatialMachine, point: Point, layers: int = 1) -> KernelMapping:
@@ -307,9 +296,9 @@ def _add_layer(m: KernelMapping, parts: dict[str, float], hidden: dict[str, floa
     gaps = [float(begins + ends)] * len(m.products)
     gaps[-1] += turns + others_begin + others_end
     rate, latency = m.machine.dram_bytes_per_cycle, m.machine.dram_latency
-    inputs, outputs = (-int(-p.batch * n * WORD // rate) for n in (p.inputs, p.hidden))
+    inputs, outputs = (channel_cycles(p.batch * n * WORD, rate) for n in (p.inputs, p.hidden))
     each = [q for q in m.products for _ in range(m.blocks(q))]
-    tiles = sum(-int(-m.block_bytes(each[b]) * a.pcus // rate) for b in m.streamed_blocks)
+    tiles = sum(channel_cycles(m.block_bytes(each[b]) * a.pcus, rate) for b in m.streamed_blocks)
     count = len(m.streamed_blocks)
     step = step_cycles(work, gaps, len(each), count, tiles / max(1, count), latency)
     moved = tiles + inputs + outputs

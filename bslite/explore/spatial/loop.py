@@ -17,7 +17,7 @@ from bslite.explore.problem import Recurrent
 from bslite.explore.search import Estimate, Part
 from bslite.explore.space import Axis, Constraint, Point, Space
 from bslite.explore.spatial import cells
-from bslite.explore.spatial.array import WORD, DotArray, ceil
+from bslite.explore.spatial.array import WORD, DotArray, ceil, channel_cycles
 from bslite.explore.spatial.machine import SpatialMachine
 from bslite.explore.spatial.stream import spread, step_cycles
 
@@ -269,8 +269,8 @@ def _add_layer(m: LoopMapping, parts: dict[str, float], hidden: dict[str, float]
     covered = ((p.batch - 1) * m.rounds * m.chunks + m.x_chunks + 1) * a.interval
     round_trip = max(0, m.back - covered)
     rate, latency = m.machine.dram_bytes_per_cycle, m.machine.dram_latency
-    inputs, outputs = (ceil_bytes(p.batch * n * WORD, rate) for n in (p.inputs, p.hidden))
-    tile = ceil_bytes(m.tile_bytes, rate)
+    inputs, outputs = (channel_cycles(p.batch * n * WORD, rate) for n in (p.inputs, p.hidden))
+    tile = channel_cycles(m.tile_bytes, rate)
     moved = tile * m.streamed + inputs + outputs
     step = step_cycles(work, [round_trip], m.blocks, m.streamed, tile, latency)
     # The next step's inputs are asked for when a step begins.
@@ -284,8 +284,3 @@ def _add_layer(m: LoopMapping, parts: dict[str, float], hidden: dict[str, float]
     add(parts, "start and end", start + m.back - a.interval + outputs + latency)
     add(hidden, "h on its way, covered", (p.steps - 1) * min(m.back, covered))
     add(hidden, "transfers, covered", p.steps * (moved - min(moved, waits)))
-
-
-def ceil_bytes(count: int, rate: float) -> int:
-    """Whole cycles of the memory channel for so many bytes."""
-    return int(-(-count // rate))

@@ -49,11 +49,6 @@ class SpatialMachine:
         return self.rows * self.columns
 
     @property
-    def pmus(self) -> int:
-        """PMUs of all cells."""
-        return self.pcus * self.pmus_per_pcu
-
-    @property
     def cell_bytes(self) -> int:
         """Bytes that a cell's PMUs hold."""
         return self.pmus_per_pcu * self.pmu_bytes

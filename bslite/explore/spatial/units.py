@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bslite.explore.spatial.array import DotArray
+from bslite.explore.spatial.array import DotArray, channel_cycles
 from bslite.explore.spatial.cells import Array, Pipeline
 
 Key = tuple[Any, ...]  # (time step, what, ...)
@@ -202,7 +202,7 @@ class Dram:
 
     def request(self, key: Key, count: int, done: Callable[[], None]) -> None:
         """``count`` bytes either way; ``done`` when the last has arrived."""
-        cycles = int(-(-count // self.rate))
+        cycles = channel_cycles(count, self.rate)
         start = max(self.clock.now, self.free)
         self.free = start + cycles
         self.clock.busy["memory channel"] += cycles
