@@ -182,6 +182,14 @@ def test_explore_prints_space_best_points_and_simulation(bslite: Any, tiny: str,
     assert ways["loop"]["simulated"]["cycles"] < ways["kernels"]["simulated"]["cycles"]
 
 
+@pytest.mark.parametrize("machine", [(), ("--machine", "cpu-48-cores")])
+def test_explore_a_cpu(bslite: Any, machine: tuple[str, ...]) -> None:
+    code, out, _ = bslite("explore", "lstm", "--hidden", "512", *machine)
+    assert code == 0
+    assert ("cpu-48-cores (cpu)" if machine else "on this CPU") in out
+    assert "points fit" in out
+
+
 def test_explore_a_gpu(bslite: Any) -> None:
     code, out, _ = bslite("explore", "gru", "--hidden", "512", "--layers", "2", "--machine", "h200")
     assert code == 0
