@@ -122,7 +122,7 @@ def _print_points(console: Any, found: Found, top: int) -> None:
     names = [axis.name for axis in found.space.axes]
     for name in ("", *names, "predicted", "per step"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("of which")
+    lines = []
     for rank, estimate in enumerate(found.ranked[:top], 1):
         shares = [
             f"{100 * part.seconds / estimate.seconds:.1f} % {part.name}"
@@ -134,9 +134,12 @@ def _print_points(console: Any, found: Found, top: int) -> None:
             *(str(estimate.point[name]) for name in names),
             duration(estimate.seconds),
             duration(estimate.seconds / found.problem.steps),
-            ", ".join(shares),
         )
+        lines.append(f"{rank}: {', '.join(shares)}")
     console.print(table)
+    console.print()
+    for line in lines:
+        console.print(line, markup=False)
     ruled_out = sum(found.ruled_out.values())
     console.print(f"\n{len(found.ranked)} points fit, {ruled_out} do not:", markup=False)
     for meaning, count in found.ruled_out.items():
