@@ -129,7 +129,7 @@ def functions() -> Any:
 
 
 def loops() -> Any:
-    """A Loop of a known number of steps within which is another, and a Scan of a state and its last values."""
+    """A Loop of a known number of steps with another inside, and a Scan of which the last state is taken."""
     node = helper.make_node
     inner = helper.make_graph(
         [node("Add", ["b", "a"], ["c"])], "inner",
