@@ -1,7 +1,7 @@
-"""Kernels compiled for AVX2 and for 128 bits without fused multiply-adds: a few cases, in a process of its own.
+"""Kernels compiled for AVX2 and for 128 bits without fused multiply-adds: a few cases, in another process.
 
-`test_processes` runs whole networks so; here are the kernels that those do not reach. All cases of all ops, by
-hand: ``NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES= pytest tests/test_engine_ops.py`` and the like.
+`test_processes` runs whole networks so; here are the kernels that those do not reach. All cases of all ops,
+by hand: ``NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES= pytest tests/test_engine_ops.py`` and the like.
 """
 
 from __future__ import annotations
