@@ -37,8 +37,8 @@ SMALL = {
 
 
 def export(module: Any, size: int, dynamo: bool = False, folded: bool = True) -> bytes:
-    """An ONNX file of ``module`` with the batch left open. ``folded``: batch norms in the convolutions' weights,
-    in float32, which is what the exporters do unless the older one is told not to.
+    """An ONNX file of ``module`` with the batch left open. ``folded``: batch norms folded into weights, in
+    float32, which is what the exporters do unless the older one is told not to.
     """
     x = torch.zeros(2, 3, size, size)
     with warnings.catch_warnings():
@@ -68,9 +68,9 @@ def in_float64(module: Any, x: Any) -> Any:
 def same_model(module: Any, spec: ModelSpec, size: int, batch: int = 2, bound: float = 1e-6) -> float:
     """How far torch's float64 is from ours, which is another model if that is more than ``bound``.
 
-    A file holds in float32 what the module has as Python numbers (an epsilon, a scale): 3e-8 in maxvit_t. Where
-    batch norms are folded, every weight is rounded anew: 1.8e-5 there. So this is asked of files in which they
-    are left as they are, and otherwise of small networks only.
+    A file holds in float32 what the module has as Python numbers (an epsilon, a scale): 3e-8 in maxvit_t.
+    Where batch norms are folded, every weight is rounded anew: 1.8e-5 there. So this is asked of files in
+    which they are left as they are, and otherwise of small networks only.
     """
     x = images(size, batch)
     (ours,) = reference.run(spec, [x.numpy()], np.float64)
