@@ -245,3 +245,39 @@ def test_the_command(
     calibrate.save(made_up())
     assert "forgotten" in call("calibrate", "--forget")
     assert "nothing" in call("calibrate", "--forget")
+
+
+def test_reading_in_turns_reads_all_of_it() -> None:
+    """Every element counts once in each pass, whichever way it goes; the last panels may be fewer."""
+    from bslite.engines.cpu.job import start_threads
+    from bslite.kernels.cpu.stream import PANELS, READ, RUN, TURNS
+
+    start_threads(2)
+    size = 2 * PANELS + 3 * RUN
+    for mode in (READ, TURNS):
+        for passes in (1, 2, 3):
+            memory, sink = np.zeros((2 * size + 4096) // 4, np.float32), np.zeros(32, np.float32)
+            skip = -memory.ctypes.data % 4096 // 4
+            data = memory[skip : skip + 2 * size // 4]
+            data[:] = np.arange(len(data)) % 7
+            calibrate._job(mode, 2, size, passes, memory, sink).run(2)
+            halves = data.reshape(2, -1).sum(axis=1, dtype=np.float64)
+            assert sink[::16].tolist() == (passes * halves).tolist()
+
+
+@pytest.mark.parametrize("alternate", [False, True])
+def test_a_turn_of_reading_says_how_much_it_reads(alternate: bool) -> None:
+    from bslite.kernels.cpu.stream import RUN
+
+    for size, read in ((10 * RUN, 10 * RUN), (7 * RUN + 4, 6 * RUN), (4, 2 * RUN)):
+        call, bytes_ = calibrate.read_turn(2, size, 3, alternate)
+        call()
+        assert bytes_ == 3 * read
+
+
+def test_threads_meet() -> None:
+    assert calibrate.meeting(1, 100) < 1e-3
+    with pytest.raises(EngineError, match="cannot run at once"):
+        calibrate.meeting(10_000, 1)
+    if detect.available_cores() > 1 and detect.numba_threads() > 1:
+        assert 0 < calibrate.meeting(2, 100) < 0.1

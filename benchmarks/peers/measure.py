@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks.peers.engines import ENGINES, Engine, Unavailable
 from benchmarks.peers.memory import memory_of
@@ -61,21 +62,11 @@ def compare(
     _ = net.exact
     with _failures(result, "bslite"):
         result.flops, result.bytes = work(net.spec, batch)
-    peers = {}
-    for engine in engines:
-        note(f"{name} batch {batch}: preparing {engine}")
-        with _failures(result, engine):
-            peers[engine] = _prepare(net, engine, result)
-    error = result.errors.get("torch")
-    bound = net.bound if error is None else FACTOR * error + TINY
-    for engine in list(peers):
-        if not result.errors[engine] <= bound:
-            result.failures[engine] = f"wrong answer: error {result.errors[engine]:.1e}, bound {bound:.1e}"
-            del peers[engine]
+    peers = right_ones(net, {e: ENGINES[e] for e in engines}, result, note)
     note(f"{name} batch {batch}: timing {', '.join(peers)}")
-    result.rounds = _time(peers, rounds, result)
+    result.rounds = in_turns(peers, result.failures, rounds)
     result.seconds = medians(result.rounds)
-    timed = list(peers)
+    timed = list(result.rounds)
     del peers
     gc.collect()
     for engine in timed if memory else ():
@@ -85,21 +76,44 @@ def compare(
     return result
 
 
-def _prepare(net: Net, engine: str, result: Result) -> Engine:
+def right_ones(
+    net: Net, engines: Mapping[str, type[Engine]], result: Result, note: Note
+) -> dict[str, Engine]:
+    """Those of the rivals that could be made ready and give the right answer; why not, in ``failures``."""
+    peers = {}
+    for name, engine in engines.items():
+        note(f"{result.net} batch {result.batch}: preparing {name}")
+        with _failures(result, name):
+            peers[name] = _prepare(net, name, engine, result)
+    error = result.errors.get("torch")
+    bound = net.bound if error is None else FACTOR * error + TINY
+    for name in list(peers):
+        if not result.errors[name] <= bound:
+            result.failures[name] = f"wrong answer: error {result.errors[name]:.1e}, bound {bound:.1e}"
+            del peers[name]
+    return peers
+
+
+def _prepare(net: Net, name: str, engine: type[Engine], result: Result) -> Engine:
     start = time.perf_counter()
-    peer = ENGINES[engine](net, result.threads)
+    peer = engine(net, result.threads)
     made = peer()
-    result.ready[engine] = time.perf_counter() - start
-    result.errors[engine] = net.error(peer.answer(made))
+    result.ready[name] = time.perf_counter() - start
+    result.errors[name] = net.error(peer.answer(made))
     return peer
 
 
-def _time(peers: dict[str, Engine], rounds: int, result: Result) -> dict[str, list[float]]:
-    """All in turns. If one fails on the way, it is struck from the list and the others start again."""
+def in_turns(
+    peers: Mapping[str, Callable[[], object]], failures: dict[str, str], rounds: int, **options: Any
+) -> dict[str, list[float]]:
+    """All `interleaved`, with its options. If one fails on the way, that is a line in ``failures``, and the
+    others start again.
+    """
+    peers = dict(peers)
     while peers:
         at_work = ""
 
-        def watched(name: str, call: Engine) -> Callable[[], object]:
+        def watched(name: str, call: Callable[[], object]) -> Callable[[], object]:
             def turn() -> object:
                 nonlocal at_work
                 at_work = name
@@ -108,9 +122,10 @@ def _time(peers: dict[str, Engine], rounds: int, result: Result) -> dict[str, li
             return turn
 
         try:
-            return interleaved({name: watched(name, peer) for name, peer in peers.items()}, rounds)
+            calls = {name: watched(name, peer) for name, peer in peers.items()}
+            return interleaved(calls, rounds, **options)
         except Exception as e:
-            result.failures[at_work] = f"failed while timed: {type(e).__name__}: {e}"
+            failures[at_work] = f"failed while timed: {type(e).__name__}: {e}"
             del peers[at_work]
     return {}
 

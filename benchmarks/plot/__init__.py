@@ -7,9 +7,15 @@ from typing import Any
 
 import matplotlib
 
-from benchmarks.plot import depth_first, peers, stacks, style
+from benchmarks.plot import deepbench, deepbench_space, depth_first, peers, stacks, style
 
-DRAWINGS = {"peers": peers.figure, "stacks": stacks.figure, "depth_first": depth_first.figure}
+DRAWINGS = {
+    "peers": peers.figure,
+    "stacks": stacks.figure,
+    "depth_first": depth_first.figure,
+    "deepbench": deepbench.figure,
+    "deepbench_space": deepbench_space.figure,
+}
 
 
 def draw(data: dict[str, Any], path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bslite.errors import EngineError
+from bslite.explore.cpu import Loops
 from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import by_level, fuse
@@ -76,12 +77,14 @@ def build_plan(
     input_strides: Sequence[Shape] | None = None,
     layerwise: bool = False,
     keep_values: bool = False,
+    loops: Loops | None = None,
 ) -> Plan:
     """Plan a *simplified* spec (`bslite.passes.simplify`) for inputs of these shapes.
 
     ``input_strides``: in elements; row-major if not given. ``layerwise``: one layer at a time, nothing fused,
     nothing overlapped. ``keep_values``: every value keeps memory of its own, so that it can be looked at
-    afterwards.
+    afterwards. ``loops``: the loop parameters of recurrent layers, to measure a point of their space; by
+    default the search's pick.
     """
     all_shapes = spec.infer_shapes(shapes)
     layers = fuse(spec, enabled=not layerwise)
@@ -94,7 +97,8 @@ def build_plan(
         layers = by_level(layers)
     crop = Crop({}, all_shapes)
     places = place_concats(shown(layers, stacks, spec.outputs), all_shapes)
-    b = Builder(spec, all_shapes, machine, halo_needs(layers, places, spec, crop), places, crop)
+    halos = halo_needs(layers, places, spec, crop)
+    b = Builder(spec, all_shapes, machine, halos, places, crop, layerwise=layerwise, loops=loops)
     strides = input_strides or [contiguous(s) for s in shapes]
     for i, (declared, shape, stride) in enumerate(zip(spec.inputs, shapes, strides, strict=True)):
         buffer = Buffer(f"input{i}", size_of(shape), "input")

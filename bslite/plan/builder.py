@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bslite.explore.cpu import Loops
 from bslite.machine import Machine
 from bslite.ops import RowMap, Shape
 from bslite.passes import Layer
@@ -28,7 +29,11 @@ def wider(a: Halo, b: Halo) -> Halo:
 
 
 class Builder:
-    """Collects the steps of one plan. Views handed out are always inside buffers the plan owns."""
+    """Collects the steps of one plan. Views handed out are always inside buffers the plan owns.
+
+    ``layerwise``: nothing may be fused. ``loops``: those of recurrent layers, where they are not to be
+    chosen.
+    """
 
     def __init__(
         self,
@@ -39,12 +44,16 @@ class Builder:
         places: Mapping[str, Place],
         crop: Crop | None = None,
         second: frozenset[str] | None = None,
+        layerwise: bool = False,
+        loops: Loops | None = None,
     ) -> None:
         self.spec = spec
         self.shapes = shapes
         self.dtypes = spec.dtypes
         self.machine = machine
         self.crop = crop or Crop({}, shapes)
+        self.layerwise = layerwise
+        self.loops = loops
         self.values: dict[str, View] = {}
         self.buffers: dict[str, Buffer] = {}
         self.consts: dict[str, Const] = {}
@@ -209,6 +218,12 @@ class Builder:
                 kernel, self.layer, items, args, operands, accesses(reads), accesses(writes), scratch=scratch
             )
         )
+
+    def take_back(self, count: int) -> list[Step]:
+        """The last ``count`` steps, taken off the plan; who takes them puts them in again."""
+        taken = self.steps[len(self.steps) - count :]
+        del self.steps[len(self.steps) - count :]
+        return taken
 
     def copy(self, source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""

@@ -48,22 +48,28 @@ class Input:
         object.__setattr__(self, "example", tuple(self.example))
         self.bind(self.example, {})
 
+    @property
+    def wants(self) -> str:
+        """The shape it takes, for messages."""
+        return "[" + ", ".join(map(str, self.shape)) + "]"
+
     def bind(self, shape: Shape, sizes: dict[str, int]) -> None:
         """Check a concrete ``shape`` and note the free sizes in ``sizes``. Raises InputError."""
-        wants = "[" + ", ".join(map(str, self.shape)) + "]"
         if len(shape) != len(self.shape):
-            raise InputError(f"input {self.name!r}: got rank {len(shape)} {list(shape)}, expected {wants}")
+            raise InputError(
+                f"input {self.name!r}: got rank {len(shape)} {list(shape)}, expected {self.wants}"
+            )
         for axis, (got, want) in enumerate(zip(shape, self.shape, strict=True)):
             if got < 1:
                 raise InputError(
                     f"input {self.name!r}: size {got} at axis {axis} of {list(shape)}; "
-                    f"expected {wants}, none of them empty"
+                    f"expected {self.wants}, none of them empty"
                 )
             if isinstance(want, str):
                 want = sizes.setdefault(want, got)
             if got != want:
                 raise InputError(
-                    f"input {self.name!r}: got {list(shape)}, expected {wants}; "
+                    f"input {self.name!r}: got {list(shape)}, expected {self.wants}; "
                     f"axis {axis} is {got}, should be {want}"
                 )
 

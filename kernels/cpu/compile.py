@@ -79,7 +79,7 @@ def caller(arity: int):
     return intrinsic(scope["call"])
 
 
-CELLS = 72  # int64 cells of one step's record
+CELLS = 112  # int64 cells of one step's record
 call_item = caller(4)  # a StepKernel
 
 

@@ -1,237 +1,172 @@
 """Recurrent layers as one loop nest (arXiv 1909.13654): for each time step, for each block of hidden units.
 
-The products with the inputs of all steps are there already. A block takes the product of h with its units'
-rows of the recurrent weights, all gates at once, on the GEMM microkernel; the gates go through their
-functions while they are in L1, and what is written is the block's part of the new h and c. No gate vector
-ever exists in full.
+A block takes the product of h with its units' rows of the recurrent weights, all gates at once, on the GEMM
+microkernel; the gates go through their functions while they are in L1 (`recurrent_cell`), and what is written
+is the block's part of the new h and c. No gate vector ever exists in full. The products with the inputs of
+all steps are there already; or, where several layers are *in flight*, layer l does time step s - l while the
+one above it does the step before, and takes its product with what the layer below has just made.
 
-Every thread that comes joins in: blocks of a step are claimed by atomic counters, a thread's own share first,
+Every thread that comes joins in: groups of blocks are claimed by atomic counters, a thread's own share first,
 so that it reads the same weights at every step and finds them in its own L2; the shares are swept forwards
 and backwards in turn, so that the end of one step's weights, still in cache, is the beginning of the next
-one's. A block is claimed only when the step before is complete, so nobody waits for a thread that has not
+one's. A group is claimed only when the stage before is complete, so nobody waits for a thread that has not
 come.
 
 Two layers need a second pass over blocks in each step: an LSTM whose h is projected, and a GRU that applies
-the reset gate before the product.
+the reset gate before the product. They are not put in flight.
+
+How many blocks make a group and a tile, who takes part, how the sweep goes and how many layers are in flight
+is the planner's choice (`explore.cpu`); none of it changes a bit of the answer.
 """
 
 from __future__ import annotations
 
-import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu import vecmath
-from bslite.kernels.cpu.atomic import LINE, fetch_add, load_acquire, wait_until
-from bslite.kernels.cpu.compile import record, step_kernel
-from bslite.kernels.cpu.flag import raise_flag
+from bslite.kernels.cpu.atomic import LINE, fetch_add, load_acquire, prefetch, wait_until
+from bslite.kernels.cpu.compile import CELLS, step_kernel
 from bslite.kernels.cpu.operand import operand
-from bslite.kernels.cpu.partial import store_some
-from bslite.kernels.cpu.simd import BYTES, LANES, load, load_cell, load_int, splat, store, vmax
+from bslite.kernels.cpu.recurrent_cell import F, first_cells, gates_of, second_cells
+from bslite.kernels.cpu.simd import BYTES, LANES, load_int
 from bslite.kernels.cpu.sweep import call_gemm_sweep
-
-LSTM, GRU, GRU_BEFORE, TANH, RELU, PROJECTED = 0, 1, 2, 3, 4, 5  # kinds
-F = record(
-    "recurrent",
-    # inputs: [T, N] rows of the products with x, per block all gates; state: two turns of h [N] rows; cell:
-    # c; between: what the first pass leaves for the second, [N] rows; update: GRU_BEFORE's update gate; y:
-    # the layer's value
-    "inputs inputs_at state state_at cell cell_at between between_at update update_at y y_at work work_at "
-    "weights weights_at bias bias_at weights2 weights2_at bias2 bias2_at peephole peephole_at "
-    "offsets offsets_at offsets2 offsets2_at lengths lengths_at counters counters_at flag flag_at "
-    # byte strides; state_bytes: one turn of h; row_bytes: a row of the cells, of `between` and of `update`
-    "inputs_row y_time y_row state_row state_bytes row_bytes work_bytes "
-    # blocks of LANES units in either pass (none in the second where there is none), floats of h and of c
-    "kind steps batch blocks blocks2 width hidden shares reverse has_lengths has_peephole sweeps_back "
-    "taps chunk_taps depth taps2 chunk_taps2 depth2 "
-    "tiles1 rows1 tiles2 rows2 sweep sweep2 minus_inf plus_inf",
-)
 
 
 @register_jitable
-def _product(sweep, step, a, a_row, offsets, taps, chunk_taps, depth, weights, vecs, bias, c):
+def _product(sweep, step, cut, a, a_row, offsets, taps, chunk_taps, depth, weights, vecs, bias, c, ahead):
     """``c[N, vecs*LANES] = a[N, K] @ weights + bias``, c dense; K in the parts of `plan.reduction`."""
-    tiles1, rows1 = load_int(step + F.tiles1), load_int(step + F.rows1)
-    tiles2, rows2 = load_int(step + F.tiles2), load_int(step + F.rows2)
+    tiles1, rows1 = load_int(cut), load_int(cut + 8)
+    tiles2, rows2 = load_int(cut + 16), load_int(cut + 24)
     done1, row = tiles1 * rows1, vecs * BYTES
-    end = weights + taps * depth * row
     tap = 0
     while tap < taps:
         count = min(chunk_taps, taps - tap)
         part, line = weights + tap * depth * row, offsets + 8 * tap
         call_gemm_sweep(sweep, rows1, tiles1, a, a_row, line, count, depth, part, c, row, bias, tap, 0, 0,
-                        step + F.minus_inf, LANES, end, 0)  # fmt: skip
+                        step + F.minus_inf, LANES, ahead, 0)  # fmt: skip
         if tiles2:
             call_gemm_sweep(sweep, rows2, tiles2, a + done1 * a_row, a_row, line, count, depth, part,
                             c + done1 * row, row, bias, tap, 0, 0, step + F.minus_inf, LANES,
-                            end, 0)  # fmt: skip
+                            ahead, 0)  # fmt: skip
         tap += count
 
 
 @register_jitable
-def _first(step, bases, s, block, work):
-    """The first pass of time step ``s`` for a block of units."""
-    kind, batch, steps = load_int(step + F.kind), load_int(step + F.batch), load_int(step + F.steps)
-    vecs = 4 if kind in (LSTM, PROJECTED) else 3 if kind == GRU else 2 if kind == GRU_BEFORE else 1
-    gates = 3 if kind == GRU_BEFORE else vecs
-    state_bytes, state_row = load_int(step + F.state_bytes), load_int(step + F.state_row)
-    old = operand(step, bases, F.state) + (s & 1) * state_bytes
-    new = operand(step, bases, F.state) + (1 - (s & 1)) * state_bytes
-    taps, depth = load_int(step + F.taps), load_int(step + F.depth)
-    chunk, offsets = load_int(step + F.chunk_taps), operand(step, bases, F.offsets)
-    weights = operand(step, bases, F.weights) + block * taps * depth * vecs * BYTES
-    bias = operand(step, bases, F.bias) + block * vecs * BYTES
-    sweep = load_int(step + F.sweep)
-    _product(sweep, step, old, state_row, offsets, taps, chunk, depth, weights, vecs, bias, work)
-    at = block * BYTES
-    row_bytes = load_int(step + F.row_bytes)
-    cell, between = operand(step, bases, F.cell) + at, operand(step, bases, F.between) + at
-    update = operand(step, bases, F.update) + at
-    inputs = operand(step, bases, F.inputs) + block * gates * BYTES
-    inputs_row = load_int(step + F.inputs_row)
-    y, y_time = operand(step, bases, F.y) + at, load_int(step + F.y_time)
-    y_row = load_int(step + F.y_row)
-    reverse, peephole = load_int(step + F.reverse), load_int(step + F.has_peephole)
-    width, hidden = load_int(step + F.width) - block * LANES, load_int(step + F.hidden) - block * LANES
-    p = operand(step, bases, F.peephole) + 3 * at
-    one = splat(np.float32(1.0))
-    for n in range(batch):
-        length = _length(step, bases, n, steps)
-        live = s < length
-        time = length - 1 - s if reverse and live else s
-        x, w = inputs + (time * batch + n) * inputs_row, work + n * vecs * BYTES
-        h_old, h_new = old + n * state_row + at, new + n * state_row + at
-        mine = n * row_bytes
-        out = y + time * y_time + n * y_row
-        last = y + steps * y_time + n * y_row
-        if not live:
-            if kind == PROJECTED:
-                continue  # the second pass keeps h; c stays as it is
-            store(h_new, load(h_old))
-            store_some(out, splat(np.float32(0.0)), width)
-            if kind == GRU_BEFORE:
-                store(between + mine, splat(np.float32(0.0)))
-            continue
-        if kind in (LSTM, PROJECTED):
-            c = load(cell + mine)
-            i, f = load(x) + load(w), load(x + BYTES) + load(w + BYTES)
-            if peephole:
-                i = i + load(p) * c
-                f = f + load(p + BYTES) * c
-            g = vecmath.tanh(load(x + 2 * BYTES) + load(w + 2 * BYTES))
-            c = vecmath.sigmoid(f) * c + vecmath.sigmoid(i) * g
-            o = load(x + 3 * BYTES) + load(w + 3 * BYTES)
-            if peephole:
-                o = o + load(p + 2 * BYTES) * c
-            h = vecmath.sigmoid(o) * vecmath.tanh(c)
-            store(cell + mine, c)
-            if s == length - 1:
-                store_some(last + y_time, c, hidden)
-            if kind == PROJECTED:
-                store(between + mine, h)
-                continue
-        elif kind == GRU:
-            r, z = vecmath.sigmoid(load(x) + load(w)), vecmath.sigmoid(load(x + BYTES) + load(w + BYTES))
-            new_gate = vecmath.tanh(load(x + 2 * BYTES) + r * load(w + 2 * BYTES))
-            h = (one - z) * new_gate + z * load(h_old)
-        elif kind == GRU_BEFORE:
-            r, z = vecmath.sigmoid(load(x) + load(w)), vecmath.sigmoid(load(x + BYTES) + load(w + BYTES))
-            store(update + mine, z)
-            store(between + mine, r * load(h_old))
-            continue
-        elif kind == TANH:
-            h = vecmath.tanh(load(x) + load(w))
-        else:
-            h = vmax(splat(np.float32(0.0)), load(x) + load(w))
-        store(h_new, h)
-        store_some(out, h, width)
-        if s == length - 1:
-            store_some(last, h, width)
+def _products(step, bases, a, a_row, which, cut, sweep, gates, tile, first, count, work, back):
+    """Products of ``a`` [N, K] for ``count`` blocks from ``first`` into ``work``, tile by tile.
+
+    ``which``: 0 for the weights of h, 1 for those of the second pass, 2 for those of x.
+    """
+    batch = load_int(step + F.batch)
+    if which == 0:
+        weights, bias = operand(step, bases, F.weights), operand(step, bases, F.bias)
+        offsets, taps = operand(step, bases, F.offsets), load_int(step + F.taps)
+        chunk, depth = load_int(step + F.chunk_taps), load_int(step + F.depth)
+    elif which == 1:
+        weights, bias = operand(step, bases, F.weights2), operand(step, bases, F.bias2)
+        offsets, taps = operand(step, bases, F.offsets2), load_int(step + F.taps2)
+        chunk, depth = load_int(step + F.chunk_taps2), load_int(step + F.depth2)
+    else:
+        weights, bias = operand(step, bases, F.weights_x), operand(step, bases, F.bias_x)
+        offsets, taps = operand(step, bases, F.offsets_x), load_int(step + F.taps_x)
+        chunk, depth = load_int(step + F.chunk_taps_x), load_int(step + F.depth_x)
+    vecs = gates * tile
+    panel = taps * depth * vecs * BYTES
+    tiles, ahead = count // tile, load_int(step + F.ahead)
+    for i in range(tiles):
+        j = tiles - 1 - i if back else i
+        own = first // tile + j
+        start = weights + own * panel
+        _product(sweep, step, cut, a, a_row, offsets, taps, chunk, depth, start, vecs,
+                 bias + own * vecs * BYTES, work + j * batch * vecs * BYTES, ahead)  # fmt: skip
 
 
 @register_jitable
-def _second(step, bases, s, block, work):
-    """The second pass: the projection of h, or the new gate of a GRU whose reset comes before the product."""
-    kind, batch, steps = load_int(step + F.kind), load_int(step + F.batch), load_int(step + F.steps)
-    state_bytes, state_row = load_int(step + F.state_bytes), load_int(step + F.state_row)
-    old = operand(step, bases, F.state) + (s & 1) * state_bytes
-    new = operand(step, bases, F.state) + (1 - (s & 1)) * state_bytes
-    taps, depth = load_int(step + F.taps2), load_int(step + F.depth2)
-    row_bytes = load_int(step + F.row_bytes)
-    between = operand(step, bases, F.between)
-    chunk, offsets = load_int(step + F.chunk_taps2), operand(step, bases, F.offsets2)
-    weights = operand(step, bases, F.weights2) + block * taps * depth * BYTES
-    bias, sweep = operand(step, bases, F.bias2) + block * BYTES, load_int(step + F.sweep2)
-    _product(sweep, step, between, row_bytes, offsets, taps, chunk, depth, weights, 1, bias, work)
-    at = block * BYTES
-    y, y_time, y_row = operand(step, bases, F.y) + at, load_int(step + F.y_time), load_int(step + F.y_row)
-    inputs = operand(step, bases, F.inputs) + (3 * block + 2) * BYTES
-    inputs_row = load_int(step + F.inputs_row)
-    update = operand(step, bases, F.update) + at
-    reverse, width = load_int(step + F.reverse), load_int(step + F.width) - block * LANES
-    one = splat(np.float32(1.0))
-    for n in range(batch):
-        length = _length(step, bases, n, steps)
-        live = s < length
-        time = length - 1 - s if reverse and live else s
-        h_old = old + n * state_row + at
-        out = y + time * y_time + n * y_row
-        if not live:
-            store(new + n * state_row + at, load(h_old))
-            store_some(out, splat(np.float32(0.0)), width)
-            continue
-        h = load(work + n * BYTES)
-        if kind == GRU_BEFORE:
-            z = load(update + n * row_bytes)
-            h = (one - z) * vecmath.tanh(load(inputs + (time * batch + n) * inputs_row) + h) + z * load(h_old)
-        store(new + n * state_row + at, h)
-        store_some(out, h, width)
-        if s == length - 1:
-            store_some(y + steps * y_time + n * y_row, h, width)
+def _first(step, bases, s, group, work, back):
+    """The first pass of time step ``s`` for a group of blocks."""
+    units, tile = load_int(step + F.units), load_int(step + F.tile)
+    first = group * units
+    count = min(units, load_int(step + F.blocks) - first)
+    gates = gates_of(load_int(step + F.kind))
+    state_row = load_int(step + F.state_row)
+    old = operand(step, bases, F.state) + (s & 1) * load_int(step + F.state_bytes)
+    sweep, cut = load_int(step + F.sweep), step + F.tiles1
+    x_work = 0
+    if load_int(step + F.taps_x):
+        x_work = work + load_int(step + F.work_bytes) // 2
+        x = operand(step, bases, F.x) + s * load_int(step + F.x_time)
+        row = load_int(step + F.x_row)
+        _products(step, bases, x, row, 2, cut, sweep, gates, tile, first, count, x_work, back)
+    _products(step, bases, old, state_row, 0, cut, sweep, gates, tile, first, count, work, back)
+    first_cells(step, bases, s, first, count, tile, work, x_work)
 
 
 @register_jitable
-def _length(step, bases, n, steps):
-    """Length of sequence ``n``; one that cannot be is flagged, and counts as all steps."""
-    if not load_int(step + F.has_lengths):
-        return steps
-    length = load_cell(operand(step, bases, F.lengths) + 4 * n)
-    if length < 1 or length > steps:
-        raise_flag(operand(step, bases, F.flag), length)
-        return steps
-    return length
+def _second(step, bases, s, group, work, back):
+    """The second pass of time step ``s`` for a group of blocks."""
+    units, tile = load_int(step + F.units2), load_int(step + F.tile2)
+    first = group * units
+    count = min(units, load_int(step + F.blocks2) - first)
+    between, row = operand(step, bases, F.between), load_int(step + F.row_bytes)
+    sweep, cut = load_int(step + F.sweep2), step + F.tiles1_2
+    _products(step, bases, between, row, 1, cut, sweep, 1, tile, first, count, work, back)
+    second_cells(step, bases, s, first, count, tile, work)
+
+
+@register_jitable
+def _fetch_state(step, bases, s):
+    """Ask for all of h at once: half of it was written by other cores, and each line is a long way off."""
+    state = operand(step, bases, F.state) + (s & 1) * load_int(step + F.state_bytes)
+    size = load_int(step + F.state_bytes)
+    for line in range(0, size, LINE):
+        prefetch(state + line)
+
+
+@register_jitable
+def _groups(step, second):
+    """How many groups of blocks a pass has."""
+    if second:
+        return -(-load_int(step + F.blocks2) // load_int(step + F.units2))
+    return -(-load_int(step + F.blocks) // load_int(step + F.units))
 
 
 @step_kernel("recurrent", F)
 def recurrent(step, bases, item, scratch):
-    """Join in all time steps until no block is left; items: as many as threads may come."""
-    shares = load_int(step + F.shares)
-    stride = (1 + shares) * LINE
+    """Join in all time steps until no group is left; items: as many as threads may come."""
+    shares, flight, steps = load_int(step + F.shares), load_int(step + F.flight), load_int(step + F.steps)
+    stride = (1 + shares * flight) * LINE
     counters = operand(step, bases, F.counters)
-    work = operand(step, bases, F.work) + item * load_int(step + F.work_bytes)
-    blocks, blocks2 = load_int(step + F.blocks), load_int(step + F.blocks2)
-    passes = 2 if blocks2 else 1
-    back = load_int(step + F.sweeps_back)
-    for stage in range(load_int(step + F.steps) * passes):
-        s, second = stage // passes, stage % passes
-        count = blocks2 if second else blocks
-        before = blocks2 if passes == 2 and not second else blocks
+    lowest = step - (flight - 1) * CELLS * 8
+    passes = 2 if load_int(step + F.blocks2) else 1
+    alternate = load_int(step + F.sweeps_back)
+    before = 0
+    for stage in range((steps + flight - 1) * passes):
+        now, second = stage // passes, stage % passes
+        back = alternate & now & 1
+        bottom, top = max(0, now - steps + 1), min(flight, now + 1)  # the layers that have a time step now
         finished = counters + stage * stride
         ready = stage == 0
+        total = 0
+        for layer in range(bottom, top):
+            total += _groups(lowest + layer * CELLS * 8, second)
         for turn in range(shares):
             share = (item + turn) % shares
-            first, last = count * share // shares, count * (share + 1) // shares
-            claimed = finished + (1 + share) * LINE
-            if first + load_acquire(claimed) >= last:
-                continue
-            if not ready:
-                wait_until(finished - stride, before)
-                ready = True
-            i = first + fetch_add(claimed, 1)
-            while i < last:
-                block = first + last - 1 - i if back and s & 1 else i
-                if second:
-                    _second(step, bases, s, block, work)
-                else:
-                    _first(step, bases, s, block, work)
-                fetch_add(finished, 1)
-                i = first + fetch_add(claimed, 1)
+            for layer in range(bottom, top):
+                own, s = lowest + layer * CELLS * 8, now - layer
+                groups = _groups(own, second)
+                first, last = groups * share // shares, groups * (share + 1) // shares
+                claimed = finished + (1 + share * flight + layer) * LINE
+                while first + load_acquire(claimed) < last:
+                    if not ready:
+                        wait_until(finished - stride, before)
+                        ready = True
+                        _fetch_state(own, bases, s)
+                    i = first + fetch_add(claimed, 1)
+                    if i < last:
+                        group = first + last - 1 - i if back else i
+                        work = operand(own, bases, F.work) + item * load_int(own + F.work_bytes)
+                        if second:
+                            _second(own, bases, s, group, work, back)
+                        else:
+                            _first(own, bases, s, group, work, back)
+                        fetch_add(finished, 1)
+        before = total

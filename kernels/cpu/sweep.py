@@ -12,19 +12,24 @@ import functools
 
 from bslite.kernels.cpu.compile import Kernel, caller
 from bslite.kernels.cpu.depthwise_tile import depthwise_tile
-from bslite.kernels.cpu.gemm_tile import gemm_tile
+from bslite.kernels.cpu.gemm_tile import LATER, UNROLL, gemm_tile
 from bslite.kernels.cpu.simd import BYTES, LANES, load_scalar
 
 call_gemm_sweep = caller(18)
 call_depthwise_sweep = caller(18)
 
 
-@functools.cache
-def gemm_sweep(vecs: int, most: int) -> Kernel:
+def gemm_sweep(vecs: int, most: int, unroll: int = UNROLL, fetch: int = LATER) -> Kernel:
     """``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers of
-    channels.
+    channels; the loop over the depth takes ``unroll`` steps at a turn; ``fetch``: `gemm_tile.LATER` and the
+    others.
     """
-    tile = gemm_tile(vecs, most)
+    return _gemm_sweep(vecs, most, unroll, fetch)
+
+
+@functools.cache
+def _gemm_sweep(vecs: int, most: int, unroll: int, fetch: int) -> Kernel:
+    tile = gemm_tile(vecs, most, unroll, fetch)
 
     def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col,
               clamp, last, ahead, share):  # fmt: skip
@@ -38,7 +43,8 @@ def gemm_sweep(vecs: int, most: int) -> Kernel:
             c += rows * c_col
             residual += rows * residual_col  # both 0 where there is none
 
-    return Kernel(sweep, f"gemm_sweep_{most}x{vecs}", 18)
+    variant = "" if (unroll, fetch) == (UNROLL, LATER) else f"_{unroll}_{fetch}"
+    return Kernel(sweep, f"gemm_sweep_{most}x{vecs}{variant}", 18)
 
 
 @functools.cache

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.engines.cpu.detect import available_cores, cpu_model, described, detect, numba_threads
-from bslite.engines.cpu.job import Job, start_threads
+from bslite.engines.cpu.job import Job, in_forked_child, start_threads
 from bslite.errors import BsliteError, EngineError
 from bslite.machine import LEVELS, Machine, Rates
 
@@ -255,8 +255,55 @@ def fma_turn(threads: int, repeats: int) -> tuple[Callable[[], None], float]:
     return turn, flops
 
 
-def _job(mode: int, threads: int, size: int, repeats: int, memory: Floats, sink: Floats) -> Job:
-    """Each of ``threads`` items goes ``repeats`` times over its own ``size`` bytes; keep the arrays alive."""
+def read_turn(
+    threads: int, size: int, passes: int, alternate: bool = False
+) -> tuple[Callable[[], None], float]:
+    """A call that reads ``size`` bytes ``passes`` times over, each thread its own part, and how many bytes it
+    reads in all: ``size`` is cut to a whole number of registers for each thread, of one at least.
+
+    ``alternate``: every second pass goes through the panels from the last to the first, so that what a cache
+    still holds of the pass before is met first.
+    """
+    from bslite.kernels.cpu.stream import READ, RUN, TURNS
+
+    part = max(1, size // threads // RUN) * RUN
+    # Written here and now, so that there is memory behind every page.
+    memory, sink = np.ones((threads * part + 4096) // 4, np.float32), np.zeros(16 * threads, np.float32)
+    job = _job(TURNS if alternate else READ, threads, part, passes, memory, sink)
+
+    def turn() -> None:
+        assert memory.size  # kept until the last turn
+        assert sink.size
+        job.run(threads)
+
+    return turn, float(threads * part * passes)
+
+
+def meeting(threads: int, times: int) -> float:
+    """Seconds that ``threads`` threads take to wait for each other once, of ``times`` in a row.
+
+    Raises EngineError where so many cannot run at once: the first would wait for ever.
+    """
+    from bslite.kernels.cpu.atomic import LINE
+    from bslite.kernels.cpu.stream import MEET
+
+    if threads > numba_threads() or in_forked_child():
+        raise EngineError(f"{threads} threads cannot run at once here, {numba_threads()} can")
+    memory, sink = np.zeros((times * LINE + 4096) // 4, np.float32), np.zeros(16 * threads, np.float32)
+    job = _job(MEET, threads, 0, times, memory, sink, meet=threads)
+    start_threads(threads)
+    start = time.perf_counter()
+    job.run(threads)
+    return (time.perf_counter() - start) / times
+
+
+def _job(
+    mode: int, threads: int, size: int, repeats: int, memory: Floats, sink: Floats, meet: int | None = None
+) -> Job:
+    """Each of ``threads`` items goes ``repeats`` times over its own ``size`` bytes; keep the arrays alive.
+
+    ``meet``: how many are to wait for each other.
+    """
     from bslite.kernels.cpu.stream import stream
     from bslite.kernels.cpu.walk import CELLS
 
@@ -265,7 +312,7 @@ def _job(mode: int, threads: int, size: int, repeats: int, memory: Floats, sink:
     values = {
         "kernel": stream.address, "items": threads, "data_item": size, "target_at": threads * size,
         "bytes": size, "repeats": repeats, "mode": mode, "sink": 1,
-        "a": 0x1E3779B97F4A7C15, "b": 0x5DEECE66D,
+        "a": 0x1E3779B97F4A7C15 if meet is None else meet, "b": 0x5DEECE66D,
     }  # fmt: skip
     for name, value in values.items():
         program[0, cells[name]] = value
@@ -273,4 +320,16 @@ def _job(mode: int, threads: int, size: int, repeats: int, memory: Floats, sink:
     return Job(program, np.array([aligned, sink.ctypes.data], np.int64))
 
 
-__all__ = ["LEVELS", "Calibration", "calibrated", "fma_turn", "forget", "load", "measure", "path", "save"]
+__all__ = [
+    "LEVELS",
+    "Calibration",
+    "calibrated",
+    "fma_turn",
+    "forget",
+    "load",
+    "measure",
+    "meeting",
+    "path",
+    "read_turn",
+    "save",
+]

@@ -138,10 +138,10 @@ def _by_block(rows: Array, gates: int, lanes: int, pick: Sequence[int]) -> Array
 
 
 @recipe("gate_panels")
-def _gate_panels(params: Sequence[Array], gates: int, lanes: int, pick: Sequence[int]) -> Array:
-    """Weights ``[gates * H, K]`` as panels ``[H/lanes][K][gates of pick][lanes]``."""
+def _gate_panels(params: Sequence[Array], gates: int, lanes: int, pick: Sequence[int], tile: int) -> Array:
+    """Weights ``[gates * H, K]`` as panels ``[H/lanes/tile][K][tile][gates of pick][lanes]``."""
     w = _by_block(params[0], gates, lanes, pick)
-    return _panels([w.reshape(-1, w.shape[-1])], lanes, len(pick), 1)
+    return _panels([w.reshape(-1, w.shape[-1])], lanes, len(pick) * tile, 1)
 
 
 @recipe("gate_rows")

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from pathlib import Path
+from typing import Any
 
 from bslite.machine import Machine
 
@@ -39,9 +40,15 @@ def _cgroup_quota() -> int | None:
 
 def numba_threads() -> int:
     """How many threads Numba started with, or will: ``NUMBA_NUM_THREADS``, else the affinity mask."""
+    return int(_numba_config()["NUMBA_NUM_THREADS"])
+
+
+@functools.cache
+def _numba_config() -> dict[str, Any]:
+    """Numba's settings, as they are when they are looked up."""
     from numba.core import config
 
-    return int(vars(config)["NUMBA_NUM_THREADS"])
+    return vars(config)
 
 
 def default_threads() -> int:

@@ -14,6 +14,7 @@ from bslite.engines.cpu import constants
 from bslite.engines.cpu.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu.detect import default_threads, detect
 from bslite.engines.cpu.session import Session
+from bslite.explore.cpu import Loops
 from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const, build_plan
@@ -40,9 +41,10 @@ class Engine:
         threads: int,
         layerwise: bool,
         keep_values: bool = False,
+        loops: Loops | None = None,
     ) -> Session:
         """The session for inputs of these shapes and strides (elements)."""
-        key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values)
+        key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, loops)
         with self._lock:
             if key in self._sessions:
                 self._sessions.move_to_end(key)
@@ -54,6 +56,7 @@ class Engine:
                 input_strides=strides,
                 layerwise=layerwise,
                 keep_values=keep_values,
+                loops=loops,
             )
             session = Session(plan, self.constant)
             self._sessions[key] = session
@@ -79,12 +82,18 @@ def engine_for(spec: ModelSpec) -> Engine:
 
 
 def prepare(
-    spec: ModelSpec, inputs: Sequence[Array], threads: int | None, layerwise: bool, keep_values: bool = False
+    spec: ModelSpec,
+    inputs: Sequence[Array],
+    threads: int | None,
+    layerwise: bool,
+    keep_values: bool = False,
+    loops: Loops | None = None,
 ) -> Session:
-    """The session for these inputs, checked and made cells."""
+    """The session for these inputs, checked and made cells; ``loops`` as `build_plan` takes them."""
     shapes = [tuple(x.shape) for x in inputs]
     strides = [tuple(s // x.itemsize for s in x.strides) for x in inputs]
-    return engine_for(spec).session(shapes, strides, threads or default_threads(), layerwise, keep_values)
+    threads = threads or default_threads()
+    return engine_for(spec).session(shapes, strides, threads, layerwise, keep_values, loops)
 
 
 def run(

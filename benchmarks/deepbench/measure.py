@@ -1,0 +1,123 @@
+"""One point at one batch size: rivals that agree take turns, and with them the reading of as many bytes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.deepbench.engines import ENGINES, Traced
+from benchmarks.deepbench.layer import Case, Layer
+from benchmarks.deepbench.points import Point
+from benchmarks.peers.measure import Note, Result, in_turns, right_ones
+from benchmarks.tables import median_ratio
+from bslite.cli.timing import medians
+
+TURN, LONGEST = (
+    0.04,
+    0.2,
+)  # seconds that the calls of one turn take, the fastest rival's; at most the slowest's
+MOST = 25  # calls of a turn
+READ = 4e8  # bytes that one call of the reading reads at least
+DIRECTIONS = {"forwards": False, "alternating": True}  # whether every second pass goes backwards
+
+
+@dataclass
+class Found(Result):
+    """What was found; seconds and bytes per second. ``net`` is the point's name."""
+
+    steps: int = 0
+    lengths: tuple[int, ...] = ()  # of the entries of DeepBench's list that this stands for
+    weight_bytes: int = 0  # of the recurrent weights
+    projection_flops: float = 0.0  # of the products with the inputs of all steps
+    stream: dict[str, float] = field(default_factory=dict)  # bytes/s, by `DIRECTIONS`
+    recurrent: float | None = None  # of bslite's time, from the first time step's start to the last's end
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as long as bslite the best rival takes: the median of each round's ratio."""
+        best = self.best_peer
+        if best is None or "bslite" not in self.seconds:
+            return None
+        return median_ratio(self.rounds[best], self.rounds["bslite"])
+
+    def floor(self, fma: float, direction: str) -> float | None:
+        """Seconds that the weights take at the streaming rate, step after step, and the products with the
+        inputs at ``fma`` flop/s, or as long as their weights take to be read once.
+        """
+        rate = self.stream.get(direction)
+        if not rate:
+            return None
+        once = self.weight_bytes / rate
+        return self.steps * once + max(self.projection_flops / fma, once)
+
+    def share(self, fma: float, direction: str) -> float | None:
+        """The floor's part of bslite's time."""
+        floor, ours = self.floor(fma, direction), self.seconds.get("bslite")
+        return floor / ours if floor and ours else None
+
+    def recurrent_share(self, direction: str) -> float | None:
+        """As `share`, of the time steps alone: their rate over the streaming rate."""
+        rate, read = self.stream.get(direction), self.rate
+        return read / rate if rate and read else None
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes of recurrent weights per second that the time steps go through."""
+        return self.steps * self.weight_bytes / self.recurrent if self.recurrent else None
+
+    def fma_share(self, fma: float) -> float | None:
+        """bslite's flop/s, of both products, over ``fma``."""
+        ours = self.seconds.get("bslite")
+        return 2 * self.projection_flops / ours / fma if ours else None
+
+
+def empty(point: Point, batch: int, threads: int) -> Found:
+    """What is known before anything is measured."""
+    flops = 2.0 * point.steps * batch * point.weight_bytes / 4
+    return Found(
+        point.name, batch, threads, steps=point.steps, lengths=point.lengths,
+        weight_bytes=point.weight_bytes, projection_flops=flops,
+    )  # fmt: skip
+
+
+def compare(
+    layer: Layer, batch: int, threads: int, engines: Sequence[str], rounds: int, folder: Path, note: Note
+) -> Found:
+    """Measure one point. What goes wrong with one rival is a line in ``failures`` and stops no other."""
+    from bslite.engines.cpu.calibrate import read_turn
+    from bslite.engines.cpu.job import start_threads
+
+    point = layer.point
+    result = empty(point, batch, threads)
+    case = Case(layer, batch, folder)
+    peers = right_ones(case, {e: ENGINES[e] for e in engines}, result, note)
+    per_turn = calls_of_a_turn(peers)
+    calls: dict[str, Callable[[], object]] = dict(peers)
+    start_threads(threads)
+    read = {}
+    for direction, alternate in DIRECTIONS.items():
+        passes = max(4, round(READ / point.streamed))
+        calls[direction], read[direction] = read_turn(threads, point.streamed, passes, alternate)
+    if "bslite" in peers:
+        calls["traced"] = traced = Traced(layer.spec, case.x, threads)
+    note(f"{point.name} batch {batch}: timing {', '.join(peers)}")
+    result.rounds = in_turns(calls, result.failures, rounds, per_turn=per_turn, turned=True)
+    apart = {name: result.rounds.pop(name) for name in (*DIRECTIONS, "traced") if name in result.rounds}
+    result.seconds = medians(result.rounds)
+    seconds = medians(apart)
+    result.stream = {name: read[name] / seconds[name] for name in DIRECTIONS if name in seconds}
+    if "traced" in seconds:
+        result.recurrent = traced.seconds(rounds, per_turn)
+    return result
+
+
+def calls_of_a_turn(calls: Mapping[str, Callable[[], object]]) -> int:
+    """How many: one of what takes long, many of what is over at once."""
+    each = []
+    for call in calls.values():
+        start = time.perf_counter()
+        call()
+        each.append(time.perf_counter() - start)
+    return max(1, min(MOST, int(TURN / min(each)), int(LONGEST / max(each)))) if each else 1

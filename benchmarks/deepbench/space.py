@@ -1,0 +1,225 @@
+"""``python -m benchmarks.deepbench.space``: every point of the CPU's loop parameters, predicted and measured.
+
+For each layer of DeepBench's list all points take turns; then the one the search picks and the fastest of the
+others take turns alone, more often, because the least of many medians is low by chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benchmarks import output
+from benchmarks.deepbench import loops
+from benchmarks.deepbench.layer import Case, Layer
+from benchmarks.deepbench.points import Point, chosen, cut_points
+from benchmarks.deepbench.ranks import spearman
+from benchmarks.origin import code_line, machine_line
+from benchmarks.tables import geometric_mean, median_ratio, ms, ratio, table
+from bslite.cli.timing import interleaved
+from bslite.engines.cpu.detect import detect
+
+CAP, SECONDS, ROUNDS = 12, 25.0, 5
+QUICK_CAP, QUICK_SECONDS = 3, 1.0
+RIVALS, MORE = 3, 3  # others that the pick meets again, in as many times the rounds
+NEAR = 1.05  # what the pick may take, the best point taking 1
+
+
+@dataclass
+class Explored:
+    """One layer at one batch size. ``points``: values of the axes, predicted and measured seconds, the pick
+    first; measured None where the answer was wrong.
+    """
+
+    net: str
+    batch: int
+    threads: int
+    steps: int
+    lengths: tuple[int, ...]
+    rounds: int = 0
+    points: list[dict[str, Any]] = field(default_factory=list)
+    best: int = 0  # the number of the fastest point, of those that met again
+    gap: float | None = None  # what the pick takes, that one taking 1: at least 1
+    correlation: float | None = None  # Spearman's, of predicted and measured
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def explore(layer: Layer, batch: int, threads: int, rounds: int, seconds: float) -> Explored:
+    """Predict and measure all points; fewer rounds, but two, where ``seconds`` would not do."""
+    point = layer.point
+    found = Explored(point.name, batch, threads, point.steps, point.lengths)
+    machine = detect(threads)
+    tried = loops.candidates(point, batch, machine)
+    calls = _right_ones(layer, batch, [c.loops for c in tried], found, list(map(str, tried)))
+    start = time.perf_counter()
+    for call in calls.values():
+        call()
+    one = 2 * (time.perf_counter() - start)
+    found.rounds = max(2, min(rounds, int(seconds / one))) if calls else 0
+    each = {i: statistics.median(s) for i, s in _timed(calls, found.rounds).items()}
+    found.points = [
+        {"values": dict(c.values), "predicted": c.predicted, "measured": each.get(i)}
+        for i, c in enumerate(tried)
+    ]
+    known = [(p["predicted"], p["measured"]) for p in found.points if p["measured"] is not None]
+    found.correlation = spearman([p for p, _ in known], [m for _, m in known])
+    if 0 in each:
+        _meet_again(calls, each, found)
+    return found
+
+
+def _right_ones(
+    layer: Layer, batch: int, points: Sequence[Any], found: Explored, names: Sequence[str]
+) -> dict[int, Callable[[], object]]:
+    """A call for each point whose answer is right, by its number."""
+    from pathlib import Path
+
+    case = Case(layer, batch, Path())
+    machine = detect(found.threads)
+    calls: dict[int, Callable[[], object]] = {}
+    for i, (name, point) in enumerate(zip(names, points, strict=True)):
+        session = loops.session_with(layer.spec, case.x.shape, machine, point)
+        out = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
+        call = functools.partial(session.run, [case.x], out)
+        call()
+        error = case.error(out[0])
+        if error <= case.bound:
+            calls[i] = call
+        else:
+            found.failures[name] = f"wrong answer: error {error:.1e}, bound {case.bound:.1e}"
+    return calls
+
+
+def _timed(calls: dict[int, Callable[[], object]], rounds: int) -> dict[int, list[float]]:
+    """All in turns, without pauses: they are of one engine, whose threads are the same."""
+    named = {str(i): call for i, call in calls.items()}
+    return {int(i): s for i, s in interleaved(named, rounds, per_turn=1, turned=True, settle=0).items()}
+
+
+def _meet_again(calls: dict[int, Callable[[], object]], each: dict[int, float], found: Explored) -> None:
+    """The pick, number 0, and the fastest others once more."""
+    others = sorted((i for i in each if i), key=each.__getitem__)[:RIVALS]
+    again = _timed({i: calls[i] for i in (0, *others)}, MORE * found.rounds)
+    gaps = {i: median_ratio(again[0], again[i]) for i in again}
+    found.best = max(gaps, key=gaps.__getitem__)
+    found.gap = gaps[found.best]
+
+
+def as_dict(results: Sequence[Explored], header: dict[str, Any]) -> dict[str, Any]:
+    """Everything, ready for JSON."""
+    return {**header, "summary": summary(results), "results": [asdict(r) for r in results]}
+
+
+def summary(results: Sequence[Explored]) -> dict[str, Any]:
+    """Correlation over all layers and in the middle of each's, the mean gap, and the layers beyond `NEAR`."""
+    known = [(p["predicted"], p["measured"]) for r in results for p in r.points if p["measured"] is not None]
+    each = sorted(r.correlation for r in results if r.correlation is not None)
+    return {
+        "points": len(known),
+        "correlation": spearman([p for p, _ in known], [m for _, m in known]),
+        "median_correlation": each[len(each) // 2] if each else None,
+        "gap": geometric_mean([r.gap for r in results]),
+        "far": [f"{r.net}, batch {r.batch}" for r in results if r.gap is None or r.gap > NEAR],
+    }
+
+
+def markdown(results: Sequence[Explored], header: dict[str, Any]) -> str:
+    """A row for each layer and batch, the summary, what failed, where it was measured."""
+    head = ["layer", "pick", "best", "batch", "steps", "points", "predicted, ms", "measured, ms"]
+    head += ["fastest, ms", "slowest, ms", "pick / best", "rank correlation"]
+    rows = []
+    for r in results:
+        measured = [p["measured"] for p in r.points if p["measured"] is not None]
+        pick, best = r.points[0], r.points[r.best]
+        row = [r.net, _values(pick), "the same" if r.best == 0 else _values(best), str(r.batch), str(r.steps)]
+        row += [str(len(r.points)), ms(pick["predicted"], 2), ms(pick["measured"], 2)]
+        row += [ms(min(measured, default=None), 2), ms(max(measured, default=None), 2), ratio(r.gap)]
+        rows.append([*row, _signed(r.correlation)])
+    found = summary(results)
+    lines = [
+        f"Spearman's rank correlation of predicted and measured: {_signed(found['correlation'])} over all "
+        f"{found['points']} points together, {_signed(found['median_correlation'])} in the median layer.",
+        f"The pick against the best point: {ratio(found['gap'])} in the geometric mean; more than "
+        f"{NEAR:.2f} at: {'; '.join(found['far']) or 'none'}.",
+    ]
+    note = (
+        "All points in turns; then the search's `pick` and the three fastest others in turns alone: `pick / "
+        "best` is the median of each round's ratio to the fastest of these, 1 where none is faster. "
+        "Steps are few: one costs as much as any other."
+    )
+    failures = [
+        f"- {r.net}, batch {r.batch}, {what}: {why}" for r in results for what, why in r.failures.items()
+    ]
+    parts = [table(head, rows, left=3), "\n".join(f"- {line}" for line in lines), note]
+    if failures:
+        parts.append("What failed:\n\n" + "\n".join(failures))
+    parts.append(f"{machine_line(header)}. {code_line(header)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _values(point: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in point["values"].items())
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.2f}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure; exit code 1 if some point of a space gives a wrong answer."""
+    options, points = _options(arguments)
+    note = output.notes()
+    header = output.header("deepbench_space", options)
+    results: list[Explored] = []
+    for point in points:
+        note(f"{point.name}, {point.steps} step(s): making the layer and the float64 answer")
+        layer = Layer(point, max(options.batch), options.seed)
+        for batch in options.batch:
+            found = explore(layer, batch, options.threads, options.rounds, options.seconds)
+            results.append(found)
+            note(
+                f"{point.name} batch {batch}: {len(found.points)} points, pick / best {ratio(found.gap)}, "
+                f"rank correlation {_signed(found.correlation)}"
+            )
+            output.write(options, as_dict(results, header), markdown(results, header))
+        del layer
+        gc.collect()
+    output.finish(options, as_dict(results, header), markdown(results, header))
+    return int(any(r.failures for r in results))
+
+
+def _options(arguments: list[str] | None) -> tuple[argparse.Namespace, list[Point]]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.deepbench.space", description=__doc__)
+    parser.add_argument("--layers", nargs="+", metavar="LAYER", help='of the list, such as "lstm 512"')
+    parser.add_argument("--batch", nargs="+", type=int, default=[1], help="(default: 1)")
+    parser.add_argument("--steps-cap", type=int, metavar="N", help=f"most time steps (default: {CAP})")
+    parser.add_argument("--threads", type=int, default=2, help="(default: 2)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of turns (default: {ROUNDS})")
+    parser.add_argument(
+        "--seconds", type=float, help=f"for all points of a layer and batch, about (default: {SECONDS:.0f})"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of weights and input")
+    parser.add_argument("--quick", action="store_true", help="few steps and little time: shows that it runs")
+    output.add_options(parser)
+    options = parser.parse_args(arguments)
+    options.steps_cap = options.steps_cap or (QUICK_CAP if options.quick else CAP)
+    options.seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
+    points = cut_points(options.steps_cap)
+    try:
+        return options, chosen(options.layers, points) if options.layers else points
+    except ValueError as e:
+        parser.error(f"--layers: {e}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
