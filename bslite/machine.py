@@ -42,7 +42,7 @@ class Rates:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Rates:
         """From plain data, every rate given. Raises EngineError naming what is wrong."""
-        return _checked(cls, data, "rates")
+        return checked(cls, data, "rates")
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,14 @@ class Machine:
             data = json.loads(text)
         except ValueError as e:
             raise EngineError(f"a machine is a JSON object: {e}") from None
-        return _checked(cls, data, "machine")
+        return checked(cls, data, "machine")
 
 
-def _checked(cls: type[T], data: Any, what: str) -> T:
-    """``cls(**data)``, once every name and number has been looked at."""
+def checked(cls: type[T], data: Any, what: str) -> T:
+    """``cls(**data)``, once every name and number has been looked at; for the description of any machine.
+
+    Raises EngineError naming what is wrong. Numbers are positive; a field's metadata may allow "zero".
+    """
     if not isinstance(data, Mapping):
         raise EngineError(f"a {what} description is a JSON object, got {type(data).__name__}")
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -103,8 +106,11 @@ def _checked(cls: type[T], data: Any, what: str) -> T:
             given[name] = None if value is None else Rates.from_dict(value)
             continue
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value <= 0 or (kind == "int" and value != int(value)):
+        zero = bool(fields[name].metadata.get("zero"))  # a cost that a machine may not have
+        low = number and (value < 0 or (value == 0 and not zero))
+        if not number or not math.isfinite(value) or low or (kind == "int" and value != int(value)):
             wanted = "whole number" if kind == "int" else "number"
-            raise EngineError(f"{what} description: {name} must be a positive {wanted}, got {value!r}")
+            least = "no negative" if zero else "a positive"
+            raise EngineError(f"{what} description: {name} must be {least} {wanted}, got {value!r}")
         given[name] = int(value) if kind == "int" else float(value)
     return cls(**given)

@@ -18,11 +18,11 @@ def _over(axes: Axes) -> Axes | None:
     return axes or None
 
 
-def _wide(x: Array) -> Array:
+def wide(x: Array) -> Array:
     return x.astype(np.float64) if x.dtype.kind == "f" else x.astype(np.int64)
 
 
-def _as(x: Array, made: Array) -> Array:
+def as_(x: Array, made: Array) -> Array:
     """Integers made of ``x`` in its dtype, InputError where they do not fit; floats as they are."""
     if x.dtype.kind == "f":
         return np.asarray(made)
@@ -36,19 +36,19 @@ def _as(x: Array, made: Array) -> Array:
 @reference("sum")
 def sum_(x: Array, *, axes: Axes, keepdim: bool) -> Array:
     """``sum_i x_i``."""
-    return _as(x, np.sum(_wide(x), axis=_over(axes), keepdims=keepdim))
+    return as_(x, np.sum(wide(x), axis=_over(axes), keepdims=keepdim))
 
 
 @reference("mean")
 def mean(x: Array, *, axes: Axes, keepdim: bool) -> Array:
     """``sum_i x_i / n``."""
-    return np.asarray(np.mean(_wide(x), axis=_over(axes), keepdims=keepdim))
+    return np.asarray(np.mean(wide(x), axis=_over(axes), keepdims=keepdim))
 
 
 @reference("prod")
 def prod(x: Array, *, axes: Axes, keepdim: bool) -> Array:
     """``prod_i x_i``."""
-    return _as(x, np.prod(_wide(x), axis=_over(axes), keepdims=keepdim))
+    return as_(x, np.prod(wide(x), axis=_over(axes), keepdims=keepdim))
 
 
 @reference("amax")
@@ -66,13 +66,13 @@ def amin(x: Array, *, axes: Axes, keepdim: bool) -> Array:
 @reference("sum_square")
 def sum_square(x: Array, *, axes: Axes, keepdim: bool) -> Array:
     """``sum_i x_i**2``."""
-    return np.asarray(np.sum(np.square(_wide(x)), axis=_over(axes), keepdims=keepdim))
+    return np.asarray(np.sum(np.square(wide(x)), axis=_over(axes), keepdims=keepdim))
 
 
 @reference("l1_norm")
 def l1_norm(x: Array, *, axes: Axes, keepdim: bool) -> Array:
     """``sum_i |x_i|``."""
-    return np.asarray(np.sum(np.abs(_wide(x)), axis=_over(axes), keepdims=keepdim))
+    return np.asarray(np.sum(np.abs(wide(x)), axis=_over(axes), keepdims=keepdim))
 
 
 @reference("l2_norm")
@@ -92,14 +92,14 @@ def logsumexp(x: Array, *, axes: Axes, keepdim: bool) -> Array:
     """``log(sum_i exp(x_i))`` as ``m + log(sum_i exp(x_i - m))``, m the largest, or 0 if that is infinite."""
     most = np.max(x, axis=_over(axes), keepdims=True)
     most = np.where(np.isinf(most), 0, most).astype(np.float64)
-    total = np.log(np.sum(np.exp(_wide(x) - most), axis=_over(axes), keepdims=True)) + most
+    total = np.log(np.sum(np.exp(wide(x) - most), axis=_over(axes), keepdims=True)) + most
     return np.asarray(total if keepdim else np.squeeze(total, axis=_over(axes)))
 
 
 @reference("var")
 def var(x: Array, *, axes: Axes, keepdim: bool, correction: float) -> Array:
     """``sum_i (x_i - mean)**2 / max(n - correction, 0)``."""
-    away = x - np.mean(_wide(x), axis=_over(axes), keepdims=True)
+    away = x - np.mean(wide(x), axis=_over(axes), keepdims=True)
     squares = np.sum(np.square(away), axis=_over(axes), keepdims=keepdim)
     count = x.size // max(1, squares.size)
     return np.asarray(squares / np.float64(max(count - correction, 0)))
@@ -125,15 +125,3 @@ def argmax(x: Array, *, axis: int | None, keepdim: bool, last: bool) -> Array:
 def argmin(x: Array, *, axis: int | None, keepdim: bool, last: bool) -> Array:
     """The first index, or the last, at which the smallest stands; that of a NaN if there is one."""
     return argmax(-x, axis=axis, keepdim=keepdim, last=last)
-
-
-@reference("cumsum")
-def cumsum(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
-    """``y_i = sum_{j <= i} x_j``, ``j < i`` if exclusive; ``j >= i`` or ``j > i`` if reverse."""
-    x = np.moveaxis(x, axis, 0)
-    x = x[::-1] if reverse else x
-    y = np.cumsum(_wide(x), axis=0)
-    y = _as(x, y)
-    if exclusive:
-        y = np.concatenate([np.zeros_like(y[:1]), y[:-1]])
-    return np.moveaxis(y[::-1] if reverse else y, 0, axis)

@@ -46,7 +46,7 @@ def kernel(distance: Array, mode: str, a: float) -> Array:
         return np.maximum(1 - d, 0)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+    return np.where(d <= 1, near, np.where(d >= 2, 0, far))
 
 
 def along(

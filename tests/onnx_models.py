@@ -128,6 +128,34 @@ def functions() -> Any:
     return model(nodes, [value("x", ["N", 7])], ["y"], {"w": numbers(7, 9)}, 18, [inner, outer])
 
 
+def loops() -> Any:
+    """A Loop of a known number of steps with another inside, and a Scan of which the last state is taken."""
+    node = helper.make_node
+    inner = helper.make_graph(
+        [node("Add", ["b", "a"], ["c"])], "inner",
+        [value("j", [], INT64), value("on", [], BOOL), value("b", ["n", 5])],
+        [value("on", [], BOOL), value("c", ["n", 5])],
+    )  # fmt: skip
+    outer = helper.make_graph(
+        [node("MatMul", ["a", "w"], ["m"]), node("Loop", ["two", "", "m"], ["l"], body=inner),
+         node("Tanh", ["l"], ["t"])], "outer",
+        [value("i", [], INT64), value("going", [], BOOL), value("a", ["n", 5])],
+        [value("going", [], BOOL), value("t", ["n", 5])],
+    )  # fmt: skip
+    step = helper.make_graph(
+        [node("Mul", ["s", "r"], ["p"]), node("Add", ["p", "r"], ["q"])], "step",
+        [value("s", ["n"]), value("r", ["n"])], [value("q", ["n"])],
+    )  # fmt: skip
+    nodes = [
+        node("Loop", ["two", "yes", "x"], ["h"], body=outer, name="loop"),
+        node("Transpose", ["h"], ["rows"], perm=[1, 0]),
+        node("ReduceMax", ["h"], ["s0"], axes=[1], keepdims=0),
+        node("Scan", ["s0", "rows"], ["y"], body=step, num_scan_inputs=1, name="scan"),
+    ]
+    stored = {"w": numbers(5, 5), "two": np.int64(2), "yes": np.array(True)}
+    return model(nodes, [value("x", ["n", 5])], ["y"], stored)
+
+
 def _referring(op: str, inputs: Any, outputs: Any, attribute: str, to: str, kind: int) -> Any:
     """A node whose attribute is that of the function it is in."""
     made = helper.make_node(op, inputs, outputs)
@@ -177,5 +205,6 @@ SMALL: dict[str, Callable[[], Any]] = {
     "image_net": image_net,
     "tokens": tokens,
     "functions": functions,
+    "loops": loops,
     "exported_net": exported_net,
 }

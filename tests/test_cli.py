@@ -21,7 +21,7 @@ from bslite.frontends.architectures.random_weights import random_state_dict
 from bslite.frontends.state_dict import from_state_dict
 
 SMALL = ("--arch", "squeezenet1_1", "--shape", "1,3,64,64")
-COMMANDS = ("demo", "run", "verify", "bench", "stream", "explain", "info", "calibrate", "warmup")
+COMMANDS = ("demo", "run", "verify", "bench", "stream", "explain", "explore", "info", "calibrate", "warmup")
 
 
 @pytest.fixture

@@ -99,6 +99,22 @@ def test_the_warning_lists_everything_at_once() -> None:
     assert any("linalg" in line and line.endswith("; at 0") for line in lines)
 
 
+def test_operations_that_read_each_other_are_all_listed() -> None:
+    """Two that bslite lacks, one reading the other's result, and a form that it lacks behind both."""
+
+    def forward(x: Any) -> Any:
+        return torch.lgamma(torch.digamma(x.tanh() + 3)).round(decimals=1)
+
+    net = Odd(forward).eval()
+    with torch.no_grad():
+        (text,) = said(wrapped(net, fallback="warn"), torch.randn(3, 8, 8))
+    with pytest.raises(bslite.UnsupportedError) as caught:
+        bslite.optimize(net, torch.randn(3, 8, 8), fallback="error", tune=False)
+    for message in (text, str(caught.value)):
+        for operation in ("aten.lgamma.default", "aten.digamma.default", "aten.round.decimals: "):
+            assert message.count(operation) == 1, message
+
+
 def test_error_and_silent() -> None:
     x = torch.randn(3, 8, 8)
     with pytest.raises(bslite.UnsupportedError, match="special_erfinv"):

@@ -33,6 +33,19 @@ def test_three_way(op: type[Op], case: Case, layerwise: bool) -> None:
     assert_three_way(got, peer, exact)
 
 
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("k", [1, 24, 25, 500, 999, 1000])
+def test_topk_of_equals_takes_the_first(k: int, largest: bool) -> None:
+    """Rows of few different values, NaN and infinities among them, against a stable sort."""
+    values = np.array([0, 1, -1, np.inf, -np.inf, np.nan, 0.5], np.float32)
+    x = np.random.default_rng(k).choice(values, (5, 1000))
+    graph = bslite.GraphBuilder("topk")
+    spec = graph.build(graph.add("topk", "topk", graph.input("x", x.shape), k=k, axis=-1, largest=largest))
+    rank = np.where(np.isnan(x), np.inf, x) + np.isnan(x)  # inf + 1 is inf: NaN by the second key
+    order = np.lexsort([np.where(largest, -rank, rank), np.isnan(x) != largest], -1)
+    np.testing.assert_array_equal(bslite.run(spec, x), order[:, :k])
+
+
 @pytest.mark.parametrize(("op", "case"), all_cases())
 def test_same_bits_at_any_thread_count_and_every_time(op: type[Op], case: Case) -> None:
     spec, inputs = single_op_spec(op, case)

@@ -262,18 +262,6 @@ class TestBranches:
         with pytest.raises(UnsupportedError, match="If: its condition is computed from the input"):
             from_onnx(self.proto([], value("c", [], BOOL)))
 
-    def test_loops_are_not_supported(self) -> None:
-        body = helper.make_graph(
-            [node("Identity", ["go"], ["on"]), node("Neg", ["v"], ["w"])], "body",
-            [value("i", [], INT64), value("go", [], BOOL), value("v", [3])],
-            [value("on", [], BOOL), value("w", [3])],
-        )  # fmt: skip
-        proto = model(
-            [node("Loop", ["n", "", "x"], ["y"], body=body)], [value("x", [3])], ["y"], {"n": i64(2)}
-        )
-        with pytest.raises(UnsupportedError, match="1 x Loop; at y"):
-            from_onnx(proto)
-
 
 def test_dead_nodes_are_left_out() -> None:
     """What no output needs is not looked at, even where it is unsupported."""

@@ -17,6 +17,16 @@ IMAGE, TOKENS = (6, 9, 8), (5, 12)
 ROWS = torch.tensor([[3, 0, 1], [4, 4, 2]])
 COLUMNS = torch.tensor([[7, 0, 1], [2, 2, 5]])
 
+MASK = torch.tensor([True, False, True, True, False])
+
+
+def assigned(x: Any, places: Any, value: Any) -> Any:
+    """A copy of x with ``x[places] = value``."""
+    x = x.clone()
+    x[places] = value
+    return x
+
+
 #: label, function of x [N, *shape], shape, the ops it becomes (constants left out)
 CASES: list[tuple[str, Callable[..., Any], tuple[int, ...], str]] = [
     ("roll", lambda x: torch.roll(x, (-1, 2), (2, 3)), IMAGE, "roll"),
@@ -48,6 +58,94 @@ CASES: list[tuple[str, Callable[..., Any], tuple[int, ...], str]] = [
         lambda x: x.scatter_add(2, x.argsort(-1)[:, :, :4], x),
         TOKENS,
         "topk slice slice scatter_elements",
+    ),
+    ("index_put, one value", lambda x: assigned(x, (slice(None), ROWS[0]), 0.5), TOKENS, "where"),
+    ("index_put, known mask", lambda x: assigned(x, (slice(None), MASK), -1.0), TOKENS, "where"),
+    ("index_put, mask", lambda x: assigned(x, x > 0.5, 2.0), TOKENS, "greater where"),
+    (
+        "index_put, values",
+        lambda x: assigned(x, (slice(None), ROWS, COLUMNS), x[:, :2, :3] * 2),
+        TOKENS,
+        "slice slice mul permute permute scatter_nd permute",
+    ),
+    (
+        "index_put, apart",
+        lambda x: assigned(x, (slice(None), ROWS[0], slice(None), ROWS[1]), x[:, 0, :, :3].permute(2, 0, 1)),
+        IMAGE,
+        "slice flatten slice permute permute scatter_nd permute",
+    ),
+    (
+        "index_put, accumulated",
+        lambda x: x[0].index_put((torch.tensor([1, 1, 0]),), x[0, :3], accumulate=True),
+        TOKENS,
+        "slice reshape slice reshape slice scatter_nd",
+    ),
+    (
+        "index_add",
+        lambda x: x.index_add(1, torch.tensor([1, 4, 1]), x[:, :3], alpha=-2),
+        TOKENS,
+        "slice mul permute permute scatter_nd permute",
+    ),
+    (
+        "index_copy",
+        lambda x: x.index_copy(2, torch.tensor([7, 0]), x[:, :, :2]),
+        TOKENS,
+        "slice permute permute scatter_nd permute",
+    ),
+    ("index_fill", lambda x: x.index_fill(2, torch.tensor([7, -2]), 2.5), TOKENS, "where"),
+    (
+        "index_fill by a computed index",
+        lambda x: x[0].index_fill(1, x.argsort(-1)[0, 0, :2], 2.5),
+        TOKENS,
+        "",
+    ),
+    ("cumprod", lambda x: x.cumprod(1), TOKENS, "cumprod"),
+    ("logcumsumexp", lambda x: x.logcumsumexp(-1), TOKENS, "logcumsumexp"),
+    ("unfold", lambda x: F.unfold(x, (2, 3), (2, 1), (1, 0), (1, 2)), IMAGE, "unfold"),
+    ("fold", lambda x: F.fold(x, (5, 4), (2, 2), padding=1, stride=(2, 1)), (8, 15), "fold"),
+    (
+        "grid_sample",
+        lambda x: F.grid_sample(x, x[:, :2].mT.permute(0, 2, 3, 1), align_corners=False),
+        IMAGE,
+        "slice permute permute grid_sample",
+    ),
+    (
+        "grid_sample, mirrored",
+        lambda x: F.grid_sample(x, x[:, :2].permute(0, 2, 3, 1), "bicubic", "reflection", True),
+        IMAGE,
+        "slice permute grid_sample",
+    ),
+    (
+        "grid_sample of a volume",
+        lambda x: F.grid_sample(
+            x[:, None], x[:, :3, None].permute(0, 2, 3, 4, 1), "nearest", "border", align_corners=False
+        ),
+        IMAGE,
+        "",
+    ),
+    (
+        "affine_grid",
+        lambda x: F.affine_grid(x[:, :2, :3], (x.shape[0], 3, 4, 5), align_corners=True),
+        TOKENS,
+        "slice slice permute matmul reshape",
+    ),
+    (
+        "lp_pool1d",
+        lambda x: F.lp_pool1d(x.abs(), 3.0, 2),
+        TOKENS,
+        "abs mul mul avg_pool1d sign abs relu mul mul pow",
+    ),
+    (
+        "lp_pool2d",
+        lambda x: F.lp_pool2d(x, 2.0, (2, 3), stride=1),
+        IMAGE,
+        "mul avg_pool2d sign abs relu mul mul sqrt",
+    ),
+    (
+        "nearest of a volume",
+        lambda x: F.interpolate(x[:, None], scale_factor=(2, 1.5, 1)),
+        IMAGE,
+        "reshape resize",
     ),
     ("linear", lambda x: F.interpolate(x, scale_factor=1.7, mode="linear"), TOKENS, "resize"),
     ("linear, corners", lambda x: F.interpolate(x, 7, mode="linear", align_corners=True), TOKENS, "resize"),

@@ -77,6 +77,8 @@ def test_power_of_small_bases() -> None:
         ("prod", {}, (65536, 65536, 1, 1)),
         ("prod", {}, (-BIG, BIG, BIG, BIG)),
         ("cumsum", {"axis": 0}, (BIG, 1, -1, -1)),
+        ("cumprod", {"axis": 0}, (65536, 65536, 1, 1)),
+        ("cumprod", {"axis": 0, "reverse": True}, (0, BIG, BIG, -BIG)),
     ],
 )
 def test_reductions_that_do_not_fit(op: str, attrs: dict[str, object], values: tuple[int, ...]) -> None:

@@ -270,24 +270,6 @@ def test_is_refused(make: Callable[[], Any], error: type[Exception], message: st
     assert time.perf_counter() - began < 10
 
 
-def test_all_that_is_unsupported_is_listed_at_once() -> None:
-    nodes = [
-        node("Frob", ["x"], ["a"], name="first"),
-        node("Frob", ["a"], ["b"], name="second"),
-        node("Nicate", ["x"], ["c"]),
-        node("Add", ["b", "c"], ["y"]),
-    ]
-    with pytest.raises(UnsupportedError) as caught:
-        from_onnx(model(nodes, X, ["y"]))
-    lines = str(caught.value).splitlines()
-    assert lines[0] == "model 'small' needs what bslite does not have:"
-    # The second reads what the first would have made: only what could be looked at is listed.
-    assert lines[1:] == [
-        "  1 x Frob: no operator of that name; at first",
-        "  1 x Nicate: no operator of that name; at c",
-    ]
-
-
 def test_every_prefix_of_a_file_is_an_error() -> None:
     data = image_net().SerializeToString()
     for length in range(0, len(data) - 1, 7):

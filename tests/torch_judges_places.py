@@ -71,6 +71,37 @@ def one_hot(x, *, depth, axis, on, off, to, strict):  # type: ignore[no-untyped-
 
 
 @oracle
+def grid_sample(x, grid, *, mode, padding, align_corners):  # type: ignore[no-untyped-def]
+    named = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}[mode]
+    return F.grid_sample(x, grid, named, padding, align_corners)
+
+
+@oracle
+def unfold(x, *, kernel, stride, padding, dilation):  # type: ignore[no-untyped-def]
+    top, left, bottom, right = padding
+    wide = F.pad(x.double(), (left, right, top, bottom))  # torch unfolds no integers
+    return F.unfold(wide, kernel, dilation, 0, stride).to(x.dtype)
+
+
+@oracle
+def fold(x, *, output_size, kernel, stride, padding, dilation):  # type: ignore[no-untyped-def]
+    """torch's own for images padded evenly; else what carries the windows' gradient back to the image."""
+    axes = len(kernel)
+    if axes == 2 and padding[:2] == padding[2:]:
+        return F.fold(x, output_size, kernel, dilation, padding[:2], stride)
+    with torch.enable_grad():
+        image = torch.zeros(len(x), x.shape[1] // int(np.prod(kernel)), *output_size, dtype=x.dtype)
+        image.requires_grad_()
+        wide = F.pad(image, [p for d in reversed(range(axes)) for p in (padding[d], padding[d + axes])])
+        for d, (k, s, apart) in enumerate(zip(kernel, stride, dilation, strict=True)):
+            wide = wide.unfold(2 + d, apart * (k - 1) + 1, s)[..., ::apart]
+        order = (0, 1, *range(2 + axes, 2 + 2 * axes), *range(2, 2 + axes))
+        columns = wide.permute(order)
+        (made,) = torch.autograd.grad(columns, image, x.reshape(columns.shape))
+    return made
+
+
+@oracle
 def resize(x, *, mode, axes, sizes, scales, coordinates, rounding, cubic_a, **options):  # type: ignore[no-untyped-def]
     """torch where it has the rule, else ONNX's reference evaluator, which is no judge of infinities."""
     plain = cubic_a == -0.75 and not any(options.values()) and axes == tuple(range(2, x.ndim))

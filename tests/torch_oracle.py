@@ -232,13 +232,28 @@ def argmax(x, *, axis, keepdim, last):  # type: ignore[no-untyped-def]
     return size - 1 - torch.argmax(x.flip(axis), axis, keepdim)
 
 
-@oracle
-def cumsum(x, *, axis, exclusive, reverse):  # type: ignore[no-untyped-def]
+def cumulated(function, first, x, axis, exclusive, reverse):  # type: ignore[no-untyped-def]
     x = x.flip(axis) if reverse else x
-    y = torch.cumsum(x, axis, dtype=x.dtype)
+    y = function(x, axis, dtype=x.dtype)
     if exclusive:
-        y = torch.cat([torch.zeros_like(y.narrow(axis, 0, 1)), y.narrow(axis, 0, y.shape[axis] - 1)], axis)
+        start = torch.full_like(y.narrow(axis, 0, 1), first)
+        y = torch.cat([start, y.narrow(axis, 0, y.shape[axis] - 1)], axis)
     return y.flip(axis) if reverse else y
+
+
+@oracle
+def cumsum(x, **attrs):  # type: ignore[no-untyped-def]
+    return cumulated(torch.cumsum, 0, x, **attrs)
+
+
+@oracle
+def cumprod(x, **attrs):  # type: ignore[no-untyped-def]
+    return cumulated(torch.cumprod, 1, x, **attrs)
+
+
+@oracle
+def logcumsumexp(x, *, axis):  # type: ignore[no-untyped-def]
+    return torch.logcumsumexp(x, axis)
 
 
 ORACLE |= {

@@ -7,12 +7,13 @@ from typing import Any
 
 import matplotlib
 
-from benchmarks.plot import deepbench, deepbench_space, depth_first, peers, stacks, style
+from benchmarks.plot import deepbench, deepbench_space, depth_first, peers, spatial, stacks, style
 
 DRAWINGS = {
     "peers": peers.figure,
     "stacks": stacks.figure,
     "depth_first": depth_first.figure,
+    "spatial": spatial.figure,
     "deepbench": deepbench.figure,
     "deepbench_space": deepbench_space.figure,
 }

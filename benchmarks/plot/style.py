@@ -54,8 +54,18 @@ def panels(rows: int, columns: int, width: float, height: float, **options: Any)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def head(figure: Figure, what: str, data: dict[str, Any], used: Iterable[int], handles: list[Any]) -> None:
-    """Above the panels: what is shown, where it was measured (machine, threads, commit), the legend."""
+def head(
+    figure: Figure,
+    what: str,
+    data: dict[str, Any],
+    used: Iterable[int],
+    handles: list[Any],
+    where: str | None = None,
+) -> None:
+    """Above the panels: what is shown, where it was measured (machine, threads, commit), the legend.
+
+    ``where`` stands in the place of the machine and threads where nothing was timed.
+    """
     width, panels_height = figure.get_size_inches()
     columns = min(len(handles), int((width - 2 * MARGIN) / ENTRY))
     top = 3 * MARGIN + 2 * LINE + LINE * -(-len(handles) // columns)
@@ -65,7 +75,7 @@ def head(figure: Figure, what: str, data: dict[str, Any], used: Iterable[int], h
     engine.set(rect=(0, 0, 1, panels_height / height))
     left = MARGIN / width
     figure.text(left, 1 - MARGIN / height, what, va="top", fontsize=13, fontweight="bold")
-    where = f"{machine_line(data)}. {threads(*used)}, commit {data['commit']}"
+    where = where or f"{machine_line(data)}. {threads(*used)}, commit {data['commit']}"
     figure.text(left, 1 - (MARGIN + LINE) / height, where, va="top", fontsize=9, color=QUIET)
     figure.legend(
         handles=handles, ncols=columns, loc="upper left", borderaxespad=0, borderpad=0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from bslite.cli import bench, calibrate, demo, explain, info, run, stream, verify, warmup
+from bslite.cli import bench, calibrate, demo, explain, explore, info, run, stream, verify, warmup
 
 app = typer.Typer(
     help="Neural network inference on the CPU: a fast Numba engine, checked against a plain NumPy reference.",
@@ -20,6 +20,7 @@ for command in (
     bench.bench,
     stream.stream,
     explain.explain,
+    explore.explore,
     info.info,
     calibrate.calibrate,
     warmup.warmup,

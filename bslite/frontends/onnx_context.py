@@ -147,6 +147,7 @@ class Store:
         self.builder = builder
         self.probes = probes
         self.inputs: list[Value] = []
+        self.flops = 0  # of all layers, in the first probe
         self._spent = 0
         self._values: dict[int, Value] = {}  # of constants, by the array
         self._keys: dict[int, str] = {}
@@ -201,6 +202,8 @@ class Store:
         values = [self.value(x) for x in inputs]
         keys = {role: self.param(p) for role, p in given.items()}
         unique = self.builder.add(op, name, *(v.name for v in values), params=keys, **attrs)
+        of_params = {role: p.array.shape for role, p in given.items()}
+        self.flops += declaration.flops([v.shapes[0] for v in values], shapes[0], of_params, parsed)
         roots = frozenset[str]().union(*(v.roots for v in values))
         return Value(unique, shapes, dtype, roots)
 

@@ -12,9 +12,18 @@ from bslite.errors import BsliteError, SpecError, UnsupportedError
 from bslite.frontends.onnx_context import Store
 from bslite.frontends.onnx_file import Source, read_model
 from bslite.frontends.onnx_inputs import BATCH, GraphInput, graph_inputs
+from bslite.frontends.onnx_problems import Problems
+from bslite.frontends.onnx_scope import Scope, add_initializers
+from bslite.frontends.onnx_standin import is_standin
 from bslite.frontends.onnx_values import Const, Operand, Sizes, Unsupported, Varies, probes
-from bslite.frontends.onnx_walk import MISSING, Problems, Scope, Walk, add_initializers
+from bslite.frontends.onnx_walk import Walk
 from bslite.spec import Array, GraphBuilder, ModelSpec
+
+#: What to do about operators that bslite does not have.
+INSTEAD = (
+    'bslite.frontends.onnx_backend.prepare(model, fallback="warn") runs the rest on the engine and these in '
+    "ONNX's reference evaluator"
+)
 
 
 class NotConverted(UnsupportedError):
@@ -48,9 +57,13 @@ def from_onnx(
 
     Raises FileError for a file that cannot be read, SpecError for a model that is wrong, InputError for unfit
     ``shapes`` or ``constants``, UnsupportedError if it uses operators bslite does not have: all of them are
-    listed, with the nodes that use them. EngineError if the package onnx is not installed.
+    listed, those that depend on each other too, with the nodes that use them and their share of the flops.
+    EngineError if the package onnx is not installed.
     """
-    converted = convert(model, name=name, shapes=shapes, constants=constants)
+    try:
+        converted = convert(model, name=name, shapes=shapes, constants=constants)
+    except NotConverted as e:
+        raise NotConverted(f"{e}\n{INSTEAD}", e.roots, e.nodes) from None
     spec = converted.spec(converted.outputs)
     if converted.lost:
         warnings.warn(
@@ -166,6 +179,7 @@ def _attempt(
     for n, o in zip(names, outputs, strict=True):
         if isinstance(o, Sizes):
             walk.problems.note("an output that is a free size", n, Varies())
-    if any(o is MISSING for o in outputs) or walk.problems.found:
+    if any(map(is_standin, outputs)) or walk.problems.found:
+        walk.problems.rest = store.flops
         return None, walk.problems
     return (store, outputs), walk.problems

@@ -78,7 +78,7 @@ class MixedRep(base.BackendRep):  # type: ignore[name-defined]
         named = {
             order[id(n)]
             for n in piece.nodes
-            if any(p == name_of(n) or p.startswith(f"{name_of(n)}.") for p in error.nodes)
+            if any(p == name_of(n) or p.startswith((f"{name_of(n)}.", f"{name_of(n)}/")) for p in error.nodes)
         }
         self.refused |= named or {order[id(n)] for n in piece.nodes}
         self.pieces = self._cut()

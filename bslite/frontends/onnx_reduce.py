@@ -102,6 +102,12 @@ def cumsum(s: Site, x: Operand, axis: Operand, *, exclusive: int, reverse: int) 
     return s.emit("cumsum", x, axis=along, exclusive=bool(exclusive), reverse=bool(reverse))
 
 
+@onnx_op("CumProd", since=26)
+def cumprod(s: Site, x: Operand, axis: Operand, *, exclusive: int, reverse: int) -> Operand:
+    along = axis_of(int(s.number(axis, "its axis")), x.rank)
+    return s.emit("cumprod", x, axis=along, exclusive=bool(exclusive), reverse=bool(reverse))
+
+
 @onnx_op("LpNormalization")
 def lp_norm(s: Site, x: Operand, *, axis: int, p: int) -> Operand:
     """``x`` over its norm along ``axis``; zeros stay zeros."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bslite.frontends.onnx_claims import CLAIMED, NOT_COMPARABLE
+from bslite.frontends.onnx_control import HANDLED
 from bslite.frontends.onnx_file import LEAST_OPSET
 from bslite.frontends.onnx_lazy import load_onnx
 from bslite.frontends.onnx_ops import TABLE
-from bslite.frontends.onnx_walk import HANDLED
 
 HEAD = """# ONNX operators
 

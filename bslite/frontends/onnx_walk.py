@@ -4,57 +4,53 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from bslite.errors import BsliteError, InputError, SpecError
 from bslite.frontends import onnx_attributes
 from bslite.frontends.onnx_context import Site, Store
+from bslite.frontends.onnx_control import CONTROL, Call, control
 from bslite.frontends.onnx_file import MAX_NODES, Source
 from bslite.frontends.onnx_lazy import load_onnx
 from bslite.frontends.onnx_ops import find
-from bslite.frontends.onnx_tensors import to_array
-from bslite.frontends.onnx_values import Const, NeedsValue, Operand, Unsupported, Value, Varies
+from bslite.frontends.onnx_problems import Problems, flops
+from bslite.frontends.onnx_scope import MAX_DEPTH, Scope
+from bslite.frontends.onnx_standin import MISSING, declared, free_sizes, is_standin, standins
+from bslite.frontends.onnx_values import NeedsValue, Operand, Unsupported
 
-#: Operators that need no builder, with how they are handled.
-HANDLED = {"If": "the branch of a known condition"}
-MAX_DEPTH = 24  # functions within functions
-MISSING: Any = object()  # stands for the result of a node that could not be converted
-
-
-@dataclass
-class Scope:
-    """A graph or function body being walked: its values, the attributes of the call, its operator sets."""
-
-    values: dict[str, Any]
-    attributes: Mapping[str, Any]
-    opsets: Mapping[str, int]
-    prefix: str = ""
-    depth: int = 0
+NONE = "bslite has no such operator"
 
 
-@dataclass
-class Problems:
-    """All that stands in the way of a conversion."""
+def operator(node: Any) -> str:
+    """The node's operator as messages name it."""
+    return str(node.op_type)
 
-    found: dict[str, list[str]] = field(default_factory=dict)  # what -> nodes
-    roots: frozenset[str] = frozenset()  # graph inputs whose values were needed
-    varies: bool = False  # whether a free size was in the way
 
-    def note(self, what: str, node: str, error: Exception | None = None) -> None:
-        self.found.setdefault(what, []).append(node)
-        if isinstance(error, NeedsValue):
-            self.roots |= error.roots
-        self.varies |= isinstance(error, Varies)
+def wrong(error: Exception, name: str, node: Any) -> BsliteError:
+    """The error to raise for what a node met with: its own, or one that names the node."""
+    if isinstance(error, (SpecError, InputError)):
+        return (
+            error if str(error).startswith("node ") else SpecError(f"node {name!r} ({node.op_type}): {error}")
+        )
+    if isinstance(error, BsliteError):
+        return error
+    # whatever a hostile file made of an operator; see `bslite.spec.file.load`
+    return SpecError(f"node {name!r} ({node.op_type}): invalid ({type(error).__name__}: {error})")
 
-    def report(self, model: str) -> str:
-        """All of it, each with the number of uses and the nodes."""
-        lines = [f"model {model!r} needs what bslite does not have:"]
-        for what, nodes in sorted(self.found.items(), key=lambda item: -len(item[1])):
-            places = list(dict.fromkeys(nodes))
-            more = f" and {len(places) - 8} more" if len(places) > 8 else ""
-            lines.append(f"  {len(nodes)} x {what}; at {', '.join(places[:8])}{more}")
-        return "\n".join(lines)
+
+def named(protos: Mapping[str, Any]) -> list[Any]:
+    """Attributes under the names they go by here, which a reference may have changed."""
+    made = []
+    for name, attribute in protos.items():
+        made.append(type(attribute)())
+        made[-1].CopyFrom(attribute)
+        made[-1].name = name
+    return made
+
+
+def known(op_type: str, schema: Any, opset: int) -> bool:
+    """Whether bslite has the operator at all, in some form, or ONNX defines it by others."""
+    return find(op_type, opset) is not None or schema.has_function or schema.has_context_dependent_function
 
 
 def name_of(node: Any) -> str:
@@ -69,6 +65,8 @@ class Walk:
         self.source, self.store = source, store
         self.problems = Problems()
         self.visited = 0
+        self.declared: dict[str, Any] | None = None  # value -> its type as the file has it, when asked for
+        self.free: dict[str, tuple[int, ...]] = {}
         self.functions: dict[tuple[str, str, str], Any] = {}
         for f in source.model.functions:
             key = (_domain(f.domain), f.name, getattr(f, "overload", ""))
@@ -92,39 +90,66 @@ class Walk:
                 kept.append((node, used))
                 live.update(reads(node))
         for node, used in reversed(kept):
-            self.visited += 1
-            if self.visited > MAX_NODES:
-                raise SpecError(f"the graph with its functions written out has more than {MAX_NODES} nodes")
+            self.count()
             self.node(node, scope, used)
+
+    def count(self) -> None:
+        """Note that one more node or graph is visited; SpecError if there are too many."""
+        self.visited += 1
+        if self.visited > MAX_NODES:
+            raise SpecError(f"the graph with its functions written out has more than {MAX_NODES} nodes")
 
     def node(self, node: Any, scope: Scope, used: Sequence[bool]) -> None:
         """Visit one node and note its outputs."""
         name = scope.prefix + name_of(node)
         inputs = [self.look_up(i, scope, name) for i in node.input]
         results: Any = MISSING
-        if not any(i is MISSING for i in inputs):
+        refused = ""
+        try:
+            results = self.convert(node, name, inputs, scope, used)
+        except Unsupported as e:
+            refused = f"{operator(node)}: {e}"
+            self.problems.note(refused, name, e)
+        except (RecursionError, MemoryError) as e:
+            raise SpecError(f"node {name!r} ({node.op_type}): {type(e).__name__}") from e
+        except Exception as e:
+            if not any(map(is_standin, inputs)):  # else it may be the stand-in's fault
+                raise wrong(e, name, node) from e
+        given = list(results) if isinstance(results, tuple) else [results] * len(node.output)
+        given += [None] * (len(node.output) - len(given))
+        for i, value in enumerate(given[: len(node.output)]):
+            if value is None and used[i]:
+                refused = f"{operator(node)}: its output {i} is used"
+                self.problems.note(refused, name)
+                given[i] = MISSING
+        if any(value is MISSING for value in given):
+            made = self.stand_ins(node, inputs, scope)
+            given = [m if v is MISSING else v for v, m in zip(given, made, strict=False)]
+            if refused and name in self.problems.found.get(refused, ()):
+                self.problems.flops[name] = flops(node.op_type, inputs, made)
+        scope.values.update((out, value) for out, value in zip(node.output, given, strict=False) if out)
+
+    def stand_ins(self, node: Any, inputs: Sequence[Any], scope: Scope) -> list[Any]:
+        """What stands for the outputs of a node that could not be converted."""
+        made = [MISSING] * len(node.output)
+        domain = _domain(node.domain)
+        if not domain and (domain, node.op_type, "") not in self.functions:
             try:
-                results = self.convert(node, name, inputs, scope, used)
-            except Unsupported as e:
-                self.problems.note(f"{node.op_type}: {e}" if str(e) else node.op_type, name, e)
-            except (SpecError, InputError) as e:
-                raise (
-                    e if str(e).startswith("node ") else SpecError(f"node {name!r} ({node.op_type}): {e}")
-                ) from e
-            except BsliteError:
-                raise
-            except (RecursionError, MemoryError) as e:
-                raise SpecError(f"node {name!r} ({node.op_type}): {type(e).__name__}") from e
-            except Exception as e:  # whatever a hostile file made of an operator; see `bslite.spec.file.load`
-                raise SpecError(f"node {name!r} ({node.op_type}): invalid ({type(e).__name__}: {e})") from e
-        given = results if isinstance(results, tuple) else (results,)
-        for i, out in enumerate(node.output):
-            if out:
-                value = MISSING if results is MISSING else given[i] if i < len(given) else None
-                if value is None and used[i]:
-                    self.problems.note(f"{node.op_type}: its output {i} is used", name)
-                    value = MISSING
-                scope.values[out] = value
+                schema = find_schema(node.op_type, scope.opsets.get(domain, 0))
+            except Unsupported:
+                schema = None
+            protos = onnx_attributes.resolve(node, scope.attributes)
+            made = standins(schema, node, named(protos), inputs, {"": scope.opsets.get("", 1)})
+        if scope.depth:
+            return made
+        if self.declared is None:
+            graph = self.source.model.graph
+            self.declared = {v.name: v.type for v in (*graph.value_info, *graph.output)}
+            self.free = free_sizes(graph.input, scope.values)
+        return [
+            declared(self.declared[out], out, self.free) if m is MISSING and out in self.declared else m
+            for m, out in zip(made, node.output, strict=True)
+        ]
 
     def look_up(self, name: str, scope: Scope, node: str) -> Any:
         """The operand called ``name``, None for one left out."""
@@ -152,10 +177,14 @@ class Walk:
         opset = scope.opsets[domain]
         schema = find_schema(node.op_type, opset)
         check_arity(schema, inputs, node)
+        if any(x is MISSING for x in inputs) and node.op_type not in CONTROL:
+            if known(node.op_type, schema, opset):
+                return MISSING
+            raise Unsupported(NONE)
         values, given = onnx_attributes.by_schema(schema, protos, self.source.folder)
-        if node.op_type == "If":
-            return self.branch(values, inputs, scope)
-        builder, refused = find(node.op_type, opset), Unsupported("")
+        if node.op_type in CONTROL:
+            return control(self, node.op_type, Call(name, opset, values, inputs, scope, used))
+        builder, refused = find(node.op_type, opset), Unsupported(NONE)
         if builder is not None:
             site = Site(self.store, name, node.op_type, opset, used)
             try:
@@ -175,7 +204,7 @@ class Walk:
         if inside.found:
             if inside.roots:
                 raise NeedsValue(next(iter(inside.found)), inside.roots)
-            if str(refused):
+            if str(refused) != NONE:
                 raise refused
             raise Unsupported(f"as {', '.join(sorted({what.split(':')[0] for what in inside.found}))}")
         return result
@@ -216,38 +245,6 @@ class Walk:
             raise SpecError(f"its output {name!r} is made by no node")
         return scope.values[name]
 
-    def branch(self, values: Mapping[str, Any], inputs: list[Operand | None], scope: Scope) -> Any:
-        """The branch of an If whose condition is known."""
-        (condition,) = inputs
-        if isinstance(condition, Value):
-            raise NeedsValue("its condition is computed from the input", condition.roots)
-        if not isinstance(condition, Const):
-            raise Varies("its condition depends on free sizes")
-        if condition.array.size != 1 or condition.dtype != "bool":
-            raise SpecError(
-                f"its condition is {condition.dtype} {list(condition.array.shape)}, expected one bool"
-            )
-        if scope.depth >= MAX_DEPTH:
-            raise SpecError(f"graphs within graphs, more than {MAX_DEPTH} deep")
-        graph = values["then_branch" if condition.array.item() else "else_branch"]
-        inner = Scope(dict(scope.values), scope.attributes, scope.opsets, scope.prefix, scope.depth + 1)
-        add_initializers(graph, inner.values, self.source)
-        wanted = [o.name for o in graph.output]
-        self.nodes(graph.node, inner, wanted)
-        return tuple(self.result(name, inner) for name in wanted)
-
-
-def add_initializers(graph: Any, values: dict[str, Any], source: Source) -> None:
-    """Note the graph's stored tensors as constants."""
-    if graph.sparse_initializer:
-        raise SpecError(f"graph {graph.name!r} has sparse initialisers, which bslite does not read")
-    seen: set[str] = set()
-    for tensor in graph.initializer:
-        if not tensor.name or tensor.name in seen:
-            raise SpecError(f"two initialisers are called {tensor.name!r}, or one has no name")
-        seen.add(tensor.name)
-        values[tensor.name] = Const(to_array(tensor, source.folder, "initialiser"), tensor.name)
-
 
 def reads(node: Any) -> set[str]:
     """Names of the values that a node reads, in its subgraphs too."""
@@ -279,9 +276,9 @@ def check_arity(schema: Any, inputs: Sequence[Any], node: Any) -> None:
     if len(node.output) > schema.max_output:
         raise SpecError(f"it has {len(node.output)} outputs, expected at most {schema.max_output}")
     option = load_onnx().defs.OpSchema.FormalParameterOption.Single
-    for i, (declared, operand) in enumerate(zip(schema.inputs, inputs, strict=False)):
-        if operand is None and declared.option == option:
-            raise SpecError(f"its input {i} ({declared.name}) is left out")
+    for i, (formal, operand) in enumerate(zip(schema.inputs, inputs, strict=False)):
+        if operand is None and formal.option == option:
+            raise SpecError(f"its input {i} ({formal.name}) is left out")
 
 
 def accepted(builder: Any, values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
@@ -320,9 +317,7 @@ def function_body(
         plain = onnx.NodeProto()
         plain.CopyFrom(node)
         plain.ClearField("attribute")
-        for name, attribute in protos.items():
-            plain.attribute.add().CopyFrom(attribute)
-            plain.attribute[-1].name = name
+        plain.attribute.extend(named(protos))
         data = schema.get_context_dependent_function_with_opset_version(
             max(versions), plain.SerializeToString(), types
         )

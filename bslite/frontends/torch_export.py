@@ -208,10 +208,20 @@ class Walk:
         self.problems.setdefault(f"a forward that {what}", []).append("")
 
     def _problem(self, node: Node, reason: str = "") -> object:
-        """Note an operation that cannot be expressed."""
+        """Note an operation that cannot be expressed. What stands for its result lets those that read it be
+        looked at, too.
+        """
         what = f"{node.target}: {reason}" if reason else str(node.target)
         self.problems.setdefault(what, []).append(call_of(node).path)
-        return MISSING
+        return load_torch().utils._pytree.tree_map(self._stand_in, node.meta.get("val", MISSING))
+
+    def _stand_in(self, traced: Any) -> Any:
+        """A value like the traced tensor that no layer makes; MISSING where bslite has no such values."""
+        if not hasattr(traced, "dtype") or dtype_name(traced) not in ops.DTYPES:
+            return MISSING
+        value = Value(f"stand-in {len(self.store.shapes)}", dims(traced), dtype_name(traced))
+        self.store.shapes[value.name], self.store.dtypes[value.name] = value.shape, value.dtype
+        return value
 
     def _report(self) -> str:
         """All that is unsupported, each with the number of uses and the layers."""

@@ -23,11 +23,11 @@ def take_along_dim(s: Site, x: Operand, index: Operand, axis: int | None = None)
     if axis is None:
         raise Unsupported("of a flattened tensor")
     axis %= len(x.shape)
-    x, index = (_expanded(s, v, (*s.shape[:axis], v.shape[axis], *s.shape[axis + 1 :])) for v in (x, index))
+    x, index = (expanded(s, v, (*s.shape[:axis], v.shape[axis], *s.shape[axis + 1 :])) for v in (x, index))
     return s.emit("gather_elements", x, index, axis=axis)
 
 
-def _expanded(s: Site, x: Operand, shape: Dims) -> Operand:
+def expanded(s: Site, x: Operand, shape: Dims) -> Operand:
     """``x`` broadcast to ``shape``."""
     if x.shape == shape:
         return x
@@ -47,7 +47,7 @@ def index(s: Site, x: Operand, indices: Sequence[Operand | None]) -> Operand:
     if len(places) == 1:
         return s.emit("gather", x, tensors[0], axis=places[0])
     rest = [a for a in range(len(x.shape)) if a not in places]
-    joined, shape = _stacked(s, tensors)
+    joined, shape = stacked(s, tensors)
     order = [*places, *rest]
     if order != sorted(order):
         x = s.emit("permute", x, inner=tuple(x.shape[a] for a in order), order=order)
@@ -61,7 +61,7 @@ def index(s: Site, x: Operand, indices: Sequence[Operand | None]) -> Operand:
     return s.emit("permute", y, order=[*front, *range(len(shape)), *back])
 
 
-def _stacked(s: Site, tensors: Sequence[Operand]) -> tuple[Operand, Dims]:
+def stacked(s: Site, tensors: Sequence[Operand]) -> tuple[Operand, Dims]:
     """Index tensors broadcast together, as coordinates along a last axis; and their common shape."""
     torch = load_torch()
     if all(isinstance(i, Const) for i in tensors):
@@ -69,7 +69,7 @@ def _stacked(s: Site, tensors: Sequence[Operand]) -> tuple[Operand, Dims]:
         return s.derived("indices", torch.stack(known, -1)), tuple(known[0].shape)
     plain(*(d for i in tensors for d in i.shape))
     shape: Dims = tuple(torch.broadcast_shapes(*(i.shape for i in tensors)))
-    parts = [reshape(s, _expanded(s, i, shape), (*shape, 1), last=False) for i in tensors]
+    parts = [reshape(s, expanded(s, i, shape), (*shape, 1), last=False) for i in tensors]
     joined = s.emit("concat", *parts, inner=(*shape, len(parts)), axis=len(shape))
     return joined, shape
 

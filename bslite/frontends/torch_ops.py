@@ -18,10 +18,12 @@ from bslite.frontends import (
     torch_index,
     torch_layers,
     torch_moves,
+    torch_put,
     torch_recurrent,
     torch_reduce,
     torch_repeat,
     torch_resize,
+    torch_sampling,
     torch_windows,
 )
 from bslite.frontends.torch_context import (
@@ -50,10 +52,12 @@ __all__ = [
     "torch_index",
     "torch_layers",
     "torch_moves",
+    "torch_put",
     "torch_recurrent",
     "torch_reduce",
     "torch_repeat",
     "torch_resize",
+    "torch_sampling",
     "torch_windows",
 ]
 

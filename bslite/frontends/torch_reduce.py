@@ -163,6 +163,11 @@ def place(s: Site, x: Operand, dim: int | None = None, keepdim: bool = False) ->
     return s.emit(s.operation, x, axis=dim, keepdim=keepdim)
 
 
-@aten("cumsum")
-def cumsum(s: Site, x: Operand, dim: int, *, dtype: Any = None) -> Operand:
-    return s.emit("cumsum", converted(s, x, dtype_name(s.node.meta["val"])), axis=dim)
+@aten("cumsum", "cumprod")
+def cumulative(s: Site, x: Operand, dim: int, *, dtype: Any = None) -> Operand:
+    return s.emit(s.operation, converted(s, x, dtype_name(s.node.meta["val"])), axis=dim)
+
+
+@aten("logcumsumexp")
+def logcumsumexp(s: Site, x: Operand, dim: int) -> Operand:
+    return s.emit("logcumsumexp", x, axis=dim)

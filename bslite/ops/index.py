@@ -282,6 +282,8 @@ class TopK(Op):
             case("classes", (3, 1000), 5),
             case("smallest", (3, 50), 4, largest=False),
             case("all of them", (2, 33), 33),
+            case("many", (3, 1000), 100),
+            case("many, smallest", (2, 257), 129, largest=False),
             case("first axis", (9, 4), 2, axis=0),
             case("channels", (2, 19, 4, 3), 3, axis=1, largest=False),
             case("integers", (4, 30), 6, "int64"),

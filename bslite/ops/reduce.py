@@ -246,45 +246,5 @@ class Argmin(Arg):
     onnx_name = "ArgMin"
 
 
-class Cumsum(Op):
-    """Running sums along an axis; ``exclusive``: without the element itself; ``reverse``: from the end."""
-
-    name = "cumsum"
-    kind = Kind.REDUCTION
-    may_fail = True
-    attrs = (
-        Attr("axis", a.integer()),
-        Attr("exclusive", a.boolean, False),
-        Attr("reverse", a.boolean, False),
-    )
-    torch_name = "cumsum"
-    onnx_name = "CumSum"
-
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        return ins[0] if ins[0] in INTEGERS else super().dtype(ins, params, attrs)
-
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.axis(cls.name, attrs["axis"], len(ins[0]))
-        return ins[0]
-
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return attrs["axis"] % ranks[0] != 0
-
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("vector", [(37,)], attrs={"axis": 0}),
-            Case("rows, exclusive", [(3, 40)], attrs={"axis": -1, "exclusive": True}),
-            Case("first axis, reverse", [(7, 5, 3)], attrs={"axis": 0, "reverse": True}),
-            Case("image, both", [(2, 5, 4, 3)], attrs={"axis": 1, "exclusive": True, "reverse": True}),
-            Case("long", [(2, 5003)], attrs={"axis": 1}),
-            Case("integers", [(3, 7)], attrs={"axis": 1}, dtypes=["int64"]),
-            Case("integers, exclusive", [(3, 7)], attrs={"axis": 0, "exclusive": True}, dtypes=["int32"]),
-        ]
-
-
 #: The ops that the "reduce" kernel computes.
 REDUCED = tuple(op.name for op in REGISTRY.values() if issubclass(op, (Reduction, Arg)))

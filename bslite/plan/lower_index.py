@@ -134,7 +134,8 @@ def lower_topk(b: Builder, layer: Layer) -> None:
     x = b.flat(x.permute(order))
     rows, length = size_of(x.shape[:-1]), x.shape[-1]
     y = dense(b, (*x.shape[:-1], attrs["k"]))
-    each, items = share_rows(b.machine, rows, CELL_CYCLES * rows * (length + attrs["k"] ** 2))
+    kept = attrs["k"] * min(attrs["k"], 8 * attrs["k"].bit_length())  # moves: by insertion, or in a heap
+    each, items = share_rows(b.machine, rows, CELL_CYCLES * rows * (length + kept))
     args = {
         "rows": rows, "item_rows": each, "length": length, "k": attrs["k"], "largest": int(attrs["largest"]),
         "floats": int(b.dtypes[layer.node.inputs[0]] == "float32"),

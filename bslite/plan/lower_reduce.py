@@ -121,12 +121,21 @@ def _reduce_step(
     return True
 
 
-@lowers("cumsum")
-def lower_cumsum(b: Builder, layer: Layer) -> None:
+@lowers("cumsum", "cumprod")
+def lower_cumulative(b: Builder, layer: Layer) -> None:
     """Along any axis: it is made contiguous first."""
-    attrs, shape = layer.node.attrs, b.shapes[layer.name]
+    op, attrs, shape = layer.node.op, layer.node.attrs, b.shapes[layer.name]
     axis = attrs["axis"] % len(shape)
     integers = b.dtypes[layer.name] != "float32"
     args = {"exclusive": int(attrs["exclusive"]), "reverse": int(attrs["reverse"]), "integers": int(integers)}
-    flag = b.flag(layer.name, "a sum, {value}, does not fit 32 bits") if integers else None
-    row_layer(b, layer, "cumsum", axis, cycles=20 + 6.0 * shape[axis], args=args, places={"flag": flag})
+    what = {"cumsum": "sum", "cumprod": "product"}[op]
+    flag = b.flag(layer.name, f"a {what}, {{value}}, does not fit 32 bits") if integers else None
+    row_layer(b, layer, op, axis, cycles=20 + 6.0 * shape[axis], args=args, places={"flag": flag})
+
+
+@lowers("logcumsumexp")
+def lower_logcumsumexp(b: Builder, layer: Layer) -> None:
+    """Along any axis: it is made contiguous first."""
+    shape = b.shapes[layer.name]
+    axis = layer.node.attrs["axis"] % len(shape)
+    row_layer(b, layer, "logcumsumexp", axis, cycles=20 + 60.0 * shape[axis])

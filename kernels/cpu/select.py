@@ -10,6 +10,7 @@ from bslite.kernels.cpu.operand import operand
 from bslite.kernels.cpu.simd import load_cell, load_int, load_scalar, store_cell
 
 K = record("topk", "x x_at y y_at rows item_rows length k largest floats")
+FEW = 24  # elements kept in order by insertion
 H = record("one_hot", "x x_at y y_at flag flag_at places item_places depth inner on off strict")
 
 
@@ -25,11 +26,53 @@ def before(a, b, largest, floats):
     return i > j if largest else i < j
 
 
+@register_jitable
+def ahead(x, i, j, largest, floats):
+    """Whether index i comes before j: of equal elements the lower one."""
+    if before(x + 4 * i, x + 4 * j, largest, floats):
+        return True
+    return i < j and not before(x + 4 * j, x + 4 * i, largest, floats)
+
+
+@register_jitable
+def sink(x, y, at, count, largest, floats):
+    """Make a heap of the ``count`` indices at y, the last in order on top; all but that at ``at`` are one."""
+    moved = load_cell(y + 4 * at)
+    child = 2 * at + 1
+    while child < count:
+        below = load_cell(y + 4 * child)
+        if child + 1 < count and ahead(x, below, load_cell(y + 4 * child + 4), largest, floats):
+            child += 1
+            below = load_cell(y + 4 * child)
+        if not ahead(x, moved, below, largest, floats):
+            break
+        store_cell(y + 4 * at, below)
+        at, child = child, 2 * child + 1
+    store_cell(y + 4 * at, moved)
+
+
+@register_jitable
+def by_heap(x, y, length, k, largest, floats):
+    """The first k of a row as a heap, which then is sorted in place."""
+    for i in range(k):
+        store_cell(y + 4 * i, i)
+    for i in range(k // 2):
+        sink(x, y, k // 2 - 1 - i, k, largest, floats)
+    for i in range(k, length):
+        if ahead(x, i, load_cell(y), largest, floats):
+            store_cell(y, i)
+            sink(x, y, 0, k, largest, floats)
+    for i in range(1, k):
+        last = load_cell(y)
+        store_cell(y, load_cell(y + 4 * (k - i)))
+        store_cell(y + 4 * (k - i), last)
+        sink(x, y, 0, k - i, largest, floats)
+
+
 @step_kernel("topk", K)
 def topk(step, bases, item, scratch):
-    """Rows ``y [k]`` of indices into rows ``x [length]``, dense: each element takes its place so far.
-
-    Most elements of long rows are below all k and cost one comparison.
+    """Rows ``y [k]`` of indices into rows ``x [length]``, dense. Few are kept in order, each element taking
+    its place so far: most of a long row are below all k and cost one comparison. Many are kept as a heap.
     """
     length, k = load_int(step + K.length), load_int(step + K.k)
     largest, floats = load_int(step + K.largest), load_int(step + K.floats)
@@ -37,6 +80,9 @@ def topk(step, bases, item, scratch):
     for row in range(first, min(load_int(step + K.rows), first + load_int(step + K.item_rows))):
         x = operand(step, bases, K.x) + 4 * row * length
         y = operand(step, bases, K.y) + 4 * row * k
+        if k > FEW:
+            by_heap(x, y, length, k, largest, floats)
+            continue
         for i in range(length):
             element = x + 4 * i
             at = min(i, k)  # the elements so far

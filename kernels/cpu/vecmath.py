@@ -13,6 +13,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.simd import (
+    LANES,
     fma,
     minus_abs,
     pow2,
@@ -45,15 +46,20 @@ def _remainder(x, n):
 
 
 @register_jitable
-def _expm1_near(r):
-    """``e**r - 1`` for ``|r| <= ln2 / 2`` (the polynomial of Cephes' expf)."""
+def _beyond_linear(r):
+    """``(e**r - 1 - r) / r**2`` for ``|r| <= ln2 / 2`` (the polynomial of Cephes' expf)."""
     p = splat(f(1.9875691500e-4))
     p = fma(p, r, splat(f(1.3981999507e-3)))
     p = fma(p, r, splat(f(8.3334519073e-3)))
     p = fma(p, r, splat(f(4.1665795894e-2)))
     p = fma(p, r, splat(f(1.6666665459e-1)))
-    p = fma(p, r, splat(f(5.0000001201e-1)))
-    return fma(p, r * r, r)
+    return fma(p, r, splat(f(5.0000001201e-1)))
+
+
+@register_jitable
+def _expm1_near(r):
+    """``e**r - 1`` for ``|r| <= ln2 / 2``."""
+    return fma(_beyond_linear(r), r * r, r)
 
 
 @register_jitable
@@ -90,7 +96,10 @@ def expm1_within(x):
     """``e**x - 1`` for x in [-25, 25]; NaN comes through."""
     n = _powers_of_two(x)
     scale = pow2(n)
-    return fma(_expm1_near(_remainder(x, n)), scale, scale - splat(f(1.0)))
+    r = _remainder(x, n)
+    if LANES < 8:  # perhaps no fused multiply-adds: what cancels is taken first, exactly for n = 1
+        return fma(_beyond_linear(r) * (r * r), scale, fma(r, scale, scale - splat(f(1.0))))
+    return fma(_expm1_near(r), scale, scale - splat(f(1.0)))
 
 
 @register_jitable

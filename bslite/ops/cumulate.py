@@ -1,0 +1,91 @@
+"""Running sums and products along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+
+
+class Cumulative(Op):
+    """What they share. ``exclusive``: without the element itself; ``reverse``: from the end."""
+
+    kind = Kind.REDUCTION
+    may_fail = True
+    attrs = (
+        Attr("axis", a.integer()),
+        Attr("exclusive", a.boolean, False),
+        Attr("reverse", a.boolean, False),
+    )
+
+    @classmethod
+    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        return ins[0] if ins[0] in INTEGERS else super().dtype(ins, params, attrs)
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.axis(cls.name, attrs["axis"], len(ins[0]))
+        return ins[0]
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("vector", [(37,)], attrs={"axis": 0}),
+            Case("rows, exclusive", [(3, 40)], attrs={"axis": -1, "exclusive": True}),
+            Case("first axis, reverse", [(7, 5, 3)], attrs={"axis": 0, "reverse": True}),
+            Case("image, both", [(2, 5, 4, 3)], attrs={"axis": 1, "exclusive": True, "reverse": True}),
+            Case("long", [(2, 5003)], attrs={"axis": 1}),
+            Case("integers", [(3, 7)], attrs={"axis": 1}, dtypes=["int64"]),
+            Case("integers, exclusive", [(3, 7)], attrs={"axis": 0, "exclusive": True}, dtypes=["int32"]),
+        ]
+
+
+class Cumsum(Cumulative):
+    """Running sums along an axis; ``exclusive``: without the element itself; ``reverse``: from the end."""
+
+    name = "cumsum"
+    torch_name = "cumsum"
+    onnx_name = "CumSum"
+
+
+class Cumprod(Cumulative):
+    """Running products along an axis; ``exclusive`` and ``reverse`` as for sums."""
+
+    name = "cumprod"
+    sample_range = (-1.6, 1.6)  # the product of thousands of these stays within float32 for long
+    torch_name = "cumprod"
+    onnx_name = "CumProd"
+
+
+class Logcumsumexp(Op):
+    """Logarithm of the running sum of exponentials along an axis, without leaving float32's range."""
+
+    name = "logcumsumexp"
+    kind = Kind.REDUCTION
+    attrs = (Attr("axis", a.integer()),)
+    torch_name = "logcumsumexp"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.axis(cls.name, attrs["axis"], len(ins[0]))
+        return ins[0]
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        return [
+            Case("vector", [(37,)], attrs={"axis": 0}),
+            Case("rows", [(3, 40)], attrs={"axis": -1}),
+            Case("first axis", [(7, 5, 3)], attrs={"axis": 0}),
+            Case("channels of an image", [(2, 5, 4, 3)], attrs={"axis": 1}),
+            Case("long", [(2, 5003)], attrs={"axis": 1}),
+        ]

@@ -1,0 +1,125 @@
+"""Images as columns of windows, and back: what torch calls unfold and fold, others im2col and col2im."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+
+
+def positions(sizes: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
+    """How many windows lie along each axis. May be below 1."""
+    kernel, pads = attrs["kernel"], attrs["padding"]
+    axes = len(kernel)
+    return tuple(
+        checks.window_output(size, k, st, pads[i] + pads[i + axes], d)
+        for i, (size, k, st, d) in enumerate(
+            zip(sizes, kernel, attrs["stride"], attrs["dilation"], strict=True)
+        )
+    )
+
+
+class Unfold(Op):
+    """Every window of an image as a column: ``y[n, (c, i, j), (p, q)] = x[n, c, p*s + i*d, q*s + j*d]``."""
+
+    name = "unfold"
+    kind = Kind.MOVEMENT
+    carries = True
+    attrs = (
+        Attr("kernel", a.pair()),
+        Attr("stride", a.pair(), (1, 1)),
+        Attr("padding", a.padding, (0, 0, 0, 0), "zeros around the image"),
+        Attr("dilation", a.pair(), (1, 1)),
+    )
+    torch_name = "unfold, im2col"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank(cls.name, ins[0], 4, "images [N, C, H, W]")
+        windows = positions(ins[0][2:], attrs)
+        if min(windows) < 1:
+            raise SpecError(f"op 'unfold': the image {list(ins[0])} is too small for {dict(attrs)}")
+        return (ins[0][0], ins[0][1] * math.prod(attrs["kernel"]), math.prod(windows))
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, dtype: str = "float32", **attrs: Any) -> Case:
+            return Case(label, [x], attrs=attrs, dtypes=[dtype])
+
+        return [
+            case("pixels", (2, 3, 4, 5), kernel=1),
+            case("the whole image", (2, 3, 4, 5), kernel=(4, 5)),
+            case("windows", (2, 3, 4, 5), kernel=(2, 3)),
+            case("patches", (2, 19, 8, 12), kernel=4, stride=4),
+            case("padded", (1, 3, 4, 5), kernel=3, padding=(1, 2)),
+            case("padded unevenly", (1, 3, 4, 5), kernel=3, padding=(0, 2, 1, 0), stride=(2, 1)),
+            case("dilated", (2, 3, 9, 8), kernel=(3, 2), dilation=(2, 3), stride=(1, 2), padding=1),
+            case("integers", (1, 2, 4, 4), "int64", kernel=2, padding=1),
+        ]
+
+
+class Fold(Op):
+    """Columns put back where their windows lie, those that overlap added up; along one to three axes.
+
+    ``y[n, c, h, w] = sum of x[n, (c, i, j), (p, q)]`` over ``h = p*s + i*d - pad``, and so for w.
+    """
+
+    name = "fold"
+    kind = Kind.REDUCTION
+    attrs = (
+        Attr("output_size", a.ints(1), doc="one for each axis"),
+        Attr("kernel", a.ints(1)),
+        Attr("stride", a.ints(1)),
+        Attr("padding", a.ints(0), doc="before all axes, then after"),
+        Attr("dilation", a.ints(1)),
+    )
+    torch_name = "fold, col2im"
+    onnx_name = "Col2Im"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, size, kernel = ins[0], attrs["output_size"], attrs["kernel"]
+        checks.rank(cls.name, x, 3, "columns [N, C * kernel, L]")
+        counts = [len(size), len(attrs["stride"]), len(attrs["padding"]) / 2, len(attrs["dilation"])]
+        if not 1 <= len(kernel) <= 3 or any(n != len(kernel) for n in counts):
+            raise SpecError(f"op 'fold': {dict(attrs)}, expected one to three axes, as many of each")
+        windows = positions(size, attrs)
+        if min(windows) < 1 or x[1] % math.prod(kernel) or x[2] != math.prod(windows):
+            raise SpecError(
+                f"op 'fold': columns {list(x)}; windows {list(kernel)} of an image {list(size)} stand in "
+                f"{list(windows)} places: expected [N, C * {math.prod(kernel)}, {math.prod(windows)}]"
+            )
+        return (x[0], x[1] // math.prod(kernel), *size)
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return math.prod(ins[0])
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, n: int, channels: int, size: Shape, kernel: Shape, **attrs: Any) -> Case:
+            axes = len(size)
+            given = {
+                "output_size": size, "kernel": kernel, "stride": (1,) * axes, "padding": (0,) * 2 * axes,
+                "dilation": (1,) * axes, **attrs,
+            }  # fmt: skip
+            columns = (n, channels * math.prod(kernel), math.prod(positions(size, given)))
+            return Case(label, [columns], attrs=given)
+
+        return [
+            case("pixels", 2, 3, (4, 5), (1, 1)),
+            case("the whole image", 2, 3, (4, 5), (4, 5)),
+            case("windows", 2, 3, (4, 5), (2, 3)),
+            case("patches", 2, 19, (8, 12), (4, 4), stride=(4, 4)),
+            case("padded", 1, 3, (4, 5), (3, 3), padding=(1, 2, 1, 2)),
+            case("padded unevenly", 1, 3, (4, 5), (3, 3), padding=(0, 2, 1, 0), stride=(2, 1)),
+            case("gaps", 1, 2, (9, 8), (2, 2), stride=(3, 5)),
+            case("dilated", 2, 3, (9, 8), (3, 2), dilation=(2, 3), stride=(1, 2), padding=(1, 1, 1, 1)),
+            case("a line", 2, 3, (11,), (4,), stride=(2,), padding=(1, 2)),
+            case("a volume", 1, 2, (3, 4, 5), (2, 2, 3), stride=(1, 2, 1), padding=(0, 1, 1, 0, 1, 1)),
+        ]

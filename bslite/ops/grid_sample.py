@@ -1,0 +1,83 @@
+"""Elements at computed positions of an image or volume, and between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.errors import SpecError
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+
+PADDINGS = ("zeros", "border", "reflection")
+MODES = ("nearest", "linear", "cubic")
+
+
+class GridSample(Op):
+    """``y[n, c, i, j]`` = x[n, c] at the position (x, y) in ``grid[n, i, j]``; at (x, y, z) of a volume.
+
+    -1 and 1 are the outer edges of the first and last element, or their centres (``align_corners``). Linear
+    is the sum of the 2 elements around along each axis, cubic of 4 (Keys, a = -3/4). Beyond the edges lie
+    zeros, the element at the border, or the image mirrored. A position that is NaN or infinite gives what
+    torch gives: among zeros NaN in images and 0 in volumes or for the nearest, else an element at the border.
+    """
+
+    name = "grid_sample"
+    kind = Kind.MOVEMENT
+    arity = (2, 2)
+    attrs = (
+        Attr("mode", a.choice(*MODES), "linear"),
+        Attr("padding", a.choice(*PADDINGS), "zeros", "what lies beyond the edges"),
+        Attr("align_corners", a.boolean, False),
+    )
+    torch_name = "grid_sample"
+    onnx_name = "GridSample"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, grid = ins
+        checks.rank_at_least(cls.name, x, 4, "images [N, C, H, W] or volumes [N, C, D, H, W]")
+        if len(x) > 5 or (len(x) == 5 and attrs["mode"] == "cubic"):
+            raise SpecError(
+                f"op 'grid_sample': mode {attrs['mode']!r} of a tensor of rank {len(x)}: {list(x)}"
+            )
+        if len(grid) != len(x) or grid[0] != x[0] or grid[-1] != len(x) - 2:
+            want = ", ".join(["N", *("D", "H", "W")[5 - len(x) :], str(len(x) - 2)])
+            raise SpecError(f"op 'grid_sample': grid {list(grid)} for {list(x)}, expected [{want}]")
+        return (*x[:2], *grid[1:-1])
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        taps = {"nearest": 0, "linear": 2, "cubic": 4}[attrs["mode"]] ** (len(out) - 2)
+        return 2 * taps * math.prod(out)
+
+    @classmethod
+    def cases(cls) -> Sequence[Case]:
+        def case(label: str, x: Shape, out: Shape, **attrs: Any) -> Case:
+            words = ", ".join(str(v) for v in attrs.values())
+            return Case(f"{label}, {words}", [x, (x[0], *out, len(out))], attrs=attrs)
+
+        pixel, image, volume = (1, 2, 1, 1), (2, 19, 5, 7), (2, 3, 4, 3, 5)
+        return [
+            *(
+                case("one pixel", pixel, (2, 3), mode=mode, padding=padding, align_corners=corners)
+                for mode in MODES
+                for padding in PADDINGS
+                for corners in (False, True)
+            ),
+            *(
+                case("an image", image, (6, 5), mode=mode, padding=padding, align_corners=corners)
+                for mode in MODES
+                for padding in PADDINGS
+                for corners in (False, True)
+            ),
+            *(
+                case("a volume", volume, (3, 2, 4), mode=mode, padding=padding, align_corners=corners)
+                for mode in MODES[:2]
+                for padding in PADDINGS
+                for corners in (False, True)
+            ),
+            case("channels", (1, 133, 8, 8), (9, 9), mode="linear"),
+        ]

@@ -1,0 +1,66 @@
+"""Windows as columns: strides over the padded image, one copy. Columns as windows: one step of sums."""
+
+from __future__ import annotations
+
+import math
+
+from bslite.ops.fold import positions
+from bslite.passes import Layer
+from bslite.plan.builder import Builder
+from bslite.plan.lower_move import fill_step
+from bslite.plan.lowering import lowers
+from bslite.plan.sharing import share_rows
+from bslite.plan.views import View, contiguous, size_of
+
+TAP_CYCLES = 4.0
+
+
+@lowers("unfold")
+def lower_unfold(b: Builder, layer: Layer) -> None:
+    """The image seen as [N, C, window, places] by its strides."""
+    x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
+    windows = positions(x.shape[2:], attrs)
+    top, left, bottom, right = attrs["padding"]
+    if any(attrs["padding"]):
+        shape = (*x.shape[:2], x.shape[2] + top + bottom, x.shape[3] + left + right)
+        wide = View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
+        fill_step(b, wide, 0.0 if b.dtypes[layer.name] == "float32" else 0)
+        inside = wide.slice(2, top, top + x.shape[2]).slice(3, left, left + x.shape[3])
+        b.copy(x, inside)
+        x = wide
+    n, c, h, w = x.strides
+    (dh, dw), (sh, sw) = attrs["dilation"], attrs["stride"]
+    shape = (*x.shape[:2], *attrs["kernel"], *windows)
+    source = View(x.buffer, x.offset, shape, (n, c, h * dh, w * dw, h * sh, w * sw))
+    target = View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
+    b.copy(source, target)
+    made = b.shapes[layer.name]
+    b.alias(layer.name, View(target.buffer, 0, made, contiguous(made)))
+
+
+@lowers("fold")
+def lower_fold(b: Builder, layer: Layer) -> None:
+    """Line by line of the image; one or two axes are the last of three."""
+    x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
+    y = b.write(layer.name)
+    axes = len(attrs["kernel"])
+    places = positions(attrs["output_size"], attrs)
+    y_steps = (*y.strides[:2], *(0,) * (3 - axes), *y.strides[2:])
+    per_axis = {
+        "n": (1, y.shape[2:]), "w": (1, places), "k": (1, attrs["kernel"]), "s": (1, attrs["stride"]),
+        "d": (1, attrs["dilation"]), "p": (0, attrs["padding"][:axes]),
+    }  # fmt: skip
+    cells = {
+        f"{role}{i}": value
+        for role, (none, values) in per_axis.items()
+        for i, value in enumerate((*(none,) * (3 - axes), *values))
+    }
+    lines = size_of(y.shape[:-1])
+    item_lines, items = share_rows(
+        b.machine, lines, TAP_CYCLES * size_of(y.shape) * math.prod(attrs["kernel"])
+    )
+    args = {
+        **cells, **{f"y{i}": 4 * s for i, s in enumerate(y_steps)},
+        "lines": lines, "item_lines": item_lines, "channels": y.shape[1],
+    }  # fmt: skip
+    b.step("fold", items, args, {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}, [x], [y])
