@@ -123,7 +123,7 @@ def estimate(problem: Recurrent, machine: Machine, point: Point) -> Estimate:
         else:
             ahead += 2.0 * problem.steps * problem.batch * gates * hidden * problem.features(layer)
         vecs = gates * at.tile
-        product += mine / at.tile * depth * _cycles(machine, problem.batch, vecs, at.unroll)
+        product += mine / at.tile * depth * _cycles(machine, problem.batch, vecs, at)
         weights += FLOAT * mine * machine.lanes * gates * depth
         calls += mine / at.tile * CALL * (2 if depth > problem.hidden else 1)
         cells += mine * problem.batch * CELL[problem.kind] + turns * LATENCY
@@ -157,16 +157,21 @@ def _tiles(machine: Machine, batch: int, vecs: int) -> tuple[int, int]:
     return tiles, -(-batch // tiles)
 
 
-def _cycles(machine: Machine, batch: int, vecs: int, unroll: int) -> float:
+def _cycles(machine: Machine, batch: int, vecs: int, at: Loops) -> float:
     """Of one unit of depth of a tile, all rows of the batch."""
     tiles, rows = _tiles(machine, batch, vecs)
-    turn = 1.0 / unroll  # the loop's own instructions
-    each = max(
-        rows * vecs / machine.fma_ports,
-        (rows + vecs) / machine.fma_ports,
-        machine.fma_latency if vecs * rows * machine.fma_latency else 0.0,
-    )
+    turn = 1.0 / at.unroll  # the loop's own instructions
+    loads = rows + (2 if at.fetch else 1) * vecs
+    each = max(rows * vecs / _ports(machine), loads / _ports(machine), machine.fma_latency)
     return tiles * (each + turn)
+
+
+def _ports(machine: Machine) -> float:
+    """Multiply-adds of a register, and loads, per cycle and core: as measured, where it was."""
+    rates = machine.measured
+    if rates is None:
+        return machine.fma_ports
+    return rates.flops / (2.0 * machine.lanes * rates.clock * rates.threads)
 
 
 def _cycles_per_byte(machine: Machine, share: float, threads: int, alternate: bool) -> float:

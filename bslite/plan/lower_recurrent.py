@@ -75,7 +75,8 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
     state, cell = _dense(b, 2, batch, wide), _dense(b, batch, padded)
     given = list(node.inputs[1:])
     for part, size in ((state.slice(0, 0, 1), width), (cell, hidden))[: 2 if op == "lstm" else 1]:
-        fill_step(b, part, 0.0)
+        if not attrs["initial_state"] or size < part.shape[-1]:
+            fill_step(b, part, 0.0)
         if attrs["initial_state"]:
             rows = View(part.buffer, part.offset, (batch, size), part.strides[-2:])
             b.copy(b.values[given.pop(0)], rows)

@@ -49,14 +49,15 @@ class Job:
             "shares": shares,
         }.items():
             self._cells[self._cell[name]] = value
+        self._walkers, self._address = self._cell["walkers"], self._cells.ctypes.data
 
     def run(self, threads: int) -> None:
         """Walk the program with up to ``threads`` threads; returns when every item is done."""
         from bslite.kernels.cpu.walk import walk
 
         self.counters.fill(0)
-        self._cells[self._cell["walkers"]] = 0
-        fork_join(threads, walk.address, self._cells.ctypes.data)
+        self._cells[self._walkers] = 0
+        fork_join(threads, walk.address, self._address)
 
     def trace(self, threads: int) -> Ints:
         """Run, and return one row per item in the order they were finished; columns: `walk.EVENT`."""

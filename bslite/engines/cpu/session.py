@@ -69,6 +69,7 @@ class Session:
         self.program = Program(plan, constant)
         for kernel in self.kernels:
             _ = kernel.address
+        self.output_shapes = [view.shape for view in plan.outputs]
         self._ends = [
             self.program.index[f"{kind}{i}"]
             for kind, views in (("input", plan.inputs), ("output", plan.outputs))
