@@ -11,17 +11,18 @@ from typing import Any
 from bslite.explore.cpu import choose, tall
 from bslite.explore.problem import Recurrent
 from bslite.passes import Layer
-from bslite.plan.builder import Builder
+from bslite.plan.builder import PAGE, Builder
 from bslite.plan.contraction import contraction, merge_lines
 from bslite.plan.lower_move import fill_step
 from bslite.plan.lowering import lowers
 from bslite.plan.reduction import reduction
 from bslite.plan.tiling import LineTiling, cut_line
-from bslite.plan.views import View, contiguous, size_of
+from bslite.plan.views import NO_HALO, View, contiguous, size_of
 
 #: Op -> its gates in the order of its weights.
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 COUNTER_CELLS = 16  # of a cache line
+WAYS = 8  # of L1: so many rows a page apart can be in use together
 NOTHING, OWN = 1, 2  # `kernels.cpu.gemm_tile`: who fetches weights from beyond L1
 
 
@@ -215,6 +216,9 @@ def _input_products(b: Builder, layer: Layer, gates: int, blocks: int) -> View:
     if rows is None:
         rows = b.flat(x).reshape((steps * batch, features))
         assert rows is not None
+    if steps * batch > WAYS and 4 * rows.strides[0] % PAGE == 0:  # else they meet in one set of L1
+        source, rows = rows, b.fresh(rows.shape, 1, NO_HALO)
+        b.copy(source, rows)
     channels = blocks * gates * lanes
     out = _dense(b, steps * batch, channels)
     pick = tuple(range(gates))
