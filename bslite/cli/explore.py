@@ -120,7 +120,7 @@ def _print_points(console: Any, found: Found, top: int) -> None:
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     names = [axis.name for axis in found.space.axes]
-    for name in ("", *names, "predicted", "per step"):
+    for name in ("", *names, "predicted", "a step"):
         table.add_column(name, justify="right", no_wrap=True)
     lines = []
     for rank, estimate in enumerate(found.ranked[:top], 1):

@@ -22,7 +22,12 @@ def stream(
     batch: options.Batch = None,
     shape: options.InputShape = None,
     seed: options.Seed = 0,
-    threads: options.Threads = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Threads to use. Default: all cores; one for small models.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Feed a recurrent model step by step, its state carried along, and show percentiles of the latency."""
     from rich.console import Console
