@@ -64,8 +64,11 @@ class Found(Result):
 
     @property
     def rate(self) -> float | None:
-        """Bytes of recurrent weights per second that the time steps go through."""
-        return self.steps * self.weight_bytes / self.recurrent if self.recurrent else None
+        """Bytes of weights per second that the time steps go through: the recurrent ones; a single step takes
+        its products with the input at once, and goes through both.
+        """
+        read = 2 * self.weight_bytes if self.steps == 1 else self.steps * self.weight_bytes
+        return read / self.recurrent if self.recurrent else None
 
     def fma_share(self, fma: float) -> float | None:
         """bslite's flop/s, of both products, over ``fma``."""

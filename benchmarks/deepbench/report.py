@@ -21,8 +21,8 @@ part, read as many bytes over and over with vector loads, always forwards / ever
 measured in turns with the engines. With a single step, as many as both weights together. `share`: of bslite's
 time that W at this rate once for each step, and the products with all inputs at the rate of bslite's
 microkernel (or their weights once at the streaming rate, whichever takes longer), would take. `steps alone`:
-GB/s of W in the time steps of traced runs, without the products with the inputs, and the same two shares of
-it. `FMA`: share of the microkernel's rate out of L1."""
+GB/s of W in the time steps of traced runs, without the products with the inputs (of a single step: with
+them, of both weights), and the same two shares of it. `FMA`: share of the microkernel's rate out of L1."""
 
 
 def as_dict(

@@ -31,7 +31,8 @@ from bslite.engines.cpu.detect import detect
 
 CAP, SECONDS, ROUNDS = 12, 25.0, 5
 QUICK_CAP, QUICK_SECONDS = 3, 1.0
-RIVALS, MORE = 3, 3  # others that the pick meets again, in as many times the rounds
+RIVALS = 3  # others that the pick meets again
+LEAST, MOST, SHARE = 30, 400, 0.2  # rounds of that: as many as take this share of the seconds
 NEAR = 1.05  # what the pick may take, the best point taking 1
 
 
@@ -74,7 +75,7 @@ def explore(layer: Layer, batch: int, threads: int, rounds: int, seconds: float)
     known = [(p["predicted"], p["measured"]) for p in found.points if p["measured"] is not None]
     found.correlation = spearman([p for p, _ in known], [m for _, m in known])
     if 0 in each:
-        _meet_again(calls, each, found)
+        _meet_again(calls, each, found, seconds)
     return found
 
 
@@ -106,10 +107,14 @@ def _timed(calls: dict[int, Callable[[], object]], rounds: int) -> dict[int, lis
     return {int(i): s for i, s in interleaved(named, rounds, per_turn=1, turned=True, settle=0).items()}
 
 
-def _meet_again(calls: dict[int, Callable[[], object]], each: dict[int, float], found: Explored) -> None:
+def _meet_again(
+    calls: dict[int, Callable[[], object]], each: dict[int, float], found: Explored, seconds: float
+) -> None:
     """The pick, number 0, and the fastest others once more."""
     others = sorted((i for i in each if i), key=each.__getitem__)[:RIVALS]
-    again = _timed({i: calls[i] for i in (0, *others)}, MORE * found.rounds)
+    one = 2 * sum(each[i] for i in (0, *others))
+    rounds = max(LEAST, min(MOST, int(SHARE * seconds / one)))
+    again = _timed({i: calls[i] for i in (0, *others)}, rounds)
     gaps = {i: median_ratio(again[0], again[i]) for i in again}
     found.best = max(gaps, key=gaps.__getitem__)
     found.gap = gaps[found.best]

@@ -39,6 +39,8 @@ def figure(data: dict[str, Any]) -> Figure:
             ring = {"linestyle": "", "marker": "o", "markerfacecolor": "none", "color": EVEN, "zorder": 5}
             scatter.plot([1e3 * pick["predicted"]], [1e3 * pick["measured"]], **ring)
             relative.plot([i], [1e3 * pick["measured"] / best], **ring)
+        if r["gap"] is not None:
+            relative.plot([i], [r["gap"]], linestyle="", marker="D", color=EVEN, zorder=6)
         label = f"{r['net']}, batch {r['batch']}: {_two(r['correlation'])}"
         handles.append(Line2D([], [], color=colour, linestyle="", marker="o", label=label))
     if both:
@@ -65,8 +67,10 @@ def figure(data: dict[str, Any]) -> Figure:
             [], [], color=EVEN, linestyle="", marker="o", markerfacecolor="none", label="the search's pick"
         )
     )
+    again = "pick / best, met again"
+    handles.append(Line2D([], [], color=EVEN, linestyle="", marker="D", label=again))
     what = "Loop parameters of recurrent layers: every point predicted and measured"
-    style.head(drawn, what, data, {r["threads"] for r in results}, handles)
+    style.head(drawn, what, data, {r["threads"] for r in results}, handles, entry=2.3)
     return drawn
 
 

@@ -27,7 +27,7 @@ COLOURS = {
 MARKERS = dict(zip(COLOURS, "osvD^Px" + "os", strict=True))
 GRID, QUIET = "#DDDDDD", "#444444"
 FEW = 7  # numbers on an axis
-MARGIN, LINE, ENTRY, NARROWEST = 0.12, 0.24, 1.75, 9.0  # inches: of the head, and of an entry of the legend
+MARGIN, LINE, ENTRY, NARROWEST = 0.12, 0.24, 1.75, 9.0  # inches: of the head, of an entry of the legend
 RC: dict[Any, Any] = {  # Any: its own type lists every key there is
     "font.family": "sans-serif",
     "font.size": 10,
@@ -61,13 +61,15 @@ def head(
     used: Iterable[int],
     handles: list[Any],
     where: str | None = None,
+    entry: float = ENTRY,
 ) -> None:
-    """Above the panels: what is shown, where it was measured (machine, threads, commit), the legend.
+    """Above the panels: what is shown, where it was measured (machine, threads, commit), the legend, whose
+    entries are ``entry`` inches wide.
 
     ``where`` stands in the place of the machine and threads where nothing was timed.
     """
     width, panels_height = figure.get_size_inches()
-    columns = min(len(handles), int((width - 2 * MARGIN) / ENTRY))
+    columns = min(len(handles), int((width - 2 * MARGIN) / entry))
     top = 3 * MARGIN + 2 * LINE + LINE * -(-len(handles) // columns)
     height = panels_height + top
     figure.set_size_inches(width, height)
