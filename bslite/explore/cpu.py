@@ -17,7 +17,7 @@ from bslite.machine import Machine
 
 #: Cycles, measured on a Zen 4: of a call of the microkernel; of a block's gates for one sequence; until a
 #: group's last results are out of the pipeline and the next is claimed; of the hand-over between steps.
-CALL, CELL, LATENCY, BARRIER = 230.0, {"lstm": 90.0, "gru": 65.0, "rnn": 20.0}, 200.0, 900.0
+CALL, CELL, LATENCY, BARRIER = 230.0, {"lstm": 90.0, "gru": 65.0, "rnn": 20.0}, 200.0, 450.0
 CLOCK = 3.0e9  # where none was measured
 #: Of a cache that holds a part of the weights only: what is still there when the sweep comes back to it, if
 #: it alternates and if it does not. (An L3 does not drop the oldest first, or the latter would be nothing.)
