@@ -176,6 +176,23 @@ def test_the_pick_is_of_the_space_and_the_cheapest(threads: int, registers: int)
         assert loops.threads <= threads
 
 
+def test_planner_and_kernel_speak_of_the_same() -> None:
+    """Plans are made without compiling anything, so the planner repeats a few of the kernels' constants."""
+    from bslite.kernels.cpu import atomic, gemm_tile, recurrent_cell
+
+    assert (lower_recurrent.NOTHING, lower_recurrent.OWN) == (gemm_tile.NOTHING, gemm_tile.OWN)
+    assert 4 * lower_recurrent.COUNTER_CELLS == atomic.LINE
+    kinds = recurrent_cell
+    assert tuple(range(6)) == (
+        kinds.LSTM,
+        kinds.GRU,
+        kinds.GRU_BEFORE,
+        kinds.TANH,
+        kinds.RELU,
+        kinds.PROJECTED,
+    )
+
+
 def test_prices_follow_the_machine() -> None:
     problem = Recurrent("lstm", 1024, 1024, 25, 1)
     point = search(Explorer(), problem, Machine(threads=2)).best.point

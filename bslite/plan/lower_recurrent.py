@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from bslite.explore.cpu import choose, tall
-from bslite.explore.problem import Recurrent
+from bslite.explore.problem import GATES, Recurrent
 from bslite.passes import Layer
 from bslite.plan.builder import PAGE, Builder
 from bslite.plan.contraction import contraction, merge_lines
@@ -19,8 +19,6 @@ from bslite.plan.reduction import reduction
 from bslite.plan.tiling import LineTiling, cut_line
 from bslite.plan.views import NO_HALO, View, contiguous, size_of
 
-#: Op -> its gates in the order of its weights.
-GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 COUNTER_CELLS = 16  # of a cache line
 WAYS = 8  # of L1: so many rows a page apart can be in use together
 NOTHING, OWN = 1, 2  # `kernels.cpu.gemm_tile`: who fetches weights from beyond L1

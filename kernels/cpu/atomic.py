@@ -10,7 +10,7 @@ from numba.core import cgutils
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic, register_jitable
 
-from bslite.kernels.cpu.simd import I32, I64, pointer, prefetch_ir
+from bslite.kernels.cpu.simd import I32, I64, pointer
 from bslite.kernels.cpu.target import simd
 
 LINE = 64  # bytes of a cache line
@@ -59,11 +59,6 @@ def _emit_yield(builder):
         builder.call(fn, [])
 
 
-def _emit_prefetch(builder, address):
-    prefetch_ir(builder, address)
-
-
-prefetch = atomic("prefetch", _emit_prefetch, types.void, types.int64)
 pause = atomic("pause", _emit_pause, types.void)
 yield_core = atomic("yield_core", _emit_yield, types.void)
 

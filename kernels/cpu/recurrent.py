@@ -23,9 +23,10 @@ from __future__ import annotations
 
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.atomic import LINE, fetch_add, load_acquire, prefetch, wait_until
+from bslite.kernels.cpu.atomic import LINE, fetch_add, load_acquire, wait_until
 from bslite.kernels.cpu.compile import CELLS, step_kernel
 from bslite.kernels.cpu.operand import operand
+from bslite.kernels.cpu.prefetch import prefetch
 from bslite.kernels.cpu.recurrent_cell import F, first_cells, gates_of, second_cells
 from bslite.kernels.cpu.simd import BYTES, LANES, load_int
 from bslite.kernels.cpu.sweep import call_gemm_sweep
