@@ -1,10 +1,19 @@
-"""What holds for every test: plans are made for the machine as described, not as once measured."""
+"""What holds for every test: plans are made for the machine as described, not as once measured; where there
+is no GPU, GPU kernels run in numba.cuda's simulator.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Iterator
 
 import pytest
+
+try:
+    ctypes.CDLL("libcuda.so.1")
+except OSError:
+    os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # read by Numba when it is first imported
 
 
 @pytest.fixture(scope="session", autouse=True)

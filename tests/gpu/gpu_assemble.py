@@ -1,0 +1,59 @@
+"""Compiles every sample of every kernel for one GPU generation, to PTX and to machine code; no GPU needed.
+
+    python tests/gpu/gpu_assemble.py 9 0 [KERNEL ...]
+
+Prints one JSON object a line: kernel, variant, registers, bytes of spills, of shared memory, of PTX. Machine
+code is made by nvJitLink, which is the assembler ``ptxas`` as a library. A process of its own, because the
+tests' own may have numba.cuda's simulator in place of its compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+
+def assembled(capability: tuple[int, int], names: list[str]) -> Iterator[dict[str, Any]]:
+    """One record for each kernel and sample."""
+    from bslite.kernels.cuda import KERNELS
+
+    for kernel in (KERNELS[n] for n in names or sorted(KERNELS)):
+        for variant in kernel.samples:
+            ptx = kernel.ptx(capability, **variant)
+            yield {
+                "kernel": kernel.name,
+                "variant": dict(variant),
+                "ptx": len(ptx),
+                **resources(ptx, capability),
+            }
+
+
+def resources(ptx: str, capability: tuple[int, int]) -> dict[str, int]:
+    """What the machine code of a kernel takes, as its assembler reports it."""
+    from cuda.bindings import nvjitlink
+
+    linker = nvjitlink.create(2, ["-arch=sm_{}{}".format(*capability), "-verbose"])
+    code = ptx.encode()
+    nvjitlink.add_data(linker, nvjitlink.InputType.PTX, code, len(code), "kernel")
+    nvjitlink.complete(linker)
+    log = bytearray(nvjitlink.get_info_log_size(linker))
+    nvjitlink.get_info_log(linker, log)
+    text = log.decode()
+    found = {
+        "registers": re.search(r"used (\d+) registers", text),
+        "stack": re.search(r"(\d+) stack", text),
+        "shared": re.search(r"(\d+) bytes smem", text),
+    }
+    missing = [k for k, m in found.items() if m is None and k != "shared"]
+    if missing:
+        raise RuntimeError(f"no {missing} in the assembler's report:\n{text}")
+    return {k: int(m.group(1)) if m else 0 for k, m in found.items()}
+
+
+if __name__ == "__main__":
+    major, minor, *kernels = sys.argv[1:]
+    for record in assembled((int(major), int(minor)), kernels):
+        print(json.dumps(record), flush=True)

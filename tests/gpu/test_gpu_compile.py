@@ -1,0 +1,42 @@
+"""Every kernel, as machine code for sm_80 and sm_90: registers as its occupancy assumes, no stack, no spills."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bslite.kernels.cuda import KERNELS
+from bslite.kernels.cuda.kernel import Kernel
+
+CAPABILITIES = {"sm_80": ("8", "0"), "sm_90": ("9", "0")}
+SHARED = 48 << 10  # bytes a block may have without asking for more
+
+
+@pytest.fixture(scope="module", params=CAPABILITIES)
+def records(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """What the machine code of every kernel takes."""
+    pytest.importorskip("cuda.bindings.nvjitlink", reason="nvJitLink is not installed")
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("gpu_assemble.py"), *CAPABILITIES[request.param]],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda k: k.name)
+def test_machine_code(kernel: Kernel, records: list[dict[str, Any]]) -> None:
+    """All samples compile, within the registers the kernel declares, without stack or spills."""
+    mine = [r for r in records if r["kernel"] == kernel.name]
+    assert len(mine) == len(kernel.samples)
+    for record in mine:
+        assert record["registers"] <= kernel.registers, record
+        assert record["stack"] == 0, record
+        assert record["shared"] <= SHARED, record
