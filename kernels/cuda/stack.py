@@ -68,7 +68,7 @@ def stack(stages: str, columns: int, turn: int, threads: int):
     a block for each group, band, image, group fastest.
     """
     names = {
-        "u": np.uint32, "i64": np.int64, "u64": np.uint64, "f": f, "cuda": cuda, "fma": fma,
+        "u": np.uint32, "i32": np.int32, "i64": np.int64, "u64": np.uint64, "f": f, "cuda": cuda, "fma": fma,
         "larger": larger, "times": times, "quotient": quotient,
         "ZERO": f(0.0), "ONE": f(1.0), "MINUS_ZERO": f(-0.0), "LEAST": f(-np.inf),
     }  # fmt: skip

@@ -100,6 +100,8 @@ class _Source:
             w = self.window(k)
             self.add(f"col{k - 1} = col{k} * {w.col_step} - {w.left}")
             self.add(f"row{k - 1} = row{k} * {w.row_step} - {w.top}")
+        for k in range(last):
+            self.add(f"from_left{k}, from_right{k} = i32(col{k}), i32(width{k} - col{k})")
         rows = self.emitted()
         self.add(f"first_turn = row0 // {self.turn}")
         self.add(f"last_turn = (end - 1 - ({rows[last][0]})) // {len(rows[last])} + 1")
@@ -301,7 +303,7 @@ class _Source:
         lo, hi = self.inside[k]
         made = []
         for c, value in enumerate(row):
-            test = f"col{k} + {c} >= 0" if c < lo else f"col{k} + {c} < width{k}" if c > hi else ""
+            test = f"from_left{k} >= i32({-c})" if c < lo else f"from_right{k} > i32({c})" if c > hi else ""
             to = self.name("m") if test else value
             if test:
                 self.add(f"{to} = {value} if {test} else {beyond}")
