@@ -1,6 +1,20 @@
 """GPU kernels on numba.cuda over flat arrays: shapes and strides, nothing of graphs. See kernel.py first."""
 
-from bslite.kernels.cuda import elementwise, pointwise, stack, windows
+from bslite.kernels.cuda import (
+    copy,
+    elementwise,
+    pointwise,
+    stack,
+    windows,
+)
 from bslite.kernels.cuda.kernel import KERNELS, Kernel
 
-__all__ = ["KERNELS", "Kernel", "elementwise", "pointwise", "stack", "windows"]
+__all__ = [
+    "KERNELS",
+    "Kernel",
+    "copy",
+    "elementwise",
+    "pointwise",
+    "stack",
+    "windows",
+]

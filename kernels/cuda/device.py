@@ -16,6 +16,14 @@ from numba import config, cuda
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
 if SIMULATED:
+    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+    #: The driver's functions, and the bindings under them: there are none.
+    api = binding = None
+
+    def simulated_array(array):
+        """A NumPy array as a simulated kernel takes it: in place, nothing copied."""
+        return FakeCUDAArray(array)
 
     def device_function(body):
         """A function that kernels call: in the simulator the function itself."""
@@ -56,6 +64,8 @@ if SIMULATED:
 
 else:
     from numba.cuda import dispatcher, libdevice
+    from numba.cuda.cudadrv.driver import binding
+    from numba.cuda.cudadrv.driver import driver as api
     from numba.cuda.extending import register_jitable
 
     def device_function(body):
@@ -93,4 +103,14 @@ else:
         memory[index] = libdevice.hiloint2double(libdevice.float_as_int(high), libdevice.float_as_int(low))
 
 
-__all__ = ["SIMULATED", "compile_ptx", "cuda", "device_function", "pair", "put_pair", "simulated"]
+__all__ = [
+    "SIMULATED",
+    "api",
+    "binding",
+    "compile_ptx",
+    "cuda",
+    "device_function",
+    "pair",
+    "put_pair",
+    "simulated",
+]
