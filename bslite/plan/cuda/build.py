@@ -10,6 +10,7 @@ from bslite.ops import Shape
 from bslite.passes import Layer, fuse
 from bslite.plan.concats import place_concats
 from bslite.plan.cuda import (
+    lower_elementwise,
     lower_move,
     lower_pointwise,
 )
@@ -22,6 +23,7 @@ from bslite.spec import ModelSpec
 
 __all__ = [
     "build_plan",
+    "lower_elementwise",
     "lower_move",
     "lower_pointwise",
     "unsupported_ops",
