@@ -13,6 +13,7 @@ from bslite.plan.cuda import (
     lower_elementwise,
     lower_move,
     lower_pointwise,
+    lower_pool,
 )
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.lowering import LOWERINGS
@@ -26,6 +27,7 @@ __all__ = [
     "lower_elementwise",
     "lower_move",
     "lower_pointwise",
+    "lower_pool",
     "unsupported_ops",
 ]
 
