@@ -20,6 +20,7 @@ SM_REGISTERS = 64 << 10
 ISSUED = 0.7  # of the slots there are, that are used: registers allow two to four warps to a scheduler
 STREAMED = 0.9  # of HBM's bandwidth, that a copy reaches
 LATENCY = 0.7e-6  # seconds of a load from HBM under load
+OVERLAPPED = 0.15  # of the shorter of the two, that the longer does not hide
 ACCESS = 6.0  # slots of a load or store with its address
 MAXIMUM, MOVED = 2.0, 0.7
 FUNCTION = {"relu": 2.0, "clamp": 4.0, "affine": 1.0, "leaky_relu": 3.0, "neg": 1.0, "abs": 1.0}
@@ -141,7 +142,8 @@ def _price(
         full = machine.memory_bandwidth * STREAMED
         speed = min(full, flying / LATENCY)
         again = 4.0 * n * c * w * rows_per * (bands - 1) * reach / down  # rows two bands read, from L2
-        seconds = max(issuing, moved / speed + again / machine.l2_bandwidth) + machine.launch
+        moving = moved / speed + again / machine.l2_bandwidth
+        seconds = max(issuing, moving) + OVERLAPPED * min(issuing, moving) + machine.launch
         if best is None or seconds < best.seconds:
             each = slots / (n * c * height * width)
             best = Cut(columns, turn, bands, registers, seconds, each, moved)
