@@ -1,6 +1,6 @@
 """GPU kernels on numba.cuda over flat arrays: shapes and strides, nothing of graphs. See kernel.py first."""
 
-from bslite.kernels.cuda import pointwise
+from bslite.kernels.cuda import gemm, pointwise
 from bslite.kernels.cuda.kernel import KERNELS, Kernel
 
-__all__ = ["KERNELS", "Kernel", "pointwise"]
+__all__ = ["KERNELS", "Kernel", "gemm", "pointwise"]

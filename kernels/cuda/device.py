@@ -6,6 +6,7 @@ numba-cuda goes by two names (a GPU's compiler and driver; a simulator in plain 
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,12 +16,25 @@ from numba import config, cuda
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
 if SIMULATED:
+    from numba.cuda.simulator import kernelapi
+
+    def _shared_array(self, shape, dtype, alignment=None):
+        """As in `numba.cuda.simulator.kernelapi`, which refuses an alignment: one array for each line of
+        source that asks for one.
+        """
+        frame = sys._getframe(1)
+        place = frame.f_code.co_filename, frame.f_lineno
+        if place not in self._allocations:
+            self._allocations[place] = np.empty(shape, dtype)
+        return self._allocations[place]
+
+    kernelapi.FakeCUDAShared.array = _shared_array
 
     def device_function(body):
         """A function that kernels call: in the simulator the function itself."""
         return body
 
-    def compile_ptx(body, signature, capability, threads):
+    def compile_ptx(body, signature, capability, bounds):
         """There is no compiler in the simulator."""
         raise RuntimeError("numba.cuda's simulator does not compile; unset NUMBA_ENABLE_CUDASIM")
 
@@ -43,8 +57,9 @@ else:
         """A function that kernels call, always inlined into them."""
         return register_jitable(forceinline=True)(body)
 
-    def compile_ptx(body, signature, capability, threads):
-        """A kernel's PTX for GPUs of ``capability``, in blocks of at most ``threads``; no GPU needed.
+    def compile_ptx(body, signature, capability, bounds):
+        """A kernel's PTX for GPUs of ``capability``; no GPU needed. ``bounds``: the most threads of a block, and
+        how many such blocks must fit on an SM.
 
         numba-cuda asks the current device whom to compile the functions for that a kernel calls; so this says
         it is one of ``capability``, and a process should ask for one capability only: they are kept.
@@ -52,7 +67,7 @@ else:
         asked = dispatcher.get_current_device
         dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
         try:
-            text, _ = cuda.compile_ptx(body, signature, cc=capability, launch_bounds=threads)
+            text, _ = cuda.compile_ptx(body, signature, cc=capability, launch_bounds=bounds)
         finally:
             dispatcher.get_current_device = asked
         return text
