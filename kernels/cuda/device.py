@@ -16,7 +16,10 @@ from numba import config, cuda
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
 if SIMULATED:
+    import ctypes
+
     from numba.cuda.simulator import kernelapi
+    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
     def _shared_array(self, shape, dtype, alignment=None):
         """As in `numba.cuda.simulator.kernelapi`, which refuses an alignment: one array for each line of
@@ -29,6 +32,12 @@ if SIMULATED:
         return self._allocations[place]
 
     kernelapi.FakeCUDAShared.array = _shared_array
+
+    def array_at(address, dtype, count):
+        """Memory from ``address`` on as a kernel takes it: ``count`` cells. Who calls keeps it alive."""
+        size = count * np.dtype(dtype).itemsize
+        memory = (ctypes.c_char * size).from_address(address)
+        return FakeCUDAArray(np.frombuffer(memory, dtype))
 
     def device_function(body):
         """A function that kernels call: in the simulator the function itself."""
@@ -52,6 +61,16 @@ if SIMULATED:
 else:
     from numba.cuda import dispatcher, libdevice
     from numba.cuda.extending import register_jitable
+
+    def array_at(address, dtype, count):
+        """Memory from ``address`` on as a kernel takes it: ``count`` cells. Who calls keeps it alive.
+
+        Nothing is synchronised: there is no stream in the description.
+        """
+        cells = {"shape": (count,), "strides": None, "typestr": np.dtype(dtype).str}
+        return cuda.from_cuda_array_interface(
+            {**cells, "data": (address, False), "version": 3, "stream": None}, sync=False
+        )
 
     def device_function(body):
         """A function that kernels call, always inlined into them."""
@@ -85,4 +104,4 @@ else:
         memory[index] = libdevice.hiloint2double(libdevice.float_as_int(high), libdevice.float_as_int(low))
 
 
-__all__ = ["SIMULATED", "compile_ptx", "cuda", "device_function", "pair", "put_pair"]
+__all__ = ["SIMULATED", "array_at", "compile_ptx", "cuda", "device_function", "pair", "put_pair"]
