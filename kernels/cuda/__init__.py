@@ -1,13 +1,10 @@
 """GPU kernels on numba.cuda over flat arrays: shapes and strides, nothing of graphs. See kernel.py first."""
 
-<<<<<<< HEAD
-from bslite.kernels.cuda import gemm, pointwise
-from bslite.kernels.cuda.kernel import KERNELS, Kernel
-
-__all__ = ["KERNELS", "Kernel", "gemm", "pointwise"]
-=======
 from bslite.kernels.cuda import (
     copy,
+    gemm,
+    gemm_join,
+    gemv,
     pointwise,
 )
 from bslite.kernels.cuda.kernel import KERNELS, Kernel
@@ -16,6 +13,8 @@ __all__ = [
     "KERNELS",
     "Kernel",
     "copy",
+    "gemm",
+    "gemm_join",
+    "gemv",
     "pointwise",
 ]
->>>>>>> gpuengine

@@ -40,7 +40,7 @@ SCALARS = (
 )
 
 
-def _access(cell: int) -> tuple[Callable[..., None], Callable[..., None]]:
+def cell_access(cell: int) -> tuple[Callable[..., None], Callable[..., None]]:
     """Device functions: one cell of memory into registers, ``(memory, index, into, at)``, and back."""
     if cell == 2:
 
@@ -99,7 +99,7 @@ def _make(
     shared_size, acc_size = 2 * slice_size, tm * tn
     a_floats, b_floats = a_loads * cell, b_loads * cell
     row_gap, col_gap = shape.row_gap, shape.col_gap
-    take, put = _access(cell)
+    take, put = cell_access(cell)
     place, multiply = placement(shape), products(shape)
     deep = window == 3
     quad_cells = QUAD // cell
