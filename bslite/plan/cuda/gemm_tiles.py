@@ -170,7 +170,7 @@ def choose_groups(p: Problem, machine: GpuMachine) -> GroupChoice:
     cells = -(-p.terms // p.cell)
     wanted = machine.sms * IN_FLIGHT
     outputs = 4 if rows <= 2 else 2
-    across = min(32, threads)
+    across = min(32, threads, 1 << max(0, cells - 1).bit_length())  # no idle lanes in short sums
     while outputs > 1 and -(-p.cols // outputs) * across < wanted:
         outputs //= 2
     while across < threads and 2 * across * 4 <= cells and -(-p.cols // outputs) * across < wanted:
