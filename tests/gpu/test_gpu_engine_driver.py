@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -298,3 +301,60 @@ def test_contexts_are_put_back() -> None:
     with gpu.here(), gpu.here():
         assert fake.contexts == [7, 500]
     assert fake.contexts == [7]
+
+
+def test_warmup_compiles_and_captures(api: FakeApi) -> None:  # noqa: F811
+    """After it, a run only starts a graph."""
+    spec = model()
+    assert set(bslite.warmup(spec, backend="cuda")) == {"copy", "copy_pairs", "pointwise"}
+    captured = len(api.calls("cuStreamBeginCapture"))
+    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+    assert len(api.calls("cuStreamBeginCapture")) == captured == 1
+    with pytest.raises(EngineError, match="give the model"):
+        bslite.warmup(backend="cuda")
+    with pytest.raises(EngineError, match="'reference' is not one of"):
+        bslite.warmup(spec, backend="reference")
+
+
+def test_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without numba-cuda: one error that says what to install; `bslite info` says it too."""
+    from bslite.cli import info
+
+    monkeypatch.setitem(sys.modules, "bslite.kernels.cuda.device", None)
+    monkeypatch.delattr("bslite.kernels.cuda.device")
+    devices._driver.cache_clear()
+    with pytest.raises(EngineError, match=r"needs the package numba-cuda .*: pip install 'bslite\[cuda\]'"):
+        bslite.run(model(), X, backend="cuda")
+    assert info._gpu().startswith("none: needs the package numba-cuda")
+    devices._driver.cache_clear()
+
+
+def test_info_shows_the_device(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    from bslite.cli import info
+
+    assert info._gpu().startswith("numba.cuda's simulator, 132 SMs at 1.83 GHz")
+    monkeypatch.setattr(devices, "driver_for", lambda device=0: api.gpu)
+    assert info._gpu() == "cuda:0 (fake), 132 SMs at 1.83 GHz, 1.0 of 1.0 GB free"
+
+
+def test_no_device() -> None:
+    """With the package and no GPU, in a process that has the real numba.cuda."""
+    pytest.importorskip("numba_cuda")
+    code = """
+import numpy, bslite
+graph = bslite.GraphBuilder("net")
+spec = graph.build(graph.add("relu", "r", graph.input("x", (2,))))
+x = numpy.ones(2, numpy.float32)
+try:
+    bslite.run(spec, x, backend="cuda")
+except bslite.EngineError as e:
+    print(e)
+print(bslite.run(spec, x))
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
+    hidden = {**environment, "CUDA_VISIBLE_DEVICES": "-1"}  # of a machine that has one
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=hidden)
+    assert done.returncode == 0, done.stderr
+    error, answer = done.stdout.splitlines()
+    assert error.startswith("backend 'cuda': there is no CUDA device here (")
+    assert answer == "[1. 1.]"

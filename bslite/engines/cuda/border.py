@@ -70,10 +70,10 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _ready(tensor: Tensor, dense: bool) -> Tensor:
     """The tensor, or a copy that lies as the plan expects, on a multiple of 16 bytes."""
-    tensor = tensor.detach().resolve_neg()
+    tensor = tensor.detach()
     if not dense:
         tensor = tensor.contiguous()
-    if tensor.data_ptr() % ALIGN:
+    if tensor.data_ptr() % ALIGN or tensor.is_neg():
         return _like(tensor).copy_(tensor)
     return tensor
 
