@@ -76,8 +76,8 @@ def fork_join(threads: int, walk_address: int, job: int) -> None:
     """Let up to ``threads`` threads walk the job; this one alone if one is asked for, or in a forked child.
 
     Numba can only lower the number of threads it started with; fewer walkers than planned for do the same
-    work, with the same bits: so does who lowers it further himself, on the same thread. GNU OpenMP, the usual threading layer under Numba, cannot be used in a child
-    forked after its first use.
+    work, with the same bits: so does who lowers it further himself, on the same thread. GNU OpenMP, the usual
+    threading layer under Numba, cannot be used in a child forked after its first use.
     """
     import numba
 
