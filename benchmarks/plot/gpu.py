@@ -25,8 +25,6 @@ def figure(data: dict[str, Any]) -> Figure:
     timed = [r for r in data["results"] if r["seconds"].get("bslite")]
     each = {part: [r for r in timed if r["part"] == part] for part in (*TITLES, "stacks")}
     parts = {part: results for part, results in each.items() if results}
-        part: timed for part, rs in parts.items() if (timed := [r for r in rs if r["seconds"].get("bslite")])
-    }
     engines = [e for e in style.COLOURS if any(e in r["seconds"] for rs in parts.values() for r in rs)]
     widest = max((len(rs) for rs in parts.values()), default=1)
     drawn, axes = style.panels(max(1, len(parts)), 1, 2.2 + 0.55 * widest, 3.4)
