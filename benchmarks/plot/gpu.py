@@ -23,6 +23,7 @@ GOAL = 0.8
 def figure(data: dict[str, Any]) -> Figure:
     """A panel for each part that was measured, one below the other."""
     timed = [r for r in data["results"] if r["seconds"].get("bslite")]
+    timed = [r for r in timed if len(r["seconds"]) > 1]  # there is something to compare with
     each = {part: [r for r in timed if r["part"] == part] for part in (*TITLES, "stacks")}
     parts = {part: results for part, results in each.items() if results}
     engines = [e for e in style.COLOURS if any(e in r["seconds"] for rs in parts.values() for r in rs)]
