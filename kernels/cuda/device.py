@@ -6,7 +6,6 @@ numba-cuda goes by two names (a GPU's compiler and driver; a simulator in plain 
 
 from __future__ import annotations
 
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,31 +15,18 @@ from numba import config, cuda
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
 if SIMULATED:
-    import ctypes
-
-    from numba.cuda.simulator import kernelapi
     from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
     from bslite.kernels.cuda import simulation
 
-    def _shared_array(self, shape, dtype, alignment=None):
-        """As in `numba.cuda.simulator.kernelapi`, which refuses an alignment: one array for each line of
-        source that asks for one.
-        """
-        frame = sys._getframe(1)
-        place = frame.f_code.co_filename, frame.f_lineno
-        if place not in self._allocations:
-            self._allocations[place] = np.empty(shape, dtype)
-        return self._allocations[place]
-
-    kernelapi.FakeCUDAShared.array = _shared_array
     simulation.install()
 
-    def array_at(address, dtype, count):
-        """Memory from ``address`` on as a kernel takes it: ``count`` cells. Who calls keeps it alive."""
-        size = count * np.dtype(dtype).itemsize
-        memory = (ctypes.c_char * size).from_address(address)
-        return FakeCUDAArray(np.frombuffer(memory, dtype))
+    #: The driver's functions, and the bindings under them: there are none.
+    api = binding = None
+
+    def simulated_array(array):
+        """A NumPy array as a simulated kernel takes it: in place, nothing copied."""
+        return FakeCUDAArray(array)
 
     def device_function(body):
         """A function that kernels call: in the simulator the function itself."""
@@ -63,17 +49,9 @@ if SIMULATED:
 
 else:
     from numba.cuda import dispatcher, libdevice
+    from numba.cuda.cudadrv.driver import binding
+    from numba.cuda.cudadrv.driver import driver as api
     from numba.cuda.extending import register_jitable
-
-    def array_at(address, dtype, count):
-        """Memory from ``address`` on as a kernel takes it: ``count`` cells. Who calls keeps it alive.
-
-        Nothing is synchronised: there is no stream in the description.
-        """
-        cells = {"shape": (count,), "strides": None, "typestr": np.dtype(dtype).str}
-        return cuda.from_cuda_array_interface(
-            {**cells, "data": (address, False), "version": 3, "stream": None}, sync=False
-        )
 
     def device_function(body):
         """A function that kernels call, always inlined into them."""
@@ -107,4 +85,4 @@ else:
         memory[index] = libdevice.hiloint2double(libdevice.float_as_int(high), libdevice.float_as_int(low))
 
 
-__all__ = ["SIMULATED", "array_at", "compile_ptx", "cuda", "device_function", "pair", "put_pair"]
+__all__ = ["SIMULATED", "api", "binding", "compile_ptx", "cuda", "device_function", "pair", "put_pair"]
