@@ -6,6 +6,7 @@ numba-cuda goes by two names (a GPU's compiler and driver; a simulator in plain 
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,6 +32,24 @@ if SIMULATED:
     def device_function(body):
         """A function that kernels call: in the simulator the function itself."""
         return body
+
+    def simulated(body):
+        """The kernel, to be called as on a GPU. Arithmetic there overflows and makes NaN without a word."""
+        return _Quiet(cuda.jit(body))
+
+    class _Quiet:
+        def __init__(self, jitted):
+            self._jitted = jitted
+
+        def __getitem__(self, configuration):
+            launched = self._jitted[configuration]
+
+            def launch(*given):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)  # threads do not inherit np.errstate
+                    launched(*given)
+
+            return launch
 
     def compile_ptx(body, signature, capability, bounds):
         """There is no compiler in the simulator."""
@@ -72,6 +91,10 @@ else:
             dispatcher.get_current_device = asked
         return text
 
+    def simulated(body):
+        """There is no simulator beside the compiler."""
+        raise RuntimeError("numba.cuda's simulator runs only with NUMBA_ENABLE_CUDASIM=1")
+
     @device_function
     def pair(memory, index):
         both = memory[index]
@@ -85,4 +108,14 @@ else:
         memory[index] = libdevice.hiloint2double(libdevice.float_as_int(high), libdevice.float_as_int(low))
 
 
-__all__ = ["SIMULATED", "api", "binding", "compile_ptx", "cuda", "device_function", "pair", "put_pair"]
+__all__ = [
+    "SIMULATED",
+    "api",
+    "binding",
+    "compile_ptx",
+    "cuda",
+    "device_function",
+    "pair",
+    "put_pair",
+    "simulated",
+]

@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from bslite.kernels.cuda.device import SIMULATED, compile_ptx, cuda
+from bslite.kernels.cuda.device import SIMULATED, compile_ptx, cuda, simulated
 
 # Cells of arrays and kinds of scalars, as `kernel` is told them. ``f8`` is a pair of float32 (`device.pair`).
 DTYPES = {"f4": np.float32, "i4": np.int32, "f8": np.float64}
@@ -67,7 +67,9 @@ class Kernel:
 def _function(name: str, variant: tuple[tuple[str, Any], ...]) -> Any:
     k = KERNELS[name]
     body = k.make(**dict(variant))
-    return cuda.jit(body) if SIMULATED else cuda.jit(k.signature, launch_bounds=(k.threads, k.blocks))(body)
+    if SIMULATED:
+        return simulated(body)
+    return cuda.jit(k.signature, launch_bounds=(k.threads, k.blocks))(body)
 
 
 def kernel(
