@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bslite.errors import EngineError, InputError
+from bslite.ops import Shape
 from bslite.spec import Array, Input, ModelSpec
 
 BACKENDS = ("cpu", "cuda", "reference")
@@ -67,6 +69,33 @@ def run(
         outputs = cpu.run(spec, inputs, threads=threads, layerwise=layerwise)
     results = [_to_torch(y) for y in outputs] if as_torch else outputs
     return results[0] if len(results) == 1 else results
+
+
+def warmup(
+    spec: ModelSpec | None = None,
+    shapes: Sequence[Shape] | None = None,
+    threads: int | None = None,
+    *,
+    backend: str = "cpu",
+) -> list[str]:
+    """Compile (or load from disk) what a model needs, or the kernels every model needs; names of all made
+    ready. On a GPU, kernels are compiled for each process, and for a model only.
+
+    ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
+
+    Raises EngineError for a backend that cannot be made ready or cannot run here.
+    """
+    if backend == "cpu":
+        from bslite.engines import cpu
+
+        return cpu.warmup(spec, shapes, threads)
+    if backend != "cuda":
+        raise EngineError(f"warmup: backend {backend!r} is not one of 'cpu', 'cuda'")
+    if spec is None:
+        raise EngineError("warmup: the backend 'cuda' has kernels for a model only; give the model")
+    from bslite.engines import cuda
+
+    return cuda.warmup(spec, shapes)
 
 
 def check_threads(threads: int | None) -> None:

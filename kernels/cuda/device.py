@@ -18,6 +18,10 @@ SIMULATED = bool(config.ENABLE_CUDASIM)
 if SIMULATED:
     from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
+    from bslite.kernels.cuda import simulation
+
+    simulation.install()
+
     #: The driver's functions, and the bindings under them: there are none.
     api = binding = None
 
@@ -47,7 +51,7 @@ if SIMULATED:
 
             return launch
 
-    def compile_ptx(body, signature, capability, threads):
+    def compile_ptx(body, signature, capability, bounds):
         """There is no compiler in the simulator."""
         raise RuntimeError("numba.cuda's simulator does not compile; unset NUMBA_ENABLE_CUDASIM")
 
@@ -72,8 +76,9 @@ else:
         """A function that kernels call, always inlined into them."""
         return register_jitable(forceinline=True)(body)
 
-    def compile_ptx(body, signature, capability, threads):
-        """A kernel's PTX for GPUs of ``capability``, in blocks of at most ``threads``; no GPU needed.
+    def compile_ptx(body, signature, capability, bounds):
+        """A kernel's PTX for GPUs of ``capability``; no GPU needed. ``bounds``: the most threads of a block, and
+        how many such blocks must fit on an SM.
 
         numba-cuda asks the current device whom to compile the functions for that a kernel calls; so this says
         it is one of ``capability``, and a process should ask for one capability only: they are kept.
@@ -81,7 +86,7 @@ else:
         asked = dispatcher.get_current_device
         dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
         try:
-            text, _ = cuda.compile_ptx(body, signature, cc=capability, launch_bounds=threads)
+            text, _ = cuda.compile_ptx(body, signature, cc=capability, launch_bounds=bounds)
         finally:
             dispatcher.get_current_device = asked
         return text

@@ -1,5 +1,5 @@
 """A CUDA driver made of Python: the functions that the engine calls, on the host's memory, kernels in the
-simulator. It keeps a diary, can be told to fail, and is strict: what a real driver leaves undefined, it asserts.
+simulator. It keeps a diary and can be told to fail; what a real driver leaves undefined, it asserts.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
+from bslite.engines.cuda import engine, program
 from bslite.engines.cuda.driver import Cells
 from bslite.engines.cuda.gpu import GpuDriver
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.kernel import DTYPES
+from bslite.plan import Step
 
 CTYPES = {"f4": ctypes.c_float, "i4": ctypes.c_int32, "i8": ctypes.c_int64}
 NUMBERS = {"f4": np.float32, "i4": np.int32, "i8": np.int64}
@@ -38,6 +41,8 @@ class FakeApi:
         self.diary: list[tuple[Any, ...]] = []
         self.fail: dict[str, list[Exception | None]] = {}
         self.kernels: dict[int, Any] = {}
+        self.names: dict[int, str] = {}
+        self.gpu: Any = None
         self.memory, self.version = memory, version
         self.allocated: dict[int, Any] = {}
         self.capturing: dict[int, list[Any]] = {}
@@ -163,7 +168,7 @@ class FakeApi:
         self._launch(handle, tuple(shape[:3]), tuple(shape[3:]), stream, table)
 
     def _cuLaunchCooperativeKernel(self, handle: int, *rest: int) -> None:
-        *shape, shared, stream, table = rest
+        *shape, _shared, stream, table = rest
         self._launch(handle, tuple(shape[:3]), tuple(shape[3:]), stream, table)
 
     def _launch(self, handle: int, grid: Any, block: Any, stream: int, table: int) -> None:
@@ -231,7 +236,23 @@ class FakeGpu(GpuDriver):
         super().__init__(0, api, SimulatedDriver.machine, "fake", torch)
 
     def loaded(self, function: Any) -> tuple[int, bool]:
-        name = function.fn.__name__
-        kernel = KERNELS.get(name) or next(k for k in KERNELS.values() if k.make.__name__ == name)
-        self._api.kernels[id(function)] = kernel, function
+        self._api.kernels[id(function)] = KERNELS[self._api.names[id(function)]], function
         return id(function), False
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    """A fake driver, and ``backend="cuda"`` on a GPU that has it."""
+    fake = FakeApi()
+    gpu = FakeGpu(fake)
+    compiled = program.function_of
+
+    def noted(step: Step) -> Any:
+        function = compiled(step)
+        fake.names[id(function)] = step.kernel
+        return function
+
+    monkeypatch.setattr(program, "function_of", noted)
+    monkeypatch.setattr(engine, "driver_for", lambda device=0: gpu)
+    fake.gpu = gpu
+    return fake

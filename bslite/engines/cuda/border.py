@@ -31,8 +31,6 @@ def prepared(spec: ModelSpec, tensors: Sequence[Tensor], layerwise: bool = False
     engine = engine_for(spec, device.index or 0)
     dense = [_dense(t) for t in tensors]
     strides = [tuple(t.stride()) if d else _row_major(t.shape) for t, d in zip(tensors, dense, strict=True)]
-    if not all(t.numel() for t in tensors):
-        return lambda given: _empty(spec, given)
     session = engine.session([tuple(t.shape) for t in tensors], strides, layerwise)
     float32 = [i.dtype == "float32" for i in spec.inputs]
     names = [i.name for i in spec.inputs]
@@ -72,10 +70,10 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _ready(tensor: Tensor, dense: bool) -> Tensor:
     """The tensor, or a copy that lies as the plan expects, on a multiple of 16 bytes."""
-    tensor = tensor.detach().resolve_neg()
+    tensor = tensor.detach()
     if not dense:
         tensor = tensor.contiguous()
-    if tensor.data_ptr() % ALIGN:
+    if tensor.data_ptr() % ALIGN or tensor.is_neg():
         return _like(tensor).copy_(tensor)
     return tensor
 
@@ -97,13 +95,3 @@ def _integers(tensor: Tensor, name: str) -> Tensor:
             f"input {name!r} holds {int(tensor.abs().max())}; bslite computes with integers of 32 bits"
         )
     return _like(tensor, torch.int32).copy_(tensor)
-
-
-def _empty(spec: ModelSpec, given: Sequence[Tensor]) -> list[Tensor]:
-    """A batch of none: what little there is to compute, the CPU computes."""
-    import torch
-
-    from bslite.engines import cpu
-
-    outputs = cpu.run(spec, [t.detach().cpu().contiguous().numpy() for t in given])
-    return [torch.from_numpy(y).to(given[0].device) for y in outputs]

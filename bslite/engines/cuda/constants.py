@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bslite.engines.recipes import Array, recipe
+from bslite.engines.recipes import Array, phase, recipe
 from bslite.passes import batch_norm_scale_shift
 
 
@@ -38,3 +38,17 @@ def _channel_rows(params: Sequence[Array], parts: Sequence[Sequence[Any]]) -> Ar
 def _taps_first(params: Sequence[Array]) -> Array:
     """A depthwise weight ``[K, 1, taps...]`` as ``[taps, K]``."""
     return np.ascontiguousarray(params[0].reshape(len(params[0]), -1).T)
+
+
+@recipe("filters")
+def _filters(params: Sequence[Array]) -> Array:
+    """``[K, C/groups, taps...]`` channels-last: ``[K, taps..., C/groups]``."""
+    return np.ascontiguousarray(np.moveaxis(params[0], 1, -1))
+
+
+@recipe("transposed_filters")
+def _transposed_filters(
+    params: Sequence[Array], groups: int, first: Sequence[int], step: Sequence[int], taps: Sequence[int]
+) -> Array:
+    """One phase of a transposed convolution, channels-last."""
+    return _filters([phase(params[0], groups, first, step, taps)])

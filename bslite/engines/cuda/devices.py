@@ -90,10 +90,10 @@ def machine_of(device: Any) -> GpuMachine:
     )
 
 
-def why_none() -> str:
-    """Why there is no device to use; empty if there is one."""
+def why_none(device: int = 0) -> str:
+    """Why a device cannot be used; empty if it can."""
     try:
-        driver_for(0)
+        driver_for(device)
     except EngineError as e:
         return str(e)
     return ""

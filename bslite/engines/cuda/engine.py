@@ -13,14 +13,13 @@ from bslite.engines.cells import from_cells, inputs_to_cells
 from bslite.engines.cuda import constants  # noqa: F401  (registers its recipes)
 from bslite.engines.cuda.devices import driver_for
 from bslite.engines.cuda.driver import Array, Driver, Memory, span
-from bslite.engines.cuda.program import function_of
 from bslite.engines.cuda.session import CudaSession
 from bslite.engines.recipes import data_of
 from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const
 from bslite.plan.cuda import build_plan
-from bslite.plan.views import contiguous
+from bslite.plan.views import contiguous, size_of
 from bslite.spec import ModelSpec
 
 MAX_PLANS = 16  # per model and device: beyond, the least recently used is dropped
@@ -86,10 +85,6 @@ def engine_for(spec: ModelSpec, device: int = 0) -> CudaEngine:
 def run(spec: ModelSpec, inputs: Sequence[Array], *, layerwise: bool = False, device: int = 0) -> list[Array]:
     """Outputs for checked arrays of the host, whose strides are whole, positive numbers of elements."""
     engine = engine_for(spec, device)
-    if not all(x.size for x in inputs):  # a batch of none: what little there is to compute, the CPU computes
-        from bslite.engines import cpu
-
-        return cpu.run(spec, inputs, layerwise=layerwise)
     cells = inputs_to_cells(spec, inputs)
     session = engine.session([x.shape for x in cells], [strides_of(x) for x in cells], layerwise)
     outputs = [np.empty(shape, np.float32) for shape in session.output_shapes]
@@ -103,15 +98,16 @@ def strides_of(array: Array) -> Shape:
 
 
 def warmup(spec: ModelSpec, shapes: Sequence[Shape] | None = None, device: int = 0) -> list[str]:
-    """Compile what a model needs; names of all kernels made ready.
+    """Compile and load what a model needs, and capture its graph, by two runs on zeros; names of all kernels.
 
     ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
     """
     given = shapes or [i.example for i in spec.inputs]
     spec.infer_shapes(given)
     session = engine_for(spec, device).session(given, [contiguous(s) for s in given])
-    for step in session.plan.steps:
-        function_of(step)
+    outputs = [np.empty(shape, np.float32) for shape in session.output_shapes]
+    for _ in range(2):
+        session.run_host([np.zeros(size_of(tuple(s)), np.int32) for s in given], outputs)
     return list(dict.fromkeys(step.kernel for step in session.plan.steps))
 
 

@@ -10,7 +10,10 @@ from bslite.ops import Shape
 from bslite.passes import fuse
 from bslite.plan.concats import place_concats
 from bslite.plan.cuda import (
+    lower_conv,
     lower_elementwise,
+    lower_linear,
+    lower_matmul,
     lower_move,
     lower_pointwise,
     lower_pool,
@@ -25,7 +28,10 @@ from bslite.spec import ModelSpec
 
 __all__ = [
     "build_plan",
+    "lower_conv",
     "lower_elementwise",
+    "lower_linear",
+    "lower_matmul",
     "lower_move",
     "lower_pointwise",
     "lower_pool",

@@ -1,4 +1,4 @@
-"""Pools and depthwise filters: by the stack kernel, or one element a thread where it has no code for them."""
+"""Pools: by the stack kernel, or one element a thread where it has no code for them."""
 
 from __future__ import annotations
 
@@ -6,33 +6,19 @@ import math
 from collections.abc import Sequence
 
 from bslite import ops
-from bslite.errors import EngineError
-from bslite.ops.conv import Conv
 from bslite.ops.pool import WindowPool
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import activation
-from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
+from bslite.plan.cuda.launch import launch
 from bslite.plan.cuda.lowering import lowers
-from bslite.plan.cuda.pieces import piece_of
-from bslite.plan.cuda.stack import cut_of, stack_step
+from bslite.plan.cuda.stack import as_stack, small
 from bslite.plan.lower_pool import LARGE, Span, adaptive_spans, window_spans
 from bslite.plan.lowering import affine
 from bslite.plan.views import NO_HALO, View, size_of
 from bslite.plan.windows import volume
 
 THREADS = 128
-
-
-def as_stack(b: CudaBuilder, layer: Layer) -> bool:
-    """Append the layer as a stack of its own, if it can be one."""
-    value = layer.node.inputs[0]
-    piece = piece_of(layer, value, b.spec, b.shapes)
-    cut = cut_of(b, [piece], value) if piece is not None else None
-    if piece is None or cut is None:
-        return False
-    stack_step(b, [piece], value, cut)
-    return True
 
 
 @lowers("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -95,7 +81,7 @@ def pool_step(
     whole = [*[[Span(0, 1, 1)]] * missing, *spans]
     _, deep, tall, wide = (1, *[1] * missing, *dilation)
     source, target = volume(x), volume(y)
-    _small(b, source, target)
+    small(b, source, target)
     n, c, planes, rows, cols = target.shape
     xi, xc, xp, xr, xx = source.strides
     yi, yc, yp, yr, yx = target.strides
@@ -114,56 +100,3 @@ def pool_step(
     places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "spans": (table, 0)}
     places["scale"], places["shift"] = ((k, 0) if k else places["x"] for k in (scale, shift))
     launch(b, "pool", variant, [-(-count // threads)], [threads], scalars, places, [x], [y])
-
-
-def _small(b: CudaBuilder, *views: View) -> None:
-    """Raise EngineError where the kernels' 32 bits do not count all elements."""
-    for view in views:
-        if size_of(view.shape) > MOST_ELEMENTS:
-            raise EngineError(
-                f"layer {b.layer[-1]!r}: {list(view.shape)} are more than {MOST_ELEMENTS} elements"
-            )
-
-
-def is_depthwise(b: CudaBuilder, layer: Layer) -> bool:
-    """Whether a convolution has filters for single channels, and adds nothing in its store."""
-    each, groups = b.spec.param_shapes(layer.node)["weight"][1], layer.node.attrs["groups"]
-    return bool(each == 1 and groups > 1 and layer.residual is None)
-
-
-def lower_depthwise(b: CudaBuilder, layer: Layer) -> None:
-    """A convolution for which `is_depthwise` holds, along one to three axes."""
-    if as_stack(b, layer):
-        return
-    node, attrs = layer.node, layer.node.attrs
-    op = ops.get(node.op)
-    assert issubclass(op, Conv)
-    missing = (1,) * (3 - op.axes)
-    zeros = (0,) * (3 - op.axes)
-    x, y = b.read(node.inputs[0]), b.write(layer.name)
-    source, target = volume(x), volume(y)
-    _small(b, source, target)
-    k, _, *taps = b.spec.param_shapes(node)["weight"]
-    axes = ("planes", "rows", "cols")
-    name, first, second = activation(layer.activation)
-    threads = min(THREADS, b.machine.block_threads)
-    count = size_of(target.shape)
-    xi, xc, xp, xr, xx = source.strides
-    yi, yc, yp, yr, yx = target.strides
-    scalars: dict[str, int | float] = {
-        "count": count, "channels": k, "each": k // source.shape[1],
-        **dict(zip(axes, target.shape[2:], strict=True)),
-        **{f"in_{a}": n for a, n in zip(axes, source.shape[2:], strict=True)},
-        **{f"taps_{a}": n for a, n in zip(axes, (*missing, *taps), strict=True)},
-        **dict(zip(("front", "top", "left"), (*zeros, *attrs["padding"][: op.axes]), strict=True)),
-        **{f"stride_{a}": n for a, n in zip(axes, (*missing, *attrs["stride"]), strict=True)},
-        **{f"apart_{a}": n for a, n in zip(axes, (*missing, *attrs["dilation"]), strict=True)},
-        "x_image": xi, "x_plane": xp, "x_row": xr, "x_col": xx, "x_channel": xc,
-        "y_image": yi, "y_plane": yp, "y_row": yr, "y_col": yx, "y_channel": yc, "a": first, "b": second,
-    }  # fmt: skip
-    weight = b.const("taps_first", node.params["weight"])
-    biased = int("bias" in node.params)
-    bias = b.const("param", node.params["bias"]) if biased else weight
-    places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "w": (weight, 0), "bias": (bias, 0)}
-    variant = {"biased": biased, "activation": name, "threads": threads}
-    launch(b, "depthwise", variant, [-(-count // threads)], [threads], scalars, places, [x], [y])

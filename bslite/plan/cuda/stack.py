@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bslite.errors import EngineError
+from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import broadcast
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.pieces import Piece
+from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
+from bslite.plan.cuda.pieces import Piece, piece_of
 from bslite.plan.cuda.stack_price import Cut, price
-from bslite.plan.views import View
+from bslite.plan.views import View, size_of
 
 THREADS = 64
 OUTSIDE = 2  # tensors from outside that the kernel takes
@@ -64,3 +66,23 @@ def strides(name: str, view: View) -> dict[str, int]:
     """The scalars that say how an image lies."""
     image, channel, row, col = view.strides
     return {f"{name}_image": image, f"{name}_row": row, f"{name}_col": col, f"{name}_channel": channel}
+
+
+def as_stack(b: CudaBuilder, layer: Layer) -> bool:
+    """Append the layer as a stack of its own, if it can be one."""
+    value = layer.node.inputs[0]
+    piece = piece_of(layer, value, b.spec, b.shapes)
+    cut = cut_of(b, [piece], value) if piece is not None else None
+    if piece is None or cut is None:
+        return False
+    stack_step(b, [piece], value, cut)
+    return True
+
+
+def small(b: CudaBuilder, *views: View) -> None:
+    """Raise EngineError where the kernels' 32 bits do not count all elements."""
+    for view in views:
+        if size_of(view.shape) > MOST_ELEMENTS:
+            raise EngineError(
+                f"layer {b.layer[-1]!r}: {list(view.shape)} are more than {MOST_ELEMENTS} elements"
+            )
