@@ -235,6 +235,6 @@ def _choice(low: int, high: int):
     return either
 
 
-#: ``activate(code, x, a, b)``: the function with this number. Of a number that is a constant where it is called
-#: only that function is left in machine code; but `function_of` is compiled in a tenth of the time.
+#: ``activate(code, x, a, b)``: the function with this number. Of a number that is a constant where it is
+#: called only that function is left in machine code; but `function_of` is compiled in a tenth of the time.
 activate = _choice(0, len(CODES))

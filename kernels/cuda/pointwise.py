@@ -19,7 +19,8 @@ EACH = 4  # elements of a thread: as many loads under way before the first is ne
     samples=[{"code": code} for code in CODES.values()],
 )
 def pointwise(code: int | str, threads: int = THREADS):
-    """``y[i] = act(x[i], a, b)``, the function of this number or name, for ``count`` elements; a block does ``threads * EACH`` of them.
+    """``y[i] = act(x[i], a, b)``, the function of this number or name, for ``count`` elements; a block does
+    ``threads * EACH`` of them.
 
     Bytes are all there is to it: 8 threads to a 32-byte sector, EACH loads in flight per thread; at 40
     registers, of which most functions need half, an SM holds 1,536 threads, so 6,144 loads are under way,

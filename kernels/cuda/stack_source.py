@@ -11,7 +11,7 @@ import linecache
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bslite.kernels.cuda.stack_stages import Level, Pointwise, Window, columns_of, inside_of, levels_of
+from bslite.kernels.cuda.stack_stages import Pointwise, Window, columns_of, inside_of, levels_of
 
 HEAD = (
     "def stack(x, y, z, v, c, sizes, channels, strips, groups, bands, band_rows, "
@@ -183,7 +183,9 @@ class _Source:
         """Elements of the rows of level k, from the rows that each window sees."""
         w, found = self.window(k), []
         if w.kind == "max":
-            columns = [self.largest([[row[c] for row in rows] for rows in windows]) for c in range(self.counts[k])]
+            columns = [
+                self.largest([[row[c] for row in rows] for rows in windows]) for c in range(self.counts[k])
+            ]
             return [list(row) for row in zip(*columns, strict=True)] if windows else []
         for rows in windows:
             if w.kind == "avg":

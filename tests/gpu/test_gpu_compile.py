@@ -1,5 +1,4 @@
-"""Every kernel, as machine code for sm_80 and sm_90: registers as its occupancy assumes, no stack, no spills.
-"""
+"""Every kernel, as machine code for sm_80 and sm_90: registers as its occupancy assumes, no stack or spills."""
 
 from __future__ import annotations
 
@@ -41,3 +40,22 @@ def test_machine_code(kernel: Kernel, records: list[dict[str, Any]]) -> None:
         assert record["registers"] <= kernel.registers, record
         assert record["stack"] == 0, record
         assert record["shared"] <= SHARED, record
+
+
+def test_a_stack_reads_and_writes_once(records: list[dict[str, Any]]) -> None:
+    """A deeper stack of pools loads the columns at its sides and its numbers per channel more, and nothing
+    else: no intermediate value is in memory or in shared memory, and nothing is computed in float64.
+    """
+    pools = [
+        r for r in records if r["kernel"] == "stack" and r["variant"]["stages"].startswith("max:3,3,1,1")
+    ]
+    assert len(pools) == 4
+    for record in pools:
+        variant = record["variant"]
+        depth = variant["stages"].count("max")
+        row = variant["columns"] + 2 * depth
+        numbers = 2 * depth + 2 * (depth + 1)  # scale and shift; sizes of each image
+        assert record["loads"] == variant["turn"] * row + numbers, record
+        assert record["stores"] == variant["turn"] * variant["columns"], record
+    for record in (r for r in records if r["kernel"] == "stack"):
+        assert record["shared_accesses"] == record["float64"] == 0, record

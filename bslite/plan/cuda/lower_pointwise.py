@@ -32,8 +32,9 @@ def run(b: CudaBuilder, node: Node, x: View, y: View) -> None:
     count = size_of(y.shape)
     scalars: dict[str, Any] = {"count": count, "a": first, "b": second}
     threads = min(256, b.machine.block_threads)
+    blocks = -(-count // (threads * EACH))
     launch(
-        b, "pointwise", {"code": name, "threads": threads}, [-(-count // (threads * EACH))], [threads], scalars,
+        b, "pointwise", {"code": name, "threads": threads}, [blocks], [threads], scalars,
         {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}, [x], [y],
     )  # fmt: skip
 

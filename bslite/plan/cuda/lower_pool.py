@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Sequence
 
 from bslite import ops
@@ -13,12 +13,13 @@ from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.launch import launch
 from bslite.plan.cuda.lowering import lowers
 from bslite.plan.cuda.stack import as_stack, small
-from bslite.plan.lower_pool import LARGE, Span, adaptive_spans, window_spans
+from bslite.plan.lower_pool import Span, adaptive_spans, window_spans
 from bslite.plan.lowering import affine
-from bslite.plan.views import NO_HALO, View, size_of
+from bslite.plan.views import View, size_of
 from bslite.plan.windows import volume
 
 THREADS = 128
+GROUPS = 8  # threads that share a channel's pixels, of a pool over the whole image
 
 
 @lowers("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -33,8 +34,12 @@ def lower_pool(b: CudaBuilder, layer: Layer) -> None:
     before, after = attrs["padding"][: op.axes], attrs["padding"][op.axes :]
     sizes, made = b.shapes[node.inputs[0]][2:], b.shapes[layer.name][2:]
     padded = attrs.get("count_include_pad", False)
-    axes = zip(sizes, made, kernel, stride, before, after, dilation, strict=True)
-    spans = [window_spans(*axis, padded) for axis in axes]
+    spans = [
+        window_spans(h, p, r, s, start, stop, d, padded)
+        for h, p, r, s, start, stop, d in zip(
+            sizes, made, kernel, stride, before, after, dilation, strict=True
+        )
+    ]
     if attrs.get("divisor_override") is not None:
         spans = [[s._replace(share=1) for s in axis] for axis in spans]
         spans[0] = [s._replace(share=attrs["divisor_override"]) for s in spans[0]]
@@ -44,21 +49,37 @@ def lower_pool(b: CudaBuilder, layer: Layer) -> None:
 @lowers(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
 def lower_adaptive_pool(b: CudaBuilder, layer: Layer) -> None:
     """Windows that divide the image."""
-    n, c, *sizes = b.shapes[layer.node.inputs[0]]
+    sizes = b.shapes[layer.node.inputs[0]][2:]
     made = b.shapes[layer.name][2:]
     spans = [adaptive_spans(h, p) for h, p in zip(sizes, made, strict=True)]
     x, axes = b.read(layer.node.inputs[0]), len(sizes)
-    if not _largest(layer) and size_of(made) == 1 and size_of(tuple(sizes)) >= LARGE:
-        # A part at a time, then the parts: so that there are threads enough. By size alone, as on the CPU:
-        # the order of the sum must not depend on anything else.
-        width = sizes[-1] if axes > 1 else math.isqrt(sizes[0])
-        parts = [Span(i, min(width, sizes[-1] - i), 1) for i in range(0, sizes[-1], width)]
-        sums = b.fresh((n, c, *sizes[:-1], len(parts)), 1, NO_HALO)
-        lines = [[Span(i, 1, 1) for i in range(h)] for h in sizes[:-1]]
-        pool_step(b, 0, x, sums, [*lines, parts], (1,) * axes)
-        spans[-1] = [Span(0, len(parts), sizes[-1])]
-        x = sums
+    if size_of(made) == 1 and whole_step(b, layer, x):
+        return
     pool_step(b, _largest(layer), x, b.write(layer.name), spans, (1,) * axes, layer)
+
+
+def whole_step(b: CudaBuilder, layer: Layer, x: View) -> bool:
+    """Append a pool over the whole image, if its pixels lie evenly: a block for some channels of an image."""
+    n, c, *sizes = x.shape
+    pixels = [(size, step) for size, step in zip(sizes, x.strides[2:], strict=True) if size > 1]
+    even = all(p[1] == q[0] * q[1] for p, q in itertools.pairwise(pixels))
+    if not even:
+        return False
+    y = b.write(layer.name)
+    has_affine, scale, shift = affine(b, layer.affine)
+    name, first, second = activation(layer.activation)
+    lanes = min(32, b.machine.block_threads // GROUPS)
+    groups = -(-c // lanes)
+    variant = {"largest": _largest(layer), **has_affine, "activation": name, "lanes": lanes}
+    scalars: dict[str, int | float] = {
+        "pixels": size_of(tuple(sizes)), "channels": c, "groups": groups, "x_image": x.strides[0],
+        "x_pixel": pixels[-1][1] if pixels else 0, "x_channel": x.strides[1], "y_image": y.strides[0],
+        "y_channel": y.strides[1], "a": first, "b": second,
+    }  # fmt: skip
+    places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
+    places["scale"], places["shift"] = ((k, 0) if k else places["x"] for k in (scale, shift))
+    launch(b, "whole_pool", variant, [groups * n], [lanes, GROUPS], scalars, places, [x], [y])
+    return True
 
 
 def _largest(layer: Layer) -> int:
@@ -82,7 +103,7 @@ def pool_step(
     _, deep, tall, wide = (1, *[1] * missing, *dilation)
     source, target = volume(x), volume(y)
     small(b, source, target)
-    n, c, planes, rows, cols = target.shape
+    _, c, planes, rows, cols = target.shape
     xi, xc, xp, xr, xx = source.strides
     yi, yc, yp, yr, yx = target.strides
     table = b.const("cells", values=[v for axis in whole for s in axis for v in s])

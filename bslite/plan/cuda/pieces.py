@@ -62,7 +62,9 @@ def piece_of(layer: Layer, value: str, spec: ModelSpec, shapes: Shapes) -> Piece
         return None
     if any(spec.dtypes[name] != "float32" for name in (*layer.inputs, layer.name)):
         return None
-    window, outside, words = None, (), []
+    window: Window | None = None
+    outside: tuple[str, ...] = ()
+    words: list[str] = []
     parts: list[tuple[Any, ...]] = []
     keys: list[str] = []
     if node.op in POOLS:

@@ -35,9 +35,7 @@ def stack_step(b: CudaBuilder, pieces: Sequence[Piece], value: str, cut: Cut) ->
     last = pieces[-1].layer.name
     x = b.read(value)
     n, c, h, w = x.shape
-    outside = [
-        broadcast(b.values[name], b.shapes[p.layer.name]) for p in pieces for name in p.outside
-    ]
+    outside = [broadcast(b.values[name], b.shapes[p.layer.name]) for p in pieces for name in p.outside]
     y = b.write(last)
     sizes = [(h, w), *(b.shapes[p.layer.name][2:] for p in pieces if p.window is not None)]
     parts = tuple(part for p in pieces for part in p.parts)
