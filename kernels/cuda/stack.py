@@ -12,7 +12,7 @@ from bslite.kernels.cuda.cells import FLOATS
 from bslite.kernels.cuda.device import cuda
 from bslite.kernels.cuda.functions import FUNCTIONS
 from bslite.kernels.cuda.kernel import kernel
-from bslite.kernels.cuda.libm import fma, larger, quotient, times
+from bslite.kernels.cuda.libm import fma, larger, plus, quotient, times
 from bslite.kernels.cuda.stack_source import function, stack_source
 
 THREADS = 64
@@ -74,7 +74,7 @@ def stack(stages: str, columns: int, turn: int, threads: int):
     """
     names = {
         "u": np.uint32, "i32": np.int32, "i64": np.int64, "u64": np.uint64, "f": f, "cuda": cuda, "fma": fma,
-        "larger": larger, "times": times, "quotient": quotient,
+        "larger": larger, "plus": plus, "times": times, "quotient": quotient,
         "ZERO": f(0.0), "ONE": f(1.0), "MINUS_ZERO": f(-0.0), "LEAST": f(-np.inf),
     }  # fmt: skip
     text, more = stack_source(

@@ -313,7 +313,7 @@ class _Source:
         acc = values[0]
         for value in values[1:]:
             to = self.name("s")
-            self.add(f"{to} = {acc} + {value}")
+            self.add(f"{to} = plus({acc}, {value})")
             acc = to
         return acc
 
