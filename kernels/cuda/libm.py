@@ -4,9 +4,9 @@ On a GPU these are libdevice's (errors in units in the last place: CUDA's progra
 Functions": at most 2, but for pow, sinh, acosh and atanh, 3 to 4), in the simulator NumPy's, from float64
 rounded once; sin, cos and tan are in trig.py.
 
-`fma`, `plus`, `minus` and `times` are single instructions that no compiler merges with their neighbours: numba
-contracts ``x*y + z`` wherever it meets one, and then the bits of a sum would depend on which layers share a
-kernel. So what a function does first to its argument and last to its result is one of these.
+`fma`, `plus`, `minus` and `times` are single instructions that no compiler merges with their neighbours:
+numba contracts ``x*y + z`` wherever it meets one, and then the bits of a sum would depend on which layers
+share a kernel. So what a function does first to its argument and last to its result is one of these.
 `larger` and `smaller` are ``max.NaN`` and ``min.NaN`` of PTX (sm_80 and later): NaN if one is NaN, and -0
 below +0, so any order of comparisons gives the same bits. Written as comparisons and selections they take
 three instructions for one; so here, and nowhere else in device code, there is inline assembler.
