@@ -67,7 +67,7 @@ def open_gpu(device: int, api: Any, toolkit: int, torch: Any = "if imported") ->
         have, need = (".".join(map(str, c)) for c in (capability, LEAST_CAPABILITY))
         raise EngineError(f"cuda:{device} has compute capability {have}; bslite needs {need}")
     name = found.name.decode() if isinstance(found.name, bytes) else str(found.name)
-    return GpuDriver(device, api, machine_of(found), name, torch)
+    return GpuDriver(device, api, machine_of(found), name, (capability[0], capability[1]), torch)
 
 
 def machine_of(device: Any) -> GpuMachine:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -143,6 +143,10 @@ class Driver(abc.ABC):
     def private(self) -> int:
         """A stream that no other thread uses: its copies run beside their kernels."""
         return self.stream()
+
+    @abc.abstractmethod
+    def function(self, kernel: str, variant: Mapping[str, Any]) -> Any:
+        """A compiled kernel, by the name it has in ``KERNELS`` and its compile-time constants."""
 
     @abc.abstractmethod
     def bind(

@@ -1,8 +1,9 @@
 """A real GPU, by way of the CUDA driver's functions.
 
-numba-cuda compiles the kernels; they are started with ``cuLaunchKernel`` from a table of arguments that is
-written once, because numba's own launch looks at types, strides and streams each time (some 20 µs, and a
-network has hundreds). torch allocates the memory where torch has CUDA, so that both draw on one pool.
+numba-cuda compiles the kernels (`bslite.kernels.cuda.compile`); they are loaded and started here, with
+``cuLaunchKernel`` from a table of arguments that is written once, because numba's own launch looks at types,
+strides and streams each time, and a network has hundreds. torch allocates the memory where torch has CUDA,
+so that both draw on one pool.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -38,8 +39,19 @@ class GpuDriver(Driver):
 
     graphs = True
 
-    def __init__(self, device: int, api: Any, machine: GpuMachine, name: str, torch: Any = "if imported"):
+    def __init__(
+        self,
+        device: int,
+        api: Any,
+        machine: GpuMachine,
+        name: str,
+        capability: tuple[int, int],
+        torch: Any = "if imported",
+    ) -> None:
         super().__init__()
+        self._capability = capability
+        self._functions: dict[Any, tuple[int, bool]] = {}
+        self._lock = threading.RLock()
         self.device, self.machine, self.name = device, machine, f"cuda:{device} ({name})"
         self._api, self._torch_given = api, torch
         self._torch_found: Any = None
@@ -186,24 +198,34 @@ class GpuDriver(Driver):
             setattr(self._own, name, stream)
         return stream
 
+    def function(self, kernel: str, variant: Mapping[str, Any]) -> Any:
+        """The driver's handle of a kernel, and whether its blocks wait for each other (`Kernel.function`)."""
+        key = kernel, tuple(sorted(variant.items()))
+        with self._lock:
+            if key not in self._functions:
+                code = self.code(kernel, variant)
+                with self.here():
+                    module = self.do("cuModuleLoadData", code.image)
+                    handle = self.do("cuModuleGetFunction", module, code.entry.encode())
+                self._functions[key] = int(handle), bool(variant.get("together"))
+            return self._functions[key]
+
+    def code(self, kernel: str, variant: Mapping[str, Any]) -> Any:
+        """A kernel's machine code for this device."""
+        from bslite.kernels.cuda.compile import code_of
+
+        return code_of(kernel, self._capability, variant)
+
     def bind(
         self,
-        function: Any,
+        function: tuple[int, bool],
         grid: tuple[int, ...],
         block: tuple[int, ...],
         arguments: Sequence[Cells | np.generic],
     ) -> GpuLaunch:
-        """A kernel that numba-cuda compiled."""
-        with self.here():
-            handle, cooperative = self.loaded(function)
+        """A kernel and its table of arguments."""
+        handle, cooperative = function
         return GpuLaunch(self, handle, cooperative, grid, block, arguments)
-
-    def loaded(self, function: Any) -> tuple[int, bool]:
-        """The driver's handle of a kernel that numba-cuda compiled, and whether its blocks wait for each
-        other.
-        """
-        (compiled,) = function.overloads.values()
-        return int(compiled._codelibrary.get_cufunc().handle), bool(compiled.cooperative)
 
     def capturing(self, stream: int) -> bool:
         """Asked of the driver: a stream that is being captured has a status other than 0."""
