@@ -6,6 +6,7 @@ numba-cuda goes by two names (a GPU's compiler and driver; a simulator in plain 
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,10 @@ SIMULATED = bool(config.ENABLE_CUDASIM)
 
 if SIMULATED:
     from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+    from bslite.kernels.cuda import simulation
+
+    simulation.install()
 
     #: The driver's functions, and the bindings under them: there are none.
     api = binding = None
@@ -28,7 +33,25 @@ if SIMULATED:
         """A function that kernels call: in the simulator the function itself."""
         return body
 
-    def compile_ptx(body, signature, capability, threads):
+    def simulated(body):
+        """The kernel, to be called as on a GPU. Arithmetic there overflows and makes NaN without a word."""
+        return _Quiet(cuda.jit(body))
+
+    class _Quiet:
+        def __init__(self, jitted):
+            self._jitted = jitted
+
+        def __getitem__(self, configuration):
+            launched = self._jitted[configuration]
+
+            def launch(*given):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)  # threads do not inherit np.errstate
+                    launched(*given)
+
+            return launch
+
+    def compile_ptx(body, signature, capability, bounds):
         """There is no compiler in the simulator."""
         raise RuntimeError("numba.cuda's simulator does not compile; unset NUMBA_ENABLE_CUDASIM")
 
@@ -53,8 +76,9 @@ else:
         """A function that kernels call, always inlined into them."""
         return register_jitable(forceinline=True)(body)
 
-    def compile_ptx(body, signature, capability, threads):
-        """A kernel's PTX for GPUs of ``capability``, in blocks of at most ``threads``; no GPU needed.
+    def compile_ptx(body, signature, capability, bounds):
+        """A kernel's PTX for GPUs of ``capability``; no GPU needed. ``bounds``: the most threads of a block, and
+        how many such blocks must fit on an SM.
 
         numba-cuda asks the current device whom to compile the functions for that a kernel calls; so this says
         it is one of ``capability``, and a process should ask for one capability only: they are kept.
@@ -62,10 +86,14 @@ else:
         asked = dispatcher.get_current_device
         dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
         try:
-            text, _ = cuda.compile_ptx(body, signature, cc=capability, launch_bounds=threads)
+            text, _ = cuda.compile_ptx(body, signature, cc=capability, launch_bounds=bounds)
         finally:
             dispatcher.get_current_device = asked
         return text
+
+    def simulated(body):
+        """There is no simulator beside the compiler."""
+        raise RuntimeError("numba.cuda's simulator runs only with NUMBA_ENABLE_CUDASIM=1")
 
     @device_function
     def pair(memory, index):
@@ -80,4 +108,14 @@ else:
         memory[index] = libdevice.hiloint2double(libdevice.float_as_int(high), libdevice.float_as_int(low))
 
 
-__all__ = ["SIMULATED", "api", "binding", "compile_ptx", "cuda", "device_function", "pair", "put_pair"]
+__all__ = [
+    "SIMULATED",
+    "api",
+    "binding",
+    "compile_ptx",
+    "cuda",
+    "device_function",
+    "pair",
+    "put_pair",
+    "simulated",
+]

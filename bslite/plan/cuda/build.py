@@ -10,6 +10,10 @@ from bslite.ops import Shape
 from bslite.passes import Layer, fuse
 from bslite.plan.concats import place_concats
 from bslite.plan.cuda import (
+    lower_conv,
+    lower_elementwise,
+    lower_linear,
+    lower_matmul,
     lower_move,
     lower_pointwise,
 )
@@ -22,6 +26,10 @@ from bslite.spec import ModelSpec
 
 __all__ = [
     "build_plan",
+    "lower_conv",
+    "lower_elementwise",
+    "lower_linear",
+    "lower_matmul",
     "lower_move",
     "lower_pointwise",
     "unsupported_ops",
