@@ -232,7 +232,7 @@ class FakeApi:
 
 def read_table(kernel: Any, table: int) -> Iterator[Any]:
     """The arguments that a table of pointers holds, as a kernel of these types takes them from it."""
-    pointers = iter((ctypes.c_void_p * 64).from_address(table))
+    pointers = iter((ctypes.c_void_p * 256).from_address(table))
 
     def read(kind: Any) -> Any:
         return kind.from_address(next(pointers)).value

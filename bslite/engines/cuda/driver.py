@@ -166,9 +166,9 @@ class Driver(abc.ABC):
         """Whether the caller is capturing what happens on ``stream`` into a graph of his own."""
         return False
 
-    def capture(self, work: Callable[[int], None]) -> Graph:
-        """What ``work`` starts on the stream it is given, as a graph. Whatever is raised in it, or
-        EngineError, if it cannot be captured; nothing is being captured then.
+    def capture(self, work: Callable[[int], None], by_torch: bool = False) -> Graph:
+        """What ``work`` starts on the stream it is given, as a graph; ``by_torch``: torch is called in it.
+        Whatever is raised in it, or EngineError, if it cannot be captured; nothing is being captured then.
         """
         raise EngineError(f"{self.name} captures nothing")
 

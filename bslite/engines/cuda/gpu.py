@@ -29,6 +29,7 @@ RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: what else this thread does, does 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: waits for nothing on the default stream
 NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 OUT_OF_MEMORY, NOT_READY = 2, 600  # CUDA_ERROR_...
+_torch_captures = threading.Lock()
 
 
 class GpuDriver(Driver):
@@ -105,13 +106,14 @@ class GpuDriver(Driver):
     def _from_torch(self, size: int, stream: int) -> Memory:
         torch = self.torch
         try:
-            with torch.cuda.stream(self._as_torchs(stream)):
+            with torch.cuda.stream(self.as_torchs(stream)):
                 cells = torch.empty(size, dtype=torch.uint8, device=f"cuda:{self.device}")
         except torch.cuda.OutOfMemoryError as e:
             raise OutOfMemory(f"{self.name}: {e}") from e
         return Memory(cells.data_ptr(), size, cells)
 
-    def _as_torchs(self, stream: int) -> Any:
+    def as_torchs(self, stream: int) -> Any:
+        """The stream as one of torch's."""
         return self.torch.cuda.ExternalStream(stream, device=self.device)
 
     def room(self) -> tuple[int, int]:
@@ -129,7 +131,7 @@ class GpuDriver(Driver):
     def used(self, memory: Memory, stream: int) -> None:
         """torch gives memory to others as soon as it is let go of, unless it knows of streams that use it."""
         if memory.owner is not None:
-            memory.owner.record_stream(self._as_torchs(stream))
+            memory.owner.record_stream(self.as_torchs(stream))
 
     def upload(self, target: int, source: Array, stream: int) -> None:
         """Through pinned memory, in chunks: the host fills one while the device reads the other."""
@@ -231,9 +233,11 @@ class GpuDriver(Driver):
         """Asked of the driver: a stream that is being captured has a status other than 0."""
         return bool(stream) and int(self.do("cuStreamIsCapturing", stream)) != 0  # the default stream cannot
 
-    def capture(self, work: Callable[[int], None]) -> GpuGraph:
+    def capture(self, work: Callable[[int], None], by_torch: bool = False) -> Graph:
         """On a stream of this thread's own. If that fails, capture is ended and the stream given up."""
         stream = self._side("capture")
+        if by_torch:
+            return self._captured_by_torch(work, stream)
         with self.here():
             self.do("cuStreamBeginCapture", stream, self._mode())
             try:
@@ -254,6 +258,23 @@ class GpuDriver(Driver):
                 return GpuGraph(self, self.do("cuGraphInstantiate", graph, 0))
             finally:
                 self.do("cuGraphDestroy", graph)
+
+    def _captured_by_torch(self, work: Callable[[int], None], stream: int) -> Graph:
+        """torch's allocator has to know, so torch captures: one at a time, more it does not allow."""
+        torch = self.torch
+        graph = torch.cuda.CUDAGraph()
+        mode = {"stream": self.as_torchs(stream), "capture_error_mode": "thread_local"}
+        try:
+            with _torch_captures, self.here(), torch.cuda.graph(graph, **mode):
+                work(stream)
+        except BaseException:
+            del self._own.capture
+            raise
+        return TorchGraph(self, graph)
+
+    def tensor(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        """Float32 memory as one of torch's tensors, which does not own it."""
+        return self.torch.as_tensor(_Described(address, shape, strides), device=f"cuda:{self.device}")
 
     def _mode(self) -> Any:
         modes = getattr(getattr(self._api, "binding", None), "CUstreamCaptureMode", None)
@@ -353,6 +374,31 @@ class GpuGraph:
 
     def start(self, stream: int) -> None:
         self._driver.do("cuGraphLaunch", self._handle, stream)
+
+
+class TorchGraph:
+    """A graph that torch captured; it keeps the memory that torch used in it."""
+
+    def __init__(self, driver: GpuDriver, graph: Any) -> None:
+        self._driver, self._graph = driver, graph
+
+    def start(self, stream: int) -> None:
+        with self._driver.torch.cuda.stream(self._driver.as_torchs(stream)):
+            self._graph.replay()
+
+
+class _Described:
+    """Float32 memory in the words of the CUDA array interface."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "strides": tuple(4 * s for s in strides),
+            "typestr": "<f4",
+            "data": (address, False),
+            "version": 3,
+            "stream": None,
+        }
 
 
 def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
