@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from bslite.engines.cuda.driver import Array, Cells, Driver, Graph, Memory, OutOfMemory
+from bslite.engines.cuda.gpu_launch import Described, GpuGraph, GpuLaunch, TorchGraph, call_in
 from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
 
@@ -36,6 +37,7 @@ class GpuDriver(Driver):
     """Device number ``device``. ``api`` has the driver's functions, which raise what has a ``code``.
 
     ``torch``: the package, or None; by default torch, as soon as it has been imported and has CUDA.
+    ``relaxed``: the mode of capture, as the bindings want it.
     """
 
     graphs = True
@@ -48,9 +50,10 @@ class GpuDriver(Driver):
         name: str,
         capability: tuple[int, int],
         torch: Any = "if imported",
+        relaxed: Any = RELAXED,
     ) -> None:
         super().__init__()
-        self._capability = capability
+        self._capability, self._relaxed = capability, relaxed
         self._functions: dict[Any, tuple[int, bool]] = {}
         self._lock = threading.RLock()
         self.device, self.machine, self.name = device, machine, f"cuda:{device} ({name})"
@@ -65,8 +68,8 @@ class GpuDriver(Driver):
             return getattr(self._api, function)(*arguments)
         except Exception as e:
             code = _code(e)
-            if code is None:
-                raise
+            if code is None and "cudadrv" not in type(e).__module__:
+                raise  # no fault of the device's
             kind = OutOfMemory if code == OUT_OF_MEMORY else EngineError
             raise kind(f"{self.name}: {e}") from e
 
@@ -239,7 +242,7 @@ class GpuDriver(Driver):
         if by_torch:
             return self._captured_by_torch(work, stream)
         with self.here():
-            self.do("cuStreamBeginCapture", stream, self._mode())
+            self.do("cuStreamBeginCapture", stream, self._relaxed)
             try:
                 work(stream)
             except BaseException:
@@ -274,11 +277,7 @@ class GpuDriver(Driver):
 
     def tensor(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         """Float32 memory as one of torch's tensors, which does not own it."""
-        return self.torch.as_tensor(_Described(address, shape, strides), device=f"cuda:{self.device}")
-
-    def _mode(self) -> Any:
-        modes = getattr(getattr(self._api, "binding", None), "CUstreamCaptureMode", None)
-        return modes(RELAXED) if modes else RELAXED
+        return self.torch.as_tensor(Described(address, shape, strides), device=f"cuda:{self.device}")
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -324,114 +323,15 @@ class GpuDriver(Driver):
                     self.do("cuEventDestroy", event)
 
 
-class GpuLaunch:
-    """The table of a kernel's arguments, as ``cuLaunchKernel`` reads it.
-
-    numba-cuda's kernels take an array of one axis as seven: two pointers that are null, elements, bytes of
-    one, address, elements along the axis, bytes between them (``dispatcher._Kernel._prepare_args``).
-    """
-
-    def __init__(
-        self,
-        driver: GpuDriver,
-        handle: int,
-        cooperative: bool,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        arguments: Sequence[Cells | np.generic],
-    ) -> None:
-        self._driver = driver
-        self._start = "cuLaunchCooperativeKernel" if cooperative else "cuLaunchKernel"
-        self._more = () if cooperative else (0,)  # `extra`: no further options
-        self._shape = (handle, *_three(grid), *_three(block), 0)
-        self._cells: list[Any] = []
-        self._address: dict[int, Any] = {}
-        for i, argument in enumerate(arguments):
-            if isinstance(argument, Cells):
-                size = np.dtype(argument.dtype).itemsize
-                row = [0, 0, argument.count, size, argument.address, argument.count, size]
-                added = [ctypes.c_int64(value) for value in row]
-                self._address[i] = added[4]
-                self._cells += added
-            else:
-                self._cells.append(np.ctypeslib.as_ctypes_type(argument.dtype)(argument.item()))
-        self._table = (ctypes.c_void_p * len(self._cells))(*map(ctypes.addressof, self._cells))
-        self._table_at = ctypes.addressof(self._table)
-
-    def point(self, argument: int, address: int) -> None:
-        self._address[argument].value = address
-
-    def start(self, stream: int) -> None:
-        self._driver.do(self._start, *self._shape, stream, self._table_at, *self._more)
-
-
-class GpuGraph:
-    """An instantiated graph."""
-
-    def __init__(self, driver: GpuDriver, handle: Any) -> None:
-        self._driver, self._handle = driver, handle
-        weakref.finalize(self, _destroy_graph, driver._api, driver._context, handle).atexit = False
-
-    def start(self, stream: int) -> None:
-        self._driver.do("cuGraphLaunch", self._handle, stream)
-
-
-class TorchGraph:
-    """A graph that torch captured; it keeps the memory that torch used in it."""
-
-    def __init__(self, driver: GpuDriver, graph: Any) -> None:
-        self._driver, self._graph = driver, graph
-
-    def start(self, stream: int) -> None:
-        with self._driver.torch.cuda.stream(self._driver.as_torchs(stream)):
-            self._graph.replay()
-
-
-class _Described:
-    """Float32 memory in the words of the CUDA array interface."""
-
-    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": shape,
-            "strides": tuple(4 * s for s in strides),
-            "typestr": "<f4",
-            "data": (address, False),
-            "version": 3,
-            "stream": None,
-        }
-
-
-def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
-    x, y, z = (*sizes, 1, 1)[:3]
-    return x, y, z
-
-
 def _code(error: Exception) -> int | None:
     """The number of a driver's error."""
     code = getattr(error, "code", None)
     return None if code is None else int(code)
 
 
-def _in(api: Any, context: Any, function: str, *arguments: Any) -> None:
-    """Call what frees something, in its context; a device that has failed frees all of it anyway."""
-    with suppress(Exception):
-        api.cuCtxPushCurrent(context)
-        try:
-            getattr(api, function)(*arguments)
-        finally:
-            api.cuCtxPopCurrent()
-
-
 def _free(api: Any, context: Any, address: int) -> None:
-    _in(api, context, "cuMemFree", address)  # waits for all work that may use it
+    call_in(api, context, "cuMemFree", address)  # waits for all work that may use it
 
 
 def _free_host(api: Any, context: Any, address: int) -> None:
-    _in(api, context, "cuMemFreeHost", address)
-
-
-def _destroy_graph(api: Any, context: Any, handle: Any) -> None:
-    _in(api, context, "cuGraphExecDestroy", handle)
-
-
-__all__ = ["GpuDriver", "GpuGraph", "GpuLaunch", "Graph"]
+    call_in(api, context, "cuMemFreeHost", address)
