@@ -7,6 +7,7 @@ is read by numba as any other function, is run by the simulator, and shows in tr
 
 from __future__ import annotations
 
+import hashlib
 import linecache
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,7 +26,7 @@ OUTSIDE = "zv"  # arrays of tensors from outside, in order
 
 def function(text: str, names: dict[str, Any]) -> Callable[..., None]:
     """The function ``stack`` that ``text`` defines, ``names`` being its globals."""
-    filename = f"<bslite stack {hash(text) & 0xFFFFFFFFFFFF:012x}>"
+    filename = f"<bslite stack {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     exec(compile(text, filename, "exec"), names)
     made: Callable[..., None] = names["stack"]

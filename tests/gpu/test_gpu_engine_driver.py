@@ -25,11 +25,11 @@ X = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
 
 
 def model(shape: tuple[int, ...] = SHAPE) -> ModelSpec:
-    """Transposed on the way in and out, two launches between."""
+    """A layer that reads what the caller gave, copies between, a layer that writes what he gets."""
     graph = GraphBuilder("net")
     x = graph.input("x", ("N", *shape[1:]), shape)
-    y = graph.add("relu", "a", x)
-    return graph.build(graph.add("concat", "c", y, y, axis=1))
+    y = graph.add("flatten", "f", graph.add("relu", "a", x), start_axis=1)
+    return graph.build(graph.add("tanh", "t", graph.add("concat", "c", y, y, axis=1)))
 
 
 def session_of(spec: ModelSpec) -> CudaSession:
@@ -67,7 +67,7 @@ def test_addresses_may_change(api: FakeApi) -> None:  # noqa: F811
         given, made = gpu.allocate(X.nbytes, stream), gpu.allocate(2 * X.nbytes, stream)
         gpu.upload(given.address, X, stream)
         session.run([given.address], [made.address], stream)
-        got = np.empty((2, 16, 2, 2), np.float32)
+        got = np.empty((2, 64), np.float32)
         gpu.download(got, made.address, stream)
         close(got, expected(spec))
 
@@ -214,7 +214,7 @@ def test_a_caller_who_captures(api: FakeApi) -> None:  # noqa: F811
         bslite.run(spec, -X, backend="cuda")
         gpu.upload(given.address, X, 71)
         api.cuGraphLaunch(graph, 71)
-    got = np.empty((2, 16, 2, 2), np.float32)
+    got = np.empty((2, 64), np.float32)
     gpu.download(got, made.address, 71)
     close(got, expected(spec))
 
@@ -283,7 +283,7 @@ def test_the_machine_of_a_device() -> None:
          r"there is no CUDA device here \(no CUDA-capable device \(100\)\)"),
         ({"version": (12, 4)}, 0, 13, r"supports CUDA 12\.4, .* of CUDA 13; update the driver, or pip"),
         ({}, 1, 13, "there is no device cuda:1; this machine has 1"),
-        ({"get_device": lambda n: device(compute_capability=(6, 1))}, 0, 13, r"6\.1; bslite needs 7\.0"),
+        ({"get_device": lambda n: device(compute_capability=(7, 5))}, 0, 13, r"7\.5; bslite needs 8\.0"),
     ],
 )  # fmt: skip
 def test_a_device_that_will_not_do(change: dict[str, Any], number: int, toolkit: int, said: str) -> None:
@@ -292,6 +292,18 @@ def test_a_device_that_will_not_do(change: dict[str, Any], number: int, toolkit:
         setattr(fake, name, value)
     with pytest.raises(EngineError, match=said):
         devices.open_gpu(number, fake, toolkit, torch=None)
+
+
+def test_a_driver_that_does_not_start() -> None:
+    """numba's raises when it is asked for the first time, and says it later."""
+
+    class Broken(FakeApi):
+        @property
+        def is_available(self) -> bool:  # type: ignore[override]
+            raise ImportError("Error at driver init: CUDA_ERROR_NO_DEVICE (100)")
+
+    with pytest.raises(EngineError, match=r"no CUDA device here \(Error at driver init: .*NO_DEVICE"):
+        devices.open_gpu(0, Broken(), 13, torch=None)
 
 
 def test_contexts_are_put_back() -> None:
@@ -306,7 +318,7 @@ def test_contexts_are_put_back() -> None:
 def test_warmup_compiles_and_captures(api: FakeApi) -> None:  # noqa: F811
     """After it, a run only starts a graph."""
     spec = model()
-    assert set(bslite.warmup(spec, backend="cuda")) == {"copy", "copy_pairs", "pointwise"}
+    assert "copy_pairs" in bslite.warmup(spec, backend="cuda")
     captured = len(api.calls("cuStreamBeginCapture"))
     close(bslite.run(spec, X, backend="cuda"), expected(spec))
     assert len(api.calls("cuStreamBeginCapture")) == captured == 1
