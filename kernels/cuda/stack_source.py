@@ -82,9 +82,13 @@ class _Source:
         self.geometry()
         self.parameters()
         self.state()
+        self.add(f"x_turn = first_turn * {self.turn} * x_row")
+        self.add(f"y_turn = y_at + first_turn * {len(self.emitted()[-1])} * y_row")
         self.add("for t in range(first_turn, last_turn):")
         self.depth += 1
         self.body()
+        self.add(f"x_turn += {self.turn} * x_row")
+        self.add(f"y_turn += {len(self.emitted()[-1])} * y_row")
         return "\n".join([HEAD, *self.lines, ""])
 
     def geometry(self) -> None:
@@ -217,7 +221,7 @@ class _Source:
         self.depth += 1
         if row is None:
             row = [self.name("a") for _ in range(self.counts[0])]
-            self.add(f"x_line = {at} * x_row")
+            self.add(f"x_line = x_turn + {a} * x_row")
             for c, name in enumerate(row):
                 self.add(f"{name} = x[u64(x_line + x_at{c})]")
         elif self.window(k).kind == "avg":
@@ -230,7 +234,7 @@ class _Source:
             else:
                 row = [self.applied(k, i, stage, value) for value in row]
         if last:
-            self.add(f"y_line = y_at + {at} * y_row")
+            self.add(f"y_line = y_turn + ({a}) * y_row")
             for c, value in enumerate(row):
                 self.add(f"y[u64(y_line + {c} * y_col)] = {value}")
             self.depth -= 1
