@@ -57,11 +57,14 @@ def stack(stages: str, columns: int, turn: int, threads: int):
     The budget: at the speed of memory an H200 moves 0.55e12 elements in and out per second, and issues 31e12
     instructions: 56 for each. Of a block of max 3x3, batch norm and ReLU, three maxima (by rows and columns
     apart, pairs of neighbours shared), a multiply-add and a maximum are needed for an element; maxima go at
-    half rate, that is 9 slots. Counted in machine code for sm_90, addresses, loads, stores, tests of edges
-    and the columns at the sides included: 17 instructions (22 slots) for one block, 8 columns; 25 (34) for
-    two, 14 columns; 44 (62) for three, 8 columns. So two or three such blocks run at the speed of a copy;
-    deeper stacks are cut (bslite/plan/cuda/stacks.py): beyond that, instructions take the time, wherever
-    the cuts are.
+    half rate, that is 9 slots. Counted in machine code for sm_90, addresses, loads, stores and the columns at
+    the sides included: 15 instructions (20 slots) for one block, 8 columns; 20 (28) for two, 14 columns; 32
+    (48) for three, 8 columns. So three such blocks run at the speed of a copy, if four slots of five are
+    used; deeper stacks are cut (bslite/plan/cuda/stacks.py): beyond that, instructions take the time,
+    wherever the cuts are.
+
+    Where there are several windows, turns of the loop away from all edges run without tests of rows and
+    columns: they are a sixth of the slots. For one window memory is what takes the time.
 
     Occupancy: registers hold the state, up to 216; then an SM has 256 threads or more with ``turn`` rows of
     columns in flight each, 28 or more loads: 28 KB, of the 25 that cover HBM's latency.

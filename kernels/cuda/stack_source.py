@@ -50,8 +50,8 @@ class _Source:
         self.lines: list[str] = []
         self.depth = 1
         self.constants = 0  # rows of c given out
-        self.outside = 0
         self.fresh = 0
+        self.free = False  # whether this turn is known to be away from all edges
 
     def add(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
@@ -84,9 +84,21 @@ class _Source:
         self.state()
         self.add(f"x_turn = first_turn * {self.turn} * x_row")
         self.add(f"y_turn = y_at + first_turn * {len(self.emitted()[-1])} * y_row")
+        if len(self.levels) > 2:
+            self.away_from_edges()
         self.add("for t in range(first_turn, last_turn):")
         self.depth += 1
-        self.body()
+        if len(self.levels) > 2:
+            self.add("if first_free <= t < last_free:")
+            self.depth, self.free = self.depth + 1, True
+            self.body()
+            self.depth, self.free = self.depth - 1, False
+            self.add("else:")
+            self.depth += 1
+            self.body()
+            self.depth -= 1
+        else:
+            self.body()
         self.add(f"x_turn += {self.turn} * x_row")
         self.add(f"y_turn += {len(self.emitted()[-1])} * y_row")
         return "\n".join([HEAD, *self.lines, ""])
@@ -117,6 +129,21 @@ class _Source:
         used = sum(p.name.startswith(("with:", "by:")) for level in self.levels for p in level.chain)
         for letter in OUTSIDE[:used]:
             self.add(f"{letter}_at = i64(image) * {letter}_image + channel * {letter}_channel")
+
+    def away_from_edges(self) -> None:
+        """The turns in which no row and no column of any level is beyond an edge: they need no tests. Worth
+        compiling the turn twice where there are several windows.
+        """
+        last = len(self.levels) - 1
+        made = self.emitted()
+        self.add(f"first_free = -((-begin + ({made[last][0]})) // {len(made[last])})")
+        self.add(f"last_free = (end - 1 - ({made[last][-1]})) // {len(made[last])} + 1")
+        for k in range(last):
+            count = len(made[k])
+            self.add(f"first_free = max(first_free, i64({-(made[k][0] // count)}))")
+            self.add(f"last_free = min(last_free, (height{k} - 1 - ({made[k][-1]})) // {count} + 1)")
+            self.add(f"if col{k} < 0 or col{k} + {self.counts[k]} > width{k}:")
+            self.add("    last_free = first_free")
 
     def column(self, k: int, c: int) -> str:
         """Where the thread's column c of level k is; the nearest there is, if it may be beyond the edge."""
@@ -217,8 +244,9 @@ class _Source:
         per_turn = len(self.emitted()[k])
         at = self.name("r")
         self.add(f"{at} = t * {per_turn} + ({a})")
-        self.add(f"if begin <= {at} < end:" if last else f"if 0 <= {at} < height{k}:")
-        self.depth += 1
+        if not self.free:
+            self.add(f"if begin <= {at} < end:" if last else f"if 0 <= {at} < height{k}:")
+            self.depth += 1
         if row is None:
             row = [self.name("a") for _ in range(self.counts[0])]
             self.add(f"x_line = x_turn + {a} * x_row")
@@ -237,7 +265,7 @@ class _Source:
             self.add(f"y_line = y_turn + ({a}) * y_row")
             for c, value in enumerate(row):
                 self.add(f"y[u64(y_line + {c} * y_col)] = {value}")
-            self.depth -= 1
+            self.depth -= not self.free
             return row
         w = self.window(k + 1)
         row = self.masked(k, row, BEYOND[w.kind])
@@ -247,6 +275,8 @@ class _Source:
         elif w.kind == "avg":
             starts = (c * w.col_step for c in range(self.counts[k + 1]))
             row = [self.total(row[s : s + w.cols]) for s in starts]
+        if self.free:
+            return row
         to = [self.name("h") for _ in row]
         for name, value in zip(to, row, strict=True):
             self.add(f"{name} = {value}")
@@ -306,6 +336,9 @@ class _Source:
         lo, hi = self.inside[k]
         made = []
         for c, value in enumerate(row):
+            if self.free:
+                made.append(value)
+                continue
             tests = [f"from_left{k} >= i32({-c})"] * (c < lo) + [f"from_right{k} > i32({c})"] * (c > hi)
             to = self.name("m") if tests else value
             if tests:

@@ -15,14 +15,14 @@ from bslite.plan.cuda.pieces import Piece, Window
 
 COLUMNS = (1, 2, 4, 8, 14)  # few: each is compiled for itself
 BANDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
-REGISTERS = 216  # of a thread at most, as predicted: the prediction is good to some 30, the limit is 255
+REGISTERS = 224  # of a thread at most, as predicted: the prediction is good to some 30, the limit is 255
 SM_REGISTERS = 64 << 10
 ISSUED = 0.7  # of the slots there are, that are used: registers allow two to four warps to a scheduler
 STREAMED = 0.9  # of HBM's bandwidth, that a copy reaches
 LATENCY = 0.7e-6  # seconds of a load from HBM under load
 OVERLAPPED = 0.15  # of the shorter of the two, that the longer does not hide
-ACCESS = 6.0  # slots of a load or store with its address
-MAXIMUM, MOVED = 2.0, 0.7
+ACCESS = 4.5  # slots of a load or store with its address
+MAXIMUM, MOVED = 2.0, 0.3
 FUNCTION = {"relu": 2.0, "clamp": 4.0, "affine": 1.0, "leaky_relu": 3.0, "neg": 1.0, "abs": 1.0}
 OTHER_FUNCTION = 20.0
 COUNTED = 12.0  # slots of a divisor that depends on the place
@@ -118,7 +118,10 @@ def _price(
         down *= win.stride[0]
         count = needed
     per_row.append(rows_per * count * ACCESS)
-    registers = int(34 + 2.3 * state + taps + affine + count * (0.5 + 0.5 * down * turn) + 14 * outside)
+    twice = 10 * (sum(p.window is not None for p in pieces) > 1)  # the loop's body is compiled twice
+    registers = int(
+        34 + twice + 2.3 * state + taps + affine + count * (0.5 + 0.5 * down * turn) + 14 * outside
+    )
     if registers > REGISTERS or (turn > 1 and down > 1):
         return None
     strips = -(-width // columns)
