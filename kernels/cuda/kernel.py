@@ -15,7 +15,7 @@ from bslite.kernels.cuda.device import SIMULATED, compile_ptx, cuda
 
 # Cells of arrays and kinds of scalars, as `kernel` is told them. ``f8`` is a pair of float32 (`device.pair`).
 DTYPES = {"f4": np.float32, "i4": np.int32, "f8": np.float64}
-SCALARS = {"f4": numba.float32, "i4": numba.int32, "i8": numba.int64}
+SCALARS = {"f4": numba.float32, "f8": numba.float64, "i4": numba.int32, "i8": numba.int64}
 
 KERNELS: dict[str, Kernel] = {}
 
@@ -56,7 +56,7 @@ class Kernel:
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
         """``given``, arrays and numbers by name, in the order of the parameters; numbers in their types."""
-        kinds = {"f4": np.float32, "i4": np.int32, "i8": np.int64}
+        kinds = {"f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64}
         numbers = (kinds[kind](given[name]) for name, kind in self.scalars.items())
         return [*(given[name] for name in self.arrays), *numbers]
 
