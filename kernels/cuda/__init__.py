@@ -1,6 +1,26 @@
 """GPU kernels on numba.cuda over flat arrays: shapes and strides, nothing of graphs. See kernel.py first."""
 
-from bslite.kernels.cuda import group_norm, normalize, pointwise, reduce, softmax
+from bslite.kernels.cuda import (
+    cumulate,
+    gather,
+    group_norm,
+    normalize,
+    pointwise,
+    recurrent,
+    reduce,
+    softmax,
+)
 from bslite.kernels.cuda.kernel import KERNELS, Kernel
 
-__all__ = ["KERNELS", "Kernel", "group_norm", "normalize", "pointwise", "reduce", "softmax"]
+__all__ = [
+    "KERNELS",
+    "Kernel",
+    "cumulate",
+    "gather",
+    "group_norm",
+    "normalize",
+    "pointwise",
+    "recurrent",
+    "reduce",
+    "softmax",
+]
