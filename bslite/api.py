@@ -10,7 +10,7 @@ import numpy as np
 from bslite.errors import EngineError, InputError
 from bslite.spec import Array, Input, ModelSpec
 
-BACKENDS = ("cpu", "reference")
+BACKENDS = ("cpu", "cuda", "reference")
 MOST_KNOWN = 64  # kinds of inputs, of one model, that are not looked at again
 
 
@@ -50,6 +50,10 @@ def run(
         from bslite import reference
 
         outputs = reference.run(spec, inputs, np.float32)
+    elif backend == "cuda":
+        from bslite.engines import cuda
+
+        outputs = cuda.run(spec, inputs, layerwise=layerwise)
     else:
         from bslite.engines import cpu
 

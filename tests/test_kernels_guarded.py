@@ -17,8 +17,8 @@ import pytest
 from helpers import Array, all_cases, same_specials, single_op_spec
 
 from bslite import reference
+from bslite.engines.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu import prepare
-from bslite.engines.cpu.cells import from_cells, inputs_to_cells
 
 PAGE = mmap.PAGESIZE
 

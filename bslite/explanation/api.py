@@ -46,8 +46,8 @@ def explain(
         if shape is not None or batch is not None:
             raise InputError("explain() of an optimized module takes no shape: call the module with it first")
         return explain_module(spec, runs=runs, limits=limits, **({"threads": threads} if threads else {}))
+    from bslite.engines.cells import inputs_to_cells
     from bslite.engines.cpu import engine_for, prepare
-    from bslite.engines.cpu.cells import inputs_to_cells
     from bslite.engines.cpu.detect import detect
 
     if not isinstance(spec, ModelSpec):

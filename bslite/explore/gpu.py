@@ -41,6 +41,7 @@ class GpuMachine:
     memory_bandwidth: float = 4.8e12  # bytes/s
     l2_latency: float = 0.15e-6  # seconds, of one dependent read
     grid_sync: float = 1.2e-6  # seconds, of a barrier over all SMs
+    block_threads: int = 1024  # the most threads of a block; the simulator's machine has few
     launch: float = 2.5e-6  # seconds from one kernel to the next, in a captured graph
     step_cycles: int = (
         300  # of what depends on each other in a step: shuffles of a sum, functions of the gates

@@ -36,12 +36,12 @@ from bslite.plan import (
 from bslite.plan.bands import Crop
 from bslite.plan.builder import Builder, halo_needs
 from bslite.plan.concats import place_concats
+from bslite.plan.ends import copy_outputs, place_inputs, place_outputs
 from bslite.plan.lower_stack import lower_layers
 from bslite.plan.lowering import LOWERINGS
 from bslite.plan.memory import place_buffers, scratch_of, set_order
 from bslite.plan.plan import Plan
 from bslite.plan.stacks import choose_stacks, shown, worth_threads
-from bslite.plan.views import Buffer, View, contiguous, size_of
 from bslite.spec import ModelSpec
 
 __all__ = [
@@ -101,27 +101,11 @@ def build_plan(
     places = place_concats(shown(layers, stacks, spec.outputs), all_shapes)
     halos = halo_needs(layers, places, spec, crop)
     b = Builder(spec, all_shapes, machine, halos, places, crop, layerwise=layerwise, loops=loops)
-    strides = input_strides or [contiguous(s) for s in shapes]
-    for i, (declared, shape, stride) in enumerate(zip(spec.inputs, shapes, strides, strict=True)):
-        buffer = Buffer(f"input{i}", size_of(shape), "input")
-        b.buffers[buffer.name] = buffer
-        b.values[declared.name] = View(buffer.name, 0, tuple(shape), tuple(stride))
-    outputs = []
-    made_by = {layer.name: layer for layer in layers}
-    direct: dict[str, View] = {}
-    for i, name in enumerate(spec.outputs):
-        shape = all_shapes[name]
-        buffer = Buffer(f"output{i}", size_of(shape), "output")
-        b.buffers[buffer.name] = buffer
-        outputs.append(View(buffer.name, 0, shape, contiguous(shape)))
-        if name in made_by and len(shape) != 4 and shape:
-            direct.setdefault(name, outputs[-1])
+    place_inputs(b, shapes, input_strides)
+    outputs, direct = place_outputs(b, layers)
     b.write_outputs_to(direct)
     lower_layers(b, layers, stacks, spec.outputs)
-    b.layer = ("outputs",)
-    for name, view in zip(spec.outputs, outputs, strict=True):
-        if b.values[name].buffer != view.buffer:
-            b.copy(b.values[name], view)
+    copy_outputs(b, outputs)
     plan = Plan(
         model=spec.name,
         shapes=tuple(map(tuple, shapes)),

@@ -179,12 +179,16 @@ class Builder:
             strides[axis] = step
             step *= padded[axis]
             if axis == inner and step * 4 % PAGE == 0 and len(shape) > 1 and size_of(shape) > step:
-                step += self.machine.lanes  # keep neighbouring pixels out of one L1 set
+                step += self.pixel_padding()
         offset = top * strides[-2] + left * strides[-1] if halo != NO_HALO else 0
         view = View(self.buffer(step).name, offset, shape, tuple(strides), halo)
         if halo != NO_HALO:
             self._fill_halo(view)
         return view
+
+    def pixel_padding(self) -> int:
+        """Elements that keep pixels a page apart out of one set of L1."""
+        return self.machine.lanes
 
     def const(self, recipe: str, *keys: str, **args: Any) -> str:
         """The name of a constant; the same recipe, keys and arguments give the same one."""

@@ -58,11 +58,20 @@ def _access(data: dict[str, Any]) -> Access:
     return Access(**{k: _tuples(v) for k, v in data.items()})
 
 
+def _args(data: dict[str, Any]) -> dict[str, Any]:
+    """Of a launch on a GPU: what was tuples is tuples again."""
+    if "variant" not in data:
+        return data
+    variant = {k: _tuples(v) for k, v in data["variant"].items()}
+    return {k: _tuples(v) for k, v in data.items()} | {"variant": variant}
+
+
 def _step(data: dict[str, Any]) -> Step:
     return Step(
         **{
             **data,
             "layers": tuple(data["layers"]),
+            "args": _args(data["args"]),
             "operands": {k: (name, at) for k, (name, at) in data["operands"].items()},
             "reads": [_access(a) for a in data["reads"]],
             "writes": [_access(a) for a in data["writes"]],

@@ -18,14 +18,14 @@ def lifetimes(plan: Plan) -> dict[str, tuple[int, int]]:
     return spans
 
 
-def place_buffers(plan: Plan, reuse: bool = True) -> None:
+def place_buffers(plan: Plan, reuse: bool = True, align: int = ALIGN) -> None:
     """Fill in ``plan.places`` and ``plan.arena_size``. Largest first, each at the lowest place free in its
-    lifetime.
+    lifetime that is a multiple of ``align`` elements.
     """
     spans = lifetimes(plan)
     placed: list[tuple[int, int, int, int]] = []  # start, stop, first step, last step
     for name in sorted(spans, key=lambda n: (-plan.buffers[n].size, n)):
-        size = -(-plan.buffers[name].size // ALIGN) * ALIGN + ALIGN  # kernels may over-read by one vector
+        size = -(-plan.buffers[name].size // align) * align + align  # kernels may over-read by one vector
         first, last = spans[name]
         rivals = sorted(p for p in placed if not reuse or not (p[3] < first or last < p[2]))
         start = 0

@@ -142,9 +142,11 @@ class Plan:
             if s.stack:
                 memory = 4e-3 * s.stack.arena_size
                 what = f"{len(s.layers)} nodes in {len(s.bands)} band(s) of an image, {memory:,.0f} KB each:"
+            work = f"items {s.items:5d} after {s.after:4d} tile {s.tile or '-':>5}"
+            if "grid" in s.args:
+                work = f"{s.items:7d} blocks of {'x'.join(map(str, s.args['block'])):<7}"
             lines.append(
-                f"{indent}{i:4d} {s.kernel:<{width}} items {s.items:5d} after {s.after:4d} "
-                f"tile {s.tile or '-':>5} writes {s.written / 1e3:8,.0f} KB  {what}"
+                f"{indent}{i:4d} {s.kernel:<{width}} {work} writes {s.written / 1e3:8,.0f} KB  {what}"
             )
             if s.stack:
                 lines += s.stack._lines(indent + "    ")

@@ -195,7 +195,7 @@ class _Call:
     """One number of steps, planned: arrays in, arrays out, by their addresses."""
 
     def __init__(self, streams: Streams, steps: int, threads: int | None) -> None:
-        from bslite.engines.cpu import cells
+        from bslite.engines import cells
         from bslite.engines.cpu.detect import default_threads
         from bslite.engines.cpu.engine import engine_for
         from bslite.plan.views import contiguous

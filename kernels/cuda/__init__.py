@@ -1,6 +1,7 @@
 """GPU kernels on numba.cuda over flat arrays: shapes and strides, nothing of graphs. See kernel.py first."""
 
 from bslite.kernels.cuda import (
+    copy,
     cumulate,
     gather,
     group_norm,
@@ -15,6 +16,7 @@ from bslite.kernels.cuda.kernel import KERNELS, Kernel
 __all__ = [
     "KERNELS",
     "Kernel",
+    "copy",
     "cumulate",
     "gather",
     "group_norm",

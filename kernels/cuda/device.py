@@ -19,6 +19,15 @@ WARP = 32
 ROOM = 1024 if SIMULATED else 1
 
 if SIMULATED:
+    import ctypes
+
+    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+    def array_at(address, dtype, count):
+        """Memory from ``address`` on as a kernel takes it: ``count`` cells. Who calls keeps it alive."""
+        size = count * np.dtype(dtype).itemsize
+        memory = (ctypes.c_char * size).from_address(address)
+        return FakeCUDAArray(np.frombuffer(memory, dtype))
 
     def device_function(body):
         """A function that kernels call: in the simulator the function itself."""
@@ -87,6 +96,16 @@ else:
     from numba.cuda import dispatcher, libdevice
     from numba.cuda.extending import register_jitable
 
+    def array_at(address, dtype, count):
+        """Memory from ``address`` on as a kernel takes it: ``count`` cells. Who calls keeps it alive.
+
+        Nothing is synchronised: there is no stream in the description.
+        """
+        cells = {"shape": (count,), "strides": None, "typestr": np.dtype(dtype).str}
+        return cuda.from_cuda_array_interface(
+            {**cells, "data": (address, False), "version": 3, "stream": None}, sync=False
+        )
+
     def device_function(body):
         """A function that kernels call, always inlined into them."""
         return register_jitable(forceinline=True)(body)
@@ -149,4 +168,4 @@ else:
         return math.log(x)
 
 
-__all__ = ["SIMULATED", "compile_ptx", "cuda", "device_function", "pair", "put_pair"]
+__all__ = ["SIMULATED", "array_at", "compile_ptx", "cuda", "device_function", "pair", "put_pair"]

@@ -1,39 +1,24 @@
-"""Recipes: how the data a plan names is derived from a model's parameters. Made once per model, shared by its
-plans.
-"""
+"""The CPU's recipes: weights as panels and in registers' widths. Made once per model, shared by its plans."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bslite.engines.cpu.cells import to_cells
-from bslite.passes import batch_norm_scale_shift
+from bslite.engines.recipes import data_of, recipe
 from bslite.plan import Const
 
 Array = npt.NDArray[Any]
-RECIPES: dict[str, Callable[..., Array]] = {}
 SLACK = 64  # elements after the data: kernels may over-read by a vector
-
-
-def recipe(name: str) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
-    """Register ``f(params, **args) -> array`` under ``name``."""
-
-    def register(function: Callable[..., Array]) -> Callable[..., Array]:
-        RECIPES[name] = function
-        return function
-
-    return register
 
 
 def make(const: Const, params: Mapping[str, Array]) -> Array:
     """The data of one constant, contiguous, 64-byte aligned and padded."""
-    data = RECIPES[const.recipe]([params[k] for k in const.keys], **dict(const.args))
-    return aligned(data)
+    return aligned(data_of(const, params))
 
 
 def aligned(data: Array) -> Array:
@@ -50,11 +35,6 @@ def _channels_padded(per_channel: Array, lanes: int, groups: int) -> Array:
     grouped = per_channel.reshape(groups, -1)
     pad = -grouped.shape[1] % lanes
     return np.pad(grouped, ((0, 0), (0, pad)))
-
-
-@recipe("param")
-def _param(params: Sequence[Array]) -> Array:
-    return np.ascontiguousarray(to_cells(params[0], "a constant of the model"))
 
 
 @recipe("offsets")
@@ -167,9 +147,3 @@ def _depthwise(params: Sequence[Array], lanes: int) -> Array:
     taps = w.reshape(w.shape[0], -1)
     padded = np.pad(taps, ((0, -w.shape[0] % lanes), (0, 0)))
     return padded.reshape(-1, lanes, taps.shape[1]).transpose(0, 2, 1)
-
-
-@recipe("batch_norm")
-def _batch_norm(params: Sequence[Array], roles: Sequence[str], part: str, eps: float) -> Array:
-    scale, shift = batch_norm_scale_shift(dict(zip(roles, params, strict=True)), eps)
-    return (scale if part == "scale" else shift).astype(np.float32)

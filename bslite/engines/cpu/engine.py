@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bslite.engines.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu import constants
-from bslite.engines.cpu.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu.detect import default_threads, detect
 from bslite.engines.cpu.session import Session
 from bslite.explore.cpu import Loops

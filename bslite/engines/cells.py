@@ -1,4 +1,4 @@
-"""The engine's border: inside, every value is 4-byte cells, int64 and bool as int32; nothing is cut off."""
+"""The engines' border: inside, every value is 4-byte cells, int64 and bool as int32; nothing is cut off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def to_cells(array: Array, what: str) -> Array:
     if array.dtype == np.int64 and array.size:
         for extreme in (array.min(), array.max()):
             if not LEAST <= extreme <= MOST:
-                raise InputError(f"{what} holds {extreme}; the CPU engine computes with integers of 32 bits")
+                raise InputError(f"{what} holds {extreme}; bslite computes with integers of 32 bits")
     return array if array.dtype in (np.float32, np.int32) else array.astype(np.int32)
 
 

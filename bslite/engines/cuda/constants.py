@@ -1,0 +1,15 @@
+"""The GPU's recipes: how weights lie for its kernels. Those of all engines: `bslite.engines.recipes`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bslite.engines.recipes import Array, recipe
+
+
+@recipe("cells")
+def _cells(params: Sequence[Array], values: Sequence[int]) -> Array:
+    """A table of integers."""
+    return np.asarray(values, np.int32)

@@ -1,0 +1,159 @@
+"""The GPU engine's memory of a model: its simplified form, its weights on the device, plans made so far."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from bslite.engines.cells import from_cells, inputs_to_cells
+from bslite.engines.cuda import constants  # noqa: F401  (registers its recipes)
+from bslite.engines.cuda.devices import driver_for
+from bslite.engines.cuda.driver import Array, Driver, Memory, span
+from bslite.engines.cuda.program import function_of
+from bslite.engines.cuda.session import CudaSession
+from bslite.engines.recipes import data_of
+from bslite.ops import Shape
+from bslite.passes import simplify
+from bslite.plan import Const
+from bslite.plan.cuda import build_plan
+from bslite.plan.views import contiguous, size_of
+from bslite.spec import ModelSpec
+
+MAX_PLANS = 16  # per model and device: beyond, the least recently used is dropped
+
+
+class CudaEngine:
+    """Plans and constants of one ModelSpec on one device. Get it through `engine_for`."""
+
+    def __init__(self, spec: ModelSpec, driver: Driver) -> None:
+        self.spec = simplify(spec)
+        self.driver = driver
+        self._constants: dict[Const, Memory] = {}
+        self._sessions: OrderedDict[tuple[Any, ...], CudaSession] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def session(
+        self,
+        shapes: Sequence[Shape],
+        strides: Sequence[Shape],
+        layerwise: bool = False,
+        keep_values: bool = False,
+    ) -> CudaSession:
+        """The session for inputs of these shapes and strides (elements)."""
+        key = (tuple(shapes), tuple(strides), layerwise, keep_values)
+        with self._lock:
+            if key in self._sessions:
+                self._sessions.move_to_end(key)
+                return self._sessions[key]
+            plan = build_plan(
+                self.spec,
+                shapes,
+                self.driver.machine,
+                input_strides=strides,
+                layerwise=layerwise,
+                keep_values=keep_values,
+            )
+            session = CudaSession(plan, self.driver, self.constant)
+            self._sessions[key] = session
+            while len(self._sessions) > MAX_PLANS:
+                self._sessions.popitem(last=False)
+            return session
+
+    def constant(self, const: Const) -> Memory:
+        """The data of a constant on the device, made on first use."""
+        identity = Const("", const.recipe, const.keys, const.args)
+        if identity not in self._constants:
+            data = np.ascontiguousarray(data_of(const, self.spec.params))
+            stream = self.driver.stream()
+            memory = self.driver.allocate(max(4, data.nbytes), stream)
+            self.driver.upload(memory.address, data, stream)
+            self._constants[identity] = memory
+        return self._constants[identity]
+
+
+def engine_for(spec: ModelSpec, device: int = 0) -> CudaEngine:
+    """The engine of a spec on a device, made on first use and kept on the spec."""
+    engines: dict[int, CudaEngine] = spec.__dict__.setdefault("_cuda_engines", {})
+    if device not in engines:
+        engines.setdefault(device, CudaEngine(spec, driver_for(device)))
+    return engines[device]
+
+
+def run(spec: ModelSpec, inputs: Sequence[Array], *, layerwise: bool = False, device: int = 0) -> list[Array]:
+    """Outputs for checked arrays whose strides are whole, positive numbers of elements."""
+    engine = engine_for(spec, device)
+    cells = inputs_to_cells(spec, inputs)
+    session = engine.session([x.shape for x in cells], [strides_of(x) for x in cells], layerwise)
+    stream = engine.driver.stream()
+    given, made = _ends(session, cells, stream)
+    session.run([m.address for m in given], [m.address for m in made], stream)
+    outputs = [
+        _fetched(engine.driver, m, shape, stream)
+        for m, shape in zip(made, session.output_shapes, strict=True)
+    ]
+    return [from_cells(y, spec.dtypes[name]) for name, y in zip(spec.outputs, outputs, strict=True)]
+
+
+def strides_of(array: Array) -> Shape:
+    """In elements."""
+    return tuple([s // array.itemsize for s in array.strides])
+
+
+def _ends(session: CudaSession, cells: Sequence[Array], stream: int) -> tuple[list[Memory], list[Memory]]:
+    """The inputs on the device, and room for the outputs."""
+    driver, given = session.driver, []
+    for x in cells:
+        memory = driver.allocate(span(x).nbytes, stream)
+        driver.upload(memory.address, span(x), stream)
+        given.append(memory)
+    return given, [driver.allocate(4 * size_of(shape), stream) for shape in session.output_shapes]
+
+
+def _fetched(driver: Driver, memory: Memory, shape: Shape, stream: int) -> Array:
+    """Memory of the device as an array of floats, whatever its cells are."""
+    y = np.empty(shape, np.float32)
+    driver.download(y, memory.address, stream)
+    return y
+
+
+def warmup(spec: ModelSpec, shapes: Sequence[Shape] | None = None, device: int = 0) -> list[str]:
+    """Compile what a model needs; names of all kernels made ready.
+
+    ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
+    """
+    given = shapes or [i.example for i in spec.inputs]
+    spec.infer_shapes(given)
+    session = engine_for(spec, device).session(given, [contiguous(s) for s in given])
+    for step in session.plan.steps:
+        function_of(step)
+    return list(dict.fromkeys(step.kernel for step in session.plan.steps))
+
+
+def trace(
+    spec: ModelSpec, inputs: Sequence[Array], *, layerwise: bool = False, device: int = 0
+) -> Iterator[tuple[str, Array]]:
+    """Run once with every value kept, then yield (node name, value in logical order) in the order of the
+    layers.
+    """
+    engine = engine_for(spec, device)
+    driver, dtypes = engine.driver, engine.spec.dtypes
+    cells = inputs_to_cells(spec, inputs)
+    session = engine.session([x.shape for x in cells], [strides_of(x) for x in cells], layerwise, True)
+    plan, stream = session.plan, driver.stream()
+    given, made = _ends(session, cells, stream)
+    workspace = session.acquire(stream)
+    session.run_in(workspace, [m.address for m in given], [m.address for m in made], stream)
+    arena = _fetched(driver, workspace.arena, (plan.arena_size,), stream)
+    outputs = {f"output{i}": _fetched(driver, m, (m.size // 4,), stream) for i, m in enumerate(made)}
+    for name, view in plan.values.items():
+        if view.buffer in plan.consts or plan.buffers[view.buffer].kind == "input":
+            continue  # of the model, or what the caller gave
+        at = plan.places.get(view.buffer, 0)
+        memory = outputs.get(view.buffer, arena)[at + view.offset :]
+        strides = [4 * s for s in view.strides]
+        value = np.lib.stride_tricks.as_strided(memory, view.shape, strides, writeable=False)
+        yield name, from_cells(value.copy(), dtypes[name])

@@ -1,0 +1,108 @@
+"""A Plan as launches with their arguments, of one workspace: its arena's addresses are in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bslite.engines.cuda.driver import Driver, Memory
+from bslite.errors import EngineError
+from bslite.plan import Plan, Step
+from bslite.plan.cuda.launch import OWN
+
+
+@dataclass
+class Launch:
+    """A compiled kernel and its arguments. ``ends`` are those that lie in the caller's arrays: (argument,
+    buffer, first byte, dtype, cells).
+    """
+
+    step: Step
+    function: Any
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    arguments: list[Any]
+    ends: list[tuple[int, str, int, Any, int]]
+
+
+def constants_of(value: Any) -> Any:
+    """A kernel's compile-time constant: an activation by its name is its code."""
+    from bslite.kernels.cuda.functions import CODES
+
+    if isinstance(value, str):
+        return CODES[value]
+    if isinstance(value, (list, tuple)):
+        return tuple(map(constants_of, value))
+    return value
+
+
+def function_of(step: Step) -> Any:
+    """The compiled kernel of a step; compiled now, if this variant never was in this process."""
+    from bslite.kernels.cuda import KERNELS
+
+    return KERNELS[step.kernel].function(**{k: constants_of(v) for k, v in step.args["variant"].items()})
+
+
+def launches(
+    plan: Plan, driver: Driver, bases: Mapping[str, int], constants: Mapping[str, Memory]
+) -> list[Launch]:
+    """All steps of the plan. ``bases`` are the addresses of buffers that are ours, not the caller's."""
+    return [_launch(plan, step, driver, bases, constants) for step in plan.steps]
+
+
+def _launch(
+    plan: Plan, step: Step, driver: Driver, bases: Mapping[str, int], constants: Mapping[str, Memory]
+) -> Launch:
+    from bslite.kernels.cuda import KERNELS
+    from bslite.kernels.cuda.kernel import DTYPES
+
+    kernel = KERNELS[step.kernel]
+    numbers = {name: value for name, value in step.args.items() if name not in OWN}
+    if set(numbers) != set(kernel.scalars) or set(step.operands) != set(kernel.arrays):
+        wrong = sorted((set(numbers) ^ set(kernel.scalars)) | (set(step.operands) ^ set(kernel.arrays)))
+        raise EngineError(f"step {step.kernel!r}: {wrong} are given but not known, or known but not given")
+    given: dict[str, Any] = dict(numbers)
+    ends = []
+    for i, (name, kind) in enumerate(kernel.arrays.items()):
+        buffer, offset = step.operands[name]
+        dtype, width = DTYPES[kind], 2 if kind == "f8" else 1
+        count = max(1, (_cells(plan, buffer, constants) - offset) // width)
+        if buffer in bases or buffer in constants:
+            address = (bases[buffer] if buffer in bases else constants[buffer].address) + 4 * offset
+            if address % (4 * width):
+                raise EngineError(
+                    f"step {step.kernel!r} of {step.layers}: {name} at {address}, not on {4 * width} bytes"
+                )
+            given[name] = driver.cells(address, dtype, count)
+        else:
+            given[name] = None
+            ends.append((i, buffer, 4 * offset, dtype, count))
+    return Launch(
+        step, function_of(step), step.args["grid"], step.args["block"], kernel.arguments(given), ends
+    )
+
+
+def _cells(plan: Plan, buffer: str, constants: Mapping[str, Memory]) -> int:
+    """How many cells there are from its start on."""
+    if buffer in constants:
+        return constants[buffer].size // 4
+    if plan.buffers[buffer].kind == "input":
+        return plan.inputs[int(buffer[len("input") :])].extent[1]  # with gaps, if it lies so
+    return plan.buffers[buffer].size
+
+
+def start(driver: Driver, launch: Launch, stream: int, callers: Mapping[str, int]) -> None:
+    """Start one launch; ``callers`` are the addresses of inputs and outputs."""
+    arguments = launch.arguments
+    if launch.ends:
+        arguments = list(arguments)
+        for place, buffer, first, dtype, count in launch.ends:
+            arguments[place] = driver.cells(callers[buffer] + first, dtype, count)
+    driver.launch(launch.function, launch.grid, launch.block, stream, arguments)
+
+
+def start_all(driver: Driver, steps: Sequence[Launch], stream: int, callers: Mapping[str, int]) -> None:
+    """Start launches in order."""
+    for launch in steps:
+        start(driver, launch, stream, callers)

@@ -1,0 +1,5 @@
+"""Plans for GPUs: layers to launches of the kernels in ``kernels/cuda``. Nothing here is compiled."""
+
+from bslite.plan.cuda.build import build_plan, unsupported_ops
+
+__all__ = ["build_plan", "unsupported_ops"]

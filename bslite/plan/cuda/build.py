@@ -1,0 +1,84 @@
+"""ModelSpec and concrete shapes to a Plan for a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bslite.errors import EngineError
+from bslite.explore.gpu import GpuMachine
+from bslite.ops import Shape
+from bslite.passes import Layer, fuse
+from bslite.plan.concats import place_concats
+from bslite.plan.cuda import (
+    lower_move,
+    lower_pointwise,
+)
+from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.lowering import LOWERINGS
+from bslite.plan.ends import copy_outputs, place_inputs, place_outputs
+from bslite.plan.memory import place_buffers, set_order
+from bslite.plan.plan import Plan
+from bslite.spec import ModelSpec
+
+__all__ = [
+    "build_plan",
+    "lower_move",
+    "lower_pointwise",
+    "unsupported_ops",
+]
+
+ALIGN = 64  # elements between buffers: 256 bytes, as the driver's own allocations lie
+
+
+def build_plan(
+    spec: ModelSpec,
+    shapes: Sequence[Shape],
+    machine: GpuMachine,
+    *,
+    input_strides: Sequence[Shape] | None = None,
+    layerwise: bool = False,
+    keep_values: bool = False,
+) -> Plan:
+    """Plan a *simplified* spec (`bslite.passes.simplify`) for inputs of these shapes on this GPU.
+
+    ``input_strides``: in elements; row-major if not given. ``layerwise``: nothing fused. ``keep_values``:
+    every value keeps memory of its own. Raises EngineError naming all ops that have no GPU kernel.
+    """
+    all_shapes = spec.infer_shapes(shapes)
+    missing = unsupported_ops(spec)
+    if missing:
+        raise EngineError(f"the GPU engine has no kernel for {', '.join(missing)} (model {spec.name!r})")
+    layers = fuse(spec, enabled=not layerwise)
+    b = CudaBuilder(spec, all_shapes, machine, place_concats(layers, all_shapes), layerwise=layerwise)
+    place_inputs(b, shapes, input_strides)
+    outputs, direct = place_outputs(b, layers)
+    b.write_outputs_to(direct)
+    lower_layers(b, layers)
+    copy_outputs(b, outputs)
+    plan = Plan(
+        model=spec.name,
+        shapes=tuple(map(tuple, shapes)),
+        threads=1,
+        steps=b.steps,
+        buffers=b.buffers,
+        consts=b.consts,
+        values=b.values,
+        inputs=[b.values[i.name] for i in spec.inputs],
+        outputs=outputs,
+        flags=b.flags,
+    )
+    place_buffers(plan, reuse=not keep_values, align=ALIGN)
+    set_order(plan, sequential=True)  # a stream: one launch after the other
+    return plan
+
+
+def lower_layers(b: CudaBuilder, layers: Sequence[Layer]) -> None:
+    """Append the launches of all layers."""
+    for layer in layers:
+        b.layer = layer.members
+        LOWERINGS[layer.node.op](b, layer)
+
+
+def unsupported_ops(spec: ModelSpec) -> list[str]:
+    """Ops of a simplified spec that have no GPU kernel, in alphabetical order."""
+    return sorted({node.op for node in spec.nodes} - set(LOWERINGS))

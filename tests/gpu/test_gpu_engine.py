@@ -1,0 +1,91 @@
+"""Whole models through the GPU engine: in the simulator, or on a GPU where there is one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import bslite
+from bslite import GraphBuilder, ModelSpec
+from bslite.plan.cuda import build_plan
+
+RNG = np.random.default_rng(0)
+
+
+def chain(*ops: str, shape: tuple[int, ...]) -> ModelSpec:
+    """A model of ops without parameters, one after the other."""
+    graph = GraphBuilder("chain")
+    x = graph.input("x", shape)
+    for i, op in enumerate(ops):
+        x = graph.add(op, f"{op}{i}", x)
+    return graph.build(x)
+
+
+def same(spec: ModelSpec, *inputs: np.ndarray) -> None:
+    """The engine's answer is the reference's, to the last bits of a function."""
+    given = list(inputs)
+    got = bslite.run(spec, given, backend="cuda")
+    want = bslite.run(spec, given, backend="reference")
+    for g, w in zip(*(y if isinstance(y, list) else [y] for y in (got, want)), strict=True):
+        assert g.dtype == w.dtype
+        np.testing.assert_allclose(g, w, rtol=3e-7, atol=1e-37)
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 3, 4), (3, 7), (11,), (2, 3, 4, 2, 2)])
+def test_activations(shape: tuple[int, ...]) -> None:
+    same(chain("relu", "sigmoid", "tanh", "relu6", shape=shape), RNG.standard_normal(shape, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"),
+    [
+        ((2, 9, 8, 3), (0, 1, 2, 3)),
+        ((2, 9, 8, 3), (0, 2, 3, 1)),
+        ((2, 9, 8, 3), (3, 2, 1, 0)),
+        ((17, 12), (1, 0)),
+        ((3, 2, 8, 2, 9), (4, 0, 3, 2, 1)),
+        ((2, 3, 2, 3, 2, 3), (5, 3, 1, 4, 2, 0)),
+    ],
+)
+def test_permute(shape: tuple[int, ...], order: tuple[int, ...]) -> None:
+    graph = GraphBuilder("permute")
+    x = graph.input("x", shape)
+    y = graph.add("permute", "p", graph.add("relu", "r", x), order=order)
+    same(graph.build(graph.add("sigmoid", "s", y)), RNG.standard_normal(shape, np.float32))
+
+
+def test_moves() -> None:
+    """Slices (backwards too), a reshape that has to copy, flatten, concatenations within each other."""
+    graph = GraphBuilder("moves")
+    x = graph.input("x", (2, 8, 6, 4))
+    a = graph.add("relu", "a", x)
+    b = graph.add("slice", "b", a, axis=1, start=1, stop=7, step=2)
+    c = graph.add("tanh", "c", b)
+    joined = graph.add("concat", "joined", c, a, b, axis=1)
+    flat = graph.add("flatten", "flat", joined, start_axis=2)
+    again = graph.add("reshape", "again", joined, shape=(2, 14, 4, 6))
+    spec = graph.build(graph.add("sigmoid", "end", flat), again, b, x)
+    same(spec, RNG.standard_normal((2, 8, 6, 4), np.float32))
+
+
+@pytest.mark.parametrize("how", ["channels_last", "backwards", "every second", "transposed"])
+def test_strided_inputs(how: str) -> None:
+    x = RNG.standard_normal((2, 4, 6, 4), np.float32)
+    x = {
+        "channels_last": lambda: np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2),
+        "backwards": lambda: x[:, ::-1],
+        "every second": lambda: np.repeat(x, 2, 3)[..., ::2],
+        "transposed": lambda: x.transpose(3, 1, 2, 0).copy().transpose(3, 1, 2, 0),
+    }[how]()
+    same(chain("relu", "tanh", shape=(2, 4, 6, 4)), x)
+
+
+def test_plan_prints_and_round_trips() -> None:
+    from bslite.explore.gpu import GpuMachine
+    from bslite.plan.json import from_json, to_json
+
+    spec = chain("relu", "sigmoid", shape=(2, 16, 8, 8))
+    plan = build_plan(spec, [(2, 16, 8, 8)], GpuMachine())
+    assert "transpose" in str(plan)
+    assert "blocks of 32x8" in str(plan)
+    assert from_json(to_json(plan)) == plan
