@@ -13,3 +13,9 @@ from bslite.engines.recipes import Array, recipe
 def _cells(params: Sequence[Array], values: Sequence[int]) -> Array:
     """A table of integers."""
     return np.asarray(values, np.int32)
+
+
+@recipe("numbers")
+def _numbers(params: Sequence[Array], values: Sequence[float]) -> Array:
+    """A table of floats."""
+    return np.asarray(values, np.float32)

@@ -27,11 +27,11 @@ class Launch:
 
 
 def constants_of(value: Any) -> Any:
-    """A kernel's compile-time constant: an activation by its name is its code."""
+    """A kernel's compile-time constant: an activation by its name is its code; other names are themselves."""
     from bslite.kernels.cuda.functions import CODES
 
     if isinstance(value, str):
-        return CODES[value]
+        return CODES.get(value, value)
     if isinstance(value, (list, tuple)):
         return tuple(map(constants_of, value))
     return value

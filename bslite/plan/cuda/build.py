@@ -10,8 +10,13 @@ from bslite.ops import Shape
 from bslite.passes import Layer, fuse
 from bslite.plan.concats import place_concats
 from bslite.plan.cuda import (
+    lower_gather,
     lower_move,
+    lower_normalize,
+    lower_pad,
     lower_pointwise,
+    lower_reduce,
+    lower_softmax,
 )
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.lowering import LOWERINGS
@@ -22,8 +27,13 @@ from bslite.spec import ModelSpec
 
 __all__ = [
     "build_plan",
+    "lower_gather",
     "lower_move",
+    "lower_normalize",
+    "lower_pad",
     "lower_pointwise",
+    "lower_reduce",
+    "lower_softmax",
     "unsupported_ops",
 ]
 
