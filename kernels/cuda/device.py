@@ -6,6 +6,7 @@ numba-cuda goes by two names (a GPU's compiler and driver; a simulator in plain 
 
 from __future__ import annotations
 
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -21,7 +22,20 @@ ROOM = 1024 if SIMULATED else 1
 if SIMULATED:
     import ctypes
 
+    from numba.cuda.simulator import kernelapi
     from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+    def _shared_array(self, shape, dtype, alignment=None):
+        """As in `numba.cuda.simulator.kernelapi`, which refuses an alignment: one array for each line of
+        source that asks for one.
+        """
+        frame = sys._getframe(1)
+        place = frame.f_code.co_filename, frame.f_lineno
+        if place not in self._allocations:
+            self._allocations[place] = np.empty(shape, dtype)
+        return self._allocations[place]
+
+    kernelapi.FakeCUDAShared.array = _shared_array
 
     def array_at(address, dtype, count):
         """Memory from ``address`` on as a kernel takes it: ``count`` cells. Who calls keeps it alive."""
@@ -33,7 +47,7 @@ if SIMULATED:
         """A function that kernels call: in the simulator the function itself."""
         return body
 
-    def compile_ptx(body, signature, capability, threads):
+    def compile_ptx(body, signature, capability, bounds):
         """There is no compiler in the simulator."""
         raise RuntimeError("numba.cuda's simulator does not compile; unset NUMBA_ENABLE_CUDASIM")
 
@@ -75,6 +89,10 @@ if SIMULATED:
         cell = np.array([memory[index]])
         return cell.view(np.float32)[0], cell.view(np.int32)[1]
 
+    def launched_together(compiled):
+        """The compiled kernel, to be launched cooperatively: all blocks at once, or the driver refuses."""
+        return compiled
+
     def exp(x):
         """e to the x, float32. (Python's raises where the result is infinite.)"""
         with np.errstate(all="ignore"):
@@ -110,8 +128,9 @@ else:
         """A function that kernels call, always inlined into them."""
         return register_jitable(forceinline=True)(body)
 
-    def compile_ptx(body, signature, capability, threads):
-        """A kernel's PTX for GPUs of ``capability``, in blocks of at most ``threads``; no GPU needed.
+    def compile_ptx(body, signature, capability, bounds):
+        """A kernel's PTX for GPUs of ``capability``; no GPU needed. ``bounds``: the most threads of a block, and
+        how many such blocks must fit on an SM.
 
         numba-cuda asks the current device whom to compile the functions for that a kernel calls; so this says
         it is one of ``capability``, and a process should ask for one capability only: they are kept.
@@ -119,7 +138,7 @@ else:
         asked = dispatcher.get_current_device
         dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
         try:
-            text, _ = cuda.compile_ptx(body, signature, cc=capability, launch_bounds=threads)
+            text, _ = cuda.compile_ptx(body, signature, cc=capability, launch_bounds=bounds)
         finally:
             dispatcher.get_current_device = asked
         return text
@@ -155,6 +174,13 @@ else:
         both = cuda.ldcg(memory, index + turn)
         return libdevice.int_as_float(libdevice.double2loint(both)), libdevice.double2hiint(both)
 
+    def launched_together(compiled):
+        # numba-cuda does so by itself for a kernel with a grid-wide barrier, which needs the runtime's device
+        # library at hand; ours has none, so it is told.
+        for one in compiled.overloads.values():
+            one.cooperative = True
+        return compiled
+
     @device_function
     def exp(x):
         return np.float32(math.exp(x))
@@ -168,4 +194,22 @@ else:
         return math.log(x)
 
 
-__all__ = ["SIMULATED", "array_at", "compile_ptx", "cuda", "device_function", "pair", "put_pair"]
+__all__ = [
+    "ROOM",
+    "SIMULATED",
+    "WARP",
+    "array_at",
+    "compile_ptx",
+    "cuda",
+    "device_function",
+    "exchange",
+    "exp",
+    "launched_together",
+    "log",
+    "look",
+    "pair",
+    "publish",
+    "put_pair",
+    "root",
+    "synchronise",
+]

@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from bslite.kernels.cuda.device import SIMULATED, compile_ptx, cuda
+from bslite.kernels.cuda.device import SIMULATED, compile_ptx, cuda, launched_together
 
 # Cells of arrays and kinds of scalars, as `kernel` is told them. ``f8`` is a pair of float32 (`device.pair`).
 DTYPES = {"f4": np.float32, "i4": np.int32, "f8": np.float64}
@@ -27,7 +27,8 @@ class Kernel:
     ``make(**variant)`` gives the Python function that is compiled, whose parameters are ``arrays`` (flat,
     contiguous), then ``scalars``. ``threads`` is the most threads of a block, ``registers`` the most
     registers a thread may need (what the occupancy in the docstring rests on); no variant may spill.
-    ``samples`` are variants that between them are all the code there is: tests compile each of them.
+    ``samples`` are variants that between them are all the code there is: tests compile each of them. ``blocks``:
+    so many of ``threads`` threads must fit on an SM at once, which bounds the registers the compiler may take.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Kernel:
     samples: Sequence[Mapping[str, Any]]
     threads: int
     registers: int
+    blocks: int = 1
 
     @property
     def signature(self) -> tuple[Any, ...]:
@@ -47,12 +49,16 @@ class Kernel:
         return (*flat, *(SCALARS[t] for t in self.scalars.values()))
 
     def function(self, **variant: Any) -> Any:
-        """The compiled kernel of a variant, to be called as ``function[grid, block, stream](*arguments)``."""
+        """The compiled kernel of a variant, to be called as ``function[grid, block, stream](*arguments)``.
+
+        Where the variant has a constant ``together`` that is not 0, all blocks are on the GPU at once, or the
+        launch is refused.
+        """
         return _function(self.name, tuple(sorted(variant.items())))
 
     def ptx(self, capability: tuple[int, int], **variant: Any) -> str:
         """A variant's code for GPUs of this compute capability; needs no GPU. Not in the simulator."""
-        return str(compile_ptx(self.make(**variant), self.signature, capability, self.threads))
+        return str(compile_ptx(self.make(**variant), self.signature, capability, (self.threads, self.blocks)))
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
         """``given``, arrays and numbers by name, in the order of the parameters; numbers in their types."""
@@ -65,11 +71,19 @@ class Kernel:
 def _function(name: str, variant: tuple[tuple[str, Any], ...]) -> Any:
     k = KERNELS[name]
     body = k.make(**dict(variant))
-    return cuda.jit(body) if SIMULATED else cuda.jit(k.signature, launch_bounds=k.threads)(body)
+    if SIMULATED:
+        return cuda.jit(body)
+    compiled = cuda.jit(k.signature, launch_bounds=(k.threads, k.blocks))(body)
+    return launched_together(compiled) if dict(variant).get("together") else compiled
 
 
 def kernel(
-    types: str, *, threads: int, registers: int, samples: Sequence[Mapping[str, Any]] = ({},)
+    types: str,
+    *,
+    threads: int,
+    registers: int,
+    blocks: int = 1,
+    samples: Sequence[Mapping[str, Any]] = ({},),
 ) -> Callable[[Callable[..., Callable[..., None]]], Kernel]:
     """Register a function that makes kernels, under its name.
 
@@ -85,7 +99,7 @@ def kernel(
         taken = list(inspect.signature(make(**samples[0])).parameters)
         if name in KERNELS or taken != [*arrays, *scalars]:
             raise RuntimeError(f"kernel {name!r}: registered twice, or {taken} is not {list(parameters)}")
-        KERNELS[name] = Kernel(name, make, arrays, scalars, tuple(samples), threads, registers)
+        KERNELS[name] = Kernel(name, make, arrays, scalars, tuple(samples), threads, registers, blocks)
         return KERNELS[name]
 
     return register

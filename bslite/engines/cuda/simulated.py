@@ -19,7 +19,7 @@ class SimulatedDriver(Driver):
     """One device, number 0, with few threads to a block: each is a thread of Python."""
 
     device = 0
-    machine = GpuMachine(block_threads=32)
+    machine = GpuMachine(sms=1, block_threads=32)
 
     def allocate(self, size: int, stream: int) -> Memory:
         """Memory filled with NaN: who reads what nobody wrote shall be seen."""

@@ -11,10 +11,12 @@ from bslite.passes import Layer, fuse
 from bslite.plan.concats import place_concats
 from bslite.plan.cuda import (
     lower_gather,
+    lower_linear,
     lower_move,
     lower_normalize,
     lower_pad,
     lower_pointwise,
+    lower_recurrent,
     lower_reduce,
     lower_softmax,
 )
@@ -28,10 +30,12 @@ from bslite.spec import ModelSpec
 __all__ = [
     "build_plan",
     "lower_gather",
+    "lower_linear",
     "lower_move",
     "lower_normalize",
     "lower_pad",
     "lower_pointwise",
+    "lower_recurrent",
     "lower_reduce",
     "lower_softmax",
     "unsupported_ops",

@@ -14,7 +14,7 @@ MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 #: Elements of a view: kernels compute places in 32 bits.
 MOST_ELEMENTS = 2**31 - 1
 #: Keys of a step's arguments that are not the kernel's numbers.
-OWN = ("variant", "grid", "block")
+OWN = ("variant", "grid", "block", "library")
 
 
 def launch(
