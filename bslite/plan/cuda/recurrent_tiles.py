@@ -50,16 +50,16 @@ def tile(machine: GpuMachine, gates: int, depth: int, units: int, batch: int) ->
     """The cheapest way to take ``gates * units`` sums of ``depth`` terms, for ``batch`` sequences; None if
     there is none.
     """
-    small = machine.block_threads < WARPS * LANES  # the simulator's machine
-    warps = 4 if small else WARPS
-    lanes = min(LANES, machine.block_threads // warps)
+    small = machine.block_threads < WARPS * LANES  # the simulator's machine, where it is folding that costs
+    lanes = 2 if small else LANES
+    warps = machine.block_threads // lanes if small else WARPS
     found = []
     sequences = 1
     while sequences < min(batch, SEQUENCES):
         sequences *= 2
     if units * sequences > warps * lanes:
         return None
-    for parts, rows, deep in itertools.product((1, 2, 4, 8), (1, 2, 4, 8, 16, 32), DEEP):
+    for parts, rows, deep in itertools.product((1, 2, 4, 8, 16), (1, 2, 4, 8, 16, 32), DEEP):
         longest = parts * lanes * deep
         if parts > warps or rows > lanes or longest < depth or warps // parts * rows < gates * units:
             continue
