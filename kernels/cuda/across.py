@@ -18,7 +18,7 @@ def added(x, y):
 
 @functools.cache
 def across(combine, width: int):
-    """``(value, me, room, parts) -> result``: ``combine`` over ``width`` neighbouring threads, a power of two.
+    """``(value, me, room, parts) -> result``: ``combine`` over ``width`` threads in a row, a power of two.
 
     All threads of the block take part; ``me`` is the thread's number, ``room`` is for `exchange`, ``parts``
     float64 cells of shared memory, one for each warp of the block.

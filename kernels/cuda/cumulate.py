@@ -41,11 +41,13 @@ def _logaddexp(a, b):
 
 
 def _cumulating(threads: int, kind: int, wide, combine, start):
-    """Scan stretch by stretch: ``(x, held, source, at, by, first, length, before, me) -> (with, without)``."""
+    """A device function that scans one stretch of a row."""
 
     @device_function
     def scanned(x, held, source, first, length, by, before, me):
-        """Totals up to element ``first + me``, with it and without; ``before`` is that of all before first."""
+        """Totals up to element ``first + me``, with it and without, and of the whole stretch; ``before`` is
+        that of all before it.
+        """
         own = wide(start)
         if first + me < length:
             own = wide(x[np.uint64(source + (first + me) * by)])

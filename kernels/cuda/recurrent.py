@@ -22,6 +22,7 @@ from bslite.kernels.cuda.flag import raise_flag
 from bslite.kernels.cuda.kernel import kernel
 from bslite.kernels.cuda.recurrent_cell import (
     BEFORE,
+    FIRST,
     GATES,
     GRU,
     LSTM,
@@ -149,16 +150,17 @@ def recurrent(
     other, else ``stop`` is ``first + 1``.
 
     ``weights [gates * n, depth]`` of n units; a warp keeps ``rows`` of its block's ``gates * units`` rows,
-    ``lanes * deep`` columns of them: ``rows * deep`` registers of a thread (64: 128 KB of an SM's 256 KB, by 16
-    warps of at most 128 registers, one block to an SM). ``parts`` warps share a row. ``inputs``
-    [steps * sequences, inputs_row], of which the gates begin at ``gate * hidden``. ``state`` [2, sequences,
-    width] and ``between`` [2, sequences, hidden] are cells of `publish`; ``cell`` and ``update``
-    [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``.
+    ``lanes * deep`` columns of them, and ``parts`` warps share a row. So a thread keeps ``rows * deep``
+    weights in registers; 8 warps of 32 lanes with 128 each are 128 KB of an SM's 256 KB, at 255 registers to a
+    thread and one block to an SM. ``inputs`` [steps * sequences, inputs_row], of which the gates begin at
+    ``gate * hidden``. ``state`` [2, sequences, width] and ``between`` [2, sequences, hidden] are cells of
+    `publish`; ``cell`` and ``update`` [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides
+    ``y_time, y_row``. ``batch`` and ``chunk`` (sequences staged at once) are powers of two; ``zero`` is 0.
 
     For each sequence a thread loads ``deep`` values of h from shared memory, neighbours from neighbouring
     banks, each of which serves ``rows`` multiply-adds; the rows' sums are folded over the warp in rows - 1 +
-    log2(lanes / rows) shuffles, 9 for 64 multiply-adds. Waiting for h is what a step of batch 1 takes: what
-    does not depend on it (products with x, bias) is loaded before.
+    log2(lanes / rows) shuffles, 9 for 128 multiply-adds of 8 rows. Waiting for h is what a step of batch 1
+    takes: what does not depend on it (products with x, bias) is loaded before.
     """
     threads, span = warps * lanes, lanes * deep
     groups, gates, longest = warps // parts, GATES[kind], parts * span
@@ -244,13 +246,9 @@ def recurrent(
                 to = turn * chunk * longest
                 turn = 1 - turn
                 if second:
-                    patience = received(
-                        between, base, want, n0, n_last, depth, h, to, me, zero, patience
-                    )
+                    patience = received(between, base, want, n0, n_last, depth, h, to, me, zero, patience)
                 else:
-                    patience = received(
-                        state, base, want, n0, n_last, depth, h, to, me, zero, patience
-                    )
+                    patience = received(state, base, want, n0, n_last, depth, h, to, me, zero, patience)
                 cuda.syncthreads()
                 for j in range(min(chunk, n_last - n0)):
                     for i in range(rows):
@@ -291,7 +289,7 @@ def recurrent(
                     else:
                         made = plain_cell(x[0], sums[0], kind == RELU)
                 at = ((s + 1) & 1) * np.int64(sequences) + n
-                if kind == PROJECTED or kind == BEFORE:
+                if kind in FIRST:
                     publish(between, np.uint64(at * hidden + unit), made, s + 1)
                 else:
                     publish(state, np.uint64(at * width + unit), made, s + 1)

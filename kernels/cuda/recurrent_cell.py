@@ -13,6 +13,7 @@ from bslite.kernels.cuda.functions import larger
 #: whose reset comes before the product, NEW the rest of it.
 LSTM, GRU, TANH, RELU, PROJECTED, PROJECTION, BEFORE, NEW = range(8)
 GATES = (4, 3, 1, 1, 4, 1, 2, 1)  # sums of a unit
+FIRST = (PROJECTED, BEFORE)  # passes that leave something for a second
 SECOND = (PROJECTION, NEW)  # passes that take what a first pass left, in the same time step
 f = np.float32
 

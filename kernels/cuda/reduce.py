@@ -1,9 +1,9 @@
 """Reductions over any axes: the contiguous axis among what is reduced ("rows"), or among what is kept.
 
-What is reduced is one count of elements along four axes; the threads that share a result take every so many-th
-of them, counting along the axes with carries rather than by division. What they gather meets in shared memory
-by halves. Where results are few and long, several blocks share one: each leaves what it has gathered, and a
-second launch merges that in order.
+What is reduced is one count of elements along four axes; the threads that share a result take every so
+many-th of them, counting along the axes with carries rather than by division. What they gather meets in
+shared memory by halves. Where results are few and long, several blocks share one: each leaves what it has gathered,
+and a second launch merges that in order.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bslite.kernels.cuda.flag import raise_flag
 from bslite.kernels.cuda.kernel import kernel
 from bslite.kernels.cuda.reducers import REDUCERS
 from bslite.kernels.cuda.rows import THREADS, place
+
 #: Kept: sizes of the inner two of three axes, strides in x and in y. Reduced: sizes of all of four axes but
 #: the outermost, strides. ``results``, and the ``count`` of elements of each.
 KEPT = "n1 i4, n2 i4, x0 i8, x1 i8, x2 i8"
@@ -109,11 +110,10 @@ def _samples(*names: str, **more: int) -> list[dict[str, Any]]:
 
 def _reducing(threads: int, width: int, rows: int, name: str, last_of: int):
     """A kernel that makes results."""
-    gathered, finish, wide = _gathering(threads, width, rows, name, last_of), REDUCERS[name].finish, wide_of(name)
+    gathered = _gathering(threads, width, rows, name, last_of)
+    finish, wide = REDUCERS[name].finish, wide_of(name)
 
-    def reduce(
-        x, y, results, count, n1, n2, x0, x1, x2, y0, y1, y2, m1, m2, m3, s0, s1, s2, s3, divisor
-    ):
+    def reduce(x, y, results, count, n1, n2, x0, x1, x2, y0, y1, y2, m1, m2, m3, s0, s1, s2, s3, divisor):
         held = cuda.shared.array((2, threads), wide)
         a, b, row, mine = gathered(
             x, held, cuda.threadIdx.x, cuda.blockIdx.x, 0, results, count, count, n1, n2, x0, x1, x2,
@@ -166,7 +166,7 @@ def reduce_integers(threads: int, width: int, rows: int, name: str, last_of: int
         x, y, flag, results, count, n1, n2, x0, x1, x2, y0, y1, y2, m1, m2, m3, s0, s1, s2, s3, divisor
     ):
         held = cuda.shared.array((2, threads), np.int64)
-        a, b, row, mine = gathered(
+        a, _, row, mine = gathered(
             x, held, cuda.threadIdx.x, cuda.blockIdx.x, 0, results, count, count, n1, n2, x0, x1, x2,
             m1, m2, m3, s0, s1, s2, s3,
         )  # fmt: skip
@@ -186,8 +186,8 @@ def reduce_integers(threads: int, width: int, rows: int, name: str, last_of: int
     samples=_samples("sum", "var", "logsumexp"),
 )
 def reduce_part(threads: int, width: int, rows: int, name: str, last_of: int):
-    """``made[result, part]``, two float64: what is gathered of the part's ``chunk`` elements. Grid: (blocks of
-    results, parts). For results too few to fill a GPU.
+    """``made[result, part]``, two float64: what is gathered of the part's ``chunk`` elements. Grid: (blocks
+    of results, parts). For results too few to fill a GPU.
     """
     gathered = _gathering(threads, width, rows, name, last_of)
 
@@ -214,7 +214,7 @@ def _merging(threads: int, name: str, last_of: int):
         if row < results:
             at = row * parts * 2
             a, b = made[np.uint64(at)], made[np.uint64(at + 1)]
-            for part in range(1, parts):
+            for _ in range(1, parts):
                 at += 2
                 a, b = merge(a, b, made[np.uint64(at)], made[np.uint64(at + 1)], last_of)
             y[np.uint64(place(row, n1, n2, y0, y1, y2))] = finish(a, b, np.float64(count), divisor)

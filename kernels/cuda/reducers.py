@@ -183,7 +183,7 @@ def _std(a, b, n, k):
 
 # -- integers: cells are int32, numbers int64 ---------------------------------------------------------------
 
-FAR = 2**31 + 1  # a product beyond this has left 32 bits for good, unless a zero comes; times 32 bits it fits 64
+FAR = 2**31 + 1  # a product beyond has left 32 bits, unless a zero comes; it is held where the next fits 64
 
 
 @device_function

@@ -12,9 +12,11 @@ from bslite.plan.cuda.lowering import lowers
 from bslite.plan.cuda.rows import block_threads
 from bslite.plan.lower_upsample import bilinear_blends, nearest_sources
 from bslite.plan.resampling import Axis, outside, taps
+from bslite.plan.rows import writable
 from bslite.plan.views import View, channel_axis, contiguous, size_of
 
 EACH = 4  # elements of a thread
+AXES = {0: "image", 2: "line", 3: "pixel"}
 
 
 def _dense(b: CudaBuilder, shape: Sequence[int]) -> View:
@@ -57,7 +59,7 @@ def lower_gather(b: CudaBuilder, layer: Layer) -> None:
 def lower_upsample(b: CudaBuilder, layer: Layer) -> None:
     """A table of input rows, one of columns, and how much of each."""
     attrs = layer.node.attrs
-    x, y = b.read(layer.node.inputs[0]), b.write(layer.name)
+    x, (y, home) = b.read(layer.node.inputs[0]), writable(b, layer.name, 1)
     bilinear = attrs["mode"] == "bilinear"
     operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
     for role, axis, scale in zip(("row", "col"), (2, 3), attrs["scale"] or (None, None), strict=True):
@@ -75,15 +77,11 @@ def lower_upsample(b: CudaBuilder, layer: Layer) -> None:
     grid, block, variant = _blocks(b, total)
     numbers = {"total": total, "channels": y.shape[1], "lines": y.shape[2], "pixels": y.shape[3]}
     for letter, view in (("x", x), ("y", y)):
-        numbers |= {f"{letter}_{part}": view.strides[a] for part, a in (("image", 0), ("line", 2), ("pixel", 3))}
-    if y.shape[1] > 1 and y.strides[1] != 1:
-        fresh = b.fresh(y.shape, 1, (0, 0, 0, 0))
-        operands["y"] = (fresh.buffer, fresh.offset)
-        numbers |= {f"y_{part}": fresh.strides[a] for part, a in (("image", 0), ("line", 2), ("pixel", 3))}
-        launch(b, "upsample", {**variant, "bilinear": int(bilinear)}, grid, block, numbers, operands, [x], [fresh])
-        b.copy(fresh, y)
-        return
-    launch(b, "upsample", {**variant, "bilinear": int(bilinear)}, grid, block, numbers, operands, [x], [y])
+        numbers |= {f"{letter}_{part}": view.strides[a] for a, part in AXES.items()}
+    variant["bilinear"] = int(bilinear)
+    launch(b, "upsample", variant, grid, block, numbers, operands, [x], [y])
+    if y is not home:
+        b.copy(y, home)
 
 
 @lowers("resize")

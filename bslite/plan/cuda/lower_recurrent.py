@@ -4,7 +4,7 @@ the GPU or in a launch each.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bslite.errors import EngineError
 from bslite.explore.problem import GATES, Recurrent
@@ -80,7 +80,8 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
     count, threads = batch * width, min(256, b.machine.block_threads)
     first = started[0] if started else y
     launch(
-        b, "recurrent_start", {"threads": threads, "zeros": int(not started)}, [-(-count // threads)], [threads],
+        b, "recurrent_start", {"threads": threads, "zeros": int(not started)},
+        [-(-count // threads)], [threads],
         {"count": count, "width": width, "given_row": first.strides[-2], "given_step": first.strides[-1]},
         {"given": (first.buffer, first.offset), "state": (state.buffer, 0)}, started[:1], [state],
     )  # fmt: skip
@@ -155,7 +156,8 @@ def _input_products(b: CudaBuilder, layer: Layer, rows: int, features: int, sums
     out = _dense(b, rows, sums)
     bias = node.params.get("bias_ih")
     append(b, layer, Product(
-        rows, sums, features, (x.buffer, x.offset), (b.const("param", node.params["weight_ih"]), 0), (out.buffer, 0),
+        rows, sums, features,
+        (x.buffer, x.offset), (b.const("param", node.params["weight_ih"]), 0), (out.buffer, 0),
         {"x_row": x.strides[0] if rows > 1 else 0, "w_row": features, "y_row": sums}, [x], [out],
         bias=b.const("param", bias) if bias else None,
     ))  # fmt: skip

@@ -50,16 +50,12 @@ def lower_reduction(b: CudaBuilder, layer: Layer) -> None:
             b.copy(results, y)
 
 
-def _reduce(
-    b: CudaBuilder, layer: Layer, x: View, y: View, axes: Sequence[int], kept: Sequence[int]
-) -> bool:
+def _reduce(b: CudaBuilder, layer: Layer, x: View, y: View, axes: Sequence[int], kept: Sequence[int]) -> bool:
     """Append the launches, or say that the axes are too many."""
     sizes, (xs, ys) = merged_axes(
         tuple(x.shape[a] for a in kept), [tuple(x.strides[a] for a in kept), y.strides], by=0
     )
-    counts, (steps,) = merged_axes(
-        tuple(x.shape[a] for a in axes), [tuple(x.strides[a] for a in axes)], by=0
-    )
+    counts, (steps,) = merged_axes(tuple(x.shape[a] for a in axes), [tuple(x.strides[a] for a in axes)], by=0)
     if len(sizes) > KEPT or len(counts) > LOOPS:
         return False
     attrs, name = layer.node.attrs, layer.node.op

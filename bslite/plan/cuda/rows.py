@@ -76,9 +76,9 @@ def row_step(
 ) -> None:
     """Append a launch of a row kernel from x to y, views of one shape in which ``axis`` is contiguous.
 
-    ``variant`` and ``scalars`` are those beyond what all row kernels have; so are ``consts`` (one that is None
-    will not be looked at) and ``places``, which lie elsewhere. ``per``: whether the threads of a block share
-    rows ("share"), are a row's ("row"), or have an element each ("element").
+    ``variant`` and ``scalars`` are those beyond what all row kernels have; so are ``consts`` (one that is
+    None will not be looked at) and ``places``, which lie elsewhere. ``per``: whether the threads of a block
+    share rows ("share"), are a row's ("row"), or have an element each ("element").
     """
     sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=axis)
     if len(sizes) - 1 > OUTER:  # the axes lie in two orders that do not merge: through plain order
