@@ -45,3 +45,14 @@ def _param(params: Sequence[Array]) -> Array:
 def _batch_norm(params: Sequence[Array], roles: Sequence[str], part: str, eps: float) -> Array:
     scale, shift = batch_norm_scale_shift(dict(zip(roles, params, strict=True)), eps)
     return (scale if part == "scale" else shift).astype(np.float32)
+
+
+def phase(w: Array, groups: int, first: Sequence[int], step: Sequence[int], taps: Sequence[int]) -> Array:
+    """Filters of a transposed convolution, ``[C, K/groups, ...]``, as those of the convolution that makes one
+    phase of its output, ``[K, C/groups, ...]``: along each axis ``taps`` taps from ``first`` on.
+    """
+    c, kg, *kernel = w.shape
+    w = w.reshape(groups, c // groups, kg, *(1,) * (3 - len(kernel)), *kernel).swapaxes(1, 2)
+    for axis, (start, by, count) in enumerate(zip(first, step, taps, strict=True)):
+        w = w.take([start + i * by for i in range(count)], 3 + axis)
+    return w.reshape(groups * kg, c // groups, *taps)

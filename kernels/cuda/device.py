@@ -25,6 +25,8 @@ if SIMULATED:
     from numba.cuda.simulator import kernelapi
     from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
+    from bslite.kernels.cuda import simulation
+
     def _shared_array(self, shape, dtype, alignment=None):
         """As in `numba.cuda.simulator.kernelapi`, which refuses an alignment: one array for each line of
         source that asks for one.
@@ -36,6 +38,7 @@ if SIMULATED:
         return self._allocations[place]
 
     kernelapi.FakeCUDAShared.array = _shared_array
+    simulation.install()
 
     def array_at(address, dtype, count):
         """Memory from ``address`` on as a kernel takes it: ``count`` cells. Who calls keeps it alive."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bslite.engines.recipes import data_of, recipe
+from bslite.engines.recipes import data_of, phase, recipe
 from bslite.plan import Const
 
 Array = npt.NDArray[Any]
@@ -65,17 +65,6 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
     return np.concatenate([full.reshape(groups, -1), tail.reshape(groups, -1)], axis=1)
 
 
-def _phase(w: Array, groups: int, first: Sequence[int], step: Sequence[int], taps: Sequence[int]) -> Array:
-    """Filters of a transposed convolution, ``[C, K/groups, ...]``, as those of the convolution that makes one
-    phase of its output, ``[K, C/groups, ...]``: along each axis ``taps`` taps from ``first`` on.
-    """
-    c, kg, *kernel = w.shape
-    w = w.reshape(groups, c // groups, kg, *(1,) * (3 - len(kernel)), *kernel).swapaxes(1, 2)
-    for axis, (start, by, count) in enumerate(zip(first, step, taps, strict=True)):
-        w = w.take([start + i * by for i in range(count)], 3 + axis)
-    return w.reshape(groups * kg, c // groups, *taps)
-
-
 @recipe("transposed_panels")
 def _transposed_panels(
     params: Sequence[Array],
@@ -87,7 +76,7 @@ def _transposed_panels(
     step: Sequence[int],
     taps: Sequence[int],
 ) -> Array:
-    return _panels([_phase(params[0], all_groups, first, step, taps)], lanes, width, groups)
+    return _panels([phase(params[0], all_groups, first, step, taps)], lanes, width, groups)
 
 
 @recipe("transposed_depthwise")
@@ -99,7 +88,7 @@ def _transposed_depthwise(
     step: Sequence[int],
     taps: Sequence[int],
 ) -> Array:
-    return _depthwise([_phase(params[0], all_groups, first, step, taps)], lanes)
+    return _depthwise([phase(params[0], all_groups, first, step, taps)], lanes)
 
 
 @recipe("bias_panels")

@@ -10,8 +10,10 @@ from bslite.ops import Shape
 from bslite.passes import Layer, fuse
 from bslite.plan.concats import place_concats
 from bslite.plan.cuda import (
+    lower_conv,
     lower_gather,
     lower_linear,
+    lower_matmul,
     lower_move,
     lower_normalize,
     lower_pad,
@@ -29,8 +31,10 @@ from bslite.spec import ModelSpec
 
 __all__ = [
     "build_plan",
+    "lower_conv",
     "lower_gather",
     "lower_linear",
+    "lower_matmul",
     "lower_move",
     "lower_normalize",
     "lower_pad",
