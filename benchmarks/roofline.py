@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bslite.ops import Kind
+from bslite.ops import Kind, Shape
 from bslite.spec import ModelSpec
 from bslite.spec.table import layer_rows
 
@@ -86,9 +86,12 @@ def fma_rate(threads: int) -> float:
     return peak.fma_rate(threads)
 
 
-def work(spec: ModelSpec, batch: int) -> tuple[float, float]:
-    """``(flops, bytes)``: of convolutions and matrix products; of weights, inputs and outputs once."""
-    shapes = [(batch, *i.example[1:]) for i in spec.inputs]
+def work(spec: ModelSpec, batch: int, shape: Shape | None = None) -> tuple[float, float]:
+    """``(flops, bytes)``: of convolutions and matrix products; of weights, inputs and outputs once.
+
+    ``shape``: of the one input, where the batch is not its first axis.
+    """
+    shapes = [(batch, *i.example[1:]) for i in spec.inputs] if shape is None else [shape]
     inferred = spec.infer_shapes(shapes)
     contractions = {n.name for n in spec.nodes if n.declaration.kind is Kind.CONTRACTION}
     flops = sum(row.flops for row in layer_rows(spec, shapes) if row.name in contractions)

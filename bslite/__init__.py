@@ -24,9 +24,8 @@ from bslite.errors import (
 )
 
 if TYPE_CHECKING:
-    from bslite.api import run
+    from bslite.api import run, warmup
     from bslite.dropin import bisect, optimize, report
-    from bslite.engines.cpu import warmup
     from bslite.explanation import Explanation, explain
     from bslite.frontends import from_onnx, from_state_dict, from_torch
     from bslite.spec import GraphBuilder, Input, ModelSpec, Node, load, save
@@ -49,7 +48,7 @@ _LAZY = {
     "from_state_dict": "bslite.frontends",
     "Verification": "bslite.verification",
     "verify": "bslite.verification",
-    "warmup": "bslite.engines.cpu",
+    "warmup": "bslite.api",
     "optimize": "bslite.dropin",
     "report": "bslite.dropin",
     "bisect": "bslite.dropin",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bslite.errors import EngineError, InputError
+from bslite.ops import Shape
 from bslite.spec import Array, Input, ModelSpec
 
 BACKENDS = ("cpu", "cuda", "reference")
@@ -18,20 +20,22 @@ def run(
     spec: ModelSpec,
     x: Any,
     *,
-    backend: str = "cpu",
+    backend: str | None = None,
     layerwise: bool = False,
     threads: int | None = None,
 ) -> Any:
     """The model's output for ``x``: an array, or a list of them if the model has several outputs.
 
-    ``x`` is a float32 NumPy array or CPU torch tensor in the logical layout of the model's input (``[N, C,
-    H, W]`` for
-    images; channels_last memory is welcome), or a list or tuple of them for several inputs. Torch tensors in,
-    torch tensors out.
+    ``x`` is a float32 NumPy array or torch tensor in the logical layout of the model's input (``[N, C, H,
+    W]`` for images; channels_last memory is welcome), or a list or tuple of them for several inputs. Torch
+    tensors in, torch tensors out, on the same device.
 
-    ``backend="cpu"`` is the fast engine, ``"reference"`` the plain NumPy oracle (float32). ``layerwise``
-    runs the CPU engine's
-    kernels one layer at a time, nothing fused. ``threads`` defaults to the cores this process may use.
+    ``backend="cpu"`` is the fast engine, ``"cuda"`` the one for GPUs, ``"reference"`` the plain NumPy oracle
+    (float32). By default CUDA tensors go to the GPU they are on, everything else to the CPU; what comes from
+    the host and is to run on a GPU is copied there and back. CUDA tensors stay where they are, and run on
+    torch's current stream: their results may not be ready yet, as torch's own. ``layerwise`` runs an engine's
+    kernels one layer at a time, nothing fused. ``threads``, of the CPU, defaults to the cores this process
+    may use.
 
     Raises InputError if ``x`` is not what the model takes, SpecError if a layer cannot take the size that
     reaches it,
@@ -42,9 +46,14 @@ def run(
             f"run() takes a ModelSpec first, got {type(spec).__name__}; "
             "make one with bslite.from_torch, from_state_dict or load"
         )
-    if backend not in BACKENDS:
+    if backend is not None and backend not in BACKENDS:
         raise EngineError(f"backend {backend!r} is not one of {', '.join(map(repr, BACKENDS))}")
     check_threads(threads)
+    if backend in (None, "cuda") and (tensors := cuda_tensors(spec, x)):
+        from bslite.engines.cuda import border
+
+        made = border.run(spec, tensors, layerwise=layerwise)
+        return made[0] if len(made) == 1 else made
     inputs, as_torch = as_arrays(spec, x)
     if backend == "reference":
         from bslite import reference
@@ -62,10 +71,73 @@ def run(
     return results[0] if len(results) == 1 else results
 
 
+def warmup(
+    spec: ModelSpec | None = None,
+    shapes: Sequence[Shape] | None = None,
+    threads: int | None = None,
+    *,
+    backend: str = "cpu",
+) -> list[str]:
+    """Compile (or load from disk) what a model needs, or the kernels every model needs; names of all made
+    ready. On a GPU, kernels are compiled for each process, and for a model only.
+
+    ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
+
+    Raises EngineError for a backend that cannot be made ready or cannot run here.
+    """
+    if backend == "cpu":
+        from bslite.engines import cpu
+
+        return cpu.warmup(spec, shapes, threads)
+    if backend != "cuda":
+        raise EngineError(f"warmup: backend {backend!r} is not one of 'cpu', 'cuda'")
+    if spec is None:
+        raise EngineError("warmup: the backend 'cuda' has kernels for a model only; give the model")
+    from bslite.engines import cuda
+
+    return cuda.warmup(spec, shapes)
+
+
 def check_threads(threads: int | None) -> None:
     """EngineError unless ``threads`` is None or a positive integer."""
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
         raise EngineError(f"threads must be a positive integer, got {threads!r}")
+
+
+def cuda_tensors(spec: ModelSpec, x: Any) -> list[Any]:
+    """The inputs, checked, if they are torch tensors of a GPU; none if none of them is.
+
+    Raises InputError if only some are, or of several GPUs.
+    """
+    torch = sys.modules.get("torch")
+    given = list(x) if isinstance(x, (list, tuple)) else [x]
+    if torch is None or not any(isinstance(v, torch.Tensor) and v.device.type == "cuda" for v in given):
+        return []
+    places = {str(v.device) if isinstance(v, torch.Tensor) else "the host" for v in given}
+    if len(places) > 1:
+        raise InputError(f"model {spec.name!r}: inputs on {' and '.join(sorted(places))}; all must be on one")
+    check_count(spec, given)
+    sizes: dict[str, int] = {}
+    for declared, tensor in zip(spec.inputs, given, strict=True):
+        _check_tensor(declared, tensor, torch)
+        declared.bind(tuple(tensor.shape), sizes)
+    return given
+
+
+def check_count(spec: ModelSpec, given: list[Any]) -> None:
+    """InputError unless there are as many inputs as the model takes."""
+    if len(given) != len(spec.inputs):
+        raise InputError(f"model {spec.name!r} takes {len(spec.inputs)} input(s), got {len(given)}")
+
+
+def _check_tensor(declared: Input, value: Any, torch: Any) -> None:
+    """InputError unless a tensor is dense and of the dtype the model takes."""
+    if value.layout != torch.strided:
+        raise InputError(f"input {declared.name!r} is a {value.layout} tensor; expected a dense one")
+    if str(value.dtype) != f"torch.{declared.dtype}":
+        raise InputError(
+            f"input {declared.name!r} is {value.dtype}, expected torch.{declared.dtype}; bslite does not cast"
+        )
 
 
 def as_arrays(spec: ModelSpec, x: Any) -> tuple[list[Array], bool]:
@@ -79,8 +151,7 @@ def as_arrays(spec: ModelSpec, x: Any) -> tuple[list[Array], bool]:
     known: dict[Any, None] = spec.__dict__.setdefault("_taken_as_is", {})
     if seen in known:
         return given, False
-    if len(given) != len(spec.inputs):
-        raise InputError(f"model {spec.name!r} takes {len(spec.inputs)} input(s), got {len(given)}")
+    check_count(spec, given)
     torch = sys.modules.get("torch")
     as_torch = torch is not None and any(isinstance(v, torch.Tensor) for v in given)
     arrays = [_as_array(declared, v, torch) for declared, v in zip(spec.inputs, given, strict=True)]
@@ -102,14 +173,9 @@ def _as_array(declared: Input, value: Any, torch: Any) -> Array:
     if torch is not None and isinstance(value, torch.Tensor):
         if value.device.type != "cpu":
             raise InputError(
-                f"{what} is on {value.device}; the CPU engine takes CPU tensors, move it with .cpu()"
+                f"{what} is on {value.device}; this engine takes CPU tensors, move it with .cpu()"
             )
-        if value.layout != torch.strided:
-            raise InputError(f"input {declared.name!r} is a {value.layout} tensor; expected a dense one")
-        if str(value.dtype) != f"torch.{declared.dtype}":
-            raise InputError(
-                f"{what} is {value.dtype}, expected torch.{declared.dtype}; bslite does not cast"
-            )
+        _check_tensor(declared, value, torch)
         value = value.detach().resolve_neg().numpy()
     if not isinstance(value, np.ndarray):
         raise InputError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import matplotlib
 
-from benchmarks.plot import deepbench, deepbench_space, depth_first, peers, spatial, stacks, style
+from benchmarks.plot import deepbench, deepbench_space, depth_first, gpu, peers, spatial, stacks, style
 
 DRAWINGS = {
     "peers": peers.figure,
@@ -16,6 +16,7 @@ DRAWINGS = {
     "spatial": spatial.figure,
     "deepbench": deepbench.figure,
     "deepbench_space": deepbench_space.figure,
+    "gpu": gpu.figure,
 }
 
 

@@ -22,9 +22,11 @@ COLOURS = {
     "openvino": "#999999",
     "depth-first": "#0072B2",
     "layerwise": "#E69F00",
+    "torch-graph": "#009E73",
+    "max-autotune": "#CC79A7",
 }
 # And a form for each, for prints without colour.
-MARKERS = dict(zip(COLOURS, "osvD^Px" + "os", strict=True))
+MARKERS = dict(zip(COLOURS, "osvD^Px" + "os" + "^D", strict=True))
 GRID, QUIET = "#DDDDDD", "#444444"
 FEW = 7  # numbers on an axis
 MARGIN, LINE, ENTRY, NARROWEST = 0.12, 0.24, 1.75, 9.0  # inches: of the head, of an entry of the legend

@@ -17,7 +17,7 @@ from bslite.cli import options
 from bslite.cli.progress import activity
 from bslite.errors import EngineError
 
-OPTIONAL = ("torch", "torchvision", "onnx", "onnxruntime", "openvino", "pillow")
+OPTIONAL = ("torch", "numba-cuda", "torchvision", "onnx", "onnxruntime", "openvino", "pillow")
 
 #: Run in a fresh interpreter: prints seconds to import bslite, and to ResNet-50's first answer.
 _FIRST_ANSWER = """
@@ -100,7 +100,21 @@ def _machine() -> dict[str, str]:
         "threads": _threads(default_threads()),
         "measured": _measured(),
         "kernels on disk": f"{ours} in {folder}{stale}",
+        "GPU": _gpu(),
     }
+
+
+def _gpu() -> str:
+    """The GPU the backend "cuda" would run on, or why there is none."""
+    from bslite.engines.cuda.devices import driver_for
+
+    try:
+        driver = driver_for()
+    except EngineError as e:
+        return "none: " + str(e).removeprefix("backend 'cuda'").lstrip(": ")
+    machine, (free, total) = driver.machine, driver.room()
+    memory = f", {free / 2**30:.1f} of {total / 2**30:.1f} GB free" if total else ""
+    return f"{driver.name}, {machine.sms} SMs at {machine.clock / 1e9:.2f} GHz{memory}"
 
 
 def _measured() -> str:

@@ -95,18 +95,19 @@ class Blueprint:
         return value
 
 
-def draw(captured: Capture, name: str) -> Blueprint:
-    """Survey a captured graph and choose the parts; all of them are bslite's at first.
+def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) -> Blueprint:
+    """Survey a captured graph and choose the parts; all of them are bslite's at first. ``supported``: the ops
+    that the engine has, if not all.
 
     Raises UnsupportedError where the graph takes what is no tensor.
     """
-    survey = Survey(captured.graph, captured.shell, name)
+    survey = Survey(captured.graph, captured.shell, name, supported)
     composite = any(getattr(n.target, "_can_decompose", bool)() for n in survey.refused)
     if survey.refused and (composite or not captured.functional):
         # What is refused may be made of what is not. And parts may move past operations, which must then not
         # work in place.
         captured = captured.rewritten()
-        survey = Survey(captured.graph, captured.shell, name)
+        survey = Survey(captured.graph, captured.shell, name, supported)
     graph = captured.graph
     for spec in graph.program.graph_signature.input_specs:
         if spec.kind.name not in (*STORED, "USER_INPUT"):

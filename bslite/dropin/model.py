@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from bslite import api
+from bslite.dropin import place
 from bslite.engines.cpu.detect import default_threads
 from bslite.engines.cpu.engine import engine_for
 from bslite.spec import Array, ModelSpec
@@ -55,7 +56,7 @@ class Model:
 
     def prepared(self, tensors: Sequence[Tensor]) -> Call:
         """What to call for tensors of these shapes and strides."""
-        key = (*((t.shape, t.stride()) for t in tensors), self.threads or torch.get_num_threads())
+        key = (*((t.shape, t.stride(), t.device) for t in tensors), self.threads or torch.get_num_threads())
         call = self._calls.get(key)
         if call is None:
             call = self._prepare(tensors)
@@ -66,6 +67,10 @@ class Model:
 
     def _prepare(self, tensors: Sequence[Tensor]) -> Call:
         spec = self.spec
+        if place.on_gpu(tensors[0]):
+            from bslite.engines.cuda import border
+
+            return border.prepared(spec, tensors)
         names = (*(i.name for i in spec.inputs), *spec.outputs)
         if any(spec.dtypes[name] != "float32" for name in names):
             return self._checked

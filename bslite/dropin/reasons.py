@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from bslite.dropin.place import KNOWN
 from bslite.frontends.torch_parts import Refusal
 
 TRAINING = "it is in training mode; bslite runs inference: call .eval()"
@@ -18,19 +19,19 @@ AUTOCAST = "autocast is active; bslite computes in float32 only"
 MODES = "another tool is following torch's operations (a trace, a transform or a dispatch mode)"
 
 
-def outside(cpu_autocast: bool, tracing: bool, transformed: bool) -> str:
+def outside(autocast: bool, tracing: bool, transformed: bool) -> str:
     """What around a call keeps it in torch; empty if nothing does."""
     if tracing or transformed:
         return MODES
-    return AUTOCAST if cpu_autocast else ""
+    return AUTOCAST if autocast else ""
 
 
 def of_tensor(tensor: torch.Tensor) -> str:
     """What about an input keeps a call in torch; empty if nothing does."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return f"an input is a {type(tensor).__name__}, not a plain tensor"
-    if tensor.device.type != "cpu":
-        return f"an input is on {tensor.device}; bslite's engine computes on the CPU"
+    if tensor.device.type not in KNOWN:
+        return f"an input is on {tensor.device}; bslite has engines for {' and '.join(KNOWN)}"
     if tensor.layout != torch.strided:
         return f"an input is a {tensor.layout} tensor"
     if not tensor.numel():

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bslite.dropin import reasons
+from bslite.dropin import place, reasons
 from bslite.dropin.blueprint import Blueprint, Executable, draw
 from bslite.dropin.capture import capture, reachable_tensors
 from bslite.dropin.model import serves
@@ -84,7 +84,7 @@ class Runner:
         if self.module.__dict__["training"]:
             return self._run_torch(InTorch(reasons.TRAINING), args, kwargs)
         around = reasons.outside(
-            torch.is_autocast_enabled("cpu"),
+            torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"),
             torch._C._get_tracing_state() is not None,
             torch._C._len_torch_dispatch_stack() > 0
             or torch._C._functorch.peek_interpreter_stack() is not None,
@@ -159,6 +159,7 @@ class Runner:
         why = next(
             filter(None, map(reasons.of_tensor, tensors)), "" if tensors else "no argument is a tensor"
         )
+        why = why or place.wrong(tensors, state.watch.tensors)
         if why:
             return InTorch(why)
         with self._lock:
@@ -230,7 +231,7 @@ class Runner:
         arguments = Structure((args, kwargs), lambda x: isinstance(x, Tensor))
         try:
             captured = capture(self.module, arguments, self.name, free and _batched(tensors))
-            blueprint = draw(captured, self.name)
+            blueprint = draw(captured, self.name, place.ops_of(tensors))
         except UnsupportedError as e:
             if self.options.fallback == "error":
                 raise

@@ -48,8 +48,8 @@ def kind(args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool) -> Key
                 if not batch:
                     batch.append(shape[0])
                 if shape[0] == batch[0] != 1:
-                    return "batch", shape[1:], value.dtype
-            return "tensor", shape, value.dtype
+                    return "batch", shape[1:], value.dtype, value.device
+            return "tensor", shape, value.dtype, value.device
         return _nested(value, read, [])
 
     return (

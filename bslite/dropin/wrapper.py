@@ -35,8 +35,9 @@ def optimize(
     ``example_inputs``: a tensor, or a tuple of the forward's positional arguments, to specialise on now; else
     the first call does it. Other sizes make other specialisations, other batches do not.
 
-    It runs inference on float32 CPU tensors. In training mode, where gradients are needed, under autocast,
-    on another device and while another tool traces it, the original forward runs, with one warning. What
+    It runs inference on float32 tensors of the CPU or, where module and inputs are on one, of a GPU (on
+    torch's current stream). In training mode, where gradients are needed, under autocast, on several devices
+    or another kind and while another tool traces it, the original forward runs, with one warning. What
     bslite has no op for runs in torch inside the same graph; ``fallback`` says whether a warning lists it
     (``"warn"``), nothing is said (``"silent"``), or UnsupportedError is raised (``"error"``). ``tune``: a
     part that is measured slower in bslite than in torch stays in torch; ``tune=False`` measures nothing, so

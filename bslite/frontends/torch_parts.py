@@ -79,10 +79,14 @@ class Survey(_OutsideWalk):
     """Tries to build every node, each for itself: what cannot be built comes from outside.
 
     ``buildable``: the nodes that a part may hold. ``refused``: the operations that stay in torch.
+    ``supported``: the ops that may be used, if not all.
     """
 
-    def __init__(self, graph: Graph, module: torch.nn.Module, name: str) -> None:
+    def __init__(
+        self, graph: Graph, module: torch.nn.Module, name: str, supported: frozenset[str] | None = None
+    ) -> None:
         super().__init__(graph, module, name)
+        self._supported = supported
         self.refused: dict[Node, Refusal] = {}
         self.buildable: set[Node] = set()
         self._foreign: dict[Node, str] = {}  # nodes whose values cannot enter a part, and why
@@ -104,10 +108,14 @@ class Survey(_OutsideWalk):
         foreign = [self._foreign[n] for n in node.all_input_nodes if n in self._foreign]
         if foreign:
             return self._problem(node, foreign[0])
+        made = len(self.store.builder.nodes)
         try:
             result = self._visit(node)
         except (BsliteError, OverflowError) as e:
             return self._problem(node, str(e))
+        used = {n.op for n in self.store.builder.nodes[made:]}
+        if self._supported is not None and not used <= self._supported:
+            return self._problem(node, f"no GPU kernel for {', '.join(sorted(used - self._supported))}")
         if node not in self.refused:
             self.buildable.add(node)
         return result

@@ -20,12 +20,13 @@ WARP = 32
 ROOM = 1024 if SIMULATED else 1
 
 if SIMULATED:
-    import ctypes
-
     from numba.cuda.simulator import kernelapi
     from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
     from bslite.kernels.cuda import simulation
+
+    #: The driver's functions, and the bindings under them: there are none.
+    api = binding = None
 
     def _shared_array(self, shape, dtype, alignment=None):
         """As in `numba.cuda.simulator.kernelapi`, which refuses an alignment: one array for each line of
@@ -40,11 +41,9 @@ if SIMULATED:
     kernelapi.FakeCUDAShared.array = _shared_array
     simulation.install()
 
-    def array_at(address, dtype, count):
-        """Memory from ``address`` on as a kernel takes it: ``count`` cells. Who calls keeps it alive."""
-        size = count * np.dtype(dtype).itemsize
-        memory = (ctypes.c_char * size).from_address(address)
-        return FakeCUDAArray(np.frombuffer(memory, dtype))
+    def simulated_array(array):
+        """A NumPy array as a simulated kernel takes it: in place, nothing copied."""
+        return FakeCUDAArray(array)
 
     def device_function(body):
         """A function that kernels call: in the simulator the function itself."""
@@ -115,17 +114,9 @@ else:
     import math
 
     from numba.cuda import dispatcher, libdevice
+    from numba.cuda.cudadrv.driver import binding
+    from numba.cuda.cudadrv.driver import driver as api
     from numba.cuda.extending import register_jitable
-
-    def array_at(address, dtype, count):
-        """Memory from ``address`` on as a kernel takes it: ``count`` cells. Who calls keeps it alive.
-
-        Nothing is synchronised: there is no stream in the description.
-        """
-        cells = {"shape": (count,), "strides": None, "typestr": np.dtype(dtype).str}
-        return cuda.from_cuda_array_interface(
-            {**cells, "data": (address, False), "version": 3, "stream": None}, sync=False
-        )
 
     def device_function(body):
         """A function that kernels call, always inlined into them."""
@@ -201,7 +192,8 @@ __all__ = [
     "ROOM",
     "SIMULATED",
     "WARP",
-    "array_at",
+    "api",
+    "binding",
     "compile_ptx",
     "cuda",
     "device_function",

@@ -16,6 +16,7 @@ Ints = npt.NDArray[np.int64]
 _pid = os.getpid()
 #: Two parallel regions at once oversubscribe the cores, and Numba's workqueue layer aborts.
 _parallel = threading.Lock()
+_asked = threading.local()  # `threads`: what this thread last asked of Numba, which takes over a microsecond
 
 
 class Job:
@@ -75,8 +76,8 @@ def fork_join(threads: int, walk_address: int, job: int) -> None:
     """Let up to ``threads`` threads walk the job; this one alone if one is asked for, or in a forked child.
 
     Numba can only lower the number of threads it started with; fewer walkers than planned for do the same
-    work, with the same bits. GNU OpenMP, the usual threading layer under Numba, cannot be used in a child
-    forked after its first use.
+    work, with the same bits: so does who lowers it further himself, on the same thread. GNU OpenMP, the usual
+    threading layer under Numba, cannot be used in a child forked after its first use.
     """
     import numba
 
@@ -87,7 +88,9 @@ def fork_join(threads: int, walk_address: int, job: int) -> None:
         walk.alone(walk_address, job)
         return
     with _parallel:
-        numba.set_num_threads(threads)
+        if getattr(_asked, "threads", 0) != threads:
+            numba.set_num_threads(threads)
+            _asked.threads = threads
         walk.fork_join(threads, walk_address, job)
 
 

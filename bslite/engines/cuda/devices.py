@@ -1,24 +1,99 @@
-"""The devices there are: a driver for each."""
+"""The devices there are: a driver for each, and why there is none."""
 
 from __future__ import annotations
 
 import functools
+import importlib.metadata
+from typing import Any
 
 from bslite.engines.cuda.driver import Driver
 from bslite.errors import EngineError
+from bslite.explore.gpu import GpuMachine
+
+LEAST_CAPABILITY = (7, 0)
+#: Float32 multiply-adds of an SM per cycle, by compute capability; 128 of all others.
+LANES = {(7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64}
+
+
+def driver_for(device: int = 0) -> Driver:
+    """The driver of a device. EngineError if it cannot be used, saying why."""
+    return _driver(device)
 
 
 @functools.cache
-def driver_for(device: int = 0) -> Driver:
-    """The driver of a device. EngineError if it cannot be used, saying why."""
+def _driver(device: int) -> Driver:
     try:
-        from bslite.kernels.cuda.device import SIMULATED
+        from bslite.kernels.cuda import device as numba_cuda
     except ImportError as e:
         raise EngineError(
-            f"backend 'cuda' needs the package numba-cuda ({e}); pip install 'bslite[cuda]'"
+            f"backend 'cuda' needs the package numba-cuda ({e}): pip install 'bslite[cuda]'"
         ) from None
-    if SIMULATED:
+    if numba_cuda.SIMULATED:
         from bslite.engines.cuda.simulated import SimulatedDriver
 
+        if device:
+            raise EngineError(f"there is no device cuda:{device}; the simulator is cuda:0")
         return SimulatedDriver()
-    raise EngineError("backend 'cuda': there is no CUDA device here")
+    return open_gpu(device, numba_cuda.api, _toolkit())
+
+
+def _toolkit() -> int:
+    """The CUDA release, such as 13, that numba-cuda's compiler is of; 0 if that is not known."""
+    try:
+        return int(importlib.metadata.version("cuda-bindings").partition(".")[0])
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return 0
+
+
+def open_gpu(device: int, api: Any, toolkit: int, torch: Any = "if imported") -> Driver:
+    """A GPU through the CUDA driver's functions. EngineError if it is missing, too old or not there."""
+    from bslite.engines.cuda.gpu import GpuDriver
+
+    if not api.is_available:
+        why = " ".join(str(api.initialization_error).split()) or "the driver does not start"
+        raise EngineError(f"backend 'cuda': there is no CUDA device here ({why})")
+    version = api.get_version()
+    if version[0] < toolkit:
+        raise EngineError(
+            f"backend 'cuda': the NVIDIA driver supports CUDA {version[0]}.{version[1]}, numba-cuda's "
+            f"compiler is of CUDA {toolkit}; update the driver, or pip install 'numba-cuda[cu{version[0]}]'"
+        )
+    count = int(api.get_device_count())
+    if device >= count:
+        raise EngineError(f"there is no device cuda:{device}; this machine has {count}")
+    found = api.get_device(device)
+    capability = tuple(found.compute_capability)
+    if capability < LEAST_CAPABILITY:
+        have, need = (".".join(map(str, c)) for c in (capability, LEAST_CAPABILITY))
+        raise EngineError(f"cuda:{device} has compute capability {have}; bslite needs {need}")
+    name = found.name.decode() if isinstance(found.name, bytes) else str(found.name)
+    return GpuDriver(device, api, machine_of(found), name, torch)
+
+
+def machine_of(device: Any) -> GpuMachine:
+    """The machine model by the attributes the driver gives; latencies are those of the model's defaults."""
+    default = GpuMachine()
+    sms, clock = int(device.MULTIPROCESSOR_COUNT), 1e3 * float(device.CLOCK_RATE)
+    lanes = LANES.get(tuple(device.compute_capability), 128)
+    bandwidth = 2e3 * float(device.MEMORY_CLOCK_RATE) * float(device.GLOBAL_MEMORY_BUS_WIDTH) / 8
+    per_cycle = default.l2_bandwidth / (default.sms * default.clock)
+    return GpuMachine(
+        sms=sms,
+        lanes=lanes,
+        clock=clock or default.clock,
+        register_bytes=4 * int(device.MAX_REGISTERS_PER_MULTIPROCESSOR) * 5 // 8,
+        shared_bytes=int(device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) * 7 // 8,
+        l2_bytes=int(device.L2_CACHE_SIZE),
+        l2_bandwidth=per_cycle * sms * (clock or default.clock),
+        memory_bandwidth=bandwidth or default.memory_bandwidth,
+        block_threads=int(device.MAX_THREADS_PER_BLOCK),
+    )
+
+
+def why_none(device: int = 0) -> str:
+    """Why a device cannot be used; empty if it can."""
+    try:
+        driver_for(device)
+    except EngineError as e:
+        return str(e)
+    return ""

@@ -13,7 +13,6 @@ from bslite.engines.cells import from_cells, inputs_to_cells
 from bslite.engines.cuda import constants  # noqa: F401  (registers its recipes)
 from bslite.engines.cuda.devices import driver_for
 from bslite.engines.cuda.driver import Array, Driver, Memory, span
-from bslite.engines.cuda.program import function_of
 from bslite.engines.cuda.session import CudaSession
 from bslite.engines.recipes import data_of
 from bslite.ops import Shape
@@ -84,17 +83,12 @@ def engine_for(spec: ModelSpec, device: int = 0) -> CudaEngine:
 
 
 def run(spec: ModelSpec, inputs: Sequence[Array], *, layerwise: bool = False, device: int = 0) -> list[Array]:
-    """Outputs for checked arrays whose strides are whole, positive numbers of elements."""
+    """Outputs for checked arrays of the host, whose strides are whole, positive numbers of elements."""
     engine = engine_for(spec, device)
     cells = inputs_to_cells(spec, inputs)
     session = engine.session([x.shape for x in cells], [strides_of(x) for x in cells], layerwise)
-    stream = engine.driver.stream()
-    given, made = _ends(session, cells, stream)
-    session.run([m.address for m in given], [m.address for m in made], stream)
-    outputs = [
-        _fetched(engine.driver, m, shape, stream)
-        for m, shape in zip(made, session.output_shapes, strict=True)
-    ]
+    outputs = [np.empty(shape, np.float32) for shape in session.output_shapes]
+    session.run_host([span(x) for x in cells], outputs)
     return [from_cells(y, spec.dtypes[name]) for name, y in zip(spec.outputs, outputs, strict=True)]
 
 
@@ -103,33 +97,17 @@ def strides_of(array: Array) -> Shape:
     return tuple([s // array.itemsize for s in array.strides])
 
 
-def _ends(session: CudaSession, cells: Sequence[Array], stream: int) -> tuple[list[Memory], list[Memory]]:
-    """The inputs on the device, and room for the outputs."""
-    driver, given = session.driver, []
-    for x in cells:
-        memory = driver.allocate(span(x).nbytes, stream)
-        driver.upload(memory.address, span(x), stream)
-        given.append(memory)
-    return given, [driver.allocate(4 * size_of(shape), stream) for shape in session.output_shapes]
-
-
-def _fetched(driver: Driver, memory: Memory, shape: Shape, stream: int) -> Array:
-    """Memory of the device as an array of floats, whatever its cells are."""
-    y = np.empty(shape, np.float32)
-    driver.download(y, memory.address, stream)
-    return y
-
-
 def warmup(spec: ModelSpec, shapes: Sequence[Shape] | None = None, device: int = 0) -> list[str]:
-    """Compile what a model needs; names of all kernels made ready.
+    """Compile and load what a model needs, and capture its graph, by two runs on zeros; names of all kernels.
 
     ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
     """
     given = shapes or [i.example for i in spec.inputs]
     spec.infer_shapes(given)
     session = engine_for(spec, device).session(given, [contiguous(s) for s in given])
-    for step in session.plan.steps:
-        function_of(step)
+    outputs = [np.empty(shape, np.float32) for shape in session.output_shapes]
+    for _ in range(2):
+        session.run_host([np.zeros(size_of(tuple(s)), np.int32) for s in given], outputs)
     return list(dict.fromkeys(step.kernel for step in session.plan.steps))
 
 
@@ -143,12 +121,15 @@ def trace(
     driver, dtypes = engine.driver, engine.spec.dtypes
     cells = inputs_to_cells(spec, inputs)
     session = engine.session([x.shape for x in cells], [strides_of(x) for x in cells], layerwise, True)
-    plan, stream = session.plan, driver.stream()
-    given, made = _ends(session, cells, stream)
-    workspace = session.acquire(stream)
-    session.run_in(workspace, [m.address for m in given], [m.address for m in made], stream)
-    arena = _fetched(driver, workspace.arena, (plan.arena_size,), stream)
-    outputs = {f"output{i}": _fetched(driver, m, (m.size // 4,), stream) for i, m in enumerate(made)}
+    plan, stream = session.plan, driver.private()
+    made = [np.empty(shape, np.float32) for shape in session.output_shapes]
+    with driver.here():
+        session.run_host([span(x) for x in cells], made)
+        workspace = session.acquire(stream)  # the one that was used
+        arena = np.empty(plan.arena_size, np.float32)
+        driver.download(arena, workspace.arena.address, stream)
+        session.release(workspace, stream)
+    outputs = {f"output{i}": y.reshape(-1) for i, y in enumerate(made)}
     for name, view in plan.values.items():
         if view.buffer in plan.consts or plan.buffers[view.buffer].kind == "input":
             continue  # of the model, or what the caller gave

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bslite.engines.cuda.driver import Driver, Memory
+from bslite.engines.cuda.driver import Bound, Cells, Driver, Memory
 from bslite.errors import EngineError
 from bslite.plan import Plan, Step
 from bslite.plan.cuda.launch import OWN
@@ -15,15 +15,17 @@ from bslite.plan.cuda.launch import OWN
 @dataclass
 class Launch:
     """A compiled kernel and its arguments. ``ends`` are those that lie in the caller's arrays: (argument,
-    buffer, first byte, dtype, cells).
+    buffer, first byte).
     """
 
-    step: Step
-    function: Any
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    arguments: list[Any]
-    ends: list[tuple[int, str, int, Any, int]]
+    bound: Bound
+    ends: list[tuple[int, str, int]]
+
+    def start(self, stream: int, callers: Mapping[str, int]) -> None:
+        """Start it; ``callers`` are the addresses of inputs and outputs."""
+        for argument, buffer, first in self.ends:
+            self.bound.point(argument, callers[buffer] + first)
+        self.bound.start(stream)
 
 
 def constants_of(value: Any) -> Any:
@@ -66,21 +68,21 @@ def _launch(
     ends = []
     for i, (name, kind) in enumerate(kernel.arrays.items()):
         buffer, offset = step.operands[name]
-        dtype, width = DTYPES[kind], 2 if kind == "f8" else 1
+        width = 2 if kind == "f8" else 1
         count = max(1, (_cells(plan, buffer, constants) - offset) // width)
         if buffer in bases or buffer in constants:
             address = (bases[buffer] if buffer in bases else constants[buffer].address) + 4 * offset
-            if address % (4 * width):
-                raise EngineError(
-                    f"step {step.kernel!r} of {step.layers}: {name} at {address}, not on {4 * width} bytes"
-                )
-            given[name] = driver.cells(address, dtype, count)
         else:
-            given[name] = None
-            ends.append((i, buffer, 4 * offset, dtype, count))
-    return Launch(
-        step, function_of(step), step.args["grid"], step.args["block"], kernel.arguments(given), ends
-    )
+            address = 4 * offset  # beyond an address that the engine's border has made a multiple of 16
+            ends.append((i, buffer, 4 * offset))
+        if address % (4 * width):
+            raise EngineError(
+                f"step {step.kernel!r} of {' + '.join(step.layers)}: {name} reads pairs, and begins at "
+                f"element {offset} of {buffer}, not on {4 * width} bytes"
+            )
+        given[name] = Cells(address, DTYPES[kind], count)
+    bound = driver.bind(function_of(step), step.args["grid"], step.args["block"], kernel.arguments(given))
+    return Launch(bound, ends)
 
 
 def _cells(plan: Plan, buffer: str, constants: Mapping[str, Memory]) -> int:
@@ -92,17 +94,17 @@ def _cells(plan: Plan, buffer: str, constants: Mapping[str, Memory]) -> int:
     return plan.buffers[buffer].size
 
 
-def start(driver: Driver, launch: Launch, stream: int, callers: Mapping[str, int]) -> None:
-    """Start one launch; ``callers`` are the addresses of inputs and outputs."""
-    arguments = launch.arguments
-    if launch.ends:
-        arguments = list(arguments)
-        for place, buffer, first, dtype, count in launch.ends:
-            arguments[place] = driver.cells(callers[buffer] + first, dtype, count)
-    driver.launch(launch.function, launch.grid, launch.block, stream, arguments)
-
-
-def start_all(driver: Driver, steps: Sequence[Launch], stream: int, callers: Mapping[str, int]) -> None:
-    """Start launches in order."""
-    for launch in steps:
-        start(driver, launch, stream, callers)
+def segments(steps: Sequence[Launch], least: int) -> Iterator[tuple[bool, list[Launch]]]:
+    """The launches in order, in runs: whether they touch nothing of the caller's, and are at least ``least``
+    (a graph, then: its addresses stay), and which they are.
+    """
+    run: list[Launch] = []
+    for launch in [*steps, None]:
+        if launch is not None and not launch.ends:
+            run.append(launch)
+            continue
+        if run:
+            yield len(run) >= least, run
+        run = []
+        if launch is not None:
+            yield False, [launch]

@@ -1,64 +1,158 @@
-"""Running plans: a workspace for every run that is under way at once."""
+"""Running plans: a workspace for every run that is under way at once, and graphs of its launches."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from bslite.engines.cuda.driver import Driver, Memory
-from bslite.engines.cuda.program import launches, start_all
-from bslite.errors import InputError
+from bslite.engines.cuda.driver import Array, Driver, Graph, Memory
+from bslite.engines.cuda.program import Launch, launches, segments
+from bslite.errors import EngineError, InputError
 from bslite.plan import Const, Plan
+
+MOST_WORKSPACES = 4  # of one plan that wait for their turn; beyond, a run waits for another's end
+LEAST_GRAPH = 2  # launches: a graph of one starts no faster
 
 
 class Workspace:
-    """What one run at a time needs to itself: the arena, flags, and the launches that use them."""
+    """What one run at a time needs to itself: the arena, flags, and the launches that use them.
+
+    ``stream``: which used it last; ``event``: when that is done.
+    """
 
     def __init__(self, session: CudaSession, stream: int) -> None:
         plan, driver = session.plan, session.driver
-        self.arena = driver.allocate(4 * plan.arena_size, stream)
+        self._driver = driver
+        self.stream = self.home = stream
+        self.event = driver.event()
+        what = f"values between layers of {plan.model!r}"
+        self.arena = driver.allocate(4 * plan.arena_size, stream, what)
         bases = {name: self.arena.address + 4 * at for name, at in plan.places.items()}
         self.flags = None
         if plan.flags:
             self.flags = driver.allocate(16 * len(plan.flags), stream)
             bases["flags"] = self.flags.address
-            driver.upload(self.flags.address, np.zeros(4 * len(plan.flags), np.int32), stream)
+            self.clear_flags(len(plan.flags), stream)
         self.launches = launches(plan, driver, bases, session.constants)
+        self.runs = 0
+        self._parts: list[Graph | list[Launch]] | None = None
+        self.ends: list[Memory] = []  # copies of the host's inputs and outputs
+
+    def clear_flags(self, count: int, stream: int) -> None:
+        """Nothing is wrong so far."""
+        if self.flags is not None:
+            self._driver.upload(self.flags.address, np.zeros(4 * count, np.int32), stream)
+
+    def capture(self) -> None:
+        """Make graphs of the launches that touch nothing of the caller's, once they have run: that loaded
+        the kernels.
+        """
+        if self.runs and self._parts is None:
+            self._parts = [
+                self._driver.capture(lambda s, run=run: _start(run, s, {})) if graph else run  # type: ignore[misc]
+                for graph, run in segments(self.launches, LEAST_GRAPH)
+            ]
+
+    def start(self, callers: Mapping[str, int], stream: int, graphs: bool) -> None:
+        """Start all launches in order; ``graphs``: as graphs, where there are."""
+        self.runs += 1
+        for part in self._parts if graphs and self._parts is not None else [self.launches]:
+            if isinstance(part, list):
+                _start(part, stream, callers)
+            else:
+                part.start(stream)
+
+
+def _start(run: Sequence[Launch], stream: int, callers: Mapping[str, int]) -> None:
+    for launch in run:
+        launch.start(stream, callers)
 
 
 class CudaSession:
-    """A plan made ready to run on a device. Safe to use from several threads at once."""
+    """A plan made ready to run on a device. Safe to use from several threads and streams at once."""
 
     def __init__(self, plan: Plan, driver: Driver, constant: Callable[[Const], Memory]) -> None:
         self.plan = plan
         self.driver = driver
         self.constants = {name: constant(const) for name, const in plan.consts.items()}
         self.output_shapes = [view.shape for view in plan.outputs]
+        #: Why launches are started one by one; empty if they are captured.
+        self.no_graphs = "" if driver.graphs else f"{driver.name} captures nothing"
         self._free: list[Workspace] = []
+        self._captured: list[Workspace] = []  # by graphs of the caller's: theirs for good
+        self._streams: set[int] = set()
         self._lock = threading.Lock()
+        driver.register(self)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], stream: int) -> None:
         """Start the computation of ``outputs`` (addresses, row-major cells) on ``stream``; ``inputs``,
-        addresses, lie as the plan says.
+        addresses, lie as the plan says. It may not be done when this returns.
 
-        InputError if what they hold turns out wrong: only of models that look at what they hold.
+        InputError if what they hold turns out wrong; only of models that look at what they hold, and then it
+        is done.
         """
-        workspace = self.acquire(stream)
-        try:
-            self.run_in(workspace, inputs, outputs, stream)
-        finally:
-            self.release(workspace)
+        with self.driver.here():
+            theirs = self.driver.capturing(stream)
+            workspace = Workspace(self, stream) if theirs else self.acquire(stream)
+            try:
+                self.run_in(workspace, inputs, outputs, stream, theirs)
+            finally:
+                if theirs:
+                    self._captured.append(workspace)
+                else:
+                    self.release(workspace, stream)
 
     def run_in(
-        self, workspace: Workspace, inputs: Sequence[int], outputs: Sequence[int], stream: int
+        self,
+        workspace: Workspace,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int,
+        theirs: bool = False,
     ) -> None:
-        """As `run`, in a workspace that was acquired."""
-        callers = {f"input{i}": address for i, address in enumerate(inputs)}
-        callers |= {f"output{i}": address for i, address in enumerate(outputs)}
-        start_all(self.driver, workspace.launches, stream, callers)
-        self.check(workspace, stream)
+        """As `run`, in a workspace that was acquired. ``theirs``: the caller captures the stream."""
+        callers = {f"input{i}": a for i, a in enumerate(inputs)}
+        callers |= {f"output{i}": a for i, a in enumerate(outputs)}
+        if not (self.no_graphs or theirs):
+            try:
+                workspace.capture()
+            except Exception as e:
+                self._without_graphs(e)
+        workspace.start(callers, stream, graphs=not (self.no_graphs or theirs))
+        if not theirs:
+            self.check(workspace, stream)
+
+    def run_host(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """As `run`, of arrays of the host: ``inputs`` as `span` gives them, ``outputs`` filled when this
+        returns. On a stream of this thread's own.
+        """
+        driver, stream = self.driver, self.driver.private()
+        with driver.here():
+            workspace = self.acquire(stream)
+            try:
+                if not workspace.ends:
+                    what = f"inputs and outputs of {self.plan.model!r}"
+                    workspace.ends = [driver.allocate(x.nbytes, stream, what) for x in (*inputs, *outputs)]
+                for x, memory in zip(inputs, workspace.ends, strict=False):
+                    driver.upload(memory.address, x, stream)
+                addresses = [memory.address for memory in workspace.ends]
+                self.run_in(workspace, addresses[: len(inputs)], addresses[len(inputs) :], stream)
+                for y, address in zip(outputs, addresses[len(inputs) :], strict=True):
+                    driver.download(y, address, stream)
+            finally:
+                self.release(workspace, stream)
+
+    def _without_graphs(self, error: Exception) -> None:
+        """Go on without them."""
+        self.no_graphs = str(error) or type(error).__name__
+        warnings.warn(
+            f"bslite starts the kernels of {self.plan.model!r} one by one: capturing them failed ({error})",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
     def check(self, workspace: Workspace, stream: int) -> None:
         """InputError if a step found something wrong, of the first such layer; the workspace is as new."""
@@ -69,17 +163,54 @@ class CudaSession:
         raised = np.flatnonzero(found[:, 0])
         if len(raised):
             (layer, text), value = self.plan.flags[raised[0]], found[raised[0], 1]
-            self.driver.upload(workspace.flags.address, np.zeros(found.size * 2, np.int32), stream)
+            workspace.clear_flags(len(self.plan.flags), stream)
             raise InputError(f"layer {layer!r}: {text.format(value=value)}")
 
     def acquire(self, stream: int) -> Workspace:
-        """A workspace nobody else is using."""
+        """A workspace that nobody else is using: work on ``stream`` may begin in it at once, or is made to
+        wait for what still runs in it on another.
+        """
         with self._lock:
-            if self._free:
-                return self._free.pop()
-        return Workspace(self, stream)
+            fresh = stream not in self._streams
+            self._streams.add(stream)
+            found = self._idle(stream)
+        if fresh:
+            for memory in self.constants.values():
+                self.driver.used(memory, stream)
+        if found is None:
+            return Workspace(self, stream)
+        if found.stream != stream:
+            self.driver.wait(found.event, stream)
+        if found.home != stream:
+            for memory in (found.arena, *found.ends):
+                self.driver.used(memory, stream)
+        return found
 
-    def release(self, workspace: Workspace) -> None:
-        """Give a workspace back."""
+    def _idle(self, stream: int) -> Workspace | None:
+        """The one that this stream used last; else one whose work is done; else, if there are enough, the
+        first.
+        """
+        for i, workspace in enumerate(self._free):
+            if workspace.stream == stream:
+                return self._free.pop(i)
+        for i, workspace in enumerate(self._free):
+            if self.driver.passed(workspace.event):
+                return self._free.pop(i)
+        return self._free.pop(0) if len(self._free) >= MOST_WORKSPACES else None
+
+    def release(self, workspace: Workspace, stream: int) -> None:
+        """Give a workspace back, all its work started."""
+        workspace.stream = stream
+        try:
+            self.driver.record(workspace.event, stream)
+        except (
+            EngineError
+        ):  # the stream is gone, and nobody knows what became of the work: the memory goes too
+            return
         with self._lock:
             self._free.append(workspace)
+
+    def drop_idle(self) -> None:
+        """Let go of workspaces that nobody is using."""
+        with self._lock:
+            self._free.clear()

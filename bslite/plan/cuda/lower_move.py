@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from bslite.errors import EngineError
 from bslite.plan import lower_move as shared
 from bslite.plan.cuda.builder import CudaBuilder
@@ -59,7 +57,7 @@ def _strided_step(
         )
     starts = [v.offset - v.extent[0] for v in (source, target)]
     lows = [v.extent[0] for v in (source, target)]
-    pairs = _in_pairs(b, (source, target), sizes, runs, [*starts, *lows])
+    pairs = _in_pairs(sizes, runs, [*starts, *lows])
     each = 2 if pairs else 1
     if pairs:
         sizes = [*sizes[:-1], sizes[-1] // 2]
@@ -80,15 +78,10 @@ def _strided_step(
     )  # fmt: skip
 
 
-def _in_pairs(
-    b: CudaBuilder, views: Sequence[View], sizes: list[int], runs: list[list[int]], places: list[int]
-) -> bool:
-    """Whether every pair along the innermost axis lies on a multiple of 8 bytes. A caller's own memory may
-    begin anywhere, so it is taken element by element.
-    """
-    callers = any(v.buffer in b.buffers and b.buffers[v.buffer].kind != "arena" for v in views)
+def _in_pairs(sizes: list[int], runs: list[list[int]], places: list[int]) -> bool:
+    """Whether every pair along the innermost axis lies on a multiple of 8 bytes, as all buffers begin."""
     even = all(n % 2 == 0 for n in (sizes[-1], *places, *(s for run in runs for s in run[:-1])))
-    return not callers and even and all(run[-1] == 1 for run in runs)
+    return even and all(run[-1] == 1 for run in runs)
 
 
 def _transpose_step(

@@ -1,0 +1,136 @@
+"""``python -m benchmarks.gpu``: bslite against torch on this machine's GPU, in under eight minutes.
+
+Every network is first held against float64; then bslite, torch (NCHW, channels-last, in a CUDA graph) take
+turns at batch 1, 16 and 128; then stacks of pool + batch norm + ReLU against the bandwidth of a copy,
+DeepBench's recurrent layers against cuDNN, and, as far as the time goes,
+``torch.compile(mode="max-autotune")``, which compiles for a minute or more each. Results are written after
+every case: whoever stops it keeps what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks import output
+from benchmarks.deepbench.points import cut_points
+from benchmarks.gpu import report
+from benchmarks.gpu.case import Case
+from benchmarks.gpu.device import Device, Gpu, Host, NoGpu
+from benchmarks.gpu.engines import QUICK
+from benchmarks.gpu.limits import measure
+from benchmarks.gpu.measure import Result, compare
+from benchmarks.gpu.subjects import network, recurrent, stack
+from benchmarks.peers.nets import NETS
+from benchmarks.roofline import work
+from benchmarks.tables import ms
+
+BATCHES, DEPTHS, IMAGE = (1, 16, 128), (1, 2, 4, 8, 16, 40), (64, 56, 56)
+STACK_BATCH, RECURRENT_BATCHES, STEPS = 128, (1, 2, 4), 50
+#: Of a rehearsal on the CPU.
+TINY = {"nets": ["squeezenet1_1"], "batch": [1], "depth": [1, 2], "layers": 1, "rounds": 1}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it; exit code 1 if bslite has a wrong answer or no time somewhere, 2 if there is no GPU."""
+    options = _options(arguments)
+    try:
+        device: Device = Host() if options.rehearse else Gpu()
+    except NoGpu as e:
+        print(e, file=sys.stderr)
+        return 2
+    note = output.notes()
+    end = time.monotonic() + options.minutes * 60
+    header = {**output.header("gpu", options), "device": device.describe()}
+    note(f"measuring what {header['device']['name']} can do")
+    limits = measure(device)
+    results: list[Result] = []
+
+    def save() -> dict[str, Any]:
+        data = report.as_dict(results, limits, header)
+        output.write(options, data, report.markdown(results, limits, header))
+        return data
+
+    for part, cases in _parts(options, device):
+        for case in cases:
+            if part == "autotuned" and time.monotonic() + options.compile_minutes * 60 > end:
+                left_out = f"{report.PARTS[part]}: from {case.name}, batch {case.batch} on, for want of time"
+                header["left_out"] = [f"{left_out} (see --minutes, --parts)"]
+                break
+            result = Result(part, case.name, case.batch)
+            results.append(result)
+            _measure(case, device, result, options)
+            each = ", ".join(f"{name} {ms(s, 3)}" for name, s in result.seconds.items())
+            note(f"{part}: {case.name} batch {case.batch}: {each or 'nothing'} ms {result.failures or ''}")
+            save()
+    output.finish(options, save(), report.markdown(results, limits, header))
+    return int(any("bslite" not in r.seconds for r in results if r.part != "autotuned"))
+
+
+def _measure(case: Case, device: Device, result: Result, options: argparse.Namespace) -> None:
+    """One case."""
+    engines = ("bslite", "max-autotune") if result.part == "autotuned" else QUICK
+    result.bytes = 2.0 * case.x.nbytes  # of stacks: there and back
+    if result.part != "stacks":
+        try:
+            result.flops, result.bytes = work(case.spec, case.batch, case.x.shape)
+        except Exception as e:  # a model that bslite cannot describe is a line of the report
+            result.failures["bslite"] = f"{type(e).__name__}: {e}"
+    compare(case, device, result, engines, options.rounds)
+
+
+def _parts(options: argparse.Namespace, device: Device) -> Iterator[tuple[str, Iterator[Case]]]:
+    """What is measured, in the order of importance, made when its turn comes."""
+    wanted: dict[str, Callable[[], Iterator[Case]]] = {
+        "networks": lambda: (c for n in options.nets for c in network(n, options.batch, device)),
+        "stacks": lambda: (stack(d, (options.stack_batch, *IMAGE), device) for d in options.depth),
+        "recurrent": lambda: (
+            c for p in cut_points(STEPS)[: options.layers] for c in recurrent(p, RECURRENT_BATCHES, device)
+        ),
+        "autotuned": lambda: (c for n in options.nets for c in network(n, options.batch, device)),
+    }
+    for part in options.parts:
+        yield part, wanted[part]()
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--nets", nargs="+", default=list(NETS), choices=NETS, metavar="NET", help=", ".join(NETS)
+    )
+    parser.add_argument("--batch", nargs="+", type=int, default=list(BATCHES), help="(default: 1 16 128)")
+    parser.add_argument("--depth", nargs="+", type=int, default=list(DEPTHS), help="of the stacks")
+    parser.add_argument("--stack-batch", type=int, default=STACK_BATCH, help=f"(default: {STACK_BATCH})")
+    parser.add_argument("--layers", type=int, help="of DeepBench's list, only the first so many")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of turns (default: 7)")
+    parser.add_argument(
+        "--parts", nargs="+", default=list(report.PARTS), choices=report.PARTS, metavar="PART",
+        help=", ".join(report.PARTS),
+    )  # fmt: skip
+    parser.add_argument(
+        "--minutes", type=float, default=7.5, help="no compiling by max-autotune beyond (default: 7.5)"
+    )
+    parser.add_argument(
+        "--compile-minutes", type=float, default=1.0, help="what a max-autotune takes (default: 1)"
+    )
+    parser.add_argument(
+        "--rehearse", action="store_true", help="on the CPU, tiny: shows that all runs, no more"
+    )
+    output.add_options(parser)
+    options = parser.parse_args(arguments)
+    if options.rehearse:
+        for name, value in TINY.items():
+            setattr(options, name, value)
+        options.stack_batch = 1
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

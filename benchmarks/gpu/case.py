@@ -1,0 +1,75 @@
+"""What is measured: a module and its input, the same in bslite, and the true answer, worked out on the
+device.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu.device import Device
+from benchmarks.peers.nets import distance
+from bslite.spec import Array, ModelSpec
+from bslite.verification import FACTOR, TINY
+
+CHECKED = 4  # items of a batch that are compared with float64
+
+
+class Case:
+    """``axis`` is the batch's, in x and in the answer; ``made`` makes the ModelSpec, once it is asked for."""
+
+    def __init__(
+        self, name: str, module: Any, x: Array, made: Callable[[], ModelSpec], device: Device, axis: int = 0
+    ) -> None:
+        self.name, self.module, self.x, self.axis = name, module, x, axis
+        self._made, self._device = made, device
+
+    @property
+    def batch(self) -> int:
+        """Items at once."""
+        return int(self.x.shape[self.axis])
+
+    @property
+    def tensor(self) -> Any:
+        """The input, in the host's memory."""
+        import torch
+
+        return torch.from_numpy(self.x)
+
+    @functools.cached_property
+    def spec(self) -> ModelSpec:
+        """The model in bslite."""
+        return self._made()
+
+    def few(self, array: Array) -> Array:
+        """The items that are compared."""
+        return np.take(array, range(min(self.batch, CHECKED)), self.axis)
+
+    @functools.cached_property
+    def _answers(self) -> tuple[Array, float]:
+        """The answer in float64, and how far torch's in float32 is from it."""
+        import torch
+
+        x = self._device.put(torch.from_numpy(np.ascontiguousarray(self.few(self.x))))
+        found = []
+        with torch.no_grad():
+            for dtype in (torch.float64, torch.float32):
+                module = self._device.put(copy.deepcopy(self.module).to(dtype))
+                made = module(x.to(dtype))
+                found.append(np.asarray((made[0] if isinstance(made, tuple) else made).cpu().numpy()))
+        return found[0], distance(found[1], found[0])
+
+    @property
+    def bound(self) -> float:
+        """What an answer may be off by: a few times torch's own error in float32."""
+        return FACTOR * self._answers[1] + TINY
+
+    def error(self, answer: Array) -> float:
+        """Relative L2 distance of an answer from the true one; infinite for another number of items."""
+        if answer.shape[self.axis] != self.batch:
+            return float("inf")
+        return distance(self.few(answer), self._answers[0])

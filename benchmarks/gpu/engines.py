@@ -1,0 +1,137 @@
+"""The rivals on the GPU, a small class each; inputs and weights lie there before anything is timed."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar
+
+import numpy as np
+
+from benchmarks.gpu.case import Case
+from benchmarks.gpu.device import Device
+from benchmarks.peers.engines import Unavailable
+from bslite.spec import Array
+
+WARM = 3  # calls before a CUDA graph is captured, as torch's manual has it
+
+
+class Engine:
+    """Base of the rivals. Making one may take long (it compiles); calling it is what is timed."""
+
+    name: ClassVar[str]
+    ours: ClassVar[bool] = False
+
+    def __init__(self, case: Case, device: Device) -> None:
+        raise NotImplementedError
+
+    def __call__(self) -> Any:
+        raise NotImplementedError
+
+    def answer(self, result: Any) -> Array:
+        """The result as an array."""
+        found = result[0] if isinstance(result, (tuple, list)) else result
+        return np.asarray(found.detach().cpu().numpy())
+
+
+class Bslite(Engine):
+    """bslite's engine for the device, on the tensor as it lies there."""
+
+    name = "bslite"
+    ours = True
+    layerwise = False
+
+    def __init__(self, case: Case, device: Device) -> None:
+        from bslite.api import run
+
+        self.run, self.spec, self.x = run, case.spec, device.put(case.tensor)
+        self.backend = device.kind
+
+    def __call__(self) -> Any:
+        return self.run(self.spec, self.x, backend=self.backend, layerwise=self.layerwise)
+
+
+class BsliteLayerwise(Bslite):
+    """The same kernels, one layer at a time."""
+
+    name = "bslite-layerwise"
+    layerwise = True
+
+
+class Torch(Engine):
+    """torch as it comes, images ``[N, C, H, W]``; cuDNN chooses its algorithms by trying them."""
+
+    name = "torch"
+
+    def __init__(self, case: Case, device: Device) -> None:
+        self.torch = device.torch
+        self.module = device.put(copy.deepcopy(case.module))
+        self.x = device.put(case.tensor)
+
+    def __call__(self) -> Any:
+        with self.torch.inference_mode():
+            return self.module(self.x)
+
+
+class TorchChannelsLast(Torch):
+    """torch with weights and images channels-last."""
+
+    name = "torch-nhwc"
+
+    def __init__(self, case: Case, device: Device) -> None:
+        super().__init__(case, device)
+        if self.x.ndim != 4:
+            raise Unavailable("no images")
+        layout = self.torch.channels_last
+        self.module, self.x = self.module.to(memory_format=layout), self.x.to(memory_format=layout)
+
+
+class TorchGraph(Torch):
+    """torch's kernels captured in a CUDA graph and replayed: no time on the host."""
+
+    name = "torch-graph"
+
+    def __init__(self, case: Case, device: Device) -> None:
+        super().__init__(case, device)
+        if device.kind != "cuda":
+            raise Unavailable("CUDA graphs need a GPU")
+        torch = self.torch
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side), torch.no_grad():
+            for _ in range(WARM):
+                self.module(self.x)
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph), torch.no_grad():
+            self.made = self.module(self.x)
+
+    def __call__(self) -> Any:
+        self.graph.replay()
+        return self.made
+
+
+class TorchAutotuned(Torch):
+    """``torch.compile(mode="max-autotune")``: inductor with Triton, the fastest of all templates, CUDA
+    graphs.
+    """
+
+    name = "max-autotune"
+
+    def __init__(self, case: Case, device: Device) -> None:
+        super().__init__(case, device)
+        if device.kind != "cuda":
+            raise Unavailable("not rehearsed: it needs a GPU")
+        self.torch.compiler.reset()
+        self.module = self.torch.compile(self.module, mode="max-autotune", dynamic=False)
+        for _ in range(WARM):  # compiles, then records its graphs
+            self()
+
+    def __call__(self) -> Any:
+        with self.torch.no_grad():
+            return self.module(self.x)
+
+
+ENGINES: dict[str, type[Engine]] = {
+    e.name: e for e in (Bslite, BsliteLayerwise, Torch, TorchChannelsLast, TorchGraph, TorchAutotuned)
+}
+QUICK = tuple(name for name in ENGINES if name != TorchAutotuned.name)

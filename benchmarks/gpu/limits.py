@@ -1,0 +1,44 @@
+"""What the device can do at best, measured now: float32 SGEMM and copying."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.gpu.device import Device
+
+SIZE, BUFFER = 8192, 1 << 30  # rows of the square matrices; bytes, well beyond any cache
+SMALL_SIZE, SMALL_BUFFER = 256, 1 << 20  # of a rehearsal
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Flop/s of SGEMM, bytes/s (read plus written) of a copy."""
+
+    sgemm: float
+    copy: float
+
+    def floor(self, flops: float, bytes_: float) -> float:
+        """Seconds that so much arithmetic, or so many bytes, take at least."""
+        return max(flops / self.sgemm, bytes_ / self.copy)
+
+
+def measure(device: Device) -> Limits:
+    """The best of a few tries: what disturbs one only ever makes it slower."""
+    torch, rehearsal = device.torch, device.kind == "cpu"
+    size, buffer = (SMALL_SIZE, SMALL_BUFFER) if rehearsal else (SIZE, BUFFER)
+    a, b = (device.put(torch.randn(size, size)) for _ in range(2))
+    product = torch.empty_like(a)
+    source = device.put(torch.zeros(buffer // 4))
+    target = torch.empty_like(source)
+
+    def multiply() -> None:
+        torch.mm(a, b, out=product)
+
+    def copy() -> None:
+        target.copy_(source)
+
+    for call in (multiply, copy):
+        device.seconds(call, 2)
+    sgemm = 2.0 * size**3 / min(device.seconds(multiply, 3) for _ in range(ROUNDS))
+    return Limits(sgemm, 2.0 * buffer / min(device.seconds(copy, 10) for _ in range(ROUNDS)))

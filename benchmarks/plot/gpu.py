@@ -1,0 +1,73 @@
+"""On a GPU: how long torch takes, bslite being 1; and of stacks, the share of a copy's bandwidth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from benchmarks.plot import style
+
+GROUP = 0.84  # of the room between two cases, taken by bars
+TICKS = (0.1, 0.2, 0.35, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 10, 20, 50, 100)
+TITLES = {
+    "networks": "networks",
+    "recurrent": "recurrent layers of DeepBench",
+    "autotuned": "networks, torch.compile with max-autotune",
+}
+GOAL = 0.8
+
+
+def figure(data: dict[str, Any]) -> Figure:
+    """A panel for each part that was measured, one below the other."""
+    timed = [r for r in data["results"] if r["seconds"].get("bslite")]
+    timed = [r for r in timed if len(r["seconds"]) > 1]  # there is something to compare with
+    each = {part: [r for r in timed if r["part"] == part] for part in (*TITLES, "stacks")}
+    parts = {part: results for part, results in each.items() if results}
+    engines = [e for e in style.COLOURS if any(e in r["seconds"] for rs in parts.values() for r in rs)]
+    widest = max((len(rs) for rs in parts.values()), default=1)
+    drawn, axes = style.panels(max(1, len(parts)), 1, 2.2 + 0.55 * widest, 3.4)
+    for ax, (part, results) in zip(axes[:, 0], parts.items(), strict=False):
+        if part == "stacks":
+            _shares(ax, results)
+        else:
+            _ratios(ax, results, [e for e in engines if e != "bslite"])
+            ax.set_title(TITLES[part])
+    handles: list[Any] = [Line2D([], [], color=style.COLOURS["bslite"], linewidth=2, label="bslite")]
+    handles += [Patch(color=style.COLOURS[e], label=e) for e in engines if e != "bslite"]
+    where = f"{data['device']['name']}, commit {data['commit']}"
+    what = "Time on a GPU, relative to bslite: above 1, bslite is faster"
+    style.head(drawn, what, data, (), handles, where)
+    return drawn
+
+
+def _ratios(ax: Any, results: list[dict[str, Any]], engines: list[str]) -> None:
+    width = GROUP / max(1, len(engines))
+    ratios = [1.0]
+    for i, r in enumerate(results):
+        for j, engine in enumerate(engines):
+            if engine in r["seconds"]:
+                ratio = r["seconds"][engine] / r["seconds"]["bslite"]
+                ratios.append(ratio)
+                left = i - GROUP / 2 + j * width
+                ax.bar(left, ratio - 1, width * 0.92, bottom=1, align="edge", color=style.COLOURS[engine])
+    ax.axhline(1, color=style.COLOURS["bslite"], linewidth=2, zorder=3)
+    ax.set_yscale("log")
+    low, high = min(ratios) * 0.93, max(ratios) * 1.07
+    style.plain_ticks(ax.yaxis, [t for t in TICKS if low <= t <= high])
+    ax.set_ylim(low, high)
+    ax.set_ylabel("time / bslite's time")
+    ax.set_xticks(range(len(results)), [f"{r['name']}\nbatch {r['batch']}" for r in results], fontsize=7)
+    ax.set_xlim(-0.6, len(results) - 0.4)
+    ax.grid(axis="x", visible=False)
+
+
+def _shares(ax: Any, results: list[dict[str, Any]]) -> None:
+    ax.plot(range(len(results)), [r["share"] for r in results], color=style.COLOURS["bslite"], marker="o")
+    ax.axhline(GOAL, color="#000000", linestyle="--", linewidth=1)
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel("of a copy's bandwidth")
+    ax.set_xticks(range(len(results)), [f"{r['name']}\nbatch {r['batch']}" for r in results], fontsize=7)
+    ax.set_title("stacks of max pool, batch norm and ReLU: input and output once, over the time")

@@ -1,0 +1,85 @@
+"""The GPU's benchmark without one: it rehearses on the CPU, finds wrong answers, says that there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from benchmarks.gpu import __main__ as command
+from benchmarks.gpu.engines import ENGINES
+from benchmarks.gpu.limits import Limits
+from benchmarks.gpu.measure import Result
+from benchmarks.gpu.report import goals
+
+PARTS = ("--parts", "networks", "stacks")
+
+
+@pytest.fixture
+def rehearse(tiny: str, monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
+    """Options for a rehearsal that takes a second."""
+    monkeypatch.setitem(command.TINY, "nets", [tiny])
+    monkeypatch.setattr(command, "IMAGE", (3, 6, 5))
+    monkeypatch.setattr(command, "measure", lambda device: Limits(1e11, 1e10))
+    return ("--rehearse", *PARTS)
+
+
+def test_rehearsal(rehearse: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / f"gpu.{kind}" for kind in ("json", "md")]
+    assert command.main([*rehearse, "--json", str(files[0]), "--md", str(files[1])]) == 0
+    assert files[1].read_text() == capsys.readouterr().out[:-1]
+    found = json.loads(files[0].read_text())
+    assert [(r["part"], r["name"]) for r in found["results"]] == [
+        ("networks", "tiny"), ("stacks", "stack of 1"), ("stacks", "stack of 2")
+    ]  # fmt: skip
+    for result in found["results"]:
+        assert set(result["seconds"]) == {"bslite", "bslite-layerwise", "torch", "torch-nhwc"}
+        assert result["same_bits"] is True
+        assert result["failures"] == {"torch-graph": "CUDA graphs need a GPU"}
+    assert "A rehearsal on the CPU" in files[1].read_text()
+
+
+def test_it_draws(rehearse: Sequence[str], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert command.main([*rehearse, "--plot", str(tmp_path / "gpu.png")]) == 0
+    assert (tmp_path / "gpu.png").stat().st_size > 10_000
+
+
+def test_a_wrong_answer_is_reported_and_not_timed(
+    rehearse: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = ENGINES["bslite"].answer
+    monkeypatch.setattr(ENGINES["bslite"], "answer", lambda self, y: 1.01 * right(self, y))
+    file = tmp_path / "gpu.json"
+    assert command.main([*rehearse, "--json", str(file)]) == 1
+    for result in json.loads(file.read_text())["results"]:
+        assert "wrong answer" in result["failures"]["bslite"]
+        assert "bslite" not in result["seconds"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([]) == 2
+    assert capsys.readouterr().err.startswith("no GPU to measure: torch ")
+
+
+def test_goals() -> None:
+    def result(part: str, ours: float, theirs: dict[str, float]) -> Result:
+        rounds = {"bslite": [ours], **{name: [s] for name, s in theirs.items()}}
+        seconds = {name: r[0] for name, r in rounds.items()}
+        return Result(part, "case", 1, bytes=8e9, rounds=rounds, seconds=seconds)
+
+    met = [result("networks", 1.0, {"torch": 1.4}), result("stacks", 1.0, {"torch": 3.0})]
+    lines = goals(met, Limits(1e12, 1e10))
+    assert any("mean 1.40" in line and line.endswith(": met.") for line in lines)
+    assert any("80% to 80%" in line and line.endswith(": met.") for line in lines)
+    missed = [result("networks", 1.0, {"torch": 1.3}), result("autotuned", 1.0, {"max-autotune": 0.9})]
+    lines = goals(missed, Limits(1e12, 1e10))
+    assert sum(line.endswith("NOT met.") for line in lines) == 2
+    assert any("not measured against torch-graph" in line for line in lines)

@@ -1,0 +1,49 @@
+"""Which device a call is on, whether bslite has an engine for it, and what that engine has kernels for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+Tensor = torch.Tensor
+KNOWN = ("cpu", "cuda")
+
+
+def of(tensor: Tensor) -> torch.device:
+    """The device a tensor is on."""
+    return tensor.device
+
+
+def on_gpu(tensor: Tensor) -> bool:
+    """Whether the GPU engine is to take it."""
+    return of(tensor).type == "cuda"
+
+
+def wrong(tensors: Iterable[Tensor], held: Iterable[Tensor]) -> str:
+    """Why a call with these tensors, of a module that holds those, cannot run in bslite; empty if it can."""
+    given = {of(t) for t in tensors}
+    places = given | {of(t) for t in held}
+    if len(places) > 1:
+        names = " and ".join(sorted(map(str, places)))
+        return f"inputs and parameters are on several devices: {names}"
+    if next(iter(given)).type != "cuda":
+        return ""
+    from bslite.engines.cuda.devices import why_none
+
+    return why_none(next(iter(given)).index or 0)
+
+
+def ops_of(tensors: Iterable[Tensor]) -> frozenset[str] | None:
+    """The ops that the engine for these tensors has kernels for; None if that is all of them."""
+    if not any(map(on_gpu, tensors)):
+        return None
+    from bslite.plan.cuda.build import LOWERINGS
+
+    return frozenset(LOWERINGS) | {"dropout"}
+
+
+def wait(tensors: Iterable[Tensor]) -> None:
+    """Until all work on the tensors' GPU is done."""
+    for device in {t.device for t in tensors if t.is_cuda}:
+        torch.cuda.synchronize(device)

@@ -1,0 +1,97 @@
+"""torch's CUDA tensors in and out: their memory as it is, on the stream that is current when called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bslite.engines.cells import LEAST, MOST
+from bslite.engines.cuda.engine import engine_for
+from bslite.errors import InputError
+from bslite.spec import ModelSpec
+
+ALIGN = 16  # bytes: what kernels that load pairs may rely on
+
+Tensor = Any
+Call = Callable[[Sequence[Tensor]], list[Tensor]]
+
+
+def run(spec: ModelSpec, tensors: Sequence[Tensor], *, layerwise: bool = False) -> list[Tensor]:
+    """Outputs for CUDA tensors of one device, checked to be what the model takes. Not waited for, unless
+    values have to be looked at: integers of 64 bits, indices.
+    """
+    return prepared(spec, tensors, layerwise)(tensors)
+
+
+def prepared(spec: ModelSpec, tensors: Sequence[Tensor], layerwise: bool = False) -> Call:
+    """What to call for tensors of these shapes and strides."""
+    import torch
+
+    device = tensors[0].device
+    engine = engine_for(spec, device.index or 0)
+    dense = [_dense(t) for t in tensors]
+    strides = [tuple(t.stride()) if d else _row_major(t.shape) for t, d in zip(tensors, dense, strict=True)]
+    session = engine.session([tuple(t.shape) for t in tensors], strides, layerwise)
+    float32 = [i.dtype == "float32" for i in spec.inputs]
+    names = [i.name for i in spec.inputs]
+    dtypes = [getattr(torch, spec.dtypes[name]) for name in spec.outputs]
+    shapes, driver = session.output_shapes, session.driver
+
+    def call(given: Sequence[Tensor]) -> list[Tensor]:
+        kept = [
+            _ready(t if f else _integers(t, name), d)
+            for t, d, f, name in zip(given, dense, float32, names, strict=True)
+        ]
+        made = [torch.empty(shape, dtype=torch.float32, device=device) for shape in shapes]
+        session.run([t.data_ptr() for t in kept], [t.data_ptr() for t in made], driver.stream())
+        return [
+            y if dtype is torch.float32 else y.view(torch.int32).to(dtype)
+            for y, dtype in zip(made, dtypes, strict=True)
+        ]
+
+    return call
+
+
+def _dense(tensor: Tensor) -> bool:
+    """Whether its elements lie in less than twice their room, none of them twice: else a copy is cheaper."""
+    if not tensor.numel() or any(
+        s == 0 and n > 1 for n, s in zip(tensor.shape, tensor.stride(), strict=True)
+    ):
+        return False
+    reach = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return bool(reach < 2 * tensor.numel())
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    from bslite.plan.views import contiguous
+
+    return contiguous(tuple(shape))
+
+
+def _ready(tensor: Tensor, dense: bool) -> Tensor:
+    """The tensor, or a copy that lies as the plan expects, on a multiple of 16 bytes."""
+    tensor = tensor.detach()
+    if not dense:
+        tensor = tensor.contiguous()
+    if tensor.data_ptr() % ALIGN or tensor.is_neg():
+        return _like(tensor).copy_(tensor)
+    return tensor
+
+
+def _like(tensor: Tensor, dtype: Any = None) -> Tensor:
+    """Fresh memory with the same strides."""
+    import torch
+
+    dtype = dtype or tensor.dtype
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=tensor.device)
+
+
+def _integers(tensor: Tensor, name: str) -> Tensor:
+    """Integers and bools as the engine keeps them. InputError where a number does not fit 32 bits."""
+    import torch
+
+    if tensor.dtype == torch.int64 and bool(((tensor < LEAST) | (tensor > MOST)).any()):
+        raise InputError(
+            f"input {name!r} holds {int(tensor.abs().max())}; bslite computes with integers of 32 bits"
+        )
+    return _like(tensor, torch.int32).copy_(tensor)

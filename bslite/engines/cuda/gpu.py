@@ -1,0 +1,369 @@
+"""A real GPU, by way of the CUDA driver's functions.
+
+numba-cuda compiles the kernels; they are started with ``cuLaunchKernel`` from a table of arguments that is
+written once, because numba's own launch looks at types, strides and streams each time (some 20 µs, and a
+network has hundreds). torch allocates the memory where torch has CUDA, so that both draw on one pool.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from bslite.engines.cuda.driver import Array, Cells, Driver, Graph, Memory, OutOfMemory
+from bslite.errors import EngineError
+from bslite.explore.gpu import GpuMachine
+
+CHUNK = 4 << 20  # bytes of one copy to or from the host
+SLOTS = 2  # pinned buffers of so much: one is filled while the other is under way
+RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: what else this thread does, does not end a capture
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: waits for nothing on the default stream
+NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+OUT_OF_MEMORY, NOT_READY = 2, 600  # CUDA_ERROR_...
+
+
+class GpuDriver(Driver):
+    """Device number ``device``. ``api`` has the driver's functions, which raise what has a ``code``.
+
+    ``torch``: the package, or None; by default torch, as soon as it has been imported and has CUDA.
+    """
+
+    graphs = True
+
+    def __init__(self, device: int, api: Any, machine: GpuMachine, name: str, torch: Any = "if imported"):
+        super().__init__()
+        self.device, self.machine, self.name = device, machine, f"cuda:{device} ({name})"
+        self._api, self._torch_given = api, torch
+        self._torch_found: Any = None
+        self._context = self.do("cuDevicePrimaryCtxRetain", device)
+        self._own = threading.local()  # a thread's streams and pinned memory
+
+    def do(self, function: str, *arguments: Any) -> Any:
+        """Call one of the driver's functions. EngineError if it fails, OutOfMemory for that."""
+        try:
+            return getattr(self._api, function)(*arguments)
+        except Exception as e:
+            code = _code(e)
+            if code is None:
+                raise
+            kind = OutOfMemory if code == OUT_OF_MEMORY else EngineError
+            raise kind(f"{self.name}: {e}") from e
+
+    @property
+    def torch(self) -> Any:
+        """The package, if it is to allocate memory and to say which stream is current."""
+        if self._torch_given != "if imported":
+            return self._torch_given
+        if self._torch_found is None and (found := sys.modules.get("torch")) is not None:
+            self._torch_found = (found if found.cuda.is_available() else False,)
+        return self._torch_found[0] if self._torch_found else None
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """The device's primary context, which is numba's and torch's too, made the thread's."""
+        if int(self.do("cuCtxGetCurrent")) == int(self._context):
+            yield
+            return
+        self.do("cuCtxPushCurrent", self._context)
+        try:
+            yield
+        finally:
+            self.do("cuCtxPopCurrent")
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def take(self, size: int, stream: int) -> Memory:
+        """From torch's caching allocator, else the driver's own."""
+        if self.torch:
+            return self._from_torch(size, stream)
+        with self.here():
+            address = int(self.do("cuMemAlloc", size))
+        memory = Memory(address, size)
+        weakref.finalize(memory, _free, self._api, self._context, address).atexit = False
+        return memory
+
+    def _from_torch(self, size: int, stream: int) -> Memory:
+        torch = self.torch
+        try:
+            with torch.cuda.stream(self._as_torchs(stream)):
+                cells = torch.empty(size, dtype=torch.uint8, device=f"cuda:{self.device}")
+        except torch.cuda.OutOfMemoryError as e:
+            raise OutOfMemory(f"{self.name}: {e}") from e
+        return Memory(cells.data_ptr(), size, cells)
+
+    def _as_torchs(self, stream: int) -> Any:
+        return self.torch.cuda.ExternalStream(stream, device=self.device)
+
+    def room(self) -> tuple[int, int]:
+        """As the driver says: what torch keeps in its cache is not free."""
+        with self.here():
+            free, total = self.do("cuMemGetInfo")
+        return int(free), int(total)
+
+    def empty(self) -> None:
+        """Workspaces that nobody uses, then torch's cache."""
+        super().empty()
+        if self.torch:
+            self.torch.cuda.empty_cache()
+
+    def used(self, memory: Memory, stream: int) -> None:
+        """torch gives memory to others as soon as it is let go of, unless it knows of streams that use it."""
+        if memory.owner is not None:
+            memory.owner.record_stream(self._as_torchs(stream))
+
+    def upload(self, target: int, source: Array, stream: int) -> None:
+        """Through pinned memory, in chunks: the host fills one while the device reads the other."""
+        cells = source.reshape(-1).view(np.uint8)
+        with self.here():
+            buffers = self._pinned()
+            for i, start in enumerate(range(0, cells.size, CHUNK)):
+                part = cells[start : start + CHUNK]
+                memory, event = buffers[i % SLOTS]
+                self.do("cuEventSynchronize", event)  # of the copy before the last: it is free again
+                memory[: part.size] = part
+                self.do("cuMemcpyHtoDAsync", target + start, memory.ctypes.data, part.size, stream)
+                self.do("cuEventRecord", event, stream)
+
+    def download(self, target: Array, source: int, stream: int) -> None:
+        """Likewise: the device writes one chunk while the host takes the one before."""
+        cells = target.reshape(-1).view(np.uint8)
+        assert np.shares_memory(cells, target)
+        with self.here():
+            buffers = self._pinned()
+            starts = range(0, cells.size, CHUNK)
+            for i in range(len(starts) + SLOTS - 1):
+                if i < len(starts):
+                    memory, event = buffers[i % SLOTS]
+                    self.do("cuEventSynchronize", event)  # of an upload, perhaps
+                    size = min(CHUNK, cells.size - starts[i])
+                    self.do("cuMemcpyDtoHAsync", memory.ctypes.data, source + starts[i], size, stream)
+                    self.do("cuEventRecord", event, stream)
+                if 0 <= (done := i - SLOTS + 1) < len(starts):
+                    memory, event = buffers[done % SLOTS]
+                    self.do("cuEventSynchronize", event)
+                    part = cells[starts[done] : starts[done] + CHUNK]
+                    part[:] = memory[: part.size]
+
+    def _pinned(self) -> list[tuple[Array, Any]]:
+        """This thread's chunks of page-locked memory, each with the event of its last copy."""
+        found: list[tuple[Array, Any]] | None = getattr(self._own, "pinned", None)
+        if found is None:
+            found = []
+            for _ in range(SLOTS):
+                address = int(self.do("cuMemHostAlloc", CHUNK, 0))
+                memory = np.ctypeslib.as_array((ctypes.c_uint8 * CHUNK).from_address(address))
+                weakref.finalize(memory, _free_host, self._api, self._context, address).atexit = False
+                found.append((memory, self.do("cuEventCreate", NO_TIMING)))
+            self._own.pinned = found
+        return found
+
+    # -- work --------------------------------------------------------------------------------------
+
+    def stream(self) -> int:
+        """torch's current stream in this thread; without torch, one of the thread's own."""
+        if self.torch:
+            return int(self.torch.cuda.current_stream(self.device).cuda_stream)
+        return self.private()
+
+    def private(self) -> int:
+        """A stream of the thread's own."""
+        return self._side("compute")
+
+    def _side(self, name: str) -> int:
+        """A stream of this thread's own."""
+        stream: int | None = getattr(self._own, name, None)
+        if stream is None:
+            with self.here():
+                stream = int(self.do("cuStreamCreate", NON_BLOCKING))
+            setattr(self._own, name, stream)
+        return stream
+
+    def bind(
+        self,
+        function: Any,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        arguments: Sequence[Cells | np.generic],
+    ) -> GpuLaunch:
+        """A kernel that numba-cuda compiled."""
+        with self.here():
+            handle, cooperative = self.loaded(function)
+        return GpuLaunch(self, handle, cooperative, grid, block, arguments)
+
+    def loaded(self, function: Any) -> tuple[int, bool]:
+        """The driver's handle of a kernel that numba-cuda compiled, and whether its blocks wait for each
+        other.
+        """
+        (compiled,) = function.overloads.values()
+        return int(compiled._codelibrary.get_cufunc().handle), bool(compiled.cooperative)
+
+    def capturing(self, stream: int) -> bool:
+        """Asked of the driver: a stream that is being captured has a status other than 0."""
+        return bool(stream) and int(self.do("cuStreamIsCapturing", stream)) != 0  # the default stream cannot
+
+    def capture(self, work: Callable[[int], None]) -> GpuGraph:
+        """On a stream of this thread's own. If that fails, capture is ended and the stream given up."""
+        stream = self._side("capture")
+        with self.here():
+            self.do("cuStreamBeginCapture", stream, self._mode())
+            try:
+                work(stream)
+            except BaseException:
+                del self._own.capture
+                with suppress(EngineError):  # it says again what went wrong
+                    graph = self.do("cuStreamEndCapture", stream)
+                    if int(graph):
+                        self.do("cuGraphDestroy", graph)
+                raise
+            try:
+                graph = self.do("cuStreamEndCapture", stream)
+            except EngineError:
+                del self._own.capture
+                raise
+            try:
+                return GpuGraph(self, self.do("cuGraphInstantiate", graph, 0))
+            finally:
+                self.do("cuGraphDestroy", graph)
+
+    def _mode(self) -> Any:
+        modes = getattr(getattr(self._api, "binding", None), "CUstreamCaptureMode", None)
+        return modes(RELAXED) if modes else RELAXED
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def event(self) -> Any:
+        """One that keeps no time."""
+        with self.here():
+            event = self.do("cuEventCreate", NO_TIMING)
+        return event
+
+    def record(self, event: Any, stream: int) -> None:
+        with self.here():
+            self.do("cuEventRecord", event, stream)
+
+    def passed(self, event: Any) -> bool:
+        with self.here():
+            try:
+                self._api.cuEventQuery(event)
+            except Exception as e:
+                if _code(e) == NOT_READY:
+                    return False
+                raise EngineError(f"{self.name}: {e}") from e
+        return True
+
+    def wait(self, event: Any, stream: int) -> None:
+        with self.here():
+            self.do("cuStreamWaitEvent", stream, event, 0)
+
+    def seconds(self, work: Callable[[int], None], repeats: int) -> list[float]:
+        """Between events before and after each run, on a stream of this thread's own."""
+        stream = self.private()
+        with self.here():
+            events = [self.do("cuEventCreate", 0) for _ in range(repeats + 1)]
+            try:
+                self.do("cuEventRecord", events[0], stream)
+                for event in events[1:]:
+                    work(stream)
+                    self.do("cuEventRecord", event, stream)
+                self.do("cuEventSynchronize", events[-1])
+                pairs = itertools.pairwise(events)
+                return [1e-3 * float(self.do("cuEventElapsedTime", a, b)) for a, b in pairs]
+            finally:
+                for event in events:
+                    self.do("cuEventDestroy", event)
+
+
+class GpuLaunch:
+    """The table of a kernel's arguments, as ``cuLaunchKernel`` reads it.
+
+    numba-cuda's kernels take an array of one axis as seven: two pointers that are null, elements, bytes of
+    one, address, elements along the axis, bytes between them (``dispatcher._Kernel._prepare_args``).
+    """
+
+    def __init__(
+        self,
+        driver: GpuDriver,
+        handle: int,
+        cooperative: bool,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        arguments: Sequence[Cells | np.generic],
+    ) -> None:
+        self._driver = driver
+        self._start = "cuLaunchCooperativeKernel" if cooperative else "cuLaunchKernel"
+        self._more = () if cooperative else (0,)  # `extra`: no further options
+        self._shape = (handle, *_three(grid), *_three(block), 0)
+        self._cells: list[Any] = []
+        self._address: dict[int, Any] = {}
+        for i, argument in enumerate(arguments):
+            if isinstance(argument, Cells):
+                size = np.dtype(argument.dtype).itemsize
+                row = [0, 0, argument.count, size, argument.address, argument.count, size]
+                added = [ctypes.c_int64(value) for value in row]
+                self._address[i] = added[4]
+                self._cells += added
+            else:
+                self._cells.append(np.ctypeslib.as_ctypes_type(argument.dtype)(argument.item()))
+        self._table = (ctypes.c_void_p * len(self._cells))(*map(ctypes.addressof, self._cells))
+        self._table_at = ctypes.addressof(self._table)
+
+    def point(self, argument: int, address: int) -> None:
+        self._address[argument].value = address
+
+    def start(self, stream: int) -> None:
+        self._driver.do(self._start, *self._shape, stream, self._table_at, *self._more)
+
+
+class GpuGraph:
+    """An instantiated graph."""
+
+    def __init__(self, driver: GpuDriver, handle: Any) -> None:
+        self._driver, self._handle = driver, handle
+        weakref.finalize(self, _destroy_graph, driver._api, driver._context, handle).atexit = False
+
+    def start(self, stream: int) -> None:
+        self._driver.do("cuGraphLaunch", self._handle, stream)
+
+
+def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _code(error: Exception) -> int | None:
+    """The number of a driver's error."""
+    code = getattr(error, "code", None)
+    return None if code is None else int(code)
+
+
+def _in(api: Any, context: Any, function: str, *arguments: Any) -> None:
+    """Call what frees something, in its context; a device that has failed frees all of it anyway."""
+    with suppress(Exception):
+        api.cuCtxPushCurrent(context)
+        try:
+            getattr(api, function)(*arguments)
+        finally:
+            api.cuCtxPopCurrent()
+
+
+def _free(api: Any, context: Any, address: int) -> None:
+    _in(api, context, "cuMemFree", address)  # waits for all work that may use it
+
+
+def _free_host(api: Any, context: Any, address: int) -> None:
+    _in(api, context, "cuMemFreeHost", address)
+
+
+def _destroy_graph(api: Any, context: Any, handle: Any) -> None:
+    _in(api, context, "cuGraphExecDestroy", handle)
+
+
+__all__ = ["GpuDriver", "GpuGraph", "GpuLaunch", "Graph"]

@@ -1,0 +1,360 @@
+"""The engine on a fake CUDA driver: tables of arguments, graphs, streams, copies, and what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_gpu import DriverError, FakeApi, FakeGpu, api  # noqa: F401  (api is a fixture)
+
+import bslite
+from bslite import EngineError, GraphBuilder, InputError, ModelSpec
+from bslite.engines.cuda import devices
+from bslite.engines.cuda.engine import engine_for
+from bslite.engines.cuda.session import CudaSession
+
+OUT_OF_MEMORY = DriverError(2, "CUDA_ERROR_OUT_OF_MEMORY")
+SHAPE = (2, 8, 2, 2)
+X = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
+
+
+def model(shape: tuple[int, ...] = SHAPE) -> ModelSpec:
+    """Transposed on the way in and out, two launches between."""
+    graph = GraphBuilder("net")
+    x = graph.input("x", ("N", *shape[1:]), shape)
+    y = graph.add("relu", "a", x)
+    return graph.build(graph.add("concat", "c", y, y, axis=1))
+
+
+def session_of(spec: ModelSpec) -> CudaSession:
+    (session,) = engine_for(spec)._sessions.values()
+    return session
+
+
+def expected(spec: ModelSpec, x: np.ndarray = X) -> Any:
+    return bslite.run(spec, x, backend="reference")
+
+
+def close(got: Any, want: Any) -> None:
+    np.testing.assert_allclose(got, want, rtol=3e-7, atol=1e-37)
+
+
+def test_runs_and_captures(api: FakeApi) -> None:  # noqa: F811
+    """The first run starts kernels, the second captures them, from then on a graph is started."""
+    spec = model()
+    for run in range(4):
+        close(bslite.run(spec, X + run, backend="cuda"), expected(spec, X + run))
+        assert len(api.calls("cuStreamBeginCapture")) == (run > 0)
+        assert len(api.calls("cuGraphLaunch")) == run
+    assert len(api.graphs) == 1
+    assert not api.capturing
+    assert not api.contexts, "a context was left current"
+
+
+def test_addresses_may_change(api: FakeApi) -> None:  # noqa: F811
+    """What touches the caller's memory is not in the graph: its addresses are new in each call."""
+    spec = model()
+    bslite.run(spec, X, backend="cuda")
+    session = session_of(spec)
+    gpu, stream = api.gpu, api.gpu.stream()
+    for _ in range(3):
+        given, made = gpu.allocate(X.nbytes, stream), gpu.allocate(2 * X.nbytes, stream)
+        gpu.upload(given.address, X, stream)
+        session.run([given.address], [made.address], stream)
+        got = np.empty((2, 16, 2, 2), np.float32)
+        gpu.download(got, made.address, stream)
+        close(got, expected(spec))
+
+
+def test_a_failed_capture_is_ended(api: FakeApi) -> None:  # noqa: F811
+    """One warning, then kernels one by one; nothing is left capturing."""
+    spec = model()
+    bslite.run(spec, X, backend="cuda")
+    started = len(api.calls("cuLaunchKernel"))
+    api.fail["cuLaunchKernel"] = [None, DriverError(901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED")]
+    with pytest.warns(RuntimeWarning, match="one by one: capturing them failed .*INVALIDATED"):
+        close(bslite.run(spec, X, backend="cuda"), expected(spec))
+    assert not api.capturing
+    assert not api.graphs
+    first = len(api.calls("cuLaunchKernel")) - started
+    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+    assert len(api.calls("cuLaunchKernel")) > started + first
+    assert not api.calls("cuGraphLaunch")
+    other = model()
+    for _ in range(2):
+        bslite.run(other, X, backend="cuda")
+    assert len(api.calls("cuGraphLaunch")) == 1, "another model's are captured"
+
+
+@pytest.mark.parametrize("function", ["cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiate"])
+def test_capture_fails_at_either_end(api: FakeApi, function: str) -> None:  # noqa: F811
+    spec = model()
+    bslite.run(spec, X, backend="cuda")
+    api.fail[function] = [OUT_OF_MEMORY]
+    with pytest.warns(RuntimeWarning, match="one by one"):
+        close(bslite.run(spec, X, backend="cuda"), expected(spec))
+    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+
+
+def test_a_kernel_that_fails(api: FakeApi) -> None:  # noqa: F811
+    """An EngineError that says where, and the next run is right."""
+    spec = model()
+    api.fail["cuLaunchKernel"] = [None, DriverError(701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")]
+    with pytest.raises(EngineError, match=r"cuda:0 \(fake\): CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
+        bslite.run(spec, X, backend="cuda")
+    assert not api.contexts
+    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+
+
+def test_out_of_memory(api: FakeApi) -> None:  # noqa: F811
+    """What idles is let go of first; then the error says what was wanted and what there is."""
+    small, large = model(), model()
+    close(bslite.run(small, X, backend="cuda"), expected(small))
+    kept = sum(map(len, api.allocated.values()))
+    assert session_of(small)._free
+    api.memory = kept + 4096
+    big = np.tile(X, (40, 1, 1, 1))
+    with pytest.raises(EngineError, match=r"fake\): 0\.\d MB wanted for .*'net', 0\.\d MB of 0 MB free"):
+        bslite.run(large, big, backend="cuda")
+    assert not session_of(small)._free, "its workspace was let go of"
+    api.memory = 1 << 30
+    close(bslite.run(large, big, backend="cuda"), expected(large, big))
+    close(bslite.run(small, X, backend="cuda"), expected(small))
+
+
+def test_room_is_made(api: FakeApi) -> None:  # noqa: F811
+    """With what idles gone, it fits: no error."""
+    one, other = model(), model()
+    bslite.run(one, X, backend="cuda")
+    api.memory = sum(map(len, api.allocated.values())) + 1024
+    close(bslite.run(other, X, backend="cuda"), expected(other))
+
+
+def test_a_batch_of_none(api: FakeApi) -> None:  # noqa: F811
+    spec = model()
+    with pytest.raises(InputError, match=r"size 0 at axis 0 .*none of them empty"):
+        bslite.run(spec, X[:0], backend="cuda")
+    assert not api.calls("cuLaunchKernel")
+    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+
+
+def test_a_stream_that_is_gone(api: FakeApi) -> None:  # noqa: F811
+    spec = model()
+    bslite.run(spec, X, backend="cuda")
+    session, gpu = session_of(spec), api.gpu
+    ends = gpu.allocate(X.nbytes, 71), gpu.allocate(2 * X.nbytes, 71)
+    api.streams.discard(71)
+    with pytest.raises(EngineError, match="CUDA_ERROR_INVALID_HANDLE"):
+        session.run([ends[0].address], [ends[1].address], 71)
+    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+
+
+def test_streams_have_workspaces_of_their_own(api: FakeApi) -> None:  # noqa: F811
+    """A stream takes what it used last; another's only when that is done, or when there are enough."""
+    spec = model()
+    bslite.run(spec, X, backend="cuda")
+    session = session_of(spec)
+    first = session.acquire(71)
+    session.release(first, 71)
+    api.pending.add(first.event)
+    assert session.acquire(72) is not first
+    assert session.acquire(71) is first
+    session.release(first, 71)
+    api.pending.discard(first.event)
+    assert session.acquire(72) is first
+    assert (72, first.event, 0) in api.calls("cuStreamWaitEvent")
+    session.release(first, 72)
+    several = [session.acquire(71) for _ in range(4)]
+    for workspace in several:
+        session.release(workspace, 71)
+        api.pending.add(workspace.event)
+    found = session.acquire(72)
+    assert found in [first, *several], "beyond so many, one waits"
+
+
+def test_threads(api: FakeApi) -> None:  # noqa: F811
+    """Several at once, each with its own stream: every answer is its own."""
+    spec = model()
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        x = np.random.default_rng(seed).standard_normal(SHAPE, np.float32)
+        try:
+            for _ in range(3):
+                close(bslite.run(spec, x, backend="cuda"), expected(spec, x))
+        except BaseException as e:
+            wrong.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+    assert len({stream for *_, stream, _, _ in api.calls("cuLaunchKernel")}) >= 3
+
+
+def test_a_caller_who_captures(api: FakeApi) -> None:  # noqa: F811
+    """Our kernels go into the caller's graph, in a workspace nobody else gets."""
+    spec = model()
+    bslite.run(spec, X, backend="cuda")
+    bslite.run(spec, X, backend="cuda")
+    session, gpu = session_of(spec), api.gpu
+    given, made = gpu.allocate(X.nbytes, 71), gpu.allocate(2 * X.nbytes, 71)
+    with gpu.here():
+        api.cuStreamBeginCapture(71, 2)
+        session.run([given.address], [made.address], 71)
+        graph = api.cuStreamEndCapture(71)
+        bslite.run(spec, -X, backend="cuda")
+        gpu.upload(given.address, X, 71)
+        api.cuGraphLaunch(graph, 71)
+    got = np.empty((2, 16, 2, 2), np.float32)
+    gpu.download(got, made.address, 71)
+    close(got, expected(spec))
+
+
+def test_large_copies_go_in_chunks(api: FakeApi) -> None:  # noqa: F811
+    from bslite.engines.cuda.gpu import CHUNK
+
+    data = np.random.default_rng(1).integers(0, 255, 2 * CHUNK + 12, np.uint8).view(np.int32)
+    gpu = api.gpu
+    memory = gpu.allocate(data.nbytes, gpu.stream())
+    gpu.upload(memory.address, data, gpu.stream())
+    got = np.empty_like(data)
+    gpu.download(got, memory.address, gpu.stream())
+    np.testing.assert_array_equal(got, data)
+    assert [size for _, _, size, _ in api.calls("cuMemcpyHtoDAsync")] == [CHUNK, CHUNK, 12]
+    assert len(api.calls("cuMemHostAlloc")) == 2
+
+
+def test_memory_is_given_back(api: FakeApi) -> None:  # noqa: F811
+    import gc
+
+    spec = model()
+    for _ in range(3):
+        bslite.run(spec, X, backend="cuda")
+    del spec
+    gc.collect()
+    assert not api.allocated
+    assert not api.graphs
+
+
+def test_timing_of_launches(api: FakeApi) -> None:  # noqa: F811
+    assert api.gpu.seconds(lambda stream: None, 3) == [1.5e-3] * 3
+
+
+# -- opening a device --------------------------------------------------------------------------------
+
+
+def device(**attributes: Any) -> SimpleNamespace:
+    """An H200 by its attributes."""
+    h200 = {
+        "name": "NVIDIA H200", "compute_capability": (9, 0), "MULTIPROCESSOR_COUNT": 132,
+        "CLOCK_RATE": 1980000, "MEMORY_CLOCK_RATE": 3201000, "GLOBAL_MEMORY_BUS_WIDTH": 6144,
+        "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536, "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 233472,
+        "L2_CACHE_SIZE": 62914560, "MAX_THREADS_PER_BLOCK": 1024,
+    }  # fmt: skip
+    return SimpleNamespace(**{**h200, **attributes})
+
+
+def test_the_machine_of_a_device() -> None:
+    fake = FakeApi()
+    fake.get_device = lambda number: device()
+    gpu = devices.open_gpu(0, fake, 13, torch=None)
+    assert gpu.name == "cuda:0 (NVIDIA H200)"
+    machine = gpu.machine
+    assert (machine.sms, machine.lanes, machine.clock) == (132, 128, 1.98e9)
+    assert machine.memory_bandwidth == pytest.approx(4.917e12, rel=1e-3)
+    assert machine.register_bytes == 160 << 10
+    assert machine.shared_bytes == pytest.approx(200 << 10, rel=3e-3)
+    assert devices.machine_of(device(compute_capability=(8, 0))).lanes == 64
+
+
+@pytest.mark.parametrize(
+    ("change", "number", "toolkit", "said"),
+    [
+        ({"is_available": False, "initialization_error": "no CUDA-capable\ndevice (100)"}, 0, 13,
+         r"there is no CUDA device here \(no CUDA-capable device \(100\)\)"),
+        ({"version": (12, 4)}, 0, 13, r"supports CUDA 12\.4, .* of CUDA 13; update the driver, or pip"),
+        ({}, 1, 13, "there is no device cuda:1; this machine has 1"),
+        ({"get_device": lambda n: device(compute_capability=(6, 1))}, 0, 13, r"6\.1; bslite needs 7\.0"),
+    ],
+)  # fmt: skip
+def test_a_device_that_will_not_do(change: dict[str, Any], number: int, toolkit: int, said: str) -> None:
+    fake = FakeApi()
+    for name, value in change.items():
+        setattr(fake, name, value)
+    with pytest.raises(EngineError, match=said):
+        devices.open_gpu(number, fake, toolkit, torch=None)
+
+
+def test_contexts_are_put_back() -> None:
+    fake = FakeApi()
+    gpu = FakeGpu(fake)
+    fake.contexts.append(7)
+    with gpu.here(), gpu.here():
+        assert fake.contexts == [7, 500]
+    assert fake.contexts == [7]
+
+
+def test_warmup_compiles_and_captures(api: FakeApi) -> None:  # noqa: F811
+    """After it, a run only starts a graph."""
+    spec = model()
+    assert set(bslite.warmup(spec, backend="cuda")) == {"copy", "copy_pairs", "pointwise"}
+    captured = len(api.calls("cuStreamBeginCapture"))
+    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+    assert len(api.calls("cuStreamBeginCapture")) == captured == 1
+    with pytest.raises(EngineError, match="give the model"):
+        bslite.warmup(backend="cuda")
+    with pytest.raises(EngineError, match="'reference' is not one of"):
+        bslite.warmup(spec, backend="reference")
+
+
+def test_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without numba-cuda: one error that says what to install; `bslite info` says it too."""
+    from bslite.cli import info
+
+    monkeypatch.setitem(sys.modules, "bslite.kernels.cuda.device", None)
+    monkeypatch.delattr("bslite.kernels.cuda.device")
+    devices._driver.cache_clear()
+    with pytest.raises(EngineError, match=r"needs the package numba-cuda .*: pip install 'bslite\[cuda\]'"):
+        bslite.run(model(), X, backend="cuda")
+    assert info._gpu().startswith("none: needs the package numba-cuda")
+    devices._driver.cache_clear()
+
+
+def test_info_shows_the_device(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    from bslite.cli import info
+
+    assert info._gpu().startswith("numba.cuda's simulator, 132 SMs at 1.83 GHz")
+    monkeypatch.setattr(devices, "driver_for", lambda device=0: api.gpu)
+    assert info._gpu() == "cuda:0 (fake), 132 SMs at 1.83 GHz, 1.0 of 1.0 GB free"
+
+
+def test_no_device() -> None:
+    """With the package and no GPU, in a process that has the real numba.cuda."""
+    pytest.importorskip("numba_cuda")
+    code = """
+import numpy, bslite
+graph = bslite.GraphBuilder("net")
+spec = graph.build(graph.add("relu", "r", graph.input("x", (2,))))
+x = numpy.ones(2, numpy.float32)
+try:
+    bslite.run(spec, x, backend="cuda")
+except bslite.EngineError as e:
+    print(e)
+print(bslite.run(spec, x))
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
+    hidden = {**environment, "CUDA_VISIBLE_DEVICES": "-1"}  # of a machine that has one
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=hidden)
+    assert done.returncode == 0, done.stderr
+    error, answer = done.stdout.splitlines()
+    assert error.startswith("backend 'cuda': there is no CUDA device here (")
+    assert answer == "[1. 1.]"

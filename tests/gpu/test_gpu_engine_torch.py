@@ -1,0 +1,271 @@
+"""torch tensors and modules on the GPU engine. No torch here has CUDA, so its CPU tensors stand for a GPU's:
+their addresses go to a fake driver, whose device memory is the host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from fake_gpu import FakeApi, FakeGpu, api  # noqa: E402, F401  (api is a fixture)
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
+import bslite  # noqa: E402
+from bslite import EngineError, GraphBuilder, InputError, ModelSpec  # noqa: E402
+from bslite.dropin import place  # noqa: E402
+from bslite.engines.cuda import border, devices  # noqa: E402
+from bslite.engines.cuda.driver import OutOfMemory  # noqa: E402
+
+SHAPE = (2, 6, 2, 2)
+
+
+def model(dtype: str = "float32") -> ModelSpec:
+    graph = GraphBuilder("net")
+    x = graph.input("x", SHAPE, dtype=dtype)
+    y = graph.add("relu", "a", x) if dtype == "float32" else graph.add("permute", "p", x, order=(0, 2, 3, 1))
+    return graph.build(graph.add("concat", "c", y, y, axis=1))
+
+
+def images(seed: int = 0) -> Any:
+    return torch.randn(SHAPE, generator=torch.Generator().manual_seed(seed))
+
+
+def expected(x: Any) -> Any:
+    y = x.relu()
+    return torch.cat([y, y], 1)
+
+
+# -- the border --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda x: x,
+        lambda x: x.to(memory_format=torch.channels_last),
+        lambda x: x.transpose(2, 3),
+        lambda x: x.repeat(1, 1, 1, 3)[..., ::3],
+        lambda x: x[:1].expand(SHAPE),
+        lambda x: torch.empty(97)[1:].set_(torch.empty(97).untyped_storage(), 1, SHAPE).copy_(x),
+        lambda x: x.clone().requires_grad_(),
+        lambda x: torch.complex(x, -x).conj().imag,
+    ],
+    ids=[
+        "row-major",
+        "channels_last",
+        "transposed",
+        "gaps",
+        "expanded",
+        "misaligned",
+        "grad",
+        "negative bit",
+    ],
+)
+def test_forms_of_tensors(api: FakeApi, form: Any) -> None:  # noqa: F811
+    """Whatever it is, it is taken where it lies, or copied where it cannot be."""
+    x = form(images())
+    spec = model()
+    for _ in range(3):
+        (y,) = border.run(spec, [x])
+        torch.testing.assert_close(y, expected(x.detach()), rtol=0, atol=0)
+        assert not y.requires_grad
+
+
+def test_nothing_is_copied(api: FakeApi) -> None:  # noqa: F811
+    border.run(model(), [images()])
+    assert not api.calls("cuMemcpyHtoDAsync")
+    assert not api.calls("cuMemcpyDtoHAsync")
+    assert not api.calls("cuEventSynchronize"), "nobody waited"
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "bool"])
+def test_integers(api: FakeApi, dtype: str) -> None:  # noqa: F811
+    kind = getattr(torch, dtype)
+    x = torch.arange(48).reshape(SHAPE).to(kind)
+    (y,) = border.run(model(dtype), [x])
+    moved = x.permute(0, 2, 3, 1)
+    assert y.dtype == kind
+    assert torch.equal(y, torch.cat([moved, moved], 1))
+    if dtype == "int64":
+        with pytest.raises(InputError, match=r"input 'x' holds 2147483648; .*32 bits"):
+            border.run(model(dtype), [x + 2**31 - 47])
+
+
+def test_streams_are_asked_for_each_time(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """Work goes to whichever stream is torch's current one at the call."""
+    current = iter([71, 72, 71, 0])
+    monkeypatch.setattr(api.gpu, "stream", lambda: next(current))
+    spec = model()
+    call = border.prepared(spec, [images()])
+    used = []
+    for seed in range(4):
+        before = len(api.diary)
+        (y,) = call([images(seed)])
+        torch.testing.assert_close(y, expected(images(seed)), rtol=0, atol=0)
+        started = [e for e in api.diary[before:] if e[0] in ("cuLaunchKernel", "cuGraphLaunch")]
+        capture = {s for (s, _) in api.calls("cuStreamBeginCapture")}
+        used.append({e[9] if e[0] == "cuLaunchKernel" else e[2] for e in started} - capture)
+    assert used == [{71}, {72}, {71}, {0}]
+
+
+def test_devices_of_inputs() -> None:
+    """CUDA tensors take the GPU engine by themselves; inputs on two devices are an error."""
+    from bslite import api as public
+
+    graph = GraphBuilder("net")
+    a, b = graph.input("a", (2, 3)), graph.input("b", (2, 3))
+    spec = graph.build(graph.add("concat", "c", a, b, axis=0))
+    with FakeTensorMode():
+        on_gpu, on_host = torch.empty(2, 3, device="cuda"), torch.empty(2, 3)
+        other = torch.empty(2, 3, device="cuda:1")
+        assert public.cuda_tensors(spec, [on_gpu, on_gpu]) == [on_gpu, on_gpu]
+        assert public.cuda_tensors(spec, [on_host, on_host]) == []
+        with pytest.raises(InputError, match="inputs on cpu and cuda:0; all must be on one"):
+            bslite.run(spec, [on_gpu, on_host])
+        with pytest.raises(InputError, match="inputs on cuda:0 and cuda:1"):
+            bslite.run(spec, [on_gpu, other], backend="cuda")
+        with pytest.raises(InputError, match="takes 2 input"):
+            bslite.run(spec, [on_gpu])
+        with pytest.raises(InputError, match=r"is torch\.float64, expected torch\.float32"):
+            bslite.run(spec, [on_gpu, on_gpu.double()])
+        with pytest.raises(InputError, match=r"input 'a' is on cuda:0; .* \.cpu\(\)"):
+            bslite.run(spec, [on_gpu, on_gpu], backend="cpu")
+
+
+def test_cpu_tensors_come_back_as_such(api: FakeApi) -> None:  # noqa: F811
+    y = bslite.run(model(), images(), backend="cuda")
+    assert api.calls("cuMemcpyHtoDAsync")
+    torch.testing.assert_close(y, expected(images()), rtol=0, atol=0)
+
+
+# -- torch's allocator and streams --------------------------------------------------------------------
+
+
+class OutOfTorch(RuntimeError):
+    """Stands for torch.cuda.OutOfMemoryError."""
+
+
+def fake_torch(diary: list[Any], fail: list[Any]) -> Any:
+    """What `GpuDriver` uses of torch."""
+
+    @contextmanager
+    def stream(given: Any) -> Iterator[None]:
+        diary.append(("stream", given))
+        yield
+
+    class Owned:
+        def __init__(self, size: int) -> None:
+            self.cells = torch.empty(size, dtype=torch.uint8)
+
+        def data_ptr(self) -> int:
+            return int(self.cells.data_ptr())
+
+        def record_stream(self, given: Any) -> None:
+            diary.append(("record_stream", given))
+
+    def empty(size: int, dtype: Any, device: str) -> Any:
+        diary.append(("empty", size, device))
+        if fail and fail.pop(0):
+            raise OutOfTorch("CUDA out of memory")
+        return Owned(size)
+
+    cuda = SimpleNamespace(
+        stream=stream, OutOfMemoryError=OutOfTorch, ExternalStream=lambda s, device: ("external", s, device),
+        empty_cache=lambda: diary.append(("empty_cache",)),
+        current_stream=lambda device: SimpleNamespace(cuda_stream=72),
+    )  # fmt: skip
+    return SimpleNamespace(cuda=cuda, empty=empty, uint8=torch.uint8)
+
+
+def test_torch_allocates() -> None:
+    diary: list[Any] = []
+    fail: list[Any] = []
+    gpu = FakeGpu(FakeApi(), fake_torch(diary, fail))
+    assert gpu.stream() == 72
+    memory = gpu.allocate(1000, 71)
+    assert diary == [("stream", ("external", 71, 0)), ("empty", 1000, "cuda:0")]
+    gpu.used(memory, 72)
+    assert diary[-1] == ("record_stream", ("external", 72, 0))
+    fail[:] = [True, False]
+    gpu.allocate(1000, 71)
+    assert ("empty_cache",) in diary
+    fail[:] = [True, True]
+    with pytest.raises(OutOfMemory, match=r"0\.0 MB wanted for weights, 1,024\.0 MB of 1,024 MB free"):
+        gpu.allocate(1000, 71, "weights")
+
+
+# -- optimize(model.cuda()) --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_gpu(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> FakeApi:  # noqa: F811
+    """Every tensor is taken for one of cuda:0."""
+    monkeypatch.setattr(place, "of", lambda tensor: torch.device("cuda", 0))
+    monkeypatch.setattr(devices, "driver_for", lambda device=0: api.gpu)
+    return api
+
+
+class Net(torch.nn.Module):
+    """An op with GPU kernels, one without for the test, others again."""
+
+    def forward(self, x: Any) -> Any:
+        y = torch.cat([x.relu(), x.sigmoid()], 1)
+        y = y.cumsum(1)
+        return torch.cat([y.tanh(), y.relu()], 1)
+
+
+def test_optimize_runs_on_the_gpu(on_gpu: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has no GPU kernel stays in torch, with a warning that lists it; the rest is the GPU's."""
+    from bslite.plan.cuda import build
+
+    monkeypatch.delitem(build.LOWERINGS, "cumsum", raising=False)
+    net, x = Net().eval(), images()
+    fast = bslite.optimize(net, tune=False)
+    with torch.no_grad(), pytest.warns(UserWarning, match=r"cumsum.*: no GPU kernel for cum"):
+        got = fast(x)
+    torch.testing.assert_close(got, net(x), rtol=1e-6, atol=1e-7)
+    assert on_gpu.calls("cuLaunchKernel")
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(fast(x), net(x), rtol=1e-6, atol=1e-7)
+    assert on_gpu.calls("cuGraphLaunch")
+
+
+def test_tuning_runs_both(on_gpu: FakeApi) -> None:
+    net, x = Net().eval(), images()
+    fast = bslite.optimize(net, fallback="silent")
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), net(x), rtol=1e-6, atol=1e-7)
+    parts = bslite.report(fast).kinds[0].parts
+    assert parts
+    assert all(p.seconds for p in parts)
+
+
+def test_a_gpu_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch runs the call; one warning says why."""
+
+    def none(device: int = 0) -> Any:
+        raise EngineError("backend 'cuda' needs the package numba-cuda")
+
+    monkeypatch.setattr(place, "of", lambda tensor: torch.device("cuda", 0))
+    monkeypatch.setattr(devices, "driver_for", none)
+    fast, x = bslite.optimize(torch.nn.ReLU().eval()), images()
+    with torch.no_grad(), pytest.warns(UserWarning, match="runs in torch: .* needs the package numba-cuda"):
+        assert torch.equal(fast(x), x.relu())
+    with torch.no_grad():
+        assert torch.equal(fast(x), x.relu()), "said once"
+
+
+def test_several_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        place, "of", lambda t: torch.device("cuda", 0) if t.ndim == 4 else torch.device("cpu")
+    )
+    fast, x = bslite.optimize(torch.nn.PReLU().eval()), images()
+    with torch.no_grad(), pytest.warns(UserWarning, match="several devices: cpu and cuda:0"):
+        assert torch.equal(fast(x), fast(x))
