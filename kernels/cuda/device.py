@@ -165,7 +165,7 @@ else:
     def look(memory, index, turn):
         # The load is an instruction LLVM knows nothing of, and so might take out of a loop: ``turn``, zero
         # but not known to be, keeps it in.
-        both = cuda.ldcg(memory, index + turn)
+        both = cuda.ldcg(memory, index + np.uint64(turn))
         return libdevice.int_as_float(libdevice.double2loint(both)), libdevice.double2hiint(both)
 
     def launched_together(compiled):

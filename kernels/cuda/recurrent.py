@@ -86,31 +86,28 @@ def _receiving(threads: int, deep: int, together: int):
     """``(source, base, want, ...) -> patience``: wait for ``together`` rows of h while they come into shared
     memory, zeros beyond their ends. If they do not come they are NaN, and no patience is left (one read).
     """
-    per = -(-deep * together // threads)
+    cells = deep * together
+    per = -(-cells // threads)
 
     @device_function
-    def received(source, base, want, n0, batch, depth, h, to, me, zero, patience):
+    def received(source, base, want, n0, batch, depth, h, to, got, me, zero, patience):
         tries, missing = 0, 1
         while missing != 0 and tries < patience:
             missing = 0
-            for e in range(per):  # unrolled: the reads need not wait for each other
+            for e in range(per):  # no branches: all reads are under way before the first is looked at
                 i = me + e * threads
                 n, k = n0 + i // deep, i % deep
-                value = f(0.0)
-                if i < deep * together and k < depth and n < batch:
-                    value, tag = look(source, np.uint64(base + n * depth + k), tries * zero)
-                    if tag != want:
-                        missing = 1
-                if i < deep * together:
-                    h[to + i] = value
+                there = i < cells and k < depth and n < batch
+                at = n * depth + k if there else n0 * depth
+                value, tag = look(source, np.uint64(base + at), tries * zero)
+                got[e] = value if there else f(0.0)
+                missing |= there and tag != want
             tries += 1
-        if missing != 0:
-            for e in range(per):
-                i = me + e * threads
-                if i < deep * together:
-                    h[to + i] = NAN
-            return 1
-        return patience
+        for e in range(per):
+            i = me + e * threads
+            if i < cells:
+                h[np.uint64(to + i)] = NAN if missing != 0 else got[e]
+        return patience if missing == 0 else 1
 
     return received
 
@@ -135,7 +132,7 @@ LAYER = {
     registers=255,
     samples=[
         {**LAYER, "kind": LSTM},
-        {**LAYER, "kind": LSTM, "batch": 16, "chunk": 4, "peephole": 1, "ragged": 1},
+        {**LAYER, "kind": LSTM, "batch": 16, "chunk": 2, "peephole": 1, "ragged": 1},
         {**LAYER, "kind": GRU, "parts": 4, "rows": 16, "deep": 8, "batch": 4, "chunk": 2},
         {**LAYER, "kind": RELU, "parts": 8, "rows": 1, "deep": 4, "reverse": 1, "together": 0},
         *({**LAYER, "kind": kind, "together": 0} for kind in (PROJECTED, PROJECTION, BEFORE, NEW)),
@@ -170,8 +167,8 @@ def recurrent(
     has_inputs = kind != PROJECTION
     keeps_h = kind not in (PROJECTED,)
     share = lanes // rows
-    h_cells, partial_cells = 2 * chunk * longest, 2 * parts * block_rows * batch
-    kept, sums_cells = rows * deep, max(rows, 4)
+    h_cells, partial_cells = 2 * chunk * longest, parts * block_rows * batch
+    kept, sums_cells, got_cells = rows * deep, max(rows, 4), -(-longest * chunk // threads)
 
     def recurrent(
         weights, bias, inputs, state, between, cell, update, peepholes, y, lengths, flag,
@@ -182,6 +179,7 @@ def recurrent(
         partial = cuda.shared.array(partial_cells, np.float32)
         held = cuda.local.array(kept, np.float32)
         sums = cuda.local.array(sums_cells, np.float32)
+        got = cuda.local.array(got_cells, np.float32)
         x = cuda.local.array(4, np.float32)
 
         me = cuda.threadIdx.x
@@ -241,34 +239,37 @@ def recurrent(
 
             want = s + 1 if second else s
             base = (want & 1) * np.int64(sequences) * depth
-            sums_at = (s & 1) * parts * block_rows * batch
             for n0 in range(n_first, n_last, chunk):
                 to = turn * chunk * longest
                 turn = 1 - turn
                 if second:
-                    patience = received(between, base, want, n0, n_last, depth, h, to, me, zero, patience)
+                    patience = received(
+                        between, base, want, n0, n_last, depth, h, to, got, me, zero, patience
+                    )
                 else:
-                    patience = received(state, base, want, n0, n_last, depth, h, to, me, zero, patience)
+                    patience = received(state, base, want, n0, n_last, depth, h, to, got, me, zero, patience)
                 cuda.syncthreads()
                 for j in range(min(chunk, n_last - n0)):
                     for i in range(rows):
                         sums[i] = f(0.0)
+                    at_h = np.uint64(to + j * longest + part * span + lane)
                     for d in range(deep):
-                        value = h[to + j * longest + part * span + d * lanes + lane]
+                        value = h[at_h + np.uint64(d * lanes)]
                         for i in range(rows):
                             sums[i] += held[i * deep + d] * value
                     folded(sums, lane, room)
                     if lane % share == 0:
                         r = group * rows + lane // share
-                        partial[sums_at + ((n0 - n_first + j) * parts + part) * block_rows + r] = sums[0]
+                        at = ((n0 - n_first + j) * parts + part) * block_rows + r
+                        partial[np.uint64(at)] = sums[0]
             cuda.syncthreads()
 
             if mine:
                 for g in range(gates):
-                    at = sums_at + (n - n_first) * parts * block_rows + g * units + me % units
-                    total_here = partial[at]
+                    at = (n - n_first) * parts * block_rows + g * units + me % units
+                    total_here = partial[np.uint64(at)]
                     for p in range(1, parts):
-                        total_here += partial[at + p * block_rows]
+                        total_here += partial[np.uint64(at + p * block_rows)]
                     sums[g] = total_here
                 made = old
                 if live:
@@ -300,6 +301,8 @@ def recurrent(
                         y[np.uint64(steps * y_time + n * y_row + unit)] = made
                 if lstm and live and s == length - 1:
                     y[np.uint64((steps + 1) * y_time + n * y_row + unit)] = c
+            if together:
+                cuda.syncthreads()  # the sums have been read; and nobody waits for a thread that waits for him
         if lstm and mine:
             cell[np.uint64(n * hidden + unit)] = c
 

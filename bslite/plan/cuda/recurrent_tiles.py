@@ -68,7 +68,7 @@ def tile(machine: GpuMachine, gates: int, depth: int, units: int, batch: int) ->
         chunk = sequences
         while chunk > 1 and longest * chunk > STAGED:
             chunk //= 2
-        if 4 * (2 * chunk * longest + 2 * warps * rows * sequences) <= SHARED:
+        if 4 * (2 * chunk * longest + warps * rows * sequences) <= SHARED:
             found.append(Tile(warps, lanes, parts, rows, deep, sequences, chunk))
     return min(found, key=lambda t: (t.instructions, t), default=None)
 
