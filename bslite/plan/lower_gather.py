@@ -21,6 +21,14 @@ MODES = {
 }
 
 
+CAST_FAILS = "a number of its input cannot be made {to}"
+
+
+def cast_mode(have: str, to: str) -> int | None:
+    """The mode of a cast; None where the cells are the same."""
+    return MODES.get((_family(have), _family(to)))
+
+
 def _family(dtype: str) -> str:
     return "int" if dtype in ("int64", "int32") else dtype
 
@@ -30,7 +38,7 @@ def lower_cast(b: Builder, layer: Layer) -> None:
     """Another view of the same memory where the cells are the same, else one step."""
     source, to = layer.node.inputs[0], layer.node.attrs["to"]
     x = b.values[source]
-    mode = MODES.get((_family(b.dtypes[source]), _family(to)))
+    mode = cast_mode(b.dtypes[source], to)
     if mode is None:
         b.alias(layer.name, x)
         return
@@ -44,7 +52,7 @@ def lower_cast(b: Builder, layer: Layer) -> None:
     sizes, (xs, ys) = into_items(sizes, runs, item_count(b.machine, 4.0 * size_of(y.shape)), AXES)
     args = {f"n{i}": n for i, n in enumerate(sizes)} | {"mode": mode}
     args |= {f"x{i}": 4 * s for i, s in enumerate(xs)} | {f"y{i}": 4 * s for i, s in enumerate(ys)}
-    flag = b.flag(layer.name, f"a number of its input cannot be made {to}")
+    flag = b.flag(layer.name, CAST_FAILS.format(to=to))
     operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "flag": flag}
     b.step("cast", sizes[0] * sizes[1], args, operands, [x], [y])
 

@@ -1,8 +1,10 @@
 """GPU kernels on numba.cuda over flat arrays: shapes and strides, nothing of graphs. See kernel.py first."""
 
 from bslite.kernels.cuda import (
+    attention,
     copy,
     cumulate,
+    elementwise,
     gather,
     gemm,
     gemm_join,
@@ -13,14 +15,18 @@ from bslite.kernels.cuda import (
     recurrent,
     reduce,
     softmax,
+    stack,
+    windows,
 )
 from bslite.kernels.cuda.kernel import KERNELS, Kernel
 
 __all__ = [
     "KERNELS",
     "Kernel",
+    "attention",
     "copy",
     "cumulate",
+    "elementwise",
     "gather",
     "gemm",
     "gemm_join",
@@ -31,4 +37,6 @@ __all__ = [
     "recurrent",
     "reduce",
     "softmax",
+    "stack",
+    "windows",
 ]

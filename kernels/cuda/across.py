@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import functools
 
-from bslite.kernels.cuda.device import WARP, device_function, exchange, synchronise
+from bslite.kernels.cuda.device import device_function
+from bslite.kernels.cuda.exchange import WARP, exchange, synchronise
 from bslite.kernels.cuda.functions import larger
 
 

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from bslite.kernels.cuda.device import cuda, device_function, log
+from bslite.kernels.cuda.device import cuda, device_function
+from bslite.kernels.cuda.exchange import log
 from bslite.kernels.cuda.flag import raise_flag
 from bslite.kernels.cuda.kernel import kernel
 from bslite.kernels.cuda.rows import ROWS, THREADS, place

@@ -1,22 +1,17 @@
-"""What can only be found wrong while running: a kernel notes it here, and the engine raises after the run.
-
-The kernel then goes on with something harmless. Threads may note different values; which one stays does not
-matter.
-"""
+"""What can only be found wrong while running, as on the CPU (kernels/cpu/flag.py): noted here, raised later."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from bslite.kernels.cuda.device import device_function
 
-CELLS = 4  # of a flag: two int64, whether it was raised and the number to be shown, as int32
+FLAG_CELLS = 4  # two int64: was it raised, and the number to be shown
 
 
 @device_function
 def raise_flag(flag, value):
-    """Note ``value``, an int64, at the int32 cells of ``flag``."""
-    low = value & 0xFFFFFFFF
-    if low >= 0x80000000:
-        low -= 0x100000000
-    flag[2] = low
-    flag[3] = value >> 32
-    flag[0] = 1
+    """Note ``value``, an int64, in the cells ``flag``. Which of several values stays does not matter."""
+    flag[np.uint64(2)] = np.int32(value)
+    flag[np.uint64(3)] = np.int32(value >> 32)
+    flag[np.uint64(0)] = np.int32(1)

@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from bslite.kernels.cuda.device import SIMULATED, compile_ptx, cuda, launched_together
+from bslite.kernels.cuda.device import SIMULATED, compile_ptx, cuda, simulated
 
 # Cells of arrays and kinds of scalars, as `kernel` is told them. ``f8`` is a pair of float32 (`device.pair`).
 DTYPES = {"f4": np.float32, "i4": np.int32, "f8": np.float64}
@@ -49,11 +49,7 @@ class Kernel:
         return (*flat, *(SCALARS[t] for t in self.scalars.values()))
 
     def function(self, **variant: Any) -> Any:
-        """The compiled kernel of a variant, to be called as ``function[grid, block, stream](*arguments)``.
-
-        Where the variant has a constant ``together`` that is not 0, all blocks are on the GPU at once, or the
-        launch is refused.
-        """
+        """The compiled kernel of a variant, to be called as ``function[grid, block, stream](*arguments)``."""
         return _function(self.name, tuple(sorted(variant.items())))
 
     def ptx(self, capability: tuple[int, int], **variant: Any) -> str:
@@ -72,9 +68,14 @@ def _function(name: str, variant: tuple[tuple[str, Any], ...]) -> Any:
     k = KERNELS[name]
     body = k.make(**dict(variant))
     if SIMULATED:
-        return cuda.jit(body)
+        return simulated(body)
     compiled = cuda.jit(k.signature, launch_bounds=(k.threads, k.blocks))(body)
-    return launched_together(compiled) if dict(variant).get("together") else compiled
+    if dict(variant).get("together"):
+        # numba-cuda does so by itself for a kernel with a grid-wide barrier, which takes the runtime's device
+        # library to link; ours has none, so it is told.
+        for one in compiled.overloads.values():
+            one.cooperative = True
+    return compiled
 
 
 def kernel(

@@ -11,7 +11,8 @@ import math
 import numpy as np
 
 from bslite.kernels.cuda.across import total
-from bslite.kernels.cuda.device import ROOM, WARP, cuda, device_function, root
+from bslite.kernels.cuda.device import cuda, device_function
+from bslite.kernels.cuda.exchange import ROOM, WARP, root
 from bslite.kernels.cuda.kernel import kernel
 from bslite.kernels.cuda.rows import ROWS, THREADS, place, take
 

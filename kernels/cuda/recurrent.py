@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bslite.kernels.cuda.device import ROOM, SIMULATED, cuda, device_function, exchange, look, publish
+from bslite.kernels.cuda.device import SIMULATED, cuda, device_function
+from bslite.kernels.cuda.exchange import ROOM, exchange, look, publish
 from bslite.kernels.cuda.flag import raise_flag
 from bslite.kernels.cuda.kernel import kernel
 from bslite.kernels.cuda.recurrent_cell import (

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from bslite.kernels.cuda.device import device_function, exp
+from bslite.kernels.cuda.device import device_function
+from bslite.kernels.cuda.exchange import exp
 from bslite.kernels.cuda.functions import larger
 
 #: Kinds of passes. PROJECTED is an LSTM's first, PROJECTION what makes h of it; BEFORE has the gates of a GRU

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from bslite.kernels.cuda.device import cuda, device_function, synchronise
+from bslite.kernels.cuda.device import cuda, device_function
+from bslite.kernels.cuda.exchange import synchronise
 from bslite.kernels.cuda.flag import raise_flag
 from bslite.kernels.cuda.kernel import kernel
 from bslite.kernels.cuda.reducers import REDUCERS

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bslite.kernels.cuda.device import device_function, exp, log, root
+from bslite.kernels.cuda.device import device_function
+from bslite.kernels.cuda.exchange import exp, log, root
 
 LOWEST = -3.4e38  # the largest of no elements: finite, so that differences are numbers
 f = np.float32

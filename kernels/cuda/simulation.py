@@ -8,11 +8,12 @@ the same every time. Threads of Python are kept, and one that ended serves the n
 
 from __future__ import annotations
 
+import sys
 import threading
 from _thread import allocate_lock
 
 import numpy as np
-from numba.cuda.simulator import kernel
+from numba.cuda.simulator import kernel, kernelapi
 
 
 class _Aborted(Exception):
@@ -111,6 +112,18 @@ def _abort(workers):
         _mine.free.append(worker)
 
 
+def _shared_array(self, shape, dtype, alignment=None):
+    """As in `numba.cuda.simulator.kernelapi`, which refuses an alignment: one array for each line of source
+    that asks for one.
+    """
+    frame = sys._getframe(1)
+    place = frame.f_code.co_filename, frame.f_lineno
+    if place not in self._allocations:
+        self._allocations[place] = np.empty(shape, dtype)
+    return self._allocations[place]
+
+
 def install():
-    """From now on, blocks run so."""
+    """From now on, blocks run so, and shared memory may be aligned."""
     kernel.BlockManager.run = _run
+    kernelapi.FakeCUDAShared.array = _shared_array

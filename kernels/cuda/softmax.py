@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bslite.kernels.cuda.across import most, total
-from bslite.kernels.cuda.device import ROOM, WARP, cuda, exp, log
+from bslite.kernels.cuda.device import cuda
+from bslite.kernels.cuda.exchange import ROOM, WARP, exp, log
 from bslite.kernels.cuda.functions import larger
 from bslite.kernels.cuda.kernel import kernel
 from bslite.kernels.cuda.rows import ROWS, THREADS, place, take

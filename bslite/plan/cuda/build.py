@@ -11,6 +11,7 @@ from bslite.passes import Layer, fuse
 from bslite.plan.concats import place_concats
 from bslite.plan.cuda import (
     lower_conv,
+    lower_elementwise,
     lower_gather,
     lower_linear,
     lower_matmul,
@@ -32,6 +33,7 @@ from bslite.spec import ModelSpec
 __all__ = [
     "build_plan",
     "lower_conv",
+    "lower_elementwise",
     "lower_gather",
     "lower_linear",
     "lower_matmul",

@@ -14,7 +14,7 @@ from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.gemm_tiles import FEW, Choice, Problem, choose, choose_groups
 from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
-from bslite.plan.cuda.lower_pointwise import activation
+from bslite.plan.cuda.elementwise import activation
 from bslite.plan.views import View, size_of
 
 THREADS = 256

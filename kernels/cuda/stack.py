@@ -1,0 +1,78 @@
+"""Depth-first over a stack of pools, batch norms, activations, depthwise filters and sums, in one launch.
+
+What BrainSlug (arXiv 1804.08378) is about: between reading the first layer's input and writing the last one's
+output nothing leaves the multiprocessor; here, not even a thread's registers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.cells import FLOATS
+from bslite.kernels.cuda.device import cuda
+from bslite.kernels.cuda.functions import FUNCTIONS
+from bslite.kernels.cuda.kernel import kernel
+from bslite.kernels.cuda.libm import fma, larger, quotient, times
+from bslite.kernels.cuda.stack_source import function, stack_source
+
+THREADS = 128
+BLOCK = "max:3,3,1,1,1,1,1,1 affine relu"
+SAMPLES = [
+    {"stages": stages, "columns": columns, "turn": turn, "threads": THREADS}
+    for stages, columns, turn in (
+        (BLOCK, 8, 2),
+        (f"{BLOCK} {BLOCK} {BLOCK}", 8, 2),
+        (f"{BLOCK} {BLOCK} {BLOCK} {BLOCK}", 8, 2),
+        ("avg:2,2,2,2,0,0,0,0,4 with:add silu", 4, 1),
+        ("affine relu avg:3,3,2,2,1,1,1,1,0", 4, 1),
+        ("depthwise:3,3,1,1,1,1,1,1,1 clamp:0.0,6.0", 8, 1),
+        ("depthwise:3,3,2,2,1,1,1,1,0 affine by:mul", 4, 1),
+    )
+]
+
+f = np.float32
+
+
+@kernel(
+    "x f4[], y f4[], z f4[], v f4[], c f4[], sizes i4[], channels i4, strips i4, groups i4, bands i4, "
+    "band_rows i4, x_image i8, x_row i4, x_col i4, x_channel i4, y_image i8, y_row i4, y_col i4, y_channel i4, "
+    "z_image i8, z_row i4, z_col i4, z_channel i4, v_image i8, v_row i4, v_col i4, v_channel i4",
+    threads=THREADS,
+    registers=232,
+    samples=SAMPLES,
+)
+def stack(stages: str, columns: int, turn: int, threads: int):
+    """The stack ``stages`` (stack_stages.py) of x ``[images, rows, cols, channels]``; its windows move in two
+    axes. Each thread has one channel, ``columns`` columns of the result, and slides down ``band_rows`` rows.
+
+    A thread reads the columns its windows need, a row at a time, and keeps of each window what the rows to
+    come need: of a maximum or a sum, each row reduced along itself; of a filter, the rows. So every element
+    of every layer is computed once for each strip of columns, plus the columns at its sides that the strip
+    beside it computes, too, and the rows above a band. No shared memory, no barrier, no spill; loads and
+    stores do not grow with the depth but for those columns, which come from L1: neighbouring strips are in
+    one block. Neighbouring threads have neighbouring channels: whole sectors.
+
+    The budget: at the speed of memory an H200 moves 0.55e12 elements in and out per second, and issues 31e12
+    instructions: 56 for each. A block of max 3x3, batch norm and ReLU takes 3 maxima (3x3 apart in rows and
+    columns, pairs of neighbours shared; at half rate), a multiply-add and a maximum: some 9 slots, 12 with the
+    columns at the sides. So four or five such blocks run at the speed of a copy; deeper stacks are cut
+    (bslite/plan/cuda/stacks.py), for beyond that it is instructions that take the time, wherever the cuts are.
+
+    Occupancy: registers hold the state, up to 200; then an SM has 256 threads or more with ``turn`` rows of
+    columns in flight each, 16 to 40 loads: 16 to 40 KB, of the 25 that cover HBM's latency.
+
+    Arrays: y likewise, z and v the tensors from outside, with strides of their own (in elements); c ``[.., channels]``
+    the numbers per channel in the order of the stages: a filter's taps and its bias, scale and shift of an
+    affine; ``sizes`` the rows and columns of x and after each window. ``strips`` of columns (the last one ends
+    at the edge: what two compute is the same), ``groups`` of blocks for the threads of one band, ``bands`` per image;
+    a block for each group, band, image, group fastest.
+    """
+    names = {
+        "u": np.uint32, "i32": np.int32, "i64": np.int64, "u64": np.uint64, "f": f, "cuda": cuda, "fma": fma,
+        "larger": larger, "times": times, "quotient": quotient,
+        "ZERO": f(0.0), "ONE": f(1.0), "MINUS_ZERO": f(-0.0), "LEAST": f(-np.inf),
+    }  # fmt: skip
+    text, more = stack_source(
+        stages, columns, turn, threads, {"float32": f, "functions": FUNCTIONS, "pairs": FLOATS}
+    )
+    return function(text, {**names, **more})
