@@ -19,6 +19,7 @@ LOWEST = f(-np.inf)
     f"x f4[], y f4[], {ROWS}",
     threads=THREADS,
     registers=64,
+    blocks=4,
     samples=[
         {"threads": 256, "width": 256, "each": 16, "held": 1, "log_of": 0},
         {"threads": 256, "width": 256, "each": 8, "held": 0, "log_of": 1},
