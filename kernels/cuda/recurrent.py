@@ -84,30 +84,28 @@ def _folding(count: int, lanes: int):
 
 
 def _receiving(threads: int, deep: int, together: int):
-    """``(source, base, want, ...) -> patience``: wait for ``together`` rows of h while they come into shared
-    memory, zeros beyond their ends. If they do not come they are NaN, and no patience is left (one read).
+    """``(source, base, want, ...) -> patience``: all threads wait for ``together`` rows of h, which are then in
+    shared memory, zeros beyond their ends. What does not come is NaN, and no patience is left (one read).
     """
-    cells = deep * together
-    per = -(-cells // threads)
+    per = -(-deep // threads)
 
     @device_function
-    def received(source, base, want, n0, batch, depth, h, to, got, me, zero, patience):
+    def received(source, base, want, n0, n_last, depth, h, to, me, zero, patience):
         tries, missing = 0, 1
         while missing != 0 and tries < patience:
             missing = 0
-            for e in range(per):  # no branches: all reads are under way before the first is looked at
-                i = me + e * threads
-                n, k = n0 + i // deep, i % deep
-                there = i < cells and k < depth and n < batch
-                at = n * depth + k if there else n0 * depth
-                value, tag = look(source, np.uint64(base + at), tries * zero)
-                got[e] = value if there else f(0.0)
-                missing |= there and tag != want
+            for j in range(together):
+                row = base + min(n0 + j, n_last - 1) * np.int64(depth)
+                for e in range(per):  # no branch before a read: all are under way before the first is there
+                    k = me + e * threads
+                    value, tag = look(source, np.uint64(row + (k if k < depth else 0)), tries * zero)
+                    if tag != want:
+                        missing = 1
+                        value = NAN
+                    if k < deep:
+                        h[np.uint64(to + j * deep + k)] = value if k < depth else f(0.0)
+            missing = cuda.syncthreads_or(missing)
             tries += 1
-        for e in range(per):
-            i = me + e * threads
-            if i < cells:
-                h[np.uint64(to + i)] = NAN if missing != 0 else got[e]
         return patience if missing == 0 else 1
 
     return received
@@ -169,7 +167,7 @@ def recurrent(
     keeps_h = kind not in (PROJECTED,)
     share = lanes // rows
     h_cells, partial_cells = 2 * chunk * longest, parts * block_rows * batch
-    kept, sums_cells, got_cells = rows * deep, max(rows, 4), -(-longest * chunk // threads)
+    kept, sums_cells = rows * deep, max(rows, 4)
 
     def recurrent(
         weights, bias, inputs, state, between, cell, update, peepholes, y, lengths, flag,
@@ -180,7 +178,6 @@ def recurrent(
         partial = cuda.shared.array(partial_cells, np.float32)
         held = cuda.local.array(kept, np.float32)
         sums = cuda.local.array(sums_cells, np.float32)
-        got = cuda.local.array(got_cells, np.float32)
         x = cuda.local.array(4, np.float32)
 
         me = cuda.threadIdx.x
@@ -245,11 +242,10 @@ def recurrent(
                 turn = 1 - turn
                 if second:
                     patience = received(
-                        between, base, want, n0, n_last, depth, h, to, got, me, zero, patience
+                        between, base, want, n0, n_last, depth, h, to, me, zero, patience
                     )
                 else:
-                    patience = received(state, base, want, n0, n_last, depth, h, to, got, me, zero, patience)
-                cuda.syncthreads()
+                    patience = received(state, base, want, n0, n_last, depth, h, to, me, zero, patience)
                 for j in range(min(chunk, n_last - n0)):
                     for i in range(rows):
                         sums[i] = f(0.0)
