@@ -21,6 +21,7 @@ from bslite.machine import checked
 CHIP, STREAMED = "chip", "streamed"
 GRID, LAUNCH = "grid", "launch"
 AHEAD, WITHIN = "ahead", "within"
+HANDED = 8  # bytes of a value of h on its way to other blocks: with the number of the step it is for
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def _add_layer(
     arithmetic = waves * p.batch * weights / (m.lanes * m.clock)
     reading, level = _reading(blocks, waves, FLOAT * weights, m, str(point["weights"]))
     # Every block reads all of h, which the others wrote: from L2, after the barrier.
-    state = FLOAT * p.batch * p.hidden
+    state = HANDED * p.batch * p.hidden
     h = 2 * m.l2_latency + max(
         blocks * state / m.l2_bandwidth, waves * state / (m.sm_bytes_per_cycle * m.clock)
     )

@@ -22,8 +22,8 @@ if SIMULATED:
 
     simulation.install()
 
-    #: The driver's functions, and the bindings under them: there are none.
-    api = binding = None
+    #: The driver's functions, the bindings under them, libdevice's: there are none.
+    api = binding = libdevice = None
 
     def simulated_array(array):
         """A NumPy array as a simulated kernel takes it: in place, nothing copied."""
@@ -115,6 +115,7 @@ __all__ = [
     "compile_ptx",
     "cuda",
     "device_function",
+    "libdevice",
     "pair",
     "put_pair",
     "simulated",

@@ -15,7 +15,7 @@ from bslite.kernels.cuda.device import SIMULATED, compile_ptx, cuda, simulated
 
 # Cells of arrays and kinds of scalars, as `kernel` is told them. ``f8`` is a pair of float32 (`device.pair`).
 DTYPES = {"f4": np.float32, "i4": np.int32, "f8": np.float64}
-SCALARS = {"f4": numba.float32, "i4": numba.int32, "i8": numba.int64}
+SCALARS = {"f4": numba.float32, "f8": numba.float64, "i4": numba.int32, "i8": numba.int64}
 
 KERNELS: dict[str, Kernel] = {}
 
@@ -58,7 +58,7 @@ class Kernel:
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
         """``given``, arrays and numbers by name, in the order of the parameters; numbers in their types."""
-        kinds = {"f4": np.float32, "i4": np.int32, "i8": np.int64}
+        kinds = {"f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64}
         numbers = (kinds[kind](given[name]) for name, kind in self.scalars.items())
         return [*(given[name] for name in self.arrays), *numbers]
 
@@ -69,7 +69,13 @@ def _function(name: str, variant: tuple[tuple[str, Any], ...]) -> Any:
     body = k.make(**dict(variant))
     if SIMULATED:
         return simulated(body)
-    return cuda.jit(k.signature, launch_bounds=(k.threads, k.blocks))(body)
+    compiled = cuda.jit(k.signature, launch_bounds=(k.threads, k.blocks))(body)
+    if dict(variant).get("together"):
+        # numba-cuda does so by itself for a kernel with a grid-wide barrier, which takes the runtime's device
+        # library to link; ours has none, so it is told.
+        for one in compiled.overloads.values():
+            one.cooperative = True
+    return compiled
 
 
 def kernel(

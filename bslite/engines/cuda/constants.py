@@ -40,6 +40,12 @@ def _taps_first(params: Sequence[Array]) -> Array:
     return np.ascontiguousarray(params[0].reshape(len(params[0]), -1).T)
 
 
+@recipe("numbers")
+def _numbers(params: Sequence[Array], values: Sequence[float]) -> Array:
+    """A table of floats."""
+    return np.asarray(values, np.float32)
+
+
 @recipe("filters")
 def _filters(params: Sequence[Array]) -> Array:
     """``[K, C/groups, taps...]`` channels-last: ``[K, taps..., C/groups]``."""

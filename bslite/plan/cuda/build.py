@@ -12,11 +12,17 @@ from bslite.plan.concats import place_concats
 from bslite.plan.cuda import (
     lower_conv,
     lower_elementwise,
+    lower_gather,
     lower_linear,
     lower_matmul,
     lower_move,
+    lower_normalize,
+    lower_pad,
     lower_pointwise,
     lower_pool,
+    lower_recurrent,
+    lower_reduce,
+    lower_softmax,
 )
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.lowering import LOWERINGS
@@ -30,11 +36,17 @@ __all__ = [
     "build_plan",
     "lower_conv",
     "lower_elementwise",
+    "lower_gather",
     "lower_linear",
     "lower_matmul",
     "lower_move",
+    "lower_normalize",
+    "lower_pad",
     "lower_pointwise",
     "lower_pool",
+    "lower_recurrent",
+    "lower_reduce",
+    "lower_softmax",
     "unsupported_ops",
 ]
 

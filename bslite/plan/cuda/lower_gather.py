@@ -1,0 +1,124 @@
+"""Picking rows of a table, and resizing: copies and weighted sums whose sources are known or computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bslite.passes import Layer
+from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.launch import launch
+from bslite.plan.cuda.lower_pad import fill
+from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.rows import block_threads
+from bslite.plan.lower_upsample import bilinear_blends, nearest_sources
+from bslite.plan.resampling import Axis, outside, taps
+from bslite.plan.rows import writable
+from bslite.plan.views import View, channel_axis, contiguous, size_of
+
+EACH = 4  # elements of a thread
+AXES = {0: "image", 2: "line", 3: "pixel"}
+
+
+def _dense(b: CudaBuilder, shape: Sequence[int]) -> View:
+    """A new row-major buffer."""
+    return View(b.buffer(size_of(tuple(shape))).name, 0, tuple(shape), contiguous(tuple(shape)))
+
+
+def _blocks(b: CudaBuilder, total: int) -> tuple[list[int], list[int], dict[str, int]]:
+    """Grid, block and constants of a kernel with EACH elements to a thread."""
+    threads = block_threads(b)
+    return [-(-total // (threads * EACH))], [threads], {"threads": threads}
+
+
+@lowers("gather")
+def lower_gather(b: CudaBuilder, layer: Layer) -> None:
+    """Runs of what lies behind the axis, copied from a dense table; in pairs where they are even."""
+    table, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
+    axis = layer.node.attrs["axis"] % len(table.shape)
+    shape = b.shapes[layer.name]
+    size, count = table.shape[axis], size_of(indices.shape)
+    inner = size_of(table.shape[axis + 1 :])
+    y = _dense(b, shape)
+    callers = table.buffer in b.buffers and b.buffers[table.buffer].kind != "arena"  # may begin anywhere
+    pairs = inner % 2 == 0 and table.offset % 2 == 0 and not callers
+    each = 2 if pairs else 1
+    total = size_of(shape) // each
+    flag = b.flag(layer.name, f"index {{value}} is out of range for axis {axis} of size {size}")
+    operands = {
+        "x": (table.buffer, table.offset), "indices": (indices.buffer, indices.offset), "y": (y.buffer, 0),
+        "flag": flag,
+    }  # fmt: skip
+    numbers = {"total": total, "size": size, "inner": inner // each, "count": count}
+    grid, block, variant = _blocks(b, total)
+    launch(b, "gather_pairs" if pairs else "gather", variant, grid, block, numbers, operands,
+           [table, indices], [y])  # fmt: skip
+    b.alias(layer.name, y)
+
+
+@lowers("upsample")
+def lower_upsample(b: CudaBuilder, layer: Layer) -> None:
+    """A table of input rows, one of columns, and how much of each."""
+    attrs = layer.node.attrs
+    x, (y, home) = b.read(layer.node.inputs[0]), writable(b, layer.name, 1)
+    bilinear = attrs["mode"] == "bilinear"
+    operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
+    for role, axis, scale in zip(("row", "col"), (2, 3), attrs["scale"] or (None, None), strict=True):
+        have, out = x.shape[axis], y.shape[axis]
+        if bilinear:
+            blends = bilinear_blends(have, out, scale, attrs["align_corners"])
+            places = [i for blend in blends for i in (blend.low, blend.high)]
+            parts = [p for blend in blends for p in (1 - blend.fraction, blend.fraction)]
+        else:
+            places = [i for i in nearest_sources(have, out, scale) for _ in range(2)]
+            parts = [0.0]
+        operands[f"{role}s"] = (b.const("cells", values=places), 0)
+        operands[f"{role}_parts"] = (b.const("numbers", values=parts), 0)
+    total = size_of(y.shape)
+    grid, block, variant = _blocks(b, total)
+    numbers = {"total": total, "channels": y.shape[1], "lines": y.shape[2], "pixels": y.shape[3]}
+    for letter, view in (("x", x), ("y", y)):
+        numbers |= {f"{letter}_{part}": view.strides[a] for a, part in AXES.items()}
+    variant["bilinear"] = int(bilinear)
+    launch(b, "upsample", variant, grid, block, numbers, operands, [x], [y])
+    if y is not home:
+        b.copy(y, home)
+
+
+@lowers("resize")
+def lower_resize(b: CudaBuilder, layer: Layer) -> None:
+    """Axis by axis, the one that shrinks most first; then what lies beyond a crop."""
+    x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
+    rank, shape, axes = len(x.shape), b.shapes[layer.name], attrs["axes"]
+    inner = channel_axis(rank)
+    order = [a for a in range(rank) if a != inner] + [inner]
+    view = b.flat(x.permute(order))
+    places = {}
+    for i, axis in enumerate(a % rank for a in axes):
+        have, out = x.shape[axis], shape[axis]
+        scale = attrs["scales"][i] if attrs["scales"] else out / have
+        part = (attrs["roi"][i], attrs["roi"][i + len(axes)]) if attrs["roi"] else (0.0, 1.0)
+        places[order.index(axis)] = Axis(have, out, scale, *part)
+    for axis in sorted(places, key=lambda a: places[a].out / places[a].have):
+        table = taps(places[axis], attrs)
+        moves = attrs["mode"] == "nearest"
+        if moves and [t[0].line for t in table] == list(range(view.shape[axis])):
+            continue
+        y = _dense(b, (*view.shape[:axis], len(table), *view.shape[axis + 1 :]))
+        total = size_of(y.shape)
+        numbers = {
+            "total": total, "size": view.shape[axis], "out": len(table),
+            "inner": size_of(view.shape[axis + 1 :]), "taps": len(table[0]),
+        }  # fmt: skip
+        operands = {
+            "x": (view.buffer, view.offset), "y": (y.buffer, 0),
+            "lines": (b.const("cells", values=[tap.line for line in table for tap in line]), 0),
+            "weights": (b.const("numbers", values=[tap.weight for line in table for tap in line]), 0),
+        }  # fmt: skip
+        grid, block, variant = _blocks(b, total)
+        launch(b, "resample", {**variant, "moves": int(moves)}, grid, block, numbers, operands, [view], [y])
+        view = y
+    if attrs["roi"]:
+        for axis, place in places.items():
+            for i in outside(place, attrs["coordinates"]):
+                fill(b, view.slice(axis, i, i + 1), attrs["extrapolation"])
+    b.alias(layer.name, view.permute([order.index(a) for a in range(rank)]))

@@ -1,0 +1,139 @@
+"""Row kernels by themselves: threads over several warps, rows longer than a block holds, NaN and infinities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_simulate import launch
+from helpers import Array, assert_three_way, same_specials
+
+import bslite
+from bslite import reference
+from bslite.errors import BsliteError
+from bslite.kernels.cuda import KERNELS
+
+SHAPE = {"n1": 1, "n2": 1, "x1": 0, "x2": 0, "y1": 0, "y2": 0}
+#: Threads, of a row, elements of a thread at once, whether these are all of a row.
+SHARES = [(64, 64, 2, 1), (64, 64, 1, 0), (32, 8, 4, 1), (4, 1, 3, 0)]
+
+
+def rows(count: int, length: int) -> Array:
+    """Noise, one row of it with a NaN, one with an infinity, one of minus infinities, one of large numbers."""
+    x = np.random.default_rng(length).standard_normal((count, length)).astype(np.float32)
+    x[0, -1], x[1, 0], x[2], x[3] = np.nan, np.inf, -np.inf, x[3] + 90
+    return x
+
+
+def run(
+    kernel: str, x: Array, share: tuple[int, int, int, int], given: dict[str, Any], **variant: Any
+) -> Array:
+    """A row kernel over the rows of x, with two rows of the result that belong to nobody."""
+    count, length = x.shape
+    threads, width, each, held = share
+    y = launch(
+        KERNELS[kernel], (-(-count // (threads // width)),), (threads,),
+        {"x": x, "y": np.full((count + 2, length), 7, np.float32), "rows": count, "length": length, **SHAPE,
+         "x0": 0, "y0": 0, "x2": length, "y2": length, "n2": count, **given},
+        threads=threads, width=width, each=each, held=held, **variant,
+    )["y"].reshape(count + 2, length)  # fmt: skip
+    assert (y[count:] == 7).all()
+    return y[:count]
+
+
+def same(got: Array, op: str, x: Array, params: dict[str, Array], **attrs: Any) -> None:
+    """As near to float64 as the reference in float32 is; NaN and infinities where it has them."""
+    with np.errstate(all="ignore"):
+        exact, peer = (reference.call(op, [x], params, attrs, kind) for kind in (np.float64, np.float32))
+    assert_three_way(got, peer, exact)
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("log_of", [0, 1])
+def test_softmax(share: tuple[int, int, int, int], log_of: int) -> None:
+    x = rows(7, share[1] * share[2] if share[3] else 2 * share[1] * share[2] + 1)
+    got = run("softmax", x, share, {}, log_of=log_of)
+    same(got, "log_softmax" if log_of else "softmax", x, {}, axis=-1)
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize(("op", "kind"), [("layer_norm", 0), ("rms_norm", 1), ("normalize", 2)])
+def test_norms(share: tuple[int, int, int, int], op: str, kind: int) -> None:
+    x = rows(7, share[1] * share[2] if share[3] else 2 * share[1] * share[2] + 1)
+    noise = np.random.default_rng(1)
+    roles = {"layer_norm": ("weight", "bias"), "rms_norm": ("weight",), "normalize": ()}[op]
+    params = {role: noise.standard_normal(x.shape[1]).astype(np.float32) for role in roles}
+    given = {"eps": 1e-5, "weight": x[:1], "bias": x[:1], **params}
+    got = run("normalize_rows", x, share, given, kind=kind, weighted=int("weight" in params),
+              biased=int("bias" in params))  # fmt: skip
+    attrs: dict[str, Any] = {"normalized_shape": x.shape[1:]} if roles else {"axis": -1}
+    same(got, op, x, params, eps=1e-5, **attrs)
+
+
+def test_far_from_zero_norms_keep_their_digits() -> None:
+    """The mean is ten thousand times the deviation."""
+    x = (np.random.default_rng(0).standard_normal((5, 70)) + 1e4).astype(np.float32)
+    given = {"eps": 1e-5, "weight": x[:1], "bias": x[:1]}
+    got = run("normalize_rows", x, (32, 32, 4, 1), given, kind=0, weighted=0, biased=0)
+    exact = reference.call("layer_norm", [x], {}, {"normalized_shape": (70,), "eps": 1e-5}, np.float64)
+    assert np.linalg.norm(got - exact) <= 1e-6 * np.linalg.norm(exact)
+
+
+def reduced(op: str, x: Array, **attrs: Any) -> tuple[Array, Array]:
+    """From the engine, and from the reference in float64."""
+    graph = bslite.GraphBuilder(op)
+    spec = graph.build(graph.add(op, "y", graph.input("x", x.shape, dtype=x.dtype.name), **attrs))
+    with np.errstate(all="ignore"):
+        return bslite.run(spec, x, backend="cuda"), reference.run(spec, [x], np.float64)[0]
+
+
+@pytest.mark.parametrize(
+    "op", ["sum", "mean", "amax", "amin", "prod", "var", "logsumexp", "argmax", "argmin"]
+)
+@pytest.mark.parametrize("shape", [(7, 40), (3, 1200)], ids=["one block", "several blocks"])
+def test_reductions_of_nan_and_infinities(op: str, shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).standard_normal((8, *shape)).astype(np.float32)
+    if op == "prod":
+        x = 1 + x / 50  # else it underflows, here or there
+    x[0, :, 5], x[1, :, -1], x[2, :, 3], x[3] = np.nan, np.inf, -np.inf, -np.inf
+    x[4, :, 2], x[4, :, 4], x[5, :, 7], x[5, :, 9] = np.inf, -np.inf, np.nan, np.inf
+    axis = {"axis": 2} if op.startswith("arg") else {"axes": (2,)}
+    got, exact = reduced(op, x, **axis)
+    if exact.dtype.kind == "i":
+        np.testing.assert_array_equal(got, exact)
+        return
+    assert same_specials(got, exact.astype(np.float32))
+    good = np.isfinite(exact)
+    np.testing.assert_allclose(got[good], exact[good], rtol=2e-6)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("length", [50, 2000])
+def test_positions_of_equals(length: int, last: bool) -> None:
+    x = np.random.default_rng(length).integers(0, 3, (4, length)).astype(np.float32)
+    for op in ("argmax", "argmin"):
+        got, exact = reduced(op, x, axis=1, last=last)
+        np.testing.assert_array_equal(got, exact)
+
+
+def test_integers_that_do_not_fit_are_errors() -> None:
+    x = np.array([[2**31 - 1, 1], [5, 6]], np.int64)
+    for op, attrs in (("sum", {"axes": (1,)}), ("cumsum", {"axis": 1}), ("cumprod", {"axis": 0})):
+        with pytest.raises(BsliteError, match="'y'.*214748364[89]"):
+            reduced(op, x, **attrs)
+    got, exact = reduced("prod", np.array([[2**30, 2**30, 2**30, 0]], np.int64), axes=(1,))
+    assert got == exact == 0
+
+
+def test_an_index_out_of_range_is_an_error() -> None:
+    graph = bslite.GraphBuilder("pick")
+    x, i = graph.input("x", (4, 6)), graph.input("i", (3,), dtype="int64")
+    spec = graph.build(graph.add("gather", "picked", x, i, axis=0))
+    table = np.arange(24, dtype=np.float32).reshape(4, 6)
+    np.testing.assert_array_equal(
+        bslite.run(spec, [table, np.array([3, -4, 0])], backend="cuda"), table[[3, -4, 0]]
+    )
+    for wrong in (4, -5):
+        with pytest.raises(BsliteError, match=f"'picked'.*{wrong}"):
+            bslite.run(spec, [table, np.array([0, wrong, 1])], backend="cuda")
