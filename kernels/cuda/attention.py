@@ -80,11 +80,11 @@ def _make(
     assert threads % block_rows == 0 and DEPTH % v_terms == 0 and outputs.threads == threads
 
     @device_function
-    def scored(c, acc, shared, mask, flags, mask_at, mask_row, mask_col, row, key, rows, keys, scale):
+    def scored(c, acc, shared, to, mask, flags, mask_at, mask_row, mask_col, row, key, rows, keys, scale):
         """Score c of a thread: as the softmax takes it, into shared memory."""
         i, j = c // tn, c % tn
-        m, n = row + i // QUAD * row_gap + i % QUAD, key + j // QUAD * key_gap + j % QUAD
-        here, local = m % block_rows, n % block_keys
+        below, beside = i // QUAD * row_gap + i % QUAD, j // QUAD * key_gap + j % QUAD
+        m, n = i32(row + below), i32(key + beside)
         value = acc[c] * scale
         if causal:
             if n > m:  # as a mask of -inf adds it: NaN and +inf come through as NaN
@@ -98,14 +98,14 @@ def _make(
                     value += LOWEST
         if n >= keys:
             value = LOWEST
-        shared[np.uint32(p_place + local * q_step + here)] = value
+        shared[to + np.uint32(beside * q_step + below)] = value
 
     all_scored = unrolled(acc_size, scored)
 
     @device_function
     def rescaled(i, out, shared, row):
         """A thread's row i of what has been summed, relative to the new largest score."""
-        factor = shared[np.uint32(scale_place + row + i // QUAD * row_gap + i % QUAD)]
+        factor = shared[row + np.uint32(scale_place + i // QUAD * row_gap + i % QUAD)]
         for j in range(tf):
             out[i * tf + j] *= factor
 
@@ -159,6 +159,7 @@ def _make(
         v_term, v_col = i32(t // v_cols), i32(t % v_cols)
         v_from = i32(v_at + min(first_col // cell + v_col, features // cell - 1))
         q_to, k_to = i32(term * cell * q_step + row), i32(k_place + term * cell * k_step + row)
+        p_to = np.uint32(p_place + my_key * q_step + my_row)
         v_to = i32(v_term * v_step + v_col * cell)
         stat_row, part = i32(t % block_rows), i32(t // block_rows)
         if part == 0:
@@ -195,14 +196,18 @@ def _make(
                     there = i32(s % 2 * slice_size)
                     for i in range(q_loads):
                         for e in range(cell):
-                            shared[np.uint32(there + q_to) + np.uint32(e * q_step + i * q_gap)] = ga[i * cell + e]
+                            shared[np.uint32(there + q_to) + np.uint32(e * q_step + i * q_gap)] = ga[
+                                i * cell + e
+                            ]
                     for i in range(k_loads):
                         for e in range(cell):
-                            shared[np.uint32(there + k_to) + np.uint32(e * k_step + i * k_gap)] = gb[i * cell + e]
+                            shared[np.uint32(there + k_to) + np.uint32(e * k_step + i * k_gap)] = gb[
+                                i * cell + e
+                            ]
                 cuda.syncthreads()
             all_scored(
-                0, acc, shared, mask, flags, mask_at, mask_row, mask_col, i32(first_row + my_row), i32(key + my_key),
-                rows, keys, scale,
+                0, acc, shared, p_to, mask, flags, mask_at, mask_row, mask_col, i32(first_row + my_row),
+                i32(key + my_key), rows, keys, scale,
             )  # fmt: skip
             cuda.syncthreads()
 
@@ -235,7 +240,7 @@ def _make(
                 shared[np.uint32(scale_place + stat_row)] = factor
                 shared[np.uint32(m_place + stat_row)] = most
             cuda.syncthreads()
-            all_rescaled(0, out, shared, my_row)
+            all_rescaled(0, out, shared, np.uint32(my_row))
 
             for s in range(key_slices + 1):
                 if s < key_slices:
@@ -248,17 +253,38 @@ def _make(
                 if s > 0:
                     here = i32((s + 1) % 2 * slice_size)
                     weights = i32(p_place + (s - 1) * (DEPTH * q_step))
-                    weigh(0, out, fa, fv, shared, np.uint32(weights + my_row), np.uint32(here + place_col * QUAD))
+                    weigh(
+                        0,
+                        out,
+                        fa,
+                        fv,
+                        shared,
+                        np.uint32(weights + my_row),
+                        np.uint32(here + place_col * QUAD),
+                    )
                 if s < key_slices:
                     there = i32(s % 2 * slice_size)
                     for i in range(v_loads):
                         for e in range(cell):
-                            shared[np.uint32(there + v_to) + np.uint32(i * v_terms * v_step + e)] = ga[i * cell + e]
+                            shared[np.uint32(there + v_to) + np.uint32(i * v_terms * v_step + e)] = ga[
+                                i * cell + e
+                            ]
                 cuda.syncthreads()
 
         values = cuda.local.array(2, np.float32)
         all_finished(
-            0, out, shared, values, y, first_row, my_row, i32(first_col + place_col * QUAD), rows, features, y_at, y_row
+            0,
+            out,
+            shared,
+            values,
+            y,
+            first_row,
+            my_row,
+            i32(first_col + place_col * QUAD),
+            rows,
+            features,
+            y_at,
+            y_row,
         )
 
     return body

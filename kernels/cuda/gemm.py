@@ -238,7 +238,9 @@ def _make(
                     if deep:
                         offset = i32(offset + tap_d * x_plane)
                     for i in range(a_loads):
-                        inside = k < last and within(a_h[i] + tap_h, have_h) and within(a_w[i] + tap_w, have_w)
+                        inside = (
+                            k < last and within(a_h[i] + tap_h, have_h) and within(a_w[i] + tap_w, have_w)
+                        )
                         if deep:
                             inside = inside and within(a_d[i] + tap_d, have_d)
                         if inside:
@@ -297,7 +299,16 @@ ODD, EVEN = "x f4[], w f4[], biases f4[], r f4[], y f4[], ", "x f8[], w f8[], bi
 
 
 def _sample(tile: tuple[int, int, int, int], window: int, **more: int) -> dict[str, Any]:
-    return {"tile": tile, "window": window, "across": 0, "scatter": 0, "bias": 1, "residual": 0, "code": 0, **more}
+    return {
+        "tile": tile,
+        "window": window,
+        "across": 0,
+        "scatter": 0,
+        "bias": 1,
+        "residual": 0,
+        "code": 0,
+        **more,
+    }
 
 
 LARGE, MIDDLE, SMALL = (128, 128, 8, 8), (64, 64, 8, 4), (32, 32, 4, 4)

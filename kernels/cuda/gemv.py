@@ -28,9 +28,7 @@ THREADS = 256
 READS = 4  # of weights, in flight per thread, if outputs are fewer
 i32 = np.int32
 
-SCALARS = (
-    "rows_in i4, cols i4, terms i4, chunk i4, x_row i4, w_row i4, y_row i4, y_split i4, a f4, b f4"
-)
+SCALARS = "rows_in i4, cols i4, terms i4, chunk i4, x_row i4, w_row i4, y_row i4, y_split i4, a f4, b f4"
 
 
 def _make(
@@ -106,7 +104,11 @@ SAMPLES = [
 
 
 @kernel(
-    "x f4[], w f4[], biases f4[], y f4[], " + SCALARS, threads=THREADS, registers=64, blocks=4, samples=SAMPLES
+    "x f4[], w f4[], biases f4[], y f4[], " + SCALARS,
+    threads=THREADS,
+    registers=64,
+    blocks=4,
+    samples=SAMPLES,
 )
 def gemv(rows, outputs, across, threads, bias, code):
     """Cells of one float."""
@@ -114,7 +116,11 @@ def gemv(rows, outputs, across, threads, bias, code):
 
 
 @kernel(
-    "x f8[], w f8[], biases f4[], y f4[], " + SCALARS, threads=THREADS, registers=64, blocks=4, samples=SAMPLES
+    "x f8[], w f8[], biases f4[], y f4[], " + SCALARS,
+    threads=THREADS,
+    registers=64,
+    blocks=4,
+    samples=SAMPLES,
 )
 def gemv_pairs(rows, outputs, across, threads, bias, code):
     """Cells of two floats."""

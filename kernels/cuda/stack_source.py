@@ -181,7 +181,9 @@ class _Source:
         """Elements of the rows of level k, from the rows that each window sees."""
         w, found = self.window(k), []
         if w.kind == "max":
-            columns = [self.largest([[row[c] for row in rows] for rows in windows]) for c in range(self.counts[k])]
+            columns = [
+                self.largest([[row[c] for row in rows] for rows in windows]) for c in range(self.counts[k])
+            ]
             return [list(row) for row in zip(*columns, strict=True)] if windows else []
         for rows in windows:
             if w.kind == "avg":

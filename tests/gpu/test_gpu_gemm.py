@@ -26,7 +26,13 @@ def noise(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
 
 
 def run(
-    cell: int, arrays: dict[str, Any], numbers: dict[str, int], out: int, batch: int = 1, splits: int = 1, **variant: Any
+    cell: int,
+    arrays: dict[str, Any],
+    numbers: dict[str, int],
+    out: int,
+    batch: int = 1,
+    splits: int = 1,
+    **variant: Any,
 ) -> np.ndarray[Any, Any]:
     """What the kernel makes of an output of ``out`` floats; numbers in cells. What it leaves alone is 7."""
     kernel = KERNELS["gemm_pairs" if cell == 2 else "gemm"]
@@ -44,7 +50,9 @@ def close(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("cell", "m", "n", "k"), [(1, 1, 1, 1), (1, 9, 17, 9), (2, 11, 18, 22), (2, 8, 16, 8)])
+@pytest.mark.parametrize(
+    ("cell", "m", "n", "k"), [(1, 1, 1, 1), (1, 9, 17, 9), (2, 11, 18, 22), (2, 8, 16, 8)]
+)
 @pytest.mark.parametrize("tile", [TINY, (16, 64, 4, 4)])
 def test_rows(cell: int, m: int, n: int, k: int, tile: tuple[int, int, int, int]) -> None:
     """A dense product with bias, residual and activation; rows of y further apart than they are long."""
@@ -89,10 +97,16 @@ def test_splits(cell: int) -> None:
 def windows(x: np.ndarray[Any, Any], w: np.ndarray[Any, Any], pad: Any, step: Any, apart: Any) -> Any:
     """Convolution of ``[N, D, H, W, C]`` by ``[K, T, R, S, C]``, float64, from its definition."""
     x = np.pad(x.astype(float), ((0, 0), *((p, p) for p in pad), (0, 0)))
-    made = [(n - d * (t - 1) - 1) // s + 1 for n, t, s, d in zip(x.shape[1:4], w.shape[1:4], step, apart, strict=True)]
+    made = [
+        (n - d * (t - 1) - 1) // s + 1
+        for n, t, s, d in zip(x.shape[1:4], w.shape[1:4], step, apart, strict=True)
+    ]
     y = np.zeros((x.shape[0], *made, w.shape[0]))
     for tap in itertools.product(*map(range, w.shape[1:4])):
-        at = [slice(t * d, t * d + s * (m - 1) + 1, s) for t, d, s, m in zip(tap, apart, step, made, strict=True)]
+        at = [
+            slice(t * d, t * d + s * (m - 1) + 1, s)
+            for t, d, s, m in zip(tap, apart, step, made, strict=True)
+        ]
         y += x[(slice(None), *at)] @ w[(slice(None), *tap)].T.astype(float)
     return y
 
@@ -134,7 +148,13 @@ def test_convolution(case: Any) -> None:
     n, d, p, q, _ = want.shape
     wide = (n, d + 1, p + 2, 2 * q, k)
     at = np.cumprod([1, *wide[:0:-1]])[1:] // cell  # strides of pixels, lines, planes, images
-    scattered = {**numbers, "y_row": int(2 * at[0]), "y_line": int(at[1]), "y_plane": int(at[2]), "y_image": int(at[3])}
+    scattered = {
+        **numbers,
+        "y_row": int(2 * at[0]),
+        "y_line": int(at[1]),
+        "y_plane": int(at[2]),
+        "y_image": int(at[3]),
+    }
     y = run(cell, arrays, scattered, int(np.prod(wide)), window=window, scatter=1, bias=1).reshape(wide)
     close(y[:, :d, :p, ::2], want)
     y[:, :d, :p, ::2] = 7

@@ -10,6 +10,7 @@ from bslite.ops import Shape
 from bslite.passes import Layer, fuse
 from bslite.plan.concats import place_concats
 from bslite.plan.cuda import (
+    lower_attention,
     lower_conv,
     lower_elementwise,
     lower_linear,
@@ -26,6 +27,7 @@ from bslite.spec import ModelSpec
 
 __all__ = [
     "build_plan",
+    "lower_attention",
     "lower_conv",
     "lower_elementwise",
     "lower_linear",

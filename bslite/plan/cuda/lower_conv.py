@@ -30,7 +30,17 @@ def lower_conv(b: CudaBuilder, layer: Layer) -> None:
     weights = b.const("filters", node.params["weight"])
     x = _forwards(b, b.read(node.inputs[0]))
     y, residual = b.write(layer.name), residual_of(b, layer)
-    _convolve(b, layer, x, y, residual, window, Filters(groups, cg, k // groups), weights, _library(layer, x, y, residual))
+    _convolve(
+        b,
+        layer,
+        x,
+        y,
+        residual,
+        window,
+        Filters(groups, cg, k // groups),
+        weights,
+        _library(layer, x, y, residual),
+    )
 
 
 @lowers("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
@@ -58,7 +68,9 @@ def _convolve(
     y = made_by(y, window)
     residual = None if residual is None else made_by(residual, window)
     n, _, d, p, q = volume(y).shape
-    terms = 0 if window.empty else filters.group_depth * window.depth.taps * window.rows.taps * window.cols.taps
+    terms = (
+        0 if window.empty else filters.group_depth * window.depth.taps * window.rows.taps * window.cols.taps
+    )
     numbers: dict[str, int] = {"w_row": terms, "planes": d, "lines": p, "pixels": q}
     along, numbers["x_row"] = _evenly(x), volume(x).strides[4] if volume(x).shape[4] > 1 else 0
     plain = _plain(window) and along is not None and not window.empty
@@ -71,7 +83,12 @@ def _convolve(
     for name, view in (("y", y), ("r", residual)):
         if view is not None and scatter:
             image, _, plane, line, pixel = volume(view).strides
-            numbers |= {f"{name}_image": image, f"{name}_plane": plane, f"{name}_line": line, f"{name}_row": pixel}
+            numbers |= {
+                f"{name}_image": image,
+                f"{name}_plane": plane,
+                f"{name}_line": line,
+                f"{name}_row": pixel,
+            }
         elif view is not None:
             numbers[f"{name}_row"] = _evenly(view) or 0
     groups = filters.groups
