@@ -1,18 +1,21 @@
 """Attention in one launch: the scores of a tile of rows by a block of keys, and never more, in registers.
 
-``y = softmax(q @ k^T * scale + mask) @ v`` for one head at a time; a block of threads has ``BQ`` rows of q and goes
-through the keys ``BK`` at a time. Both products are the register tiles of `gemm_tile`: scores ``[BQ, BK]`` from slices
-of q and k, then ``[BQ, F]`` from the exponentials, which lie in shared memory with the rows innermost as A wants them,
-and slices of v. Between blocks of keys a row is known by its largest score so far and the sum of its exponentials
-relative to that; where a later block has a larger score, what has been summed is scaled down (online softmax: arXiv
-1805.02867; as a schedule for attention: FlashAttention, arXiv 2205.14135). The order of every sum is that of the keys.
+``y = softmax(q @ k^T * scale + mask) @ v`` for one head at a time; a block of threads has ``BQ`` rows of q
+and goes through the keys ``BK`` at a time. Both products are the register tiles of `gemm_tile`: scores ``[BQ,
+BK]`` from slices of q and k, then ``[BQ, F]`` from the exponentials, which lie in shared memory with the rows
+innermost as A wants them, and slices of v. Between blocks of keys a row is known by its largest score so far
+and the sum of its exponentials relative to that; where a later block has a larger score, what has been summed
+is scaled down (online softmax: arXiv 1805.02867; as a schedule for attention: FlashAttention, arXiv
+2205.14135). The order of every sum is that of the keys.
 
-* **Traffic.** Scores never leave the SM. k and v are read once per tile of rows, mostly from L2; at 64 rows and F = E =
-  64 that is 16 multiply-adds per byte, beyond what HBM needs (128 FMA x 132 SMs x 1.8 GHz / 4.8 TB/s = 6.5).
-* **Exponentials.** ``threads / BQ`` threads share a row, neighbours on neighbouring rows: no bank conflicts. They are
-  64 of a row's 64 x (E + F) multiply-adds: with 20 instructions each, a tenth of the time at E = F = 64.
-* **Occupancy.** 128 threads of at most 168 registers: three blocks, 12 warps an SM, with about 28 KB of shared
-  memory each.
+* **Traffic.** Scores never leave the SM. k and v are read once per tile of rows, mostly from L2; at 64 rows
+  and F = E = 64 that is 16 multiply-adds per byte, beyond what HBM needs (128 of them a cycle on each of 132
+  SMs at 1.8 GHz, over 4.8 TB/s: 6.5).
+* **Exponentials.** ``threads / BQ`` threads share a row, neighbours on neighbouring rows: no bank conflicts.
+  A key costs a row one of them, some 20 instructions, beside E + F multiply-adds. Storing the scores with rows
+  innermost meets the same bank four times, 32 stores per thread and block of keys.
+* **Occupancy.** 128 threads of at most 168 registers: three blocks, 12 warps an SM, with about 28 KB of
+  shared memory each.
 """
 
 from __future__ import annotations
@@ -42,9 +45,9 @@ SCALARS = (
 def _make(
     cell: int, tile: tuple[int, int, int, int], width: int, mask_kind: int, causal: int, safe: int
 ) -> Callable[..., None]:
-    """``tile``: rows and keys of a block, rows and keys of a thread; ``width``: columns of v (and so of y) that a
-    block makes. ``mask_kind``: 0 for none, 1 where a float is added, 2 where a bool says which keys count.
-    ``safe``: rows without a key are zeros, not NaN.
+    """``tile``: rows and keys of a block, rows and keys of a thread; ``width``: columns of v (and so of y)
+    that a block makes. ``mask_kind``: 0 for none, 1 where a float is added, 2 where a bool says which keys
+    count. ``safe``: rows without a key are zeros, not NaN.
     """
     scores = Tile(*tile)
     threads, tm, tn = scores.threads, scores.thread_rows, scores.thread_cols
@@ -77,7 +80,7 @@ def _make(
     place = placement(scores)
     dot, weigh = products(scores), products(outputs)
     quad_cells = QUAD // cell
-    assert threads % block_rows == 0 and DEPTH % v_terms == 0 and outputs.threads == threads
+    assert threads % block_rows == DEPTH % v_terms == outputs.threads - threads == 0
 
     @device_function
     def scored(c, acc, shared, to, mask, flags, mask_at, mask_row, mask_col, row, key, rows, keys, scale):
@@ -86,16 +89,13 @@ def _make(
         below, beside = i // QUAD * row_gap + i % QUAD, j // QUAD * key_gap + j % QUAD
         m, n = i32(row + below), i32(key + beside)
         value = acc[c] * scale
-        if causal:
-            if n > m:  # as a mask of -inf adds it: NaN and +inf come through as NaN
-                value += LOWEST
-        if mask_kind == 1:
-            if m < rows and n < keys:
-                value += mask[np.uint32(mask_at + m * mask_row + n * mask_col)]
-        if mask_kind == 2:
-            if m < rows and n < keys:
-                if flags[np.uint32(mask_at + m * mask_row + n * mask_col)] == 0:
-                    value += LOWEST
+        if causal and n > m:  # as a mask of -inf adds it: NaN and +inf come through as NaN
+            value += LOWEST
+        if mask_kind == 1 and m < rows and n < keys:
+            value += mask[np.uint32(mask_at + m * mask_row + n * mask_col)]
+        if mask_kind == 2 and m < rows and n < keys:
+            seen = flags[np.uint32(mask_at + m * mask_row + n * mask_col)]
+            value = value if seen else value + LOWEST
         if n >= keys:
             value = LOWEST
         shared[to + np.uint32(beside * q_step + below)] = value
@@ -118,9 +118,8 @@ def _make(
         m = i32(first_row + here)
         if m < rows:
             total = shared[np.uint32(sum_place + here)]
-            if safe:
-                if shared[np.uint32(m_place + here)] == LOWEST:
-                    total = f4(1.0)
+            if safe and shared[np.uint32(m_place + here)] == LOWEST:
+                total = f4(1.0)
             for c in range(tf // cell):
                 n = col + c // quad_cells * col_gap + c % quad_cells * cell
                 if n < features:

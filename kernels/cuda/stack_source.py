@@ -106,18 +106,20 @@ class _Source:
         self.add(f"first_turn = row0 // {self.turn}")
         self.add(f"last_turn = (end - 1 - ({rows[last][0]})) // {len(rows[last])} + 1")
         self.add("x_at = i64(image) * x_image + channel * x_channel")
-        lo, hi = self.inside[0]
         for c in range(self.counts[0]):
-            place = f"col0 + {c}"
-            if c < lo:
-                place = f"max(col0 + {c}, i64(0))"
-            if c > hi:
-                place = f"min(col0 + {c}, width0 - 1)"
-            self.add(f"x_at{c} = x_at + ({place}) * x_col")
+            self.add(f"x_at{c} = x_at + ({self.column(0, c)}) * x_col")
         self.add(f"y_at = i64(image) * y_image + channel * y_channel + col{last} * y_col")
         used = sum(p.name.startswith(("with:", "by:")) for level in self.levels for p in level.chain)
         for letter in OUTSIDE[:used]:
             self.add(f"{letter}_at = i64(image) * {letter}_image + channel * {letter}_channel")
+
+    def column(self, k: int, c: int) -> str:
+        """Where the thread's column c of level k is; the nearest there is, if it may be beyond the edge."""
+        lo, hi = self.inside[k]
+        place = f"col{k} + {c}"
+        if c < lo:
+            place = f"max({place}, i64(0))"
+        return f"min({place}, width{k} - 1)" if c > hi else place
 
     def window(self, k: int) -> Window:
         w = self.levels[k].window
@@ -181,9 +183,7 @@ class _Source:
         """Elements of the rows of level k, from the rows that each window sees."""
         w, found = self.window(k), []
         if w.kind == "max":
-            columns = [
-                self.largest([[row[c] for row in rows] for rows in windows]) for c in range(self.counts[k])
-            ]
+            columns = [self.largest([[row[c] for row in rows] for rows in windows]) for c in range(self.counts[k])]
             return [list(row) for row in zip(*columns, strict=True)] if windows else []
         for rows in windows:
             if w.kind == "avg":
@@ -285,16 +285,10 @@ class _Source:
         """Each element and that of a tensor from outside, at the same place; beyond the edge, any."""
         kind, _, name = stage.name.partition(":")
         self.names[f"two_{name}"] = self.pairs[name]
-        lo, hi = self.inside[k]
         self.add(f"{letter}_line = {letter}_at + {at} * {letter}_row")
         found, made = [self.name("o") for _ in row], [self.name("e") for _ in row]
         for c, other in enumerate(found):
-            place = f"col{k} + {c}"
-            if c < lo:
-                place = f"max({place}, i64(0))"
-            if c > hi:
-                place = f"min({place}, width{k} - 1)"
-            self.add(f"{other} = {letter}[u64({letter}_line + ({place}) * {letter}_col)]")
+            self.add(f"{other} = {letter}[u64({letter}_line + ({self.column(k, c)}) * {letter}_col)]")
         for to, value, other in zip(made, row, found, strict=True):
             pair = f"{value}, {other}" if kind == "with" else f"{other}, {value}"
             self.add(f"{to} = two_{name}({pair})")
@@ -305,10 +299,10 @@ class _Source:
         lo, hi = self.inside[k]
         made = []
         for c, value in enumerate(row):
-            test = f"from_left{k} >= i32({-c})" if c < lo else f"from_right{k} > i32({c})" if c > hi else ""
-            to = self.name("m") if test else value
-            if test:
-                self.add(f"{to} = {value} if {test} else {beyond}")
+            tests = [f"from_left{k} >= i32({-c})"] * (c < lo) + [f"from_right{k} > i32({c})"] * (c > hi)
+            to = self.name("m") if tests else value
+            if tests:
+                self.add(f"{to} = {value} if {' and '.join(tests)} else {beyond}")
             made.append(to)
         return made
 

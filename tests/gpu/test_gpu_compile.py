@@ -1,4 +1,5 @@
-"""Every kernel, as machine code for sm_80 and sm_90: registers as its occupancy assumes, no stack, no spills."""
+"""Every kernel, as machine code for sm_80 and sm_90: registers as its occupancy assumes, no stack, no spills.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch-reduce GEMM against NumPy: rows and windows, pairs and single floats, splits, groups, epilogues."""
+"""The batch-reduce GEMM against NumPy: rows and windows, pairs and single floats, parts of sums, groups."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def test_matrices(cell: int) -> None:
     m, n, k = 9, 18, 10
     a, b = noise(2, 3, m, k), noise(2, k, n, seed=1)
     c = cell
-    numbers = {"rows": m, "cols": n, "terms": k // c, "inner": 3, "x_outer": 3 * m * k // c, "x_inner": m * k // c,
+    numbers = {"rows": m, "cols": n, "terms": k // c, "inner": 3,
+               "x_outer": 3 * m * k // c, "x_inner": m * k // c,
                "w_outer": k * n // c, "w_inner": 0, "y_outer": 3 * m * n // c, "y_inner": m * n // c,
                "x_row": k // c, "w_row": n // c, "y_row": n // c}  # fmt: skip
     y = run(cell, {"x": a, "w": b}, numbers, 6 * m * n, batch=6, across=1)
@@ -116,7 +117,8 @@ def volume_numbers(cell: int, x: Any, w: Any, y: Any, pad: Any, step: Any, apart
     k, t, r, s, depth = w.shape
     c, depth = c // cell, depth // cell
     return {
-        "rows": y[..., 0].size, "cols": k, "terms": t * r * s * depth, "depth": depth, "w_row": t * r * s * depth,
+        "rows": y[..., 0].size, "cols": k, "terms": t * r * s * depth, "depth": depth,
+        "w_row": t * r * s * depth,
         "planes": y.shape[1], "lines": y.shape[2], "pixels": y.shape[3],
         "x_image": d * h * v * c, "x_plane": h * v * c, "x_line": v * c, "x_row": c,
         "start_d": -pad[0], "start_h": -pad[1], "start_w": -pad[2], "step_d": step[0], "step_h": step[1],
@@ -168,20 +170,23 @@ def test_groups(cell: int) -> None:
     parts = [windows(x[..., g : g + 4], w[g : g + 4], (0, 1, 1), (1, 1, 1), (1, 1, 1)) for g in (0, 4)]
     want = np.concatenate(parts, -1) + bias
     numbers = volume_numbers(cell, x, w, want, (0, 1, 1), (1, 1, 1), (1, 1, 1)) | {
-        "cols": 4, "inner": 2, "x_inner": 4 // cell, "w_inner": 4 * 36 // cell, "y_inner": 4 // cell, "bias_inner": 4,
+        "cols": 4, "inner": 2, "x_inner": 4 // cell, "w_inner": 4 * 36 // cell, "y_inner": 4 // cell,
+        "bias_inner": 4,
     }  # fmt: skip
     y = run(cell, {"x": x, "w": w, "biases": bias}, numbers, want.size, batch=2, window=2, bias=1)
     close(y.reshape(want.shape), want)
 
 
 def test_nothing_beyond_the_sum_counts() -> None:
-    """NaN and infinities reach the rows and columns they belong to, and no other; padding multiplies nothing."""
+    """NaN and infinities reach the rows and columns they belong to, and no other."""
     a, w = noise(9, 9), noise(17, 9, seed=1)
     a[3, 8], w[16, 0] = np.nan, np.inf
     numbers = {"rows": 9, "cols": 17, "terms": 9, "x_row": 9, "w_row": 9, "y_row": 17}
     y = run(1, {"x": a, "w": w}, numbers, 9 * 17).reshape(9, 17)
     bad = ~np.isfinite(y)
-    assert bad[3].all() and bad[:, 16].all() and bad.sum() == 9 + 17 - 1
+    assert bad[3].all()
+    assert bad[:, 16].all()
+    assert bad.sum() == 9 + 17 - 1
 
 
 @pytest.mark.parametrize("tile", [(128, 128, 8, 8), (64, 64, 8, 4), (128, 16, 8, 4), (32, 32, 4, 4)])

@@ -43,8 +43,8 @@ TILES = (
 
 
 def choose_tiles(features: int, machine: GpuMachine) -> Tiles:
-    """The narrowest that makes all features at once: a wider one computes columns that are not there. Beyond the
-    widest, blocks share the features out, and each computes the scores for itself.
+    """The narrowest that makes all features at once: a wider one computes columns that are not there. Beyond
+    the widest, blocks share the features out, and each computes the scores for itself.
     """
     fitting = [t for t in TILES if t.threads <= machine.block_threads]
     return next((t for t in fitting if t.width >= features), fitting[-1])
@@ -132,7 +132,8 @@ def _step(
         "rows": rows, "keys": keys, "depth": depth // cell, "features": features, "row_tiles": row_tiles,
         "n1": sizes[1], "n2": sizes[2],
         "scale": float(1 / math.sqrt(depth) if attrs["scale"] is None else attrs["scale"]),
-        "mask_row": views["mask"].strides[-2] if kind else 0, "mask_col": views["mask"].strides[-1] if kind else 0,
+        "mask_row": views["mask"].strides[-2] if kind else 0,
+        "mask_col": views["mask"].strides[-1] if kind else 0,
     }  # fmt: skip
     scalars |= {f"mask{i}": s for i, s in enumerate(runs.get("mask", [0] * OUTER))}
     for role in ours:

@@ -1,8 +1,8 @@
 """Convolutions and transposed ones on the GPU's batch-reduce GEMM: rows are the pixels of all images.
 
-Images lie channels-last; a filter's weights ``[K, taps, C/groups]``, which is a channels-last filter, too. Where windows
-are one pixel, and pixels evenly spaced, A is a plain matrix; else the kernel finds its elements and tests bounds:
-nothing is padded and no patch copied. Groups are blocks of their own along the grid.
+Images lie channels-last; a filter's weights ``[K, taps, C/groups]``, which is a channels-last filter, too.
+Where windows are one pixel, and pixels evenly spaced, A is a plain matrix; else the kernel finds its elements
+and tests bounds: nothing is padded and no patch copied. Groups are blocks of their own along the grid.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def _convolve(
         }  # fmt: skip
     bias = layer.node.params.get("bias")
     append(b, layer, Product(
-        n * d * p * q, filters.group_channels, terms, (x.buffer, x.offset), (weights, 0), (y.buffer, y.offset),
+        n * d * p * q, filters.group_channels, terms,
+        (x.buffer, x.offset), (weights, 0), (y.buffer, y.offset),
         numbers, [x, *made[1:]], [y], batch=groups, window=0 if plain else 2 + int(_deep(x, y, window)),
         scatter=int(scatter), residual=None if residual is None else (residual.buffer, residual.offset),
         bias=b.const("param", bias) if bias else None, library=library,

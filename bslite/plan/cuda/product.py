@@ -12,9 +12,9 @@ from typing import Any
 from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.gemm_tiles import FEW, Choice, Problem, choose, choose_groups
 from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
-from bslite.plan.cuda.elementwise import activation
 from bslite.plan.views import View, size_of
 
 THREADS = 256
@@ -139,7 +139,8 @@ def _few_rows(
         variant |= {"bias": 0, "code": "identity"}
     scalars = {
         "rows_in": p.rows, "cols": p.cols, "terms": p.terms // cell, "chunk": g.chunk // cell,
-        "x_row": numbers["x_row"] // cell, "w_row": numbers["w_row"] // cell, "y_row": y_row, "y_split": y_split,
+        "x_row": numbers["x_row"] // cell, "w_row": numbers["w_row"] // cell,
+        "y_row": y_row, "y_split": y_split,
         "a": ends["a"], "b": ends["b"],
     }  # fmt: skip
     operands = {"x": p.x, "w": p.w, "biases": (p.bias, 0) if p.bias else p.w, "y": y}
@@ -184,7 +185,8 @@ def _join(
         (-(-count // threads),), (threads,),
         {"count": count, "splits": parts, "rows": p.rows, "cols": p.cols, "a": ends["a"], "b": ends["b"],
          **{name: numbers[name] for name in names}},
-        {"parts": (memory.buffer, 0), "biases": (p.bias, 0) if p.bias else p.w, "r": p.residual or p.y, "y": p.y},
+        {"parts": (memory.buffer, 0), "biases": (p.bias, 0) if p.bias else p.w, "r": p.residual or p.y,
+         "y": p.y},
         [memory, *p.reads], p.writes,
     )  # fmt: skip
 
