@@ -17,7 +17,7 @@ def test_old_versions_are_dropped_and_nothing_else(tmp_path: Path, monkeypatch: 
     for name, stamp in {"0" * 16: long_ago, "f" * 16: time.time(), "my-thesis": long_ago}.items():
         (tmp_path / "kernels" / name).mkdir(parents=True)
         os.utime(tmp_path / "kernels" / name, (stamp, stamp))
-    assert cache._writable(cache.kernel_dir())
+    assert cache.writable(cache.kernel_dir())
     left = {p.name for p in (tmp_path / "kernels").iterdir()}
     assert left == {"f" * 16, "my-thesis", cache.fingerprint()}
 

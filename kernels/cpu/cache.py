@@ -61,7 +61,8 @@ def _drop_old(path: Path) -> None:
 
 
 @functools.cache
-def _writable(path: Path) -> bool:
+def writable(path: Path) -> bool:
+    """Whether files can be kept there; if not, one warning says so."""
     try:
         if not path.is_dir():
             path.mkdir(parents=True)
@@ -111,4 +112,4 @@ class KernelCache(Cache):
 
 def cache_for(py_func):
     """The cache a kernel should use; one that stores nothing where no directory can be written."""
-    return KernelCache(py_func) if _writable(kernel_dir()) else NullCache()
+    return KernelCache(py_func) if writable(kernel_dir()) else NullCache()

@@ -5,19 +5,20 @@ simulator. It keeps a diary and can be told to fail; what a real driver leaves u
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bslite.engines.cuda import engine, program
+from bslite.engines.cuda import engine
 from bslite.engines.cuda.driver import Cells
 from bslite.engines.cuda.gpu import GpuDriver
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.kernels.cuda import KERNELS
+from bslite.kernels.cuda.compile import Code
 from bslite.kernels.cuda.kernel import DTYPES
-from bslite.plan import Step
 
 CTYPES = {"f4": ctypes.c_float, "i4": ctypes.c_int32, "i8": ctypes.c_int64}
 NUMBERS = {"f4": np.float32, "i4": np.int32, "i8": np.int64}
@@ -41,13 +42,14 @@ class FakeApi:
         self.diary: list[tuple[Any, ...]] = []
         self.fail: dict[str, list[Exception | None]] = {}
         self.kernels: dict[int, Any] = {}
-        self.names: dict[int, str] = {}
         self.gpu: Any = None
         self.memory, self.version = memory, version
         self.allocated: dict[int, Any] = {}
         self.capturing: dict[int, list[Any]] = {}
         self.graphs: dict[int, list[Any]] = {}
-        self.contexts: list[int] = []
+        self._thread = threading.local()
+        self._one = threading.RLock()
+        self._host: list[Any] = []
         self.streams: set[int] = {0, 71, 72}  # the default one and two of torch's
         self.pending: set[int] = set()  # events that have not passed
         self._next = 1000
@@ -58,16 +60,25 @@ class FakeApi:
             raise AttributeError(name)
 
         def call(*arguments: Any) -> Any:
-            self.diary.append((name, *arguments))
-            if self.fail.get(name) and (error := self.fail[name].pop(0)) is not None:
-                raise error
-            return function(self, *arguments)
+            with self._one:
+                self.diary.append((name, *arguments))
+                if self.fail.get(name) and (error := self.fail[name].pop(0)) is not None:
+                    raise error
+                return function(self, *arguments)
 
         return call
 
     def calls(self, name: str) -> list[tuple[Any, ...]]:
         """Arguments of all calls of a function so far."""
         return [entry[1:] for entry in self.diary if entry[0] == name]
+
+    @property
+    def contexts(self) -> list[int]:
+        """The calling thread's, the current one last."""
+        if not hasattr(self._thread, "contexts"):
+            self._thread.contexts = []
+        found: list[int] = self._thread.contexts
+        return found
 
     def new(self) -> int:
         self._next += 1
@@ -110,8 +121,8 @@ class FakeApi:
         return self.memory - sum(map(len, self.allocated.values())), self.memory
 
     def _cuMemHostAlloc(self, size: int, flags: int) -> int:
-        self.host = [*getattr(self, "host", []), np.zeros(size, np.uint8)]
-        return int(self.host[-1].ctypes.data)
+        self._host.append(np.zeros(size, np.uint8))
+        return int(self._host[-1].ctypes.data)
 
     def _cuMemFreeHost(self, address: int) -> None:
         pass
@@ -160,7 +171,16 @@ class FakeApi:
         if event in self.pending:
             raise DriverError(600, "CUDA_ERROR_NOT_READY")
 
-    # -- launches, graphs --------------------------------------------------------------------------
+    # -- modules, launches, graphs --------------------------------------------------------------------------
+
+    def _cuModuleLoadData(self, image: bytes) -> str:
+        assert self.contexts
+        assert isinstance(image, bytes)
+        return "module"
+
+    def _cuModuleGetFunction(self, module: str, entry: bytes) -> int:
+        assert module == "module"
+        return int(entry)
 
     def _cuLaunchKernel(self, handle: int, *rest: int) -> None:
         *shape, shared, stream, table, extra = rest
@@ -212,7 +232,7 @@ class FakeApi:
 
 def read_table(kernel: Any, table: int) -> Iterator[Any]:
     """The arguments that a table of pointers holds, as a kernel of these types takes them from it."""
-    pointers = iter((ctypes.c_void_p * 64).from_address(table))
+    pointers = iter((ctypes.c_void_p * 256).from_address(table))
 
     def read(kind: Any) -> Any:
         return kind.from_address(next(pointers)).value
@@ -233,11 +253,12 @@ class FakeGpu(GpuDriver):
     """A `GpuDriver` on a `FakeApi`; kernels by the simulator's functions."""
 
     def __init__(self, api: FakeApi, torch: Any = None) -> None:
-        super().__init__(0, api, SimulatedDriver.machine, "fake", torch)
+        super().__init__(0, api, SimulatedDriver.machine, "fake", (9, 0), torch)
 
-    def loaded(self, function: Any) -> tuple[int, bool]:
-        self._api.kernels[id(function)] = KERNELS[self._api.names[id(function)]], function
-        return id(function), False
+    def code(self, kernel: str, variant: Any) -> Any:
+        number = len(self._api.kernels) + 1
+        self._api.kernels[number] = KERNELS[kernel], KERNELS[kernel].function(**variant)
+        return Code(b"module", str(number))
 
 
 @pytest.fixture
@@ -245,14 +266,6 @@ def api(monkeypatch: pytest.MonkeyPatch) -> FakeApi:
     """A fake driver, and ``backend="cuda"`` on a GPU that has it."""
     fake = FakeApi()
     gpu = FakeGpu(fake)
-    compiled = program.function_of
-
-    def noted(step: Step) -> Any:
-        function = compiled(step)
-        fake.names[id(function)] = step.kernel
-        return function
-
-    monkeypatch.setattr(program, "function_of", noted)
     monkeypatch.setattr(engine, "driver_for", lambda device=0: gpu)
     fake.gpu = gpu
     return fake

@@ -2,9 +2,9 @@
 
     python tests/gpu/gpu_assemble.py 9 0 [KERNEL ...]
 
-Prints one JSON object a line: kernel, variant, registers, bytes of spills, of shared memory, of PTX. Machine
-code is made by nvJitLink, which is the assembler ``ptxas`` as a library. A process of its own, because the
-tests' own may have numba.cuda's simulator in place of its compiler.
+Prints one JSON object a line: kernel, variant, registers, bytes of spills, of shared memory, of PTX, sizes of
+parameters. A process of its own, because the tests' own may have numba.cuda's simulator in place of its
+compiler.
 """
 
 from __future__ import annotations
@@ -27,21 +27,16 @@ def assembled(capability: tuple[int, int], names: list[str]) -> Iterator[dict[st
                 "kernel": kernel.name,
                 "variant": dict(variant),
                 "ptx": len(ptx),
+                "parameters": [int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+) ", ptx)],
                 **resources(ptx, capability),
             }
 
 
 def resources(ptx: str, capability: tuple[int, int]) -> dict[str, int]:
     """What the machine code of a kernel takes, as its assembler reports it."""
-    from cuda.bindings import nvjitlink
+    from bslite.kernels.cuda.compile import assembled as assemble
 
-    linker = nvjitlink.create(2, ["-arch=sm_{}{}".format(*capability), "-verbose"])
-    code = ptx.encode()
-    nvjitlink.add_data(linker, nvjitlink.InputType.PTX, code, len(code), "kernel")
-    nvjitlink.complete(linker)
-    log = bytearray(nvjitlink.get_info_log_size(linker))
-    nvjitlink.get_info_log(linker, log)
-    text = log.decode()
+    _, text = assemble(ptx, capability)
     found = {
         "registers": re.search(r"used (\d+) registers", text),
         "stack": re.search(r"(\d+) stack", text),

@@ -1,5 +1,4 @@
-"""Every kernel, as machine code for sm_80 and sm_90: registers as its occupancy assumes, no stack, no spills.
-"""
+"""Every kernel as machine code for sm_80 and sm_90: registers as its occupancy says, no stack, no spills."""
 
 from __future__ import annotations
 
@@ -37,7 +36,38 @@ def test_machine_code(kernel: Kernel, records: list[dict[str, Any]]) -> None:
     """All samples compile, within the registers the kernel declares, without stack or spills."""
     mine = [r for r in records if r["kernel"] == kernel.name]
     assert len(mine) == len(kernel.samples)
+    # As the engine fills them in (`GpuLaunch`): an array is seven, of 8 bytes each.
+    table = [8] * 7 * len(kernel.arrays) + [int(kind[1]) for kind in kernel.scalars.values()]
     for record in mine:
         assert record["registers"] <= kernel.registers, record
         assert record["stack"] == 0, record
         assert record["shared"] <= SHARED, record
+        assert record["parameters"] == table, record
+
+
+def test_code_is_kept(tmp_path: Path) -> None:
+    """A second process finds it on disk and compiles nothing; a file cut short is made anew."""
+    pytest.importorskip("cuda.bindings.nvjitlink", reason="nvJitLink is not installed")
+    script = """
+import sys
+from bslite.kernels.cuda import compile, kernel
+if "kept" in sys.argv:
+    kernel.Kernel.ptx = None
+image, entry = compile.code_of("copy", (9, 0), {"axes": 1, "threads": 256})
+assert image[:4] == b"\\x7fELF" and entry.encode() in image
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
+    environment["BSLITE_CACHE_DIR"] = str(tmp_path)
+
+    def run(*arguments: str) -> None:
+        command = [sys.executable, "-c", script, *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    run()
+    run("kept")
+    (file,) = tmp_path.glob("cuda/*/copy-*.cubin")
+    whole = file.read_bytes()
+    file.write_bytes(b"")
+    run()
+    assert file.read_bytes() == whole

@@ -25,11 +25,11 @@ X = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
 
 
 def model(shape: tuple[int, ...] = SHAPE) -> ModelSpec:
-    """Transposed on the way in and out, two launches between."""
+    """A layer that reads what the caller gave, copies between, a layer that writes what he gets."""
     graph = GraphBuilder("net")
     x = graph.input("x", ("N", *shape[1:]), shape)
-    y = graph.add("relu", "a", x)
-    return graph.build(graph.add("concat", "c", y, y, axis=1))
+    y = graph.add("flatten", "f", graph.add("relu", "a", x), start_axis=1)
+    return graph.build(graph.add("tanh", "t", graph.add("concat", "c", y, y, axis=1)))
 
 
 def session_of(spec: ModelSpec) -> CudaSession:
@@ -67,7 +67,7 @@ def test_addresses_may_change(api: FakeApi) -> None:  # noqa: F811
         given, made = gpu.allocate(X.nbytes, stream), gpu.allocate(2 * X.nbytes, stream)
         gpu.upload(given.address, X, stream)
         session.run([given.address], [made.address], stream)
-        got = np.empty((2, 16, 2, 2), np.float32)
+        got = np.empty((2, 64), np.float32)
         gpu.download(got, made.address, stream)
         close(got, expected(spec))
 
@@ -214,7 +214,7 @@ def test_a_caller_who_captures(api: FakeApi) -> None:  # noqa: F811
         bslite.run(spec, -X, backend="cuda")
         gpu.upload(given.address, X, 71)
         api.cuGraphLaunch(graph, 71)
-    got = np.empty((2, 16, 2, 2), np.float32)
+    got = np.empty((2, 64), np.float32)
     gpu.download(got, made.address, 71)
     close(got, expected(spec))
 
@@ -294,6 +294,18 @@ def test_a_device_that_will_not_do(change: dict[str, Any], number: int, toolkit:
         devices.open_gpu(number, fake, toolkit, torch=None)
 
 
+def test_a_driver_that_does_not_start() -> None:
+    """numba's raises when it is asked for the first time, and says it later."""
+
+    class Broken(FakeApi):
+        @property
+        def is_available(self) -> bool:  # type: ignore[override]
+            raise ImportError("Error at driver init: CUDA_ERROR_NO_DEVICE (100)")
+
+    with pytest.raises(EngineError, match=r"no CUDA device here \(Error at driver init: .*NO_DEVICE"):
+        devices.open_gpu(0, Broken(), 13, torch=None)
+
+
 def test_contexts_are_put_back() -> None:
     fake = FakeApi()
     gpu = FakeGpu(fake)
@@ -306,7 +318,7 @@ def test_contexts_are_put_back() -> None:
 def test_warmup_compiles_and_captures(api: FakeApi) -> None:  # noqa: F811
     """After it, a run only starts a graph."""
     spec = model()
-    assert set(bslite.warmup(spec, backend="cuda")) == {"copy", "copy_pairs", "pointwise"}
+    assert "copy_pairs" in bslite.warmup(spec, backend="cuda")
     captured = len(api.calls("cuStreamBeginCapture"))
     close(bslite.run(spec, X, backend="cuda"), expected(spec))
     assert len(api.calls("cuStreamBeginCapture")) == captured == 1

@@ -217,7 +217,8 @@ class Net(torch.nn.Module):
     def forward(self, x: Any) -> Any:
         y = torch.cat([x.relu(), x.sigmoid()], 1)
         y = y.cumsum(1)
-        return torch.cat([y.tanh(), y.relu()], 1)
+        y = y.relu().transpose(1, 3).flatten(1)
+        return torch.cat([y, y], 1).tanh()
 
 
 def test_optimize_runs_on_the_gpu(on_gpu: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:

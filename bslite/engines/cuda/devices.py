@@ -7,6 +7,7 @@ import importlib.metadata
 from typing import Any
 
 from bslite.engines.cuda.driver import Driver
+from bslite.engines.cuda.gpu import RELAXED, GpuDriver
 from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
 
@@ -34,7 +35,8 @@ def _driver(device: int) -> Driver:
         if device:
             raise EngineError(f"there is no device cuda:{device}; the simulator is cuda:0")
         return SimulatedDriver()
-    return open_gpu(device, numba_cuda.api, _toolkit())
+    relaxed = numba_cuda.binding.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    return open_gpu(device, numba_cuda.api, _toolkit(), relaxed=relaxed)
 
 
 def _toolkit() -> int:
@@ -45,13 +47,18 @@ def _toolkit() -> int:
         return 0
 
 
-def open_gpu(device: int, api: Any, toolkit: int, torch: Any = "if imported") -> Driver:
+def open_gpu(
+    device: int, api: Any, toolkit: int, torch: Any = "if imported", relaxed: Any = RELAXED
+) -> Driver:
     """A GPU through the CUDA driver's functions. EngineError if it is missing, too old or not there."""
-    from bslite.engines.cuda.gpu import GpuDriver
-
-    if not api.is_available:
-        why = " ".join(str(api.initialization_error).split()) or "the driver does not start"
-        raise EngineError(f"backend 'cuda': there is no CUDA device here ({why})")
+    try:
+        works = api.is_available
+    except Exception as e:  # what it raises when it is asked for the first time
+        why, works = str(e), False
+    else:
+        why = str(api.initialization_error)
+    if not works:
+        raise EngineError(f"backend 'cuda': there is no CUDA device here ({' '.join(why.split())})")
     version = api.get_version()
     if version[0] < toolkit:
         raise EngineError(
@@ -67,7 +74,7 @@ def open_gpu(device: int, api: Any, toolkit: int, torch: Any = "if imported") ->
         have, need = (".".join(map(str, c)) for c in (capability, LEAST_CAPABILITY))
         raise EngineError(f"cuda:{device} has compute capability {have}; bslite needs {need}")
     name = found.name.decode() if isinstance(found.name, bytes) else str(found.name)
-    return GpuDriver(device, api, machine_of(found), name, torch)
+    return GpuDriver(device, api, machine_of(found), name, (capability[0], capability[1]), torch, relaxed)
 
 
 def machine_of(device: Any) -> GpuMachine:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -145,6 +145,10 @@ class Driver(abc.ABC):
         return self.stream()
 
     @abc.abstractmethod
+    def function(self, kernel: str, variant: Mapping[str, Any]) -> Any:
+        """A compiled kernel, by the name it has in ``KERNELS`` and its compile-time constants."""
+
+    @abc.abstractmethod
     def bind(
         self,
         function: Any,
@@ -162,9 +166,9 @@ class Driver(abc.ABC):
         """Whether the caller is capturing what happens on ``stream`` into a graph of his own."""
         return False
 
-    def capture(self, work: Callable[[int], None]) -> Graph:
-        """What ``work`` starts on the stream it is given, as a graph. Whatever is raised in it, or
-        EngineError, if it cannot be captured; nothing is being captured then.
+    def capture(self, work: Callable[[int], None], by_torch: bool = False) -> Graph:
+        """What ``work`` starts on the stream it is given, as a graph; ``by_torch``: torch is called in it.
+        Whatever is raised in it, or EngineError, if it cannot be captured; nothing is being captured then.
         """
         raise EngineError(f"{self.name} captures nothing")
 

@@ -13,6 +13,7 @@ from bslite.engines.cells import from_cells, inputs_to_cells
 from bslite.engines.cuda import constants  # noqa: F401  (registers its recipes)
 from bslite.engines.cuda.devices import driver_for
 from bslite.engines.cuda.driver import Array, Driver, Memory, span
+from bslite.engines.cuda.library import library_of
 from bslite.engines.cuda.session import CudaSession
 from bslite.engines.recipes import data_of
 from bslite.ops import Shape
@@ -56,7 +57,9 @@ class CudaEngine:
                 layerwise=layerwise,
                 keep_values=keep_values,
             )
-            session = CudaSession(plan, self.driver, self.constant)
+            params = {key: p.shape for key, p in self.spec.params.items()}
+            library = None if layerwise or keep_values else library_of(self.driver)
+            session = CudaSession(plan, self.driver, self.constant, params, library)
             self._sessions[key] = session
             while len(self._sessions) > MAX_PLANS:
                 self._sessions.popitem(last=False)

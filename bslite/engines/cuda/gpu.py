@@ -1,8 +1,9 @@
 """A real GPU, by way of the CUDA driver's functions.
 
-numba-cuda compiles the kernels; they are started with ``cuLaunchKernel`` from a table of arguments that is
-written once, because numba's own launch looks at types, strides and streams each time (some 20 µs, and a
-network has hundreds). torch allocates the memory where torch has CUDA, so that both draw on one pool.
+numba-cuda compiles the kernels (`bslite.kernels.cuda.compile`); they are loaded and started here, with
+``cuLaunchKernel`` from a table of arguments that is written once, because numba's own launch looks at types,
+strides and streams each time, and a network has hundreds. torch allocates the memory where torch has CUDA,
+so that both draw on one pool.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from bslite.engines.cuda.driver import Array, Cells, Driver, Graph, Memory, OutOfMemory
+from bslite.engines.cuda.gpu_launch import Described, GpuGraph, GpuLaunch, TorchGraph, call_in
 from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
 
@@ -28,18 +30,32 @@ RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: what else this thread does, does 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: waits for nothing on the default stream
 NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 OUT_OF_MEMORY, NOT_READY = 2, 600  # CUDA_ERROR_...
+_torch_captures = threading.Lock()
 
 
 class GpuDriver(Driver):
     """Device number ``device``. ``api`` has the driver's functions, which raise what has a ``code``.
 
     ``torch``: the package, or None; by default torch, as soon as it has been imported and has CUDA.
+    ``relaxed``: the mode of capture, as the bindings want it.
     """
 
     graphs = True
 
-    def __init__(self, device: int, api: Any, machine: GpuMachine, name: str, torch: Any = "if imported"):
+    def __init__(
+        self,
+        device: int,
+        api: Any,
+        machine: GpuMachine,
+        name: str,
+        capability: tuple[int, int],
+        torch: Any = "if imported",
+        relaxed: Any = RELAXED,
+    ) -> None:
         super().__init__()
+        self._capability, self._relaxed = capability, relaxed
+        self._functions: dict[Any, tuple[int, bool]] = {}
+        self._lock = threading.RLock()
         self.device, self.machine, self.name = device, machine, f"cuda:{device} ({name})"
         self._api, self._torch_given = api, torch
         self._torch_found: Any = None
@@ -52,8 +68,8 @@ class GpuDriver(Driver):
             return getattr(self._api, function)(*arguments)
         except Exception as e:
             code = _code(e)
-            if code is None:
-                raise
+            if code is None and "cudadrv" not in type(e).__module__:
+                raise  # no fault of the device's
             kind = OutOfMemory if code == OUT_OF_MEMORY else EngineError
             raise kind(f"{self.name}: {e}") from e
 
@@ -93,13 +109,14 @@ class GpuDriver(Driver):
     def _from_torch(self, size: int, stream: int) -> Memory:
         torch = self.torch
         try:
-            with torch.cuda.stream(self._as_torchs(stream)):
+            with torch.cuda.stream(self.as_torchs(stream)):
                 cells = torch.empty(size, dtype=torch.uint8, device=f"cuda:{self.device}")
         except torch.cuda.OutOfMemoryError as e:
             raise OutOfMemory(f"{self.name}: {e}") from e
         return Memory(cells.data_ptr(), size, cells)
 
-    def _as_torchs(self, stream: int) -> Any:
+    def as_torchs(self, stream: int) -> Any:
+        """The stream as one of torch's."""
         return self.torch.cuda.ExternalStream(stream, device=self.device)
 
     def room(self) -> tuple[int, int]:
@@ -117,7 +134,7 @@ class GpuDriver(Driver):
     def used(self, memory: Memory, stream: int) -> None:
         """torch gives memory to others as soon as it is let go of, unless it knows of streams that use it."""
         if memory.owner is not None:
-            memory.owner.record_stream(self._as_torchs(stream))
+            memory.owner.record_stream(self.as_torchs(stream))
 
     def upload(self, target: int, source: Array, stream: int) -> None:
         """Through pinned memory, in chunks: the host fills one while the device reads the other."""
@@ -186,34 +203,46 @@ class GpuDriver(Driver):
             setattr(self._own, name, stream)
         return stream
 
+    def function(self, kernel: str, variant: Mapping[str, Any]) -> Any:
+        """The driver's handle of a kernel, and whether its blocks wait for each other (`Kernel.function`)."""
+        key = kernel, tuple(sorted(variant.items()))
+        with self._lock:
+            if key not in self._functions:
+                code = self.code(kernel, variant)
+                with self.here():
+                    module = self.do("cuModuleLoadData", code.image)
+                    handle = self.do("cuModuleGetFunction", module, code.entry.encode())
+                self._functions[key] = int(handle), bool(variant.get("together"))
+            return self._functions[key]
+
+    def code(self, kernel: str, variant: Mapping[str, Any]) -> Any:
+        """A kernel's machine code for this device."""
+        from bslite.kernels.cuda.compile import code_of
+
+        return code_of(kernel, self._capability, variant)
+
     def bind(
         self,
-        function: Any,
+        function: tuple[int, bool],
         grid: tuple[int, ...],
         block: tuple[int, ...],
         arguments: Sequence[Cells | np.generic],
     ) -> GpuLaunch:
-        """A kernel that numba-cuda compiled."""
-        with self.here():
-            handle, cooperative = self.loaded(function)
+        """A kernel and its table of arguments."""
+        handle, cooperative = function
         return GpuLaunch(self, handle, cooperative, grid, block, arguments)
-
-    def loaded(self, function: Any) -> tuple[int, bool]:
-        """The driver's handle of a kernel that numba-cuda compiled, and whether its blocks wait for each
-        other.
-        """
-        (compiled,) = function.overloads.values()
-        return int(compiled._codelibrary.get_cufunc().handle), bool(compiled.cooperative)
 
     def capturing(self, stream: int) -> bool:
         """Asked of the driver: a stream that is being captured has a status other than 0."""
         return bool(stream) and int(self.do("cuStreamIsCapturing", stream)) != 0  # the default stream cannot
 
-    def capture(self, work: Callable[[int], None]) -> GpuGraph:
+    def capture(self, work: Callable[[int], None], by_torch: bool = False) -> Graph:
         """On a stream of this thread's own. If that fails, capture is ended and the stream given up."""
         stream = self._side("capture")
+        if by_torch:
+            return self._captured_by_torch(work, stream)
         with self.here():
-            self.do("cuStreamBeginCapture", stream, self._mode())
+            self.do("cuStreamBeginCapture", stream, self._relaxed)
             try:
                 work(stream)
             except BaseException:
@@ -233,9 +262,22 @@ class GpuDriver(Driver):
             finally:
                 self.do("cuGraphDestroy", graph)
 
-    def _mode(self) -> Any:
-        modes = getattr(getattr(self._api, "binding", None), "CUstreamCaptureMode", None)
-        return modes(RELAXED) if modes else RELAXED
+    def _captured_by_torch(self, work: Callable[[int], None], stream: int) -> Graph:
+        """torch's allocator has to know, so torch captures: one at a time, more it does not allow."""
+        torch = self.torch
+        graph = torch.cuda.CUDAGraph()
+        mode = {"stream": self.as_torchs(stream), "capture_error_mode": "thread_local"}
+        try:
+            with _torch_captures, self.here(), torch.cuda.graph(graph, **mode):
+                work(stream)
+        except BaseException:
+            del self._own.capture
+            raise
+        return TorchGraph(self, graph)
+
+    def tensor(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+        """Float32 memory as one of torch's tensors, which does not own it."""
+        return self.torch.as_tensor(Described(address, shape, strides), device=f"cuda:{self.device}")
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -281,89 +323,15 @@ class GpuDriver(Driver):
                     self.do("cuEventDestroy", event)
 
 
-class GpuLaunch:
-    """The table of a kernel's arguments, as ``cuLaunchKernel`` reads it.
-
-    numba-cuda's kernels take an array of one axis as seven: two pointers that are null, elements, bytes of
-    one, address, elements along the axis, bytes between them (``dispatcher._Kernel._prepare_args``).
-    """
-
-    def __init__(
-        self,
-        driver: GpuDriver,
-        handle: int,
-        cooperative: bool,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        arguments: Sequence[Cells | np.generic],
-    ) -> None:
-        self._driver = driver
-        self._start = "cuLaunchCooperativeKernel" if cooperative else "cuLaunchKernel"
-        self._more = () if cooperative else (0,)  # `extra`: no further options
-        self._shape = (handle, *_three(grid), *_three(block), 0)
-        self._cells: list[Any] = []
-        self._address: dict[int, Any] = {}
-        for i, argument in enumerate(arguments):
-            if isinstance(argument, Cells):
-                size = np.dtype(argument.dtype).itemsize
-                row = [0, 0, argument.count, size, argument.address, argument.count, size]
-                added = [ctypes.c_int64(value) for value in row]
-                self._address[i] = added[4]
-                self._cells += added
-            else:
-                self._cells.append(np.ctypeslib.as_ctypes_type(argument.dtype)(argument.item()))
-        self._table = (ctypes.c_void_p * len(self._cells))(*map(ctypes.addressof, self._cells))
-        self._table_at = ctypes.addressof(self._table)
-
-    def point(self, argument: int, address: int) -> None:
-        self._address[argument].value = address
-
-    def start(self, stream: int) -> None:
-        self._driver.do(self._start, *self._shape, stream, self._table_at, *self._more)
-
-
-class GpuGraph:
-    """An instantiated graph."""
-
-    def __init__(self, driver: GpuDriver, handle: Any) -> None:
-        self._driver, self._handle = driver, handle
-        weakref.finalize(self, _destroy_graph, driver._api, driver._context, handle).atexit = False
-
-    def start(self, stream: int) -> None:
-        self._driver.do("cuGraphLaunch", self._handle, stream)
-
-
-def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
-    x, y, z = (*sizes, 1, 1)[:3]
-    return x, y, z
-
-
 def _code(error: Exception) -> int | None:
     """The number of a driver's error."""
     code = getattr(error, "code", None)
     return None if code is None else int(code)
 
 
-def _in(api: Any, context: Any, function: str, *arguments: Any) -> None:
-    """Call what frees something, in its context; a device that has failed frees all of it anyway."""
-    with suppress(Exception):
-        api.cuCtxPushCurrent(context)
-        try:
-            getattr(api, function)(*arguments)
-        finally:
-            api.cuCtxPopCurrent()
-
-
 def _free(api: Any, context: Any, address: int) -> None:
-    _in(api, context, "cuMemFree", address)  # waits for all work that may use it
+    call_in(api, context, "cuMemFree", address)  # waits for all work that may use it
 
 
 def _free_host(api: Any, context: Any, address: int) -> None:
-    _in(api, context, "cuMemFreeHost", address)
-
-
-def _destroy_graph(api: Any, context: Any, handle: Any) -> None:
-    _in(api, context, "cuGraphExecDestroy", handle)
-
-
-__all__ = ["GpuDriver", "GpuGraph", "GpuLaunch", "Graph"]
+    call_in(api, context, "cuMemFreeHost", address)

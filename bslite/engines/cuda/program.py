@@ -39,13 +39,6 @@ def constants_of(value: Any) -> Any:
     return value
 
 
-def function_of(step: Step) -> Any:
-    """The compiled kernel of a step; compiled now, if this variant never was in this process."""
-    from bslite.kernels.cuda import KERNELS
-
-    return KERNELS[step.kernel].function(**{k: constants_of(v) for k, v in step.args["variant"].items()})
-
-
 def launches(
     plan: Plan, driver: Driver, bases: Mapping[str, int], constants: Mapping[str, Memory]
 ) -> list[Launch]:
@@ -81,7 +74,10 @@ def _launch(
                 f"element {offset} of {buffer}, not on {4 * width} bytes"
             )
         given[name] = Cells(address, DTYPES[kind], count)
-    bound = driver.bind(function_of(step), step.args["grid"], step.args["block"], kernel.arguments(given))
+    variant = {k: constants_of(v) for k, v in step.args["variant"].items()}
+    bound = driver.bind(
+        driver.function(step.kernel, variant), step.args["grid"], step.args["block"], kernel.arguments(given)
+    )
     return Launch(bound, ends)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from bslite.engines.cuda.driver import Array, Driver, Graph, Memory
+from bslite.engines.cuda.library import Library, TorchCall, torch_call
 from bslite.engines.cuda.program import Launch, launches, segments
 from bslite.errors import EngineError, InputError
+from bslite.ops import Shape
 from bslite.plan import Const, Plan
 
 MOST_WORKSPACES = 4  # of one plan that wait for their turn; beyond, a run waits for another's end
@@ -20,10 +23,10 @@ LEAST_GRAPH = 2  # launches: a graph of one starts no faster
 class Workspace:
     """What one run at a time needs to itself: the arena, flags, and the launches that use them.
 
-    ``stream``: which used it last; ``event``: when that is done.
+    ``stream``: which used it last; ``event``: when that is done. ``theirs``: the caller is capturing.
     """
 
-    def __init__(self, session: CudaSession, stream: int) -> None:
+    def __init__(self, session: CudaSession, stream: int, theirs: bool = False) -> None:
         plan, driver = session.plan, session.driver
         self._driver = driver
         self.stream = self.home = stream
@@ -36,7 +39,14 @@ class Workspace:
             self.flags = driver.allocate(16 * len(plan.flags), stream)
             bases["flags"] = self.flags.address
             self.clear_flags(len(plan.flags), stream)
-        self.launches = launches(plan, driver, bases, session.constants)
+        self.launches: list[Any] = launches(plan, driver, bases, session.constants)
+        if session.library is not None:
+            self.launches = session.library.choose(
+                plan,
+                self.launches,
+                lambda step: torch_call(plan, step, driver, bases, session.constants, session.params),
+                measure=not theirs,
+            )
         self.runs = 0
         self._parts: list[Graph | list[Launch]] | None = None
         self.ends: list[Memory] = []  # copies of the host's inputs and outputs
@@ -52,7 +62,12 @@ class Workspace:
         """
         if self.runs and self._parts is None:
             self._parts = [
-                self._driver.capture(lambda s, run=run: _start(run, s, {})) if graph else run  # type: ignore[misc]
+                self._driver.capture(
+                    lambda s, run=run: _start(run, s, {}),  # type: ignore[misc]
+                    by_torch=any(isinstance(launch, TorchCall) for launch in run),
+                )
+                if graph
+                else run
                 for graph, run in segments(self.launches, LEAST_GRAPH)
             ]
 
@@ -74,8 +89,17 @@ def _start(run: Sequence[Launch], stream: int, callers: Mapping[str, int]) -> No
 class CudaSession:
     """A plan made ready to run on a device. Safe to use from several threads and streams at once."""
 
-    def __init__(self, plan: Plan, driver: Driver, constant: Callable[[Const], Memory]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        driver: Driver,
+        constant: Callable[[Const], Memory],
+        params: Mapping[str, Shape] | None = None,
+        library: Library | None = None,
+    ) -> None:
+        """``params``: the shapes of the model's; ``library``: chooses between torch's kernels and ours."""
         self.plan = plan
+        self.params, self.library = params or {}, library
         self.driver = driver
         self.constants = {name: constant(const) for name, const in plan.consts.items()}
         self.output_shapes = [view.shape for view in plan.outputs]
@@ -96,7 +120,7 @@ class CudaSession:
         """
         with self.driver.here():
             theirs = self.driver.capturing(stream)
-            workspace = Workspace(self, stream) if theirs else self.acquire(stream)
+            workspace = Workspace(self, stream, theirs) if theirs else self.acquire(stream)
             try:
                 self.run_in(workspace, inputs, outputs, stream, theirs)
             finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,12 @@ class SimulatedDriver(Driver):
     def stream(self) -> int:
         """There is one."""
         return 0
+
+    def function(self, kernel: str, variant: Mapping[str, Any]) -> Any:
+        """The simulator's."""
+        from bslite.kernels.cuda import KERNELS
+
+        return KERNELS[kernel].function(**variant)
 
     def bind(
         self,

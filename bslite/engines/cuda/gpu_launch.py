@@ -1,0 +1,112 @@
+"""What `GpuDriver` starts: launches with their tables of arguments, and captured graphs."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bslite.engines.cuda.driver import Cells
+
+if TYPE_CHECKING:
+    from bslite.engines.cuda.gpu import GpuDriver
+
+
+class GpuLaunch:
+    """The table of a kernel's arguments, as ``cuLaunchKernel`` reads it.
+
+    numba-cuda's kernels take an array of one axis as seven: two pointers that are null, elements, bytes of
+    one, address, elements along the axis, bytes between them (``dispatcher._Kernel._prepare_args``).
+    """
+
+    def __init__(
+        self,
+        driver: GpuDriver,
+        handle: int,
+        cooperative: bool,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        arguments: Sequence[Cells | np.generic],
+    ) -> None:
+        self._driver = driver
+        self._start = "cuLaunchCooperativeKernel" if cooperative else "cuLaunchKernel"
+        self._more = () if cooperative else (0,)  # `extra`: no further options
+        self._shape = (handle, *_three(grid), *_three(block), 0)
+        self._cells: list[Any] = []
+        self._address: dict[int, Any] = {}
+        for i, argument in enumerate(arguments):
+            if isinstance(argument, Cells):
+                size = np.dtype(argument.dtype).itemsize
+                row = [0, 0, argument.count, size, argument.address, argument.count, size]
+                added = [ctypes.c_int64(value) for value in row]
+                self._address[i] = added[4]
+                self._cells += added
+            else:
+                self._cells.append(np.ctypeslib.as_ctypes_type(argument.dtype)(argument.item()))
+        self._table = (ctypes.c_void_p * len(self._cells))(*map(ctypes.addressof, self._cells))
+        self._table_at = ctypes.addressof(self._table)
+
+    def point(self, argument: int, address: int) -> None:
+        self._address[argument].value = address
+
+    def start(self, stream: int) -> None:
+        self._driver.do(self._start, *self._shape, stream, self._table_at, *self._more)
+
+
+class GpuGraph:
+    """An instantiated graph."""
+
+    def __init__(self, driver: GpuDriver, handle: Any) -> None:
+        self._driver, self._handle = driver, handle
+        weakref.finalize(self, _destroy_graph, driver._api, driver._context, handle).atexit = False
+
+    def start(self, stream: int) -> None:
+        self._driver.do("cuGraphLaunch", self._handle, stream)
+
+
+class TorchGraph:
+    """A graph that torch captured; it keeps the memory that torch used in it."""
+
+    def __init__(self, driver: GpuDriver, graph: Any) -> None:
+        self._driver, self._graph = driver, graph
+
+    def start(self, stream: int) -> None:
+        with self._driver.torch.cuda.stream(self._driver.as_torchs(stream)):
+            self._graph.replay()
+
+
+class Described:
+    """Float32 memory in the words of the CUDA array interface."""
+
+    def __init__(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "strides": tuple(4 * s for s in strides),
+            "typestr": "<f4",
+            "data": (address, False),
+            "version": 3,
+            "stream": None,
+        }
+
+
+def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def call_in(api: Any, context: Any, function: str, *arguments: Any) -> None:
+    """Call what frees something, in its context; a device that has failed frees all of it anyway."""
+    with suppress(Exception):
+        api.cuCtxPushCurrent(context)
+        try:
+            getattr(api, function)(*arguments)
+        finally:
+            api.cuCtxPopCurrent()
+
+
+def _destroy_graph(api: Any, context: Any, handle: Any) -> None:
+    call_in(api, context, "cuGraphExecDestroy", handle)

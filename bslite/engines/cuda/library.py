@@ -1,0 +1,237 @@
+"""Convolutions and products by torch's libraries (cuDNN, cuBLAS) where they are faster than our kernels.
+
+A plan's step says in ``args["library"]`` which call of torch's makes the same (`bslite.plan.cuda.product`).
+Both ways are captured and measured when a plan first meets a problem on a device, and the seconds kept on
+disk: the same file gives the same choice, and so the same bits. torch computes in full float32, by
+deterministic algorithms only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bslite.engines.cuda.driver import Driver, Memory
+from bslite.engines.cuda.program import Launch
+from bslite.errors import EngineError
+from bslite.ops import Shape
+from bslite.plan import Plan, Step
+
+FORMAT = 1
+REPEATS = 4  # of one way in a graph: starting it is then little of what is measured
+ROUNDS = 5
+#: Activations that torch applies while it stores the result where it belongs.
+STORES = ("identity", "relu", "clamp")
+
+
+class TorchCall:
+    """One call of torch's in the place of launches: see `Launch`."""
+
+    ends: tuple[()] = ()  # it touches nothing of the caller's
+    by_torch = True
+
+    def __init__(self, driver: Any, form: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+        self._driver, self._form, self._tensors = driver, form, tensors
+
+    def start(self, stream: int, callers: Mapping[str, int]) -> None:
+        """Compute, on this stream."""
+        torch = self._driver.torch
+        with torch.cuda.stream(self._driver.as_torchs(stream)), torch.no_grad(), strict(torch):
+            compute(torch, self._form, **self._tensors)
+
+
+def compute(torch: Any, form: Mapping[str, Any], x: Any, w: Any, bias: Any, residual: Any, y: Any) -> None:
+    """``y = activation(op(x, w) + bias + residual)``, channels-last or strided, in place."""
+    if form["op"] == "linear":
+        made = torch.nn.functional.linear(x, w, bias)
+    else:
+        convolve = getattr(torch.nn.functional, form["op"])
+        made = convolve(x, w, bias, *(form[k] for k in ("stride", "padding", "dilation", "groups")))
+    if residual is not None:
+        made += residual
+    if form["function"] == "relu":
+        torch.clamp_min(made, 0, out=y)
+    elif form["function"] == "clamp":
+        torch.clamp(made, form["a"], form["b"], out=y)
+    else:
+        y.copy_(made)
+
+
+@contextmanager
+def strict(torch: Any) -> Iterator[None]:
+    """Full float32, and the same bits every time; then as the user had it."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def torch_call(
+    plan: Plan,
+    step: Step,
+    driver: Any,
+    bases: Mapping[str, int],
+    constants: Mapping[str, Memory],
+    params: Mapping[str, Shape],
+) -> TorchCall | None:
+    """What torch does in the place of ``step``; None if it touches the caller's memory or cannot be torch's.
+
+    ``params``: shapes of the model's parameters, by key.
+    """
+    form = step.args["library"]
+    views = [form[name] for name in ("x", "y", "residual") if form.get(name) is not None]
+    if form["function"] not in STORES or any(v["buffer"] not in bases for v in views):
+        return None
+
+    def tensor(address: int, shape: Sequence[int], strides: Sequence[int]) -> Any:
+        return driver.tensor(address, tuple(shape), tuple(strides))
+
+    def of_view(name: str) -> Any:
+        view = form.get(name)
+        if view is None:
+            return None
+        return tensor(bases[view["buffer"]] + 4 * view["offset"], view["shape"], view["strides"])
+
+    def of_const(name: str, shape: Sequence[int], channels_last: bool = False) -> Any:
+        k, *rest = shape
+        strides = [1]
+        for n in reversed((*rest[1:], rest[0]) if channels_last else rest):
+            strides.insert(0, strides[0] * n)
+        if channels_last:  # [K, taps..., C] in memory, [K, C, taps...] to torch
+            strides = [strides[0], strides[-1], *strides[1:-1]]
+        return tensor(constants[name].address, (k, *rest), strides)
+
+    w, bias = step.operands["w"][0], step.operands["biases"][0]
+    shape = params[plan.consts[w].keys[0]]
+    return TorchCall(driver, form, {
+        "x": of_view("x"), "y": of_view("y"), "residual": of_view("residual"),
+        "w": of_const(w, shape, channels_last=form["op"] != "linear"),
+        "bias": of_const(bias, shape[:1]) if bias != w else None,
+    })  # fmt: skip
+
+
+class Library:
+    """Which problems torch's libraries are faster at on a device: measured, remembered in ``file``."""
+
+    def __init__(self, driver: Driver, file: Path | None, version: str) -> None:
+        self._driver, self._file, self._version = driver, file, version
+        self._known: dict[str, list[float]] = _load(file)
+        self._lock = threading.Lock()
+
+    def choose(
+        self,
+        plan: Plan,
+        launches: Sequence[Launch],
+        alternative: Callable[[Step], TorchCall | None],
+        measure: bool = True,
+    ) -> list[Any]:
+        """The launches, with torch's calls in the places of those that they are slower than. What is not
+        known is measured, unless ``measure`` is false: then it stays ours.
+        """
+        chosen: list[Any] = []
+        ours: list[Any]
+        index, learnt = 0, False
+        while index < len(launches):
+            form = plan.steps[index].args.get("library")
+            count = form["steps"] if form else 1
+            ours = list(launches[index : index + count])
+            theirs = None
+            if form and not any(launch.ends for launch in ours):
+                theirs = alternative(plan.steps[index])
+            if theirs is not None:
+                key = self.key(plan.steps[index])
+                with self._lock:  # one measurement at a time: they would be of each other
+                    if key not in self._known and measure:
+                        self._known[key] = self._measured(ours, theirs)
+                        learnt = True
+                seconds = self._known.get(key)
+                if seconds is not None and seconds[1] < seconds[0]:
+                    ours = [theirs]
+            chosen += ours
+            index += count
+        if learnt:
+            self._save()
+        return chosen
+
+    def key(self, step: Step) -> str:
+        """What the times of a step depend on."""
+        form = dict(step.args["library"])
+        for name in ("x", "y", "residual"):
+            if form.get(name) is not None:
+                form[name] = [form[name]["shape"], form[name]["strides"]]
+        form["bias"] = step.operands["w"][0] != step.operands["biases"][0]
+        return json.dumps([self._version, sorted(form.items())])
+
+    def _measured(self, ours: Sequence[Any], theirs: TorchCall) -> list[float]:
+        """Median seconds of both ways. What cannot be run or captured is never the faster."""
+        mine = self._median(ours)
+        try:
+            return [mine, self._median([theirs])]
+        except Exception as e:
+            warnings.warn(f"bslite leaves a layer to its own kernel: torch's failed ({e})", stacklevel=2)
+            return [mine, 1e30]
+
+    def _median(self, way: Sequence[Any]) -> float:
+        def run(stream: int) -> None:
+            for _ in range(REPEATS):
+                for launch in way:
+                    launch.start(stream, {})
+
+        with self._driver.here():
+            run(self._driver.private())
+            graph = self._driver.capture(run, by_torch=any(getattr(w, "by_torch", False) for w in way))
+            graph.start(self._driver.private())
+            return sorted(self._driver.seconds(graph.start, ROUNDS))[ROUNDS // 2] / REPEATS
+
+    def _save(self) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            partial = self._file.with_suffix(".tmp")
+            partial.write_text(json.dumps({"format": FORMAT, "seconds": self._known}, indent=1) + "\n")
+            partial.replace(self._file)
+        except OSError as e:
+            warnings.warn(f"bslite cannot keep its measurements in {self._file} ({e})", stacklevel=2)
+
+
+def _load(file: Path | None) -> dict[str, list[float]]:
+    """What was measured before. A file that cannot be used is a warning, not an error."""
+    if file is None:
+        return {}
+    try:
+        data = json.loads(file.read_text())
+        if data["format"] != FORMAT:
+            raise EngineError(f"format {data['format']!r}, expected {FORMAT}")
+        return {str(k): [float(ours), float(theirs)] for k, (ours, theirs) in data["seconds"].items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EngineError) as e:
+        text = f"bslite ignores its measurements in {file} ({type(e).__name__}: {e}) and makes them anew"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return {}
+
+
+def library_of(driver: Any) -> Library | None:
+    """The library of a device, if torch is there to call; made on first use and kept on the driver."""
+    torch = getattr(driver, "torch", None)
+    if not torch:
+        return None
+    if getattr(driver, "library", None) is None:
+        from bslite.engines.cpu.calibrate import folder
+        from bslite.kernels.cuda.compile import fingerprint
+
+        name = re.sub(r"[^a-z0-9]+", "-", driver.name.partition("(")[2].lower()).strip("-")
+        version = f"{torch.__version__} {torch.backends.cudnn.version()} {fingerprint()}"
+        driver.library = Library(driver, folder() / f"gpu-{name}.json", version)
+    found: Library = driver.library
+    return found
