@@ -12,8 +12,8 @@ is scaled down (online softmax: arXiv 1805.02867; as a schedule for attention: F
   and F = E = 64 that is 16 multiply-adds per byte, beyond what HBM needs (128 of them a cycle on each of 132
   SMs at 1.8 GHz, over 4.8 TB/s: 6.5).
 * **Exponentials.** ``threads / BQ`` threads share a row, neighbours on neighbouring rows: no bank conflicts.
-  A key costs a row one of them, some 20 instructions, beside E + F multiply-adds. Storing the scores with rows
-  innermost meets the same bank four times, 32 stores per thread and block of keys.
+  A key costs a row one of them, some 20 instructions, beside E + F multiply-adds. Storing the scores with
+  rows innermost meets the same bank four times, 32 stores per thread and block of keys.
 * **Occupancy.** 128 threads of at most 168 registers: three blocks, 12 warps an SM, with about 28 KB of
   shared memory each.
 """

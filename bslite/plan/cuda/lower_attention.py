@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import NamedTuple
 
 from bslite.explore.gpu import GpuMachine
@@ -146,8 +145,3 @@ def _step(
         (size_of(tuple(sizes)) * row_tiles, -(-features // tiles.width)), (tiles.threads,), scalars, operands,
         [x for role, x in views.items() if role != "y"], [views["y"]],
     )  # fmt: skip
-    if kind != 2 and attrs["no_key"] == "zero" and not attrs["grouped"]:
-        b.steps[-1].args["library"] = {
-            "op": "attention", "steps": 1, **{role: asdict(x) for role, x in views.items()},
-            "scale": scalars["scale"], "is_causal": attrs["is_causal"],
-        }  # fmt: skip
