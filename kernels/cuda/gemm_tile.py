@@ -6,8 +6,8 @@ thread's operands are runs of four, read 16 bytes at a time. There are two such 
 multiplied, the next is on its way from memory in registers, and one barrier per slice is enough.
 
 * **Arithmetic.** A thread of 8x8 does 512 multiply-adds for 32 reads of 16 bytes (PTX: ``ld.shared.v4``) and
-  about 70 other instructions: the multiply-add units, one warp instruction per cycle and scheduler, are at
-  most 87 % busy. Shared memory gives 128 bytes a cycle: a warp reads 64 bytes of A (four rows of threads,
+  about 100 other instructions (machine code for sm_90): the multiply-add units, one warp instruction per
+  cycle and scheduler, are at most 79 % busy. Shared memory gives 128 bytes a cycle: a warp reads 64 bytes of A (four rows of threads,
   broadcast) and 128 of B (eight columns of threads, side by side) per 16-byte read, so it is busy at most
   half of that time.
 * **Bank conflicts.** Reads: none, see above; rows start on 16 bytes since PAD is 4. Writes: a warp writes
