@@ -11,7 +11,7 @@ is scaled down (online softmax: arXiv 1805.02867; as a schedule for attention: F
 * **Traffic.** Scores never leave the SM. k and v are read once per tile of rows, mostly from L2; at 64 rows
   and F = E = 64 that is 16 multiply-adds per byte, beyond what HBM needs (128 of them a cycle on each of 132
   SMs at 1.8 GHz, over 4.8 TB/s: 6.5).
-* **Causal.** Blocks of keys that no row sees are only looked at for infinities and NaN, which zeros do not
+* **Causal.** Keys that no row of the tile sees are only looked at for infinities and NaN, which zeros do not
   hide: 64 reads of 4 bytes per thread in place of 8,192 multiply-adds.
 * **Exponentials.** ``threads / BQ`` threads share a row, neighbours on neighbouring rows: no bank conflicts.
   A key costs a row one of them, some 20 instructions, beside E + F multiply-adds. Storing the scores with
@@ -73,6 +73,7 @@ def _make(
     part_place = scale_place + block_rows
     part_keys = block_keys // parts
     shared_size = part_place + parts * block_rows
+    places_size = threads * (q_loads + 1)
     acc_size, out_size = tm * tn, tm * tf
     most_floats = max(q_loads, k_loads, v_loads) * cell
     q_floats, k_floats, v_floats = q_loads * cell, k_loads * cell, v_loads * cell
@@ -137,6 +138,8 @@ def _make(
         q_row, k_row, v_row, mask_row, mask_col, y_row, scale,
     ):  # fmt: skip
         shared = cuda.shared.array(shared_size, np.float32, alignment=16)
+        # What stays the same from block to block, but is too much for registers: LLVM would keep it there
+        places = cuda.shared.array(places_size, np.int32)
         acc = cuda.local.array(acc_size, np.float32)
         out = cuda.local.array(out_size, np.float32)
         fa = cuda.local.array(tm, np.float32)
@@ -166,33 +169,41 @@ def _make(
         if part == 0:
             shared[np.uint32(m_place + stat_row)] = LOWEST
             shared[np.uint32(sum_place + stat_row)] = f4(0.0)
+        end = keys
+        if causal:
+            # Beyond the last row's own key all weights are zeros: nothing to add, unless there are infinities
+            # or NaN for them to meet.
+            seen = i32((first_row + (block_rows + block_keys - 1)) // block_keys * block_keys)
+            nothing = f4(0.0)
+            n = i32(seen + row)
+            while n < keys:
+                at = term
+                while at < depth:
+                    take(k, i32(k_at + n * k_row + at), gb, 0)
+                    for e in range(cell):
+                        nothing += gb[e] * f4(0.0)
+                    at = i32(at + run)
+                n = i32(n + k_gap)
+            n = i32(seen + v_term)
+            while n < keys:
+                take(v, i32(v_from + n * v_row), gb, 0)
+                for e in range(cell):
+                    nothing += gb[e] * f4(0.0)
+                n = i32(n + v_terms)
+            if cuda.syncthreads_or(i32(nothing != nothing)) == 0:
+                end = i32(min(keys, seen))
         for i in range(out_size):
             out[i] = f4(0.0)
+        for i in range(q_loads):
+            mine = i32(min(first_row + row + i * q_gap, rows - 1))
+            places[np.uint32(t) + np.uint32(i * threads)] = i32(q_at + mine * q_row)
+        places[np.uint32(t) + np.uint32(q_loads * threads)] = i32(first_row + my_row)
         slices = i32((depth + (run - 1)) // run)
         cuda.syncthreads()
 
         key = i32(-block_keys)
-        while key < keys - block_keys:
+        while key < end - block_keys:
             key = i32(key + block_keys)
-            if causal and key >= first_row + block_rows:
-                # All weights are zeros: nothing, unless there are infinities or NaN for them to meet
-                nothing = f4(0.0)
-                at = term
-                while at < depth:
-                    for i in range(k_loads):
-                        n = min(key + row + i * k_gap, keys - 1)
-                        take(k, i32(k_at + n * k_row + at), gb, 0)
-                        for e in range(cell):
-                            nothing += gb[e] * f4(0.0)
-                    at = i32(at + run)
-                at = i32(key + v_term)
-                while at < min(keys, key + block_keys):
-                    take(v, i32(v_from + at * v_row), gb, 0)
-                    for e in range(cell):
-                        nothing += gb[e] * f4(0.0)
-                    at = i32(at + v_terms)
-                if cuda.syncthreads_or(i32(nothing != nothing)) == 0:
-                    continue
             for i in range(acc_size):
                 acc[i] = f4(0.0)
             at = term
@@ -206,8 +217,7 @@ def _make(
                         gb[i] = f4(0.0)
                     if at < depth:
                         for i in range(q_loads):
-                            m = min(first_row + row + i * q_gap, rows - 1)
-                            take(q, i32(q_at + m * q_row + at), ga, i * cell)
+                            take(q, i32(places[np.uint32(t) + np.uint32(i * threads)] + at), ga, i * cell)
                         for i in range(k_loads):
                             n = min(key + row + i * k_gap, keys - 1)
                             take(k, i32(k_at + n * k_row + at), gb, i * cell)
@@ -228,9 +238,10 @@ def _make(
                                 i * cell + e
                             ]
                 cuda.syncthreads()
+            first = places[np.uint32(t) + np.uint32(q_loads * threads)]
             all_scored(
-                0, acc, shared, p_to, mask, flags, mask_at, mask_row, mask_col, i32(first_row + my_row),
-                i32(key + my_key), rows, keys, scale,
+                0, acc, shared, p_to, mask, flags, mask_at, mask_row, mask_col, first, i32(key + my_key),
+                rows, keys, scale,
             )  # fmt: skip
             cuda.syncthreads()
 
@@ -313,7 +324,7 @@ def _make(
     return body
 
 
-WIDE, MIDDLE, NARROW = ((64, 64, 8, 4), 128), ((64, 64, 8, 4), 64), ((64, 32, 8, 4), 32)
+WIDE, MIDDLE, NARROW = ((32, 64, 4, 4), 128), ((64, 64, 8, 4), 64), ((64, 32, 8, 4), 32)
 SAMPLES = [
     {"tile": tile, "width": width, "mask_kind": kind, "causal": causal, "safe": 1}
     for (tile, width), kind, causal in ((WIDE, 0, 1), (MIDDLE, 1, 0), (NARROW, 2, 0))
