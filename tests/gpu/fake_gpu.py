@@ -151,6 +151,10 @@ class FakeApi:
     def _cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
         self._ready(stream)
 
+    def _cuStreamSynchronize(self, stream: int) -> None:
+        self._ready(stream)
+        assert stream not in self.capturing
+
     def _cuEventCreate(self, flags: int) -> int:
         return self.new()
 

@@ -283,7 +283,7 @@ def test_the_machine_of_a_device() -> None:
          r"there is no CUDA device here \(no CUDA-capable device \(100\)\)"),
         ({"version": (12, 4)}, 0, 13, r"supports CUDA 12\.4, .* of CUDA 13; update the driver, or pip"),
         ({}, 1, 13, "there is no device cuda:1; this machine has 1"),
-        ({"get_device": lambda n: device(compute_capability=(6, 1))}, 0, 13, r"6\.1; bslite needs 7\.0"),
+        ({"get_device": lambda n: device(compute_capability=(7, 5))}, 0, 13, r"7\.5; bslite needs 8\.0"),
     ],
 )  # fmt: skip
 def test_a_device_that_will_not_do(change: dict[str, Any], number: int, toolkit: int, said: str) -> None:

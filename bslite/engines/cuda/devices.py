@@ -11,9 +11,9 @@ from bslite.engines.cuda.gpu import RELAXED, GpuDriver
 from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
 
-LEAST_CAPABILITY = (7, 0)
+LEAST_CAPABILITY = (8, 0)  # kernels use max.NaN
 #: Float32 multiply-adds of an SM per cycle, by compute capability; 128 of all others.
-LANES = {(7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64}
+LANES = {(8, 0): 64}
 
 
 def driver_for(device: int = 0) -> Driver:

@@ -188,6 +188,9 @@ class Driver(abc.ABC):
     def wait(self, event: Any, stream: int) -> None:  # noqa: B027
         """Let all further work on the stream wait for the event."""
 
+    def finish(self, stream: int) -> None:  # noqa: B027
+        """Until all work on the stream is done."""
+
     def seconds(self, work: Callable[[int], None], repeats: int) -> list[float]:
         """What each of ``repeats`` runs of ``work`` takes on the device."""
         raise EngineError(f"{self.name} measures nothing")

@@ -71,8 +71,9 @@ class CudaEngine:
         if identity not in self._constants:
             data = np.ascontiguousarray(data_of(const, self.spec.params))
             stream = self.driver.stream()
-            memory = self.driver.allocate(max(4, data.nbytes), stream)
+            memory = self.driver.allocate(data.nbytes, stream, f"weights of {self.spec.name!r}")
             self.driver.upload(memory.address, data, stream)
+            self.driver.finish(stream)  # it is for all streams
             self._constants[identity] = memory
         return self._constants[identity]
 

@@ -305,6 +305,10 @@ class GpuDriver(Driver):
         with self.here():
             self.do("cuStreamWaitEvent", stream, event, 0)
 
+    def finish(self, stream: int) -> None:
+        with self.here():
+            self.do("cuStreamSynchronize", stream)
+
     def seconds(self, work: Callable[[int], None], repeats: int) -> list[float]:
         """Between events before and after each run, on a stream of this thread's own."""
         stream = self.private()

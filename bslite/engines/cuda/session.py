@@ -41,6 +41,9 @@ class Workspace:
             self.clear_flags(len(plan.flags), stream)
         self.launches: list[Any] = launches(plan, driver, bases, session.constants)
         if session.library is not None:
+            if not theirs:  # measuring writes to the arena, on another stream: what had the memory goes first
+                driver.record(self.event, stream)
+                driver.wait(self.event, driver.private())
             self.launches = session.library.choose(
                 plan,
                 self.launches,

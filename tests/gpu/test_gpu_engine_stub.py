@@ -1,0 +1,123 @@
+"""The engine through numba-cuda and NVIDIA's bindings down to C, where a driver that computes nothing logs
+what it is called with: kernels are compiled, loaded, and started with the arguments that C sees.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+pytestmark = pytest.mark.skipif(not COMPILER or sys.platform != "linux", reason="no C compiler")
+
+MODEL = """
+import numpy as np, bslite
+graph = bslite.GraphBuilder("net")
+x = graph.input("x", (2, 8, 2, 2))
+y = graph.add("flatten", "f", graph.add("relu", "a", x), start_axis=1)
+spec = graph.build(graph.add("tanh", "t", graph.add("concat", "c", y, y, axis=1)))
+x = np.full((2, 8, 2, 2), 0.75, np.float32)
+"""
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the driver library."""
+    pytest.importorskip("cuda.bindings.nvjitlink", reason="numba-cuda is not installed")
+    folder = tmp_path_factory.mktemp("stub")
+    source = Path(__file__).with_name("stub_libcuda.c")
+    command = [str(COMPILER), "-shared", "-fPIC", "-D_GNU_SOURCE", "-w", str(source), "-ldl", "-o"]
+    subprocess.run([*command, str(folder / "libcuda.so.1")], check=True)
+    (folder / "libcuda.so").symlink_to("libcuda.so.1")
+    return folder
+
+
+def run(stub: Path, script: str, **settings: str) -> tuple[list[str], list[str]]:
+    """Lines that the script prints, and lines that the driver logs."""
+    hidden = ("NUMBA_ENABLE_CUDASIM", "CUDA_VISIBLE_DEVICES")
+    environment = {k: v for k, v in os.environ.items() if k not in hidden}
+    environment |= {"LD_LIBRARY_PATH": str(stub), "BSLITE_CACHE_DIR": str(stub / "cache"), **settings}
+    done = subprocess.run(
+        [sys.executable, "-c", MODEL + script], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), done.stderr.splitlines()
+
+
+def test_what_the_driver_sees(stub: Path) -> None:
+    """Arguments as C reads them; the second run captures, the third starts the graph."""
+    _, log = run(stub, 'for i in range(3): bslite.run(spec, x + i, backend="cuda")')
+    assert log[0] == "stream 1"  # it waits for nothing on the default stream
+    assert "module 1" in log
+    assert "function _ZN6bs" in log
+    launches = [line for line in log if line.startswith("launch")]
+    for line in launches:
+        shape = r"launch grid \d+ 1 1 block 256 1 1 shared 0 extra 0 array 0 \d+ 1 bytes [48] first"
+        assert re.match(shape, line)
+    # The first kernel reads what the host gave in each run.
+    assert [line.split()[-1] for line in launches if line.split()[-1] in ("0.75", "1.75", "2.75")] == [
+        "0.75", "1.75", "2.75"
+    ]  # fmt: skip
+    assert [line for line in log if line.startswith(("up", "capture", "graph"))] == [
+        "up 256 0.75", "up 256 1.75", "capture 2", "captured", "graph", "up 256 2.75", "graph"
+    ]  # fmt: skip
+
+
+def test_kernels_are_loaded_from_disk(stub: Path) -> None:
+    """A second process compiles nothing."""
+    once = 'bslite.run(spec, x, backend="cuda")\n'
+    run(stub, once)
+    forbid = """
+from bslite.kernels.cuda.kernel import Kernel
+def ptx(*_, **__): raise SystemExit("compiled again")
+Kernel.ptx = ptx
+"""
+    _, log = run(stub, forbid + once)
+    assert "module 1" in log
+
+
+def test_the_device(stub: Path) -> None:
+    script = """
+from bslite.engines.cuda.devices import driver_for
+driver = driver_for()
+print(driver.name, driver.machine.sms, driver.machine.block_threads, *driver.room())
+event = driver.event()
+driver.record(event, driver.stream())
+print(driver.passed(event), driver.seconds(lambda stream: None, 2))
+"""
+    said, _ = run(stub, script, STUB_MEMORY="4096")
+    assert said == ["cuda:0 (Stub) 132 1024 4096 4096", "True [0.0015, 0.0015]"]
+    said, _ = run(stub, script, STUB_EVENT="600")
+    assert said[1].startswith("False")
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"STUB_INIT": "100"}, r"backend 'cuda': there is no CUDA device here \(.*CUDA_ERROR_NO_DEVICE"),
+        (
+            {"STUB_VERSION": "12040"},
+            r"the NVIDIA driver supports CUDA 12\.4, .* of CUDA 13; update the driver",
+        ),
+        ({"STUB_DEVICES": "0"}, "there is no device cuda:0; this machine has 0"),
+        ({"STUB_MEMORY": "1024"}, r"cuda:0 \(Stub\): 0\.0 MB wanted for .*, 0\.0 MB of 0 MB free"),
+    ],
+)
+def test_errors(stub: Path, settings: dict[str, str], error: str) -> None:
+    """One EngineError each; the process goes on, on the CPU."""
+    script = """
+try:
+    bslite.run(spec, x, backend="cuda")
+except bslite.EngineError as e:
+    print(e)
+print(bslite.run(spec, x).shape)
+"""
+    *said, last = run(stub, script, **settings)[0]
+    assert last == "(2, 64)"
+    assert re.search(error, "\n".join(said)), said
