@@ -7,9 +7,9 @@ multiplied, the next is on its way from memory in registers, and one barrier per
 
 * **Arithmetic.** A thread of 8x8 does 512 multiply-adds for 32 reads of 16 bytes (PTX: ``ld.shared.v4``) and
   about 100 other instructions (machine code for sm_90): the multiply-add units, one warp instruction per
-  cycle and scheduler, are at most 79 % busy. Shared memory gives 128 bytes a cycle: a warp reads 64 bytes of A (four rows of threads,
-  broadcast) and 128 of B (eight columns of threads, side by side) per 16-byte read, so it is busy at most
-  half of that time.
+  cycle and scheduler, are at most 79 % busy. Shared memory gives 128 bytes a cycle: a warp reads 64 bytes of
+  A (four rows of threads, broadcast) and 128 of B (eight columns of threads, side by side) per 16-byte read,
+  so it is busy at most half of that time.
 * **Bank conflicts.** Reads: none, see above; rows start on 16 bytes since PAD is 4. Writes: a warp writes
   DEPTH terms of a few rows of A; terms are ``BM + 4`` floats apart, which is 4 modulo 16, so 8 lanes along
   the terms (single floats) or 4 lanes along every second term (pairs) times the rows beside each other are 32
