@@ -77,8 +77,8 @@ else:
         return register_jitable(forceinline=True)(body)
 
     def compile_ptx(body, signature, capability, bounds):
-        """A kernel's PTX for GPUs of ``capability``; no GPU needed. ``bounds``: the most threads of a block, and
-        how many such blocks must fit on an SM.
+        """A kernel's PTX for GPUs of ``capability``; no GPU needed. ``bounds``: the most threads of a block,
+        and how many such blocks must fit on an SM.
 
         numba-cuda asks the current device whom to compile the functions for that a kernel calls; so this says
         it is one of ``capability``, and a process should ask for one capability only: they are kept.

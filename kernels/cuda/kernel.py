@@ -27,8 +27,9 @@ class Kernel:
     ``make(**variant)`` gives the Python function that is compiled, whose parameters are ``arrays`` (flat,
     contiguous), then ``scalars``. ``threads`` is the most threads of a block, ``registers`` the most
     registers a thread may need (what the occupancy in the docstring rests on); no variant may spill.
-    ``samples`` are variants that between them are all the code there is: tests compile each of them. ``blocks``:
-    so many of ``threads`` threads must fit on an SM at once, which bounds the registers the compiler may take.
+    ``samples`` are variants that between them are all the code there is: tests compile each of them.
+    ``blocks``: so many of ``threads`` threads must fit on an SM at once, which bounds the registers the
+    compiler may take.
     """
 
     name: str
