@@ -14,7 +14,7 @@ from bslite.explore.gpu import GpuMachine
 from bslite.explore.problem import GATES, Recurrent
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.recurrent_cell import GRU, LSTM, RELU, TANH
-from bslite.plan.cuda.recurrent_tiles import KEPT, choose, launched, tile
+from bslite.plan.cuda.recurrent_tiles import NARROW, WIDE, choose, launched, tile
 
 OPS = {LSTM: "lstm", GRU: "gru", TANH: "rnn", RELU: "rnn"}
 #: Four warps of eight lanes: of each row half is with another warp; sums are folded with several left, and with one.
@@ -103,14 +103,18 @@ def test_nan_reaches_what_depends_on_it() -> None:
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("batch", [1, 4, 16, 40])
 @pytest.mark.parametrize("hidden", [1, 50, 256, 512, 1024, 1536, 2816])
-def test_layers_are_cut_so_that_the_kernel_can_take_them(kind: str, batch: int, hidden: int) -> None:
-    machine = GpuMachine()
+@pytest.mark.parametrize("recent", [True, False])
+def test_layers_are_cut_so_that_the_kernel_can_take_them(
+    kind: str, batch: int, hidden: int, recent: bool
+) -> None:
+    machine = GpuMachine() if recent else GpuMachine(register_bytes=64 << 10)
     loops = choose(Recurrent(kind, hidden, hidden, 25, batch), machine)
     assert loops is not None
     cut, gates = loops.tile, GATES[kind]
     assert cut.warps // cut.parts * cut.rows >= gates * loops.units
     assert cut.parts * cut.lanes * cut.deep >= hidden
-    assert cut.rows * cut.deep <= KEPT
+    assert cut.rows * cut.deep <= (WIDE if recent else NARROW)
+    assert cut.kernel in KERNELS
     assert loops.units * min(batch, cut.batch) <= cut.warps * cut.lanes
     blocks = -(-hidden // loops.units) * -(-batch // cut.batch)
     assert blocks <= machine.sms or not loops.stays
