@@ -7,6 +7,7 @@ import pytest
 
 import bslite
 from bslite import GraphBuilder, ModelSpec
+from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.plan.cuda import build_plan
 
 RNG = np.random.default_rng(0)
@@ -45,6 +46,7 @@ def test_activations(shape: tuple[int, ...]) -> None:
         ((17, 12), (1, 0)),
         ((3, 2, 8, 2, 9), (4, 0, 3, 2, 1)),
         ((2, 3, 2, 3, 2, 3), (5, 3, 1, 4, 2, 0)),
+        ((2, 2, 2, 2, 2, 2, 2), (6, 4, 2, 0, 5, 3, 1)),
     ],
 )
 def test_permute(shape: tuple[int, ...], order: tuple[int, ...]) -> None:
@@ -89,3 +91,38 @@ def test_plan_prints_and_round_trips() -> None:
     assert "transpose" in str(plan)
     assert "blocks of 32x8" in str(plan)
     assert from_json(to_json(plan)) == plan
+
+
+def test_copies_beyond_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What spreads over more elements than kernels count goes in parts."""
+    from bslite.plan.cuda import lower_move
+
+    monkeypatch.setattr(lower_move, "MOST_ELEMENTS", 200)
+    graph = GraphBuilder("permute")
+    x = graph.input("x", (5, 9, 4, 3))
+    spec = graph.build(graph.add("permute", "p", x, order=(3, 0, 2, 1)))
+    assert len(build_plan(spec, [(5, 9, 4, 3)], SimulatedDriver.machine).steps) > 2
+    same(spec, RNG.standard_normal((5, 9, 4, 3), np.float32))
+
+
+def test_random_moves() -> None:
+    """Slices of either direction, permutations and joins of them, against NumPy."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        shape = tuple(int(n) for n in rng.integers(1, 11, int(rng.integers(1, 6))))
+        graph = GraphBuilder("moves")
+        name, size = graph.input("x", shape), list(shape)
+        for i in range(4):
+            axis = int(rng.integers(len(size)))
+            if rng.random() < 0.5:
+                order = [int(a) for a in rng.permutation(len(size))]
+                name = graph.add("permute", f"p{i}", name, order=tuple(order))
+                size = [size[a] for a in order]
+            elif rng.random() < 0.5 and size[axis] > 2:
+                step = int(rng.integers(1, 3))
+                name = graph.add("slice", f"s{i}", name, axis=axis, start=1, stop=size[axis], step=step)
+                size[axis] = -(-(size[axis] - 1) // step)
+            else:
+                name = graph.add("concat", f"c{i}", name, name, axis=axis)
+                size[axis] *= 2
+        same(graph.build(name), rng.standard_normal(shape, np.float32))

@@ -33,8 +33,17 @@ def copy_step(b: CudaBuilder, source: View, target: View) -> None:
     sizes, runs = merged_axes(target.shape, [source.strides, target.strides], by=1)
     if not sizes:
         sizes, runs = [1], [[1], [1]]
-    if not _transpose_step(b, source, target, sizes, runs):
+    if len(sizes) > AXES:
+        _slice_by_slice(b, source, target)
+    elif not _transpose_step(b, source, target, sizes, runs):
         _strided_step(b, source, target, sizes, runs)
+
+
+def _slice_by_slice(b: CudaBuilder, source: View, target: View) -> None:
+    """More axes than the kernel has loops: a copy for every index of the shortest."""
+    axis = min((a for a, n in enumerate(target.shape) if n > 1), key=lambda a: target.shape[a])
+    for i in range(target.shape[axis]):
+        copy_step(b, source.slice(axis, i, i + 1), target.slice(axis, i, i + 1))
 
 
 def _in_halves(b: CudaBuilder, source: View, target: View) -> None:
@@ -51,10 +60,6 @@ def _strided_step(
     b: CudaBuilder, source: View, target: View, sizes: list[int], runs: list[list[int]]
 ) -> None:
     """Append a copy element by element, in pairs where all pairs lie on 8 bytes."""
-    if len(sizes) > AXES:
-        raise EngineError(
-            f"layer {b.layer[-1]!r}: a copy over {len(sizes)} separate axes; there are loops for {AXES}"
-        )
     starts = [v.offset - v.extent[0] for v in (source, target)]
     lows = [v.extent[0] for v in (source, target)]
     pairs = _in_pairs(sizes, runs, [*starts, *lows])
