@@ -98,7 +98,12 @@ class Step:
 
     @property
     def tile(self) -> str:
-        """Register tile as ``rows x vector registers``, where the kernel has one."""
+        """Register tile as ``rows x vector registers``, where the kernel has one; on a GPU, what a thread of
+        a stack takes at a time as ``rows x columns``.
+        """
+        variant = self.args.get("variant", {})
+        if "columns" in variant:
+            return f"{variant['turn']}x{variant['columns']}"
         rows = self.args.get("rows1")
         return f"{rows}x{self.args.get('width', 1)}" if rows else ""
 

@@ -12,7 +12,19 @@ import numpy as np
 
 from bslite.kernels.cuda.device import device_function
 from bslite.kernels.cuda.flag import raise_flag
-from bslite.kernels.cuda.libm import as_float, as_int, atan2, fma, fmod, larger, quotient, smaller, times
+from bslite.kernels.cuda.libm import (
+    as_float,
+    as_int,
+    atan2,
+    fma,
+    fmod,
+    larger,
+    minus,
+    plus,
+    quotient,
+    smaller,
+    times,
+)
 from bslite.kernels.cuda.libm import pow as power
 
 f = np.float32
@@ -28,20 +40,10 @@ class Function(NamedTuple):
 
 
 @device_function
-def _add(x, z):
-    return x + z
-
-
-@device_function
-def _sub(x, z):
-    return x - z
-
-
-@device_function
 def _remainder(x, z):
     rest = fmod(x, z)
     if rest != f(0.0) and (rest < f(0.0)) != (z < f(0.0)):
-        rest = rest + z
+        rest = plus(rest, z)
     return rest
 
 
@@ -52,8 +54,8 @@ def _prelu(x, z):
 
 #: Functions of two float32.
 FLOATS = {
-    "add": _add,
-    "sub": _sub,
+    "add": plus,
+    "sub": minus,
     "mul": times,
     "div": quotient,
     "pow": power,

@@ -1,4 +1,4 @@
-"""One function of up to three values, broadcast by strides, and an activation: whatever is no longer chain."""
+"""One function of up to three values, broadcast by strides, and an activation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAMPLES += [
 
 @device_function
 def places(axes, i, n1, n2, n3, n4):
-    """The coordinates of element ``i`` of ``axes`` axes, 4 innermost; of ``n1..n4`` elements the last ones."""
+    """The coordinates of element ``i`` of ``axes`` axes, 4 innermost; of sizes ``n1..n4``."""
     i4 = i
     i3 = u(0)
     i2 = u(0)

@@ -1,4 +1,4 @@
-"""What can only be found wrong while running, as on the CPU (kernels/cpu/flag.py): noted here, raised later."""
+"""What can only be found wrong while running, as on the CPU (kernels/cpu/flag.py): noted, raised later."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Functions of one value: activations, analysis, rounding. NaN in, NaN out (but for `sign`, as torch has it).
 
 A kernel takes the one it is made for, as a function ``(x, a, b)``, from `function_of`; a and b are its
-parameters (clamp bounds, negative slope, ...), float32. What is not chosen is not compiled. The last product
-of a function is `libm.times`: else what reads its result would decide how it is rounded.
+parameters (clamp bounds, negative slope, ...), float32. What is not chosen is not compiled. Where a function
+begins or ends with a sum or product, that is one of libm.py's: else its neighbours in a kernel would decide
+how it is rounded.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 
 from bslite.kernels.cuda import libm, trig
 from bslite.kernels.cuda.device import device_function
-from bslite.kernels.cuda.libm import fma, larger, magnitude, quotient, smaller, times
+from bslite.kernels.cuda.libm import fma, larger, magnitude, minus, plus, quotient, smaller, times
 
 f = np.float32
 ONE, ZERO = f(1.0), f(0.0)
@@ -77,7 +78,7 @@ def gelu_tanh(x, a, b):
 
 @device_function
 def hardsigmoid(x, a, b):
-    return times(smaller(larger(x + f(3.0), ZERO), f(6.0)), f(1.0 / 6))
+    return times(smaller(larger(plus(x, f(3.0)), ZERO), f(6.0)), f(1.0 / 6))
 
 
 @device_function
@@ -139,8 +140,8 @@ def threshold(x, a, b):
 @device_function
 def shrink(x, a, b):
     if x > a:
-        return x - b
-    return ZERO if x >= -a else x + b
+        return minus(x, b)
+    return ZERO if x >= -a else plus(x, b)
 
 
 @device_function
@@ -235,6 +236,6 @@ def _choice(low: int, high: int):
     return either
 
 
-#: ``activate(code, x, a, b)``: the function with this number. Of a number that is a constant where it is called
-#: only that function is left in machine code; but `function_of` is compiled in a tenth of the time.
+#: ``activate(code, x, a, b)``: the function with this number. Of a number that is a constant where it is
+#: called only that function is left in machine code; but `function_of` is compiled in a tenth of the time.
 activate = _choice(0, len(CODES))

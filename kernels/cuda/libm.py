@@ -2,11 +2,14 @@
 
 On a GPU these are libdevice's (errors in units in the last place: CUDA's programming guide, "Mathematical
 Functions": at most 2, but for pow, sinh, acosh and atanh, 3 to 4), in the simulator NumPy's, from float64
-rounded once; sin, cos and tan are in trig.py. `fma`, `times` are single instructions that no compiler merges with their neighbours:
+rounded once; sin, cos and tan are in trig.py.
+
+`fma`, `plus`, `minus` and `times` are single instructions that no compiler merges with their neighbours:
 numba contracts ``x*y + z`` wherever it meets one, and then the bits of a sum would depend on which layers
-share a kernel. `larger`, `smaller` are ``max.NaN`` and ``min.NaN`` of PTX (sm_80 and later): NaN if one is
-NaN, and -0 below +0, so any order of comparisons gives the same bits. Written as comparisons and selections
-they take three instructions for one; the inline assembler is all there is of LLVM in device code.
+share a kernel. So what a function does first to its argument and last to its result is one of these.
+`larger` and `smaller` are ``max.NaN`` and ``min.NaN`` of PTX (sm_80 and later): NaN if one is NaN, and -0
+below +0, so any order of comparisons gives the same bits. Written as comparisons and selections they take
+three instructions for one; so here, and nowhere else in device code, there is inline assembler.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ NAMES = {
     "pow": ("powf", np.power),
     "fmod": ("fmodf", np.fmod),
     "atan2": ("atan2f", np.arctan2),
+    "plus": ("fadd_rn", np.add),
+    "minus": ("fsub_rn", np.subtract),
     "times": ("fmul_rn", np.multiply),
     "quotient": ("fdiv_rn", np.divide),
 }
@@ -57,6 +62,8 @@ if SIMULATED:
 
     _made = {name: _rounded(numpys) for name, (_, numpys) in NAMES.items()}
     _made["erf"] = _rounded(math.erf)
+    # Of arrays: of two scalars NumPy takes the square root for a power of 0.5, and that of -inf is NaN.
+    _made["pow"] = _rounded(lambda x, y: np.power(np.array([x, x]), np.array([y, y]))[0])
     fma = _rounded(lambda x, y, z: x * y + z)
 
     def larger(x, y):

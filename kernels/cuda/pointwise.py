@@ -18,8 +18,9 @@ EACH = 4  # elements of a thread: as many loads under way before the first is ne
     registers=40,
     samples=[{"code": code} for code in CODES.values()],
 )
-def pointwise(code: int | str):
-    """``y[i] = act(x[i], a, b)``, the function of this number or name, for ``count`` elements; a block does ``THREADS * EACH`` of them.
+def pointwise(code: int | str, threads: int = THREADS):
+    """``y[i] = act(x[i], a, b)``, the function of this number or name, for ``count`` elements; a block does
+    ``threads * EACH`` of them.
 
     Bytes are all there is to it: 8 threads to a 32-byte sector, EACH loads in flight per thread; at 40
     registers, of which most functions need half, an SM holds 1,536 threads, so 6,144 loads are under way,
@@ -28,9 +29,9 @@ def pointwise(code: int | str):
     act = function_of(code)
 
     def pointwise(x, y, count, a, b):
-        start = cuda.blockIdx.x * np.int32(THREADS * EACH) + cuda.threadIdx.x
+        start = cuda.blockIdx.x * np.int32(threads * EACH) + cuda.threadIdx.x
         for e in range(EACH):
-            i = start + e * THREADS
+            i = start + e * threads
             if i < count:
                 y[i] = act(x[i], a, b)
 

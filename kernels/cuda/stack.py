@@ -12,17 +12,18 @@ from bslite.kernels.cuda.cells import FLOATS
 from bslite.kernels.cuda.device import cuda
 from bslite.kernels.cuda.functions import FUNCTIONS
 from bslite.kernels.cuda.kernel import kernel
-from bslite.kernels.cuda.libm import fma, larger, quotient, times
+from bslite.kernels.cuda.libm import fma, larger, plus, quotient, times
 from bslite.kernels.cuda.stack_source import function, stack_source
 
-THREADS = 128
+THREADS = 64
 BLOCK = "max:3,3,1,1,1,1,1,1 affine relu"
 SAMPLES = [
     {"stages": stages, "columns": columns, "turn": turn, "threads": THREADS}
     for stages, columns, turn in (
         (BLOCK, 8, 2),
+        (f"{BLOCK} {BLOCK}", 14, 2),
         (f"{BLOCK} {BLOCK} {BLOCK}", 8, 2),
-        (f"{BLOCK} {BLOCK} {BLOCK} {BLOCK}", 8, 2),
+        (f"{BLOCK} {BLOCK} {BLOCK} {BLOCK}", 2, 2),
         ("avg:2,2,2,2,0,0,0,0,4 with:add silu", 4, 1),
         ("affine relu avg:3,3,2,2,1,1,1,1,0", 4, 1),
         ("depthwise:3,3,1,1,1,1,1,1,1 clamp:0.0,6.0", 8, 1),
@@ -35,10 +36,11 @@ f = np.float32
 
 @kernel(
     "x f4[], y f4[], z f4[], v f4[], c f4[], sizes i4[], channels i4, strips i4, groups i4, bands i4, "
-    "band_rows i4, x_image i8, x_row i4, x_col i4, x_channel i4, y_image i8, y_row i4, y_col i4, y_channel i4, "
+    "band_rows i4, x_image i8, x_row i4, x_col i4, x_channel i4, "
+    "y_image i8, y_row i4, y_col i4, y_channel i4, "
     "z_image i8, z_row i4, z_col i4, z_channel i4, v_image i8, v_row i4, v_col i4, v_channel i4",
     threads=THREADS,
-    registers=232,
+    registers=216,
     samples=SAMPLES,
 )
 def stack(stages: str, columns: int, turn: int, threads: int):
@@ -53,23 +55,29 @@ def stack(stages: str, columns: int, turn: int, threads: int):
     one block. Neighbouring threads have neighbouring channels: whole sectors.
 
     The budget: at the speed of memory an H200 moves 0.55e12 elements in and out per second, and issues 31e12
-    instructions: 56 for each. A block of max 3x3, batch norm and ReLU takes 3 maxima (3x3 apart in rows and
-    columns, pairs of neighbours shared; at half rate), a multiply-add and a maximum: some 9 slots, 12 with the
-    columns at the sides. So four or five such blocks run at the speed of a copy; deeper stacks are cut
-    (bslite/plan/cuda/stacks.py), for beyond that it is instructions that take the time, wherever the cuts are.
+    instructions: 56 for each. Of a block of max 3x3, batch norm and ReLU, three maxima (by rows and columns
+    apart, pairs of neighbours shared), a multiply-add and a maximum are needed for an element; maxima go at
+    half rate, that is 9 slots. Counted in machine code for sm_90, addresses, loads, stores and the columns at
+    the sides included: 15 instructions (20 slots) for one block, 8 columns; 20 (28) for two, 14 columns; 32
+    (48) for three, 8 columns. So three such blocks run at the speed of a copy, if four slots of five are
+    used; deeper stacks are cut (bslite/plan/cuda/stacks.py): beyond that, instructions take the time,
+    wherever the cuts are.
 
-    Occupancy: registers hold the state, up to 200; then an SM has 256 threads or more with ``turn`` rows of
-    columns in flight each, 16 to 40 loads: 16 to 40 KB, of the 25 that cover HBM's latency.
+    Where there are several windows, turns of the loop away from all edges run without tests of rows and
+    columns: they are a sixth of the slots. For one window memory is what takes the time.
 
-    Arrays: y likewise, z and v the tensors from outside, with strides of their own (in elements); c ``[.., channels]``
-    the numbers per channel in the order of the stages: a filter's taps and its bias, scale and shift of an
-    affine; ``sizes`` the rows and columns of x and after each window. ``strips`` of columns (the last one ends
-    at the edge: what two compute is the same), ``groups`` of blocks for the threads of one band, ``bands`` per image;
-    a block for each group, band, image, group fastest.
+    Occupancy: registers hold the state, up to 216; then an SM has 256 threads or more with ``turn`` rows of
+    columns in flight each, 28 or more loads: 28 KB, of the 25 that cover HBM's latency.
+
+    Arrays: y is like x; z and v are tensors from outside; all have strides of their own, in elements. c
+    ``[.., channels]`` holds the numbers per channel in the order of the stages: a filter's taps and its bias,
+    scale and shift of an affine. ``sizes``: rows and columns of x and after each window. There are ``strips``
+    of columns (the last one ends at the edge: what two compute is the same), ``groups`` of blocks for the
+    threads of one band, ``bands`` per image; a block for each group, band and image, group fastest.
     """
     names = {
         "u": np.uint32, "i32": np.int32, "i64": np.int64, "u64": np.uint64, "f": f, "cuda": cuda, "fma": fma,
-        "larger": larger, "times": times, "quotient": quotient,
+        "larger": larger, "plus": plus, "times": times, "quotient": quotient,
         "ZERO": f(0.0), "ONE": f(1.0), "MINUS_ZERO": f(-0.0), "LEAST": f(-np.inf),
     }  # fmt: skip
     text, more = stack_source(

@@ -7,11 +7,12 @@ is read by numba as any other function, is run by the simulator, and shows in tr
 
 from __future__ import annotations
 
+import hashlib
 import linecache
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bslite.kernels.cuda.stack_stages import Level, Pointwise, Window, columns_of, inside_of, levels_of
+from bslite.kernels.cuda.stack_stages import Pointwise, Window, columns_of, inside_of, levels_of
 
 HEAD = (
     "def stack(x, y, z, v, c, sizes, channels, strips, groups, bands, band_rows, "
@@ -25,7 +26,7 @@ OUTSIDE = "zv"  # arrays of tensors from outside, in order
 
 def function(text: str, names: dict[str, Any]) -> Callable[..., None]:
     """The function ``stack`` that ``text`` defines, ``names`` being its globals."""
-    filename = f"<bslite stack {hash(text) & 0xFFFFFFFFFFFF:012x}>"
+    filename = f"<bslite stack {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     exec(compile(text, filename, "exec"), names)
     made: Callable[..., None] = names["stack"]
@@ -49,8 +50,8 @@ class _Source:
         self.lines: list[str] = []
         self.depth = 1
         self.constants = 0  # rows of c given out
-        self.outside = 0
         self.fresh = 0
+        self.free = False  # whether this turn is known to be away from all edges
 
     def add(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
@@ -81,9 +82,25 @@ class _Source:
         self.geometry()
         self.parameters()
         self.state()
+        self.add(f"x_turn = first_turn * {self.turn} * x_row")
+        self.add(f"y_turn = y_at + first_turn * {len(self.emitted()[-1])} * y_row")
+        if len(self.levels) > 2:
+            self.away_from_edges()
         self.add("for t in range(first_turn, last_turn):")
         self.depth += 1
-        self.body()
+        if len(self.levels) > 2:
+            self.add("if first_free <= t < last_free:")
+            self.depth, self.free = self.depth + 1, True
+            self.body()
+            self.depth, self.free = self.depth - 1, False
+            self.add("else:")
+            self.depth += 1
+            self.body()
+            self.depth -= 1
+        else:
+            self.body()
+        self.add(f"x_turn += {self.turn} * x_row")
+        self.add(f"y_turn += {len(self.emitted()[-1])} * y_row")
         return "\n".join([HEAD, *self.lines, ""])
 
     def geometry(self) -> None:
@@ -106,18 +123,35 @@ class _Source:
         self.add(f"first_turn = row0 // {self.turn}")
         self.add(f"last_turn = (end - 1 - ({rows[last][0]})) // {len(rows[last])} + 1")
         self.add("x_at = i64(image) * x_image + channel * x_channel")
-        lo, hi = self.inside[0]
         for c in range(self.counts[0]):
-            place = f"col0 + {c}"
-            if c < lo:
-                place = f"max(col0 + {c}, i64(0))"
-            if c > hi:
-                place = f"min(col0 + {c}, width0 - 1)"
-            self.add(f"x_at{c} = x_at + ({place}) * x_col")
+            self.add(f"x_at{c} = x_at + ({self.column(0, c)}) * x_col")
         self.add(f"y_at = i64(image) * y_image + channel * y_channel + col{last} * y_col")
         used = sum(p.name.startswith(("with:", "by:")) for level in self.levels for p in level.chain)
         for letter in OUTSIDE[:used]:
             self.add(f"{letter}_at = i64(image) * {letter}_image + channel * {letter}_channel")
+
+    def away_from_edges(self) -> None:
+        """The turns in which no row and no column of any level is beyond an edge: they need no tests. Worth
+        compiling the turn twice where there are several windows.
+        """
+        last = len(self.levels) - 1
+        made = self.emitted()
+        self.add(f"first_free = -((-begin + ({made[last][0]})) // {len(made[last])})")
+        self.add(f"last_free = (end - 1 - ({made[last][-1]})) // {len(made[last])} + 1")
+        for k in range(last):
+            count = len(made[k])
+            self.add(f"first_free = max(first_free, i64({-(made[k][0] // count)}))")
+            self.add(f"last_free = min(last_free, (height{k} - 1 - ({made[k][-1]})) // {count} + 1)")
+            self.add(f"if col{k} < 0 or col{k} + {self.counts[k]} > width{k}:")
+            self.add("    last_free = first_free")
+
+    def column(self, k: int, c: int) -> str:
+        """Where the thread's column c of level k is; the nearest there is, if it may be beyond the edge."""
+        lo, hi = self.inside[k]
+        place = f"col{k} + {c}"
+        if c < lo:
+            place = f"max({place}, i64(0))"
+        return f"min({place}, width{k} - 1)" if c > hi else place
 
     def window(self, k: int) -> Window:
         w = self.levels[k].window
@@ -181,7 +215,9 @@ class _Source:
         """Elements of the rows of level k, from the rows that each window sees."""
         w, found = self.window(k), []
         if w.kind == "max":
-            columns = [self.largest([[row[c] for row in rows] for rows in windows]) for c in range(self.counts[k])]
+            columns = [
+                self.largest([[row[c] for row in rows] for rows in windows]) for c in range(self.counts[k])
+            ]
             return [list(row) for row in zip(*columns, strict=True)] if windows else []
         for rows in windows:
             if w.kind == "avg":
@@ -208,11 +244,12 @@ class _Source:
         per_turn = len(self.emitted()[k])
         at = self.name("r")
         self.add(f"{at} = t * {per_turn} + ({a})")
-        self.add(f"if begin <= {at} < end:" if last else f"if 0 <= {at} < height{k}:")
-        self.depth += 1
+        if not self.free:
+            self.add(f"if begin <= {at} < end:" if last else f"if 0 <= {at} < height{k}:")
+            self.depth += 1
         if row is None:
             row = [self.name("a") for _ in range(self.counts[0])]
-            self.add(f"x_line = {at} * x_row")
+            self.add(f"x_line = x_turn + {a} * x_row")
             for c, name in enumerate(row):
                 self.add(f"{name} = x[u64(x_line + x_at{c})]")
         elif self.window(k).kind == "avg":
@@ -225,10 +262,10 @@ class _Source:
             else:
                 row = [self.applied(k, i, stage, value) for value in row]
         if last:
-            self.add(f"y_line = y_at + {at} * y_row")
+            self.add(f"y_line = y_turn + ({a}) * y_row")
             for c, value in enumerate(row):
                 self.add(f"y[u64(y_line + {c} * y_col)] = {value}")
-            self.depth -= 1
+            self.depth -= not self.free
             return row
         w = self.window(k + 1)
         row = self.masked(k, row, BEYOND[w.kind])
@@ -238,6 +275,8 @@ class _Source:
         elif w.kind == "avg":
             starts = (c * w.col_step for c in range(self.counts[k + 1]))
             row = [self.total(row[s : s + w.cols]) for s in starts]
+        if self.free:
+            return row
         to = [self.name("h") for _ in row]
         for name, value in zip(to, row, strict=True):
             self.add(f"{name} = {value}")
@@ -283,16 +322,10 @@ class _Source:
         """Each element and that of a tensor from outside, at the same place; beyond the edge, any."""
         kind, _, name = stage.name.partition(":")
         self.names[f"two_{name}"] = self.pairs[name]
-        lo, hi = self.inside[k]
         self.add(f"{letter}_line = {letter}_at + {at} * {letter}_row")
         found, made = [self.name("o") for _ in row], [self.name("e") for _ in row]
         for c, other in enumerate(found):
-            place = f"col{k} + {c}"
-            if c < lo:
-                place = f"max({place}, i64(0))"
-            if c > hi:
-                place = f"min({place}, width{k} - 1)"
-            self.add(f"{other} = {letter}[u64({letter}_line + ({place}) * {letter}_col)]")
+            self.add(f"{other} = {letter}[u64({letter}_line + ({self.column(k, c)}) * {letter}_col)]")
         for to, value, other in zip(made, row, found, strict=True):
             pair = f"{value}, {other}" if kind == "with" else f"{other}, {value}"
             self.add(f"{to} = two_{name}({pair})")
@@ -303,10 +336,13 @@ class _Source:
         lo, hi = self.inside[k]
         made = []
         for c, value in enumerate(row):
-            test = f"from_left{k} >= i32({-c})" if c < lo else f"from_right{k} > i32({c})" if c > hi else ""
-            to = self.name("m") if test else value
-            if test:
-                self.add(f"{to} = {value} if {test} else {beyond}")
+            if self.free:
+                made.append(value)
+                continue
+            tests = [f"from_left{k} >= i32({-c})"] * (c < lo) + [f"from_right{k} > i32({c})"] * (c > hi)
+            to = self.name("m") if tests else value
+            if tests:
+                self.add(f"{to} = {value} if {' and '.join(tests)} else {beyond}")
             made.append(to)
         return made
 
@@ -315,7 +351,7 @@ class _Source:
         acc = values[0]
         for value in values[1:]:
             to = self.name("s")
-            self.add(f"{to} = {acc} + {value}")
+            self.add(f"{to} = plus({acc}, {value})")
             acc = to
         return acc
 

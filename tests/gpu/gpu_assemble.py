@@ -27,9 +27,17 @@ def assembled(capability: tuple[int, int], names: list[str]) -> Iterator[dict[st
                 "kernel": kernel.name,
                 "variant": dict(variant),
                 "ptx": len(ptx),
+                **accesses(ptx),
                 "parameters": [int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+) ", ptx)],
                 **resources(ptx, capability),
             }
+
+
+def accesses(ptx: str) -> dict[str, int]:
+    """Loads from and stores to memory that the code has, and instructions in float64."""
+    count = {"loads": r"\bld\.global", "stores": r"\bst\.global", "shared_accesses": r"\b(?:ld|st)\.shared"}
+    count["float64"] = r"\.(?:rn\.)?f64\b"
+    return {name: len(re.findall(pattern, ptx)) for name, pattern in count.items()}
 
 
 def resources(ptx: str, capability: tuple[int, int]) -> dict[str, int]:

@@ -71,3 +71,25 @@ assert image[:4] == b"\\x7fELF" and entry.encode() in image
     file.write_bytes(b"")
     run()
     assert file.read_bytes() == whole
+
+
+def test_a_stack_reads_and_writes_once(records: list[dict[str, Any]]) -> None:
+    """A deeper stack of pools loads the columns at its sides and its numbers per channel more, and nothing
+    else: no intermediate value is in memory or in shared memory, and nothing is computed in float64.
+
+    A turn of the loop is there twice where there are several windows: with and without tests of edges.
+    """
+    pools = [
+        r for r in records if r["kernel"] == "stack" and r["variant"]["stages"].startswith("max:3,3,1,1")
+    ]
+    assert len(pools) == 4
+    for record in pools:
+        variant = record["variant"]
+        depth = variant["stages"].count("max")
+        row = variant["columns"] + 2 * depth
+        numbers = 2 * depth + 2 * (depth + 1)  # scale and shift; sizes of each image
+        turns = variant["turn"] * (1 if depth == 1 else 2)
+        assert record["loads"] == turns * row + numbers, record
+        assert record["stores"] == turns * variant["columns"], record
+    for record in (r for r in records if r["kernel"] == "stack"):
+        assert record["shared_accesses"] == record["float64"] == 0, record

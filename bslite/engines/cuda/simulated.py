@@ -26,11 +26,11 @@ def memory_at(address: int, dtype: Any, count: int) -> Array:
 
 
 class SimulatedDriver(Driver):
-    """One device, number 0, with few threads to a block: each is a thread of Python."""
+    """One device, number 0, slow, with few threads to a block: each is a thread of Python."""
 
     device = 0
     name = "numba.cuda's simulator"
-    machine = GpuMachine(sms=1, block_threads=32)
+    machine = GpuMachine(sms=1, block_threads=32, memory_bandwidth=4e9, l2_bandwidth=5e9)
 
     def take(self, size: int, stream: int) -> Memory:
         """Memory filled with NaN: who reads what nobody wrote shall be seen."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
-from bslite.passes import Layer, fuse
+from bslite.passes import fuse
 from bslite.plan.concats import place_concats
 from bslite.plan.cuda import (
     lower_conv,
@@ -19,12 +19,14 @@ from bslite.plan.cuda import (
     lower_normalize,
     lower_pad,
     lower_pointwise,
+    lower_pool,
     lower_recurrent,
     lower_reduce,
     lower_softmax,
 )
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.lowering import LOWERINGS
+from bslite.plan.cuda.stacks import choose_stacks, lower_stacked
 from bslite.plan.ends import copy_outputs, place_inputs, place_outputs
 from bslite.plan.memory import place_buffers, set_order
 from bslite.plan.plan import Plan
@@ -41,6 +43,7 @@ __all__ = [
     "lower_normalize",
     "lower_pad",
     "lower_pointwise",
+    "lower_pool",
     "lower_recurrent",
     "lower_reduce",
     "lower_softmax",
@@ -73,7 +76,9 @@ def build_plan(
     place_inputs(b, shapes, input_strides)
     outputs, direct = place_outputs(b, layers)
     b.write_outputs_to(direct)
-    lower_layers(b, layers)
+    whole = layerwise or keep_values
+    stacks = [] if whole else choose_stacks(b, layers, spec.outputs)
+    lower_stacked(b, layers, stacks)
     copy_outputs(b, outputs)
     plan = Plan(
         model=spec.name,
@@ -90,13 +95,6 @@ def build_plan(
     place_buffers(plan, reuse=not keep_values, align=ALIGN)
     set_order(plan, sequential=True)  # a stream: one launch after the other
     return plan
-
-
-def lower_layers(b: CudaBuilder, layers: Sequence[Layer]) -> None:
-    """Append the launches of all layers."""
-    for layer in layers:
-        b.layer = layer.members
-        LOWERINGS[layer.node.op](b, layer)
 
 
 def unsupported_ops(spec: ModelSpec) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.depthwise import is_depthwise, lower_depthwise
 from bslite.plan.cuda.lowering import lowers
 from bslite.plan.cuda.product import Product, append
 from bslite.plan.lower_conv import Filters, residual_of
@@ -23,6 +24,9 @@ from bslite.plan.windows import Window, made_by, volume, windows_of
 @lowers("conv1d", "conv2d", "conv3d")
 def lower_conv(b: CudaBuilder, layer: Layer) -> None:
     """A convolution, dense or grouped, with residual and activation in its store."""
+    if is_depthwise(b, layer):
+        lower_depthwise(b, layer)
+        return
     node = layer.node
     k, cg, *_ = b.spec.params[node.params["weight"]].shape
     groups = node.attrs["groups"]

@@ -13,7 +13,7 @@ from bslite.plan.cuda.lowering import lowers
 from bslite.plan.views import View, size_of
 from bslite.spec import Node
 
-BLOCK = 256 * 4  # elements of a block: threads, and elements of each
+EACH = 4  # elements of a thread
 
 
 @lowers(*ACTIVATIONS)
@@ -31,8 +31,10 @@ def run(b: CudaBuilder, node: Node, x: View, y: View) -> None:
     name, first, second = activation(node)
     count = size_of(y.shape)
     scalars: dict[str, Any] = {"count": count, "a": first, "b": second}
+    threads = min(256, b.machine.block_threads)
+    blocks = -(-count // (threads * EACH))
     launch(
-        b, "pointwise", {"code": name}, [-(-count // BLOCK)], [BLOCK // 4], scalars,
+        b, "pointwise", {"code": name, "threads": threads}, [blocks], [threads], scalars,
         {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}, [x], [y],
     )  # fmt: skip
 
