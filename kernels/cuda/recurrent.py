@@ -84,8 +84,8 @@ def _folding(count: int, lanes: int):
 
 
 def _receiving(threads: int, deep: int, together: int):
-    """``(source, base, want, ...) -> patience``: all threads wait for ``together`` rows of h, which are then in
-    shared memory, zeros beyond their ends. What does not come is NaN, and no patience is left (one read).
+    """``(source, base, want, ...) -> patience``: all threads wait for ``together`` rows of h, which are then
+    in shared memory, zeros beyond their ends. What does not come is NaN, and no patience is left (one read).
     """
     per = -(-deep // threads)
 
@@ -268,7 +268,7 @@ def _recurrent(
                 if lstm and live and s == length - 1:
                     y[np.uint64((steps + 1) * y_time + n * y_row + unit)] = c
             if together:
-                cuda.syncthreads()  # the sums have been read; and nobody waits for a thread that waits for him
+                cuda.syncthreads()  # the sums are read, this block's h is out
         if lstm and mine:
             cell[np.uint64(n * hidden + unit)] = c
 
@@ -297,8 +297,8 @@ def recurrent(
 
     ``weights [gates * n, depth]`` of n units; a warp keeps ``rows`` of its block's ``gates * units`` rows,
     ``lanes * deep`` columns of them, and ``parts`` warps share a row. So a thread keeps ``rows * deep``
-    weights in registers, 48 at most (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs`` [steps * sequences, inputs_row], of which the gates begin at
-    ``gate * hidden``. ``state`` [2, sequences, width] and ``between`` [2, sequences, hidden] are cells of
+    weights in registers, 48 at most (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs``
+    [steps * sequences, inputs_row], of which the gates begin at ``gate * hidden``. ``state`` [2, sequences, width] and ``between`` [2, sequences, hidden] are cells of
     `publish`; ``cell`` and ``update`` [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides
     ``y_time, y_row``. ``batch`` and ``chunk`` (sequences staged at once) are powers of two; ``zero`` is 0.
 
@@ -327,7 +327,7 @@ def recurrent_wide(
     biased: int, reverse: int, ragged: int, peephole: int, together: int,
 ):  # fmt: skip
     """`recurrent` with up to 128 weights to a thread: 8 warps of 32 lanes keep 128 KB of an SM's 256 KB of
-    registers. Before compute capability 9.0 the assembler takes some fifty more for all else, and would spill.
+    registers. Before compute capability 9.0 the assembler takes more for all else, and would spill.
     """
     return _recurrent(
         kind, warps, lanes, parts, rows, deep, batch, chunk, biased, reverse, ragged, peephole, together

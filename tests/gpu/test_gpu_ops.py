@@ -14,7 +14,7 @@ from bslite.kernels.cuda.device import SIMULATED
 from bslite.ops import Case, Op
 from bslite.plan.cuda.build import LOWERINGS
 
-#: Recurrent layers with more parameters take minutes in the simulator; test_gpu_recurrent.py has shorter ones.
+#: Recurrent layers with more parameters take minutes in the simulator: see test_gpu_recurrent.py.
 MOST = 200_000
 
 

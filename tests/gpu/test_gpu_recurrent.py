@@ -1,4 +1,4 @@
-"""The recurrent kernel by itself, all steps in one launch and one by one; how layers are cut for real GPUs."""
+"""The recurrent kernel by itself, all steps in one launch or one by one; how layers are cut for GPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bslite.kernels.cuda.recurrent_cell import GRU, LSTM, RELU, TANH
 from bslite.plan.cuda.recurrent_tiles import NARROW, WIDE, choose, launched, tile
 
 OPS = {LSTM: "lstm", GRU: "gru", TANH: "rnn", RELU: "rnn"}
-#: Four warps of eight lanes: of each row half is with another warp; sums are folded with several left, and with one.
+#: Four warps of eight lanes: half of each row is with another warp, sums are folded four at a time.
 TILE = {"warps": 4, "lanes": 8, "parts": 2, "rows": 4, "deep": 2, "batch": 2, "chunk": 2}
 
 
@@ -65,8 +65,8 @@ def parameters(gates: int, hidden: int, features: int) -> dict[str, Array]:
 @pytest.mark.parametrize("variant", [{}, {"rows": 8, "deep": 1, "parts": 4, "batch": 4, "chunk": 1}], ids=str)
 @pytest.mark.parametrize("kind", OPS)
 def test_one_launch_or_many(kind: int, variant: dict[str, int]) -> None:
-    """As near to float64 as the reference in float32; and the same bits however the steps are launched, in one
-    block or in several.
+    """As near to float64 as the reference in float32; and the same bits however the steps are launched, in
+    one block or in several.
     """
     steps, batch, hidden = 4, 3, 2
     given = parameters(GATES[OPS[kind]], hidden, 5)
