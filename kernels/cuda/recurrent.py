@@ -298,9 +298,10 @@ def recurrent(
     ``weights [gates * n, depth]`` of n units; a warp keeps ``rows`` of its block's ``gates * units`` rows,
     ``lanes * deep`` columns of them, and ``parts`` warps share a row. So a thread keeps ``rows * deep``
     weights in registers, 48 at most (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs``
-    [steps * sequences, inputs_row], of which the gates begin at ``gate * hidden``. ``state`` [2, sequences, width] and ``between`` [2, sequences, hidden] are cells of
-    `publish`; ``cell`` and ``update`` [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides
-    ``y_time, y_row``. ``batch`` and ``chunk`` (sequences staged at once) are powers of two; ``zero`` is 0.
+    [steps * sequences, inputs_row], of which the gates begin at ``gate * hidden``. ``state`` [2, sequences,
+    width] and ``between`` [2, sequences, hidden] are cells of `publish`; ``cell`` and ``update``
+    [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``. ``batch`` and
+    ``chunk`` (sequences staged at once) are powers of two; ``zero`` is 0.
 
     For each sequence a thread loads ``deep`` values of h from shared memory, neighbours from neighbouring
     banks, each of which serves ``rows`` multiply-adds; the rows' sums are folded over the warp in rows - 1 +
