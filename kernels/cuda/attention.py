@@ -1,18 +1,23 @@
 """Attention in one launch: the scores of a tile of rows by a block of keys, and never more, in registers.
 
-``y = softmax(q @ k^T * scale + mask) @ v`` for one head at a time; a block of threads has ``BQ`` rows of q and goes
-through the keys ``BK`` at a time. Both products are the register tiles of `gemm_tile`: scores ``[BQ, BK]`` from slices
-of q and k, then ``[BQ, F]`` from the exponentials, which lie in shared memory with the rows innermost as A wants them,
-and slices of v. Between blocks of keys a row is known by its largest score so far and the sum of its exponentials
-relative to that; where a later block has a larger score, what has been summed is scaled down (online softmax: arXiv
-1805.02867; as a schedule for attention: FlashAttention, arXiv 2205.14135). The order of every sum is that of the keys.
+``y = softmax(q @ k^T * scale + mask) @ v`` for one head at a time; a block of threads has ``BQ`` rows of q
+and goes through the keys ``BK`` at a time. Both products are the register tiles of `gemm_tile`: scores ``[BQ,
+BK]`` from slices of q and k, then ``[BQ, F]`` from the exponentials, which lie in shared memory with the rows
+innermost as A wants them, and slices of v. Between blocks of keys a row is known by its largest score so far
+and the sum of its exponentials relative to that; where a later block has a larger score, what has been summed
+is scaled down (online softmax: arXiv 1805.02867; as a schedule for attention: FlashAttention, arXiv
+2205.14135). The order of every sum is that of the keys.
 
-* **Traffic.** Scores never leave the SM. k and v are read once per tile of rows, mostly from L2; at 64 rows and F = E =
-  64 that is 16 multiply-adds per byte, beyond what HBM needs (128 FMA x 132 SMs x 1.8 GHz / 4.8 TB/s = 6.5).
-* **Exponentials.** ``threads / BQ`` threads share a row, neighbours on neighbouring rows: no bank conflicts. They are
-  64 of a row's 64 x (E + F) multiply-adds: with 20 instructions each, a tenth of the time at E = F = 64.
-* **Occupancy.** 128 threads of at most 168 registers: three blocks, 12 warps an SM, with about 28 KB of shared
-  memory each.
+* **Traffic.** Scores never leave the SM. k and v are read once per tile of rows, mostly from L2; at 64 rows
+  and F = E = 64 that is 16 multiply-adds per byte, beyond what HBM needs (128 of them a cycle on each of 132
+  SMs at 1.8 GHz, over 4.8 TB/s: 6.5).
+* **Causal.** Blocks of keys that no row sees are only looked at for infinities and NaN, which zeros do not
+  hide: 64 reads of 4 bytes per thread in place of 8,192 multiply-adds.
+* **Exponentials.** ``threads / BQ`` threads share a row, neighbours on neighbouring rows: no bank conflicts.
+  A key costs a row one of them, some 20 instructions, beside E + F multiply-adds. Storing the scores with
+  rows innermost meets the same bank four times, 32 stores per thread and block of keys.
+* **Occupancy.** 128 threads of at most 168 registers: three blocks, 12 warps an SM, with about 28 KB of
+  shared memory each.
 """
 
 from __future__ import annotations
@@ -42,9 +47,9 @@ SCALARS = (
 def _make(
     cell: int, tile: tuple[int, int, int, int], width: int, mask_kind: int, causal: int, safe: int
 ) -> Callable[..., None]:
-    """``tile``: rows and keys of a block, rows and keys of a thread; ``width``: columns of v (and so of y) that a
-    block makes. ``mask_kind``: 0 for none, 1 where a float is added, 2 where a bool says which keys count.
-    ``safe``: rows without a key are zeros, not NaN.
+    """``tile``: rows and keys of a block, rows and keys of a thread; ``width``: columns of v (and so of y)
+    that a block makes. ``mask_kind``: 0 for none, 1 where a float is added, 2 where a bool says which keys
+    count. ``safe``: rows without a key are zeros, not NaN.
     """
     scores = Tile(*tile)
     threads, tm, tn = scores.threads, scores.thread_rows, scores.thread_cols
@@ -77,35 +82,32 @@ def _make(
     place = placement(scores)
     dot, weigh = products(scores), products(outputs)
     quad_cells = QUAD // cell
-    assert threads % block_rows == 0 and DEPTH % v_terms == 0 and outputs.threads == threads
+    assert threads % block_rows == DEPTH % v_terms == outputs.threads - threads == 0
 
     @device_function
-    def scored(c, acc, shared, mask, flags, mask_at, mask_row, mask_col, row, key, rows, keys, scale):
+    def scored(c, acc, shared, to, mask, flags, mask_at, mask_row, mask_col, row, key, rows, keys, scale):
         """Score c of a thread: as the softmax takes it, into shared memory."""
         i, j = c // tn, c % tn
-        m, n = row + i // QUAD * row_gap + i % QUAD, key + j // QUAD * key_gap + j % QUAD
-        here, local = m % block_rows, n % block_keys
+        below, beside = i // QUAD * row_gap + i % QUAD, j // QUAD * key_gap + j % QUAD
+        m, n = i32(row + below), i32(key + beside)
         value = acc[c] * scale
-        if causal:
-            if n > m:  # as a mask of -inf adds it: NaN and +inf come through as NaN
-                value += LOWEST
-        if mask_kind == 1:
-            if m < rows and n < keys:
-                value += mask[np.uint32(mask_at + m * mask_row + n * mask_col)]
-        if mask_kind == 2:
-            if m < rows and n < keys:
-                if flags[np.uint32(mask_at + m * mask_row + n * mask_col)] == 0:
-                    value += LOWEST
+        if causal and n > m:  # as a mask of -inf adds it: NaN and +inf come through as NaN
+            value += LOWEST
+        if mask_kind == 1 and m < rows and n < keys:
+            value += mask[np.uint32(mask_at + m * mask_row + n * mask_col)]
+        if mask_kind == 2 and m < rows and n < keys:
+            seen = flags[np.uint32(mask_at + m * mask_row + n * mask_col)]
+            value = value if seen else value + LOWEST
         if n >= keys:
             value = LOWEST
-        shared[np.uint32(p_place + local * q_step + here)] = value
+        shared[to + np.uint32(beside * q_step + below)] = value
 
     all_scored = unrolled(acc_size, scored)
 
     @device_function
     def rescaled(i, out, shared, row):
         """A thread's row i of what has been summed, relative to the new largest score."""
-        factor = shared[np.uint32(scale_place + row + i // QUAD * row_gap + i % QUAD)]
+        factor = shared[row + np.uint32(scale_place + i // QUAD * row_gap + i % QUAD)]
         for j in range(tf):
             out[i * tf + j] *= factor
 
@@ -118,9 +120,8 @@ def _make(
         m = i32(first_row + here)
         if m < rows:
             total = shared[np.uint32(sum_place + here)]
-            if safe:
-                if shared[np.uint32(m_place + here)] == LOWEST:
-                    total = f4(1.0)
+            if safe and shared[np.uint32(m_place + here)] == LOWEST:
+                total = f4(1.0)
             for c in range(tf // cell):
                 n = col + c // quad_cells * col_gap + c % quad_cells * cell
                 if n < features:
@@ -159,6 +160,7 @@ def _make(
         v_term, v_col = i32(t // v_cols), i32(t % v_cols)
         v_from = i32(v_at + min(first_col // cell + v_col, features // cell - 1))
         q_to, k_to = i32(term * cell * q_step + row), i32(k_place + term * cell * k_step + row)
+        p_to = np.uint32(p_place + my_key * q_step + my_row)
         v_to = i32(v_term * v_step + v_col * cell)
         stat_row, part = i32(t % block_rows), i32(t // block_rows)
         if part == 0:
@@ -169,12 +171,34 @@ def _make(
         slices = i32((depth + (run - 1)) // run)
         cuda.syncthreads()
 
-        for block in range((keys + (block_keys - 1)) // block_keys):
-            key = i32(block * block_keys)
+        key = i32(-block_keys)
+        while key < keys - block_keys:
+            key = i32(key + block_keys)
+            if causal and key >= first_row + block_rows:
+                # All weights are zeros: nothing, unless there are infinities or NaN for them to meet
+                nothing = f4(0.0)
+                at = term
+                while at < depth:
+                    for i in range(k_loads):
+                        n = min(key + row + i * k_gap, keys - 1)
+                        take(k, i32(k_at + n * k_row + at), gb, 0)
+                        for e in range(cell):
+                            nothing += gb[e] * f4(0.0)
+                    at = i32(at + run)
+                at = i32(key + v_term)
+                while at < min(keys, key + block_keys):
+                    take(v, i32(v_from + at * v_row), gb, 0)
+                    for e in range(cell):
+                        nothing += gb[e] * f4(0.0)
+                    at = i32(at + v_terms)
+                if cuda.syncthreads_or(i32(nothing != nothing)) == 0:
+                    continue
             for i in range(acc_size):
                 acc[i] = f4(0.0)
             at = term
-            for s in range(slices + 1):
+            s = i32(-1)
+            while s < slices:
+                s = i32(s + 1)
                 if s < slices:
                     for i in range(q_floats):
                         ga[i] = f4(0.0)
@@ -195,14 +219,18 @@ def _make(
                     there = i32(s % 2 * slice_size)
                     for i in range(q_loads):
                         for e in range(cell):
-                            shared[np.uint32(there + q_to) + np.uint32(e * q_step + i * q_gap)] = ga[i * cell + e]
+                            shared[np.uint32(there + q_to) + np.uint32(e * q_step + i * q_gap)] = ga[
+                                i * cell + e
+                            ]
                     for i in range(k_loads):
                         for e in range(cell):
-                            shared[np.uint32(there + k_to) + np.uint32(e * k_step + i * k_gap)] = gb[i * cell + e]
+                            shared[np.uint32(there + k_to) + np.uint32(e * k_step + i * k_gap)] = gb[
+                                i * cell + e
+                            ]
                 cuda.syncthreads()
             all_scored(
-                0, acc, shared, mask, flags, mask_at, mask_row, mask_col, i32(first_row + my_row), i32(key + my_key),
-                rows, keys, scale,
+                0, acc, shared, p_to, mask, flags, mask_at, mask_row, mask_col, i32(first_row + my_row),
+                i32(key + my_key), rows, keys, scale,
             )  # fmt: skip
             cuda.syncthreads()
 
@@ -235,7 +263,7 @@ def _make(
                 shared[np.uint32(scale_place + stat_row)] = factor
                 shared[np.uint32(m_place + stat_row)] = most
             cuda.syncthreads()
-            all_rescaled(0, out, shared, my_row)
+            all_rescaled(0, out, shared, np.uint32(my_row))
 
             for s in range(key_slices + 1):
                 if s < key_slices:
@@ -248,17 +276,38 @@ def _make(
                 if s > 0:
                     here = i32((s + 1) % 2 * slice_size)
                     weights = i32(p_place + (s - 1) * (DEPTH * q_step))
-                    weigh(0, out, fa, fv, shared, np.uint32(weights + my_row), np.uint32(here + place_col * QUAD))
+                    weigh(
+                        0,
+                        out,
+                        fa,
+                        fv,
+                        shared,
+                        np.uint32(weights + my_row),
+                        np.uint32(here + place_col * QUAD),
+                    )
                 if s < key_slices:
                     there = i32(s % 2 * slice_size)
                     for i in range(v_loads):
                         for e in range(cell):
-                            shared[np.uint32(there + v_to) + np.uint32(i * v_terms * v_step + e)] = ga[i * cell + e]
+                            shared[np.uint32(there + v_to) + np.uint32(i * v_terms * v_step + e)] = ga[
+                                i * cell + e
+                            ]
                 cuda.syncthreads()
 
         values = cuda.local.array(2, np.float32)
         all_finished(
-            0, out, shared, values, y, first_row, my_row, i32(first_col + place_col * QUAD), rows, features, y_at, y_row
+            0,
+            out,
+            shared,
+            values,
+            y,
+            first_row,
+            my_row,
+            i32(first_col + place_col * QUAD),
+            rows,
+            features,
+            y_at,
+            y_row,
         )
 
     return body

@@ -1,12 +1,12 @@
 """Batch-reduce GEMM: convolution of any filter, linear layers and matrix products, in strict float32.
 
-``y[m, n] = activate(sum over k of A[m, k] * w[n, k] + bias[n] + residual[m, n])``: rows m are the pixels of all
-images, columns n output channels, and the sum goes over all taps and channels of a filter. No patch of the
-image is ever copied: A's element is found from the tap (arXiv 1906.06440's batch-reduce, with the sum in
+``y[m, n] = activate(sum over k of A[m, k] * w[n, k] + bias[n] + residual[m, n])``: rows m are the pixels of
+all images, columns n output channels, and the sum goes over all taps and channels of a filter. No patch of
+the image is ever copied: A's element is found from the tap (arXiv 1906.06440's batch-reduce, with the sum in
 registers; as "implicit GEMM" in arXiv 1410.0759). See `gemm_tile` for how a block works.
 
-Two kernels of the same source: ``gemm_pairs`` moves 8 bytes at a time, and everything is counted in *cells* of
-two floats (channels, strides, offsets even); ``gemm`` takes what is odd, in cells of one.
+Two kernels of the same source: ``gemm_pairs`` moves 8 bytes at a time, and everything is counted in *cells*
+of two floats (channels, strides, offsets even); ``gemm`` takes what is odd, in cells of one.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def _make(
     cell: int, tile: tuple[int, int, int, int], window: int, across: int, scatter: int, bias: int,
     residual: int, code: int,
 ) -> Callable[..., None]:  # fmt: skip
-    """``window``: 0 where A's rows are evenly spaced runs of terms, else the number of axes windows move along, 2
-    or 3. ``across``: w's columns are contiguous, not its terms. ``scatter``: y and residual have a stride per axis.
-    ``bias``, ``residual``: whether there is one. ``code``: the activation's.
+    """``window``: 0 where A's rows are evenly spaced runs of terms, else the number of axes windows move
+    along, 2 or 3. ``across``: w's columns are contiguous, not its terms. ``scatter``: y and residual have a
+    stride per axis. ``bias``, ``residual``: whether there is one. ``code``: the activation's.
     """
     shape = Tile(*tile)
     threads = shape.threads
@@ -238,7 +238,9 @@ def _make(
                     if deep:
                         offset = i32(offset + tap_d * x_plane)
                     for i in range(a_loads):
-                        inside = k < last and within(a_h[i] + tap_h, have_h) and within(a_w[i] + tap_w, have_w)
+                        inside = (
+                            k < last and within(a_h[i] + tap_h, have_h) and within(a_w[i] + tap_w, have_w)
+                        )
                         if deep:
                             inside = inside and within(a_d[i] + tap_d, have_d)
                         if inside:
@@ -250,10 +252,9 @@ def _make(
                         if tap_w == end_w:
                             tap_w = i32(0)
                             tap_h = i32(tap_h + next_h)
-                            if deep:
-                                if tap_h == end_h:
-                                    tap_h = i32(0)
-                                    tap_d = i32(tap_d + next_d)
+                            if deep and tap_h == end_h:
+                                tap_h = i32(0)
+                                tap_d = i32(tap_d + next_d)
                 else:
                     for i in range(a_loads):
                         if k < last:
@@ -281,13 +282,12 @@ def _make(
         for j in range(tn):
             n = first_col + j // QUAD * col_gap + j % QUAD
             sums[j] = np.float32(0.0)
-            if bias:
-                if n < cols:
-                    sums[j] = biases[np.uint32(inner_at * bias_inner + n)]
+            if bias and n < cols:
+                sums[j] = biases[np.uint32(inner_at * bias_inner + n)]
         y_at = i32(outer_at * y_outer + inner_at * y_inner + part * y_split)
         finish_rows(
-            0, acc, sums, values, r, y, first_row + place_row * QUAD, first_col, rows, cols, y_at, y_row, r_row,
-            pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, a, b,
+            0, acc, sums, values, r, y, first_row + place_row * QUAD, first_col, rows, cols, y_at, y_row,
+            r_row, pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, a, b,
         )  # fmt: skip
 
     return body
@@ -297,7 +297,16 @@ ODD, EVEN = "x f4[], w f4[], biases f4[], r f4[], y f4[], ", "x f8[], w f8[], bi
 
 
 def _sample(tile: tuple[int, int, int, int], window: int, **more: int) -> dict[str, Any]:
-    return {"tile": tile, "window": window, "across": 0, "scatter": 0, "bias": 1, "residual": 0, "code": 0, **more}
+    return {
+        "tile": tile,
+        "window": window,
+        "across": 0,
+        "scatter": 0,
+        "bias": 1,
+        "residual": 0,
+        "code": 0,
+        **more,
+    }
 
 
 LARGE, MIDDLE, SMALL = (128, 128, 8, 8), (64, 64, 8, 4), (32, 32, 4, 4)

@@ -1,4 +1,4 @@
-"""The second pass of a sum that was taken in parts: adds them up in their order, then all that follows a sum."""
+"""The second pass of a sum that was taken in parts: adds them up in order, then does all that follows."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ i32 = np.int32
     ],
 )
 def gemm_join(scatter, bias, residual, code):
-    """``parts [splits, outer, inner, rows, cols]`` to y, whose strides are as for `gemm`, in floats; ``count``
-    elements of y in all.
+    """``parts [splits, outer, inner, rows, cols]`` to y, whose strides are as for `gemm`, in floats;
+    ``count`` elements of y in all.
 
-    A thread per element, neighbours side by side in every part: coalesced, and bound by the bytes of the parts,
-    which the blocks before have just left in L2.
+    A thread per element, neighbours side by side in every part: coalesced, and bound by the bytes of the
+    parts, which the blocks before have just left in L2.
     """
 
     def gemm_join(

@@ -2,16 +2,18 @@
 
 A block makes ``C [BM, BN]``, each thread ``TM x TN`` of it in registers, over the whole sum. Slices of
 ``DEPTH`` terms of A and B pass through shared memory, terms outermost: ``[DEPTH][BM + PAD]``, so that a
-thread's operands are runs of four, read 16 bytes at a time. There are two such slices: while one is multiplied,
-the next is on its way from memory in registers, and one barrier per slice is enough.
+thread's operands are runs of four, read 16 bytes at a time. There are two such slices: while one is
+multiplied, the next is on its way from memory in registers, and one barrier per slice is enough.
 
-* **Arithmetic.** A thread of 8x8 does 512 multiply-adds for 32 reads of 16 bytes (PTX: ``ld.shared.v4``) and about
-  70 other instructions: the multiply-add units, one warp instruction per cycle and scheduler, are at most 87 %
-  busy. Shared memory gives 128 bytes a cycle: a warp reads 64 bytes of A (four rows of threads, broadcast) and 128
-  of B (eight columns of threads, side by side) per 16-byte read, so it is busy at most half of that time.
-* **Bank conflicts.** Reads: none, see above; rows start on 16 bytes since PAD is 4. Writes: a warp writes DEPTH
-  terms of a few rows of A; terms are ``BM + 4`` floats apart, which is 4 modulo 16, so 8 lanes along the terms
-  (single floats) or 4 lanes along every second term (pairs) times the rows beside each other are 32 banks.
+* **Arithmetic.** A thread of 8x8 does 512 multiply-adds for 32 reads of 16 bytes (PTX: ``ld.shared.v4``) and
+  about 100 other instructions (machine code for sm_90): the multiply-add units, one warp instruction per
+  cycle and scheduler, are at most 79 % busy. Shared memory gives 128 bytes a cycle: a warp reads 64 bytes of A (four rows of threads,
+  broadcast) and 128 of B (eight columns of threads, side by side) per 16-byte read, so it is busy at most
+  half of that time.
+* **Bank conflicts.** Reads: none, see above; rows start on 16 bytes since PAD is 4. Writes: a warp writes
+  DEPTH terms of a few rows of A; terms are ``BM + 4`` floats apart, which is 4 modulo 16, so 8 lanes along
+  the terms (single floats) or 4 lanes along every second term (pairs) times the rows beside each other are 32
+  banks.
 * **Global memory.** A row's DEPTH floats are 32 bytes, one sector: whatever the layout around it, all bytes
   of a sector that is fetched are used.
 """
@@ -97,9 +99,9 @@ def placement(tile: Tile) -> Callable[[Any], tuple[Any, Any]]:
 def products(tile: Tile) -> Callable[..., None]:
     """A device function ``(first=0, acc, fa, fb, shared, a_at, b_at)``: ``acc += a^T b`` for one slice.
 
-    ``acc [TM * TN]``, ``fa [TM]`` and ``fb [TN]`` are registers; ``shared[a_at]`` is the thread's first row of
-    the slice of A, ``shared[b_at]`` its first column of that of B. Both are uint32: Numba then adds in 64 bits what
-    is constant in an index, and LLVM sees that four floats lie side by side.
+    ``acc [TM * TN]``, ``fa [TM]`` and ``fb [TN]`` are registers; ``shared[a_at]`` is the thread's first row
+    of the slice of A, ``shared[b_at]`` its first column of that of B. Both are uint32: Numba then adds in 64
+    bits what is constant in an index, and LLVM sees that four floats lie side by side.
     """
     tm, tn = tile.thread_rows, tile.thread_cols
     row_quads, col_quads = tm // QUAD, tn // QUAD

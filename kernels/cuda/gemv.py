@@ -1,15 +1,16 @@
 """Products of a few rows with many: linear layers at small batches, which are bound by reading their weights.
 
-``y[m, n] = activate(sum over k of x[m, k] * w[n, k] + bias[n])`` for at most ``rows`` rows m. ``across`` threads
-share the sum of ``outputs`` columns n; a block of ``threads`` holds several such groups.
+``y[m, n] = activate(sum over k of x[m, k] * w[n, k] + bias[n])`` for at most ``rows`` rows m. ``across``
+threads share the sum of ``outputs`` columns n; a block of ``threads`` holds several such groups.
 
-Every weight is read once, by a warp whose lanes lie side by side (256 bytes in pairs); ``outputs * AHEAD`` reads
-are on their way per thread before the first is used. With 64 registers an SM holds 1,024 threads: 32 KB of weights
-in flight in pairs and with four reads each, where HBM's 4.8 TB/s over 132 SMs at 0.7 microseconds need 25 KB. x is
-read by every group, from L1; the more outputs a group has, the less of that.
+Every weight is read once, by a warp whose lanes lie side by side (256 bytes in pairs); ``outputs * AHEAD``
+reads are on their way per thread before the first is used. With 64 registers an SM holds 1,024 threads: 32 KB
+of weights in flight in pairs and with four reads each, where HBM's 4.8 TB/s over 132 SMs at 0.7 microseconds
+need 25 KB. x is read by every group, from L1; the more outputs a group has, the less of that.
 
-The order of a sum: each thread its own terms, ``across`` apart, then a tree over threads. The tree goes through
-shared memory (no shuffles: the simulator has none), which costs log2(across) barriers at the very end.
+The order of a sum: each thread its own terms, ``across`` apart, then a tree over threads. The tree goes
+through shared memory (no shuffles: the simulator has none), which costs log2(across) barriers at the very
+end.
 """
 
 from __future__ import annotations
@@ -28,9 +29,7 @@ THREADS = 256
 READS = 4  # of weights, in flight per thread, if outputs are fewer
 i32 = np.int32
 
-SCALARS = (
-    "rows_in i4, cols i4, terms i4, chunk i4, x_row i4, w_row i4, y_row i4, y_split i4, a f4, b f4"
-)
+SCALARS = "rows_in i4, cols i4, terms i4, chunk i4, x_row i4, w_row i4, y_row i4, y_split i4, a f4, b f4"
 
 
 def _make(
@@ -106,7 +105,11 @@ SAMPLES = [
 
 
 @kernel(
-    "x f4[], w f4[], biases f4[], y f4[], " + SCALARS, threads=THREADS, registers=64, blocks=4, samples=SAMPLES
+    "x f4[], w f4[], biases f4[], y f4[], " + SCALARS,
+    threads=THREADS,
+    registers=64,
+    blocks=4,
+    samples=SAMPLES,
 )
 def gemv(rows, outputs, across, threads, bias, code):
     """Cells of one float."""
@@ -114,7 +117,11 @@ def gemv(rows, outputs, across, threads, bias, code):
 
 
 @kernel(
-    "x f8[], w f8[], biases f4[], y f4[], " + SCALARS, threads=THREADS, registers=64, blocks=4, samples=SAMPLES
+    "x f8[], w f8[], biases f4[], y f4[], " + SCALARS,
+    threads=THREADS,
+    registers=64,
+    blocks=4,
+    samples=SAMPLES,
 )
 def gemv_pairs(rows, outputs, across, threads, bias, code):
     """Cells of two floats."""

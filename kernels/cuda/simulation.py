@@ -1,9 +1,11 @@
-"""numba.cuda's simulator with a scheduler of its own: a block's threads run in turns, from barrier to barrier.
+"""numba.cuda's simulator with a scheduler of its own: a block's threads run in turns, from barrier to
+barrier.
 
-The simulator's own starts a thread of Python for every GPU thread of every block, lets all of them run at once, and
-asks each in a loop whether it waits at a barrier; most of the time goes into who holds the interpreter. Here exactly
-one runs at a time and hands over when it meets a barrier or ends, in the order of their numbers: 10 times faster, and
-the same every time. Threads of Python are kept, and one that ended serves the next GPU thread.
+The simulator's own starts a thread of Python for every GPU thread of every block, lets all of them run at
+once, and asks each in a loop whether it waits at a barrier; most of the time goes into who holds the
+interpreter. Here exactly one runs at a time and hands over when it meets a barrier or ends, in the order of
+their numbers: 10 times faster, and the same every time. Threads of Python are kept, and one that ended serves
+the next GPU thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The batch-reduce GEMM against NumPy: rows and windows, pairs and single floats, splits, groups, epilogues."""
+"""The batch-reduce GEMM against NumPy: rows and windows, pairs and single floats, parts of sums, groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ def noise(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
 
 
 def run(
-    cell: int, arrays: dict[str, Any], numbers: dict[str, int], out: int, batch: int = 1, splits: int = 1, **variant: Any
+    cell: int,
+    arrays: dict[str, Any],
+    numbers: dict[str, int],
+    out: int,
+    batch: int = 1,
+    splits: int = 1,
+    **variant: Any,
 ) -> np.ndarray[Any, Any]:
     """What the kernel makes of an output of ``out`` floats; numbers in cells. What it leaves alone is 7."""
     kernel = KERNELS["gemm_pairs" if cell == 2 else "gemm"]
@@ -44,7 +50,9 @@ def close(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("cell", "m", "n", "k"), [(1, 1, 1, 1), (1, 9, 17, 9), (2, 11, 18, 22), (2, 8, 16, 8)])
+@pytest.mark.parametrize(
+    ("cell", "m", "n", "k"), [(1, 1, 1, 1), (1, 9, 17, 9), (2, 11, 18, 22), (2, 8, 16, 8)]
+)
 @pytest.mark.parametrize("tile", [TINY, (16, 64, 4, 4)])
 def test_rows(cell: int, m: int, n: int, k: int, tile: tuple[int, int, int, int]) -> None:
     """A dense product with bias, residual and activation; rows of y further apart than they are long."""
@@ -66,7 +74,8 @@ def test_matrices(cell: int) -> None:
     m, n, k = 9, 18, 10
     a, b = noise(2, 3, m, k), noise(2, k, n, seed=1)
     c = cell
-    numbers = {"rows": m, "cols": n, "terms": k // c, "inner": 3, "x_outer": 3 * m * k // c, "x_inner": m * k // c,
+    numbers = {"rows": m, "cols": n, "terms": k // c, "inner": 3,
+               "x_outer": 3 * m * k // c, "x_inner": m * k // c,
                "w_outer": k * n // c, "w_inner": 0, "y_outer": 3 * m * n // c, "y_inner": m * n // c,
                "x_row": k // c, "w_row": n // c, "y_row": n // c}  # fmt: skip
     y = run(cell, {"x": a, "w": b}, numbers, 6 * m * n, batch=6, across=1)
@@ -89,10 +98,16 @@ def test_splits(cell: int) -> None:
 def windows(x: np.ndarray[Any, Any], w: np.ndarray[Any, Any], pad: Any, step: Any, apart: Any) -> Any:
     """Convolution of ``[N, D, H, W, C]`` by ``[K, T, R, S, C]``, float64, from its definition."""
     x = np.pad(x.astype(float), ((0, 0), *((p, p) for p in pad), (0, 0)))
-    made = [(n - d * (t - 1) - 1) // s + 1 for n, t, s, d in zip(x.shape[1:4], w.shape[1:4], step, apart, strict=True)]
+    made = [
+        (n - d * (t - 1) - 1) // s + 1
+        for n, t, s, d in zip(x.shape[1:4], w.shape[1:4], step, apart, strict=True)
+    ]
     y = np.zeros((x.shape[0], *made, w.shape[0]))
     for tap in itertools.product(*map(range, w.shape[1:4])):
-        at = [slice(t * d, t * d + s * (m - 1) + 1, s) for t, d, s, m in zip(tap, apart, step, made, strict=True)]
+        at = [
+            slice(t * d, t * d + s * (m - 1) + 1, s)
+            for t, d, s, m in zip(tap, apart, step, made, strict=True)
+        ]
         y += x[(slice(None), *at)] @ w[(slice(None), *tap)].T.astype(float)
     return y
 
@@ -102,7 +117,8 @@ def volume_numbers(cell: int, x: Any, w: Any, y: Any, pad: Any, step: Any, apart
     k, t, r, s, depth = w.shape
     c, depth = c // cell, depth // cell
     return {
-        "rows": y[..., 0].size, "cols": k, "terms": t * r * s * depth, "depth": depth, "w_row": t * r * s * depth,
+        "rows": y[..., 0].size, "cols": k, "terms": t * r * s * depth, "depth": depth,
+        "w_row": t * r * s * depth,
         "planes": y.shape[1], "lines": y.shape[2], "pixels": y.shape[3],
         "x_image": d * h * v * c, "x_plane": h * v * c, "x_line": v * c, "x_row": c,
         "start_d": -pad[0], "start_h": -pad[1], "start_w": -pad[2], "step_d": step[0], "step_h": step[1],
@@ -134,7 +150,13 @@ def test_convolution(case: Any) -> None:
     n, d, p, q, _ = want.shape
     wide = (n, d + 1, p + 2, 2 * q, k)
     at = np.cumprod([1, *wide[:0:-1]])[1:] // cell  # strides of pixels, lines, planes, images
-    scattered = {**numbers, "y_row": int(2 * at[0]), "y_line": int(at[1]), "y_plane": int(at[2]), "y_image": int(at[3])}
+    scattered = {
+        **numbers,
+        "y_row": int(2 * at[0]),
+        "y_line": int(at[1]),
+        "y_plane": int(at[2]),
+        "y_image": int(at[3]),
+    }
     y = run(cell, arrays, scattered, int(np.prod(wide)), window=window, scatter=1, bias=1).reshape(wide)
     close(y[:, :d, :p, ::2], want)
     y[:, :d, :p, ::2] = 7
@@ -148,20 +170,23 @@ def test_groups(cell: int) -> None:
     parts = [windows(x[..., g : g + 4], w[g : g + 4], (0, 1, 1), (1, 1, 1), (1, 1, 1)) for g in (0, 4)]
     want = np.concatenate(parts, -1) + bias
     numbers = volume_numbers(cell, x, w, want, (0, 1, 1), (1, 1, 1), (1, 1, 1)) | {
-        "cols": 4, "inner": 2, "x_inner": 4 // cell, "w_inner": 4 * 36 // cell, "y_inner": 4 // cell, "bias_inner": 4,
+        "cols": 4, "inner": 2, "x_inner": 4 // cell, "w_inner": 4 * 36 // cell, "y_inner": 4 // cell,
+        "bias_inner": 4,
     }  # fmt: skip
     y = run(cell, {"x": x, "w": w, "biases": bias}, numbers, want.size, batch=2, window=2, bias=1)
     close(y.reshape(want.shape), want)
 
 
 def test_nothing_beyond_the_sum_counts() -> None:
-    """NaN and infinities reach the rows and columns they belong to, and no other; padding multiplies nothing."""
+    """NaN and infinities reach the rows and columns they belong to, and no other."""
     a, w = noise(9, 9), noise(17, 9, seed=1)
     a[3, 8], w[16, 0] = np.nan, np.inf
     numbers = {"rows": 9, "cols": 17, "terms": 9, "x_row": 9, "w_row": 9, "y_row": 17}
     y = run(1, {"x": a, "w": w}, numbers, 9 * 17).reshape(9, 17)
     bad = ~np.isfinite(y)
-    assert bad[3].all() and bad[:, 16].all() and bad.sum() == 9 + 17 - 1
+    assert bad[3].all()
+    assert bad[:, 16].all()
+    assert bad.sum() == 9 + 17 - 1
 
 
 @pytest.mark.parametrize("tile", [(128, 128, 8, 8), (64, 64, 8, 4), (128, 16, 8, 4), (32, 32, 4, 4)])

@@ -10,6 +10,7 @@ from bslite.ops import Shape
 from bslite.passes import fuse
 from bslite.plan.concats import place_concats
 from bslite.plan.cuda import (
+    lower_attention,
     lower_conv,
     lower_elementwise,
     lower_gather,
@@ -35,6 +36,7 @@ from bslite.spec import ModelSpec
 
 __all__ = [
     "build_plan",
+    "lower_attention",
     "lower_conv",
     "lower_elementwise",
     "lower_gather",

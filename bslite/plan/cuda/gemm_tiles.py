@@ -2,18 +2,19 @@
 
 The price of a launch is the longest of four things that overlap:
 
-* **Issue.** A warp's slice of 8 terms is ``8*TM*TN`` multiply-adds, ``2*(TM + TN)`` reads of shared memory and
-  what moves the next slice; an SM issues ``lanes/32`` warp instructions a cycle. Larger tiles have the better share
-  of multiply-adds: 8x8 per thread about 80 %, 8x4 70 %, 4x4 55 %.
+* **Issue.** A warp's slice of 8 terms is ``8*TM*TN`` multiply-adds, ``2*(TM + TN)`` reads of shared memory
+  and what moves the next slice; an SM issues ``lanes/32`` warp instructions a cycle. Larger tiles have the
+  better share of multiply-adds: 8x8 per thread about 80 %, 8x4 70 %, 4x4 55 %.
 * **Latency.** A slice is asked for while the one before is multiplied, so a block cannot go faster than one
   slice per trip to memory; several blocks on an SM overlap theirs.
-* **Panels.** Every block reads its panel of A and of B: ``4*(BM + BN)`` bytes per term, from L2, and through one SM's
-  port. A tile of 128x128 has 32 multiply-adds per byte; an SM makes 128 of them per cycle and reads 64 bytes.
+* **Panels.** Every block reads its panel of A and of B: ``4*(BM + BN)`` bytes per term, from L2, and through
+  one SM's port. A tile of 128x128 has 32 multiply-adds per byte; an SM makes 128 of them per cycle and reads
+  64 bytes.
 * **Memory.** What must come from HBM once: input, weights, output, residual.
 
-Blocks run in waves of as many as all SMs hold; the last wave may be thin, which is where smaller tiles win. Where
-even those leave SMs idle (few pixels, long sums), the sum is cut in parts, added up by a second launch in a fixed
-order: the number of parts is part of the plan, so the bits of an answer depend on nothing else.
+Blocks run in waves of as many as all SMs hold; the last wave may be thin, which is where smaller tiles win.
+Where even those leave SMs idle (few pixels, long sums), the sum is cut in parts, added up by a second launch
+in a fixed order: the number of parts is part of the plan, so the bits of an answer depend on nothing else.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ TILES = (
 
 @dataclass(frozen=True)
 class Problem:
-    """``batch`` products of ``rows x terms`` by ``terms x cols``. ``cell``: floats moved at once. ``memory_bytes``: that
-    HBM must move in any case.
+    """``batch`` products of ``rows x terms`` by ``terms x cols``. ``cell``: floats moved at once.
+    ``memory_bytes``: that HBM must move in any case.
     """
 
     rows: int

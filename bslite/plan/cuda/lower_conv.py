@@ -1,8 +1,8 @@
 """Convolutions and transposed ones on the GPU's batch-reduce GEMM: rows are the pixels of all images.
 
-Images lie channels-last; a filter's weights ``[K, taps, C/groups]``, which is a channels-last filter, too. Where windows
-are one pixel, and pixels evenly spaced, A is a plain matrix; else the kernel finds its elements and tests bounds:
-nothing is padded and no patch copied. Groups are blocks of their own along the grid.
+Images lie channels-last; a filter's weights ``[K, taps, C/groups]``, which is a channels-last filter, too.
+Where windows are one pixel, and pixels evenly spaced, A is a plain matrix; else the kernel finds its elements
+and tests bounds: nothing is padded and no patch copied. Groups are blocks of their own along the grid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,17 @@ def lower_conv(b: CudaBuilder, layer: Layer) -> None:
     weights = b.const("filters", node.params["weight"])
     x = _forwards(b, b.read(node.inputs[0]))
     y, residual = b.write(layer.name), residual_of(b, layer)
-    _convolve(b, layer, x, y, residual, window, Filters(groups, cg, k // groups), weights, _library(layer, x, y, residual))
+    _convolve(
+        b,
+        layer,
+        x,
+        y,
+        residual,
+        window,
+        Filters(groups, cg, k // groups),
+        weights,
+        _library(layer, x, y, residual),
+    )
 
 
 @lowers("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
@@ -62,7 +72,9 @@ def _convolve(
     y = made_by(y, window)
     residual = None if residual is None else made_by(residual, window)
     n, _, d, p, q = volume(y).shape
-    terms = 0 if window.empty else filters.group_depth * window.depth.taps * window.rows.taps * window.cols.taps
+    terms = (
+        0 if window.empty else filters.group_depth * window.depth.taps * window.rows.taps * window.cols.taps
+    )
     numbers: dict[str, int] = {"w_row": terms, "planes": d, "lines": p, "pixels": q}
     along, numbers["x_row"] = _evenly(x), volume(x).strides[4] if volume(x).shape[4] > 1 else 0
     plain = _plain(window) and along is not None and not window.empty
@@ -75,7 +87,12 @@ def _convolve(
     for name, view in (("y", y), ("r", residual)):
         if view is not None and scatter:
             image, _, plane, line, pixel = volume(view).strides
-            numbers |= {f"{name}_image": image, f"{name}_plane": plane, f"{name}_line": line, f"{name}_row": pixel}
+            numbers |= {
+                f"{name}_image": image,
+                f"{name}_plane": plane,
+                f"{name}_line": line,
+                f"{name}_row": pixel,
+            }
         elif view is not None:
             numbers[f"{name}_row"] = _evenly(view) or 0
     groups = filters.groups
@@ -86,7 +103,8 @@ def _convolve(
         }  # fmt: skip
     bias = layer.node.params.get("bias")
     append(b, layer, Product(
-        n * d * p * q, filters.group_channels, terms, (x.buffer, x.offset), (weights, 0), (y.buffer, y.offset),
+        n * d * p * q, filters.group_channels, terms,
+        (x.buffer, x.offset), (weights, 0), (y.buffer, y.offset),
         numbers, [x, *made[1:]], [y], batch=groups, window=0 if plain else 2 + int(_deep(x, y, window)),
         scatter=int(scatter), residual=None if residual is None else (residual.buffer, residual.offset),
         bias=b.const("param", bias) if bias else None, library=library,

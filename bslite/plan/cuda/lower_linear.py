@@ -34,9 +34,11 @@ def lower_linear(b: CudaBuilder, layer: Layer) -> None:
     if out is None or (k > 1 and out.strides[1] != 1):
         out = b.fresh((x.shape[0], k), 1, NO_HALO)
     bias = node.params.get("bias")
+    many = int(x.shape[0] > 1)  # else strides of rows mean nothing
     append(b, layer, Product(
-        x.shape[0], k, c, (x.buffer, x.offset), (b.const("param", node.params["weight"]), 0), (out.buffer, out.offset),
-        {"x_row": x.strides[0] if x.shape[0] > 1 else 0, "w_row": c, "y_row": out.strides[0] if x.shape[0] > 1 else 0},
+        x.shape[0], k, c,
+        (x.buffer, x.offset), (b.const("param", node.params["weight"]), 0), (out.buffer, out.offset),
+        {"x_row": many * x.strides[0], "w_row": c, "y_row": many * out.strides[0]},
         [x], [out], bias=b.const("param", bias) if bias else None,
         library={"op": "linear", "x": asdict(x), "y": asdict(out)},
     ))  # fmt: skip

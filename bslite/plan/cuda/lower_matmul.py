@@ -35,7 +35,9 @@ def copied(b: CudaBuilder, view: View, inner: int = -1) -> View:
 
 @lowers("matmul")
 def lower_matmul(b: CudaBuilder, layer: Layer) -> None:
-    """``[..., M, K] @ [..., K, N]``: the batch lies along the grid; either axis of the second may be contiguous."""
+    """``[..., M, K] @ [..., K, N]``: the batch lies along the grid; either axis of the second may be
+    contiguous.
+    """
     shape = b.shapes[layer.name]
     x, w = (b.values[name] for name in layer.node.inputs)
     batch = shape[:-2]
@@ -83,6 +85,7 @@ def _multiply(b: CudaBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
     }  # fmt: skip
     for place in itertools.product(*map(range, outer)):
         at = [sum(i * s for i, s in zip(place, r, strict=False)) for r in runs]
-        ends = [(v.buffer, v.offset + i) for v, i in zip((x, w, y), at, strict=True)]
-        append(b, layer, Product(m, n, k, *ends, numbers, [x, w], [y], batch=rows * cols, across=across))
+        ax, aw, ay = ((v.buffer, v.offset + i) for v, i in zip((x, w, y), at, strict=True))
+        product = Product(m, n, k, ax, aw, ay, numbers, [x, w], [y], batch=rows * cols, across=across)
+        append(b, layer, product)
     return True

@@ -12,9 +12,9 @@ from typing import Any
 from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.gemm_tiles import FEW, Choice, Problem, choose, choose_groups
 from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
-from bslite.plan.cuda.elementwise import activation
 from bslite.plan.views import View, size_of
 
 THREADS = 256
@@ -107,7 +107,17 @@ def _tiled(
     scalars = {k: v // cell if k in STRIDES else v for k, v in own.items()}
     operands = {"x": p.x, "w": p.w, "biases": (p.bias, 0) if p.bias else p.w, "r": p.residual or y, "y": y}
     scalars |= {"col_tiles": col_tiles, "a": ends["a"], "b": ends["b"]}
-    launch(b, "gemm_pairs" if cell == 2 else "gemm", variant, grid, (tile.threads,), scalars, operands, reads, writes)
+    launch(
+        b,
+        "gemm_pairs" if cell == 2 else "gemm",
+        variant,
+        grid,
+        (tile.threads,),
+        scalars,
+        operands,
+        reads,
+        writes,
+    )
     if parts > 1:
         _join(b, p, memory, parts, numbers, ends)
 
@@ -116,7 +126,7 @@ def _few_rows(
     b: CudaBuilder, p: Product, problem: Problem, numbers: Mapping[str, Any], ends: Mapping[str, Any]
 ) -> None:
     """Append the product of few rows, and the join where sums are in parts."""
-    cell = 2 if _in_pairs(b, (p.x, p.w), (numbers["x_row"], numbers["w_row"], p.terms)) else 1
+    cell = 2 if in_pairs(b, (p.x, p.w), (numbers["x_row"], numbers["w_row"], p.terms)) else 1
     g = choose_groups(Problem(p.rows, p.cols, p.terms, 1, cell, problem.memory_bytes), b.machine)
     variant = {
         "rows": g.rows, "outputs": g.outputs, "across": g.across, "threads": g.threads,
@@ -129,12 +139,23 @@ def _few_rows(
         variant |= {"bias": 0, "code": "identity"}
     scalars = {
         "rows_in": p.rows, "cols": p.cols, "terms": p.terms // cell, "chunk": g.chunk // cell,
-        "x_row": numbers["x_row"] // cell, "w_row": numbers["w_row"] // cell, "y_row": y_row, "y_split": y_split,
+        "x_row": numbers["x_row"] // cell, "w_row": numbers["w_row"] // cell,
+        "y_row": y_row, "y_split": y_split,
         "a": ends["a"], "b": ends["b"],
     }  # fmt: skip
     operands = {"x": p.x, "w": p.w, "biases": (p.bias, 0) if p.bias else p.w, "y": y}
     grid = (-(-p.cols // (g.threads // g.across * g.outputs)), g.parts)
-    launch(b, "gemv_pairs" if cell == 2 else "gemv", variant, grid, (g.threads,), scalars, operands, p.reads, writes)
+    launch(
+        b,
+        "gemv_pairs" if cell == 2 else "gemv",
+        variant,
+        grid,
+        (g.threads,),
+        scalars,
+        operands,
+        p.reads,
+        writes,
+    )
     if g.parts > 1:
         _join(b, p, memory, g.parts, numbers, ends)
 
@@ -164,7 +185,8 @@ def _join(
         (-(-count // threads),), (threads,),
         {"count": count, "splits": parts, "rows": p.rows, "cols": p.cols, "a": ends["a"], "b": ends["b"],
          **{name: numbers[name] for name in names}},
-        {"parts": (memory.buffer, 0), "biases": (p.bias, 0) if p.bias else p.w, "r": p.residual or p.y, "y": p.y},
+        {"parts": (memory.buffer, 0), "biases": (p.bias, 0) if p.bias else p.w, "r": p.residual or p.y,
+         "y": p.y},
         [memory, *p.reads], p.writes,
     )  # fmt: skip
 
@@ -172,10 +194,10 @@ def _join(
 def _even(b: CudaBuilder, p: Product, numbers: Mapping[str, Any]) -> bool:
     """Whether all that is moved lies in pairs."""
     places = [p.x, p.w, p.y, *([p.residual] if p.residual else [])]
-    return _in_pairs(b, places, [p.cols, *(numbers[name] for name in STRIDES)])
+    return in_pairs(b, places, [p.cols, *(numbers[name] for name in STRIDES)])
 
 
-def _in_pairs(b: CudaBuilder, places: Sequence[tuple[str, int]], strides: Sequence[int]) -> bool:
+def in_pairs(b: CudaBuilder, places: Sequence[tuple[str, int]], strides: Sequence[int]) -> bool:
     """Whether pairs begin on 8 bytes. A caller's own memory may begin anywhere."""
     ours = all(name not in b.buffers or b.buffers[name].kind == "arena" for name, _ in places)
     return ours and all(n % 2 == 0 for n in (*strides, *(at for _, at in places)))
