@@ -40,6 +40,7 @@ class Kernel:
     threads: int
     registers: int
     blocks: int = 1
+    since: tuple[int, int] = (8, 0)
 
     @property
     def signature(self) -> tuple[Any, ...]:
@@ -85,6 +86,7 @@ def kernel(
     threads: int,
     registers: int,
     blocks: int = 1,
+    since: tuple[int, int] = (8, 0),
     samples: Sequence[Mapping[str, Any]] = ({},),
 ) -> Callable[[Callable[..., Callable[..., None]]], Kernel]:
     """Register a function that makes kernels, under its name.
@@ -101,7 +103,7 @@ def kernel(
         taken = list(inspect.signature(make(**samples[0])).parameters)
         if name in KERNELS or taken != [*arrays, *scalars]:
             raise RuntimeError(f"kernel {name!r}: registered twice, or {taken} is not {list(parameters)}")
-        KERNELS[name] = Kernel(name, make, arrays, scalars, tuple(samples), threads, registers, blocks)
+        KERNELS[name] = Kernel(name, make, arrays, scalars, tuple(samples), threads, registers, blocks, since)
         return KERNELS[name]
 
     return register

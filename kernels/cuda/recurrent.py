@@ -84,8 +84,8 @@ def _folding(count: int, lanes: int):
 
 
 def _receiving(threads: int, deep: int, together: int):
-    """``(source, base, want, ...) -> patience``: all threads wait for ``together`` rows of h, which are then in
-    shared memory, zeros beyond their ends. What does not come is NaN, and no patience is left (one read).
+    """``(source, base, want, ...) -> patience``: all threads wait for ``together`` rows of h, which are then
+    in shared memory, zeros beyond their ends. What does not come is NaN, and no patience is left (one read).
     """
     per = -(-deep // threads)
 
@@ -120,44 +120,15 @@ SCALARS = (
     "gate i4, y_time i8, y_row i8, zero i4"
 )
 LAYER = {
-    "warps": 8, "lanes": 32, "parts": 2, "rows": 8, "deep": 16, "batch": 1, "chunk": 1, "biased": 1,
+    "warps": 8, "lanes": 32, "parts": 4, "rows": 8, "deep": 6, "batch": 1, "chunk": 1, "biased": 1,
     "reverse": 0, "ragged": 0, "peephole": 0, "together": 1,
 }  # fmt: skip
 
 
-@kernel(
-    f"{ARRAYS}, {SCALARS}",
-    threads=256,
-    registers=255,
-    samples=[
-        {**LAYER, "kind": LSTM},
-        {**LAYER, "kind": LSTM, "batch": 16, "chunk": 2, "peephole": 1, "ragged": 1},
-        {**LAYER, "kind": GRU, "parts": 4, "rows": 16, "deep": 8, "batch": 4, "chunk": 2},
-        {**LAYER, "kind": RELU, "parts": 8, "rows": 1, "deep": 4, "reverse": 1, "together": 0},
-        *({**LAYER, "kind": kind, "together": 0} for kind in (PROJECTED, PROJECTION, BEFORE, NEW)),
-    ],
-)
-def recurrent(
+def _recurrent(
     kind: int, warps: int, lanes: int, parts: int, rows: int, deep: int, batch: int, chunk: int,
     biased: int, reverse: int, ragged: int, peephole: int, together: int,
 ):  # fmt: skip
-    """Time steps ``first`` to ``stop`` of ``sequences`` sequences, of which a block takes ``batch`` at most
-    and ``units`` hidden units; grid: (blocks of units, of sequences). ``together``: the blocks wait for each
-    other, else ``stop`` is ``first + 1``.
-
-    ``weights [gates * n, depth]`` of n units; a warp keeps ``rows`` of its block's ``gates * units`` rows,
-    ``lanes * deep`` columns of them, and ``parts`` warps share a row. So a thread keeps ``rows * deep``
-    weights in registers; 8 warps of 32 lanes with 128 each are 128 KB of an SM's 256 KB, at 255 registers to a
-    thread and one block to an SM. ``inputs`` [steps * sequences, inputs_row], of which the gates begin at
-    ``gate * hidden``. ``state`` [2, sequences, width] and ``between`` [2, sequences, hidden] are cells of
-    `publish`; ``cell`` and ``update`` [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides
-    ``y_time, y_row``. ``batch`` and ``chunk`` (sequences staged at once) are powers of two; ``zero`` is 0.
-
-    For each sequence a thread loads ``deep`` values of h from shared memory, neighbours from neighbouring
-    banks, each of which serves ``rows`` multiply-adds; the rows' sums are folded over the warp in rows - 1 +
-    log2(lanes / rows) shuffles, 9 for 128 multiply-adds of 8 rows. Waiting for h is what a step of batch 1
-    takes: what does not depend on it (products with x, bias) is loaded before.
-    """
     threads, span = warps * lanes, lanes * deep
     groups, gates, longest = warps // parts, GATES[kind], parts * span
     block_rows = groups * rows
@@ -194,10 +165,10 @@ def recurrent(
             live = own < total and of_gate < gates
             for d in range(deep):
                 k = part * span + d * lanes + lane
-                held[i * deep + d] = f(0.0)
-                if live and k < depth:
-                    at = (of_gate * np.int64(total) + own) * depth + k
-                    held[i * deep + d] = weights[np.uint64(at)]
+                there = live and k < depth
+                at = (of_gate * np.int64(total) + own) * depth + k
+                value = weights[np.uint64(at if there else 0)]  # no branches: all loads are under way at once
+                held[i * deep + d] = value if there else f(0.0)
 
         # This thread's unit and sequence, where there is one.
         unit, n = unit0 + me % units, n_first + me // units
@@ -241,9 +212,7 @@ def recurrent(
                 to = turn * chunk * longest
                 turn = 1 - turn
                 if second:
-                    patience = received(
-                        between, base, want, n0, n_last, depth, h, to, me, zero, patience
-                    )
+                    patience = received(between, base, want, n0, n_last, depth, h, to, me, zero, patience)
                 else:
                     patience = received(state, base, want, n0, n_last, depth, h, to, me, zero, patience)
                 for j in range(min(chunk, n_last - n0)):
@@ -299,11 +268,71 @@ def recurrent(
                 if lstm and live and s == length - 1:
                     y[np.uint64((steps + 1) * y_time + n * y_row + unit)] = c
             if together:
-                cuda.syncthreads()  # the sums have been read; and nobody waits for a thread that waits for him
+                cuda.syncthreads()  # the sums are read, this block's h is out
         if lstm and mine:
             cell[np.uint64(n * hidden + unit)] = c
 
     return recurrent
+
+
+@kernel(
+    f"{ARRAYS}, {SCALARS}",
+    threads=256,
+    registers=255,
+    samples=[
+        {**LAYER, "kind": LSTM},
+        {**LAYER, "kind": LSTM, "batch": 16, "chunk": 2, "peephole": 1, "ragged": 1},
+        {**LAYER, "kind": GRU, "rows": 16, "deep": 3, "batch": 4, "chunk": 2},
+        {**LAYER, "kind": RELU, "parts": 8, "rows": 1, "deep": 4, "reverse": 1, "together": 0},
+        *({**LAYER, "kind": kind, "together": 0} for kind in (PROJECTED, PROJECTION, BEFORE, NEW)),
+    ],
+)
+def recurrent(
+    kind: int, warps: int, lanes: int, parts: int, rows: int, deep: int, batch: int, chunk: int,
+    biased: int, reverse: int, ragged: int, peephole: int, together: int,
+):  # fmt: skip
+    """Time steps ``first`` to ``stop`` of ``sequences`` sequences, of which a block takes ``batch`` at most
+    and ``units`` hidden units; grid: (blocks of units, of sequences). ``together``: the blocks wait for each
+    other, else ``stop`` is ``first + 1``.
+
+    ``weights [gates * n, depth]`` of n units; a warp keeps ``rows`` of its block's ``gates * units`` rows,
+    ``lanes * deep`` columns of them, and ``parts`` warps share a row. So a thread keeps ``rows * deep``
+    weights in registers, 48 at most (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs``
+    [steps * sequences, inputs_row], of which the gates begin at ``gate * hidden``. ``state`` [2, sequences,
+    width] and ``between`` [2, sequences, hidden] are cells of `publish`; ``cell`` and ``update``
+    [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``. ``batch`` and
+    ``chunk`` (sequences staged at once) are powers of two; ``zero`` is 0.
+
+    For each sequence a thread loads ``deep`` values of h from shared memory, neighbours from neighbouring
+    banks, each of which serves ``rows`` multiply-adds; the rows' sums are folded over the warp in rows - 1 +
+    log2(lanes / rows) shuffles, 9 for 48 multiply-adds of 8 rows. Waiting for h is what a step of batch 1
+    takes: what does not depend on it (products with x, bias) is loaded before.
+    """
+    return _recurrent(
+        kind, warps, lanes, parts, rows, deep, batch, chunk, biased, reverse, ragged, peephole, together
+    )
+
+
+@kernel(
+    f"{ARRAYS}, {SCALARS}",
+    threads=256,
+    registers=255,
+    since=(9, 0),
+    samples=[
+        {**LAYER, "kind": LSTM, "parts": 2, "deep": 16},
+        {**LAYER, "kind": GRU, "parts": 4, "rows": 16, "deep": 8, "batch": 4, "chunk": 2},
+    ],
+)
+def recurrent_wide(
+    kind: int, warps: int, lanes: int, parts: int, rows: int, deep: int, batch: int, chunk: int,
+    biased: int, reverse: int, ragged: int, peephole: int, together: int,
+):  # fmt: skip
+    """`recurrent` with up to 128 weights to a thread: 8 warps of 32 lanes keep 128 KB of an SM's 256 KB of
+    registers. Before compute capability 9.0 the assembler takes more for all else, and would spill.
+    """
+    return _recurrent(
+        kind, warps, lanes, parts, rows, deep, batch, chunk, biased, reverse, ragged, peephole, together
+    )
 
 
 @kernel(

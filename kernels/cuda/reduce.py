@@ -2,8 +2,8 @@
 
 What is reduced is one count of elements along four axes; the threads that share a result take every so
 many-th of them, counting along the axes with carries rather than by division. What they gather meets in
-shared memory by halves. Where results are few and long, several blocks share one: each leaves what it has gathered,
-and a second launch merges that in order.
+shared memory by halves. Where results are few and long, several blocks share one: each leaves what it has
+gathered, and a second launch merges that in order.
 """
 
 from __future__ import annotations

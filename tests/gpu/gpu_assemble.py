@@ -20,7 +20,7 @@ def assembled(capability: tuple[int, int], names: list[str]) -> Iterator[dict[st
     """One record for each kernel and sample."""
     from bslite.kernels.cuda import KERNELS
 
-    for kernel in (KERNELS[n] for n in names or sorted(KERNELS)):
+    for kernel in (KERNELS[n] for n in names or sorted(KERNELS) if KERNELS[n].since <= capability):
         for variant in kernel.samples:
             ptx = kernel.ptx(capability, **variant)
             yield {

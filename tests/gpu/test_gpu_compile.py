@@ -35,7 +35,7 @@ def records(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
 def test_machine_code(kernel: Kernel, records: list[dict[str, Any]]) -> None:
     """All samples compile, within the registers the kernel declares, without stack or spills."""
     mine = [r for r in records if r["kernel"] == kernel.name]
-    assert len(mine) == len(kernel.samples)
+    assert len(mine) == len(kernel.samples) or (not mine and kernel.since > (8, 0))
     # As the engine fills them in (`GpuLaunch`): an array is seven, of 8 bytes each.
     table = [8] * 7 * len(kernel.arrays) + [int(kind[1]) for kind in kernel.scalars.values()]
     for record in mine:

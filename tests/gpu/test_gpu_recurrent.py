@@ -1,4 +1,4 @@
-"""The recurrent kernel by itself, all steps in one launch and one by one; how layers are cut for real GPUs."""
+"""The recurrent kernel by itself, all steps in one launch or one by one; how layers are cut for GPUs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bslite.explore.gpu import GpuMachine
 from bslite.explore.problem import GATES, Recurrent
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.recurrent_cell import GRU, LSTM, RELU, TANH
-from bslite.plan.cuda.recurrent_tiles import KEPT, choose, launched, tile
+from bslite.plan.cuda.recurrent_tiles import NARROW, WIDE, choose, launched, tile
 
 OPS = {LSTM: "lstm", GRU: "gru", TANH: "rnn", RELU: "rnn"}
-#: Four warps of eight lanes: of each row half is with another warp; sums are folded with several left, and with one.
+#: Four warps of eight lanes: half of each row is with another warp, sums are folded four at a time.
 TILE = {"warps": 4, "lanes": 8, "parts": 2, "rows": 4, "deep": 2, "batch": 2, "chunk": 2}
 
 
@@ -65,8 +65,8 @@ def parameters(gates: int, hidden: int, features: int) -> dict[str, Array]:
 @pytest.mark.parametrize("variant", [{}, {"rows": 8, "deep": 1, "parts": 4, "batch": 4, "chunk": 1}], ids=str)
 @pytest.mark.parametrize("kind", OPS)
 def test_one_launch_or_many(kind: int, variant: dict[str, int]) -> None:
-    """As near to float64 as the reference in float32; and the same bits however the steps are launched, in one
-    block or in several.
+    """As near to float64 as the reference in float32; and the same bits however the steps are launched, in
+    one block or in several.
     """
     steps, batch, hidden = 4, 3, 2
     given = parameters(GATES[OPS[kind]], hidden, 5)
@@ -103,14 +103,18 @@ def test_nan_reaches_what_depends_on_it() -> None:
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("batch", [1, 4, 16, 40])
 @pytest.mark.parametrize("hidden", [1, 50, 256, 512, 1024, 1536, 2816])
-def test_layers_are_cut_so_that_the_kernel_can_take_them(kind: str, batch: int, hidden: int) -> None:
-    machine = GpuMachine()
+@pytest.mark.parametrize("recent", [True, False])
+def test_layers_are_cut_so_that_the_kernel_can_take_them(
+    kind: str, batch: int, hidden: int, recent: bool
+) -> None:
+    machine = GpuMachine() if recent else GpuMachine(register_bytes=64 << 10)
     loops = choose(Recurrent(kind, hidden, hidden, 25, batch), machine)
     assert loops is not None
     cut, gates = loops.tile, GATES[kind]
     assert cut.warps // cut.parts * cut.rows >= gates * loops.units
     assert cut.parts * cut.lanes * cut.deep >= hidden
-    assert cut.rows * cut.deep <= KEPT
+    assert cut.rows * cut.deep <= (WIDE if recent else NARROW)
+    assert cut.kernel in KERNELS
     assert loops.units * min(batch, cut.batch) <= cut.warps * cut.lanes
     blocks = -(-hidden // loops.units) * -(-batch // cut.batch)
     assert blocks <= machine.sms or not loops.stays

@@ -1,4 +1,4 @@
-"""Row kernels by themselves: threads over several warps, rows longer than a block holds, NaN and infinities."""
+"""Row kernels by themselves: rows over several warps, longer than a block holds, NaN and infinities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHARES = [(64, 64, 2, 1), (64, 64, 1, 0), (32, 8, 4, 1), (4, 1, 3, 0)]
 
 
 def rows(count: int, length: int) -> Array:
-    """Noise, one row of it with a NaN, one with an infinity, one of minus infinities, one of large numbers."""
+    """Noise, one row of it with a NaN, one with an infinity, one of minus infinities, one far off."""
     x = np.random.default_rng(length).standard_normal((count, length)).astype(np.float32)
     x[0, -1], x[1, 0], x[2], x[3] = np.nan, np.inf, -np.inf, x[3] + 90
     return x
@@ -120,7 +120,7 @@ def test_positions_of_equals(length: int, last: bool) -> None:
 def test_integers_that_do_not_fit_are_errors() -> None:
     x = np.array([[2**31 - 1, 1], [5, 6]], np.int64)
     for op, attrs in (("sum", {"axes": (1,)}), ("cumsum", {"axis": 1}), ("cumprod", {"axis": 0})):
-        with pytest.raises(BsliteError, match="'y'.*214748364[89]"):
+        with pytest.raises(BsliteError, match=r"'y'.*214748364[89]"):
             reduced(op, x, **attrs)
     got, exact = reduced("prod", np.array([[2**30, 2**30, 2**30, 0]], np.int64), axes=(1,))
     assert got == exact == 0

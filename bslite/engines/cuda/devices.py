@@ -83,12 +83,14 @@ def machine_of(device: Any) -> GpuMachine:
     sms, clock = int(device.MULTIPROCESSOR_COUNT), 1e3 * float(device.CLOCK_RATE)
     lanes = LANES.get(tuple(device.compute_capability), 128)
     bandwidth = 2e3 * float(device.MEMORY_CLOCK_RATE) * float(device.GLOBAL_MEMORY_BUS_WIDTH) / 8
+    recent = tuple(device.compute_capability) >= (9, 0)
     per_cycle = default.l2_bandwidth / (default.sms * default.clock)
     return GpuMachine(
         sms=sms,
         lanes=lanes,
         clock=clock or default.clock,
-        register_bytes=4 * int(device.MAX_REGISTERS_PER_MULTIPROCESSOR) * 5 // 8,
+        # what the recurrent kernels can keep there; before 9.0 they need more registers for all else
+        register_bytes=int(device.MAX_REGISTERS_PER_MULTIPROCESSOR) * (5 if recent else 2) // 2,
         shared_bytes=int(device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) * 7 // 8,
         l2_bytes=int(device.L2_CACHE_SIZE),
         l2_bandwidth=per_cycle * sms * (clock or default.clock),

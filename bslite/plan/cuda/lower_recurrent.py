@@ -123,7 +123,7 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
     for s in range(1 if stays else steps):
         for p, cut in zip(passes, loops, strict=True):
             launch(
-                b, "recurrent",
+                b, cut.tile.kernel,
                 {**variant, **cut.tile._asdict(), "kind": p.kind, "biased": int(p.bias is not None),
                  "together": int(stays)},
                 [-(-p.units // cut.units), -(-batch // cut.tile.batch)], [cut.tile.warps * cut.tile.lanes],

@@ -13,7 +13,7 @@ from bslite.explore.problem import Recurrent
 from bslite.explore.space import Point
 
 WARPS, LANES = 8, 32
-KEPT = 128  # weights of a thread, in registers
+NARROW, WIDE = 48, 128  # weights of a thread, in registers, of the kernels "recurrent" and "recurrent_wide"
 SHARED = 46 << 10  # bytes of h and of partial sums
 SEQUENCES = 16  # of a block at most
 DEEP = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 64, 96, 128)  # columns of a lane
@@ -32,6 +32,11 @@ class Tile(NamedTuple):
     chunk: int
 
     @property
+    def kernel(self) -> str:
+        """Which of the two has room for the weights."""
+        return "recurrent" if self.rows * self.deep <= NARROW else "recurrent_wide"
+
+    @property
     def instructions(self) -> float:
         """Of a thread for one sequence: multiply-adds, loads of h, folding."""
         levels = (self.lanes // self.rows).bit_length() - 1
@@ -44,6 +49,11 @@ class Loops(NamedTuple):
     units: int
     stays: bool
     tile: Tile
+
+
+def kept(machine: GpuMachine) -> int:
+    """Weights that a thread can keep there."""
+    return WIDE if machine.register_bytes >= 4 * WIDE * WARPS * LANES else NARROW
 
 
 def tile(machine: GpuMachine, gates: int, depth: int, units: int, batch: int) -> Tile | None:
@@ -63,7 +73,7 @@ def tile(machine: GpuMachine, gates: int, depth: int, units: int, batch: int) ->
         longest = parts * lanes * deep
         if parts > warps or rows > lanes or longest < depth or warps // parts * rows < gates * units:
             continue
-        if rows * deep > KEPT and not small:
+        if rows * deep > kept(machine) and not small:
             continue
         chunk = sequences
         while chunk > 1 and longest * chunk > STAGED:
