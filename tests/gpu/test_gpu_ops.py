@@ -9,13 +9,10 @@ from torch_oracle import torch_output
 
 import bslite
 from bslite import ops, reference
-from bslite.explore.problem import GATES
 from bslite.kernels.cuda.device import SIMULATED
 from bslite.ops import Case, Op
 from bslite.plan.cuda.build import LOWERINGS
 
-#: Recurrent layers with more parameters take minutes in the simulator; test_gpu_recurrent.py has shorter ones.
-MOST = 200_000
 #: Longer cases take minutes in the simulator: stems, volumes and images of many channels, one of attention's.
 #: Their windows and sums are in test_gpu_gemm.py and test_gpu_attention.py at smaller sizes.
 MOST_FLOPS = 5e6
@@ -26,8 +23,7 @@ def test_three_way(op: type[Op], case: Case) -> None:
     spec, inputs = single_op_spec(op, case)
     if {node.op for node in spec.nodes} - set(LOWERINGS):
         pytest.skip("needs another op that has no lowering yet")
-    wide = op.name in GATES and sum(p.size for p in spec.params.values()) > MOST
-    if SIMULATED and (wide or flops(op, case) > MOST_FLOPS):
+    if SIMULATED and flops(op, case) > MOST_FLOPS:
         pytest.skip("minutes in the simulator")
     exact = reference.run(spec, inputs, np.float64)[0]
     got = bslite.run(spec, inputs, backend="cuda")
