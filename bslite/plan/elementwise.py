@@ -75,7 +75,9 @@ def elementwise_step(
     ]
     sizes, runs = merged_axes(y.shape, [v.strides for v in (*views, y)], by=3)
     if len(sizes) > AXES:
-        _in_plain_order(b, operands, y, cells, cycles, flag)
+        copies, made = in_plain_order(b, operands, y)
+        elementwise_step(b, copies, made, cells, cycles, flag)
+        b.copy(made, y)
         return
     if not sizes or any(run[-1] not in (0, 1) for run in runs[:3]) or runs[3][-1] != 1:
         sizes, runs = [*sizes, 1], [[*run, 1] for run in runs]
@@ -92,10 +94,10 @@ def elementwise_step(
     b.step("elementwise", sizes[0] * sizes[1], args, places, list(operands), [y])
 
 
-def _in_plain_order(
-    b: Builder, operands: Sequence[View], y: View, cells: dict[str, Any], cycles: float, flag: Place | None
-) -> None:
-    """Operands that lie in too many different orders, each copied out in full, row-major."""
+def in_plain_order(b: Builder, operands: Sequence[View], y: View) -> tuple[list[View], View]:
+    """Operands that lie in too many different orders, each copied out in full, row-major; and where the
+    result goes before it is copied to y.
+    """
 
     def plain() -> View:
         return View(b.buffer(size_of(y.shape)).name, 0, y.shape, contiguous(y.shape))
@@ -104,6 +106,4 @@ def _in_plain_order(
     for view in operands:
         copies.append(plain())
         b.copy(view, copies[-1])
-    target = plain()
-    elementwise_step(b, copies, target, cells, cycles, flag)
-    b.copy(target, y)
+    return copies, plain()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bslite import ops
+from bslite.ops import Shape
 from bslite.ops.pool import WindowPool
 from bslite.passes import Layer
 from bslite.plan.builder import Builder
@@ -14,6 +15,7 @@ from bslite.plan.lowering import affine, epilogue, lowers
 from bslite.plan.sharing import share_image
 from bslite.plan.views import NO_HALO, View, size_of
 from bslite.plan.windows import volume
+from bslite.spec import Node
 
 LARGE = 256  # pixels from which on an average over the whole image is taken in two steps
 STRIP = 8  # pixels at least: columns are shared within a strip only
@@ -76,15 +78,14 @@ def strip_count(run: Run, tall: int, pixel_bytes: int, l1: int) -> int:
     return -(-run.pixels // pixels) or 1
 
 
-@lowers("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
-def lower_pool(b: Builder, layer: Layer) -> None:
-    """Sliding windows."""
-    node, attrs = layer.node, layer.node.attrs
-    op = ops.get(node.op)
+def spans_of(node: Node, sizes: Shape, made: Shape) -> tuple[list[list[Span]], Sequence[int]]:
+    """The windows of a sliding pool along each axis of an input of ``sizes``, as many as are ``made``; and
+    the dilation along each.
+    """
+    op, attrs = ops.get(node.op), node.attrs
     assert issubclass(op, WindowPool)
     kernel, stride, dilation = op.geometry(attrs)
     before, after = attrs["padding"][: op.axes], attrs["padding"][op.axes :]
-    sizes, made = b.crop.whole[node.inputs[0]][2:], b.crop.whole[layer.name][2:]
     padded = attrs.get("count_include_pad", False)
     spans = [
         window_spans(h, p, r, s, start, stop, d, padded)
@@ -95,7 +96,15 @@ def lower_pool(b: Builder, layer: Layer) -> None:
     if attrs.get("divisor_override") is not None:
         spans = [[s._replace(share=1) for s in axis] for axis in spans]
         spans[0] = [s._replace(share=attrs["divisor_override"]) for s in spans[0]]
-    if op.axes == 2:
+    return spans, dilation
+
+
+@lowers("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
+def lower_pool(b: Builder, layer: Layer) -> None:
+    """Sliding windows."""
+    node = layer.node
+    spans, dilation = spans_of(node, b.crop.whole[node.inputs[0]][2:], b.crop.whole[layer.name][2:])
+    if len(spans) == 2:
         first, start = b.crop.first(layer.name), b.crop.first(node.inputs[0])
         rows = spans[0][first : first + b.shapes[layer.name][2]]
         spans[0] = [s._replace(first=s.first - start) for s in rows]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +20,26 @@ CAPABILITIES = {"sm_80": ("8", "0"), "sm_90": ("9", "0")}
 SHARED = 48 << 10  # bytes a block may have without asking for more
 
 
+@functools.cache
+def all_records() -> dict[str, list[dict[str, Any]]]:
+    """What the machine code of every kernel takes; both generations side by side, for it takes minutes."""
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
+
+    def assembled(name: str) -> list[dict[str, Any]]:
+        command = [sys.executable, str(Path(__file__).with_name("gpu_assemble.py")), *CAPABILITIES[name]]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(CAPABILITIES, pool.map(assembled, CAPABILITIES), strict=True))
+
+
 @pytest.fixture(scope="module", params=CAPABILITIES)
 def records(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
-    """What the machine code of every kernel takes."""
+    """Those of one generation."""
     pytest.importorskip("cuda.bindings.nvjitlink", reason="nvJitLink is not installed")
-    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("gpu_assemble.py"), *CAPABILITIES[request.param]],
-        env=environment, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return all_records()[request.param]
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda k: k.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from helpers import all_cases, assert_three_way, single_op_spec
@@ -39,3 +41,9 @@ def flops(op: type[Op], case: Case) -> int:
     """Of the op alone."""
     attrs = ops.parse_attrs(op, case.attrs)
     return op.flops(case.inputs, op.shape(case.inputs, case.params, attrs), case.params, attrs)
+
+
+def test_the_readme_lists_what_is_missing() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    missing = sorted(set(ops.REGISTRY) - set(LOWERINGS) - {"dropout"})  # which simplifying drops
+    assert f"Ops that it has no kernel for ({', '.join(missing)})" in readme

@@ -9,9 +9,10 @@ from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
+from bslite.plan.elementwise import in_plain_order
 from bslite.plan.loops import merged_axes, padded
 from bslite.plan.lowering import epilogue
-from bslite.plan.views import View, contiguous, size_of
+from bslite.plan.views import View, size_of
 from bslite.spec import Node
 
 AXES = 5  # of the kernel
@@ -71,7 +72,9 @@ def elementwise_step(
         return
     sizes, runs = merged_axes(y.shape, [v.strides for v in everything], by=3)
     if len(sizes) > AXES:
-        _in_plain_order(b, views[: len(operands)], y, function, act, flag)
+        copies, made = in_plain_order(b, views[: len(operands)], y)
+        elementwise_step(b, copies, made, function, act, flag)
+        b.copy(made, y)
         return
     if not sizes:
         sizes, runs = [1], [[1]] * 4
@@ -91,25 +94,3 @@ def elementwise_step(
     variant = {"function": function, "activation": name, "axes": axes, "threads": threads}
     grid = [-(-count // (threads * EACH))]
     launch(b, "elementwise", variant, grid, [threads], scalars, places, list(operands), [y])
-
-
-def _in_plain_order(
-    b: CudaBuilder,
-    operands: Sequence[View],
-    y: View,
-    function: str,
-    act: Node | None,
-    flag: tuple[str, int] | None,
-) -> None:
-    """Operands that lie in too many different orders, each copied out in full, row-major."""
-
-    def plain() -> View:
-        return View(b.buffer(size_of(y.shape)).name, 0, y.shape, contiguous(y.shape))
-
-    copies = []
-    for view in operands:
-        copies.append(plain())
-        b.copy(view, copies[-1])
-    target = plain()
-    elementwise_step(b, copies, target, function, act, flag)
-    b.copy(target, y)

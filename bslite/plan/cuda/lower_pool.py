@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from bslite import ops
-from bslite.ops.pool import WindowPool
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.launch import launch
 from bslite.plan.cuda.lowering import lowers
 from bslite.plan.cuda.stack import as_stack, small
-from bslite.plan.lower_pool import Span, adaptive_spans, window_spans
+from bslite.plan.lower_pool import Span, adaptive_spans, spans_of
 from bslite.plan.lowering import affine
 from bslite.plan.views import View, size_of
 from bslite.plan.windows import volume
@@ -27,23 +25,9 @@ def lower_pool(b: CudaBuilder, layer: Layer) -> None:
     """Sliding windows."""
     if as_stack(b, layer):
         return
-    node, attrs = layer.node, layer.node.attrs
-    op = ops.get(node.op)
-    assert issubclass(op, WindowPool)
-    kernel, stride, dilation = op.geometry(attrs)
-    before, after = attrs["padding"][: op.axes], attrs["padding"][op.axes :]
-    sizes, made = b.shapes[node.inputs[0]][2:], b.shapes[layer.name][2:]
-    padded = attrs.get("count_include_pad", False)
-    spans = [
-        window_spans(h, p, r, s, start, stop, d, padded)
-        for h, p, r, s, start, stop, d in zip(
-            sizes, made, kernel, stride, before, after, dilation, strict=True
-        )
-    ]
-    if attrs.get("divisor_override") is not None:
-        spans = [[s._replace(share=1) for s in axis] for axis in spans]
-        spans[0] = [s._replace(share=attrs["divisor_override"]) for s in spans[0]]
-    pool_step(b, _largest(layer), b.read(node.inputs[0]), b.write(layer.name), spans, dilation, layer)
+    name = layer.node.inputs[0]
+    spans, dilation = spans_of(layer.node, b.shapes[name][2:], b.shapes[layer.name][2:])
+    pool_step(b, _largest(layer), b.read(name), b.write(layer.name), spans, dilation, layer)
 
 
 @lowers(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
