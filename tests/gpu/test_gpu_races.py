@@ -1,0 +1,88 @@
+"""Threads of a block in other orders between barriers: where a barrier is missing, the bits change."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import all_cases, single_op_spec
+from test_gpu_ops import MOST_FLOPS, flops
+
+import bslite
+from bslite.kernels.cuda.device import SIMULATED, cuda
+from bslite.ops import Case, Op
+from bslite.plan.cuda.build import LOWERINGS
+
+if not SIMULATED:
+    pytest.skip("there is a GPU", allow_module_level=True)
+
+from bslite.kernels.cuda import simulation
+
+EACH = 3  # cases of an op
+FEW = MOST_FLOPS / 5
+
+
+def backwards(found: list[Any]) -> list[Any]:
+    return found[::-1]
+
+
+def shuffled(found: list[Any]) -> list[Any]:
+    return random.Random(len(found)).sample(found, len(found))
+
+
+ORDERS = {"backwards": backwards, "shuffled": shuffled}
+
+
+def cases() -> Iterator[Any]:
+    """A few of each op."""
+    seen: dict[str, int] = {}
+    for case in all_cases(names=sorted(LOWERINGS)):
+        op = case.values[0]
+        if seen.get(op.name, 0) < EACH and flops(*case.values) < FEW:
+            seen[op.name] = seen.get(op.name, 0) + 1
+            yield case
+
+
+@pytest.mark.parametrize(("op", "case"), list(cases()))
+def test_any_order_has_the_same_bits(op: type[Op], case: Case) -> None:
+    spec, inputs = single_op_spec(op, case)
+    if {node.op for node in spec.nodes} - set(LOWERINGS):
+        pytest.skip("needs another op that has no lowering yet")
+    expected = bslite.run(spec, inputs, backend="cuda")
+    for order in ORDERS.values():
+        with simulation.in_order(order):
+            got = bslite.run(spec, inputs, backend="cuda")
+        assert got.tobytes() == expected.tobytes(), order.__name__
+
+
+def without_a_barrier(x, y):
+    """Turns a block's numbers round through shared memory."""
+    shared = cuda.shared.array(8, np.float32)
+    t = cuda.threadIdx.x
+    shared[t] = x[t]
+    y[t] = shared[7 - t]
+
+
+def with_a_barrier(x, y):
+    """As it should be."""
+    shared = cuda.shared.array(8, np.float32)
+    t = cuda.threadIdx.x
+    shared[t] = x[t]
+    cuda.syncthreads()
+    y[t] = shared[7 - t]
+
+
+@pytest.mark.parametrize("body", [without_a_barrier, with_a_barrier])
+def test_a_missing_barrier_shows(body: Callable[..., None]) -> None:
+    """What this file rests on."""
+    x, kernel = np.arange(8, dtype=np.float32), cuda.jit(body)
+    answers = set()
+    for order in (list, *ORDERS.values()):
+        y = np.full(8, -1, np.float32)
+        with simulation.in_order(order):
+            kernel[1, 8](x, y)
+        answers.add(y.tobytes())
+    assert (len(answers) == 1) == (body is with_a_barrier)
