@@ -21,7 +21,7 @@ if not SIMULATED:
 
 from bslite.kernels.cuda import simulation
 
-EACH = 3  # cases of an op
+EACH = 2  # cases of an op
 FEW = MOST_FLOPS / 5
 
 
