@@ -346,7 +346,7 @@ def test_info_shows_the_device(api: FakeApi, monkeypatch: pytest.MonkeyPatch) ->
 
     assert info._gpu().startswith("numba.cuda's simulator, 1 SMs at 1.83 GHz")
     monkeypatch.setattr(devices, "driver_for", lambda device=0: api.gpu)
-    assert info._gpu() == "cuda:0 (fake), 132 SMs at 1.83 GHz, 1.0 of 1.0 GB free"
+    assert info._gpu() == "cuda:0 (fake), 1 SMs at 1.83 GHz, 1.0 of 1.0 GB free"
 
 
 def test_no_device() -> None:
