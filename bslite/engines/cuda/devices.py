@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import importlib.util
 from typing import Any
 
 from bslite.engines.cuda.driver import Driver
@@ -26,8 +27,9 @@ def _driver(device: int) -> Driver:
     try:
         from bslite.kernels.cuda import device as numba_cuda
     except ImportError as e:
+        why = str(e) if importlib.util.find_spec("numba_cuda") else "it is not installed"
         raise EngineError(
-            f"backend 'cuda' needs the package numba-cuda ({e}): pip install 'bslite[cuda]'"
+            f"backend 'cuda' needs the package numba-cuda ({why}): pip install 'bslite[cuda]'"
         ) from None
     if numba_cuda.SIMULATED:
         from bslite.engines.cuda.simulated import SimulatedDriver
