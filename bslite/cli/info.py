@@ -40,13 +40,14 @@ def info(
 ) -> None:
     """Versions, the machine as bslite sees it, and where compiled kernels are kept."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(show_header=False, box=None, padding=(0, 2))
     with activity("Looking around"):
         rows = {**_software(), **_machine()}
     for title, value in rows.items():
-        table.add_row(title, value)
+        table.add_row(title, escape(value))  # values may have [extras] in them
     if timings:
         with activity("Starting fresh processes"):
             imported, answered = first_answer()
