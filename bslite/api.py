@@ -49,7 +49,8 @@ def run(
     if backend is not None and backend not in BACKENDS:
         raise EngineError(f"backend {backend!r} is not one of {', '.join(map(repr, BACKENDS))}")
     check_threads(threads)
-    if backend in (None, "cuda") and (tensors := cuda_tensors(spec, x)):
+    # An array, the usual case, is not asked about: this is on the way of models that take microseconds.
+    if backend in (None, "cuda") and type(x) is not np.ndarray and (tensors := cuda_tensors(spec, x)):
         from bslite.engines.cuda import border
 
         made = border.run(spec, tensors, layerwise=layerwise)
@@ -79,7 +80,7 @@ def warmup(
     backend: str = "cpu",
 ) -> list[str]:
     """Compile (or load from disk) what a model needs, or the kernels every model needs; names of all made
-    ready. On a GPU, kernels are compiled for each process, and for a model only.
+    ready. On a GPU, for a model only.
 
     ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
 

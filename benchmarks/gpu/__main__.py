@@ -1,4 +1,6 @@
-"""``python -m benchmarks.gpu``: bslite against torch on this machine's GPU, in under eight minutes.
+"""``python -m benchmarks.gpu``: bslite against torch on this machine's GPU.
+
+Meant to take less than eight minutes, which no GPU has shown yet.
 
 Every network is first held against float64; then bslite, torch (NCHW, channels-last, in a CUDA graph) take
 turns at batch 1, 16 and 128; then stacks of pool + batch norm + ReLU against the bandwidth of a copy,

@@ -7,7 +7,7 @@ alone: the channels are made contiguous (the last axis longer than one, where th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bslite.ops.reduce import REDUCED, Arg, Reduction, reduced_axes
 from bslite.passes import Layer
@@ -23,9 +23,18 @@ KEPT = REDUCE = 3  # loops of the kernel over either
 RUN = 2  # registers of lanes it takes at once
 
 
-@lowers(*REDUCED)
-def lower_reduction(b: Builder, layer: Layer) -> None:
-    """One step; of a value whose axes do not merge into the kernel's loops, a copy in plain order first."""
+class Reduced(NamedTuple):
+    """What a reduction is of: ``axes`` of x; y is of the ``kept`` ones, in order."""
+
+    x: View
+    y: View
+    axes: tuple[int, ...]
+    kept: tuple[int, ...]
+    arg: bool  # whether the result is a position
+
+
+def reduced_of(b: Builder, layer: Layer) -> Reduced:
+    """Of a layer; y is where its result goes."""
     node = layer.node
     op = node.declaration
     assert issubclass(op, (Reduction, Arg))
@@ -33,19 +42,28 @@ def lower_reduction(b: Builder, layer: Layer) -> None:
     shape, rank = x.shape, len(x.shape)
     arg = issubclass(op, Arg)
     given = op.axes(node.attrs) if issubclass(op, Arg) else node.attrs["axes"]
-    axes = reduced_axes(node.op, given, rank)
+    axes = tuple(reduced_axes(node.op, given, rank))
     kept = tuple(a for a in range(rank) if a not in axes)
     home = b.write(layer.name)
     if arg and len(axes) > 1:  # a position in row-major order
         x = View((flat := b.flat(x)).buffer, flat.offset, (size_of(shape),), (1,))
         shape, axes, kept = x.shape, (0,), ()
-    inner = axes[0] if arg else inner_axis(shape)
-    x = b.arranged(x, inner, exact=True)
-    sizes = tuple(shape[a] for a in kept)
     strides = home.strides
     if node.attrs["keepdim"] and len(home.shape) == rank:
         strides = tuple(home.strides[a] for a in kept)
-    y = View(home.buffer, home.offset, sizes, strides if kept else ())
+    y = View(home.buffer, home.offset, tuple(shape[a] for a in kept), strides if kept else ())
+    return Reduced(x, y, axes, kept, arg)
+
+
+@lowers(*REDUCED)
+def lower_reduction(b: Builder, layer: Layer) -> None:
+    """One step; of a value whose axes do not merge into the kernel's loops, a copy in plain order first."""
+    node = layer.node
+    x, y, axes, kept, arg = reduced_of(b, layer)
+    shape = x.shape
+    inner = axes[0] if arg else inner_axis(shape)
+    x = b.arranged(x, inner, exact=True)
+    sizes = tuple(shape[a] for a in kept)
     target = y
     if inner in kept and shape[inner] != 1 and y.strides[kept.index(inner)] != 1:
         target = b.fresh(sizes, kept.index(inner), NO_HALO)

@@ -12,22 +12,31 @@ from bslite.plan.sharing import share_rows
 from bslite.plan.views import View, channel_axis, contiguous, size_of
 
 
-@lowers("resize")
-def lower_resize(b: Builder, layer: Layer) -> None:
-    """Axis by axis, the one that shrinks most first; then what lies beyond a crop."""
+def axes_of(b: Builder, layer: Layer) -> tuple[View, list[int], dict[int, Axis]]:
+    """The input row-major in an order of its axes, channels last; that order; and what is resized, by axis of
+    the view, the one that shrinks most first.
+    """
     x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
     rank, shape, axes = len(x.shape), b.shapes[layer.name], attrs["axes"]
     inner = channel_axis(rank)
     order = [a for a in range(rank) if a != inner] + [inner]
-    view = b.flat(x.permute(order))
     places = {}
     for i, axis in enumerate(a % rank for a in axes):
         have, out = x.shape[axis], shape[axis]
         scale = attrs["scales"][i] if attrs["scales"] else out / have
         part = (attrs["roi"][i], attrs["roi"][i + len(axes)]) if attrs["roi"] else (0.0, 1.0)
         places[order.index(axis)] = Axis(have, out, scale, *part)
-    for axis in sorted(places, key=lambda a: places[a].out / places[a].have):
-        table = taps(places[axis], attrs)
+    by_shrinking = sorted(places, key=lambda a: places[a].out / places[a].have)
+    return b.flat(x.permute(order)), order, {axis: places[axis] for axis in by_shrinking}
+
+
+@lowers("resize")
+def lower_resize(b: Builder, layer: Layer) -> None:
+    """Axis by axis, the one that shrinks most first; then what lies beyond a crop."""
+    view, order, places = axes_of(b, layer)
+    attrs = layer.node.attrs
+    for axis, place in places.items():
+        table = taps(place, attrs)
         if attrs["mode"] == "nearest" and [t[0].line for t in table] == list(range(view.shape[axis])):
             continue
         made = (*view.shape[:axis], len(table), *view.shape[axis + 1 :])
@@ -50,4 +59,4 @@ def lower_resize(b: Builder, layer: Layer) -> None:
         for axis, place in places.items():
             for i in outside(place, attrs["coordinates"]):
                 fill_step(b, view.slice(axis, i, i + 1), attrs["extrapolation"])
-    b.alias(layer.name, view.permute([order.index(a) for a in range(rank)]))
+    b.alias(layer.name, view.permute([order.index(a) for a in range(len(order))]))

@@ -1,7 +1,8 @@
 """The one place that imports numba.cuda, and what of it differs between a GPU and the simulator.
 
 numba-cuda goes by two names (a GPU's compiler and driver; a simulator in plain Python, for
-``NUMBA_ENABLE_CUDASIM=1``), and may come to go by another one day. Nothing else in bslite imports it.
+``NUMBA_ENABLE_CUDASIM=1``), and may come to go by another one day. Nothing else in bslite imports it, but for
+`simulation`, which is about the simulator alone.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ if SIMULATED:
 
     simulation.install()
 
-    #: The driver's functions, the bindings under them, libdevice's: there are none.
-    api = binding = libdevice = None
+    #: The driver's functions, the bindings under them, intrinsics, libdevice's: there are none.
+    api = binding = intrinsic = libdevice = None
 
     def simulated_array(array):
         """A NumPy array as a simulated kernel takes it: in place, nothing copied."""
@@ -70,7 +71,7 @@ else:
     from numba.cuda import dispatcher, libdevice
     from numba.cuda.cudadrv.driver import binding
     from numba.cuda.cudadrv.driver import driver as api
-    from numba.cuda.extending import register_jitable
+    from numba.cuda.extending import intrinsic, register_jitable
 
     def device_function(body):
         """A function that kernels call, always inlined into them."""
@@ -115,6 +116,7 @@ __all__ = [
     "compile_ptx",
     "cuda",
     "device_function",
+    "intrinsic",
     "libdevice",
     "pair",
     "put_pair",

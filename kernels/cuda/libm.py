@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bslite.kernels.cuda.device import SIMULATED, device_function
+from bslite.kernels.cuda.device import SIMULATED, device_function, intrinsic, libdevice
 
 f = np.float32
 #: Names here -> libdevice's, NumPy's.
@@ -89,8 +89,6 @@ if SIMULATED:
 else:
     from llvmlite import ir
     from numba import types
-    from numba.cuda import libdevice
-    from numba.cuda.extending import intrinsic
 
     _made = {name: getattr(libdevice, device) for name, (device, _) in NAMES.items()}
     _made["erf"] = libdevice.erff

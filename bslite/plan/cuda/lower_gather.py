@@ -10,10 +10,11 @@ from bslite.plan.cuda.launch import launch
 from bslite.plan.cuda.lower_pad import fill
 from bslite.plan.cuda.lowering import lowers
 from bslite.plan.cuda.rows import block_threads
+from bslite.plan.lower_resize import axes_of
 from bslite.plan.lower_upsample import bilinear_blends, nearest_sources
-from bslite.plan.resampling import Axis, outside, taps
+from bslite.plan.resampling import outside, taps
 from bslite.plan.rows import writable
-from bslite.plan.views import View, channel_axis, contiguous, size_of
+from bslite.plan.views import View, contiguous, size_of
 
 EACH = 4  # elements of a thread
 AXES = {0: "image", 2: "line", 3: "pixel"}
@@ -87,19 +88,10 @@ def lower_upsample(b: CudaBuilder, layer: Layer) -> None:
 @lowers("resize")
 def lower_resize(b: CudaBuilder, layer: Layer) -> None:
     """Axis by axis, the one that shrinks most first; then what lies beyond a crop."""
-    x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
-    rank, shape, axes = len(x.shape), b.shapes[layer.name], attrs["axes"]
-    inner = channel_axis(rank)
-    order = [a for a in range(rank) if a != inner] + [inner]
-    view = b.flat(x.permute(order))
-    places = {}
-    for i, axis in enumerate(a % rank for a in axes):
-        have, out = x.shape[axis], shape[axis]
-        scale = attrs["scales"][i] if attrs["scales"] else out / have
-        part = (attrs["roi"][i], attrs["roi"][i + len(axes)]) if attrs["roi"] else (0.0, 1.0)
-        places[order.index(axis)] = Axis(have, out, scale, *part)
-    for axis in sorted(places, key=lambda a: places[a].out / places[a].have):
-        table = taps(places[axis], attrs)
+    view, order, places = axes_of(b, layer)
+    attrs = layer.node.attrs
+    for axis, place in places.items():
+        table = taps(place, attrs)
         moves = attrs["mode"] == "nearest"
         if moves and [t[0].line for t in table] == list(range(view.shape[axis])):
             continue
@@ -121,4 +113,4 @@ def lower_resize(b: CudaBuilder, layer: Layer) -> None:
         for axis, place in places.items():
             for i in outside(place, attrs["coordinates"]):
                 fill(b, view.slice(axis, i, i + 1), attrs["extrapolation"])
-    b.alias(layer.name, view.permute([order.index(a) for a in range(rank)]))
+    b.alias(layer.name, view.permute([order.index(a) for a in range(len(order))]))

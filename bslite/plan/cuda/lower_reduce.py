@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.ops.reduce import REDUCED, Arg, Reduction, reduced_axes
+from bslite.ops.reduce import REDUCED
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.launch import launch
 from bslite.plan.cuda.lowering import lowers
 from bslite.plan.cuda.rows import block_threads, power_above
 from bslite.plan.loops import merged_axes, padded
+from bslite.plan.lower_reduce import reduced_of
 from bslite.plan.views import View, contiguous, size_of
 
 KEPT, LOOPS = 3, 4  # loops of the kernel over what is kept, over what is reduced
@@ -23,23 +24,8 @@ LEAST = 16  # elements of a thread, of a result that several blocks share
 @lowers(*REDUCED)
 def lower_reduction(b: CudaBuilder, layer: Layer) -> None:
     """One launch; two where results are few and long. A copy before where the axes do not merge."""
-    node = layer.node
-    op = node.declaration
-    assert issubclass(op, (Reduction, Arg))
-    x = b.values[node.inputs[0]]
-    shape, rank = x.shape, len(x.shape)
-    arg = issubclass(op, Arg)
-    given = op.axes(node.attrs) if issubclass(op, Arg) else node.attrs["axes"]
-    axes = reduced_axes(node.op, given, rank)
-    kept = tuple(a for a in range(rank) if a not in axes)
-    home = b.write(layer.name)
-    if arg and len(axes) > 1:  # a position in row-major order
-        x = View((flat := b.flat(x)).buffer, flat.offset, (size_of(shape),), (1,))
-        shape, axes, kept = x.shape, (0,), ()
-    strides = home.strides
-    if node.attrs["keepdim"] and len(home.shape) == rank:
-        strides = tuple(home.strides[a] for a in kept)
-    y = View(home.buffer, home.offset, tuple(shape[a] for a in kept), strides if kept else ())
+    x, y, axes, kept, _ = reduced_of(b, layer)
+    rank = len(x.shape)
     if not _reduce(b, layer, x, y, axes, kept):
         order = [*kept, *axes]
         plain = b.flat(x.permute(order))
