@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from bslite.ops.fold import positions
 from bslite.passes import Layer
@@ -38,22 +39,41 @@ def lower_unfold(b: Builder, layer: Layer) -> None:
     b.alias(layer.name, View(target.buffer, 0, made, contiguous(made)))
 
 
+class FoldAxis(NamedTuple):
+    """An axis of the image, and how windows lie along it."""
+
+    n: int = 1  # elements
+    w: int = 1  # places of windows
+    k: int = 1  # elements of a window
+    s: int = 1  # stride
+    d: int = 1  # dilation
+    p: int = 0  # padding before
+
+    def found(self, at: int) -> list[tuple[int, int]]:
+        """The windows that element ``at`` is in: which tap it is, and the window's place."""
+        starts = [(tap, at + self.p - tap * self.d) for tap in range(self.k)]
+        return [(tap, st // self.s) for tap, st in starts if st % self.s == 0 and 0 <= st // self.s < self.w]
+
+
+def fold_axes(layer: Layer) -> list[FoldAxis]:
+    """Always three: one or two axes are the last of them."""
+    attrs = layer.node.attrs
+    size, axes = attrs["output_size"], len(attrs["kernel"])
+    along = (size, positions(size, attrs), attrs["kernel"], attrs["stride"], attrs["dilation"])
+    given = [FoldAxis(*numbers) for numbers in zip(*along, attrs["padding"][:axes], strict=True)]
+    return [FoldAxis()] * (3 - axes) + given
+
+
 @lowers("fold")
 def lower_fold(b: Builder, layer: Layer) -> None:
-    """Line by line of the image; one or two axes are the last of three."""
+    """Line by line of the image."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
     y = b.write(layer.name)
-    axes = len(attrs["kernel"])
-    places = positions(attrs["output_size"], attrs)
-    y_steps = (*y.strides[:2], *(0,) * (3 - axes), *y.strides[2:])
-    per_axis = {
-        "n": (1, y.shape[2:]), "w": (1, places), "k": (1, attrs["kernel"]), "s": (1, attrs["stride"]),
-        "d": (1, attrs["dilation"]), "p": (0, attrs["padding"][:axes]),
-    }  # fmt: skip
+    y_steps = (*y.strides[:2], *(0,) * (5 - len(y.strides)), *y.strides[2:])
     cells = {
         f"{role}{i}": value
-        for role, (none, values) in per_axis.items()
-        for i, value in enumerate((*(none,) * (3 - axes), *values))
+        for i, axis in enumerate(fold_axes(layer))
+        for role, value in axis._asdict().items()
     }
     lines = size_of(y.shape[:-1])
     item_lines, items = share_rows(

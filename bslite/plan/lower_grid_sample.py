@@ -8,23 +8,39 @@ from bslite.plan.builder import Builder
 from bslite.plan.lowering import lowers
 from bslite.plan.rows import writable
 from bslite.plan.sharing import share_rows
-from bslite.plan.views import size_of
+from bslite.plan.views import View, size_of
 
 SCRATCH = 112  # cells: `kernels.cpu.grid_sample.SCRATCH` bytes
 TAP_CYCLES, POINT_CYCLES = 4.0, 60.0
 
 
+def as_volume(view: View) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Planes, lines and pixels, channels left out; strides of images and of these. An image is a volume of
+    one plane.
+    """
+    missing = 5 - len(view.shape)
+    sizes = (*(1,) * missing, *view.shape[2:])
+    return sizes, (view.strides[0], *(0,) * missing, *view.strides[2:])
+
+
+def sampling(layer: Layer) -> dict[str, int]:
+    """How positions are meant, as kernels are told."""
+    attrs = layer.node.attrs
+    return {
+        "mode": MODES.index(attrs["mode"]), "padding": PADDINGS.index(attrs["padding"]),
+        "align": int(attrs["align_corners"]),
+    }  # fmt: skip
+
+
 @lowers("grid_sample")
 def lower_grid_sample(b: Builder, layer: Layer) -> None:
-    """An image is a volume of one plane."""
+    """Taps of a position, then all channels."""
     attrs = layer.node.attrs
     x = b.read(layer.node.inputs[0], inner=1, exact=True)
     grid = b.flat(b.values[layer.node.inputs[1]])
     y, home = writable(b, layer.name, 1)
-    axes, plane = len(x.shape) - 2, (1,) * (5 - len(x.shape))
-    have, out = (*plane, *x.shape[2:]), (*plane, *y.shape[2:])
-    x_steps = (x.strides[0], *(0,) * len(plane), *x.strides[2:])
-    y_steps = (y.strides[0], *(0,) * len(plane), *y.strides[2:])
+    axes = len(x.shape) - 2
+    (have, x_steps), (out, y_steps) = as_volume(x), as_volume(y)
     points = x.shape[0] * size_of(out)
     taps = {"nearest": 1, "linear": 2, "cubic": 4}[attrs["mode"]] ** axes
     registers = -(-x.shape[1] // b.machine.lanes)
@@ -33,8 +49,7 @@ def lower_grid_sample(b: Builder, layer: Layer) -> None:
     args = {
         "depth": have[0], "height": have[1], "width": have[2], "planes": out[0], "lines": out[1],
         "pixels": out[2], "channels": x.shape[1], "points": points, "item_points": item_points, "axes": axes,
-        "mode": MODES.index(attrs["mode"]), "padding": PADDINGS.index(attrs["padding"]),
-        "align": int(attrs["align_corners"]),
+        **sampling(layer),
     }  # fmt: skip
     args |= {f"x{i}": 4 * s for i, s in enumerate(x_steps)} | {f"y{i}": 4 * s for i, s in enumerate(y_steps)}
     operands = {role: (v.buffer, v.offset) for role, v in (("x", x), ("grid", grid), ("y", y))}

@@ -13,6 +13,7 @@ from bslite.plan.sharing import item_count, share_rows
 from bslite.plan.views import View, contiguous, size_of
 
 CELL_CYCLES = 4.0  # to pick or put one cell
+OVERFLOW = "{value} is beyond the 32 bits of an engine's integers"
 
 
 def dense(b: Builder, shape: tuple[int, ...]) -> View:
@@ -38,11 +39,13 @@ def _lines(b: Builder, x: View, indices: View, axis: int) -> tuple[int, dict[str
     return items, args, b.const("offsets", values=table)
 
 
-def _flag(b: Builder, layer: Layer, where: str) -> tuple[str, int]:
+def range_flag(b: Builder, layer: Layer, where: str) -> tuple[str, int]:
+    """Where an index that is out of range is noted."""
     return b.flag(layer.name, f"index {{value}} is out of range for {where}")
 
 
-def _reduction(b: Builder, layer: Layer) -> dict[str, int]:
+def reduction_of(b: Builder, layer: Layer) -> dict[str, int]:
+    """How updates meet what is there, and whether they are floats."""
     floats = int(b.dtypes[layer.name] == "float32")
     return {"reduction": REDUCTIONS.index(layer.node.attrs["reduction"]), "floats": floats}
 
@@ -54,7 +57,7 @@ def lower_gather_elements(b: Builder, layer: Layer) -> None:
     axis = layer.node.attrs["axis"] % len(x.shape)
     y = dense(b, indices.shape)
     items, args, table = _lines(b, x, indices, axis)
-    flag = _flag(b, layer, f"axis {axis} of size {x.shape[axis]}")
+    flag = range_flag(b, layer, f"axis {axis} of size {x.shape[axis]}")
     operands = {**_operands(x=x, indices=indices, y=y), "flag": flag, "table": (table, 0)}
     b.step("gather_elements", items, args, operands, [x, indices], [y])
     b.alias(layer.name, y)
@@ -71,11 +74,12 @@ def lower_scatter_elements(b: Builder, layer: Layer) -> None:
     items, args, table = _lines(b, y, indices, axis)
     operands = {
         **_operands(y=y, indices=indices, updates=updates),
-        "flag": _flag(b, layer, f"axis {axis} of size {x.shape[axis]}"),
-        "overflow": b.flag(layer.name, "{value} is beyond the 32 bits of the CPU engine's integers"),
+        "flag": range_flag(b, layer, f"axis {axis} of size {x.shape[axis]}"),
+        "overflow": b.flag(layer.name, OVERFLOW),
         "table": (table, 0),
     }
-    b.step("scatter_elements", items, {**args, **_reduction(b, layer)}, operands, [y, indices, updates], [y])
+    args |= reduction_of(b, layer)
+    b.step("scatter_elements", items, args, operands, [y, indices, updates], [y])
     b.alias(layer.name, y)
 
 
@@ -98,7 +102,7 @@ def lower_gather_nd(b: Builder, layer: Layer) -> None:
         "per_batch": size_of(indices.shape[batch:-1]), "batch_bytes": 4 * size_of(x.shape[batch:]),
     }  # fmt: skip
     table = _coordinates(b, x.shape[batch:behind], x.strides[batch:behind])
-    flag = _flag(b, layer, f"axes of sizes {list(x.shape[batch:behind])}")
+    flag = range_flag(b, layer, f"axes of sizes {list(x.shape[batch:behind])}")
     operands = {**_operands(x=x, indices=indices, y=y), "flag": flag, "table": (table, 0)}
     b.step("gather_nd", items, args, operands, [x, indices], [y])
     b.alias(layer.name, y)
@@ -114,26 +118,33 @@ def lower_scatter_nd(b: Builder, layer: Layer) -> None:
     b.copy(x, y)
     inner, count = size_of(x.shape[depth:]), size_of(indices.shape[:-1])
     parts = max(1, min(inner // b.machine.lanes, item_count(b.machine, float(count * inner))))
-    args = {"coordinates": depth, "inner": inner, "count": count, "parts": parts, **_reduction(b, layer)}
+    args = {"coordinates": depth, "inner": inner, "count": count, "parts": parts, **reduction_of(b, layer)}
     operands = {
         **_operands(y=y, indices=indices, updates=updates),
-        "flag": _flag(b, layer, f"axes of sizes {list(x.shape[:depth])}"),
-        "overflow": b.flag(layer.name, "{value} is beyond the 32 bits of the CPU engine's integers"),
+        "flag": range_flag(b, layer, f"axes of sizes {list(x.shape[:depth])}"),
+        "overflow": b.flag(layer.name, OVERFLOW),
         "table": (_coordinates(b, x.shape[:depth], y.strides[:depth]), 0),
     }
     b.step("scatter_nd", parts, args, operands, [y, indices, updates], [y])
     b.alias(layer.name, y)
 
 
-@lowers("topk")
-def lower_topk(b: Builder, layer: Layer) -> None:
-    """Rows along the axis, made dense."""
+def topk_rows(b: Builder, layer: Layer) -> tuple[View, View]:
+    """Input and output as dense rows along the axis; the output is recorded as the layer's value."""
     x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
     axis = attrs["axis"] % len(x.shape)
     order = [a for a in range(len(x.shape)) if a != axis] + [axis]
     x = b.flat(x.permute(order))
-    rows, length = size_of(x.shape[:-1]), x.shape[-1]
     y = dense(b, (*x.shape[:-1], attrs["k"]))
+    b.alias(layer.name, y.permute([order.index(a) for a in range(len(order))]))
+    return x, y
+
+
+@lowers("topk")
+def lower_topk(b: Builder, layer: Layer) -> None:
+    """Row by row."""
+    (x, y), attrs = topk_rows(b, layer), layer.node.attrs
+    rows, length = size_of(x.shape[:-1]), x.shape[-1]
     kept = attrs["k"] * min(attrs["k"], 8 * attrs["k"].bit_length())  # moves: by insertion, or in a heap
     each, items = share_rows(b.machine, rows, CELL_CYCLES * rows * (length + kept))
     args = {
@@ -141,7 +152,18 @@ def lower_topk(b: Builder, layer: Layer) -> None:
         "floats": int(b.dtypes[layer.node.inputs[0]] == "float32"),
     }  # fmt: skip
     b.step("topk", items, args, _operands(x=x, y=y), [x], [y])
-    b.alias(layer.name, y.permute([order.index(a) for a in range(len(order))]))
+
+
+def one_hot_numbers(layer: Layer) -> list[float]:
+    """What stands off and on, as numbers of the output's dtype."""
+    attrs = layer.node.attrs
+    number = float if attrs["to"] == "float32" else int
+    return [number(attrs["off"]), number(attrs["on"])]
+
+
+def depth_flag(b: Builder, layer: Layer) -> tuple[str, int]:
+    """Where an index out of range is noted, if that is an error."""
+    return range_flag(b, layer, f"depth {layer.node.attrs['depth']}")
 
 
 @lowers("one_hot")
@@ -152,11 +174,10 @@ def lower_one_hot(b: Builder, layer: Layer) -> None:
     y = dense(b, b.shapes[layer.name])
     places = size_of(x.shape)
     each, items = share_rows(b.machine, places, CELL_CYCLES * size_of(y.shape))
-    number = float if attrs["to"] == "float32" else int
+    off, on = one_hot_numbers(layer)
     args = {
         "places": places, "item_places": each, "depth": attrs["depth"], "inner": size_of(x.shape[axis:]),
-        "on": number(attrs["on"]), "off": number(attrs["off"]), "strict": int(attrs["strict"]),
+        "on": on, "off": off, "strict": int(attrs["strict"]),
     }  # fmt: skip
-    flag = b.flag(layer.name, f"index {{value}} is out of range for depth {attrs['depth']}")
-    b.step("one_hot", items, args, {**_operands(x=x, y=y), "flag": flag}, [x], [y])
+    b.step("one_hot", items, args, {**_operands(x=x, y=y), "flag": depth_flag(b, layer)}, [x], [y])
     b.alias(layer.name, y)

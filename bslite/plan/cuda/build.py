@@ -13,7 +13,9 @@ from bslite.plan.cuda import (
     lower_attention,
     lower_conv,
     lower_elementwise,
+    lower_fold,
     lower_gather,
+    lower_grid_sample,
     lower_index,
     lower_linear,
     lower_matmul,
@@ -24,6 +26,8 @@ from bslite.plan.cuda import (
     lower_pool,
     lower_recurrent,
     lower_reduce,
+    lower_scatter,
+    lower_select,
     lower_softmax,
 )
 from bslite.plan.cuda.builder import CudaBuilder
@@ -39,7 +43,9 @@ __all__ = [
     "lower_attention",
     "lower_conv",
     "lower_elementwise",
+    "lower_fold",
     "lower_gather",
+    "lower_grid_sample",
     "lower_index",
     "lower_linear",
     "lower_matmul",
@@ -50,6 +56,8 @@ __all__ = [
     "lower_pool",
     "lower_recurrent",
     "lower_reduce",
+    "lower_scatter",
+    "lower_select",
     "lower_softmax",
     "unsupported_ops",
 ]

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.launch import launch
 from bslite.plan.cuda.lower_pad import fill
 from bslite.plan.cuda.lowering import lowers
 from bslite.plan.cuda.rows import block_threads
+from bslite.plan.lower_index import dense, range_flag
 from bslite.plan.lower_resize import axes_of
 from bslite.plan.lower_upsample import bilinear_blends, nearest_sources
 from bslite.plan.resampling import outside, taps
 from bslite.plan.rows import writable
-from bslite.plan.views import View, contiguous, size_of
+from bslite.plan.views import View, size_of
 
 EACH = 4  # elements of a thread
 AXES = {0: "image", 2: "line", 3: "pixel"}
-
-
-def _dense(b: CudaBuilder, shape: Sequence[int]) -> View:
-    """A new row-major buffer."""
-    return View(b.buffer(size_of(tuple(shape))).name, 0, tuple(shape), contiguous(tuple(shape)))
 
 
 def _blocks(b: CudaBuilder, total: int) -> tuple[list[int], list[int], dict[str, int]]:
@@ -36,24 +30,28 @@ def lower_gather(b: CudaBuilder, layer: Layer) -> None:
     """Runs of what lies behind the axis, copied from a dense table; in pairs where they are even."""
     table, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     axis = layer.node.attrs["axis"] % len(table.shape)
-    shape = b.shapes[layer.name]
-    size, count = table.shape[axis], size_of(indices.shape)
-    inner = size_of(table.shape[axis + 1 :])
-    y = _dense(b, shape)
+    y = dense(b, b.shapes[layer.name])
+    flag = range_flag(b, layer, f"axis {axis} of size {table.shape[axis]}")
+    gather_rows(b, table, indices, y, table.shape[axis], size_of(table.shape[axis + 1 :]), flag)
+    b.alias(layer.name, y)
+
+
+def gather_rows(
+    b: CudaBuilder, table: View, indices: View, y: View, size: int, inner: int, flag: tuple[str, int]
+) -> None:
+    """Append a launch that copies rows of ``inner`` cells, picked among each ``size`` of the dense table."""
     callers = table.buffer in b.buffers and b.buffers[table.buffer].kind != "arena"  # may begin anywhere
     pairs = inner % 2 == 0 and table.offset % 2 == 0 and not callers
     each = 2 if pairs else 1
-    total = size_of(shape) // each
-    flag = b.flag(layer.name, f"index {{value}} is out of range for axis {axis} of size {size}")
+    total = size_of(y.shape) // each
     operands = {
         "x": (table.buffer, table.offset), "indices": (indices.buffer, indices.offset), "y": (y.buffer, 0),
         "flag": flag,
     }  # fmt: skip
-    numbers = {"total": total, "size": size, "inner": inner // each, "count": count}
+    numbers = {"total": total, "size": size, "inner": inner // each, "count": size_of(indices.shape)}
     grid, block, variant = _blocks(b, total)
     launch(b, "gather_pairs" if pairs else "gather", variant, grid, block, numbers, operands,
            [table, indices], [y])  # fmt: skip
-    b.alias(layer.name, y)
 
 
 @lowers("upsample")
@@ -95,7 +93,7 @@ def lower_resize(b: CudaBuilder, layer: Layer) -> None:
         moves = attrs["mode"] == "nearest"
         if moves and [t[0].line for t in table] == list(range(view.shape[axis])):
             continue
-        y = _dense(b, (*view.shape[:axis], len(table), *view.shape[axis + 1 :]))
+        y = dense(b, (*view.shape[:axis], len(table), *view.shape[axis + 1 :]))
         total = size_of(y.shape)
         numbers = {
             "total": total, "size": view.shape[axis], "out": len(table),

@@ -1,24 +1,18 @@
-"""Elements picked by index, triangles, windows as columns, lengths of sequences."""
+"""Elements picked by index, triangles, lengths of sequences."""
 
 from __future__ import annotations
 
 from bslite.errors import EngineError
-from bslite.ops.fold import positions
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lower_pad import fill
 from bslite.plan.cuda.lowering import lowers
 from bslite.plan.cuda.rows import block_threads
 from bslite.plan.loops import merged_axes, padded
-from bslite.plan.views import View, contiguous, size_of
+from bslite.plan.lower_index import dense, range_flag
+from bslite.plan.views import size_of
 
 AXES = 6  # of the kernel
-
-
-def _dense(b: CudaBuilder, shape: tuple[int, ...]) -> View:
-    """A new row-major buffer."""
-    return View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
 
 
 @lowers("gather_elements")
@@ -26,7 +20,7 @@ def lower_gather_elements(b: CudaBuilder, layer: Layer) -> None:
     """A thread to an element; along the axis that is picked along, x stands still."""
     x, indices = b.values[layer.node.inputs[0]], b.flat(b.values[layer.node.inputs[1]])
     axis = layer.node.attrs["axis"] % len(x.shape)
-    y = _dense(b, indices.shape)
+    y = dense(b, indices.shape)
     still = tuple(0 if a == axis else s for a, s in enumerate(x.strides))
     sizes, runs = merged_axes(indices.shape, [y.strides, still], by=0)
     if len(sizes) > AXES or any(s < 0 for s in x.strides):
@@ -36,7 +30,7 @@ def lower_gather_elements(b: CudaBuilder, layer: Layer) -> None:
     numbers = {"count": count, "size": x.shape[axis], "x_step": x.strides[axis]}
     numbers |= {f"n{i}": n for i, n in enumerate(reversed(inward[1:]))}
     numbers |= {f"x{i}": s for i, s in enumerate(reversed(strides))}
-    flag = b.flag(layer.name, f"index {{value}} is out of range for axis {axis} of size {x.shape[axis]}")
+    flag = range_flag(b, layer, f"axis {axis} of size {x.shape[axis]}")
     operands = {
         "x": (x.buffer, x.offset), "indices": (indices.buffer, indices.offset), "y": (y.buffer, 0),
         "flag": flag,
@@ -50,7 +44,7 @@ def lower_gather_elements(b: CudaBuilder, layer: Layer) -> None:
 def lower_trilu(b: CudaBuilder, layer: Layer) -> None:
     """A thread to an element."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
-    y, count, threads = _dense(b, x.shape), size_of(x.shape), block_threads(b)
+    y, count, threads = dense(b, x.shape), size_of(x.shape), block_threads(b)
     height, width = x.shape[-2:]
     numbers = {
         "count": count, "height": height, "width": width,
@@ -63,31 +57,11 @@ def lower_trilu(b: CudaBuilder, layer: Layer) -> None:
     b.alias(layer.name, y)
 
 
-@lowers("unfold")
-def lower_unfold(b: CudaBuilder, layer: Layer) -> None:
-    """The image seen as [N, C, window, places] by its strides: one copy."""
-    x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
-    windows = positions(x.shape[2:], attrs)
-    top, left, bottom, right = attrs["padding"]
-    if any(attrs["padding"]):
-        wide = _dense(b, (*x.shape[:2], x.shape[2] + top + bottom, x.shape[3] + left + right))
-        fill(b, wide, 0.0 if b.dtypes[layer.name] == "float32" else 0)
-        b.copy(x, wide.slice(2, top, top + x.shape[2]).slice(3, left, left + x.shape[3]))
-        x = wide
-    n, c, h, w = x.strides
-    (dh, dw), (sh, sw) = attrs["dilation"], attrs["stride"]
-    shape = (*x.shape[:2], *attrs["kernel"], *windows)
-    y = _dense(b, shape)
-    b.copy(View(x.buffer, x.offset, shape, (n, c, h * dh, w * dw, h * sh, w * sw)), y)
-    made = b.shapes[layer.name]
-    b.alias(layer.name, View(y.buffer, 0, made, contiguous(made)))
-
-
 @lowers("sequence_lengths")
 def lower_sequence_lengths(b: CudaBuilder, layer: Layer) -> None:
     """One thread. Each thing that can be wrong has its flag."""
     attrs, x = layer.node.attrs, b.flat(b.values[layer.node.inputs[0]])
-    steps, y = b.shapes[layer.node.inputs[1]][0], _dense(b, x.shape)
+    steps, y = b.shapes[layer.node.inputs[1]][0], dense(b, x.shape)
     most = steps if attrs["longest"] is None else min(attrs["longest"], steps)
     numbers = {"count": x.shape[0], "most": most, "steps": steps if attrs["whole"] else 0}
     operands = {
