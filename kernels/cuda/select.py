@@ -96,8 +96,8 @@ def topk_tiles(threads: int, tile: int, largest: int, floats: int, whole: int):
     ``whole`` row, else as cells of upper half and index, ``y[row, tile, kept, 2]``. Grid: rows times tiles.
 
     A bitonic sort in shared memory (Batcher 1968), whose lanes read and write numbers of 8 bytes side by
-    side: no bank conflicts, but two to a bank at the last four distances of each merge. 32 KB for 4096 numbers: six
-    blocks on an SM of an H200.
+    side: no bank conflicts, but two to a bank at the last four distances of each merge. 32 KB for 4096
+    numbers: six blocks on an SM of an H200.
     """
     levels = tile.bit_length() - 1
     pairs = tile // 2

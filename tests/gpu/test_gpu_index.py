@@ -1,0 +1,171 @@
+"""Computed places on a GPU: what is out of range, updates that meet, ties, NaN, rows of any length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import Array, assert_three_way, same_specials
+
+import bslite
+from bslite import reference
+from bslite.errors import BsliteError
+from bslite.plan.cuda import lower_scatter, lower_select
+
+
+def spec_of(op: str, *inputs: Array, **attrs: Any) -> bslite.ModelSpec:
+    """A model of one op, named "y"."""
+    graph = bslite.GraphBuilder(op)
+    given = [graph.input(f"x{i}", x.shape, dtype=x.dtype.name) for i, x in enumerate(inputs)]
+    return graph.build(graph.add(op, "y", *given, **attrs))
+
+
+def on_gpu(op: str, *inputs: Array, **attrs: Any) -> Array:
+    """From the engine."""
+    made: Array = bslite.run(spec_of(op, *inputs, **attrs), list(inputs), backend="cuda")
+    return made
+
+
+def expected(op: str, *inputs: Array, **attrs: Any) -> Array:
+    """From the reference, in the dtypes given."""
+    return reference.run(spec_of(op, *inputs, **attrs), list(inputs), np.float32)[0]
+
+
+X = np.arange(20, dtype=np.float32).reshape(4, 5)
+
+
+@pytest.mark.parametrize("wrong", [4, -5])
+@pytest.mark.parametrize(
+    ("op", "indices", "updates", "attrs"),
+    [
+        ("gather_elements", [[0, 1, 2, 3, 0]], None, {"axis": 0}),
+        ("gather_nd", [[0], [1]], None, {}),
+        ("gather_nd", [[0, 1], [1, 4]], None, {}),
+        ("scatter_elements", [[0, 1, 2, 3, 0]], np.zeros((1, 5), np.float32), {"axis": 0}),
+        ("scatter_nd", [[0], [1]], np.zeros((2, 5), np.float32), {"reduction": "add"}),
+        ("scatter_nd", [[0, 1], [1, 4]], np.zeros(2, np.float32), {}),
+        ("one_hot", [0, 1], None, {"depth": 4, "strict": True}),
+    ],
+)
+def test_an_index_out_of_range_is_an_error(
+    op: str, indices: Any, updates: Array | None, attrs: dict[str, Any], wrong: int
+) -> None:
+    places = np.array(indices, np.int64)
+    rest = [places] if updates is None else [places, updates]
+    inputs = rest if op == "one_hot" else [X, *rest]
+    spec = spec_of(op, *inputs, **attrs)
+    good = bslite.run(spec, inputs, backend="cuda")
+    bad = places.copy()
+    bad[(0,) * bad.ndim] = wrong
+    with pytest.raises(BsliteError, match=f"'y': index {wrong} is out of range for (axis|axes|depth)"):
+        bslite.run(spec, [bad if x is places else x for x in inputs], backend="cuda")
+    assert bslite.run(spec, inputs, backend="cuda").tobytes() == good.tobytes()
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+@pytest.mark.parametrize(
+    ("shape", "updates", "axis"),
+    [
+        ((3,), (300,), 0), ((150,), (200,), 0), ((40, 3), (150, 2), 0), ((2, 40), (2, 90), 1),
+        ((5, 70), (9, 70), 0),
+    ],
+    ids=["few cells", "many cells", "columns", "rows", "many lines"],
+)  # fmt: skip
+def test_updates_that_meet_go_in_order(
+    shape: tuple[int, ...], updates: tuple[int, ...], axis: int, reduction: str
+) -> None:
+    """To the bit, as on the CPU, which takes them one after the other."""
+    noise = np.random.default_rng(len(reduction) + shape[0])
+    x, u = (noise.standard_normal(s).astype(np.float32) for s in (shape, updates))
+    indices = noise.integers(-shape[axis], shape[axis], updates)
+    for given in ([x, indices, u], [(9 * x).astype(np.int64), indices, u.astype(np.int64)]):
+        spec = spec_of("scatter_elements", *given, axis=axis, reduction=reduction)
+        got = bslite.run(spec, given, backend="cuda")
+        assert got.tobytes() == bslite.run(spec, given, backend="cpu").tobytes()
+
+
+@pytest.mark.parametrize("reduction", ["none", "add"])
+def test_slices_that_meet_go_in_order(reduction: str) -> None:
+    noise = np.random.default_rng(1)
+    x, u = (noise.standard_normal(s).astype(np.float32) for s in ((3, 4, 5), (70, 5)))
+    given = [x, noise.integers(-3, 3, (70, 2)), u]
+    spec = spec_of("scatter_nd", *given, reduction=reduction)
+    got = bslite.run(spec, given, backend="cuda")
+    assert got.tobytes() == bslite.run(spec, given, backend="cpu").tobytes()
+
+
+@pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
+def test_updates_of_nan_and_infinities(reduction: str) -> None:
+    x = np.array([1, np.nan, np.inf, -np.inf, 0, 2, np.inf, 3], np.float32)
+    u = np.array([np.nan, 1, -np.inf, np.inf, -np.inf, np.inf, 1, np.inf], np.float32)
+    got = on_gpu("scatter_elements", x, np.arange(8), u, axis=0, reduction=reduction)
+    with np.errstate(invalid="ignore"):
+        want = expected("scatter_elements", x, np.arange(8), u, axis=0, reduction=reduction)
+    assert same_specials(got, want)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_integers_that_do_not_fit_are_errors() -> None:
+    big = np.array([2**31 - 1, 1], np.int64)
+    with pytest.raises(BsliteError, match="'y': 2147483648 is beyond the 32 bits"):
+        on_gpu("scatter_elements", big, np.array([0]), np.array([1]), axis=0, reduction="add")
+
+
+def test_what_few_lines_are_shared_by() -> None:
+    """The cells of a long line have owners of their own: as many as a GPU holds, and each its share."""
+    from bslite.explore.gpu import GpuMachine
+    from bslite.plan.cuda import build_plan
+
+    x, indices = np.zeros(10**6, np.float32), np.zeros(1000, np.int64)
+    spec = spec_of("scatter_elements", x, indices, x[:1000], axis=0)
+    plan = build_plan(spec, [x.shape, (1000,), (1000,)], GpuMachine())
+    (step,) = (s for s in plan.steps if s.kernel == "scatter")
+    owners = step.args["grid"][0] * step.args["grid"][1] * step.args["block"][0]
+    assert lower_scatter.BLOCKS * 132 >= step.args["grid"][1] > 132
+    assert owners * step.args["share"] >= 10**6 > (owners - 256) * step.args["share"]
+
+
+SPECIAL = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, 1.0, -1.0, np.nan, 2.0**-140], np.float32)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("length", [1, 10, 32, 33, 129, 600])
+def test_ties_and_nan_in_order(length: int, largest: bool) -> None:
+    """Equal values, zeros of both signs and NaN among them, in the order of their places."""
+    x = np.random.default_rng(length).choice(SPECIAL, (3, length))
+    for k in sorted({1, (length + 1) // 2, length}):
+        got = on_gpu("topk", x, k=k, axis=1, largest=largest)
+        np.testing.assert_array_equal(got, expected("topk", x, k=k, axis=1, largest=largest))
+
+
+@pytest.mark.parametrize("k", [1, 5, 100, 700])
+def test_runs_are_merged_in_rounds(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eleven tiles of a row, four at a time, then two; the last of them less than full."""
+    monkeypatch.setattr(lower_select, "TILE", 2)
+    monkeypatch.setattr(lower_select, "FANS", ((64, 4),))
+    x = np.random.default_rng(k).integers(-50, 50, (2, 701))
+    x[1, :3] = 2**31 - 1, -(2**31), 2**31 - 1
+    for largest in (True, False):
+        got = on_gpu("topk", x, k=k, axis=1, largest=largest)
+        np.testing.assert_array_equal(got, expected("topk", x, k=k, axis=1, largest=largest))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("axes", [2, 3])
+def test_positions_that_are_none_or_far(axes: int, padding: str, mode: str) -> None:
+    if axes == 3 and mode == "cubic":
+        pytest.skip("there are no cubic volumes")
+    noise = np.random.default_rng(axes)
+    x = noise.standard_normal((1, 3, *(4, 5, 3)[:axes])).astype(np.float32)
+    x[0, 0].flat[:2] = np.nan, np.inf
+    grid = noise.uniform(-1.5, 1.5, (1, *(1,) * (axes - 1), 9, axes)).astype(np.float32)
+    for i, special in enumerate((np.nan, np.inf, -np.inf, 1e30, -7.25)):
+        grid[..., i, i % axes] = special
+    for align in (False, True):
+        attrs = {"mode": mode, "padding": padding, "align_corners": align}
+        with np.errstate(invalid="ignore"):
+            exact = reference.run(spec_of("grid_sample", x, grid, **attrs), [x, grid], np.float64)[0]
+            peer = expected("grid_sample", x, grid, **attrs)
+        assert_three_way(on_gpu("grid_sample", x, grid, **attrs), peer, exact)
