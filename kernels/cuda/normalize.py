@@ -14,7 +14,7 @@ from bslite.kernels.cuda.across import total
 from bslite.kernels.cuda.device import cuda, device_function
 from bslite.kernels.cuda.exchange import ROOM, WARP, root
 from bslite.kernels.cuda.kernel import kernel
-from bslite.kernels.cuda.rows import ROWS, THREADS, place, take
+from bslite.kernels.cuda.rows import PART, ROWS, THREADS, place, take
 
 f = np.float32
 LAYER, RMS, UNIT = 0, 1, 2  # kinds
@@ -27,6 +27,27 @@ def inverse_deviation(variance, eps):
         variance = 0.0
     whole = root(variance + eps)
     return 1.0 / whole if whole != 0.0 else math.inf
+
+
+def _statistics(kind: int):
+    """What a row's sums make of an element: ``(x - centre) * scale + shift``."""
+
+    @device_function
+    def statistics(plain, squares, length, eps):
+        centre, shift = f(0.0), f(0.0)
+        if kind == LAYER:
+            mean = plain / length
+            inverse = inverse_deviation(squares / length - mean * mean, eps)
+            centre = f(mean)
+            shift = f((np.float64(centre) - mean) * inverse)
+        elif kind == RMS:
+            inverse = inverse_deviation(squares / length, eps)
+        else:
+            norm = root(squares)
+            inverse = 1.0 / (eps if norm < eps else norm)
+        return centre, f(inverse), shift
+
+    return statistics
 
 
 @kernel(
@@ -51,7 +72,7 @@ def normalize_rows(threads: int, width: int, each: int, held: int, kind: int, we
     rows_here = threads // width
     span = width * each
     warps = max(1, threads // WARP)
-    sum_of = total(width)
+    sum_of, statistics = total(width), _statistics(kind)
 
     def normalize_rows(x, y, weight, bias, rows, length, n1, n2, x0, x1, x2, y0, y1, y2, eps):
         room = cuda.shared.array(ROOM, np.float64)
@@ -72,18 +93,9 @@ def normalize_rows(threads: int, width: int, each: int, held: int, kind: int, we
                 plain += value
                 squares += value * value
         squares = sum_of(squares, me, room, parts)
-        centre, shift = f(0.0), f(0.0)
         if kind == LAYER:
-            mean = sum_of(plain, me, room, parts) / length
-            inverse = inverse_deviation(squares / length - mean * mean, eps)
-            centre = f(mean)
-            shift = f((np.float64(centre) - mean) * inverse)
-        elif kind == RMS:
-            inverse = inverse_deviation(squares / length, eps)
-        else:
-            norm = root(squares)
-            inverse = 1.0 / (eps if norm < eps else norm)
-        scale = f(inverse)
+            plain = sum_of(plain, me, room, parts)
+        centre, scale, shift = statistics(plain, squares, length, eps)
         for turn in range(turns):
             first = w + turn * span
             if not held:
@@ -99,6 +111,95 @@ def normalize_rows(threads: int, width: int, each: int, held: int, kind: int, we
                     y[np.uint64(target + i)] = value
 
     return normalize_rows
+
+
+@kernel(
+    f"x f4[], made f8[], {PART}",
+    threads=THREADS,
+    registers=64,
+    blocks=4,
+    samples=[{"threads": 256, "each": 8}],
+)
+def normalize_part(threads: int, each: int):
+    """``made[row, part]``: the sum of a part of a row, and of its squares, float64. Grid: (parts, rows). For
+    rows too few to fill a GPU.
+    """
+    span = threads * each
+    warps = max(1, threads // WARP)
+    sum_of = total(threads)
+
+    def normalize_part(x, made, length, chunk, parts, n1, n2, x0, x1, x2):
+        room = cuda.shared.array(ROOM, np.float64)
+        partial = cuda.shared.array(warps, np.float64)
+        values = cuda.local.array(each, np.float32)
+        me = cuda.threadIdx.x
+        first = cuda.blockIdx.x * chunk
+        last = min(length, first + chunk)
+        source = place(cuda.blockIdx.y, n1, n2, x0, x1, x2)
+        plain, squares = 0.0, 0.0
+        for start in range(first + me, last, span):
+            take(values, x, source, start, threads, each, last, f(0.0))
+            for e in range(each):
+                value = np.float64(values[e])
+                plain += value
+                squares += value * value
+        plain = sum_of(plain, me, room, partial)
+        squares = sum_of(squares, me, room, partial)
+        if me == 0:
+            at = (cuda.blockIdx.y * np.int64(parts) + cuda.blockIdx.x) * 2
+            made[np.uint64(at)] = plain
+            made[np.uint64(at + 1)] = squares
+
+    return normalize_part
+
+
+@kernel(
+    f"x f4[], made f8[], y f4[], weight f4[], bias f4[], {PART}, y0 i8, y1 i8, y2 i8, eps f8",
+    threads=THREADS,
+    registers=64,
+    blocks=4,
+    samples=[
+        {"threads": 256, "each": 8, "kind": 0, "weighted": 1, "biased": 1},
+        {"threads": 256, "each": 8, "kind": 1, "weighted": 1, "biased": 0},
+    ],
+)
+def normalize_join(threads: int, each: int, kind: int, weighted: int, biased: int):
+    """The result of a part of a row; every block joins what `normalize_part` made of all, in their order."""
+    span = threads * each
+    warps = max(1, threads // WARP)
+    sum_of, statistics = total(threads), _statistics(kind)
+
+    def normalize_join(x, made, y, weight, bias, length, chunk, parts, n1, n2, x0, x1, x2, y0, y1, y2, eps):
+        room = cuda.shared.array(ROOM, np.float64)
+        partial = cuda.shared.array(warps, np.float64)
+        values = cuda.local.array(each, np.float32)
+        me = cuda.threadIdx.x
+        row = np.int64(cuda.blockIdx.y)
+        plain, squares = 0.0, 0.0
+        for part in range(me, parts, threads):
+            at = (row * parts + part) * 2
+            plain += made[np.uint64(at)]
+            squares += made[np.uint64(at + 1)]
+        plain = sum_of(plain, me, room, partial)
+        squares = sum_of(squares, me, room, partial)
+        centre, scale, shift = statistics(plain, squares, length, eps)
+
+        first = cuda.blockIdx.x * chunk
+        last = min(length, first + chunk)
+        source, target = place(row, n1, n2, x0, x1, x2), place(row, n1, n2, y0, y1, y2)
+        for start in range(first + me, last, span):
+            take(values, x, source, start, threads, each, last, f(0.0))
+            for e in range(each):
+                i = start + e * threads
+                if i < last:
+                    value = (values[e] - centre) * scale + shift
+                    if weighted:
+                        value = value * weight[np.uint64(i)]
+                    if biased:
+                        value = value + bias[np.uint64(i)]
+                    y[np.uint64(target + i)] = value
+
+    return normalize_join
 
 
 #: Values of the compile-time ``power``: the exponent beta is 0, 1/2, 3/4, 1, or any.

@@ -10,6 +10,8 @@ from bslite.kernels.cuda.device import device_function
 #: the sizes of the inner two, with these strides in x and in y.
 ROWS = "rows i4, length i4, n1 i4, n2 i4, x0 i8, x1 i8, x2 i8, y0 i8, y1 i8, y2 i8"
 THREADS = 256
+#: Of rows in parts: a block has ``chunk`` elements of a row, and rows lie along three axes in x alone.
+PART = "length i4, chunk i4, parts i4, n1 i4, n2 i4, x0 i8, x1 i8, x2 i8"
 
 
 @device_function

@@ -11,8 +11,12 @@ from helpers import Array, assert_three_way, same_specials
 
 import bslite
 from bslite import reference
+from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.errors import BsliteError
+from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
+from bslite.plan.cuda import build_plan
+from bslite.plan.cuda import rows as plan_rows
 
 SHAPE = {"n1": 1, "n2": 1, "x1": 0, "x2": 0, "y1": 0, "y2": 0}
 #: Threads, of a row, elements of a thread at once, whether these are all of a row.
@@ -78,6 +82,61 @@ def test_far_from_zero_norms_keep_their_digits() -> None:
     got = run("normalize_rows", x, (32, 32, 4, 1), given, kind=0, weighted=0, biased=0)
     exact = reference.call("layer_norm", [x], {}, {"normalized_shape": (70,), "eps": 1e-5}, np.float64)
     assert np.linalg.norm(got - exact) <= 1e-6 * np.linalg.norm(exact)
+
+
+LONG = {
+    "softmax": {"axis": 1}, "log_softmax": {"axis": 1}, "normalize": {"axis": 1},
+    "layer_norm": {"normalized_shape": (1300,)}, "rms_norm": {"normalized_shape": (1300,)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", LONG)
+def test_few_long_rows_are_shared_by_blocks(op: str) -> None:
+    """Special values in one part of a row each: they reach all others. The last part is shorter."""
+    x = rows(7, 1300)
+    x[4, :600], x[5, -1], x[6, -1] = -np.inf, -np.inf, 50
+    roles = {"layer_norm": ("weight", "bias"), "rms_norm": ("weight",)}.get(op, ())
+    noise, graph = np.random.default_rng(3), bslite.GraphBuilder(op)
+    graph.params |= {role: noise.standard_normal(1300).astype(np.float32) for role in roles}
+    name = graph.input("x", ("N", 1300), (1, 1300))
+    spec = graph.build(graph.add(op, "y", name, params={r: r for r in roles}, **LONG[op]))
+    with np.errstate(all="ignore"):
+        for given in (*x[:, None], x[5:]):  # one row: three parts, of the simulator's machine; two rows: two
+            exact, peer = (reference.run(spec, [given], kind)[0] for kind in (np.float64, np.float32))
+            got = bslite.run(spec, given, backend="cuda")
+            assert_three_way(got, peer, exact)
+            assert got.tobytes() == bslite.run(spec, given, backend="cuda").tobytes()
+    kernel = "softmax" if "softmax" in op else "normalize"
+    for count, parts in ((1, 3), (2, 2)):
+        steps = build_plan(spec, [(count, 1300)], SimulatedDriver.machine).steps
+        assert [s.kernel for s in steps][:2] == [f"{kernel}_part", f"{kernel}_join"]
+        assert steps[0].args["grid"] == (parts, count)
+
+
+@pytest.mark.parametrize(
+    ("shape", "parts"),
+    [((1, 10**6), 256), ((32, 32000), 16), ((4096, 1000), 1), ((8, 4000), 1), ((2000, 50257), 1)],
+)
+def test_how_many_blocks_take_a_row(shape: tuple[int, int], parts: int) -> None:
+    """As many as the GPU holds, where they are few and long; one where there are many rows, or it holds its
+    row at once.
+    """
+    machine = GpuMachine()
+    share = plan_rows.Share(256, 256, 16, 1) if shape[1] <= 4096 else plan_rows.Share(256, 256, 8, 0)
+    assert plan_rows.row_parts(machine, *shape, share) == parts
+
+
+def test_group_norm_of_one_large_image() -> None:
+    """Few channels side by side; bands so many that their sums are soon joined."""
+    x = (np.random.default_rng(0).standard_normal((1, 3, 30, 40)) + 2).astype(np.float32)
+    graph = bslite.GraphBuilder("net")
+    name = graph.input("x", (1, 3, "H", "W"), x.shape)
+    spec = graph.build(graph.add("group_norm", "y", name, num_groups=1))
+    exact, peer = (reference.run(spec, [x], kind)[0] for kind in (np.float64, np.float32))
+    assert_three_way(bslite.run(spec, x, backend="cuda"), peer, exact)
+    sums, *_ = build_plan(spec, [(1, 3, 1000, 1000)], GpuMachine()).steps
+    assert sums.args["grid"] == (1, 512, 1)
+    assert sums.args["block"] == (4, 64)
 
 
 def reduced(op: str, x: Array, **attrs: Any) -> tuple[Array, Array]:

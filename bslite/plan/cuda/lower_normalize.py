@@ -9,14 +9,15 @@ from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.launch import launch
 from bslite.plan.cuda.lowering import lowers
-from bslite.plan.cuda.rows import block_threads, row_layer, row_step
+from bslite.plan.cuda.rows import block_threads, power_above, row_layer, row_step
 from bslite.plan.loops import merged_axes, padded
 from bslite.plan.rows import writable
 from bslite.plan.views import NO_HALO, View, contiguous, size_of
 
 LAYER, RMS, UNIT = 0, 1, 2  # kinds of `kernels.cuda.normalize`
 ACROSS = 32  # channels side by side in a block
-BAND = 512  # pixels of a partial sum; by size alone, so that results do not depend on the machine
+BAND = 512  # pixels of a partial sum at least; by size alone, so that results do not depend on the machine
+BLOCKS = 512  # that are enough: more bands of few images would only be more sums to join
 
 
 def _affine(b: CudaBuilder, layer: Layer) -> tuple[dict[str, int], dict[str, str | None]]:
@@ -34,6 +35,7 @@ def lower_normalize(b: CudaBuilder, layer: Layer) -> None:
     row_layer(
         b, layer, "normalize_rows", attrs["axis"] % len(b.shapes[layer.name]),
         variant={"kind": UNIT, **there}, scalars={"eps": float(attrs["eps"])}, consts=consts,
+        parted="normalize",
     )  # fmt: skip
 
 
@@ -44,7 +46,7 @@ def lower_layer_norm(b: CudaBuilder, layer: Layer) -> None:
     there, consts = _affine(b, layer)
     more: dict[str, Any] = {
         "variant": {"kind": LAYER if layer.node.op == "layer_norm" else RMS, **there},
-        "scalars": {"eps": float(layer.node.attrs["eps"])}, "consts": consts,
+        "scalars": {"eps": float(layer.node.attrs["eps"])}, "consts": consts, "parted": "normalize",
     }  # fmt: skip
     lead, length = shape[: len(shape) - axes], size_of(shape[len(shape) - axes :])
     if axes == 1:
@@ -109,9 +111,10 @@ def _group_norm(
     n, channels = x.shape[:2]
     pixels = size_of(x.shape[2:])
     groups = layer.node.attrs["num_groups"]
-    bands = -(-pixels // BAND)
     threads = block_threads(b)
-    across = min(ACROSS, threads // 4)
+    across = min(ACROSS, threads // 4, power_above(channels))
+    bands = min(-(-pixels // BAND), -(-BLOCKS // max(1, n * -(-channels // across))))
+    band = -(-pixels // bands)
     shape = {"across": across, "down": threads // across}
     grid, block = [-(-channels // across), bands, n], [across, threads // across]
     size = {"channels": channels, "pixels": pixels, "columns": columns}
@@ -122,7 +125,7 @@ def _group_norm(
     source, made = {"x": (x.buffer, x.offset)}, {"scales": (scales.buffer, 0)}
 
     launch(
-        b, "channel_sums", shape, grid, block, {**size, **from_x, "bands": bands, "band": BAND},
+        b, "channel_sums", shape, grid, block, {**size, **from_x, "bands": bands, "band": band},
         {**source, "sums": (sums.buffer, 0)}, [x], [sums],
     )  # fmt: skip
     there, consts = _affine(b, layer)
@@ -137,7 +140,7 @@ def _group_norm(
         {"sums": (sums.buffer, 0), **weights, **made}, [sums], [scales],
     )  # fmt: skip
     launch(
-        b, "scale_pixels", shape, grid, block, {**size, **from_x, **to_y, "band": BAND},
+        b, "scale_pixels", shape, grid, block, {**size, **from_x, **to_y, "band": band},
         {**source, "y": (y.buffer, y.offset), **made}, [x, scales], [y],
     )  # fmt: skip
 

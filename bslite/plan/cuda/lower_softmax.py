@@ -18,9 +18,9 @@ def _axis(b: CudaBuilder, layer: Layer) -> int:
 
 @lowers("softmax", "log_softmax")
 def lower_softmax(b: CudaBuilder, layer: Layer) -> None:
-    """One launch; threads share rows."""
+    """One launch, in which threads share rows; two, where rows are few and long."""
     log_of = int(layer.node.op == "log_softmax")
-    row_layer(b, layer, "softmax", _axis(b, layer), variant={"log_of": log_of})
+    row_layer(b, layer, "softmax", _axis(b, layer), variant={"log_of": log_of}, parted="softmax")
 
 
 @lowers(*CUMULATED)
