@@ -125,6 +125,14 @@ def cuda_tensors(spec: ModelSpec, x: Any) -> list[Any]:
     return given
 
 
+def on_host(x: Any) -> Any:
+    """``x``, its torch tensors of a GPU copied to the host."""
+    torch = sys.modules.get("torch")
+    if isinstance(x, (list, tuple)):
+        return [on_host(v) for v in x]
+    return x.cpu() if torch is not None and isinstance(x, torch.Tensor) else x
+
+
 def check_count(spec: ModelSpec, given: list[Any]) -> None:
     """InputError unless there are as many inputs as the model takes."""
     if len(given) != len(spec.inputs):

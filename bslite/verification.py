@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bslite.errors import EngineError
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec, Node
 
@@ -60,12 +61,13 @@ class Verification:
     layers: tuple[Check, ...]
     outputs: tuple[Check, ...]
     repeatable: bool  # two runs gave the same bits
-    threads_agree: bool  # one thread and all threads gave the same bits
+    threads_agree: bool | None  # one thread and all threads gave the same bits; None: there are no threads
+    backend: str = "cpu"
 
     @property
     def passed(self) -> bool:
         """Every layer and output within its bound, and the same bits every time."""
-        return self.repeatable and self.threads_agree and not self.failures
+        return self.repeatable and self.threads_agree is not False and not self.failures
 
     @property
     def failures(self) -> list[Check]:
@@ -95,11 +97,14 @@ class Verification:
         """The verdict in a few lines."""
         failed = self.failures
         verdict = "passed" if self.passed else "FAILED"
+        again = f"same bits from run to run: {_word(self.repeatable)}"
+        if self.threads_agree is not None:
+            again += f"; from one thread and all: {_word(self.threads_agree)}"
+        where = "" if self.backend == "cpu" else f" on {self.backend}"
         lines = [
-            f"{verdict}: {len(self.layers)} layers and {len(self.outputs)} output(s), {len(failed)} out of"
-            f" bound (at most {FACTOR:g} times the error of float32)",
-            f"same bits from run to run: {_word(self.repeatable)};"
-            f" from one thread and all: {_word(self.threads_agree)}",
+            f"{verdict}: {len(self.layers)} layers and {len(self.outputs)} output(s){where},"
+            f" {len(failed)} out of bound (at most {FACTOR:g} times the error of float32)",
+            again,
         ]
         if failed:
             first = failed[0]
@@ -110,6 +115,38 @@ class Verification:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Engine:
+    """Which engine is looked at: ``backend`` "cpu", with so many ``threads``, or "cuda", on this GPU."""
+
+    backend: str = "cpu"
+    threads: int | None = None
+    device: int = 0
+
+    def run(self, spec: ModelSpec, inputs: list[Array]) -> list[Array]:
+        """Outputs for checked arrays."""
+        if self.backend == "cuda":
+            from bslite.engines import cuda
+
+            return cuda.run(spec, inputs, device=self.device)
+        from bslite.engines import cpu
+
+        return cpu.run(spec, inputs, threads=self.threads)
+
+    def trace(self, spec: ModelSpec, inputs: list[Array]) -> Iterator[tuple[str, Array]]:
+        """Every value it makes, by name."""
+        if self.backend == "cuda":
+            from bslite.engines import cuda
+
+            return cuda.trace(spec, inputs, device=self.device)
+        from bslite.engines import cpu
+
+        return cpu.trace(spec, inputs, threads=self.threads)
+
+
+CPU = Engine()
+
+
 def verify(
     spec: ModelSpec,
     x: Any,
@@ -117,22 +154,29 @@ def verify(
     module: Callable[..., Any] | None = None,
     threads: int | None = None,
     on_layer: Callable[[str], None] | None = None,
+    backend: str | None = None,
 ) -> Verification:
-    """Compare the CPU engine with the reference on input ``x``, which may be anything `bslite.run` takes.
+    """Compare an engine with the reference on input ``x``, which may be anything `bslite.run` takes.
+
+    ``backend``: "cpu" or "cuda"; by default the GPU for CUDA tensors, else the CPU. On a GPU the second run
+    is that of captured graphs.
 
     ``module``: the same network in torch (an ``nn.Module`` in eval mode, or any function of tensors), whose
     own error then sets the bound of the outputs. ``threads`` as for `bslite.run`. ``on_layer`` is called with
     each layer's name as the references reach it. A few values per precision are held at a time, not the whole
     network.
     """
-    from bslite.api import as_arrays, run
+    from bslite.api import as_arrays, on_host, run
 
-    first = _arrays(run(spec, x, threads=threads))  # also checks the input, before any time is spent
-    again = _arrays(run(spec, x, threads=threads))
-    alone = _arrays(run(spec, x, threads=1))
-    inputs, _ = as_arrays(spec, x)
+    engine = engine_for(list(x) if isinstance(x, (list, tuple)) else [x], backend, threads)
+    first = _arrays(run(spec, x, threads=threads, backend=engine.backend))  # also checks the input, first
+    again = _arrays(run(spec, x, threads=threads, backend=engine.backend))
+    agree = None
+    if engine.backend == "cpu":
+        agree = _same_bits(first, _arrays(run(spec, x, threads=1)))
+    inputs, _ = as_arrays(spec, on_host(x))
     kept: dict[str, tuple[Array, Array]] = {}  # the references' values of the outputs
-    layers = tuple(_layers(spec, inputs, threads, kept, on_layer))
+    layers = tuple(_layers(spec, inputs, engine, kept, on_layer))
     for declared, given in zip(spec.inputs, inputs, strict=True):
         if declared.name in spec.outputs:
             kept[declared.name] = given.astype(np.float64), given
@@ -142,27 +186,35 @@ def verify(
         check(name, "output " + ops.get(name, "input"), got, *kept[name], theirs[i] if theirs else None)
         for i, (name, got) in enumerate(zip(spec.outputs, first, strict=True))
     )
-    return Verification(spec.name, layers, outputs, _same_bits(first, again), _same_bits(first, alone))
+    return Verification(spec.name, layers, outputs, _same_bits(first, again), agree, engine.backend)
+
+
+def engine_for(given: Sequence[Any], backend: str | None, threads: int | None) -> Engine:
+    """The engine of ``backend``; if that is None, of the device that the inputs ``given`` are on."""
+    torch = sys.modules.get("torch")
+    on_gpu = [v.device for v in given if torch and isinstance(v, torch.Tensor) and v.device.type == "cuda"]
+    backend = backend or ("cuda" if on_gpu else "cpu")
+    if backend not in ("cpu", "cuda"):
+        raise EngineError(f"backend {backend!r} is not one of 'cpu', 'cuda'")
+    return Engine(backend, threads, (on_gpu[0].index or 0) if on_gpu else 0)
 
 
 def check_layers(
     spec: ModelSpec,
     inputs: list[Array],
-    threads: int | None = None,
+    engine: Engine = CPU,
     theirs: Mapping[str, Array] | None = None,
 ) -> list[Check]:
     """A check of every value the engine makes, in the order of the layers, for checked inputs.
 
     ``theirs``: torch's values in float32, by layer, where there are some.
     """
-    return _layers(spec, inputs, threads, {}, None, theirs or {})
+    return _layers(spec, inputs, engine, {}, None, theirs or {})
 
 
-def check_outputs(spec: ModelSpec, inputs: list[Array], threads: int | None = None) -> list[Check]:
+def check_outputs(spec: ModelSpec, inputs: list[Array], engine: Engine = CPU) -> list[Check]:
     """A check of every output of the engine as it runs when nobody looks, for checked inputs."""
-    from bslite.engines import cpu
-
-    got = cpu.run(spec, inputs, threads=threads)
+    got = engine.run(spec, inputs)
     kept = {
         node.name: (exact, single)
         for node, exact, single in _references(spec, inputs)
@@ -207,7 +259,7 @@ def relative_error(got: Array, exact: Array) -> float:
 def _layers(
     spec: ModelSpec,
     inputs: list[Array],
-    threads: int | None,
+    engine: Engine,
     kept: dict[str, tuple[Array, Array]],
     on_layer: Callable[[str], None] | None,
     theirs: Mapping[str, Array] = MappingProxyType({}),
@@ -217,10 +269,8 @@ def _layers(
     Engine and references advance together. What the engine makes ahead of the model's order waits its turn;
     what it makes behind is met in another pass over the references.
     """
-    from bslite.engines.cpu import trace
-
     order = {node.name: index for index, node in enumerate(spec.nodes)}
-    engine = iter(trace(spec, inputs, threads=threads))
+    values = iter(engine.trace(spec, inputs))
     waiting: dict[str, Array] = {}
     checks: list[Check] = []
     reached = -1
@@ -229,13 +279,13 @@ def _layers(
             on_layer(node.name)
         if node.name in spec.outputs:
             kept[node.name] = exact, single
-        while reached < index and (made := next(engine, None)) is not None:
+        while reached < index and (made := next(values, None)) is not None:
             waiting[made[0]] = made[1]
             reached = order[made[0]]
         if node.name in waiting:
             got = waiting.pop(node.name)
             checks.append(check(node.name, node.op, got, exact, single, theirs.get(node.name)))
-    waiting.update(engine)
+    waiting.update(values)
     if waiting:
         for node, exact, single in _references(spec, inputs):
             if node.name in waiting:
@@ -258,7 +308,9 @@ def _arrays(x: Any) -> list[Array]:
     """What `bslite.run` or a torch module returns, as a list of NumPy arrays."""
     values = list(x) if isinstance(x, (list, tuple)) else [x]
     torch = sys.modules.get("torch")  # a tensor cannot exist without it, so never import it here
-    return [v.detach().numpy() if torch and isinstance(v, torch.Tensor) else np.asarray(v) for v in values]
+    return [
+        v.detach().cpu().numpy() if torch and isinstance(v, torch.Tensor) else np.asarray(v) for v in values
+    ]
 
 
 def _torch_outputs(module: Callable[..., Any] | None, inputs: list[Array]) -> list[Array]:
@@ -267,8 +319,12 @@ def _torch_outputs(module: Callable[..., Any] | None, inputs: list[Array]) -> li
         return []
     import torch
 
-    with torch.no_grad():
-        made = module(*(torch.from_numpy(np.ascontiguousarray(x)) for x in inputs))
+    from bslite.engines.cuda.library import strict
+
+    held = next(module.parameters(), None) if isinstance(module, torch.nn.Module) else None
+    device = "cpu" if held is None else held.device
+    with torch.no_grad(), strict(torch):
+        made = module(*(torch.from_numpy(np.ascontiguousarray(x)).to(device) for x in inputs))
     return _arrays(list(made.values()) if isinstance(made, dict) else made)
 
 

@@ -17,11 +17,12 @@ from bslite.dropin.reproducer import Suspect, narrowed, smallest, write
 from bslite.dropin.structure import Structure
 from bslite.dropin.tune import run_graph
 from bslite.dropin.wrapper import original_of
+from bslite.engines.cuda.library import strict
 from bslite.errors import BsliteError, InputError
 from bslite.frontends.torch_capture import tensors as named_tensors
 from bslite.frontends.torch_parts import PartWalk
 from bslite.spec import Array, ModelSpec
-from bslite.verification import Check
+from bslite.verification import Check, Engine
 
 Node = torch.fx.Node
 #: How many times float32's error torch's value may be off the definition before the translation is at fault.
@@ -76,15 +77,18 @@ def bisect(
     *,
     folder: str | Path | None = None,
     threads: int | None = None,
+    backend: str | None = None,
 ) -> Bisection:
     """Compare every layer of ``model`` on ``x``: bslite's engine, the definition of the ops, and torch.
 
     ``model``: a module in eval mode, or one made by `bslite.optimize`. ``x``: a tensor, or a tuple of the
-    forward's positional arguments. The first layer that departs is named, and the smallest model found that
-    shows the fault is written to ``folder`` (``bslite-<layer>`` if not given), with a script that runs it.
+    forward's positional arguments. ``backend``: "cpu" or "cuda", by default that of the device the tensors
+    are on; torch computes where they are. The first layer that departs is named, and the smallest model found
+    that shows the fault is written to ``folder`` (``bslite-<layer>`` if not given), with a script that runs
+    it.
 
-    Raises InputError for arguments without a float32 CPU tensor, UnsupportedError for a module that cannot be
-    traced.
+    Raises InputError for arguments without a float32 tensor, UnsupportedError for a module that cannot be
+    traced, EngineError for a backend that does not exist or cannot run here.
     """
     if not isinstance(model, torch.nn.Module):
         raise InputError(f"bisect() takes a torch.nn.Module, got {type(model).__name__}")
@@ -94,11 +98,12 @@ def bisect(
     inputs: list[torch.Tensor] = [t.detach() for t in arguments.leaves]
     if not inputs:
         raise InputError("bisect() needs a tensor among the arguments")
+    engine = verification.engine_for(inputs, backend, threads)
     name = type(module).__name__
     blueprint = draw(capture(module, arguments, name, free_batch=False), name)
     tensors = dict(named_tensors(module))
     every = {n for p in blueprint.parts for n in (*p.nodes.inputs, *p.nodes.nodes)}
-    with torch.no_grad():
+    with torch.no_grad(), strict(torch):
         values = run_graph(blueprint, tensors, inputs, every)
     checks: list[Check] = []
     for part in blueprint.parts:
@@ -106,7 +111,7 @@ def bisect(
         spec = walk.build(part.nodes.nodes, part.nodes.inputs, part.nodes.outputs)
         arrays = [_array(values[n]) for n in part.nodes.inputs]
         theirs = _torch_values(walk, values)
-        found = _departs(spec, arrays, theirs, threads, checks)
+        found = _departs(spec, arrays, theirs, engine, checks)
         if found is not None:
             return _written(blueprint.name, found, checks, folder)
     return Bisection(blueprint.name, "", "", "", tuple(checks), None, _in_torch(blueprint))
@@ -136,23 +141,23 @@ def _departs(
     spec: ModelSpec,
     inputs: list[Array],
     theirs: dict[str, Array],
-    threads: int | None,
+    engine: Engine,
     checks: list[Check],
 ) -> Suspect | None:
     """The first layer that departs, in the order of the model; all that were compared go to ``checks``."""
     ops = {node.name: node.op for node in spec.nodes}
     right: list[str] = []
-    for found in verification.check_layers(spec, inputs, threads, theirs):
+    for found in verification.check_layers(spec, inputs, engine, theirs):
         checks.append(found)
         name, op = found.name, ops[found.name]
         if _translated_wrong(found):
             text = f"torch computes something else (relative distance {found.torch_error:.2e})"
-            return Suspect(spec, inputs, name, op, "translation", text, right, theirs[name])
+            return Suspect(spec, inputs, name, op, "translation", text, right, theirs[name], engine)
         if not found.passed:
             text = "the engine departs from the definition of the op"
-            return Suspect(spec, inputs, name, op, "engine", text, right)
+            return Suspect(spec, inputs, name, op, "engine", text, right, engine=engine)
         right.append(name)
-    return _within_stacks(spec, inputs, threads)
+    return _within_stacks(spec, inputs, engine)
 
 
 def _translated_wrong(found: Check) -> bool:
@@ -162,25 +167,25 @@ def _translated_wrong(found: Check) -> bool:
     return not found.torch_error <= TRANSLATION * (found.reference_error + verification.TINY)
 
 
-def _within_stacks(spec: ModelSpec, inputs: list[Array], threads: int | None) -> Suspect | None:
+def _within_stacks(spec: ModelSpec, inputs: list[Array], engine: Engine) -> Suspect | None:
     """Layers looked at one by one keep their values, which rules out running them depth-first.
 
     So the model is run as it is, too, cut off after one layer or another: the first cut whose answer departs.
     """
-    if all(c.passed for c in verification.check_outputs(spec, inputs, threads)):
+    if all(c.passed for c in verification.check_outputs(spec, inputs, engine)):
         return None
     places = list(range(len(spec.nodes)))
     low, high = 0, len(places) - 1
     while low < high:
         middle = (low + high) // 2
         cut = narrowed(spec, [spec.nodes[middle].name])
-        if all(c.passed for c in verification.check_outputs(cut, _inputs_for(cut, spec, inputs), threads)):
+        if all(c.passed for c in verification.check_outputs(cut, _inputs_for(cut, spec, inputs), engine)):
             low = middle + 1
         else:
             high = middle
     node = spec.nodes[low]
     text = "it departs when the layers up to it run depth-first, not when it runs alone"
-    return Suspect(spec, inputs, node.name, node.op, "engine", text)
+    return Suspect(spec, inputs, node.name, node.op, "engine", text, engine=engine)
 
 
 def _inputs_for(cut: ModelSpec, spec: ModelSpec, inputs: Sequence[Array]) -> list[Array]:

@@ -29,7 +29,7 @@ with np.load(here / "arrays.npz", allow_pickle=False) as arrays:
     inputs = [arrays[f"input{{i}}"] for i in range(len(spec.inputs))]
     expected = arrays["torch"] if "torch" in arrays.files else None
 print(spec)
-result = bslite.verify(spec, inputs)
+result = bslite.verify(spec, inputs, backend={backend!r})
 print(result)
 passed = result.passed
 if expected is not None:
@@ -53,6 +53,7 @@ class Suspect:
     reason: str
     known: Collection[str] = ()  # layers whose values were found right
     expected: Array | None = None
+    engine: verification.Engine = verification.CPU
 
 
 def narrowed(
@@ -94,7 +95,7 @@ def write(
         arrays["torch"] = suspect.expected
     np.savez(where / "arrays.npz", **arrays)  # type: ignore[arg-type]
     title = f"Layer {suspect.layer} ({suspect.op}) of {suspect.spec.name}: {suspect.reason}."
-    text = SCRIPT.format(title=title.replace("\\", "/").replace('"""', "'''"))
+    text = SCRIPT.format(title=title.replace("\\", "/").replace('"""', "'''"), backend=suspect.engine.backend)
     (where / "reproduce.py").write_text(text, encoding="utf-8")
     return where
 
@@ -116,6 +117,6 @@ def smallest(suspect: Suspect) -> tuple[ModelSpec, list[Array]]:
         arrays = [by_name[i.name] if i.name in by_name else single[i.name] for i in small.inputs]
         if suspect.fault == "translation":
             return small, arrays
-        if not all(c.passed for c in verification.check_outputs(small, arrays)):
+        if not all(c.passed for c in verification.check_outputs(small, arrays, suspect.engine)):
             return small, arrays
     return spec, list(suspect.inputs)
