@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from bslite.explanation.rows import Row
 
 if TYPE_CHECKING:
+    from bslite.explanation.gpu import GpuRow
     from bslite.explanation.result import Explanation
 
 HEADER = (
@@ -27,14 +28,14 @@ def table(e: Explanation) -> str:
     cells.append(
         (
             "total", "", "", "", "", "", f"{flops / 1e6:,.2f}", f"{moved / 1e6:,.2f}",
-            f"{seconds * 1e6:,.0f}", "100.0%", _percent(wait / seconds if seconds else 0),
-            f"{flops / seconds / 1e9:,.1f}", f"{moved / seconds / 1e9:,.1f}", _percent(e.floor / seconds), "",
+            f"{seconds * 1e6:,.0f}", "100.0%", percent(wait / seconds if seconds else 0),
+            f"{flops / seconds / 1e9:,.1f}", f"{moved / seconds / 1e9:,.1f}", percent(e.floor / seconds), "",
         )
     )  # fmt: skip
-    lines = _aligned(cells)
+    lines = aligned(cells, WORDS)
     rule = "-" * max(map(len, lines))
     return "\n".join(
-        [*headline(e), "", lines[0], rule, *lines[1:-1], rule, lines[-1], *_note(e), "", *_why(e.rows)]
+        [*headline(e), "", lines[0], rule, *lines[1:-1], rule, lines[-1], *_note(e), "", *reasons(e.rows)]
     )
 
 
@@ -52,7 +53,7 @@ def headline(e: Explanation) -> list[str]:
     floor = f"floor {e.floor * 1e3:.2f} ms" if e.floor else "nothing to compute"
     return [
         f"{e.model}, input {takes}, {p.threads} thread(s): {p.untraced * 1e3:.2f} ms a run, {floor}; "
-        f"traced {p.wall * 1e3:.2f} ms, medians of {p.runs} runs; threads idle {_percent(idle)}",
+        f"traced {p.wall * 1e3:.2f} ms, medians of {p.runs} runs; threads idle {percent(idle)}",
         f"machine: {limits.flops / 1e9:,.0f} GFLOP/s; {rates}",
         f"memory: {', '.join(f'{name} {size / 1e6:,.2f} MB' for name, size in e.memory.totals.items())}",
     ]
@@ -61,17 +62,23 @@ def headline(e: Explanation) -> list[str]:
 def cells_of(r: Row, widest: int | None = WIDEST) -> tuple[str, ...]:
     """One line of the table; names longer than ``widest`` characters lose their middle."""
     name = ("  " if r.inside else "") + r.name
-    if widest is not None and len(name) > widest:
-        name = name[: widest // 2 - 2] + "..." + name[-(widest - widest // 2 - 1) :]
+    name = name if widest is None else shortened(name, widest)
     shape = "x".join(map(str, r.shape))
     cost = (f"{r.flops / 1e6:,.2f}", f"{(r.bytes + r.weights) / 1e6:,.2f}")
     start = (name, r.op, kernels(r), shape, r.tile, str(r.items or ""), *cost)
     if not r.seconds:
         return (*start, *[""] * 7)
     return (
-        *start, f"{r.seconds * 1e6:,.0f}", _percent(r.share), _percent(r.wait / r.seconds),
-        f"{r.gflops:,.1f}" if r.flops else "", f"{r.gbytes:,.1f}", _percent(r.roofline), r.bound,
+        *start, f"{r.seconds * 1e6:,.0f}", percent(r.share), percent(r.wait / r.seconds),
+        f"{r.gflops:,.1f}" if r.flops else "", f"{r.gbytes:,.1f}", percent(r.roofline), r.bound,
     )  # fmt: skip
+
+
+def shortened(name: str, widest: int = WIDEST) -> str:
+    """A name longer than ``widest`` characters without its middle."""
+    if len(name) <= widest:
+        return name
+    return name[: widest // 2 - 2] + "..." + name[-(widest - widest // 2 - 1) :]
 
 
 def kernels(r: Row) -> str:
@@ -79,7 +86,7 @@ def kernels(r: Row) -> str:
     return "+".join(dict.fromkeys(r.kernels)) or "none"
 
 
-def _why(rows: Sequence[Row]) -> list[str]:
+def reasons(rows: Sequence[Row | GpuRow]) -> list[str]:
     """What each layer holds, and why the next is not in it."""
     lines = ["What each layer holds, and why it ends there:"]
     width = min(WIDEST, max((len(r.name) for r in rows), default=0))
@@ -90,16 +97,18 @@ def _why(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+def aligned(cells: Sequence[Sequence[str]], words: Collection[int]) -> list[str]:
+    """Lines of equal columns; those of ``words`` to the left, the others to the right."""
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     return [
         "  ".join(
-            cell.ljust(width) if i in WORDS else cell.rjust(width)
+            cell.ljust(width) if i in words else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in cells
     ]
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """With one digit behind the point."""
     return f"{100 * share:.1f}%"

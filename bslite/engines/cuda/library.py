@@ -162,6 +162,10 @@ class Library:
             self._save()
         return chosen
 
+    def seconds(self, step: Step) -> list[float] | None:
+        """What was measured of a step: our kernels, torch's call. None if nothing was."""
+        return self._known.get(self.key(step))
+
     def key(self, step: Step) -> str:
         """What the times of a step depend on."""
         form = dict(step.args["library"])

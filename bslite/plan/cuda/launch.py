@@ -14,7 +14,7 @@ MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 #: Elements of a view: kernels compute places in 32 bits.
 MOST_ELEMENTS = 2**31 - 1
 #: Keys of a step's arguments that are not the kernel's numbers.
-OWN = ("variant", "grid", "block", "library")
+OWN = ("variant", "grid", "block", "library", "seconds")
 
 
 def launch(
@@ -43,3 +43,9 @@ def launch(
         raise EngineError(f"layer {b.layer[-1]!r}: {shape} blocks; a GPU takes at most {MOST_BLOCKS}")
     args = {"variant": dict(variant), "grid": shape, "block": tuple(map(int, block)), **scalars}
     b.step(kernel, size_of(shape), args, dict(operands), reads, writes)
+
+
+def priced(b: CudaBuilder, first: int, seconds: float) -> None:
+    """Note what the launches from number ``first`` on are thought to take together, at the first of them."""
+    for i, step in enumerate(b.steps[first:]):
+        step.args["seconds"] = 0.0 if i else seconds

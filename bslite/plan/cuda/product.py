@@ -14,7 +14,7 @@ from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.gemm_tiles import FEW, Choice, Problem, choose, choose_groups
-from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
+from bslite.plan.cuda.launch import MOST_ELEMENTS, launch, priced
 from bslite.plan.views import View, size_of
 
 THREADS = 256
@@ -77,7 +77,9 @@ def append(b: CudaBuilder, layer: Layer, p: Product) -> None:
     if few:
         _few_rows(b, p, problem, numbers, ends)
     else:
-        _tiled(b, p, choose(problem, b.machine), cell, numbers, ends)
+        choice = choose(problem, b.machine)
+        _tiled(b, p, choice, cell, numbers, ends)
+        priced(b, first, choice.seconds)
     if p.library:
         b.steps[first].args["library"] = {**p.library, "steps": len(b.steps) - first, **ends}
 

@@ -1,0 +1,70 @@
+"""What a launch is thought to take: by the price that chose it where there is one, else by what it moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from bslite.explore.gpu import GpuMachine
+from bslite.ops import Shape
+from bslite.plan.plan import Access, Plan, Step
+
+FLOAT = 4  # bytes
+
+
+class Price(NamedTuple):
+    """``bytes`` that a launch reads and writes, ``seconds``, and what most of these are: "compute", "memory",
+    "L2", "latency" of steps that wait for each other, or the "launch" itself.
+    """
+
+    bytes: int
+    seconds: float
+    bound: str
+
+
+def footprint(plan: Plan, params: Mapping[str, Shape]) -> int:
+    """Bytes a whole run touches: arena, inputs and outputs, constants."""
+    ends = sum(b.size for b in plan.buffers.values() if b.kind in ("input", "output"))
+    return FLOAT * (plan.arena_size + ends) + sum(_const_bytes(plan, name, params) for name in plan.consts)
+
+
+def price_of(
+    plan: Plan, step: Step, machine: GpuMachine, params: Mapping[str, Shape], flops: int, whole: int
+) -> Price:
+    """Of one launch. ``params``: shapes of the model's parameters, by key; ``flops``: of the layers that it
+    computes; ``whole``: the plan's `footprint`, which may stay in L2.
+    """
+    touched = {*step.reads, *step.writes}
+    moved = sum(_bytes(access) for access in touched)
+    moved += sum(_const_bytes(plan, name, params) for name in {name for name, _ in step.operands.values()})
+    fits = whole <= machine.l2_bytes
+    parts = {
+        "compute": flops / (2.0 * machine.sms * machine.lanes * machine.clock),
+        "L2" if fits else "memory": moved / (machine.l2_bandwidth if fits else machine.memory_bandwidth),
+        "latency": _turns(step) * (2 * machine.l2_latency + machine.step_cycles / machine.clock),
+        "launch": machine.launch,
+    }
+    own = step.args.get("seconds")
+    busy = max(parts["compute"], parts["L2" if fits else "memory"]) + parts["latency"]
+    bound = max(parts, key=lambda name: parts[name])
+    return Price(moved, busy + machine.launch if own is None else own, bound)
+
+
+def _turns(step: Step) -> int:
+    """Steps of a recurrent layer within the launch, each of which waits for the one before."""
+    return int(step.args["stop"] - step.args["first"]) if {"first", "stop"} <= set(step.args) else 0
+
+
+def _bytes(access: Access) -> int:
+    return FLOAT * (access.hi - access.lo) * (access.last - access.first) // access.period
+
+
+def _const_bytes(plan: Plan, name: str, params: Mapping[str, Shape]) -> int:
+    """Of a constant, as large as the parameters it is made from; nothing if it is a buffer."""
+    const = plan.consts.get(name)
+    if const is None:
+        return 0
+    if const.keys:
+        return FLOAT * sum(math.prod(params[key]) for key in const.keys)
+    return FLOAT * len(dict(const.args).get("values", ()))
