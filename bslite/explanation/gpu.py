@@ -193,25 +193,10 @@ def _computing(plan: Plan, owners: Sequence[Sequence[Fusion]]) -> dict[str, int]
     return found
 
 
-def _layer_row(f: Fusion, shapes: Any, kernel: str) -> GpuRow:
+def _layer_row(f: Fusion, shapes: Mapping[str, Shape]) -> GpuRow:
     """Of a layer, without a launch."""
-    return GpuRow(
-        f.name,
-        f.op,
-        f.nodes,
-        shapes.get(f.value, ()),
-        kernel,
-        "",
-        (),
-        (),
-        0,
-        0,
-        0.0,
-        "",
-        "",
-        f.holds,
-        f.apart,
-    )
+    shape = shapes.get(f.value, ())
+    return GpuRow(f.name, f.op, f.nodes, shape, "", "", (), (), 0, 0, 0.0, "", "", f.holds, f.apart)
 
 
 def _tile(step: Step) -> str:

@@ -35,19 +35,22 @@ def _headline(e: GpuExplanation) -> list[str]:
     return [
         f"{e.model}, input {takes}: {len(e.launches)} launches, {e.seconds * 1e6:,.0f} µs by price; nothing "
         "was run or measured",
-        f"planned for {e.device}: {m.sms} SMs, {2e-9 * m.sms * m.lanes * m.clock:,.0f} GFLOP/s; L2 "
-        f"{m.l2_bytes / 1e6:,.0f} MB {m.l2_bandwidth / 1e9:,.0f} GB/s, memory {m.memory_bandwidth / 1e9:,.0f} "
-        f"GB/s; {m.launch * 1e6:.1f} µs a launch",
+        f"planned for {e.device}: {m.sms} SMs, {2e-9 * m.sms * m.lanes * m.clock:,.0f} GFLOP/s; "
+        f"L2 {m.l2_bytes / 1e6:,.0f} MB, {m.l2_bandwidth / 1e9:,.0f} GB/s; "
+        f"memory {m.memory_bandwidth / 1e9:,.0f} GB/s; {m.launch * 1e6:.1f} µs a launch",
         f"memory: {', '.join(f'{name} {size / 1e6:,.2f} MB' for name, size in e.memory.items())}",
     ]
 
 
 def _notes(e: GpuExplanation) -> list[str]:
+    notes = []
+    if any(not r.seconds for r in e.launches):
+        notes.append("(0.0 µs: within the price of the launch before)")
     if any(r.library.startswith("or ") for r in e.rows):
-        return [
-            '("or conv2d": torch\'s, if it is faster when both are measured, at the first run on a device)'
-        ]
-    return []
+        notes.append(
+            "(or ...: torch's, if it is the faster when both are measured, on the device's first run)"
+        )
+    return notes
 
 
 def _cells(r: GpuRow, whole: float) -> tuple[str, ...]:

@@ -45,10 +45,12 @@ def price_of(
         "latency": _turns(step) * (2 * machine.l2_latency + machine.step_cycles / machine.clock),
         "launch": machine.launch,
     }
+    throughput = max(parts["compute"], parts["L2" if fits else "memory"])
     own = step.args.get("seconds")
-    busy = max(parts["compute"], parts["L2" if fits else "memory"]) + parts["latency"]
-    bound = max(parts, key=lambda name: parts[name])
-    return Price(moved, busy + machine.launch if own is None else own, bound)
+    if own is None:
+        own = throughput + parts["latency"] + machine.launch
+    parts["latency"] = own - throughput - machine.launch  # what a price of its own says beyond these
+    return Price(moved, own, max(parts, key=lambda name: parts[name]))
 
 
 def _turns(step: Step) -> int:
