@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity
-from bslite.errors import FileError
+from bslite.errors import EngineError, FileError
+
+if TYPE_CHECKING:
+    from bslite.explore.gpu import GpuMachine
 
 
 def explain(
@@ -23,6 +26,15 @@ def explain(
     batch: options.Batch = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    backend: options.Backend = options.Engine.cpu,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            help="With --backend cuda: the GPU to plan for, a JSON file or an example: h200. Without it: the "
+            "GPU that is here, else an H200.",
+            show_default=False,
+        ),
+    ] = None,
     runs: Annotated[int, typer.Option(min=2, help="Traced runs to take the medians of.")] = 15,
     trace_file: Annotated[
         Path | None,
@@ -36,19 +48,30 @@ def explain(
         Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)
     ] = None,
 ) -> None:
-    """For every layer: kernel, tile, time, rates, distance to the roofline, what is fused into it and why."""
+    """For every layer: kernel, tile, time, rates, distance to the roofline, what is fused into it and why.
+
+    With --backend cuda: the plan of the GPU engine, launch by launch, with its prices; nothing runs.
+    """
     from bslite.api import run
     from bslite.explanation import explain as look
     from bslite.explanation.page import need_plotly
 
+    on_gpu = backend is options.Engine.cuda
+    if on_gpu and (trace_file or html_file):
+        raise typer.BadParameter("--trace and --html show runs on the CPU; not with --backend cuda")
+    if machine is not None and not on_gpu:
+        raise typer.BadParameter("--machine goes with --backend cuda")
     if html_file is not None:
         need_plotly()
     spec = options.load_model(model, arch, weights, seed, shape)
     inputs = make_inputs(spec, input_file, shape, batch, seed)
-    with activity(f"Preparing {spec.name}"):
-        run(spec, inputs, threads=threads)
-    with activity(f"Measuring the machine and {runs} runs"):
-        found = look(spec, inputs, threads=threads, runs=runs)
+    if on_gpu:
+        found = look(spec, inputs, backend="cuda", machine=_gpu(machine))
+    else:
+        with activity(f"Preparing {spec.name}"):
+            run(spec, inputs, threads=threads)
+        with activity(f"Measuring the machine and {runs} runs"):
+            found = look(spec, inputs, threads=threads, runs=runs)
     print(found)
     if trace_file is not None:
         found.save_trace(trace_file)
@@ -59,3 +82,16 @@ def explain(
             json_file.write_text(json.dumps(found.as_dict(), indent=1) + "\n")
         except OSError as e:
             raise FileError(f"{json_file}: cannot write ({e.strerror})") from e
+
+
+def _gpu(name: str | None) -> GpuMachine | None:
+    """The GPU that ``--machine`` names."""
+    from bslite.explore.gpu import GpuMachine
+    from bslite.explore.machine_file import find_machine, kind_of
+
+    if name is None:
+        return None
+    found = find_machine(name)
+    if not isinstance(found, GpuMachine):
+        raise EngineError(f"--machine takes a GPU, {name} is a {kind_of(found)}")
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +47,16 @@ Batch = Annotated[int | None, typer.Option(min=1, help="Batch size.", show_defau
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads to use. Default: all cores.", show_default=False)
 ]
+
+
+class Engine(str, Enum):
+    """Which engine a command looks at."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+Backend = Annotated[Engine, typer.Option(help="The engine of the CPU, or of NVIDIA GPUs.")]
 
 
 def load_model(

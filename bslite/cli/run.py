@@ -19,6 +19,7 @@ class Backend(str, Enum):
     """Who computes."""
 
     cpu = "cpu"
+    cuda = "cuda"
     reference = "reference"
 
 
@@ -31,7 +32,7 @@ def run(
     batch: options.Batch = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
-    backend: Annotated[Backend, typer.Option(help="The engine, or the plain NumPy reference.")] = Backend.cpu,
+    backend: Annotated[Backend, typer.Option(help="An engine, or the plain NumPy reference.")] = Backend.cpu,
     layerwise: Annotated[
         bool, typer.Option("--layerwise", help="Run the engine one layer at a time.")
     ] = False,

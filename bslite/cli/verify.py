@@ -24,6 +24,7 @@ def verify(
     batch: options.Batch = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    backend: options.Backend = options.Engine.cpu,
     torch: Annotated[
         bool, typer.Option(help="Hold the outputs to torch's own error, where torch is installed.")
     ] = True,
@@ -42,9 +43,9 @@ def verify(
     with activity(f"Preparing {spec.name}"):
         from bslite.api import run
 
-        run(spec, inputs, threads=threads)
+        run(spec, inputs, threads=threads, backend=backend.value)
     with steps("Verifying", len(spec.nodes)) as advance:
-        found = check(spec, inputs, module=module, threads=threads, on_layer=advance)
+        found = check(spec, inputs, module=module, threads=threads, on_layer=advance, backend=backend.value)
     print(found.summary() if quiet else found)
     if json_file is not None:
         try:

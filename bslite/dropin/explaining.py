@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.reporting import Report, report_of
 from bslite.dropin.wrapper import runner_of
 from bslite.errors import InputError
-from bslite.explanation import Explanation, explain
+from bslite.explanation import Explanation, GpuExplanation, explain
+from bslite.explanation.gpu import explain_on_gpu
 from bslite.frontends.torch_capture import tensors as named_tensors
 
 
@@ -20,7 +22,7 @@ class ModuleExplanation:
     """
 
     report: Report
-    parts: tuple[Explanation, ...]
+    parts: tuple[Explanation | GpuExplanation, ...]
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, (self.report, *self.parts)))
@@ -32,7 +34,8 @@ class ModuleExplanation:
 
 def explain_module(module: Any, **options: Any) -> ModuleExplanation:
     """See `bslite.explain`, whose ``threads``, ``runs`` and ``limits`` are the ``options``; at the sizes that
-    each part was specialised on. InputError if ``module`` has not been called yet.
+    each part was specialised on. Of a module on a GPU: the plans of its parts. InputError if
+    ``module`` has not been called yet.
     """
     runner = runner_of(module)
     if not runner.kinds:
@@ -45,4 +48,9 @@ def explain_module(module: Any, **options: Any) -> ModuleExplanation:
         if isinstance(kind.blueprint, Blueprint)
         for part in kind.blueprint.in_bslite
     ]
+    gpus = [place.of(tensor) for tensor in held.values() if place.on_gpu(tensor)]
+    if gpus:
+        device = gpus[0].index or 0
+        plans = (explain_on_gpu(spec, [i.example for i in spec.inputs], device=device) for spec in specs)
+        return ModuleExplanation(report_of(runner), tuple(plans))
     return ModuleExplanation(report_of(runner), tuple(explain(spec, **options) for spec in specs))

@@ -6,9 +6,11 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint, Part
 from bslite.dropin.runner import Kind, Runner
 from bslite.dropin.wrapper import runner_of
+from bslite.frontends.torch_capture import tensors as named_tensors
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,15 @@ class Report:
     kinds: tuple[KindReport, ...]
     calls_in_torch: dict[str, int]  # reason -> calls
     weights_followed: int
+    device: str = "cpu"  # that the module is on
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
-        lines = [f"{self.model}: optimized by bslite, fallback={self.fallback!r}, tune={self.tune}"]
+        where = "" if self.device == "cpu" else f" on {self.device}"
+        lines = [f"{self.model}: optimized by bslite{where}, fallback={self.fallback!r}, tune={self.tune}"]
         if not self.kinds:
             lines.append("not specialised yet: call it, or give optimize() example inputs")
         for kind in self.kinds:
@@ -93,6 +97,7 @@ def report_of(runner: Runner) -> Report:
         tuple(_kind(k) for k in list(runner.kinds.values())),
         dict(runner.in_torch),
         runner.rebuilt,
+        next((str(place.of(tensor)) for _, tensor in named_tensors(runner.module)), "cpu"),
     )
 
 

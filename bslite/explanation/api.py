@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bslite.api import as_arrays, check_threads
-from bslite.errors import InputError
+from bslite.api import as_arrays, check_threads, cuda_tensors
+from bslite.errors import EngineError, InputError
 from bslite.explanation.inside import inner_shares
 from bslite.explanation.layers import layer_rows
 from bslite.explanation.limits import Limits, measured
@@ -16,6 +17,10 @@ from bslite.explanation.profile import profile
 from bslite.explanation.result import Explanation
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec
+
+if TYPE_CHECKING:
+    from bslite.explanation.gpu import GpuExplanation
+    from bslite.explore.gpu import GpuMachine
 
 
 def explain(
@@ -26,25 +31,35 @@ def explain(
     batch: int | None = None,
     runs: int = 15,
     limits: Limits | None = None,
+    backend: str | None = None,
+    machine: GpuMachine | None = None,
 ) -> Any:
-    """Where the time of ``spec`` goes on the CPU engine: an `Explanation`.
+    """Where the time of ``spec`` goes on the CPU engine: an `Explanation`. With ``backend="cuda"``, and by
+    default for CUDA tensors, what the GPU engine will do: its plan with prices, a `GpuExplanation`.
 
     ``shape`` is the input's shape, a list of shapes for several inputs, or the input itself as `bslite.run`
     takes it; by default the model's example shapes, with ``batch`` images. ``threads`` defaults to the cores
     this process may use. Medians over ``runs`` traced runs, after some to warm up. ``limits`` are the rates
-    to hold the layers against; by default they are measured, once per process.
+    to hold the layers against; by default they are measured, once per process. On a GPU nothing is run:
+    ``machine`` is the GPU to plan for, by default the one that is here, and where there is none, an H200;
+    what was assumed is said.
 
     Of a module made by `bslite.optimize`, a `bslite.dropin.explaining.ModuleExplanation`: what runs in bslite
     and what in torch, which part was measured slower than in torch and stays there, and an explanation of
     each of the others, at the sizes they were specialised on.
 
-    Raises InputError and SpecError as `bslite.run` does.
+    Raises InputError and SpecError as `bslite.run` does, EngineError for another backend.
     """
+    if backend not in (None, "cpu", "cuda"):
+        raise EngineError(f"backend {backend!r} is not one of 'cpu', 'cuda'")
     if hasattr(type(spec), "_bslite_runner"):
         from bslite.dropin.explaining import explain_module
 
-        if shape is not None or batch is not None:
-            raise InputError("explain() of an optimized module takes no shape: call the module with it first")
+        if any(given is not None for given in (shape, batch, backend, machine)):
+            raise InputError(
+                "explain() of an optimized module takes no shape, backend or machine: it says what was made "
+                "when the module was called; call it first"
+            )
         return explain_module(spec, runs=runs, limits=limits, **({"threads": threads} if threads else {}))
     from bslite.engines.cells import inputs_to_cells
     from bslite.engines.cpu import engine_for, prepare
@@ -53,6 +68,11 @@ def explain(
     if not isinstance(spec, ModelSpec):
         raise InputError(f"explain() takes a ModelSpec first, got {type(spec).__name__}")
     check_threads(threads)
+    tensors = cuda_tensors(spec, shape)
+    if backend == "cuda" or (backend is None and tensors):
+        return _on_gpu(spec, shape, batch, tensors, machine)
+    if machine is not None:
+        raise InputError("explain(): a machine goes with backend='cuda'; the CPU is measured")
     inputs = inputs_to_cells(spec, _inputs(spec, shape, batch))
     session = prepare(spec, inputs, threads, False)
     timing = profile(session, inputs, runs)
@@ -66,8 +86,25 @@ def explain(
     )
 
 
-def _inputs(spec: ModelSpec, given: Any, batch: int | None) -> list[Array]:
-    """What to run on: the arrays given, or seeded random ones of the shapes given."""
+def _on_gpu(
+    spec: ModelSpec, given: Any, batch: int | None, tensors: Sequence[Any], machine: GpuMachine | None
+) -> GpuExplanation:
+    """The plan for what is given, and for how it lies."""
+    from bslite.explanation.gpu import explain_on_gpu
+
+    if tensors:
+        shapes, strides = [tuple(t.shape) for t in tensors], [tuple(t.stride()) for t in tensors]
+        return explain_on_gpu(spec, shapes, strides, machine, tensors[0].device.index or 0)
+    wanted = _shapes(spec, given, batch)
+    if wanted is not None:
+        return explain_on_gpu(spec, wanted, None, machine)
+    arrays = as_arrays(spec, given)[0]
+    strides = [tuple(s // x.itemsize for s in x.strides) for x in arrays]
+    return explain_on_gpu(spec, [x.shape for x in arrays], strides, machine)
+
+
+def _shapes(spec: ModelSpec, given: Any, batch: int | None) -> list[Shape] | None:
+    """The shapes given; None if arrays are."""
     shapes: list[Shape]
     if given is None:
         shapes = [i.example for i in spec.inputs]
@@ -78,12 +115,20 @@ def _inputs(spec: ModelSpec, given: Any, batch: int | None) -> list[Array]:
     else:
         if batch is not None:
             raise InputError("give either an input or a batch")
-        return as_arrays(spec, given)[0]
+        return None
     if batch is not None:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             raise InputError(f"batch must be a positive integer, got {batch!r}")
         shapes = [(batch, *s[1:]) for s in shapes]
     spec.infer_shapes(shapes)
+    return shapes
+
+
+def _inputs(spec: ModelSpec, given: Any, batch: int | None) -> list[Array]:
+    """What to run on: the arrays given, or seeded random ones of the shapes given."""
+    shapes = _shapes(spec, given, batch)
+    if shapes is None:
+        return as_arrays(spec, given)[0]
     rng = np.random.default_rng(0)
     return [
         rng.standard_normal(s, np.float32) if i.dtype == "float32" else rng.integers(0, 2, s).astype(i.dtype)

@@ -47,9 +47,7 @@ def _notes(e: GpuExplanation) -> list[str]:
     if any(not r.seconds for r in e.launches):
         notes.append("(0.0 µs: within the price of the launch before)")
     if any(r.library.startswith("or ") for r in e.rows):
-        notes.append(
-            "(or ...: torch's, if it is the faster when both are measured, on the device's first run)"
-        )
+        notes.append("(or ...: torch's, if it is faster when both are measured, on the device's first run)")
     return notes
 
 
