@@ -154,8 +154,9 @@ def _rows(original: ModelSpec, spec: ModelSpec, plan: Plan, machine: GpuMachine,
             seconds=price.seconds, bound=price.bound, library=_library(step, driver),
         )  # fmt: skip
         if not held and layers:
-            row = replace(row, holds=(f"part of {row.name}",), apart="")
-        if len(layers) < 2:
+            names = row.name if len(layers) == 1 else f"{layers[0].name} to {row.name}"
+            row = replace(row, name=layers[0].name, op=layers[0].op, holds=(f"part of {names}",), apart="")
+        if len(layers) < 2 or not held:
             placed.append((i, row))
             continue
         stacks += 1

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +90,12 @@ def test_a_stack_and_what_is_inside() -> None:
     inside = [r for r in e.rows if r.inside]
     assert [r.name for r in inside] == ["pool0", "pool1", "pool2"]
     assert whole.flops == sum(r.flops for r in inside)
-    assert whole.bytes == 2 * 4 * 16 * 8 * 32 * 32 + whole.bytes % 4096  # nothing between them
-    assert whole.tile == "x".join(map(str, (whole.tile.split("x")[0], whole.tile.split("x")[1])))
-    assert "flat" in {r.name for r in e.rows if not r.kernel}
+    image = 4 * 16 * 8 * 32 * 32
+    assert 2 * image <= whole.bytes < 2 * image + 1000  # nothing between them, but a table of sizes
+    assert whole.tile in {f"{turn}x{columns}" for turn in (1, 2) for columns in (1, 2, 4, 8, 14)}
+    before = e.rows[e.rows.index(whole) - 1]
+    assert (before.kernel, before.holds) == ("transpose", ("part of pool0 to pool2",))
+    assert e.rows[-1].name == "outputs"
 
 
 def test_a_launch_of_many_steps_waits_for_each() -> None:
@@ -152,7 +153,7 @@ def test_what_cannot_be_asked() -> None:
         bslite.explain(spec, machine=any_machine)
     with pytest.raises(InputError, match="expected a GpuMachine"):
         bslite.explain(spec, backend="cuda", machine="h200")
-    with pytest.raises(InputError, match="none of them empty|expected"):
+    with pytest.raises(InputError, match="none of them empty"):
         bslite.explain(spec, (0, 8, 32, 32), backend="cuda")
 
 
@@ -170,20 +171,24 @@ def test_a_module_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.dumps(found.as_dict())
 
 
-def test_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("typer")
-    model = tmp_path / "m.safetensors"
+    from bslite import cli
+
+    model, figures = tmp_path / "m.safetensors", tmp_path / "plan.json"
     pools(2).save(model)
 
-    def bslite_(*arguments: str) -> Any:
-        command = [sys.executable, "-m", "bslite", *arguments]
-        return subprocess.run(command, capture_output=True, text=True)
+    def call(*arguments: str) -> tuple[Any, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return stop.value.code, " ".join((out + err).split())
 
-    figures = tmp_path / "plan.json"
     common = ("explain", str(model), "--backend", "cuda")
-    done = bslite_(*common, "--machine", "h200", "--batch", "4", "--json", str(figures))
-    assert done.returncode == 0, done.stderr
-    assert "planned for a machine as described: 132 SMs" in done.stdout
+    code, said = call(*common, "--machine", "h200", "--batch", "4", "--json", str(figures))
+    assert code == 0, said
+    assert "planned for a machine as described: 132 SMs" in said
     assert json.loads(figures.read_text())["shapes"][0][0] == 4
     wrong = {
         "--machine goes with": ("explain", str(model), "--machine", "h200"),
@@ -191,9 +196,11 @@ def test_command_line(tmp_path: Path) -> None:
         "runs on the CPU": (*common, "--trace", "t.json"),
     }
     for text, arguments in wrong.items():
-        done = bslite_(*arguments)
-        assert done.returncode != 0
-        assert text in done.stderr + done.stdout
-    done = bslite_("verify", str(model), "--backend", "cuda", "--shape", "1,8,32,32", "--quiet")
-    assert done.returncode == 0, done.stderr
-    assert "on cuda, 0 out of bound" in done.stdout
+        code, said = call(*arguments)
+        assert code != 0
+        assert text in said
+    code, said = call("verify", str(model), "--backend", "cuda", "--quiet", "--no-torch")
+    assert code == 0, said
+    assert "on cuda, 0 out of bound" in said
+    code, said = call("run", str(model), "--backend", "cuda")
+    assert code == 0, said
