@@ -74,10 +74,10 @@ def test_table_and_data(found: Any) -> None:
     assert (len(data["rows"]), data["machine"]["sms"]) == (len(e.rows), 132)
 
 
-def pools(depth: int) -> ModelSpec:
+def pools(depth: int, size: int = 32) -> ModelSpec:
     """Pooling and ReLU, ``depth`` times; then a view."""
     g = GraphBuilder("pools")
-    x = g.input("x", ("N", 8, 32, 32), (1, 8, 32, 32))
+    x = g.input("x", ("N", 8, size, size), (1, 8, size, size))
     for i in range(depth):
         x = g.add("max_pool2d", f"pool{i}", x, kernel=(3, 3), stride=(1, 1), padding=1)
         x = g.add("relu", f"relu{i}", x)
@@ -176,7 +176,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     from bslite import cli
 
     model, figures = tmp_path / "m.safetensors", tmp_path / "plan.json"
-    pools(2).save(model)
+    pools(2, 4).save(model)
 
     def call(*arguments: str) -> tuple[Any, str]:
         with pytest.raises(SystemExit) as stop:
