@@ -96,7 +96,6 @@ def _around(mode: int, padding: int, align: int, axes: int):
         {"threads": 256, "across": 32, "axes": 2, "mode": LINEAR, "padding": ZEROS, "align": 0},
         {"threads": 256, "across": 32, "axes": 2, "mode": CUBIC, "padding": REFLECTION, "align": 1},
         {"threads": 256, "across": 4, "axes": 3, "mode": LINEAR, "padding": BORDER, "align": 0},
-        {"threads": 256, "across": 4, "axes": 3, "mode": NEAREST, "padding": REFLECTION, "align": 0},
     ],
 )
 def grid_sample(threads: int, across: int, axes: int, mode: int, padding: int, align: int):

@@ -160,3 +160,39 @@ def scatter(threads: int, across: int, axes: int, reduction: int, floats: int, a
             y[np.uint64(target + np.int64(first) * y_step)] = cell
 
     return scatter
+
+
+@kernel(
+    "y i4[], sorted i4[], updates i4[], overflow i4[], total i8, count i4, inner i4",
+    threads=THREADS,
+    registers=40,
+    samples=[
+        {"threads": 256, "reduction": ADD, "floats": 1},
+        {"threads": 256, "reduction": NONE, "floats": 0},
+    ],
+)
+def scatter_sorted(threads: int, reduction: int, floats: int):
+    """As `scatter` of many updates into rows of ``inner`` cells, dense, y ``[rows, inner]``: ``sorted[q, 2]``
+    are the rows in order, each with the number of its update; of one row, updates are in their own order.
+
+    A thread to a cell of an update, ``total`` of all; that of a row's first goes through those that follow.
+    Neighbouring threads have neighbouring cells; where the next update is does not depend on the sum so far,
+    so loads run ahead. A row of very many updates is one thread's, though.
+    """
+    updated = _updating(reduction, floats)
+
+    def scatter_sorted(y, sorted, updates, overflow, total, count, inner):
+        i = cuda.blockIdx.x * np.int64(threads) + cuda.threadIdx.x
+        if i < total:
+            q, j = i // inner, i % inner
+            row = sorted[np.uint64(2 * q)]
+            if q == 0 or sorted[np.uint64(2 * q - 2)] != row:
+                place = np.uint64(np.int64(row) * inner + j)
+                cell = y[place]
+                while q < count and sorted[np.uint64(2 * q)] == row:
+                    update = updates[np.uint64(np.int64(sorted[np.uint64(2 * q + 1)]) * inner + j)]
+                    cell = updated(cell, update, overflow)
+                    q += 1
+                y[place] = cell
+
+    return scatter_sorted

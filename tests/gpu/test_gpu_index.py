@@ -12,7 +12,8 @@ from torch_oracle import torch_output
 import bslite
 from bslite import ops, reference
 from bslite.errors import BsliteError
-from bslite.plan.cuda import lower_scatter, lower_select
+from bslite.explore.gpu import GpuMachine
+from bslite.plan.cuda import build_plan, lower_scatter, lower_select
 
 
 def spec_of(op: str, *inputs: Array, **attrs: Any) -> bslite.ModelSpec:
@@ -96,6 +97,29 @@ def test_slices_that_meet_go_in_order(reduction: str) -> None:
     assert got.tobytes() == bslite.run(spec, given, backend="cpu").tobytes()
 
 
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max"])
+@pytest.mark.parametrize("op", ["scatter_elements", "scatter_nd"])
+def test_many_updates_are_sorted(op: str, reduction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By row, each row's in their own order: the same bits again. Tiles of 64, so that there are several."""
+    monkeypatch.setattr(lower_scatter, "SORTED", 100)
+    monkeypatch.setattr(lower_select, "TILE", 2)
+    noise = np.random.default_rng(7)
+    shape, cells = ((1, 40), (1, 150)) if op == "scatter_elements" else ((5, 8, 3), (150, 3))
+    places = noise.integers(-40, 40, cells) if op == "scatter_elements" else noise.integers(-5, 5, (150, 2))
+    attrs = {"axis": 1} if op == "scatter_elements" else {}
+    x, u = (noise.standard_normal(s).astype(np.float32) for s in (shape, cells))
+    for given in ([x, places, u], [(9 * x).astype(np.int64), places, u.astype(np.int64)]):
+        spec = spec_of(op, *given, reduction=reduction, **attrs)
+        shapes = [v.shape for v in given]
+        assert "scatter_sorted" in {s.kernel for s in build_plan(spec, shapes, GpuMachine()).steps}
+        got = bslite.run(spec, given, backend="cuda")
+        assert got.tobytes() == bslite.run(spec, given, backend="cpu").tobytes()
+        wrong = places.copy()
+        wrong[-1, 0] = 99
+        with pytest.raises(BsliteError, match="'y': index 99 is out of range"):
+            bslite.run(spec, [given[0], wrong, given[2]], backend="cuda")
+
+
 @pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
 def test_updates_of_nan_and_infinities(reduction: str) -> None:
     x = np.array([1, np.nan, np.inf, -np.inf, 0, 2, np.inf, 3], np.float32)
@@ -115,9 +139,6 @@ def test_integers_that_do_not_fit_are_errors() -> None:
 
 def test_what_few_lines_are_shared_by() -> None:
     """The cells of a long line have owners of their own: as many as a GPU holds, and each its share."""
-    from bslite.explore.gpu import GpuMachine
-    from bslite.plan.cuda import build_plan
-
     x, indices = np.zeros(10**6, np.float32), np.zeros(1000, np.int64)
     spec = spec_of("scatter_elements", x, indices, x[:1000], axis=0)
     plan = build_plan(spec, [x.shape, (1000,), (1000,)], GpuMachine())

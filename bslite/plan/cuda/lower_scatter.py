@@ -1,4 +1,9 @@
-"""Picking slices, and putting cells and slices, at computed places: rows of a dense tensor."""
+"""Picking slices, and putting cells and slices, at computed places: rows of a dense tensor.
+
+Threads that own cells look through all updates of their line: a price of about 11 ns for each update, however
+many cells there are, on an H200 that is full. Sorting is launches and some 20 readings of an update, and pays
+from tens of thousands on, where all lines have the same indices, so that one sort serves all.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.launch import launch
 from bslite.plan.cuda.lower_gather import gather_rows
+from bslite.plan.cuda.lower_select import sort_rows
 from bslite.plan.cuda.lowering import lowers
 from bslite.plan.cuda.rows import block_threads, power_above
 from bslite.plan.loops import merged_axes, padded
@@ -16,6 +22,9 @@ from bslite.plan.views import View, size_of
 AXES = 6  # of lines, in the kernel
 ACROSS = 32  # lines side by side in a block at most
 BLOCKS = 2  # of an SM, that share the cells of few lines
+SORTED = (
+    1 << 15
+)  # updates that are sorted by their rows, if all lines have the same; fewer are looked through
 
 
 @lowers("gather_nd")
@@ -25,24 +34,31 @@ def lower_gather_nd(b: CudaBuilder, layer: Layer) -> None:
     batch = layer.node.attrs["batch_dims"]
     behind = batch + indices.shape[-1]
     flag = range_flag(b, layer, f"axes of sizes {list(x.shape[batch:behind])}")
-    rows = _rows(b, x, indices, batch, flag)
+    rows = _rows(b, indices, x.shape[batch:behind], flag, size_of(indices.shape[batch:-1]))
     y = dense(b, b.shapes[layer.name])
     gather_rows(b, x, rows, y, size_of(x.shape[:behind]), size_of(x.shape[behind:]), flag)
     b.alias(layer.name, y)
 
 
-def _rows(b: CudaBuilder, x: View, indices: View, batch: int, flag: tuple[str, int]) -> View:
-    """Which row of x, of all behind the coordinates, each slice is; the index itself where that is it."""
-    depth = indices.shape[-1]
+def _rows(
+    b: CudaBuilder,
+    indices: View,
+    sizes: tuple[int, ...],
+    flag: tuple[str, int],
+    per_batch: int,
+    checked: bool = False,
+) -> View:
+    """Which row of a dense tensor each slice is: of the axes ``sizes`` that the coordinates along the last
+    axis of ``indices`` go along, ``per_batch`` in the same batch. The index itself where that is it, unless
+    it must be ``checked``, and counted from 0.
+    """
     count = size_of(indices.shape[:-1])
-    if depth == 1 and not batch:
+    if len(sizes) == 1 and per_batch == count and not checked:
         return View(indices.buffer, indices.offset, (count,), (1,))
     rows, threads = dense(b, (count,)), block_threads(b)
-    sizes = x.shape[batch : batch + depth]
     table = [n for d, size in enumerate(sizes) for n in (size, size_of(sizes[d + 1 :]))]
     numbers = {
-        "count": count, "coordinates": depth, "per_batch": size_of(indices.shape[batch:-1]),
-        "batch_rows": size_of(sizes),
+        "count": count, "coordinates": len(sizes), "per_batch": per_batch, "batch_rows": size_of(sizes),
     }  # fmt: skip
     operands = {
         "indices": (indices.buffer, indices.offset), "table": (b.const("cells", values=table), 0),
@@ -59,20 +75,24 @@ def lower_scatter_elements(b: CudaBuilder, layer: Layer) -> None:
     x, indices, updates = (b.values[name] for name in layer.node.inputs)
     indices, updates = b.flat(indices), b.flat(updates)
     axis = layer.node.attrs["axis"] % len(x.shape)
+    size, count = x.shape[axis], indices.shape[axis]
     y = dense(b, x.shape)
     b.copy(x, y)
+    b.alias(layer.name, y)
+    flag = range_flag(b, layer, f"axis {axis} of size {size}")
+    if size_of(x.shape) == size and count >= SORTED:
+        column = View(indices.buffer, indices.offset, (count, 1), (1, 1))
+        _scatter_sorted(b, layer, y, _rows(b, column, (size,), flag, count, True), updates, 1)
+        return
     outer = [a for a in range(len(x.shape)) if a != axis]
-    lines = tuple(indices.shape[a] for a in outer)
-    flag = range_flag(b, layer, f"axis {axis} of size {x.shape[axis]}")
     _scatter(
-        b, layer, y, indices, updates, flag,
-        lines=lines, to=tuple(y.strides[a] for a in outer), source=tuple(updates.strides[a] for a in outer),
+        b, layer, y, indices, updates, flag, lines=tuple(indices.shape[a] for a in outer),
+        to=tuple(y.strides[a] for a in outer), source=tuple(updates.strides[a] for a in outer),
         numbers={
-            "size": x.shape[axis], "count": indices.shape[axis], "y_step": y.strides[axis],
-            "i_step": indices.strides[axis], "u_step": updates.strides[axis], "own": 1,
+            "size": size, "count": count, "y_step": y.strides[axis], "i_step": indices.strides[axis],
+            "u_step": updates.strides[axis], "own": 1,
         },
     )  # fmt: skip
-    b.alias(layer.name, y)
 
 
 @lowers("scatter_nd")
@@ -80,19 +100,38 @@ def lower_scatter_nd(b: CudaBuilder, layer: Layer) -> None:
     """A copy of the input, then rows: a line goes along their numbers, and all have the same indices."""
     x, indices, updates = (b.values[name] for name in layer.node.inputs)
     indices, updates = b.flat(indices), b.flat(updates)
-    depth = indices.shape[-1]
+    depth, count = indices.shape[-1], size_of(indices.shape[:-1])
     y = dense(b, x.shape)
     b.copy(x, y)
+    b.alias(layer.name, y)
+    inner = size_of(x.shape[depth:])
     flag = range_flag(b, layer, f"axes of sizes {list(x.shape[:depth])}")
-    rows, inner = _rows(b, x, indices, 0, flag), size_of(x.shape[depth:])
+    rows = _rows(b, indices, x.shape[:depth], flag, count, checked=count >= SORTED)
+    if count >= SORTED:
+        _scatter_sorted(b, layer, y, rows, updates, inner)
+        return
     _scatter(
         b, layer, y, rows, updates, flag, lines=(inner,), to=(1,), source=(1,),
         numbers={
-            "size": size_of(x.shape[:depth]), "count": size_of(rows.shape), "y_step": inner, "i_step": 1,
-            "u_step": inner, "own": 0,
+            "size": size_of(x.shape[:depth]), "count": count, "y_step": inner, "i_step": 1, "u_step": inner,
+            "own": 0,
         },
     )  # fmt: skip
-    b.alias(layer.name, y)
+
+
+def _scatter_sorted(b: CudaBuilder, layer: Layer, y: View, rows: View, updates: View, inner: int) -> None:
+    """Append a sort of the updates by their rows, counted from 0, and the launch that goes through them."""
+    count, threads = size_of(rows.shape), block_threads(b)
+    ordered = sort_rows(b, rows, 1, count, count, {"threads": threads, "largest": 0, "floats": 0})
+    total = count * inner
+    operands = {
+        "y": (y.buffer, y.offset), "sorted": (ordered.buffer, 0), "updates": (updates.buffer, updates.offset),
+        "overflow": b.flag(layer.name, OVERFLOW),
+    }  # fmt: skip
+    launch(
+        b, "scatter_sorted", {"threads": threads, **reduction_of(b, layer)}, [-(-total // threads)],
+        [threads], {"total": total, "count": count, "inner": inner}, operands, [y, ordered, updates], [y],
+    )  # fmt: skip
 
 
 def _scatter(

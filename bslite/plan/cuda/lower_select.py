@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.launch import launch
@@ -32,12 +34,22 @@ def lower_topk(b: CudaBuilder, layer: Layer) -> None:
         launch(b, "topk_short", order, [-(-rows // (threads // length))], [threads], numbers,
                {"x": source, "y": result}, [x], [y])  # fmt: skip
         return
+    sort_rows(b, x, rows, length, k, order, y)
+
+
+def sort_rows(
+    b: CudaBuilder, x: View, rows: int, length: int, k: int, order: Mapping[str, int], y: View | None = None
+) -> View:
+    """Append the launches that leave the first ``k`` of dense rows, in ``order``, as indices in y; or as
+    cells of upper half and index in the memory that is returned. Tiles are sorted, then merged.
+    """
+    threads = order["threads"]
     tile = min(TILE * threads, power_above(length))
     runs, kept = -(-length // tile), min(k, tile)
-    made = y if runs == 1 else _runs(b, rows * runs * kept)
-    launch(b, "topk_tiles", {**order, "tile": tile, "whole": int(runs == 1)}, [rows * runs], [threads],
-           {"length": length, "tiles": runs, "kept": kept}, {"x": source, "y": (made.buffer, made.offset)},
-           [x], [made])  # fmt: skip
+    made = y if runs == 1 and y is not None else _runs(b, rows * runs * kept)
+    launch(b, "topk_tiles", {**order, "tile": tile, "whole": int(made is y)}, [rows * runs], [threads],
+           {"length": length, "tiles": runs, "kept": kept},
+           {"x": (x.buffer, x.offset), "y": (made.buffer, made.offset)}, [x], [made])  # fmt: skip
     while runs > 1:
         fan = min(runs, next((fan for most, fan in FANS if kept <= most), 2))
         groups, after = -(-runs // fan), min(k, fan * kept)
@@ -45,12 +57,13 @@ def lower_topk(b: CudaBuilder, layer: Layer) -> None:
         numbers = {
             "total": total, "runs": runs, "fan": fan, "groups": groups, "length": kept, "kept": after,
         }  # fmt: skip
-        merged = y if groups == 1 else _runs(b, rows * groups * after)
-        launch(b, "topk_merge", {"threads": threads, "whole": int(groups == 1)}, [-(-total // threads)],
+        merged = y if groups == 1 and y is not None else _runs(b, rows * groups * after)
+        launch(b, "topk_merge", {"threads": threads, "whole": int(merged is y)}, [-(-total // threads)],
                [threads], numbers,
                {"x": (made.buffer, made.offset), "y": (merged.buffer, merged.offset)},
                [made], [merged])  # fmt: skip
         made, runs, kept = merged, groups, after
+    return made
 
 
 def _runs(b: CudaBuilder, elements: int) -> View:
