@@ -17,8 +17,8 @@ from bslite.plan.cuda import build_plan
 from bslite.plan.cuda.price import FLOAT, footprint, price_of
 from bslite.spec import ModelSpec
 
-#: Kernels that only bring data into place for the one that computes.
-HELPERS = ("copy", "copy_pairs", "transpose")
+#: Kernels that only bring data into place for the one that computes, or join its sums.
+HELPERS = ("copy", "copy_pairs", "transpose", "gemm_join")
 OUTPUTS = Fusion("outputs", "copy", "", (), (), ("brings outputs to where they are wanted",), "")
 
 
@@ -151,7 +151,7 @@ def _rows(original: ModelSpec, spec: ModelSpec, plan: Plan, machine: GpuMachine,
         row = replace(
             row, nodes=tuple(n for f in held for n in f.nodes), kernel=step.kernel, tile=_tile(step),
             grid=step.args["grid"], block=step.args["block"], flops=flops, bytes=price.bytes,
-            seconds=price.seconds, bound=price.bound, library=_library(step, driver),
+            seconds=price.seconds, bound=price.bound, library=_library(plan.steps[i:], driver),
         )  # fmt: skip
         if not held and layers:
             names = row.name if len(layers) == 1 else f"{layers[0].name} to {row.name}"
@@ -182,14 +182,11 @@ def _layers(step: Step, home: dict[str, Fusion]) -> list[Fusion]:
 
 
 def _computing(plan: Plan, owners: Sequence[Sequence[Fusion]]) -> dict[str, int]:
-    """The value of each layer -> the launch that computes it: the last that does more than bring data into
-    place, or join what the one before it made.
-    """
+    """The value of each layer -> the launch that computes it: the last that does more than help."""
     found: dict[str, int] = {}
     for i, (step, layers) in enumerate(zip(plan.steps, owners, strict=True)):
-        helps = step.kernel in HELPERS or step.args.get("seconds") == 0.0
         for f in layers:
-            if f.value not in found or not helps:
+            if f.value not in found or step.kernel not in HELPERS:
                 found[f.value] = i
     return found
 
@@ -206,13 +203,13 @@ def _tile(step: Step) -> str:
     return f"{tile[0]}x{tile[1]}" if isinstance(tile, (list, tuple)) else step.tile
 
 
-def _library(step: Step, driver: Any) -> str:
-    """Torch's call that makes the same, and what is known of it."""
-    form = step.args.get("library")
+def _library(steps: Sequence[Step], driver: Any) -> str:
+    """Torch's call that makes the same as the first of these, and what is known of it."""
+    form = steps[0].args.get("library")
     if not form:
         return ""
     library = getattr(driver, "library", None)
-    known = library.seconds(step) if library is not None else None
+    known = library.seconds(steps[: form["steps"]]) if library is not None else None
     if known is None:
         return f"or {form['op']}"
     ours, theirs = (f"{1e6 * s:,.1f} µs" for s in known)

@@ -43,12 +43,9 @@ def _headline(e: GpuExplanation) -> list[str]:
 
 
 def _notes(e: GpuExplanation) -> list[str]:
-    notes = []
-    if any(not r.seconds for r in e.launches):
-        notes.append("(0.0 µs: within the price of the launch before)")
     if any(r.library.startswith("or ") for r in e.rows):
-        notes.append("(or ...: torch's, if it is faster when both are measured, on the device's first run)")
-    return notes
+        return ["(or ...: torch's, if it is faster when both are measured, on the device's first run)"]
+    return []
 
 
 def _cells(r: GpuRow, whole: float) -> tuple[str, ...]:

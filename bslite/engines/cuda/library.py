@@ -162,10 +162,6 @@ class Library:
             self._save()
         return chosen
 
-    def seconds(self, step: Step) -> list[float] | None:
-        """What was measured of a step: our kernels, torch's call. None if nothing was."""
-        return self._known.get(self.key(step))
-
     def key(self, step: Step) -> str:
         """What the times of a step depend on."""
         form = dict(step.args["library"])
@@ -195,6 +191,10 @@ class Library:
             graph = self._driver.capture(run, by_torch=any(getattr(w, "by_torch", False) for w in way))
             graph.start(self._driver.private())
             return sorted(self._driver.seconds(graph.start, ROUNDS))[ROUNDS // 2] / REPEATS
+
+    def seconds(self, steps: Sequence[Step]) -> list[float] | None:
+        """What was measured of the steps that a call of torch's stands for: ours, its. None if nothing was."""
+        return self._known.get(self.key(steps[0]))
 
     def _save(self) -> None:
         if self._file is None:

@@ -45,7 +45,6 @@ def launch(
     b.step(kernel, size_of(shape), args, dict(operands), reads, writes)
 
 
-def priced(b: CudaBuilder, first: int, seconds: float) -> None:
-    """Note what the launches from number ``first`` on are thought to take together, at the first of them."""
-    for i, step in enumerate(b.steps[first:]):
-        step.args["seconds"] = 0.0 if i else seconds
+def priced(b: CudaBuilder, number: int, seconds: float) -> None:
+    """Note what launch ``number`` is thought to take, by the price that chose how it is cut."""
+    b.steps[number].args["seconds"] = seconds

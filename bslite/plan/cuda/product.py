@@ -77,9 +77,7 @@ def append(b: CudaBuilder, layer: Layer, p: Product) -> None:
     if few:
         _few_rows(b, p, problem, numbers, ends)
     else:
-        choice = choose(problem, b.machine)
-        _tiled(b, p, choice, cell, numbers, ends)
-        priced(b, first, choice.seconds)
+        _tiled(b, p, choose(problem, b.machine), cell, numbers, ends)
     if p.library:
         b.steps[first].args["library"] = {**p.library, "steps": len(b.steps) - first, **ends}
 
@@ -88,7 +86,7 @@ def _tiled(
     b: CudaBuilder, p: Product, choice: Choice, cell: int, numbers: dict[str, Any], ends: Mapping[str, Any]
 ) -> None:
     """Append the batch-reduce GEMM, and the join where sums are in parts."""
-    tile, parts = choice.tile, choice.parts
+    tile, parts, first = choice.tile, choice.parts, len(b.steps)
     col_tiles = -(-p.cols // tile.cols)
     grid = (col_tiles * -(-p.rows // tile.rows), p.batch, parts)
     variant = {
@@ -120,6 +118,7 @@ def _tiled(
         reads,
         writes,
     )
+    priced(b, first, choice.seconds - (b.machine.launch if parts > 1 else 0.0))  # the join is a launch, too
     if parts > 1:
         _join(b, p, memory, parts, numbers, ends)
 
