@@ -193,7 +193,7 @@ class Library:
             return sorted(self._driver.seconds(graph.start, ROUNDS))[ROUNDS // 2] / REPEATS
 
     def seconds(self, steps: Sequence[Step]) -> list[float] | None:
-        """What was measured of the steps that a call of torch's stands for: ours, its. None if nothing was."""
+        """What was measured of steps that a call of torch's may stand for: ours, its. None if nothing was."""
         return self._known.get(self.key(steps[0]))
 
     def _save(self) -> None:
