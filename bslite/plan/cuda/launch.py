@@ -31,7 +31,7 @@ def launch(
     """Append a launch of ``kernel`` (its name) by the current layer.
 
     ``variant`` are its compile-time constants: ints, names of activations, tuples of these. ``scalars`` and
-    ``operands``, (buffer or constant, first element), are its parameters by name. ``reads`` and ``writes``
+    ``operands``, (buffer or constant, first element), are its parameters by name; "seconds" among the scalars is what the planner thinks it takes. ``reads`` and ``writes``
     are what it touches: the arena is shared out by that. A launch of no blocks is left out.
 
     Raises EngineError if there are more blocks than a GPU takes.
@@ -43,8 +43,3 @@ def launch(
         raise EngineError(f"layer {b.layer[-1]!r}: {shape} blocks; a GPU takes at most {MOST_BLOCKS}")
     args = {"variant": dict(variant), "grid": shape, "block": tuple(map(int, block)), **scalars}
     b.step(kernel, size_of(shape), args, dict(operands), reads, writes)
-
-
-def priced(b: CudaBuilder, number: int, seconds: float) -> None:
-    """Note what launch ``number`` is thought to take, by the price that chose how it is cut."""
-    b.steps[number].args["seconds"] = seconds

@@ -14,7 +14,7 @@ from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.gemm_tiles import FEW, Choice, Problem, choose, choose_groups
-from bslite.plan.cuda.launch import MOST_ELEMENTS, launch, priced
+from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
 from bslite.plan.views import View, size_of
 
 THREADS = 256
@@ -86,14 +86,15 @@ def _tiled(
     b: CudaBuilder, p: Product, choice: Choice, cell: int, numbers: dict[str, Any], ends: Mapping[str, Any]
 ) -> None:
     """Append the batch-reduce GEMM, and the join where sums are in parts."""
-    tile, parts, first = choice.tile, choice.parts, len(b.steps)
+    tile, parts = choice.tile, choice.parts
     col_tiles = -(-p.cols // tile.cols)
     grid = (col_tiles * -(-p.rows // tile.rows), p.batch, parts)
     variant = {
         "tile": tile.constants, "window": p.window, "across": p.across, "scatter": p.scatter,
         "bias": int(p.bias is not None), "residual": int(p.residual is not None), "code": ends["function"],
     }  # fmt: skip
-    own = dict(numbers)
+    joining = b.machine.launch if parts > 1 else 0.0  # a launch with a price of its own
+    own = {**numbers, "seconds": choice.seconds - joining}
     y, writes, reads = p.y, list(p.writes), list(p.reads)
     if parts > 1:
         memory = _parts(b, p, parts)
@@ -118,7 +119,6 @@ def _tiled(
         reads,
         writes,
     )
-    priced(b, first, choice.seconds - (b.machine.launch if parts > 1 else 0.0))  # the join is a launch, too
     if parts > 1:
         _join(b, p, memory, parts, numbers, ends)
 

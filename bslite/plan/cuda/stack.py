@@ -8,7 +8,7 @@ from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import broadcast
-from bslite.plan.cuda.launch import MOST_ELEMENTS, launch, priced
+from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
 from bslite.plan.cuda.pieces import Piece, piece_of
 from bslite.plan.cuda.stack_price import Cut, price
 from bslite.plan.views import View, size_of
@@ -49,7 +49,7 @@ def stack_step(b: CudaBuilder, pieces: Sequence[Piece], value: str, cut: Cut) ->
     bands = -(-height // rows)
     scalars: dict[str, int | float] = {
         "channels": c, "strips": strips, "groups": groups, "bands": bands, "band_rows": rows,
-        **strides("x", x), **strides("y", y),
+        **strides("x", x), **strides("y", y), "seconds": cut.seconds,
     }  # fmt: skip
     z, v, *_ = [*outside, x, x]
     scalars |= {**strides("z", z), **strides("v", v)}
@@ -58,7 +58,6 @@ def stack_step(b: CudaBuilder, pieces: Sequence[Piece], value: str, cut: Cut) ->
     words = " ".join(word for p in pieces for word in p.words)
     variant = {"stages": words, "columns": cut.columns, "turn": cut.turn, "threads": threads}
     launch(b, "stack", variant, [groups * bands * n], [threads], scalars, places, [x, *outside], [y])
-    priced(b, len(b.steps) - 1, cut.seconds)
 
 
 def strides(name: str, view: View) -> dict[str, int]:
