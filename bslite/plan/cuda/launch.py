@@ -31,8 +31,9 @@ def launch(
     """Append a launch of ``kernel`` (its name) by the current layer.
 
     ``variant`` are its compile-time constants: ints, names of activations, tuples of these. ``scalars`` and
-    ``operands``, (buffer or constant, first element), are its parameters by name; "seconds" among the scalars is what the planner thinks it takes. ``reads`` and ``writes``
-    are what it touches: the arena is shared out by that. A launch of no blocks is left out.
+    ``operands``, (buffer or constant, first element), are its parameters by name; "seconds" among the scalars
+    is what the planner thinks it takes. ``reads`` and ``writes`` are what it touches: the arena is shared out
+    by that. A launch of no blocks is left out.
 
     Raises EngineError if there are more blocks than a GPU takes.
     """
