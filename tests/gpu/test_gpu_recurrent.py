@@ -18,7 +18,10 @@ from bslite.plan.cuda.recurrent_tiles import NARROW, WIDE, choose, launched, til
 
 OPS = {LSTM: "lstm", GRU: "gru", TANH: "rnn", RELU: "rnn"}
 #: Four warps of eight lanes: half of each row is with another warp, sums are folded four at a time.
-TILE = {"warps": 4, "lanes": 8, "parts": 2, "rows": 4, "deep": 2, "batch": 2, "chunk": 2}
+TILE = {
+    "warps": 4, "lanes": 8, "parts": 2, "rows": 4, "held": 2, "rounds": 0, "near": 0, "far": 0, "abreast": 1,
+    "batch": 2, "chunk": 2,
+}  # fmt: skip
 
 
 def noise(seed: int, *shape: int) -> Array:
@@ -47,7 +50,7 @@ def run(kind: int, hidden: int, units: int, steps: int, at_once: bool, x: Array,
     for first in range(1 if at_once else steps):
         stop = steps if at_once else first + 1
         memory = launch(
-            KERNELS["recurrent"], (-(-hidden // units), -(-batch // constants["batch"])), (32,),
+            KERNELS["recurrent"], (-(-hidden // units), -(-batch // constants["batch"])), (constants["warps"] * constants["lanes"],),
             {**memory, **numbers, "first": first, "stop": stop},
             kind=kind, together=int(at_once), **constants,
         )  # fmt: skip
@@ -62,7 +65,7 @@ def parameters(gates: int, hidden: int, features: int) -> dict[str, Array]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("variant", [{}, {"rows": 8, "deep": 1, "parts": 4, "batch": 4, "chunk": 1}], ids=str)
+@pytest.mark.parametrize("variant", [{}, {"rows": 8, "held": 1, "parts": 4, "batch": 4, "chunk": 1}], ids=str)
 @pytest.mark.parametrize("kind", OPS)
 def test_one_launch_or_many(kind: int, variant: dict[str, int]) -> None:
     """As near to float64 as the reference in float32; and the same bits however the steps are launched, in
@@ -80,6 +83,43 @@ def test_one_launch_or_many(kind: int, variant: dict[str, int]) -> None:
     assert_three_way(stays, peer, exact)
     for units in (1, 2):
         assert run(kind, hidden, units, steps, False, x, given, **variant).tobytes() == stays.tobytes()
+
+
+#: Columns of a lane in registers, rounds of columns from shared memory and from L2: of two in all.
+PLACES = {
+    "registers": (2, 0, 0, 0), "shared": (0, 1, 2, 0), "L2": (0, 2, 0, 1), "both": (0, 1, 1, 1),
+    "registers and shared": (1, 1, 1, 0), "registers and L2": (1, 1, 0, 1),
+}  # fmt: skip
+FIVE = {"all": (1, 2, 1, 1), "rounds of L2": (1, 1, 0, 4), "rounds of shared": (1, 4, 1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "hidden", "shape", "places"),
+    [
+        (LSTM, 7, {"warps": 4, "lanes": 4, "parts": 1, "rows": 8}, PLACES),
+        (GRU, 5, {"warps": 4, "lanes": 4, "parts": 1, "rows": 6}, {n: PLACES[n] for n in ("shared", "L2")}),
+        (TANH, 15, {"warps": 8, "lanes": 2, "parts": 2, "rows": 4, "batch": 1, "chunk": 1}, FIVE),
+    ],
+    ids=["lstm", "gru", "rnn"],
+)
+def test_weights_anywhere(kind: int, hidden: int, shape: dict[str, int], places: dict[str, Any]) -> None:
+    """The same bits wherever a weight is, how many sequences it meets at once, and however steps are launched;
+    and right ones.
+    """
+    steps, batch = 3, 4
+    given = parameters(GATES[OPS[kind]], hidden, 2)
+    x = noise(0, steps, batch, 2)
+    attrs: dict[str, Any] = {"reverse": False, "initial_state": False, "lengths": False}
+    attrs |= {"gru": {"reset_after": True}, "rnn": {"activation": "tanh"}}.get(OPS[kind], {})
+    exact, peer = (reference.call(OPS[kind], [x], given, attrs, t) for t in (np.float64, np.float32))
+    answers = set()
+    for i, (held, rounds, near, far) in enumerate(places.values()):
+        columns = {"held": held, "rounds": rounds, "near": near, "far": far, **shape}
+        abreast = 1 if i % 2 or shape.get("batch") else 2
+        y = run(kind, hidden, hidden, steps, i != 1, x, given, abreast=abreast, **columns)
+        assert_three_way(y, peer, exact)
+        answers.add(y.tobytes())
+    assert len(answers) == 1
 
 
 def test_blocks_that_are_lost_are_seen_and_hang_nobody() -> None:
