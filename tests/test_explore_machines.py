@@ -97,7 +97,7 @@ def test_gpu_parts_add_up_and_bounds_hold() -> None:
 def test_gpu_weights_stay_on_chip_while_they_fit() -> None:
     assert search(gpu, LSTM, GpuMachine()).best.point["weights"] == "chip"
     large = Recurrent("lstm", 2048, 2048, 25, 1)
-    assert search(gpu, large, GpuMachine()).best.point["weights"] == "streamed"
+    assert search(gpu, large, GpuMachine()).best.point["weights"] == "split"
     more = replace(GpuMachine(), shared_bytes=2 << 20)
     assert search(gpu, large, more).best.point["weights"] == "chip"
 

@@ -33,8 +33,8 @@ class Kernel:
     registers a thread may need (what the occupancy in the docstring rests on); no variant may spill.
     ``samples`` are variants that between them are all the code there is: tests compile each of them.
     ``blocks``: so many of ``threads`` threads must fit on an SM at once, which bounds the registers the
-    compiler may take. ``dynamic``: bytes of shared memory that a launch must give a variant, beside those that
-    the code itself asks for; this is how a block comes by more than 48 KB.
+    compiler may take. ``dynamic``: bytes of shared memory that a launch must give a variant, beside those
+    that the code itself asks for; this is how a block comes by more than 48 KB.
     """
 
     name: str

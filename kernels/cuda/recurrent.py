@@ -20,6 +20,7 @@ import numpy as np
 from bslite.kernels.cuda.device import SIMULATED, cuda, device_function
 from bslite.kernels.cuda.exchange import ROOM, look, publish
 from bslite.kernels.cuda.flag import raise_flag
+from bslite.kernels.cuda.gemm_tile import QUAD
 from bslite.kernels.cuda.kernel import kernel
 from bslite.kernels.cuda.recurrent_cell import (
     BEFORE,
@@ -104,10 +105,13 @@ def _recurrent(
     folded, received = folding(s.sums, lanes), _receiving(threads, longest, chunk)
     hold, store, multiply = reading(s, s.held), storing(s), multiplying(s)
     fetch, fetched_first = reading(s, s.far), (s.held + s.near) * lanes
-    h_cells, partial_cells = 2 * chunk * longest, parts * block_rows * batch
+    turns = (
+        2 if chunk < batch else 1
+    )  # h of the next sequences may come while some threads are still at these
+    h_cells, partial_cells = turns * chunk * longest, parts * block_rows * batch
     own_sums, totals, share = rows * abreast, max(1, s.sums // lanes), max(1, lanes // s.sums)
     sums_cells, stored_cells = max(s.sums, 4), s.array
-    held_cells, near_cells, far_cells = (max(1, rows * n) for n in (s.held, s.near, s.far))
+    held_cells, near_cells, far_cells = (max(1, n) for n in (rows * s.held, QUAD * s.quads, rows * s.far))
 
     def recurrent(
         weights, bias, inputs, state, between, cell, update, peepholes, y, lengths, flag,
@@ -133,7 +137,7 @@ def _recurrent(
         n_first = cuda.blockIdx.y * batch
         n_last = min(sequences, n_first + batch)
 
-        # Divisions of 32 bits without signs: those of 64 are calls, which what lies in registers must survive.
+        # Divisions of 32 bits without signs: those of 64 are calls, which registers would have to survive.
         own_row = np.int32(np.uint32(me) // np.uint32(units))
         own_unit = me - own_row * units
         of_gate = np.int32(np.uint32(group * rows) // np.uint32(units))
@@ -188,7 +192,7 @@ def _recurrent(
             base = (want & 1) * np.int64(sequences) * depth
             for n0 in range(n_first, n_last, chunk):
                 to = turn * chunk * longest
-                turn = 1 - turn
+                turn = (turn + 1) % turns
                 if second:
                     patience = received(between, base, want, n0, n_last, depth, h, to, me, zero, patience)
                 else:
@@ -269,7 +273,8 @@ def _recurrent(
 )
 def recurrent(
     kind: int, warps: int, lanes: int, parts: int, rows: int, held: int, rounds: int, near: int, far: int,
-    abreast: int, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int, together: int,
+    abreast: int, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
+    together: int,
 ):  # fmt: skip
     """Time steps ``first`` to ``stop`` of ``sequences`` sequences, of which a block takes ``batch`` at most
     and ``units`` hidden units; grid: (blocks of units, of sequences). ``together``: the blocks wait for each
@@ -305,7 +310,8 @@ def recurrent(
 )
 def recurrent_wide(
     kind: int, warps: int, lanes: int, parts: int, rows: int, held: int, rounds: int, near: int, far: int,
-    abreast: int, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int, together: int,
+    abreast: int, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
+    together: int,
 ):  # fmt: skip
     """`recurrent` with up to 128 weights to a thread: 8 warps of 32 lanes keep 128 KB of an SM's 256 KB of
     registers. Before compute capability 9.0 the assembler takes more for all else, and would spill.

@@ -1,33 +1,34 @@
 """The sums of a recurrent layer's time step: where a block's weights are, and how they meet h.
 
-A warp has ``rows`` rows of its block's ``gates * units``; ``parts`` warps share a row, ``lanes * deep`` columns
-each, and a lane has ``deep`` of these, one in every ``lanes``. So a thread has ``rows * deep`` weights, the
-same ones in every time step. They are in three places:
+A warp has ``rows`` rows of its block's ``gates * units``; ``parts`` warps share a row, ``lanes * deep``
+columns each, and a lane has ``deep`` of these, one in every ``lanes``. So a thread has ``rows * deep``
+weights, the same ones in every time step. They are in three places:
 
-* **Registers**: the first ``held`` columns. An SM has 256 KB, of which 8 warps of 32 lanes can keep 176 KB
-  (176 of a thread's 255 registers, on compute capability 9.0). Each is read and multiplied at no cost but the
-  multiply-add.
-* **Shared memory**, up to 227 KB of an SM (H100, H200; 163 KB on A100): more than the 48 KB that a kernel has
-  without asking, so it is *dynamic*, its size a parameter of the launch. It is read at 128 bytes a cycle, so
-  what fills it takes some 1,600 cycles a step, and is the longest part of a step where h has 2,048 values.
-* **L2**: what is left is read at every step, at about 23 bytes per cycle and SM if all SMs do (5.5 TB/s).
+* **Registers**: the first ``held`` columns. An SM has 256 KB; of a thread's 255 some 180 can be weights
+  (compute capability 9.0, 8 warps of 32 lanes: 180 KB). They cost nothing but their multiply-add.
+* **Shared memory**, up to 227 KB of an SM (H100, H200; 163 KB on an A100): more than the 48 KB that a kernel
+  has without asking, so it is *dynamic*, its size a parameter of the launch. It is read at 128 bytes a cycle;
+  to read 216 KB takes 1,700 cycles, 0.95 us at 1.83 GHz.
+* **L2**: what is left is read at every step: about 23 bytes per cycle and SM if all SMs do (5.5 TB/s).
 
-What fits an H200, 132 SMs, h of H values (gates * H * H floats; bytes of an SM, with whole units to a block):
-LSTM 1024 128 KB, all in registers; GRU 1536 216 KB; LSTM 1536 and GRU 2048 288 and 384 KB, registers
-(176) and shared memory (208, beside h and sums); LSTM 2048 512 KB, of which a quarter is read from L2 (17 MB of its
-50 a step); GRU 2560 and 2816 600 and 726 KB, of which a third to a half is: 29 and 45 MB a step.
+h is read from shared memory, too: one float serves ``rows`` multiply-adds.
 
-The columns beyond ``held`` come in ``rounds`` of ``near`` columns from shared memory and then ``far`` from L2.
-The loads of the next round's ``far * rows`` weights are under way while a round's shared ones are multiplied
-(and those of the first round while the block waits for h): at 600 cycles from asking to having, a share
-of 23 bytes a cycle wants 14 KB in flight, 14 floats a thread. So the two overlap, and the longer one counts.
-Columns are summed up in their order, wherever they are: bits do not depend on it.
+What fits an H200 (132 SMs; bytes of an SM, whole units to a block, batch 1): LSTM 1024 128 KB and GRU 1024
+120 KB, all in registers. GRU 1536 216 KB, LSTM 1536 288 KB and GRU 2048 384 KB, in registers and shared memory.
+LSTM 2048 512 KB, of which 320 KB stay and 192 KB, 25 MB of all SMs, are read from L2; GRU 2560 630 KB, of which 290 KB
+are (35 MB); GRU 2816 750 KB, of which 500 KB are. These 60 MB are more than L2 holds (50 MB), so they come from HBM.
+
+The columns beyond ``held`` come in ``rounds`` of ``near`` columns from shared memory and then ``far`` from
+L2. Behind a round the ``far * rows`` weights of the next are asked for, which come while its shared ones are
+multiplied (and those of the first round while the block waits for h): two or three columns of eight rows are
+16 to 24 KB in flight on an SM; 23 bytes a cycle need 14 KB if they take 600 cycles. So the two overlap, and
+the longer one counts. Columns are summed up in their order, wherever they are: bits do not depend on it.
 
 A weight from shared memory or L2 meets ``abreast`` sequences when it is read, each with sums of its own.
 
-Shared memory is written and read by the same thread only: no barrier. It reads 16 bytes at a time,
-thread beside thread, ``[quads][threads][4]``: eight lanes are all 32 banks. What a thread's quads hold are its
-weights in the order of columns, then rows, so ``near * rows`` must be a multiple of four.
+Shared memory is written and read by the same thread only: no barrier. It is read 16 bytes at a time, thread
+beside thread, ``[quads][threads][4]``: eight lanes are all 32 banks. A thread's quads hold its weights in the
+order of columns, then rows; the last quad of a round may have some to spare.
 """
 
 from __future__ import annotations
@@ -83,13 +84,18 @@ class Shares(NamedTuple):
         return self.warps // self.parts * self.rows
 
     @property
+    def quads(self) -> int:
+        """Reads of shared memory in a round; the last one may be filled up."""
+        return -(-self.near * self.rows // QUAD)
+
+    @property
     def cells(self) -> int:
-        """Weights in shared memory."""
-        return self.rounds * self.near * self.rows * self.threads
+        """Floats of shared memory for weights."""
+        return self.rounds * self.quads * QUAD * self.threads
 
     @property
     def array(self) -> int:
-        """Size of their array: none that is known, for memory whose size the launch says (`Kernel.dynamic`)."""
+        """Size of their array: 0 for memory of which the launch says how much (`Kernel.dynamic`)."""
         return max(1, self.cells) if SIMULATED or not self.cells else 0
 
     @property
@@ -148,9 +154,9 @@ def _each(count: int, body):
 
 @functools.cache
 def reading(s: Shares, count: int):
-    """``(c=0, weights, row_at, first, depth, to)``: the ``count`` columns from number ``first`` on of all rows
-    of a thread, ``to [count * rows]``. ``row_at [rows]`` is where each row begins in ``weights``; columns
-    from ``depth`` on are zeros.
+    """``(c=0, weights, row_at, first, depth, to)``: the ``count`` columns from number ``first`` on of all
+    rows of a thread, ``to [count * rows]``. ``row_at [rows]`` is where each row begins in ``weights``;
+    columns from ``depth`` on are zeros.
     """
     rows, lanes = s.rows, s.lanes
 
@@ -169,10 +175,10 @@ def reading(s: Shares, count: int):
 @functools.cache
 def storing(s: Shares):
     """``(weights, row_at, first, depth, me, now, stored)``: puts the thread's weights in shared memory there;
-    ``first`` is the thread's first column, ``now [near * rows]`` registers.
+    ``first`` is the thread's first column, ``now [4 * quads]`` registers.
     """
-    rows, lanes, held, near, threads = s.rows, s.lanes, s.held, s.near, s.threads
-    each, rounds = near + s.far, s.rounds
+    lanes, held, near, threads = s.lanes, s.held, s.near, s.threads
+    each, rounds, quads = near + s.far, s.rounds, s.quads
     read = reading(s, near)
 
     @device_function
@@ -180,13 +186,13 @@ def storing(s: Shares):
         for e in range(QUAD):
             stored[at + np.uint32(q * QUAD * threads + e)] = now[q * QUAD + e]
 
-    write = _each(near * rows // QUAD, put)
+    write = _each(quads, put)
 
     @device_function
     def store(weights, row_at, first, depth, me, now, stored):
         for turn in range(rounds):
             read(0, weights, row_at, first + (held + turn * each) * lanes, depth, now)
-            write(0, now, stored, np.uint32(QUAD * me + turn * (near * rows * threads)))
+            write(0, now, stored, np.uint32(QUAD * (me + turn * (quads * threads))))
 
     return store if near and rounds else _nothing
 
@@ -196,11 +202,11 @@ def multiplying(s: Shares):
     """``(weights, row_at, first, depth, me, kept, stored, ahead, now, value, h, at_h, sums)``: the
     thread's share of all sums of ``abreast`` sequences, ``sums [abreast * rows]``; the first sequence's first
     value is ``h[at_h]``, the next one's ``longest`` further on. ``ahead [far * rows]`` are the first round's
-    weights from L2, before and after; ``now [near * rows]`` registers.
+    weights from L2, before and after; ``now [4 * quads]`` registers.
     """
     rows, lanes, held, near, far = s.rows, s.lanes, s.held, s.near, s.far
     rounds, abreast, longest, threads = s.rounds, s.abreast, s.longest, s.threads
-    each, room = near + far, s.sums
+    each, room, quads = near + far, s.sums, s.quads
     fetch = reading(s, far)
 
     @device_function
@@ -217,7 +223,7 @@ def multiplying(s: Shares):
             now[q * QUAD + e] = stored[at + np.uint32(q * QUAD * threads + e)]
 
     from_registers, from_shared, from_l2 = _each(held, term), _each(near, term), _each(far, term)
-    read = _each(near * rows // QUAD, quad)
+    read = _each(quads, quad)
 
     @device_function
     def multiply(weights, row_at, first, depth, me, kept, stored, ahead, now, value, h, at_h, sums):
@@ -226,7 +232,7 @@ def multiplying(s: Shares):
         from_registers(0, kept, value, h, at_h, sums)
         for turn in range(rounds):
             to = np.uint32(at_h + np.uint32((held + turn * each) * lanes))
-            read(0, stored, np.uint32(QUAD * me + turn * (near * rows * threads)), now)
+            read(0, stored, np.uint32(QUAD * (me + turn * (quads * threads))), now)
             from_shared(0, now, value, h, to, sums)
             from_l2(0, ahead, value, h, np.uint32(to + np.uint32(near * lanes)), sums)
             after = turn + 1 if turn + 1 < rounds else 0

@@ -38,7 +38,7 @@ Result cuDeviceGetUuid_v2(char *uuid, int d) { memset(uuid, 1, 16); return 0; }
 Result cuDeviceGetUuid(char *uuid, int d) { return cuDeviceGetUuid_v2(uuid, d); }
 Result cuDeviceGetAttribute(int *v, int attribute, int d) {
     static const int table[][2] = {{1, 1024}, {13, 1980000}, {16, 132}, {36, 3201000}, {37, 6144},
-                                   {38, 62914560}, {75, 9}, {76, 0}, {81, 233472}, {82, 65536}};
+                                   {38, 62914560}, {75, 9}, {76, 0}, {81, 233472}, {82, 65536}, {97, 232448}};
     *v = 1;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i][0] == attribute) *v = table[i][1];

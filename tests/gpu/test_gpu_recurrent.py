@@ -14,7 +14,8 @@ from bslite.explore.gpu import GpuMachine
 from bslite.explore.problem import GATES, Recurrent
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.recurrent_cell import GRU, LSTM, RELU, TANH
-from bslite.plan.cuda.recurrent_tiles import NARROW, WIDE, choose, launched, tile
+from bslite.kernels.cuda.recurrent_sums import Shares
+from bslite.plan.cuda.recurrent_tiles import by_products, choose, launched
 
 OPS = {LSTM: "lstm", GRU: "gru", TANH: "rnn", RELU: "rnn"}
 #: Four warps of eight lanes: half of each row is with another warp, sums are folded four at a time.
@@ -50,7 +51,8 @@ def run(kind: int, hidden: int, units: int, steps: int, at_once: bool, x: Array,
     for first in range(1 if at_once else steps):
         stop = steps if at_once else first + 1
         memory = launch(
-            KERNELS["recurrent"], (-(-hidden // units), -(-batch // constants["batch"])), (constants["warps"] * constants["lanes"],),
+            KERNELS["recurrent"], (-(-hidden // units), -(-batch // constants["batch"])),
+            (constants["warps"] * constants["lanes"],),
             {**memory, **numbers, "first": first, "stop": stop},
             kind=kind, together=int(at_once), **constants,
         )  # fmt: skip
@@ -103,8 +105,8 @@ FIVE = {"all": (1, 2, 1, 1), "rounds of L2": (1, 1, 0, 4), "rounds of shared": (
     ids=["lstm", "gru", "rnn"],
 )
 def test_weights_anywhere(kind: int, hidden: int, shape: dict[str, int], places: dict[str, Any]) -> None:
-    """The same bits wherever a weight is, how many sequences it meets at once, and however steps are launched;
-    and right ones.
+    """The same bits wherever a weight is, how many sequences it meets at once, and however steps are
+    launched; and right ones.
     """
     steps, batch = 3, 4
     given = parameters(GATES[OPS[kind]], hidden, 2)
@@ -140,40 +142,67 @@ def test_nan_reaches_what_depends_on_it() -> None:
     assert bad.sum() == bad[2:, 0].size
 
 
+#: Shared memory as on an A100, whose registers keep less.
+OLDER = GpuMachine(sms=108, register_bytes=64 << 10, shared_bytes=163 << 10)
+
+
 @pytest.mark.parametrize("kind", GATES)
 @pytest.mark.parametrize("batch", [1, 4, 16, 40])
 @pytest.mark.parametrize("hidden", [1, 50, 256, 512, 1024, 1536, 2816])
-@pytest.mark.parametrize("recent", [True, False])
+@pytest.mark.parametrize("machine", [GpuMachine(), OLDER], ids=["recent", "older"])
 def test_layers_are_cut_so_that_the_kernel_can_take_them(
-    kind: str, batch: int, hidden: int, recent: bool
+    kind: str, batch: int, hidden: int, machine: GpuMachine
 ) -> None:
-    machine = GpuMachine() if recent else GpuMachine(register_bytes=64 << 10)
     loops = choose(Recurrent(kind, hidden, hidden, 25, batch), machine)
     assert loops is not None
     cut, gates = loops.tile, GATES[kind]
-    assert cut.warps // cut.parts * cut.rows >= gates * loops.units
-    assert cut.parts * cut.lanes * cut.deep >= hidden
-    assert cut.rows * cut.deep <= (WIDE if recent else NARROW)
-    assert cut.kernel in KERNELS
-    assert loops.units * min(batch, cut.batch) <= cut.warps * cut.lanes
+    shares = Shares(**{name: getattr(cut, name) for name in Shares._fields})
+    assert shares.block_rows >= gates * loops.units
+    assert shares.longest == cut.longest >= hidden
+    assert loops.units * cut.batch <= shares.threads == cut.threads
+    assert (cut.chunk % cut.abreast, cut.batch % cut.chunk) == (0, 0)
+    kernel = KERNELS[cut.kernel(machine)]
+    assert kernel.since == (8, 0) or machine is not OLDER
+    assert kernel.dynamic(cut._asdict()) == cut.dynamic
+    assert cut.dynamic + cut.static <= machine.shared_bytes
+    assert cut.static <= 48 << 10
+    assert not cut.dynamic or loops.stays
+    kept, more = cut.registers
+    assert kept + more <= (198 if machine is not OLDER else 104)
     blocks = -(-hidden // loops.units) * -(-batch // cut.batch)
     assert blocks <= machine.sms or not loops.stays
 
 
-def test_weights_stay_while_they_fit() -> None:
+def test_weights_stay_as_far_as_they_fit() -> None:
+    """Bytes of an SM's weights in registers, shared memory and L2 (see `kernels.cuda.recurrent_sums`)."""
+
+    def places(kind: str, hidden: int) -> tuple[bool, bool, bool]:
+        loops = choose(Recurrent(kind, hidden, hidden, 25, 1), GpuMachine())
+        assert loops is not None
+        assert loops.stays
+        cut = loops.tile
+        return cut.held > 0, cut.rounds * cut.near > 0, cut.rounds * cut.far > 0
+
+    assert places("lstm", 1024) == places("gru", 1024) == (True, False, False)
+    assert places("gru", 1536) == places("lstm", 1536) == places("gru", 2048) == (True, True, False)
+    assert places("lstm", 2048) == places("gru", 2560) == places("gru", 2816) == (True, True, True)
+
+
+def test_many_sequences_are_a_product() -> None:
     machine = GpuMachine()
 
-    def stays(kind: str, hidden: int) -> bool:
-        loops = choose(Recurrent(kind, hidden, hidden, 25, 1), machine)
+    def product_is_cheaper(kind: str, hidden: int, batch: int) -> bool:
+        problem = Recurrent(kind, hidden, hidden, 25, batch)
+        loops = choose(problem, machine)
         assert loops is not None
-        return loops.stays
+        return by_products(problem, machine) < loops.seconds
 
-    assert stays("lstm", 1024)
-    assert stays("gru", 1024)
-    assert not stays("gru", 2816)
-    assert not stays("lstm", 2048)
+    assert not product_is_cheaper("lstm", 512, 16)
+    assert not product_is_cheaper("lstm", 512, 64)
+    assert product_is_cheaper("lstm", 1024, 128)
+    assert product_is_cheaper("gru", 2048, 64)
 
 
 def test_states_too_long_for_the_kernel() -> None:
-    assert tile(GpuMachine(), 4, 40_000, 1, 1) is None
-    assert launched(GpuMachine(), 4, 64, 40_000, 1) is None
+    assert choose(Recurrent("lstm", 100_000, 1, 1, 1), GpuMachine()) is None
+    assert launched(GpuMachine(), 4, 64, 100_000, 1) is None

@@ -239,16 +239,13 @@ class GpuDriver(Driver):
         """
         if function.cooperative:
             blocks, threads = math.prod(grid), math.prod(block)
+            asked = function.handle, threads, function.shared
             with self.here():
-                on_sm = int(
-                    self.do(
-                        "cuOccupancyMaxActiveBlocksPerMultiprocessor", function.handle, threads, function.shared
-                    )
-                )
-            if blocks > on_sm * self.machine.sms:
+                on_sm = int(self.do("cuOccupancyMaxActiveBlocksPerMultiprocessor", *asked))
+            if blocks > (room := on_sm * self.machine.sms):
                 raise EngineError(
-                    f"{self.name}: {blocks} blocks of {threads} threads and {function.shared} bytes of shared "
-                    f"memory wait for each other, {on_sm * self.machine.sms} have room"
+                    f"{self.name}: {blocks} blocks of {threads} threads and {function.shared} bytes of "
+                    f"shared memory wait for each other, {room} have room"
                 )
         return GpuLaunch(self, function, grid, block, arguments)
 
