@@ -127,7 +127,7 @@ def test_gpu_barriers_cost_what_they_cost() -> None:
         ({"weights": "chip", "steps": "launch"}, "a kernel per step keeps none"),
         ({"units": 1}, "1024 blocks, 132 SMs"),
         ({"units": 100}, "bytes of weights, an SM keeps"),
-        ({"weights": "cloud"}, "weights is 'cloud', expected one of chip streamed"),
+        ({"weights": "cloud"}, "weights is 'cloud', expected one of chip split streamed"),
     ],
 )
 def test_gpu_points_that_do_not_fit_are_told(values: dict[str, Any], said: str) -> None:

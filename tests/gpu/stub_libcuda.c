@@ -114,6 +114,18 @@ Result cuLaunchKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsigned 
         *(float *)array[4]);
     return 0;
 }
+Result cuLaunchCooperativeKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                 unsigned bz, unsigned shared, Handle stream, void **parameters) {
+    SAY("together grid %u %u %u block %u %u %u shared %u first %d", gx, gy, gz, bx, by, bz, shared,
+        (int)((int64_t **)parameters)[2][0]);
+    return 0;
+}
+Result cuFuncSetAttribute(Handle f, int attribute, int value) { SAY("attribute %d %d", attribute, value); return 0; }
+Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, Handle f, int threads, size_t shared) {
+    SAY("room for %d threads %zu bytes", threads, shared);
+    *n = 1;
+    return 0;
+}
 Result cuStreamBeginCapture_v2(Handle s, int mode) { SAY("capture %d", mode); return 0; }
 Result cuStreamEndCapture(Handle s, Handle *g) { *g = next_handle++; SAY("captured"); return 0; }
 Result cuGraphInstantiateWithFlags(Handle *e, Handle g, unsigned long long flags) { *e = next_handle++; return 0; }

@@ -69,6 +69,35 @@ def test_what_the_driver_sees(stub: Path) -> None:
     ]  # fmt: skip
 
 
+def test_blocks_that_wait_for_each_other(stub: Path) -> None:
+    """Launched together, with more shared memory than 48 KB; more blocks than have room are an error."""
+    said, log = run(stub, """
+from bslite.engines.cuda.devices import driver_for
+from bslite.engines.cuda.driver import Cells
+from bslite.kernels.cuda import KERNELS
+from bslite.kernels.cuda.kernel import DTYPES
+driver, kernel = driver_for(), KERNELS["recurrent"]
+variant = {**kernel.samples[3], "parts": 1, "held": 0, "rounds": 13, "near": 4, "together": 1}
+memory = driver.allocate(4096, 0)
+given = {name: Cells(memory.address, DTYPES[kind], 64) for name, kind in kernel.arrays.items()}
+arguments = kernel.arguments({**given, **dict.fromkeys(kernel.scalars, 1)})
+function = driver.function("recurrent", variant)
+with driver.here():
+    driver.bind(function, (132, 1), (256,), arguments).start(driver.stream())
+try:
+    driver.bind(function, (133, 1), (256,), arguments)
+except bslite.EngineError as e:
+    print(e)
+""")  # fmt: skip
+    assert log[-4:] == [
+        "attribute 8 53248", "room for 256 threads 53248 bytes",
+        "together grid 132 1 1 block 256 1 1 shared 53248 first 64", "room for 256 threads 53248 bytes",
+    ]  # fmt: skip
+    (line,) = said
+    assert "133 blocks of 256 threads and 53248 bytes of shared memory wait" in line
+    assert "132 have room" in line
+
+
 def test_kernels_are_loaded_from_disk(stub: Path) -> None:
     """A second process compiles nothing."""
     once = 'bslite.run(spec, x, backend="cuda")\n'

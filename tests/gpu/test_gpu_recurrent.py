@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from gpu_simulate import launch
-from helpers import Array, assert_three_way
+from helpers import Array, assert_three_way, single_op_spec
+from torch_oracle import torch_output
 
-from bslite import reference
+import bslite
+from bslite import ops, reference
+from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.explore.gpu import GpuMachine
 from bslite.explore.problem import GATES, Recurrent
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.recurrent_cell import GRU, LSTM, RELU, TANH
 from bslite.kernels.cuda.recurrent_sums import Shares
+from bslite.plan.cuda import build_plan, lower_recurrent
 from bslite.plan.cuda.recurrent_tiles import by_products, choose, launched
 
+SMALL = SimulatedDriver.machine
 OPS = {LSTM: "lstm", GRU: "gru", TANH: "rnn", RELU: "rnn"}
 #: Four warps of eight lanes: half of each row is with another warp, sums are folded four at a time.
 TILE = {
@@ -122,6 +128,59 @@ def test_weights_anywhere(kind: int, hidden: int, shape: dict[str, int], places:
         assert_three_way(y, peer, exact)
         answers.add(y.tobytes())
     assert len(answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("lstm", "lengths, backwards, from a state"), ("lstm", "peepholes"), ("gru", "lengths"),
+        ("gru", "no bias"), ("gru", "backwards from a state"), ("rnn", "lengths, backwards, from a state"),
+        ("rnn", "relu"),
+    ],
+)  # fmt: skip
+def test_products_and_gates(name: str, label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of many sequences, for few."""
+    monkeypatch.setattr(lower_recurrent, "FEW", 0)
+    monkeypatch.setattr(lower_recurrent, "by_products", lambda problem, machine: 0.0)
+    op = ops.REGISTRY[name]
+    (case,) = [case for case in op.cases() if case.label == label]
+    spec, inputs = single_op_spec(op, case)
+    (node,) = spec.nodes
+    peer = torch_output(op, inputs, spec.node_params(node), node.attrs, np.float32)
+    exact = reference.run(spec, inputs, np.float64)[0]
+    assert_three_way(bslite.run(spec, inputs, backend="cuda"), peer, exact)
+    used = {step.kernel for step in build_plan(spec, [x.shape for x in inputs], SMALL).steps}
+    assert "recurrent_gates" in used
+    assert "recurrent" not in used
+
+
+def test_gates_join_sums_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the product's parts, in order; no launch of its own for that."""
+    monkeypatch.setattr(lower_recurrent, "by_products", lambda problem, machine: 0.0)
+    (case,) = [case for case in ops.REGISTRY["lstm"].cases() if case.label == "a long sum"]
+    longer = replace(case, inputs=((2, 32, 24),))
+    spec, inputs = single_op_spec(ops.REGISTRY["lstm"], longer)
+    steps = build_plan(spec, [x.shape for x in inputs], GpuMachine()).steps
+    first = next(i for i, step in enumerate(steps) if step.kernel == "recurrent_gates")
+    assert steps[first - 1].kernel == "gemm_pairs"
+    assert steps[first].args["parts"] == steps[first - 1].args["grid"][2] > 1
+    hidden, sequences, parts = 3, 2, 3
+    products = noise(0, parts, sequences, 4 * hidden)
+    given: dict[str, Any] = {
+        "bias": noise(1, 4 * hidden), "inputs": noise(2, sequences, 4 * hidden),
+        "h": noise(3, sequences, hidden), "cell": noise(4, sequences, hidden),
+        "peepholes": noise(5, 3 * hidden), "flag": np.zeros(4, np.int32),
+        "y": np.zeros((3, sequences, hidden), np.float32), "lengths": np.zeros(sequences, np.int32),
+        "step": 0, "steps": 1, "sequences": sequences, "hidden": hidden, "inputs_row": 4 * hidden,
+        "y_time": sequences * hidden, "y_row": hidden,
+    }  # fmt: skip
+    constants = {"kind": LSTM, "biased": 1, "reverse": 0, "ragged": 0, "peephole": 0, "threads": 8}
+    answers = [
+        launch(KERNELS["recurrent_gates"], (1,), (8,), {**given, "products": p, "parts": len(p)}, **constants)
+        for p in (products, ((products[0] + products[1]) + products[2])[None])
+    ]
+    assert answers[0]["y"].any()
+    assert answers[0]["y"].tobytes() == answers[1]["y"].tobytes()
 
 
 def test_blocks_that_are_lost_are_seen_and_hang_nobody() -> None:
