@@ -170,8 +170,8 @@ def estimate(problem: Recurrent, machine: GpuMachine, point: Point, work: Work |
 
 
 def step_parts(p: Recurrent, m: GpuMachine, work: Work, stays: bool) -> dict[str, tuple[float, float]]:
-    """What a time step's seconds go to: those that count, and those that others cover. ``stays``: all steps are
-    one launch.
+    """What a time step's seconds go to: those that count, and those that others cover. ``stays``: all steps
+    are one launch.
     """
     waves = -(-work.blocks // m.sms)  # blocks that an SM does one after the other
     issue, port = waves * work.issue / m.clock, m.sm_bytes_per_cycle * m.clock

@@ -87,6 +87,9 @@ LAYER = {
     "warps": 8, "lanes": 32, "parts": 4, "rows": 8, "held": 6, "rounds": 0, "near": 0, "far": 0, "abreast": 1,
     "batch": 1, "chunk": 1, "biased": 1, "reverse": 0, "ragged": 0, "peephole": 0, "together": 1,
 }  # fmt: skip
+#: Weights in all three places; four sequences at a time.
+MIXED = {"parts": 1, "held": 2, "rounds": 4, "near": 2, "far": 2}
+FOUR = {"abreast": 4, "batch": 4, "chunk": 4}
 
 
 def _dynamic(variant):
@@ -201,7 +204,7 @@ def _recurrent(
                     at_h = np.uint32(to + j * longest + part * span + lane)
                     multiply(
                         weights, row_at, column, depth, me, kept, stored, ahead, now, value, h, at_h,
-                        sums,
+                        sums, zero,
                     )  # fmt: skip
                     folded(sums, lane, room)
                     if lane % share == 0:
@@ -265,8 +268,8 @@ def _recurrent(
     dynamic=_dynamic,
     samples=[
         {**LAYER, "kind": LSTM},
-        {**LAYER, "kind": LSTM, "batch": 16, "chunk": 2, "peephole": 1, "ragged": 1},
-        {**LAYER, "kind": GRU, "rows": 16, "held": 3, "abreast": 2, "batch": 4, "chunk": 2},
+        {**LAYER, **MIXED, "kind": LSTM, "batch": 16, "chunk": 2, "peephole": 1, "ragged": 1},
+        {**LAYER, "kind": GRU, "rows": 15, "held": 3, "abreast": 2, "batch": 4, "chunk": 2},
         {**LAYER, "kind": RELU, "parts": 8, "rows": 1, "held": 4, "reverse": 1, "together": 0},
         *({**LAYER, "kind": kind, "together": 0} for kind in (PROJECTED, PROJECTION, BEFORE, NEW)),
     ],
@@ -304,8 +307,9 @@ def recurrent(
     dynamic=_dynamic,
     since=(9, 0),
     samples=[
-        {**LAYER, "kind": LSTM, "parts": 2, "held": 16},
-        {**LAYER, "kind": GRU, "parts": 4, "rows": 16, "held": 8, "batch": 4, "chunk": 2},
+        {**LAYER, **MIXED, "kind": LSTM, "held": 16, "rounds": 12, "peephole": 1, "ragged": 1},  # LSTM 2048
+        {**LAYER, "kind": GRU, "parts": 2, "rows": 12, "held": 14, "rounds": 18, "near": 1},  # GRU 2048
+        {**LAYER, **MIXED, "kind": GRU, "held": 11, "rounds": 23, "near": 1, **FOUR},  # GRU 2560, batch 4
     ],
 )
 def recurrent_wide(

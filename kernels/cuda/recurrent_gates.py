@@ -37,7 +37,6 @@ CELL = {"biased": 1, "reverse": 0, "ragged": 0, "peephole": 0, "threads": 256}
         {**CELL, "kind": LSTM, "peephole": 1, "ragged": 1, "reverse": 1},
         {**CELL, "kind": GRU},
         {**CELL, "kind": TANH, "biased": 0},
-        {**CELL, "kind": RELU},
     ],
 )
 def recurrent_gates(

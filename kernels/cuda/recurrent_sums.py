@@ -13,10 +13,11 @@ weights, the same ones in every time step. They are in three places:
 
 h is read from shared memory, too: one float serves ``rows`` multiply-adds.
 
-What fits an H200 (132 SMs; bytes of an SM, whole units to a block, batch 1): LSTM 1024 128 KB and GRU 1024
-120 KB, all in registers. GRU 1536 216 KB, LSTM 1536 288 KB and GRU 2048 384 KB, in registers and shared memory.
-LSTM 2048 512 KB, of which 320 KB stay and 192 KB, 25 MB of all SMs, are read from L2; GRU 2560 630 KB, of which 290 KB
-are (35 MB); GRU 2816 750 KB, of which 500 KB are. These 60 MB are more than L2 holds (50 MB), so they come from HBM.
+What fits an H200 (132 SMs; bytes of an SM, whole units to a block, batch 1; a table is in docs/explore.md):
+LSTM 1024 128 KB and GRU 1024 120 KB, all in registers. GRU 1536 216 KB, LSTM 1536 288 KB and GRU 2048 384
+KB, in registers and shared memory. LSTM 2048 512 KB, of which 320 KB stay and 192 KB, 25 MB of all SMs, are
+read from L2; GRU 2560 630 KB, of which 310 KB are (38 MB); GRU 2816 790 KB, of which 580 KB are: these 68 MB
+are more than L2 holds, so they come from memory.
 
 The columns beyond ``held`` come in ``rounds`` of ``near`` columns from shared memory and then ``far`` from
 L2. Behind a round the ``far * rows`` weights of the next are asked for, which come while its shared ones are
@@ -199,7 +200,7 @@ def storing(s: Shares):
 
 @functools.cache
 def multiplying(s: Shares):
-    """``(weights, row_at, first, depth, me, kept, stored, ahead, now, value, h, at_h, sums)``: the
+    """``(weights, row_at, first, depth, me, kept, stored, ahead, now, value, h, at_h, sums, zero)``: the
     thread's share of all sums of ``abreast`` sequences, ``sums [abreast * rows]``; the first sequence's first
     value is ``h[at_h]``, the next one's ``longest`` further on. ``ahead [far * rows]`` are the first round's
     weights from L2, before and after; ``now [4 * quads]`` registers.
@@ -226,11 +227,11 @@ def multiplying(s: Shares):
     read = _each(quads, quad)
 
     @device_function
-    def multiply(weights, row_at, first, depth, me, kept, stored, ahead, now, value, h, at_h, sums):
+    def multiply(weights, row_at, first, depth, me, kept, stored, ahead, now, value, h, at_h, sums, zero):
         for i in range(room):
             sums[i] = f(0.0)
         from_registers(0, kept, value, h, at_h, sums)
-        for turn in range(rounds):
+        for turn in range(rounds + zero):  # not a constant, or it would be unrolled, and take more registers
             to = np.uint32(at_h + np.uint32((held + turn * each) * lanes))
             read(0, stored, np.uint32(QUAD * (me + turn * (quads * threads))), now)
             from_shared(0, now, value, h, to, sums)

@@ -206,8 +206,8 @@ OLDER = GpuMachine(sms=108, register_bytes=64 << 10, shared_bytes=163 << 10)
 
 
 @pytest.mark.parametrize("kind", GATES)
-@pytest.mark.parametrize("batch", [1, 4, 16, 40])
-@pytest.mark.parametrize("hidden", [1, 50, 256, 512, 1024, 1536, 2816])
+@pytest.mark.parametrize("batch", [1, 4, 40])
+@pytest.mark.parametrize("hidden", [1, 50, 512, 1536, 2816])
 @pytest.mark.parametrize("machine", [GpuMachine(), OLDER], ids=["recent", "older"])
 def test_layers_are_cut_so_that_the_kernel_can_take_them(
     kind: str, batch: int, hidden: int, machine: GpuMachine
@@ -226,8 +226,7 @@ def test_layers_are_cut_so_that_the_kernel_can_take_them(
     assert cut.dynamic + cut.static <= machine.shared_bytes
     assert cut.static <= 48 << 10
     assert not cut.dynamic or loops.stays
-    kept, more = cut.registers
-    assert kept + more <= (198 if machine is not OLDER else 104)
+    assert sum(cut.registers) <= (198 if machine is not OLDER else 72)
     blocks = -(-hidden // loops.units) * -(-batch // cut.batch)
     assert blocks <= machine.sms or not loops.stays
 

@@ -17,16 +17,15 @@ from bslite.plan.cuda import gemm_tiles
 
 WARPS, LANES = 8, 32
 #: What a thread's 255 registers have room for, counted in assembled code: weights and their places, from one
-#: step to the next; these and what is needed within a step. The first two before compute capability 9.0
-#: (calls within a step, which kept values must survive, take registers there), the others on it, without and
-#: with weights from L2.
-OLD_KEPT, OLD_MORE, RECENT, RECENT_FAR = 56, 48, 198, 182
+#: step to the next, and what is needed within a step; without and with weights from L2. Before compute
+#: capability 9.0 less (calls within a step, which kept values must survive, take registers there).
+RECENT, RECENT_FAR, OLD, OLD_FAR = 198, 182, 72, 64
 STATIC = 46 << 10  # bytes of shared memory for h and partial sums, which a block has without asking
 SLACK = 2 << 10  # bytes besides: what the driver and alignments take
 SEQUENCES = 16  # of a block at most
 ROWS, SUMS = 16, 32  # of a thread at most
 STAGED = 2048  # values of h that a block waits for at once: 8 reads under way for each thread
-NEAR, FAR = 32, 4  # weights of a round in shared memory, columns of a round from L2: at most
+NEAR, FAR, OLD_COLUMNS = 32, 4, 2  # weights of a round in shared memory, columns from L2 (now, before 9.0)
 REST = 1000  # instructions of a block launched for one step besides its sums
 
 
@@ -102,16 +101,12 @@ class Tile(NamedTuple):
         """Whether a block of it has room on an SM: registers as assembled, shared memory."""
         if self.static > STATIC or self.static + self.dynamic + SLACK > machine.shared_bytes:
             return False
-        kept, more = self.registers
-        if _recent(machine):
-            return kept + more <= (RECENT_FAR if self.far else RECENT)
-        return kept <= OLD_KEPT and more <= OLD_MORE
+        return sum(self.registers) <= _most(machine, self.far)
 
     def kernel(self, machine: GpuMachine) -> str:
         """Which of the two compiles to so many registers without spilling."""
-        kept, more = self.registers
-        wide = _recent(machine) and (kept > OLD_KEPT or more > OLD_MORE)
-        return "recurrent_wide" if wide else "recurrent"
+        wide = sum(self.registers) > (OLD_FAR if self.far else OLD)
+        return "recurrent_wide" if wide and _recent(machine) else "recurrent"
 
     def work(self, machine: GpuMachine, blocks: int, stays: bool) -> Work:
         """What a block of it does in a time step. Launched for one step it reads all weights."""
@@ -142,6 +137,13 @@ class Loops(NamedTuple):
 def _recent(machine: GpuMachine) -> bool:
     """Whether most of an SM's registers can keep weights."""
     return machine.register_bytes >= 128 << 10
+
+
+def _most(machine: GpuMachine, far: int) -> int:
+    """Values that a thread's registers have room for."""
+    if _recent(machine):
+        return RECENT_FAR if far else RECENT
+    return OLD_FAR if far else OLD
 
 
 def tiles(
@@ -181,15 +183,13 @@ def _placed(shape: Tile, machine: GpuMachine, stays: bool) -> Iterator[Tile]:
         yield shape
         return
     deep = shape.deep
-    for far in range(FAR + 1):
+    for far in range((FAR if _recent(machine) else OLD_COLUMNS) + 1):
         for near in range(max(NEAR // shape.rows, 3) + 1 if stays else 1):
             if not near + far:
                 continue
             bare = shape._replace(held=0, near=near, far=far)
             kept, more = bare.registers
-            recent = (RECENT_FAR if far else RECENT) - more
-            most = recent if _recent(machine) else OLD_KEPT
-            held = (most - kept) // shape.rows
+            held = (_most(machine, far) - kept - more) // shape.rows
             if held < 0:
                 continue
             rounds = -(-(deep - held) // (near + far))
@@ -200,8 +200,8 @@ def _placed(shape: Tile, machine: GpuMachine, stays: bool) -> Iterator[Tile]:
 
 @functools.lru_cache(maxsize=256)
 def choose(problem: Recurrent, machine: GpuMachine) -> Loops | None:
-    """The cheapest of all cuts that the kernel can do: in one launch, with weights on chip as far as they fit,
-    or by a launch per step; products with inputs ahead. None if h is too long for the kernel.
+    """The cheapest of all cuts that the kernel can do: in one launch, with weights on chip as far as they
+    fit, or by a launch per step; products with inputs ahead. None if h is too long for the kernel.
     """
     best: Loops | None = None
     for units in _unit_counts(problem.hidden):
