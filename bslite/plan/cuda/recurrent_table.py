@@ -45,9 +45,9 @@ def _step(p: Recurrent, machine: GpuMachine) -> tuple[float, float, str]:
     assert loops is not None
     cut = loops.tile
     blocks = -(-p.hidden // loops.units) * -(-p.batch // cut.batch)
-    parts = step_parts(p, machine, cut.work(machine, blocks, loops.stays), loops.stays)
+    parts = step_parts(p, machine, cut.work(machine, blocks, loops.stays, p.hidden), loops.stays)
     column = 4 * cut.rows * cut.threads / 1024
-    near, far = cut.dynamic / 1024, column * cut.rounds * cut.far
+    near, far = cut.dynamic / 1024, column * cut.streamed(p.hidden)
     places = f"{column * cut.held:.0f}, {near:.0f}, {far:.0f}" if loops.stays else "a launch per step"
     latency = sum(parts[name][0] for name in LATENCY)
     return sum(longer for longer, _ in parts.values()), latency, places

@@ -19,7 +19,7 @@ WARPS, LANES = 8, 32
 #: What a thread's 255 registers have room for, counted in assembled code: weights and their places, from one
 #: step to the next, and what is needed within a step; without and with weights from L2. Before compute
 #: capability 9.0 less (calls within a step, which kept values must survive, take registers there).
-RECENT, RECENT_FAR, OLD, OLD_FAR = 198, 182, 72, 64
+RECENT, RECENT_FAR, OLD, OLD_FAR, OLD_WITHIN = 198, 182, 72, 64, 40
 STATIC = 46 << 10  # bytes of shared memory for h and partial sums, which a block has without asking
 SLACK = 2 << 10  # bytes besides: what the driver and alignments take
 SEQUENCES = 16  # of a block at most
@@ -101,17 +101,23 @@ class Tile(NamedTuple):
         """Whether a block of it has room on an SM: registers as assembled, shared memory."""
         if self.static > STATIC or self.static + self.dynamic + SLACK > machine.shared_bytes:
             return False
-        return sum(self.registers) <= _most(machine, self.far)
+        kept, more = self.registers
+        return kept + more <= _most(machine, self.far) and (_recent(machine) or more <= OLD_WITHIN)
 
     def kernel(self, machine: GpuMachine) -> str:
         """Which of the two compiles to so many registers without spilling."""
-        wide = sum(self.registers) > (OLD_FAR if self.far else OLD)
-        return "recurrent_wide" if wide and _recent(machine) else "recurrent"
+        kept, more = self.registers
+        small = kept + more <= (OLD_FAR if self.far else OLD) and more <= OLD_WITHIN
+        return "recurrent" if small or not _recent(machine) else "recurrent_wide"
 
-    def work(self, machine: GpuMachine, blocks: int, stays: bool) -> Work:
+    def streamed(self, depth: int) -> int:
+        """Columns of a lane that are read at every step: what is beyond ``depth`` is not."""
+        return -(-depth // (self.parts * self.lanes)) - self.held - self.rounds * self.near if self.far else 0
+
+    def work(self, machine: GpuMachine, blocks: int, stays: bool, depth: int) -> Work:
         """What a block of it does in a time step. Launched for one step it reads all weights."""
         column = FLOAT * self.rows * self.threads
-        far = column * self.rounds * self.far
+        far = column * self.streamed(depth)
         first = 0 if stays else column * self.held
         of_h = FLOAT * self.abreast * self.deep * self.threads
         return Work(
@@ -193,9 +199,10 @@ def _placed(shape: Tile, machine: GpuMachine, stays: bool) -> Iterator[Tile]:
             if held < 0:
                 continue
             rounds = -(-(deep - held) // (near + far))
-            cut = bare._replace(rounds=rounds, held=max(0, deep - rounds * (near + far)))
-            if rounds > 0 and cut.fits(machine):
-                yield cut
+            # Rounds that come out even, or a last one that is beyond the end of h for a part.
+            for cut in {max(0, deep - rounds * (near + far)), held}:
+                if rounds > 0 and (placed := bare._replace(rounds=rounds, held=cut)).fits(machine):
+                    yield placed
 
 
 @functools.lru_cache(maxsize=256)
@@ -211,7 +218,9 @@ def choose(problem: Recurrent, machine: GpuMachine) -> Loops | None:
                 if stays and blocks > machine.sms:
                     continue
                 for cut in tiles(machine, problem.gates, problem.hidden, units, sequences, stays):
-                    parts = step_parts(problem, machine, cut.work(machine, blocks, stays), stays)
+                    parts = step_parts(
+                        problem, machine, cut.work(machine, blocks, stays, problem.hidden), stays
+                    )
                     seconds = problem.steps * sum(longer for longer, _ in parts.values())
                     seconds += machine.launch if stays else 0.0
                     if best is None or seconds < best.seconds:
