@@ -1,5 +1,6 @@
 """Recurrent layers as one loop (arXiv 1909.13654): a block of threads has some hidden units, all gates of
-them, and their weights in registers; products with the inputs of all steps were made before.
+them, and their weights on chip, as far as they fit (`recurrent_sums` says where); products with the inputs of
+all steps were made before.
 
 In each time step a block needs all of h, which the others made in the step before. It goes through L2 as
 cells of 8 bytes: a float32 and the number of the step it is for, written and read at once. Who needs it reads
@@ -8,9 +9,10 @@ costs one write and one read of L2. Two sets of cells change places: a block tha
 s + 2 has seen all of s + 1, so everyone is done with s.
 
 That needs all blocks on the GPU at once: they are launched together (cooperatively), which the driver refuses
-if they do not fit. Should one be lost nonetheless, the others give up after PATIENCE reads, and make NaN from
-there on. The same kernel does one time step per launch where the weights do not fit the chip; then nobody
-waits.
+if they do not fit; the planner makes one for each SM at most, of which a block has all registers and most of
+the shared memory. Should one be lost nonetheless, the others give up after PATIENCE reads, and make NaN from
+there on. The same kernel does one time step per launch where a layer has two passes a step, or there are more
+blocks than SMs; then nobody waits.
 """
 
 from __future__ import annotations
@@ -283,18 +285,19 @@ def recurrent(
     and ``units`` hidden units; grid: (blocks of units, of sequences). ``together``: the blocks wait for each
     other, else ``stop`` is ``first + 1``.
 
-    ``weights [gates * n, depth]`` of n units; a warp keeps ``rows`` of its block's ``gates * units`` rows,
-    ``lanes * deep`` columns of them, and ``parts`` warps share a row. So a thread keeps ``rows * deep``
-    weights in registers, 48 at most (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs``
+    ``weights [gates * n, depth]`` of n units; a warp takes ``rows`` of its block's ``gates * units`` rows,
+    ``parts`` warps share a row; ``held``, ``rounds``, ``near``, ``far`` say which weights of a lane are where
+    (`Shares`), 48 in registers or so (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs``
     [steps * sequences, inputs_row], of which the gates begin at ``gate * hidden``. ``state`` [2, sequences,
     width] and ``between`` [2, sequences, hidden] are cells of `publish`; ``cell`` and ``update``
-    [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``. ``batch`` and
-    ``chunk`` (sequences staged at once) are powers of two; ``zero`` is 0.
+    [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``. ``batch``,
+    ``chunk`` (sequences staged at once) and ``abreast`` (multiplied at once) are powers of two, each no more
+    than the one before; ``zero`` is 0.
 
-    For each sequence a thread loads ``deep`` values of h from shared memory, neighbours from neighbouring
-    banks, each of which serves ``rows`` multiply-adds; the rows' sums are folded over the warp in rows - 1 +
-    log2(lanes / rows) shuffles, 9 for 48 multiply-adds of 8 rows. Waiting for h is what a step of batch 1
-    takes: what does not depend on it (products with x, bias) is loaded before.
+    For each sequence a thread loads its columns' values of h from shared memory, neighbours from neighbouring
+    banks, each of which serves ``rows`` multiply-adds; the sums are folded over the warp in sums - 1 +
+    log2(lanes / sums) shuffles, 9 for 8 rows. Waiting for h is what a step of batch 1 takes while weights
+    are in registers: what does not depend on it (products with x, bias) is loaded before.
     """
     shares = Shares(warps, lanes, parts, rows, held, rounds, near, far, abreast)
     return _recurrent(kind, shares, batch, chunk, biased, reverse, ragged, peephole, together)
@@ -317,8 +320,8 @@ def recurrent_wide(
     abreast: int, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
     together: int,
 ):  # fmt: skip
-    """`recurrent` with up to 128 weights to a thread: 8 warps of 32 lanes keep 128 KB of an SM's 256 KB of
-    registers. Before compute capability 9.0 the assembler takes more for all else, and would spill.
+    """`recurrent` with up to 190 weights to a thread in registers: 8 warps of 32 lanes keep 190 KB of an SM's
+    256 KB. Before compute capability 9.0 the assembler takes more for all else, and would spill.
     """
     shares = Shares(warps, lanes, parts, rows, held, rounds, near, far, abreast)
     return _recurrent(kind, shares, batch, chunk, biased, reverse, ragged, peephole, together)

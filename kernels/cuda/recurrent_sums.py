@@ -15,9 +15,9 @@ h is read from shared memory, too: one float serves ``rows`` multiply-adds.
 
 What fits an H200 (132 SMs; bytes of an SM, whole units to a block, batch 1; a table is in docs/explore.md):
 LSTM 1024 128 KB and GRU 1024 120 KB, all in registers. GRU 1536 216 KB, LSTM 1536 288 KB and GRU 2048 384
-KB, in registers and shared memory. LSTM 2048 512 KB, of which 320 KB stay and 192 KB, 25 MB of all SMs, are
-read from L2; GRU 2560 630 KB, of which 310 KB are (38 MB); GRU 2816 790 KB, of which 580 KB are: these 68 MB
-are more than L2 holds, so they come from memory.
+KB, in registers and shared memory. LSTM 2048 512 KB, of which 184 KB, 24 MB of all SMs, are read from L2;
+GRU 2560 640 KB, of which 312 KB are (38 MB); GRU 2816 790 KB, of which 540 KB are: these 64 MB are more than
+L2 holds, so they come from memory.
 
 The columns beyond ``held`` come in ``rounds`` of ``near`` columns from shared memory and then ``far`` from
 L2. Behind a round the ``far * rows`` weights of the next are asked for, which come while its shared ones are
@@ -208,6 +208,7 @@ def multiplying(s: Shares):
     rows, lanes, held, near, far = s.rows, s.lanes, s.held, s.near, s.far
     rounds, abreast, longest, threads = s.rounds, s.abreast, s.longest, s.threads
     each, room, quads = near + far, s.sums, s.quads
+    unknown = int(far > 0)  # a known number of rounds is unrolled: more registers for what is ahead
     fetch = reading(s, far)
 
     @device_function
@@ -231,7 +232,7 @@ def multiplying(s: Shares):
         for i in range(room):
             sums[i] = f(0.0)
         from_registers(0, kept, value, h, at_h, sums)
-        for turn in range(rounds + zero):  # not a constant, or it would be unrolled, and take more registers
+        for turn in range(rounds + unknown * zero):
             to = np.uint32(at_h + np.uint32((held + turn * each) * lanes))
             read(0, stored, np.uint32(QUAD * (me + turn * (quads * threads))), now)
             from_shared(0, now, value, h, to, sums)

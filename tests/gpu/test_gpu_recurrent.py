@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from bslite.explore.problem import GATES, Recurrent
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.recurrent_cell import GRU, LSTM, RELU, TANH
 from bslite.kernels.cuda.recurrent_sums import Shares
-from bslite.plan.cuda import build_plan, lower_recurrent
+from bslite.plan.cuda import build_plan, lower_recurrent, recurrent_table
 from bslite.plan.cuda.recurrent_tiles import by_products, choose, launched
 
 SMALL = SimulatedDriver.machine
@@ -244,6 +245,12 @@ def test_weights_stay_as_far_as_they_fit() -> None:
     assert places("lstm", 1024) == places("gru", 1024) == (True, False, False)
     assert places("gru", 1536) == places("lstm", 1536) == places("gru", 2048) == (True, True, False)
     assert places("lstm", 2048) == places("gru", 2560) == places("gru", 2816) == (True, True, True)
+
+
+def test_the_documentation_has_the_predictions() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "explore.md").read_text()
+    for line in recurrent_table.table(GpuMachine()):
+        assert line in page
 
 
 def test_many_sequences_are_a_product() -> None:

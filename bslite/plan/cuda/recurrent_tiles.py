@@ -218,9 +218,8 @@ def choose(problem: Recurrent, machine: GpuMachine) -> Loops | None:
                 if stays and blocks > machine.sms:
                     continue
                 for cut in tiles(machine, problem.gates, problem.hidden, units, sequences, stays):
-                    parts = step_parts(
-                        problem, machine, cut.work(machine, blocks, stays, problem.hidden), stays
-                    )
+                    work = cut.work(machine, blocks, stays, problem.hidden)
+                    parts = step_parts(problem, machine, work, stays)
                     seconds = problem.steps * sum(longer for longer, _ in parts.values())
                     seconds += machine.launch if stays else 0.0
                     if best is None or seconds < best.seconds:
