@@ -19,7 +19,7 @@ WARPS, LANES = 8, 32
 #: What a thread's 255 registers have room for, counted in assembled code: weights and their places, from one
 #: step to the next, and what is needed within a step; without and with weights from L2. Before compute
 #: capability 9.0 less (calls within a step, which kept values must survive, take registers there).
-RECENT, RECENT_FAR, OLD, OLD_FAR, OLD_WITHIN = 198, 182, 72, 64, 40
+RECENT, RECENT_FAR, OLD, OLD_FAR, OLD_WITHIN = 198, 176, 72, 64, 40
 STATIC = 46 << 10  # bytes of shared memory for h and partial sums, which a block has without asking
 SLACK = 2 << 10  # bytes besides: what the driver and alignments take
 SEQUENCES = 16  # of a block at most
