@@ -271,7 +271,7 @@ def _recurrent(
     samples=[
         {**LAYER, "kind": LSTM},
         {**LAYER, **MIXED, "kind": LSTM, "batch": 16, "chunk": 2, "peephole": 1, "ragged": 1},
-        {**LAYER, "kind": GRU, "rows": 15, "held": 3, "abreast": 2, "batch": 4, "chunk": 2},
+        {**LAYER, "kind": GRU, "rows": 15, "held": 2, "abreast": 2, "batch": 4, "chunk": 2},
         {**LAYER, "kind": RELU, "parts": 8, "rows": 1, "held": 4, "reverse": 1, "together": 0},
         *({**LAYER, "kind": kind, "together": 0} for kind in (PROJECTED, PROJECTION, BEFORE, NEW)),
     ],

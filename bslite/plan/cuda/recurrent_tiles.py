@@ -20,7 +20,7 @@ WARPS, LANES = 8, 32
 #: step to the next, and what is needed within a step; without and with weights from L2. Before compute
 #: capability 9.0 less (calls within a step, which kept values must survive, take registers there).
 RECENT, RECENT_FAR = 198, 176
-OLD, OLD_FAR, OLD_WITHIN, OLD_WITHIN_FAR = 72, 64, 40, 30  # all, and what is needed within a step
+OLD, OLD_FAR, OLD_WITHIN, OLD_WITHIN_FAR = 64, 64, 40, 30  # all, and what is needed within a step
 STATIC = 46 << 10  # bytes of shared memory for h and partial sums, which a block has without asking
 SLACK = 2 << 10  # bytes besides: what the driver and alignments take
 SEQUENCES = 16  # of a block at most
@@ -115,7 +115,7 @@ class Tile(NamedTuple):
         """Whether the registers that there are before compute capability 9.0 are enough."""
         kept, more = self.registers
         most, within = (OLD_FAR, OLD_WITHIN_FAR) if self.far else (OLD, OLD_WITHIN)
-        return kept + more <= most and more <= within
+        return kept + more <= most and more <= within and (self.abreast == 1 or not self.far)
 
     def streamed(self, depth: int) -> int:
         """Columns of a lane that are read at every step: what is beyond ``depth`` is not."""
