@@ -23,5 +23,7 @@ def launch(
     arrays = {n: np.ascontiguousarray(given[n]).reshape(-1).copy() for n in kernel.arrays}
     on_device = {n: cuda.to_device(a.view(DTYPES[kernel.arrays[n]])) for n, a in arrays.items()}
     numbers = {n: given[n] for n in kernel.scalars}
-    kernel.function(**variant)[grid, block](*kernel.arguments({**on_device, **numbers}))
+    kernel.function(**variant)[grid, block, 0, kernel.dynamic(variant)](
+        *kernel.arguments({**on_device, **numbers})
+    )
     return {n: on_device[n].copy_to_host().view(arrays[n].dtype) for n in arrays}

@@ -87,7 +87,7 @@ class _Launch:
         counted = run(
             program_of(self._kernel.name, self._variant), self._grid, self._block,
             table(self._kernel, cells, given), [r for r in (*reads, *writes) if r.size],
-            together=bool(self._variant.get("together")),
+            together=bool(self._variant.get("together")), dynamic_shared=self._kernel.dynamic(self._variant),
         )  # fmt: skip
         self._driver.counted.append((self._step, counted))
 

@@ -69,6 +69,40 @@ def test_what_the_driver_sees(stub: Path) -> None:
     ]  # fmt: skip
 
 
+def test_blocks_that_wait_for_each_other(stub: Path) -> None:
+    """Launched together, with more shared memory than 48 KB; more blocks than have room are an error."""
+    script = """
+from bslite.engines.cuda.devices import driver_for
+from bslite.engines.cuda.driver import Cells
+from bslite.kernels.cuda.device import cuda
+from bslite.kernels.cuda.kernel import kernel
+
+@kernel("x f4[]", threads=64, registers=32, samples=[{"together": 1}], dynamic=lambda variant: 53248)
+def tiny(together):
+    def tiny(x):
+        shared = cuda.shared.array(0, np.float32)
+        shared[cuda.threadIdx.x] = x[0]
+    return tiny
+
+driver = driver_for()
+memory = driver.allocate(4096, 0)
+arguments = tiny.arguments({"x": Cells(memory.address, np.float32, 64)})
+function = driver.function("tiny", {"together": 1})
+with driver.here():
+    driver.bind(function, (132, 1), (64,), arguments).start(driver.stream())
+try:
+    driver.bind(function, (133, 1), (64,), arguments)
+except bslite.EngineError as e:
+    print(e)
+"""
+    (said,), log = run(stub, script)
+    room = "room for 64 threads 53248 bytes"
+    assert [line for line in log if line.startswith(("attribute", "room", "together"))] == [
+        "attribute 8 53248", room, "together grid 132 1 1 block 64 1 1 shared 53248 first 64", room
+    ]  # fmt: skip
+    assert "133 blocks of 64 threads and 53248 bytes of shared memory wait for each other, 132 have" in said
+
+
 def test_kernels_are_loaded_from_disk(stub: Path) -> None:
     """A second process compiles nothing."""
     once = 'bslite.run(spec, x, backend="cuda")\n'
