@@ -42,6 +42,7 @@ def run(
     act = np.zeros(32, np.bool_)
     words = np.zeros(128, np.int64)
     banks = np.zeros(32, np.int64)
+    passed = 0
     while True:
         spun = False
         for turn_of in range(warps):
@@ -337,6 +338,9 @@ def run(
                             file_u64[(w * rows + code[stop, 1]) * 32 + l] = now[1]
             now[0] += 1
             now[1] = 0
+            passed += 1
+            if passed * 32 > turn:  # a block may wait for others with a barrier in its loop
+                return TURN
             continue
         if spun:
             now[2] = 1 - now[2]
