@@ -68,6 +68,11 @@ Result cuMemGetInfo_v2(size_t *left, size_t *all) {
     *left = *all - used;
     return 0;
 }
+Result cuMemsetD8Async(Handle to, unsigned char value, size_t size, Handle stream) {
+    memset((void *)to, value, size);
+    SAY("clear %d %zu", value, size);
+    return 0;
+}
 Result cuMemHostAlloc(void **p, size_t size, unsigned flags) { *p = malloc(size); return 0; }
 Result cuMemFreeHost(void *p) { free(p); return 0; }
 Result cuMemcpyHtoDAsync_v2(Handle to, void *from, size_t size, Handle stream) {
@@ -112,6 +117,19 @@ Result cuLaunchKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsigned 
     SAY("launch grid %u %u %u block %u %u %u shared %u extra %d array %d %d %d bytes %d first %.9g", gx, gy, gz, bx,
         by, bz, shared, extra != NULL, array[0] || array[1], (int)array[2], array[2] == array[5], (int)array[3],
         *(float *)array[4]);
+    return 0;
+}
+Result cuLaunchCooperativeKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                 unsigned bz, unsigned shared, Handle stream, void **parameters) {
+    SAY("together grid %u %u %u block %u %u %u shared %u stream %d", gx, gy, gz, bx, by, bz, shared, stream != 0);
+    return 0;
+}
+Result cuThreadExchangeStreamCaptureMode(int *mode) {
+    static int now = 0;
+    int before = now;
+    now = *mode;
+    *mode = before;
+    SAY("mode %d", now);
     return 0;
 }
 Result cuStreamBeginCapture_v2(Handle s, int mode) { SAY("capture %d", mode); return 0; }

@@ -177,7 +177,7 @@ def fake_torch(diary: list[Any], fail: list[Any]) -> Any:
 
     cuda = SimpleNamespace(
         stream=stream, OutOfMemoryError=OutOfTorch, ExternalStream=lambda s, device: ("external", s, device),
-        empty_cache=lambda: diary.append(("empty_cache",)),
+        default_stream=lambda device: ("default", device), empty_cache=lambda: diary.append(("empty_cache",)),
         current_stream=lambda device: SimpleNamespace(cuda_stream=72),
     )  # fmt: skip
     return SimpleNamespace(cuda=cuda, empty=empty, uint8=torch.uint8)
@@ -192,6 +192,8 @@ def test_torch_allocates() -> None:
     assert diary == [("stream", ("external", 71, 0)), ("empty", 1000, "cuda:0")]
     gpu.used(memory, 72)
     assert diary[-1] == ("record_stream", ("external", 72, 0))
+    gpu.used(memory, 0)
+    assert diary[-1] == ("record_stream", ("default", 0)), "an external stream number 0 is any other"
     fail[:] = [True, False]
     gpu.allocate(1000, 71)
     assert ("empty_cache",) in diary

@@ -60,7 +60,8 @@ class GpuDriver(Driver):
         self._api, self._torch_given = api, torch
         self._torch_found: Any = None
         self._context = self.do("cuDevicePrimaryCtxRetain", device)
-        self._own = threading.local()  # a thread's streams and pinned memory
+        self._own = threading.local()
+        self._spare: list[dict[str, Any]] = []  # of threads that ended
 
     def do(self, function: str, *arguments: Any) -> Any:
         """Call one of the driver's functions. EngineError if it fails, OutOfMemory for that."""
@@ -116,8 +117,13 @@ class GpuDriver(Driver):
         return Memory(cells.data_ptr(), size, cells)
 
     def as_torchs(self, stream: int) -> Any:
-        """The stream as one of torch's."""
-        return self.torch.cuda.ExternalStream(stream, device=self.device)
+        """The stream as one of torch's. 0 is the default stream's address, and to ``ExternalStream`` means
+        that none is given: it makes any other of that.
+        """
+        cuda = self.torch.cuda
+        if not stream:
+            return cuda.default_stream(self.device)
+        return cuda.ExternalStream(stream, device=self.device)
 
     def room(self) -> tuple[int, int]:
         """As the driver says: what torch keeps in its cache is not free."""
@@ -135,6 +141,11 @@ class GpuDriver(Driver):
         """torch gives memory to others as soon as it is let go of, unless it knows of streams that use it."""
         if memory.owner is not None:
             memory.owner.record_stream(self.as_torchs(stream))
+
+    def clear(self, target: int, size: int, stream: int) -> None:
+        """No memory of the host's takes part, so that it can be captured, too."""
+        with self.here():
+            self.do("cuMemsetD8Async", target, 0, size, stream)
 
     def upload(self, target: int, source: Array, stream: int) -> None:
         """Through pinned memory, in chunks: the host fills one while the device reads the other."""
@@ -171,7 +182,8 @@ class GpuDriver(Driver):
 
     def _pinned(self) -> list[tuple[Array, Any]]:
         """This thread's chunks of page-locked memory, each with the event of its last copy."""
-        found: list[tuple[Array, Any]] | None = getattr(self._own, "pinned", None)
+        own = self._mine()
+        found: list[tuple[Array, Any]] | None = own.get("pinned")
         if found is None:
             found = []
             for _ in range(SLOTS):
@@ -179,8 +191,20 @@ class GpuDriver(Driver):
                 memory = np.ctypeslib.as_array((ctypes.c_uint8 * CHUNK).from_address(address))
                 weakref.finalize(memory, _free_host, self._api, self._context, address).atexit = False
                 found.append((memory, self.do("cuEventCreate", NO_TIMING)))
-            self._own.pinned = found
+            own["pinned"] = found
         return found
+
+    def _mine(self) -> dict[str, Any]:
+        """This thread's streams and pinned memory: those of one that ended, if there are. Nothing of them is
+        ever destroyed, because torch's allocator goes on asking streams that its memory was used on.
+        """
+        if not hasattr(self._own, "things"):
+            with self._lock:
+                self._own.things = self._spare.pop() if self._spare else {}
+            self._own.end = _End()
+            weakref.finalize(self._own.end, self._spare.append, self._own.things).atexit = False
+        things: dict[str, Any] = self._own.things
+        return things
 
     # -- work --------------------------------------------------------------------------------------
 
@@ -196,11 +220,11 @@ class GpuDriver(Driver):
 
     def _side(self, name: str) -> int:
         """A stream of this thread's own."""
-        stream: int | None = getattr(self._own, name, None)
-        if stream is None:
+        own = self._mine()
+        if name not in own:
             with self.here():
-                stream = int(self.do("cuStreamCreate", NON_BLOCKING))
-            setattr(self._own, name, stream)
+                own[name] = int(self.do("cuStreamCreate", NON_BLOCKING))
+        stream: int = own[name]
         return stream
 
     def function(self, kernel: str, variant: Mapping[str, Any]) -> Any:
@@ -208,7 +232,11 @@ class GpuDriver(Driver):
         key = kernel, tuple(sorted(variant.items()))
         with self._lock:
             if key not in self._functions:
-                code = self.code(kernel, variant)
+                try:
+                    code = self.code(kernel, variant)
+                except Exception as e:  # a compiler that is missing, or too old for the device
+                    why = f"{type(e).__name__}: {e}"
+                    raise EngineError(f"{self.name}: kernel {kernel!r} cannot be compiled ({why})") from e
                 with self.here():
                     module = self.do("cuModuleLoadData", code.image)
                     handle = self.do("cuModuleGetFunction", module, code.entry.encode())
@@ -236,6 +264,18 @@ class GpuDriver(Driver):
         """Asked of the driver: a stream that is being captured has a status other than 0."""
         return bool(stream) and int(self.do("cuStreamIsCapturing", stream)) != 0  # the default stream cannot
 
+    @contextmanager
+    def unrestricted(self) -> Iterator[None]:
+        """A caller who captures in CUDA's strictest mode, torch's default, forbids this thread whatever might
+        wait or allocate, on any stream.
+        """
+        with self.here():
+            before = self.do("cuThreadExchangeStreamCaptureMode", self._relaxed)
+            try:
+                yield
+            finally:
+                self.do("cuThreadExchangeStreamCaptureMode", before)
+
     def capture(self, work: Callable[[int], None], by_torch: bool = False) -> Graph:
         """On a stream of this thread's own. If that fails, capture is ended and the stream given up."""
         stream = self._side("capture")
@@ -246,7 +286,7 @@ class GpuDriver(Driver):
             try:
                 work(stream)
             except BaseException:
-                del self._own.capture
+                del self._mine()["capture"]
                 with suppress(EngineError):  # it says again what went wrong
                     graph = self.do("cuStreamEndCapture", stream)
                     if int(graph):
@@ -255,7 +295,7 @@ class GpuDriver(Driver):
             try:
                 graph = self.do("cuStreamEndCapture", stream)
             except EngineError:
-                del self._own.capture
+                del self._mine()["capture"]
                 raise
             try:
                 return GpuGraph(self, self.do("cuGraphInstantiate", graph, 0))
@@ -263,16 +303,33 @@ class GpuDriver(Driver):
                 self.do("cuGraphDestroy", graph)
 
     def _captured_by_torch(self, work: Callable[[int], None], stream: int) -> Graph:
-        """torch's allocator has to know, so torch captures: one at a time, more it does not allow."""
+        """torch's allocator has to know, so torch captures: one at a time, more it does not allow.
+
+        Not by ``torch.cuda.graph``, which waits for the device and empties torch's cache before each.
+        Nothing is forbidden meanwhile: a thread's first call of a library allocates, and garbage may be
+        collected.
+        """
         torch = self.torch
         graph = torch.cuda.CUDAGraph()
-        mode = {"stream": self.as_torchs(stream), "capture_error_mode": "thread_local"}
-        try:
-            with _torch_captures, self.here(), torch.cuda.graph(graph, **mode):
+        with _torch_captures, self.here(), torch.cuda.stream(self.as_torchs(stream)):
+            torch.cuda.current_blas_handle()  # this thread's, made now if there is none
+            graph.capture_begin(capture_error_mode="relaxed")
+            try:
                 work(stream)
-        except BaseException:
-            del self._own.capture
-            raise
+            except BaseException:
+                del self._mine()["capture"]
+                with suppress(Exception):  # it says again what went wrong
+                    graph.capture_end()
+                raise
+            try:
+                graph.capture_end()
+            except BaseException:
+                del self._mine()["capture"]
+                raise
+            finally:
+                # torch keeps cuBLAS's workspace for the next call on this stream: another graph, which may
+                # run at the same time. This graph's pool of memory has it to itself.
+                getattr(torch._C, "_cuda_clearCublasWorkspaces", _nothing)()
         return TorchGraph(self, graph)
 
     def tensor(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
@@ -286,6 +343,9 @@ class GpuDriver(Driver):
         with self.here():
             event = self.do("cuEventCreate", NO_TIMING)
         return event
+
+    def discard(self, event: Any) -> None:
+        call_in(self._api, self._context, "cuEventDestroy", event)
 
     def record(self, event: Any, stream: int) -> None:
         with self.here():
@@ -325,6 +385,14 @@ class GpuDriver(Driver):
             finally:
                 for event in events:
                     self.do("cuEventDestroy", event)
+
+
+class _End:
+    """What goes when a thread ends."""
+
+
+def _nothing() -> None:
+    pass
 
 
 def _code(error: Exception) -> int | None:
