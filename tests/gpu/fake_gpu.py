@@ -18,7 +18,11 @@ from bslite.engines.cuda.gpu import GpuDriver
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.compile import Code
+from bslite.kernels.cuda.device import SIMULATED
 from bslite.kernels.cuda.kernel import DTYPES
+
+if not SIMULATED:
+    pytest.skip("there is a GPU; NUMBA_ENABLE_CUDASIM=1 runs this, too", allow_module_level=True)
 
 CTYPES = {"f4": ctypes.c_float, "i4": ctypes.c_int32, "i8": ctypes.c_int64}
 GLOBAL = 0  # CU_STREAM_CAPTURE_MODE_GLOBAL

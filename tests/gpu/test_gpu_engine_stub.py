@@ -89,6 +89,22 @@ for _ in range(2):
     assert [line for line in log if line.startswith("mode")][:2] == ["mode 2", "mode 0"]
 
 
+def test_a_kernel_by_itself(stub: Path) -> None:
+    """How the kernels' tests launch on a GPU: by the engine's driver."""
+    script = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+from gpu_simulate import launch
+from bslite.kernels.cuda import KERNELS
+kernel = KERNELS["whole_pool"]
+given = {{name: np.full(6, 0.25, np.float32) for name in kernel.arrays}} | {{name: 1 for name in kernel.scalars}}
+print(launch(kernel, (1,), (256,), given, **kernel.samples[0])["x"])
+"""
+    said, log = run(stub, script)
+    assert said == ["[0.25 0.25 0.25 0.25 0.25 0.25]"]
+    assert {line for line in log if line.startswith(("up", "down"))} == {"up 24 0.25", "down 24"}
+    assert any(line.startswith("launch grid 1 1 1 block 256") for line in log)
+
+
 def test_kernels_are_loaded_from_disk(stub: Path) -> None:
     """A second process compiles nothing."""
     once = 'bslite.run(spec, x, backend="cuda")\n'
