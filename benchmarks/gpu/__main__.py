@@ -39,6 +39,10 @@ TINY = {"nets": ["squeezenet1_1"], "batch": [1], "depth": [1, 2], "layers": 1, "
 def main(arguments: list[str] | None = None) -> int:
     """Run it; exit code 1 if bslite has a wrong answer or no time somewhere, 2 if there is no GPU."""
     options = _options(arguments)
+    if options.check:
+        from benchmarks.gpu import check
+
+        return check.run(check.layers(options.cases))
     try:
         device: Device = Host() if options.rehearse else Gpu()
     except NoGpu as e:
@@ -122,6 +126,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--compile-minutes", type=float, default=1.0, help="what a max-autotune takes (default: 1)"
     )
+    parser.add_argument(
+        "--check", action="store_true", help="nothing is measured: does the engine work here, layer by layer?"
+    )
+    parser.add_argument("--cases", type=int, default=1, help="of each op that --check takes (default: 1)")
     parser.add_argument(
         "--rehearse", action="store_true", help="on the CPU, tiny: shows that all runs, no more"
     )

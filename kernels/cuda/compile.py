@@ -112,7 +112,7 @@ def _file(name: str, capability: tuple[int, int], variant: Mapping[str, Any]) ->
 
 
 def _read(file: Path) -> Code | None:
-    """What is kept, if it is whole: machine code is an ELF file, PTX begins with a comment and ends with 0."""
+    """What is kept, if it is whole: machine code is an ELF file, PTX has a comment first and a 0 last."""
     try:
         entry, _, image = file.read_bytes().partition(b"\n")
     except OSError:

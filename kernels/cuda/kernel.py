@@ -51,8 +51,9 @@ class Kernel:
         return (*flat, *(SCALARS[t] for t in self.scalars.values()))
 
     def function(self, **variant: Any) -> Any:
-        """The simulated kernel of a variant, to be called as ``function[grid, block](*arguments)``; RuntimeError
-        where there is the compiler instead.
+        """The simulated kernel of a variant, to be called as ``function[grid, block](*arguments)``.
+
+        RuntimeError where there is the compiler instead: see `bslite.engines.cuda.gpu`.
         """
         return _simulated(self.name, tuple(sorted(variant.items())))
 

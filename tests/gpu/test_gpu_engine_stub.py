@@ -96,7 +96,8 @@ import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
 from gpu_simulate import launch
 from bslite.kernels.cuda import KERNELS
 kernel = KERNELS["whole_pool"]
-given = {{name: np.full(6, 0.25, np.float32) for name in kernel.arrays}} | {{name: 1 for name in kernel.scalars}}
+given = {{name: np.full(6, 0.25, np.float32) for name in kernel.arrays}}
+given |= dict.fromkeys(kernel.scalars, 1)
 print(launch(kernel, (1,), (256,), given, **kernel.samples[0])["x"])
 """
     said, log = run(stub, script)
