@@ -60,7 +60,7 @@ def layers(cases: int = 1, ops: tuple[str, ...] = ()) -> list[Layer]:
 
 
 def run(found: list[Layer]) -> int:
-    """Check the layers in order, a line each; exit code 1 at the first that fails, 2 if that is the device."""
+    """Check the layers in order, a line each; exit code 1 at the first that fails, 2 if it is the device."""
     start = time.perf_counter()
     for number, layer in enumerate(found, 1):
         title = f"{number:2}/{len(found)} {layer.name}"
