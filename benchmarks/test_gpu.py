@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu.device import DeviceLost, Host
-from benchmarks.gpu.engines import ENGINES
+from benchmarks.gpu.engines import ENGINES, Engine
 from benchmarks.gpu.limits import Limits
 from benchmarks.gpu.measure import Result
 from benchmarks.gpu.report import goals
@@ -70,7 +70,7 @@ def test_a_rival_that_fails_while_it_is_timed(
     """Is a line of the report; the others are timed."""
     right, calls = ENGINES["torch"].__call__, []
 
-    def call(self: object) -> object:
+    def call(self: Engine) -> object:
         calls.append(self)
         if calls.count(self) > 2:
             raise RuntimeError("CUDA out of memory")

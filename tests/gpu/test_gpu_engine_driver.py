@@ -415,6 +415,27 @@ def test_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     devices._driver.cache_clear()
 
 
+def test_packages_that_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older numba-cuda beside a newer numba fails with whatever it misses first; its version is said."""
+    import builtins
+
+    real = builtins.__import__
+
+    def fails(name: str, *given: Any) -> Any:
+        if name == "bslite.kernels.cuda":
+            raise AttributeError("module 'numba.cuda.types' has no attribute 'NPDatetime'")
+        return real(name, *given)
+
+    pytest.importorskip("numba_cuda")
+    monkeypatch.setattr(builtins, "__import__", fails)
+    devices._driver.cache_clear()
+    with pytest.raises(
+        EngineError, match=r"numba-cuda \(\d+\..* beside numba \d+\..*: AttributeError: module"
+    ):
+        bslite.run(model(), X, backend="cuda")
+    devices._driver.cache_clear()
+
+
 def test_info_shows_the_device(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     from bslite.cli import info
 

@@ -293,7 +293,23 @@ def test_a_graph_is_torchs_own_or_the_drivers(gpu: TorchGpu) -> None:
     assert gpu._api.calls("cuGraphLaunch") == [(4711, 71)]
 
 
-def test_cached_times_are_of_one_version(gpu: TorchGpu) -> None:
-    """Another torch, cuDNN or kernel measures anew."""
-    step = SimpleNamespace(args={"library": {"op": "linear"}}, operands={"w": ("w", 0), "biases": ("b", 0)})
-    assert Library(gpu, None, "1").key(step) != Library(gpu, None, "2").key(step)
+def test_what_times_are_kept_under(gpu: TorchGpu) -> None:
+    """Another torch, cuDNN or kernel measures anew, and so does another tile of ours."""
+
+    def step(tile: int = 1) -> Any:
+        args = {"library": {"op": "linear"}, "variant": {"tile": tile}, "grid": (1,)}
+        return SimpleNamespace(kernel="gemm", args=args, operands={"w": ("w", 0), "biases": ("b", 0)})
+
+    keys = {Library(gpu, None, v).key([step(tile)]) for v in "12" for tile in (1, 2)}
+    assert len(keys) == 4
+    assert Library(gpu, None, "1").key([step()]) in keys
+
+
+def test_two_processes_keep_what_both_measured(gpu: TorchGpu, tmp_path: Path) -> None:
+    file = tmp_path / "gpu.json"
+    one, other = (Library(gpu, file, "1") for _ in range(2))
+    one._known["a"], other._known["b"] = [1.0, 2.0], [3.0, 4.0]
+    one._save()
+    other._save()
+    assert Library(gpu, file, "1")._known == {"a": [1.0, 2.0], "b": [3.0, 4.0]}
+    assert list(tmp_path.iterdir()) == [file]

@@ -9,6 +9,7 @@ deterministic algorithms only.
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import warnings
@@ -137,7 +138,7 @@ class Library:
             if form and not any(launch.ends for launch in ours):
                 theirs = alternative(plan.steps[index])
             if theirs is not None:
-                key = self.key(plan.steps[index])
+                key = self.key(plan.steps[index : index + count])
                 with self._lock:  # one measurement at a time: they would be of each other
                     if key not in self._known and measure:
                         self._known[key] = self._measured(ours, theirs)
@@ -151,13 +152,14 @@ class Library:
             self._save()
         return chosen
 
-    def key(self, step: Step) -> str:
-        """What the times of a step depend on."""
-        form = dict(step.args["library"])
+    def key(self, steps: Sequence[Step]) -> str:
+        """What the times depend on: the problem, and how it is cut for our kernels, which may change."""
+        form = dict(steps[0].args["library"])
         for name in ("x", "y", "residual"):
             if form.get(name) is not None:
                 form[name] = [form[name]["shape"], form[name]["strides"]]
-        form["bias"] = step.operands["w"][0] != step.operands["biases"][0]
+        form["bias"] = steps[0].operands["w"][0] != steps[0].operands["biases"][0]
+        form["steps"] = [[s.kernel, sorted(s.args["variant"].items()), s.args["grid"]] for s in steps]
         return json.dumps([self._version, sorted(form.items())])
 
     def _measured(self, ours: Sequence[Any], theirs: TorchCall) -> list[float]:
@@ -207,8 +209,9 @@ class Library:
             return
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            partial = self._file.with_suffix(".tmp")
-            partial.write_text(json.dumps({"format": FORMAT, "seconds": self._known}, indent=1) + "\n")
+            seconds = {**_load(self._file), **self._known}  # with what other processes have measured since
+            partial = self._file.with_suffix(f".{os.getpid()}")
+            partial.write_text(json.dumps({"format": FORMAT, "seconds": seconds}, indent=1) + "\n")
             partial.replace(self._file)
         except OSError as e:
             warnings.warn(f"bslite cannot keep its measurements in {self._file} ({e})", stacklevel=2)
