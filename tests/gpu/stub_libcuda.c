@@ -124,6 +124,11 @@ Result cuLaunchCooperativeKernel(Handle f, unsigned gx, unsigned gy, unsigned gz
     SAY("together grid %u %u %u block %u %u %u shared %u stream %d", gx, gy, gz, bx, by, bz, shared, stream != 0);
     return 0;
 }
+Result cuFuncSetAttribute(Handle f, int attribute, int value) { SAY("attribute %d %d", attribute, value); return 0; }
+Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, Handle f, int threads, size_t shared) {
+    *n = (int)setting("STUB_FIT", 1);
+    return 0;
+}
 Result cuThreadExchangeStreamCaptureMode(int *mode) {
     static int now = 0;
     int before = now;

@@ -112,6 +112,17 @@ def test_a_kernel_that_fails(api: FakeApi) -> None:  # noqa: F811
     close(bslite.run(spec, X, backend="cuda"), expected(spec))
 
 
+def test_a_device_that_is_lost(api: FakeApi) -> None:  # noqa: F811
+    """After a wrong address every call fails; the error says so, and the CPU goes on."""
+    spec = model()
+    error = DriverError(700, "CUDA_ERROR_ILLEGAL_ADDRESS")
+    bslite.run(spec, X, backend="cuda")
+    api.fail["cuEventSynchronize"] = [error]
+    with pytest.raises(EngineError, match=r"ILLEGAL_ADDRESS, of this call or an earlier one; nothing works"):
+        bslite.run(spec, X, backend="cuda")
+    close(bslite.run(spec, X), expected(spec))
+
+
 def test_out_of_memory(api: FakeApi) -> None:  # noqa: F811
     """What idles is let go of first; then the error says what was wanted and what there is."""
     small, large = model(), model()

@@ -30,6 +30,9 @@ RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: what else this thread does, does 
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: waits for nothing on the default stream
 NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 OUT_OF_MEMORY, NOT_READY = 2, 600  # CUDA_ERROR_...
+#: Of a kernel that did what it must not: addresses (700, 714 to 718), time (702), traps (710, 719).
+FATAL = (700, 702, 710, 714, 715, 716, 717, 718, 719)
+LOST = ", of this call or an earlier one; nothing works on the device in this process any more"
 _torch_captures = threading.Lock()
 
 
@@ -62,6 +65,7 @@ class GpuDriver(Driver):
         self._context = self.do("cuDevicePrimaryCtxRetain", device)
         self._own = threading.local()
         self._spare: list[dict[str, Any]] = []  # of threads that ended
+        self._torch_streams: list[int] = []  # that torch captured a graph on which is gone
 
     def do(self, function: str, *arguments: Any) -> Any:
         """Call one of the driver's functions. EngineError if it fails, OutOfMemory for that."""
@@ -72,7 +76,7 @@ class GpuDriver(Driver):
             if code is None and "cudadrv" not in type(e).__module__:
                 raise  # no fault of the device's
             kind = OutOfMemory if code == OUT_OF_MEMORY else EngineError
-            raise kind(f"{self.name}: {e}") from e
+            raise kind(f"{self.name}: {e}{LOST if code in FATAL else ''}") from e
 
     @property
     def torch(self) -> Any:
@@ -277,10 +281,10 @@ class GpuDriver(Driver):
                 self.do("cuThreadExchangeStreamCaptureMode", before)
 
     def capture(self, work: Callable[[int], None], by_torch: bool = False) -> Graph:
-        """On a stream of this thread's own. If that fails, capture is ended and the stream given up."""
-        stream = self._side("capture")
+        """On a stream that nothing runs on. If that fails, capture is ended and the stream given up."""
         if by_torch:
-            return self._captured_by_torch(work, stream)
+            return self._captured_by_torch(work)
+        stream = self._side("capture")
         with self.here():
             self.do("cuStreamBeginCapture", stream, self._relaxed)
             try:
@@ -302,35 +306,33 @@ class GpuDriver(Driver):
             finally:
                 self.do("cuGraphDestroy", graph)
 
-    def _captured_by_torch(self, work: Callable[[int], None], stream: int) -> Graph:
+    def _captured_by_torch(self, work: Callable[[int], None]) -> Graph:
         """torch's allocator has to know, so torch captures: one at a time, more it does not allow.
 
         Not by ``torch.cuda.graph``, which waits for the device and empties torch's cache before each.
         Nothing is forbidden meanwhile: a thread's first call of a library allocates, and garbage may be
-        collected.
+        collected. Each graph has a capturing stream for as long as it lives: torch keeps a workspace of
+        cuBLAS's for every stream, and two graphs that may run at the same time must not share one.
         """
         torch = self.torch
         graph = torch.cuda.CUDAGraph()
-        with _torch_captures, self.here(), torch.cuda.stream(self.as_torchs(stream)):
-            torch.cuda.current_blas_handle()  # this thread's, made now if there is none
-            graph.capture_begin(capture_error_mode="relaxed")
-            try:
-                work(stream)
-            except BaseException:
-                del self._mine()["capture"]
-                with suppress(Exception):  # it says again what went wrong
-                    graph.capture_end()
-                raise
-            try:
+        torch.cuda.current_blas_handle()  # this thread's, made now if there is none
+        with self._lock:
+            stream = self._torch_streams.pop() if self._torch_streams else 0
+        with _torch_captures, self.here():
+            stream = stream or int(self.do("cuStreamCreate", NON_BLOCKING))
+            with torch.cuda.stream(self.as_torchs(stream)):
+                try:
+                    graph.capture_begin(capture_error_mode="relaxed")
+                    work(stream)
+                except BaseException:
+                    with suppress(Exception):  # it says again what went wrong
+                        graph.capture_end()
+                    raise  # the stream is given up
                 graph.capture_end()
-            except BaseException:
-                del self._mine()["capture"]
-                raise
-            finally:
-                # torch keeps cuBLAS's workspace for the next call on this stream: another graph, which may
-                # run at the same time. This graph's pool of memory has it to itself.
-                getattr(torch._C, "_cuda_clearCublasWorkspaces", _nothing)()
-        return TorchGraph(self, graph)
+        made = TorchGraph(self, graph)
+        weakref.finalize(made, self._torch_streams.append, stream).atexit = False
+        return made
 
     def tensor(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         """Float32 memory as one of torch's tensors, which does not own it."""
@@ -389,10 +391,6 @@ class GpuDriver(Driver):
 
 class _End:
     """What goes when a thread ends."""
-
-
-def _nothing() -> None:
-    pass
 
 
 def _code(error: Exception) -> int | None:
