@@ -13,6 +13,7 @@ from bslite import reference
 from bslite.explore.gpu import GpuMachine
 from bslite.explore.problem import GATES, Recurrent
 from bslite.kernels.cuda import KERNELS
+from bslite.kernels.cuda.device import SIMULATED
 from bslite.kernels.cuda.recurrent_cell import GRU, LSTM, RELU, TANH
 from bslite.plan.cuda.recurrent_tiles import NARROW, WIDE, choose, launched, tile
 
@@ -82,6 +83,7 @@ def test_one_launch_or_many(kind: int, variant: dict[str, int]) -> None:
         assert run(kind, hidden, units, steps, False, x, given, **variant).tobytes() == stays.tobytes()
 
 
+@pytest.mark.skipif(not SIMULATED, reason="on a GPU none is")
 def test_blocks_that_are_lost_are_seen_and_hang_nobody() -> None:
     """Two blocks where only one runs at a time: what the first waits for does not come."""
     given = parameters(4, 4, 3)
