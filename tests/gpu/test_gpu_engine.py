@@ -23,8 +23,8 @@ def chain(*ops: str, shape: tuple[int, ...]) -> ModelSpec:
     return graph.build(x)
 
 
-#: Relative. On a GPU the functions are CUDA's: exp and tanh within 2 units in the last place by its manual, so
-#: that a sigmoid in a chain with a tanh is within 7; here they are NumPy's, rounded once.
+#: Relative. On a GPU the functions are CUDA's: exp and tanh within 2 units in the last place by its manual,
+#: so that a sigmoid in a chain with a tanh is within 7; here they are NumPy's, rounded once.
 NEAR = 3e-7 if SIMULATED else 8e-7
 
 
