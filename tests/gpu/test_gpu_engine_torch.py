@@ -250,6 +250,24 @@ def test_tuning_runs_both(on_gpu: FakeApi) -> None:
     assert all(p.seconds for p in parts)
 
 
+def test_a_capture_of_what_is_not_ready(on_gpu: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's kernels go into the graph then, and a warning says what to do; ours, once all is ready."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    now = [True]
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: now[0])
+    fast, x = bslite.optimize(torch.nn.ReLU().eval(), tune=False), images()
+    with torch.no_grad():
+        with pytest.warns(UserWarning, match="call the model with them before the capture"):
+            assert torch.equal(fast(x), x.relu())
+        assert not on_gpu.calls("cuLaunchKernel")
+        now[0] = False
+        fast(x)
+        now[0] = True
+        before = len(on_gpu.calls("cuLaunchKernel"))
+        assert torch.equal(fast(x), x.relu())
+    assert len(on_gpu.calls("cuLaunchKernel")) > before
+
+
 def test_a_gpu_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch runs the call; one warning says why."""
 
