@@ -1,9 +1,13 @@
 """Recurrent layers on a GPU: machine, space and price, from published figures and without a GPU at hand.
 
 A layer is one loop over time steps; each block of threads has ``units`` hidden units, all gates of them, and
-each warp's lanes share a dot product. Two ways through the steps: one kernel that stays (persistent), with a
-barrier over the whole grid between steps, whose blocks can keep their weights in registers and shared memory;
-or a kernel per step, whose launch is the barrier, and whose weights come from L2 or memory each time.
+each warp's lanes share a dot product. Two ways through the steps: one kernel that stays (persistent), whose
+blocks hand each other h through L2 and can keep their weights in registers and shared memory; or a kernel per
+step, whose weights come from L2 or memory each time. A kernel that stays may also keep a part of its weights
+and read the rest.
+
+Reading of weights and multiplying overlap, so the longest counts: multiply-adds, shared memory, L2 (or
+memory, where what all blocks read at every step is more than L2 holds).
 """
 
 from __future__ import annotations
@@ -11,14 +15,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bslite.explore.problem import FLOAT, Recurrent
 from bslite.explore.search import Estimate, Part
 from bslite.explore.space import Axis, Constraint, Point, Space
 from bslite.machine import checked
 
-CHIP, STREAMED = "chip", "streamed"
+CHIP, SPLIT, STREAMED = "chip", "split", "streamed"
 GRID, LAUNCH = "grid", "launch"
 AHEAD, WITHIN = "ahead", "within"
 HANDED = 8  # bytes of a value of h on its way to other blocks: with the number of the step it is for
@@ -33,15 +37,15 @@ class GpuMachine:
     sms: int = 132
     lanes: int = 128  # float32 multiply-adds of an SM per cycle
     clock: float = 1.83e9
-    register_bytes: int = 160 << 10  # of an SM's registers, that weights can live in
-    shared_bytes: int = 200 << 10  # of an SM's shared memory, likewise
+    register_bytes: int = 176 << 10  # of an SM's registers, that weights can live in
+    shared_bytes: int = 227 << 10  # of shared memory that a block can have
     shared_bytes_per_cycle: float = 128.0  # that an SM reads from its shared memory
     sm_bytes_per_cycle: float = 64.0  # that an SM reads from L2
     l2_bytes: int = 50 << 20
     l2_bandwidth: float = 5.5e12  # bytes/s, all SMs
     memory_bandwidth: float = 4.8e12  # bytes/s
     l2_latency: float = 0.15e-6  # seconds, of one dependent read
-    grid_sync: float = 1.2e-6  # seconds, of a barrier over all SMs
+    grid_sync: float = 0.7e-6  # seconds from storing a value until all SMs that wait for it in L2 have it
     block_threads: int = 1024  # the most threads of a block; the simulator's machine has few
     launch: float = 2.5e-6  # seconds from one kernel to the next, in a captured graph
     step_cycles: int = (
@@ -67,6 +71,31 @@ class GpuMachine:
         return self.register_bytes + self.shared_bytes
 
 
+class Work(NamedTuple):
+    """What a block of threads does in a time step, all its ``sequences`` together; ``blocks`` of them."""
+
+    blocks: int
+    sequences: int
+    issue: float  # cycles of its SM
+    shared: float  # bytes from shared memory
+    streamed: float  # bytes of weights from L2 or memory, as often as they are read
+    once: float  # bytes of weights that it reads at all
+    waits: int = 0  # for L2, one after the other
+
+
+def _ideal(p: Recurrent, m: GpuMachine, point: Point) -> Work:
+    """Every weight is read once and meets all sequences; on chip, registers are filled first."""
+    units = point.number("units")
+    weights = _block_weights(p, units, str(point["inputs"]))
+    rest = float(FLOAT * weights)
+    shared = 0.0
+    if point["weights"] != STREAMED:
+        rest = max(0.0, rest - m.register_bytes)
+        shared = min(rest, m.shared_bytes)
+        rest -= shared
+    return Work(-(-p.hidden // units), p.batch, p.batch * weights / m.lanes, shared, rest, rest)
+
+
 def _block_weights(layer: Recurrent, units: int, inputs: str) -> int:
     """Weights a block goes through at every step."""
     terms = layer.hidden + (layer.inputs if inputs == WITHIN else 0)
@@ -85,12 +114,11 @@ def space(problem: Recurrent, machine: GpuMachine) -> Space:
         return None
 
     def kept(point: Point) -> str | None:
-        return (
-            None if point["weights"] == STREAMED or point["steps"] == GRID else "a kernel per step keeps none"
-        )
+        stays = point["weights"] == STREAMED or point["steps"] == GRID
+        return None if stays else "a kernel per step keeps none"
 
     def fits(point: Point) -> str | None:
-        if point["weights"] == STREAMED:
+        if point["weights"] != CHIP:
             return None
         inputs = str(point["inputs"])
         held = sum(
@@ -107,24 +135,29 @@ def space(problem: Recurrent, machine: GpuMachine) -> Space:
         "recurrent loop on a GPU",
         (
             Axis("units", "hidden units per block", tuple(range(1, min(problem.hidden, 128) + 1))),
-            Axis("weights", "kept on chip, or read at every step", (CHIP, STREAMED)),
-            Axis("steps", "kept apart by a barrier over the grid, or by a launch", (GRID, LAUNCH)),
+            Axis(
+                "weights",
+                "kept on chip, as far as there is room, or read at every step",
+                (CHIP, SPLIT, STREAMED),
+            ),
+            Axis("steps", "in one launch whose blocks wait for each other, or a launch each", (GRID, LAUNCH)),
             Axis("inputs", "multiplied for all steps ahead, or within the step", (AHEAD, WITHIN)),
         ),
         (
             Constraint("weights stay only in a kernel that stays", kept),
-            Constraint("blocks that meet at a barrier are all on the GPU at once", resident),
+            Constraint("blocks that wait for each other are all on the GPU at once", resident),
             Constraint("kept weights fit registers and shared memory", fits),
         ),
     )
 
 
-def estimate(problem: Recurrent, machine: GpuMachine, point: Point) -> Estimate:
-    """Seconds of the run at this point."""
+def estimate(problem: Recurrent, machine: GpuMachine, point: Point, work: Work | None = None) -> Estimate:
+    """Seconds of the run at this point; ``work`` is what a block does in a step, where a kernel is known."""
     parts: dict[str, float] = {}
     hidden: dict[str, float] = {}
     for i in range(problem.layers):
-        _add_layer(problem.layer(i), machine, point, parts, hidden)
+        layer = problem.layer(i)
+        _add_layer(layer, machine, point, work or _ideal(layer, machine, point), parts, hidden)
     units, inputs = point.number("units"), str(point["inputs"])
     blocks = -(-problem.hidden // units)
     notes: dict[str, float | str] = {
@@ -136,47 +169,49 @@ def estimate(problem: Recurrent, machine: GpuMachine, point: Point) -> Estimate:
     return Estimate(point, tuple(found), notes)
 
 
+def step_parts(p: Recurrent, m: GpuMachine, work: Work, stays: bool) -> dict[str, tuple[float, float]]:
+    """What a time step's seconds go to: those that count, and those that others cover. ``stays``: all steps
+    are one launch.
+    """
+    waves = -(-work.blocks // m.sms)  # blocks that an SM does one after the other
+    issue, port = waves * work.issue / m.clock, m.sm_bytes_per_cycle * m.clock
+    shared = waves * work.shared / (m.shared_bytes_per_cycle * m.clock)
+    in_l2 = work.blocks * work.once <= m.l2_bytes
+    level, bandwidth = ("L2", m.l2_bandwidth) if in_l2 else ("memory", m.memory_bandwidth)
+    streamed = max(
+        waves * work.streamed / port,
+        work.blocks * work.streamed / bandwidth,
+        waves * work.waits * 2 * m.l2_latency,
+    )
+    found, done = {"multiply-adds": (issue, 0.0)}, issue
+    for name, seconds in sorted((("shared memory", shared), (level, streamed)), key=lambda way: -way[1]):
+        longer = max(0.0, seconds - done)
+        found[f"weights from {name}"] = longer, seconds - longer
+        done += longer
+    # Every block reads all of h, which the others wrote, from L2.
+    state = HANDED * work.sequences * p.hidden
+    found["h to every block"] = max(work.blocks * state / m.l2_bandwidth, waves * state / port), 0.0
+    found["sums and functions"] = m.step_cycles / m.clock, 0.0
+    found["hand-over"] = m.grid_sync if stays else m.launch + 2 * m.l2_latency, 0.0
+    return found
+
+
 def _add_layer(
-    p: Recurrent, m: GpuMachine, point: Point, parts: dict[str, float], hidden: dict[str, float]
+    p: Recurrent, m: GpuMachine, point: Point, work: Work, parts: dict[str, float], hidden: dict[str, float]
 ) -> None:
     """Seconds of one layer, added to the parts."""
 
     def add(to: dict[str, float], name: str, seconds: float) -> None:
         to[name] = to.get(name, 0.0) + seconds
 
-    units, inputs = point.number("units"), str(point["inputs"])
-    blocks = -(-p.hidden // units)
-    waves = -(-blocks // m.sms)  # blocks that an SM does one after the other
-    weights = _block_weights(p, units, inputs)
-    arithmetic = waves * p.batch * weights / (m.lanes * m.clock)
-    reading, level = _reading(blocks, waves, FLOAT * weights, m, str(point["weights"]))
-    # Every block reads all of h, which the others wrote: from L2, after the barrier.
-    state = HANDED * p.batch * p.hidden
-    h = 2 * m.l2_latency + max(
-        blocks * state / m.l2_bandwidth, waves * state / (m.sm_bytes_per_cycle * m.clock)
-    )
-    busy = max(arithmetic, reading)
-    add(parts, "multiply-adds", p.steps * arithmetic)
-    add(parts, f"weights from {level}", p.steps * (busy - arithmetic))
-    add(hidden, f"weights from {level}, covered", p.steps * (reading - (busy - arithmetic)))
-    add(parts, "h to every block", p.steps * h)
-    add(parts, "sums and functions", p.steps * m.step_cycles / m.clock)
-    add(parts, "barrier", p.steps * (m.grid_sync if point["steps"] == GRID else m.launch))
+    for name, (longer, covered) in step_parts(p, m, work, point["steps"] == GRID).items():
+        add(parts, name, p.steps * longer)
+        if covered:
+            add(hidden, f"{name}, covered", p.steps * covered)
     add(parts, "launch", m.launch)
-    if inputs == AHEAD:
+    if point["inputs"] == AHEAD:
         rows, products = p.steps * p.batch, p.gates * p.hidden * p.inputs
         compute = rows * products / (m.sms * m.lanes * m.clock)
         made = FLOAT * rows * p.gates * p.hidden  # written, then read step by step
         moved = FLOAT * (products + rows * p.inputs) + 2 * made
         add(parts, "inputs ahead", m.launch + max(compute, moved / m.memory_bandwidth))
-
-
-def _reading(blocks: int, waves: int, block_bytes: int, m: GpuMachine, weights: str) -> tuple[float, str]:
-    """Seconds a step's weights take to come, and from where."""
-    if weights == CHIP:
-        shared = max(0, block_bytes - m.register_bytes)
-        return waves * shared / (m.shared_bytes_per_cycle * m.clock), "shared memory"
-    own = waves * block_bytes / (m.sm_bytes_per_cycle * m.clock)
-    if blocks * block_bytes <= m.l2_bytes:
-        return max(own, blocks * block_bytes / m.l2_bandwidth), "L2"
-    return max(own, blocks * block_bytes / m.memory_bandwidth), "memory"

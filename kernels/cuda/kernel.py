@@ -20,6 +20,10 @@ SCALARS = {"f4": numba.float32, "f8": numba.float64, "i4": numba.int32, "i8": nu
 KERNELS: dict[str, Kernel] = {}
 
 
+def _none(variant: Mapping[str, Any]) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A family of kernels, one per *variant*: the compile-time constants that ``make`` takes.
@@ -29,7 +33,8 @@ class Kernel:
     registers a thread may need (what the occupancy in the docstring rests on); no variant may spill.
     ``samples`` are variants that between them are all the code there is: tests compile each of them.
     ``blocks``: so many of ``threads`` threads must fit on an SM at once, which bounds the registers the
-    compiler may take.
+    compiler may take. ``dynamic``: bytes of shared memory that a launch must give a variant, beside those
+    that the code itself asks for; this is how a block comes by more than 48 KB.
     """
 
     name: str
@@ -41,6 +46,7 @@ class Kernel:
     registers: int
     blocks: int = 1
     since: tuple[int, int] = (8, 0)
+    dynamic: Callable[[Mapping[str, Any]], int] = _none
 
     @property
     def signature(self) -> tuple[Any, ...]:
@@ -81,6 +87,7 @@ def kernel(
     blocks: int = 1,
     since: tuple[int, int] = (8, 0),
     samples: Sequence[Mapping[str, Any]] = ({},),
+    dynamic: Callable[[Mapping[str, Any]], int] = _none,
 ) -> Callable[[Callable[..., Callable[..., None]]], Kernel]:
     """Register a function that makes kernels, under its name.
 
@@ -96,7 +103,9 @@ def kernel(
         taken = list(inspect.signature(make(**samples[0])).parameters)
         if name in KERNELS or taken != [*arrays, *scalars]:
             raise RuntimeError(f"kernel {name!r}: registered twice, or {taken} is not {list(parameters)}")
-        KERNELS[name] = Kernel(name, make, arrays, scalars, tuple(samples), threads, registers, blocks, since)
+        KERNELS[name] = Kernel(
+            name, make, arrays, scalars, tuple(samples), threads, registers, blocks, since, dynamic
+        )
         return KERNELS[name]
 
     return register

@@ -1,5 +1,6 @@
 """Recurrent layers as one loop (arXiv 1909.13654): a block of threads has some hidden units, all gates of
-them, and their weights in registers; products with the inputs of all steps were made before.
+them, and their weights on chip, as far as they fit (`recurrent_sums` says where); products with the inputs of
+all steps were made before.
 
 In each time step a block needs all of h, which the others made in the step before. It goes through L2 as
 cells of 8 bytes: a float32 and the number of the step it is for, written and read at once. Who needs it reads
@@ -8,9 +9,10 @@ costs one write and one read of L2. Two sets of cells change places: a block tha
 s + 2 has seen all of s + 1, so everyone is done with s.
 
 That needs all blocks on the GPU at once: they are launched together (cooperatively), which the driver refuses
-if they do not fit. Should one be lost nonetheless, the others give up after PATIENCE reads, and make NaN from
-there on. The same kernel does one time step per launch where the weights do not fit the chip; then nobody
-waits.
+if they do not fit; the planner makes one for each SM at most, of which a block has all registers and most of
+the shared memory. Should one be lost nonetheless, the others give up after PATIENCE reads, and make NaN from
+there on. The same kernel does one time step per launch where a layer has two passes a step, or there are more
+blocks than SMs; then nobody waits.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from __future__ import annotations
 import numpy as np
 
 from bslite.kernels.cuda.device import SIMULATED, cuda, device_function
-from bslite.kernels.cuda.exchange import ROOM, exchange, look, publish
+from bslite.kernels.cuda.exchange import ROOM, look, publish
 from bslite.kernels.cuda.flag import raise_flag
+from bslite.kernels.cuda.gemm_tile import QUAD
 from bslite.kernels.cuda.kernel import kernel
 from bslite.kernels.cuda.recurrent_cell import (
     BEFORE,
@@ -39,48 +42,11 @@ from bslite.kernels.cuda.recurrent_cell import (
     sigmoid,
     tanh,
 )
+from bslite.kernels.cuda.recurrent_sums import Shares, folding, multiplying, reading, storing
 
 PATIENCE = 1 << 3 if SIMULATED else 1 << 23  # reads of L2, some seconds; blocks do not wait in the simulator
 NAN = np.float32(np.nan)
 f = np.float32
-
-
-def _folding(count: int, lanes: int):
-    """``(sums, lane, room)``: ``count`` sums of each lane of a warp added up over its lanes, in place.
-
-    Both are powers of two. By halves: where lanes still share several sums, each half of them goes on with
-    half of the sums, so the whole takes count - 1 + log2(lanes / count) exchanges. Afterwards sums[0] is the
-    total number ``lane * count // lanes``.
-    """
-
-    def level(count, mask, rest):
-        half = count // 2
-
-        @device_function
-        def fold(sums, lane, room):
-            if count > 1:
-                for i in range(half):
-                    low, high = sums[i], sums[i + half]
-                    upper = lane & mask != 0
-                    given = f(exchange(low if upper else high, mask, room))
-                    sums[i] = (high if upper else low) + given
-            else:
-                sums[0] += f(exchange(sums[0], mask, room))
-            rest(sums, lane, room)
-
-        return fold
-
-    @device_function
-    def done(sums, lane, room):
-        pass
-
-    folds, mask, counts = done, 1, []
-    while (1 << len(counts)) < lanes:
-        counts.append(max(1, count >> len(counts)))
-    for own in reversed(counts):
-        folds = level(own, mask, folds)
-        mask *= 2
-    return folds
 
 
 def _receiving(threads: int, deep: int, together: int):
@@ -120,25 +86,37 @@ SCALARS = (
     "gate i4, y_time i8, y_row i8, zero i4"
 )
 LAYER = {
-    "warps": 8, "lanes": 32, "parts": 4, "rows": 8, "deep": 6, "batch": 1, "chunk": 1, "biased": 1,
-    "reverse": 0, "ragged": 0, "peephole": 0, "together": 1,
+    "warps": 8, "lanes": 32, "parts": 4, "rows": 8, "held": 6, "rounds": 0, "near": 0, "far": 0, "abreast": 1,
+    "batch": 1, "chunk": 1, "biased": 1, "reverse": 0, "ragged": 0, "peephole": 0, "together": 1,
 }  # fmt: skip
+#: Weights in all three places; four sequences at a time.
+MIXED = {"parts": 1, "held": 2, "rounds": 4, "near": 2, "far": 2}
+FOUR = {"abreast": 4, "batch": 4, "chunk": 4}
+
+
+def _dynamic(variant):
+    """Bytes of weights in shared memory."""
+    return 4 * Shares(*(variant[name] for name in Shares._fields)).cells
 
 
 def _recurrent(
-    kind: int, warps: int, lanes: int, parts: int, rows: int, deep: int, batch: int, chunk: int,
-    biased: int, reverse: int, ragged: int, peephole: int, together: int,
+    kind: int, s: Shares, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
+    together: int,
 ):  # fmt: skip
-    threads, span = warps * lanes, lanes * deep
-    groups, gates, longest = warps // parts, GATES[kind], parts * span
-    block_rows = groups * rows
+    lanes, parts, rows, abreast, longest, span = s.lanes, s.parts, s.rows, s.abreast, s.longest, s.span
+    threads, block_rows, gates = s.threads, s.block_rows, GATES[kind]
     second, lstm = kind in SECOND, kind in (LSTM, PROJECTED)
-    folded, received = _folding(rows, lanes), _receiving(threads, longest, chunk)
-    has_inputs = kind != PROJECTION
-    keeps_h = kind not in (PROJECTED,)
-    share = lanes // rows
-    h_cells, partial_cells = 2 * chunk * longest, parts * block_rows * batch
-    kept, sums_cells = rows * deep, max(rows, 4)
+    has_inputs, keeps_h = kind != PROJECTION, kind != PROJECTED
+    folded, received = folding(s.sums, lanes), _receiving(threads, longest, chunk)
+    hold, store, multiply = reading(s, s.held), storing(s), multiplying(s)
+    fetch, fetched_first = reading(s, s.far), (s.held + s.near) * lanes
+    turns = (
+        2 if chunk < batch else 1
+    )  # h of the next sequences may come while some threads are still at these
+    h_cells, partial_cells = turns * chunk * longest, parts * block_rows * batch
+    own_sums, totals, share = rows * abreast, max(1, s.sums // lanes), max(1, lanes // s.sums)
+    sums_cells, stored_cells = max(s.sums, 4), s.array
+    held_cells, near_cells, far_cells = (max(1, n) for n in (rows * s.held, QUAD * s.quads, rows * s.far))
 
     def recurrent(
         weights, bias, inputs, state, between, cell, update, peepholes, y, lengths, flag,
@@ -147,7 +125,12 @@ def _recurrent(
         room = cuda.shared.array(ROOM, np.float64)
         h = cuda.shared.array(h_cells, np.float32)
         partial = cuda.shared.array(partial_cells, np.float32)
-        held = cuda.local.array(kept, np.float32)
+        stored = cuda.shared.array(stored_cells, np.float32, alignment=16)
+        kept = cuda.local.array(held_cells, np.float32)
+        now = cuda.local.array(near_cells, np.float32)
+        ahead = cuda.local.array(far_cells, np.float32)
+        row_at = cuda.local.array(rows, np.int32)
+        value = cuda.local.array(abreast, np.float32)
         sums = cuda.local.array(sums_cells, np.float32)
         x = cuda.local.array(4, np.float32)
 
@@ -159,19 +142,23 @@ def _recurrent(
         n_first = cuda.blockIdx.y * batch
         n_last = min(sequences, n_first + batch)
 
+        # Divisions of 32 bits without signs: those of 64 are calls, which registers would have to survive.
+        own_row = np.int32(np.uint32(me) // np.uint32(units))
+        own_unit = me - own_row * units
+        of_gate = np.int32(np.uint32(group * rows) // np.uint32(units))
+        own = np.int32(group * rows - of_gate * units)
         for i in range(rows):
-            r = group * rows + i
-            own, of_gate = unit0 + r % units, r // units
-            live = own < total and of_gate < gates
-            for d in range(deep):
-                k = part * span + d * lanes + lane
-                there = live and k < depth
-                at = (of_gate * np.int64(total) + own) * depth + k
-                value = weights[np.uint64(at if there else 0)]  # no branches: all loads are under way at once
-                held[i * deep + d] = value if there else f(0.0)
+            live = unit0 + own < total and of_gate < gates  # of other rows' sums nobody takes notice
+            row_at[i] = (of_gate * total + unit0 + own) * depth if live else 0
+            last = own == units - 1
+            own, of_gate = np.int32(0 if last else own + 1), np.int32(of_gate + 1 if last else of_gate)
+        column = part * span + lane
+        hold(0, weights, row_at, column, depth, kept)
+        store(weights, row_at, column, depth, me, now, stored)
+        fetch(0, weights, row_at, column + fetched_first, depth, ahead)
 
         # This thread's unit and sequence, where there is one.
-        unit, n = unit0 + me % units, n_first + me // units
+        unit, n = unit0 + own_unit, n_first + own_row
         mine = unit < total and n < n_last
         length = steps
         c, old, p_i, p_f, p_o, own_bias = f(0.0), f(0.0), f(0.0), f(0.0), f(0.0), f(0.0)
@@ -210,29 +197,30 @@ def _recurrent(
             base = (want & 1) * np.int64(sequences) * depth
             for n0 in range(n_first, n_last, chunk):
                 to = turn * chunk * longest
-                turn = 1 - turn
+                turn = (turn + 1) % turns
                 if second:
                     patience = received(between, base, want, n0, n_last, depth, h, to, me, zero, patience)
                 else:
                     patience = received(state, base, want, n0, n_last, depth, h, to, me, zero, patience)
-                for j in range(min(chunk, n_last - n0)):
-                    for i in range(rows):
-                        sums[i] = f(0.0)
-                    at_h = np.uint64(to + j * longest + part * span + lane)
-                    for d in range(deep):
-                        value = h[at_h + np.uint64(d * lanes)]
-                        for i in range(rows):
-                            sums[i] += held[i * deep + d] * value
+                for j in range(0, min(chunk, n_last - n0), abreast):
+                    at_h = np.uint32(to + j * longest + part * span + lane)
+                    multiply(
+                        weights, row_at, column, depth, me, kept, stored, ahead, now, value, h, at_h,
+                        sums, zero,
+                    )  # fmt: skip
                     folded(sums, lane, room)
                     if lane % share == 0:
-                        r = group * rows + lane // share
-                        at = ((n0 - n_first + j) * parts + part) * block_rows + r
-                        partial[np.uint64(at)] = sums[0]
+                        for e in range(totals):
+                            number = lane // share * totals + e
+                            if number < own_sums:
+                                row = n0 - n_first + j + number // rows
+                                at = (row * parts + part) * block_rows + group * rows + number % rows
+                                partial[np.uint64(at)] = sums[e]
             cuda.syncthreads()
 
             if mine:
                 for g in range(gates):
-                    at = (n - n_first) * parts * block_rows + g * units + me % units
+                    at = (n - n_first) * parts * block_rows + g * units + own_unit
                     total_here = partial[np.uint64(at)]
                     for p in range(1, parts):
                         total_here += partial[np.uint64(at + p * block_rows)]
@@ -279,60 +267,64 @@ def _recurrent(
     f"{ARRAYS}, {SCALARS}",
     threads=256,
     registers=255,
+    dynamic=_dynamic,
     samples=[
         {**LAYER, "kind": LSTM},
-        {**LAYER, "kind": LSTM, "batch": 16, "chunk": 2, "peephole": 1, "ragged": 1},
-        {**LAYER, "kind": GRU, "rows": 16, "deep": 3, "batch": 4, "chunk": 2},
-        {**LAYER, "kind": RELU, "parts": 8, "rows": 1, "deep": 4, "reverse": 1, "together": 0},
+        {**LAYER, **MIXED, "kind": LSTM, "batch": 16, "chunk": 2, "peephole": 1, "ragged": 1},
+        {**LAYER, "kind": GRU, "rows": 15, "held": 3, "abreast": 2, "batch": 4, "chunk": 2},
+        {**LAYER, "kind": RELU, "parts": 8, "rows": 1, "held": 4, "reverse": 1, "together": 0},
         *({**LAYER, "kind": kind, "together": 0} for kind in (PROJECTED, PROJECTION, BEFORE, NEW)),
     ],
 )
 def recurrent(
-    kind: int, warps: int, lanes: int, parts: int, rows: int, deep: int, batch: int, chunk: int,
-    biased: int, reverse: int, ragged: int, peephole: int, together: int,
+    kind: int, warps: int, lanes: int, parts: int, rows: int, held: int, rounds: int, near: int, far: int,
+    abreast: int, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
+    together: int,
 ):  # fmt: skip
     """Time steps ``first`` to ``stop`` of ``sequences`` sequences, of which a block takes ``batch`` at most
     and ``units`` hidden units; grid: (blocks of units, of sequences). ``together``: the blocks wait for each
     other, else ``stop`` is ``first + 1``.
 
-    ``weights [gates * n, depth]`` of n units; a warp keeps ``rows`` of its block's ``gates * units`` rows,
-    ``lanes * deep`` columns of them, and ``parts`` warps share a row. So a thread keeps ``rows * deep``
-    weights in registers, 48 at most (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs``
+    ``weights [gates * n, depth]`` of n units; a warp takes ``rows`` of its block's ``gates * units`` rows,
+    ``parts`` warps share a row; ``held``, ``rounds``, ``near``, ``far`` say which weights of a lane are where
+    (`Shares`), 48 in registers or so (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs``
     [steps * sequences, inputs_row], of which the gates begin at ``gate * hidden``. ``state`` [2, sequences,
     width] and ``between`` [2, sequences, hidden] are cells of `publish`; ``cell`` and ``update``
-    [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``. ``batch`` and
-    ``chunk`` (sequences staged at once) are powers of two; ``zero`` is 0.
+    [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``. ``batch``,
+    ``chunk`` (sequences staged at once) and ``abreast`` (multiplied at once) are powers of two, each no more
+    than the one before; ``zero`` is 0.
 
-    For each sequence a thread loads ``deep`` values of h from shared memory, neighbours from neighbouring
-    banks, each of which serves ``rows`` multiply-adds; the rows' sums are folded over the warp in rows - 1 +
-    log2(lanes / rows) shuffles, 9 for 48 multiply-adds of 8 rows. Waiting for h is what a step of batch 1
-    takes: what does not depend on it (products with x, bias) is loaded before.
+    For each sequence a thread loads its columns' values of h from shared memory, neighbours from neighbouring
+    banks, each of which serves ``rows`` multiply-adds; the sums are folded over the warp in sums - 1 +
+    log2(lanes / sums) shuffles, 9 for 8 rows. Waiting for h is what a step of batch 1 takes while weights
+    are in registers: what does not depend on it (products with x, bias) is loaded before.
     """
-    return _recurrent(
-        kind, warps, lanes, parts, rows, deep, batch, chunk, biased, reverse, ragged, peephole, together
-    )
+    shares = Shares(warps, lanes, parts, rows, held, rounds, near, far, abreast)
+    return _recurrent(kind, shares, batch, chunk, biased, reverse, ragged, peephole, together)
 
 
 @kernel(
     f"{ARRAYS}, {SCALARS}",
     threads=256,
     registers=255,
+    dynamic=_dynamic,
     since=(9, 0),
     samples=[
-        {**LAYER, "kind": LSTM, "parts": 2, "deep": 16},
-        {**LAYER, "kind": GRU, "parts": 4, "rows": 16, "deep": 8, "batch": 4, "chunk": 2},
+        {**LAYER, **MIXED, "kind": LSTM, "held": 16, "rounds": 12, "peephole": 1, "ragged": 1},  # LSTM 2048
+        {**LAYER, "kind": GRU, "parts": 2, "rows": 12, "held": 14, "rounds": 18, "near": 1},  # GRU 2048
+        {**LAYER, **MIXED, "kind": GRU, "held": 11, "rounds": 23, "near": 1, **FOUR},  # GRU 2560, batch 4
     ],
 )
 def recurrent_wide(
-    kind: int, warps: int, lanes: int, parts: int, rows: int, deep: int, batch: int, chunk: int,
-    biased: int, reverse: int, ragged: int, peephole: int, together: int,
+    kind: int, warps: int, lanes: int, parts: int, rows: int, held: int, rounds: int, near: int, far: int,
+    abreast: int, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
+    together: int,
 ):  # fmt: skip
-    """`recurrent` with up to 128 weights to a thread: 8 warps of 32 lanes keep 128 KB of an SM's 256 KB of
-    registers. Before compute capability 9.0 the assembler takes more for all else, and would spill.
+    """`recurrent` with up to 190 weights to a thread in registers: 8 warps of 32 lanes keep 190 KB of an SM's
+    256 KB. Before compute capability 9.0 the assembler takes more for all else, and would spill.
     """
-    return _recurrent(
-        kind, warps, lanes, parts, rows, deep, batch, chunk, biased, reverse, ragged, peephole, together
-    )
+    shares = Shares(warps, lanes, parts, rows, held, rounds, near, far, abreast)
+    return _recurrent(kind, shares, batch, chunk, biased, reverse, ragged, peephole, together)
 
 
 @kernel(

@@ -58,6 +58,8 @@ class FakeApi:
         self.streams: set[int] = {0, 71, 72}  # the default one and two of torch's
         self.pending: set[int] = set()  # events that have not passed
         self.modes: dict[int, int] = {}  # of the captures under way, by stream
+        self.shared: dict[int, int] = {}  # bytes that a function may be given
+        self.on_sm = 1  # blocks that an SM has room for
         self._next = 1000
 
     def __getattr__(self, name: str) -> Any:
@@ -218,13 +220,24 @@ class FakeApi:
         assert module == "module"
         return int(entry)
 
+    def _cuFuncSetAttribute(self, handle: int, attribute: int, value: int) -> None:
+        assert attribute == 8
+        assert self.contexts
+        self.shared[handle] = value
+
+    def _cuOccupancyMaxActiveBlocksPerMultiprocessor(self, handle: int, threads: int, shared: int) -> int:
+        assert self.contexts
+        assert shared == self.shared.get(handle, 0)
+        return self.on_sm
+
     def _cuLaunchKernel(self, handle: int, *rest: int) -> None:
         *shape, shared, stream, table, extra = rest
-        assert (shared, extra) == (0, 0)
+        assert (shared, extra) == (self.shared.get(handle, 0), 0)
         self._launch(handle, tuple(shape[:3]), tuple(shape[3:]), stream, table)
 
     def _cuLaunchCooperativeKernel(self, handle: int, *rest: int) -> None:
-        *shape, _shared, stream, table = rest
+        *shape, shared, stream, table = rest
+        assert shared == self.shared.get(handle, 0)
         self._launch(handle, tuple(shape[:3]), tuple(shape[3:]), stream, table)
 
     def _launch(self, handle: int, grid: Any, block: Any, stream: int, table: int) -> None:

@@ -27,7 +27,9 @@ def launch(
     if not SIMULATED:
         return _on_gpu(kernel, grid, block, arrays, numbers, variant)
     on_device = {n: cuda.to_device(a.view(DTYPES[kernel.arrays[n]])) for n, a in arrays.items()}
-    kernel.function(**variant)[grid, block](*kernel.arguments({**on_device, **numbers}))
+    kernel.function(**variant)[grid, block, 0, kernel.dynamic(variant)](
+        *kernel.arguments({**on_device, **numbers})
+    )
     return {n: on_device[n].copy_to_host().view(arrays[n].dtype) for n in arrays}
 
 

@@ -38,7 +38,7 @@ Result cuDeviceGetUuid_v2(char *uuid, int d) { memset(uuid, 1, 16); return 0; }
 Result cuDeviceGetUuid(char *uuid, int d) { return cuDeviceGetUuid_v2(uuid, d); }
 Result cuDeviceGetAttribute(int *v, int attribute, int d) {
     static const int table[][2] = {{1, 1024}, {13, 1980000}, {16, 132}, {36, 3201000}, {37, 6144},
-                                   {38, 62914560}, {75, 9}, {76, 0}, {81, 233472}, {82, 65536}};
+                                   {38, 62914560}, {75, 9}, {76, 0}, {81, 233472}, {82, 65536}, {97, 232448}};
     *v = 1;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i][0] == attribute) *v = table[i][1];
@@ -121,12 +121,14 @@ Result cuLaunchKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsigned 
 }
 Result cuLaunchCooperativeKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                  unsigned bz, unsigned shared, Handle stream, void **parameters) {
-    SAY("together grid %u %u %u block %u %u %u shared %u stream %d", gx, gy, gz, bx, by, bz, shared, stream != 0);
+    SAY("together grid %u %u %u block %u %u %u shared %u first %d", gx, gy, gz, bx, by, bz, shared,
+        (int)((int64_t **)parameters)[2][0]);
     return 0;
 }
 Result cuFuncSetAttribute(Handle f, int attribute, int value) { SAY("attribute %d %d", attribute, value); return 0; }
 Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, Handle f, int threads, size_t shared) {
-    *n = (int)setting("STUB_FIT", 1);
+    SAY("room for %d threads %zu bytes", threads, shared);
+    *n = 1;
     return 0;
 }
 Result cuThreadExchangeStreamCaptureMode(int *mode) {

@@ -13,11 +13,14 @@ from typing import Any
 
 import pytest
 
+from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.kernel import Kernel
+from bslite.plan.cuda.recurrent_tiles import SLACK, Tile
 
 CAPABILITIES = {"sm_80": ("8", "0"), "sm_90": ("9", "0")}
 SHARED = 48 << 10  # bytes a block may have without asking for more
+MOST_SHARED = 227 << 10  # bytes a block may have at all, on sm_90
 
 
 @functools.cache
@@ -53,7 +56,20 @@ def test_machine_code(kernel: Kernel, records: list[dict[str, Any]]) -> None:
         assert record["registers"] <= kernel.registers, record
         assert record["stack"] == 0, record
         assert record["shared"] <= SHARED, record
+        assert record["shared"] + kernel.dynamic(record["variant"]) <= MOST_SHARED, record
         assert record["parameters"] == table, record
+
+
+def test_recurrent_blocks_take_what_the_planner_counts(records: list[dict[str, Any]]) -> None:
+    """Registers (values that the planner counts fit, without spilling) and shared memory."""
+    found = [r for r in records if r["kernel"] in ("recurrent", "recurrent_wide")]
+    assert found
+    for record in found:
+        cut = Tile(**{name: record["variant"][name] for name in Tile._fields})
+        assert cut.static <= record["shared"] <= cut.static + SLACK, record
+        assert KERNELS[record["kernel"]].dynamic(record["variant"]) == cut.dynamic
+        wide = record["kernel"] == "recurrent_wide"
+        assert cut.fits(GpuMachine() if wide else GpuMachine(register_bytes=64 << 10)), record
 
 
 def test_code_is_kept(tmp_path: Path) -> None:

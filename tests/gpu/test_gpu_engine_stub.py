@@ -70,6 +70,40 @@ def test_what_the_driver_sees(stub: Path) -> None:
 
 
 def test_blocks_that_wait_for_each_other(stub: Path) -> None:
+    """Launched together, with more shared memory than 48 KB; more blocks than have room are an error."""
+    script = """
+from bslite.engines.cuda.devices import driver_for
+from bslite.engines.cuda.driver import Cells
+from bslite.kernels.cuda.device import cuda
+from bslite.kernels.cuda.kernel import kernel
+
+@kernel("x f4[]", threads=64, registers=32, samples=[{"together": 1}], dynamic=lambda variant: 53248)
+def tiny(together):
+    def tiny(x):
+        shared = cuda.shared.array(0, np.float32)
+        shared[cuda.threadIdx.x] = x[0]
+    return tiny
+
+driver = driver_for()
+memory = driver.allocate(4096, 0)
+arguments = tiny.arguments({"x": Cells(memory.address, np.float32, 64)})
+function = driver.function("tiny", {"together": 1})
+with driver.here():
+    driver.bind(function, (132, 1), (64,), arguments).start(driver.stream())
+try:
+    driver.bind(function, (133, 1), (64,), arguments)
+except bslite.EngineError as e:
+    print(e)
+"""
+    (said,), log = run(stub, script)
+    room = "room for 64 threads 53248 bytes"
+    assert [line for line in log if line.startswith(("attribute", "room", "together"))] == [
+        "attribute 8 53248", room, "together grid 132 1 1 block 64 1 1 shared 53248 first 64", room
+    ]  # fmt: skip
+    assert "133 blocks of 64 threads and 53248 bytes of shared memory wait for each other, 132 have" in said
+
+
+def test_a_recurrent_layer(stub: Path) -> None:
     """A recurrent layer that stays on the GPU is launched cooperatively; flags are cleared on the device."""
     script = """
 graph = bslite.GraphBuilder("rnn")
@@ -84,7 +118,7 @@ for _ in range(2):
     together = [line for line in log if line.startswith("together")]
     assert together
     for line in together:
-        assert re.match(r"together grid \d+ 1 1 block 256 1 1 shared 0 stream 1", line)
+        assert re.match(r"together grid \d+ 1 1 block \d+ 1 1 shared \d+ first", line)
     assert "clear 0 16" in log
     assert [line for line in log if line.startswith("mode")][:2] == ["mode 2", "mode 0"]
 

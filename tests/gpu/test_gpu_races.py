@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from helpers import all_cases, single_op_spec
 from test_gpu_ops import MOST_FLOPS, flops
+from test_gpu_recurrent import noise, parameters, run
 
 import bslite
 from bslite.kernels.cuda.device import SIMULATED, cuda
+from bslite.kernels.cuda.recurrent_cell import GRU
 from bslite.ops import Case, Op
 from bslite.plan.cuda.build import LOWERINGS
 
@@ -54,6 +56,24 @@ def test_any_order_has_the_same_bits(op: type[Op], case: Case) -> None:
         with simulation.in_order(order):
             got = bslite.run(spec, inputs, backend="cuda")
         assert got.tobytes() == expected.tobytes(), order.__name__
+
+
+#: Weights in shared memory and L2; several rounds, sequences side by side and one after the other.
+ROUNDS = {"warps": 4, "lanes": 4, "parts": 2, "rows": 6, "held": 0, "rounds": 2, "near": 1, "far": 1}
+
+
+@pytest.mark.parametrize("variant", [{"batch": 4, "abreast": 2}, {"batch": 2, "chunk": 1}], ids=str)
+def test_recurrent_weights_in_any_order_have_the_same_bits(variant: dict[str, int]) -> None:
+    hidden, x = 4, noise(0, 3, 4, 2)
+    given = parameters(3, hidden, 2)
+
+    def answer() -> bytes:
+        return run(GRU, hidden, hidden, 3, True, x, given, **ROUNDS, **variant).tobytes()
+
+    expected = answer()
+    for order in ORDERS.values():
+        with simulation.in_order(order):
+            assert answer() == expected, order.__name__
 
 
 def without_a_barrier(x, y):

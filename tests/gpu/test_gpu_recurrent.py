@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gpu_simulate import launch
-from helpers import Array, assert_three_way
+from helpers import Array, assert_three_way, single_op_spec
+from torch_oracle import torch_output
 
-from bslite import reference
+import bslite
+from bslite import ops, reference
+from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.explore.gpu import GpuMachine
 from bslite.explore.problem import GATES, Recurrent
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.device import SIMULATED
 from bslite.kernels.cuda.recurrent_cell import GRU, LSTM, RELU, TANH
-from bslite.plan.cuda.recurrent_tiles import NARROW, WIDE, choose, launched, tile
+from bslite.kernels.cuda.recurrent_sums import Shares
+from bslite.plan.cuda import build_plan, lower_recurrent, recurrent_table
+from bslite.plan.cuda.recurrent_tiles import by_products, choose, launched
 
+SMALL = SimulatedDriver.machine
 OPS = {LSTM: "lstm", GRU: "gru", TANH: "rnn", RELU: "rnn"}
 #: Four warps of eight lanes: half of each row is with another warp, sums are folded four at a time.
-TILE = {"warps": 4, "lanes": 8, "parts": 2, "rows": 4, "deep": 2, "batch": 2, "chunk": 2}
+TILE = {
+    "warps": 4, "lanes": 8, "parts": 2, "rows": 4, "held": 2, "rounds": 0, "near": 0, "far": 0, "abreast": 1,
+    "batch": 2, "chunk": 2,
+}  # fmt: skip
 
 
 def noise(seed: int, *shape: int) -> Array:
@@ -48,7 +59,8 @@ def run(kind: int, hidden: int, units: int, steps: int, at_once: bool, x: Array,
     for first in range(1 if at_once else steps):
         stop = steps if at_once else first + 1
         memory = launch(
-            KERNELS["recurrent"], (-(-hidden // units), -(-batch // constants["batch"])), (32,),
+            KERNELS["recurrent"], (-(-hidden // units), -(-batch // constants["batch"])),
+            (constants["warps"] * constants["lanes"],),
             {**memory, **numbers, "first": first, "stop": stop},
             kind=kind, together=int(at_once), **constants,
         )  # fmt: skip
@@ -63,7 +75,7 @@ def parameters(gates: int, hidden: int, features: int) -> dict[str, Array]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("variant", [{}, {"rows": 8, "deep": 1, "parts": 4, "batch": 4, "chunk": 1}], ids=str)
+@pytest.mark.parametrize("variant", [{}, {"rows": 8, "held": 1, "parts": 4, "batch": 4, "chunk": 1}], ids=str)
 @pytest.mark.parametrize("kind", OPS)
 def test_one_launch_or_many(kind: int, variant: dict[str, int]) -> None:
     """As near to float64 as the reference in float32; and the same bits however the steps are launched, in
@@ -81,6 +93,96 @@ def test_one_launch_or_many(kind: int, variant: dict[str, int]) -> None:
     assert_three_way(stays, peer, exact)
     for units in (1, 2):
         assert run(kind, hidden, units, steps, False, x, given, **variant).tobytes() == stays.tobytes()
+
+
+#: Columns of a lane in registers, rounds of columns from shared memory and from L2: of two in all.
+PLACES = {
+    "registers": (2, 0, 0, 0), "shared": (0, 1, 2, 0), "L2": (0, 2, 0, 1), "both": (0, 1, 1, 1),
+    "registers and shared": (1, 1, 1, 0), "registers and L2": (1, 1, 0, 1),
+}  # fmt: skip
+FIVE = {"all": (1, 2, 1, 1), "rounds of L2": (1, 1, 0, 4), "rounds of shared": (1, 4, 1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "hidden", "shape", "places"),
+    [
+        (LSTM, 7, {"warps": 4, "lanes": 4, "parts": 1, "rows": 8}, PLACES),
+        (GRU, 5, {"warps": 4, "lanes": 4, "parts": 1, "rows": 6}, {n: PLACES[n] for n in ("shared", "L2")}),
+        (TANH, 15, {"warps": 8, "lanes": 2, "parts": 2, "rows": 4, "batch": 1, "chunk": 1}, FIVE),
+    ],
+    ids=["lstm", "gru", "rnn"],
+)
+def test_weights_anywhere(kind: int, hidden: int, shape: dict[str, int], places: dict[str, Any]) -> None:
+    """The same bits wherever a weight is, how many sequences it meets at once, and however steps are
+    launched; and right ones.
+    """
+    steps, batch = 3, 4
+    given = parameters(GATES[OPS[kind]], hidden, 2)
+    x = noise(0, steps, batch, 2)
+    attrs: dict[str, Any] = {"reverse": False, "initial_state": False, "lengths": False}
+    attrs |= {"gru": {"reset_after": True}, "rnn": {"activation": "tanh"}}.get(OPS[kind], {})
+    exact, peer = (reference.call(OPS[kind], [x], given, attrs, t) for t in (np.float64, np.float32))
+    answers = set()
+    for i, (held, rounds, near, far) in enumerate(places.values()):
+        columns = {"held": held, "rounds": rounds, "near": near, "far": far, **shape}
+        abreast = 1 if i % 2 or shape.get("batch") else 2
+        y = run(kind, hidden, hidden, steps, i != 1, x, given, abreast=abreast, **columns)
+        assert_three_way(y, peer, exact)
+        answers.add(y.tobytes())
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("lstm", "lengths, backwards, from a state"), ("lstm", "peepholes"), ("gru", "lengths"),
+        ("gru", "no bias"), ("gru", "backwards from a state"), ("rnn", "lengths, backwards, from a state"),
+        ("rnn", "relu"),
+    ],
+)  # fmt: skip
+def test_products_and_gates(name: str, label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of many sequences, for few."""
+    monkeypatch.setattr(lower_recurrent, "FEW", 0)
+    monkeypatch.setattr(lower_recurrent, "by_products", lambda problem, machine: 0.0)
+    op = ops.REGISTRY[name]
+    (case,) = [case for case in op.cases() if case.label == label]
+    spec, inputs = single_op_spec(op, case)
+    (node,) = spec.nodes
+    peer = torch_output(op, inputs, spec.node_params(node), node.attrs, np.float32)
+    exact = reference.run(spec, inputs, np.float64)[0]
+    assert_three_way(bslite.run(spec, inputs, backend="cuda"), peer, exact)
+    used = {step.kernel for step in build_plan(spec, [x.shape for x in inputs], SMALL).steps}
+    assert "recurrent_gates" in used
+    assert "recurrent" not in used
+
+
+def test_gates_join_sums_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the product's parts, in order; no launch of its own for that."""
+    monkeypatch.setattr(lower_recurrent, "by_products", lambda problem, machine: 0.0)
+    (case,) = [case for case in ops.REGISTRY["lstm"].cases() if case.label == "a long sum"]
+    longer = replace(case, inputs=((2, 32, 24),))
+    spec, inputs = single_op_spec(ops.REGISTRY["lstm"], longer)
+    steps = build_plan(spec, [x.shape for x in inputs], GpuMachine()).steps
+    first = next(i for i, step in enumerate(steps) if step.kernel == "recurrent_gates")
+    assert steps[first - 1].kernel == "gemm_pairs"
+    assert steps[first].args["parts"] == steps[first - 1].args["grid"][2] > 1
+    hidden, sequences, parts = 3, 2, 3
+    products = noise(0, parts, sequences, 4 * hidden)
+    given: dict[str, Any] = {
+        "bias": noise(1, 4 * hidden), "inputs": noise(2, sequences, 4 * hidden),
+        "h": noise(3, sequences, hidden), "cell": noise(4, sequences, hidden),
+        "peepholes": noise(5, 3 * hidden), "flag": np.zeros(4, np.int32),
+        "y": np.zeros((3, sequences, hidden), np.float32), "lengths": np.zeros(sequences, np.int32),
+        "step": 0, "steps": 1, "sequences": sequences, "hidden": hidden, "inputs_row": 4 * hidden,
+        "y_time": sequences * hidden, "y_row": hidden,
+    }  # fmt: skip
+    constants = {"kind": LSTM, "biased": 1, "reverse": 0, "ragged": 0, "peephole": 0, "threads": 8}
+    answers = [
+        launch(KERNELS["recurrent_gates"], (1,), (8,), {**given, "products": p, "parts": len(p)}, **constants)
+        for p in (products, ((products[0] + products[1]) + products[2])[None])
+    ]
+    assert answers[0]["y"].any()
+    assert answers[0]["y"].tobytes() == answers[1]["y"].tobytes()
 
 
 @pytest.mark.skipif(not SIMULATED, reason="on a GPU none is")
@@ -102,40 +204,72 @@ def test_nan_reaches_what_depends_on_it() -> None:
     assert bad.sum() == bad[2:, 0].size
 
 
+#: Shared memory as on an A100, whose registers keep less.
+OLDER = GpuMachine(sms=108, register_bytes=64 << 10, shared_bytes=163 << 10)
+
+
 @pytest.mark.parametrize("kind", GATES)
-@pytest.mark.parametrize("batch", [1, 4, 16, 40])
-@pytest.mark.parametrize("hidden", [1, 50, 256, 512, 1024, 1536, 2816])
-@pytest.mark.parametrize("recent", [True, False])
+@pytest.mark.parametrize("batch", [1, 4, 40])
+@pytest.mark.parametrize("hidden", [1, 50, 512, 1536, 2816])
+@pytest.mark.parametrize("machine", [GpuMachine(), OLDER], ids=["recent", "older"])
 def test_layers_are_cut_so_that_the_kernel_can_take_them(
-    kind: str, batch: int, hidden: int, recent: bool
+    kind: str, batch: int, hidden: int, machine: GpuMachine
 ) -> None:
-    machine = GpuMachine() if recent else GpuMachine(register_bytes=64 << 10)
     loops = choose(Recurrent(kind, hidden, hidden, 25, batch), machine)
     assert loops is not None
     cut, gates = loops.tile, GATES[kind]
-    assert cut.warps // cut.parts * cut.rows >= gates * loops.units
-    assert cut.parts * cut.lanes * cut.deep >= hidden
-    assert cut.rows * cut.deep <= (WIDE if recent else NARROW)
-    assert cut.kernel in KERNELS
-    assert loops.units * min(batch, cut.batch) <= cut.warps * cut.lanes
+    shares = Shares(**{name: getattr(cut, name) for name in Shares._fields})
+    assert shares.block_rows >= gates * loops.units
+    assert shares.longest == cut.longest >= hidden
+    assert loops.units * cut.batch <= shares.threads == cut.threads
+    assert (cut.chunk % cut.abreast, cut.batch % cut.chunk) == (0, 0)
+    kernel = KERNELS[cut.kernel(machine)]
+    assert kernel.since == (8, 0) or machine is not OLDER
+    assert kernel.dynamic(cut._asdict()) == cut.dynamic
+    assert cut.dynamic + cut.static <= machine.shared_bytes
+    assert cut.static <= 48 << 10
+    assert not cut.dynamic or loops.stays
+    assert sum(cut.registers) <= (198 if machine is not OLDER else 72)
     blocks = -(-hidden // loops.units) * -(-batch // cut.batch)
     assert blocks <= machine.sms or not loops.stays
 
 
-def test_weights_stay_while_they_fit() -> None:
+def test_weights_stay_as_far_as_they_fit() -> None:
+    """Bytes of an SM's weights in registers, shared memory and L2 (see `kernels.cuda.recurrent_sums`)."""
+
+    def places(kind: str, hidden: int) -> tuple[bool, bool, bool]:
+        loops = choose(Recurrent(kind, hidden, hidden, 25, 1), GpuMachine())
+        assert loops is not None
+        assert loops.stays
+        cut = loops.tile
+        return cut.held > 0, cut.rounds * cut.near > 0, cut.streamed(hidden) > 0
+
+    assert places("lstm", 1024) == places("gru", 1024) == (True, False, False)
+    assert places("gru", 1536) == places("lstm", 1536) == places("gru", 2048) == (True, True, False)
+    assert places("lstm", 2048) == places("gru", 2560) == places("gru", 2816) == (True, True, True)
+
+
+def test_the_documentation_has_the_predictions() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "explore.md").read_text()
+    for line in recurrent_table.table(GpuMachine()):
+        assert line in page
+
+
+def test_many_sequences_are_a_product() -> None:
     machine = GpuMachine()
 
-    def stays(kind: str, hidden: int) -> bool:
-        loops = choose(Recurrent(kind, hidden, hidden, 25, 1), machine)
+    def product_is_cheaper(kind: str, hidden: int, batch: int) -> bool:
+        problem = Recurrent(kind, hidden, hidden, 25, batch)
+        loops = choose(problem, machine)
         assert loops is not None
-        return loops.stays
+        return by_products(problem, machine) < loops.seconds
 
-    assert stays("lstm", 1024)
-    assert stays("gru", 1024)
-    assert not stays("gru", 2816)
-    assert not stays("lstm", 2048)
+    assert not product_is_cheaper("lstm", 512, 16)
+    assert not product_is_cheaper("lstm", 512, 64)
+    assert product_is_cheaper("lstm", 1024, 128)
+    assert product_is_cheaper("gru", 2048, 64)
 
 
 def test_states_too_long_for_the_kernel() -> None:
-    assert tile(GpuMachine(), 4, 40_000, 1, 1) is None
-    assert launched(GpuMachine(), 4, 64, 40_000, 1) is None
+    assert choose(Recurrent("lstm", 100_000, 1, 1, 1), GpuMachine()) is None
+    assert launched(GpuMachine(), 4, 64, 100_000, 1) is None

@@ -101,8 +101,8 @@ def machine_of(device: Any) -> GpuMachine:
         lanes=lanes,
         clock=clock or default.clock,
         # what the recurrent kernels can keep there; before 9.0 they need more registers for all else
-        register_bytes=int(device.MAX_REGISTERS_PER_MULTIPROCESSOR) * (5 if recent else 2) // 2,
-        shared_bytes=int(device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) * 7 // 8,
+        register_bytes=int(device.MAX_REGISTERS_PER_MULTIPROCESSOR) * (11 if recent else 4) // 4,
+        shared_bytes=int(device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
         l2_bytes=int(device.L2_CACHE_SIZE),
         l2_bandwidth=per_cycle * sms * (clock or default.clock),
         memory_bandwidth=bandwidth or default.memory_bandwidth,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import sys
 import threading
 import weakref
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bslite.engines.cuda.driver import Array, Cells, Driver, Graph, Memory, OutOfMemory
-from bslite.engines.cuda.gpu_launch import Described, GpuGraph, GpuLaunch, TorchGraph, call_in
+from bslite.engines.cuda.gpu_launch import Described, Function, GpuGraph, GpuLaunch, TorchGraph, call_in
 from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
 
@@ -29,6 +30,7 @@ SLOTS = 2  # pinned buffers of so much: one is filled while the other is under w
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: what else this thread does, does not end a capture
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: waits for nothing on the default stream
 NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 OUT_OF_MEMORY, NOT_READY = 2, 600  # CUDA_ERROR_...
 #: Of a kernel that did what it must not: addresses (700, 714 to 718), time (702), traps (710, 719).
 FATAL = (700, 702, 710, 714, 715, 716, 717, 718, 719)
@@ -57,7 +59,7 @@ class GpuDriver(Driver):
     ) -> None:
         super().__init__()
         self._capability, self._relaxed = capability, relaxed
-        self._functions: dict[Any, tuple[int, bool]] = {}
+        self._functions: dict[Any, Function] = {}
         self._lock = threading.RLock()
         self.device, self.machine, self.name = device, machine, f"cuda:{device} ({name})"
         self._api, self._torch_given = api, torch
@@ -232,7 +234,7 @@ class GpuDriver(Driver):
         return stream
 
     def function(self, kernel: str, variant: Mapping[str, Any]) -> Any:
-        """The driver's handle of a kernel, and whether its blocks wait for each other (`Kernel.function`)."""
+        """The driver's handle of a kernel, and how it is to be started."""
         key = kernel, tuple(sorted(variant.items()))
         with self._lock:
             if key not in self._functions:
@@ -244,7 +246,11 @@ class GpuDriver(Driver):
                 with self.here():
                     module = self.do("cuModuleLoadData", code.image)
                     handle = self.do("cuModuleGetFunction", module, code.entry.encode())
-                self._functions[key] = int(handle), bool(variant.get("together"))
+                made = Function(int(handle), bool(variant.get("together")), _dynamic(kernel, variant))
+                if made.shared:  # more than 48 KB of shared memory are to be asked for
+                    with self.here():
+                        self.do("cuFuncSetAttribute", made.handle, _attribute(DYNAMIC_SHARED), made.shared)
+                self._functions[key] = made
             return self._functions[key]
 
     def code(self, kernel: str, variant: Mapping[str, Any]) -> Any:
@@ -255,14 +261,25 @@ class GpuDriver(Driver):
 
     def bind(
         self,
-        function: tuple[int, bool],
+        function: Function,
         grid: tuple[int, ...],
         block: tuple[int, ...],
         arguments: Sequence[Cells | np.generic],
     ) -> GpuLaunch:
-        """A kernel and its table of arguments."""
-        handle, cooperative = function
-        return GpuLaunch(self, handle, cooperative, grid, block, arguments)
+        """A kernel and its table of arguments. EngineError if its blocks wait for each other, and not all of
+        them find room on the GPU at once (the planner sees to it that they do).
+        """
+        if function.cooperative:
+            blocks, threads = math.prod(grid), math.prod(block)
+            asked = function.handle, threads, function.shared
+            with self.here():
+                on_sm = int(self.do("cuOccupancyMaxActiveBlocksPerMultiprocessor", *asked))
+            if blocks > (room := on_sm * self.machine.sms):
+                raise EngineError(
+                    f"{self.name}: {blocks} blocks of {threads} threads and {function.shared} bytes of "
+                    f"shared memory wait for each other, {room} have room"
+                )
+        return GpuLaunch(self, function, grid, block, arguments)
 
     def capturing(self, stream: int) -> bool:
         """Asked of the driver: a stream that is being captured has a status other than 0."""
@@ -391,6 +408,20 @@ class GpuDriver(Driver):
 
 class _End:
     """What goes when a thread ends."""
+
+
+def _dynamic(kernel: str, variant: Mapping[str, Any]) -> int:
+    """Bytes of shared memory that a launch of the kernel gives it."""
+    from bslite.kernels.cuda import KERNELS
+
+    return KERNELS[kernel].dynamic(variant)
+
+
+def _attribute(number: int) -> Any:
+    """A function's attribute as the bindings want it."""
+    from bslite.kernels.cuda.device import binding
+
+    return number if binding is None else binding.CUfunction_attribute(number)
 
 
 def _code(error: Exception) -> int | None:

@@ -6,7 +6,7 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,16 @@ from bslite.engines.cuda.driver import Cells
 
 if TYPE_CHECKING:
     from bslite.engines.cuda.gpu import GpuDriver
+
+
+class Function(NamedTuple):
+    """A loaded kernel: the driver's handle; whether its blocks wait for each other, so that they are launched
+    together or not at all; bytes of shared memory that a launch gives it (`Kernel.dynamic`).
+    """
+
+    handle: int
+    cooperative: bool = False
+    shared: int = 0
 
 
 class GpuLaunch:
@@ -26,16 +36,15 @@ class GpuLaunch:
     def __init__(
         self,
         driver: GpuDriver,
-        handle: int,
-        cooperative: bool,
+        function: Function,
         grid: tuple[int, ...],
         block: tuple[int, ...],
         arguments: Sequence[Cells | np.generic],
     ) -> None:
         self._driver = driver
-        self._start = "cuLaunchCooperativeKernel" if cooperative else "cuLaunchKernel"
-        self._more = () if cooperative else (0,)  # `extra`: no further options
-        self._shape = (handle, *_three(grid), *_three(block), 0)
+        self._start = "cuLaunchCooperativeKernel" if function.cooperative else "cuLaunchKernel"
+        self._more = () if function.cooperative else (0,)  # `extra`: no further options
+        self._shape = (function.handle, *_three(grid), *_three(block), function.shared)
         self._cells: list[Any] = []
         self._address: dict[int, Any] = {}
         for i, argument in enumerate(arguments):

@@ -38,7 +38,8 @@ class Product:
 
     ``x``, ``w``, ``y`` are (buffer or constant, first element) of the first product's A, weights and result;
     ``numbers`` are the kernel's, as far as they are not 0 (see `kernels.cuda.gemm`). ``reads`` and ``writes``
-    are the views that are touched. ``library``: the call of torch's that makes the same of the same operands.
+    are the views that are touched. ``apart``: sums in parts are left so, for the caller to join.
+    ``library``: the call of torch's that makes the same of the same operands.
     """
 
     rows: int
@@ -56,13 +57,17 @@ class Product:
     scatter: int = 0
     residual: tuple[str, int] | None = None
     bias: str | None = None
+    apart: bool = False
     library: Mapping[str, Any] = field(default_factory=dict)
 
 
-def append(b: CudaBuilder, layer: Layer, p: Product) -> None:
-    """Append the launches of a product, with bias, residual and the layer's activation in the last store."""
+def append(b: CudaBuilder, layer: Layer, p: Product) -> View | None:
+    """Append the launches of a product, with bias, residual and the layer's activation in the last store.
+
+    The sums, ``[parts, batch * rows * cols]``, where they were taken in parts and are left ``apart``.
+    """
     if not p.rows * p.cols * p.batch:
-        return
+        return None
     function, act_a, act_b = activation(layer.activation) if layer.activation else ("identity", 0.0, 0.0)
     numbers: dict[str, Any] = {
         **NUMBERS, "rows": p.rows, "cols": p.cols, "terms": p.terms, "chunk": p.terms, **p.numbers,
@@ -75,17 +80,18 @@ def append(b: CudaBuilder, layer: Layer, p: Product) -> None:
     first = len(b.steps)
     few = p.rows <= FEW and p.batch == 1 and not (p.window or p.across or p.scatter) and p.residual is None
     if few:
-        _few_rows(b, p, problem, numbers, ends)
+        apart = _few_rows(b, p, problem, numbers, ends)
     else:
-        _tiled(b, p, choose(problem, b.machine), cell, numbers, ends)
+        apart = _tiled(b, p, choose(problem, b.machine), cell, numbers, ends)
     if p.library:
         b.steps[first].args["library"] = {**p.library, "steps": len(b.steps) - first, **ends}
+    return apart
 
 
 def _tiled(
     b: CudaBuilder, p: Product, choice: Choice, cell: int, numbers: dict[str, Any], ends: Mapping[str, Any]
-) -> None:
-    """Append the batch-reduce GEMM, and the join where sums are in parts."""
+) -> View | None:
+    """Append the batch-reduce GEMM, and the join where sums are in parts; as `append`."""
     tile, parts = choice.tile, choice.parts
     col_tiles = -(-p.cols // tile.cols)
     grid = (col_tiles * -(-p.rows // tile.rows), p.batch, parts)
@@ -118,14 +124,15 @@ def _tiled(
         reads,
         writes,
     )
-    if parts > 1:
+    if parts > 1 and not p.apart:
         _join(b, p, memory, parts, numbers, ends)
+    return memory if parts > 1 and p.apart else None
 
 
 def _few_rows(
     b: CudaBuilder, p: Product, problem: Problem, numbers: Mapping[str, Any], ends: Mapping[str, Any]
-) -> None:
-    """Append the product of few rows, and the join where sums are in parts."""
+) -> View | None:
+    """Append the product of few rows, and the join where sums are in parts; as `append`."""
     cell = 2 if in_pairs(b, (p.x, p.w), (numbers["x_row"], numbers["w_row"], p.terms)) else 1
     g = choose_groups(Problem(p.rows, p.cols, p.terms, 1, cell, problem.memory_bytes), b.machine)
     variant = {
@@ -156,8 +163,9 @@ def _few_rows(
         p.reads,
         writes,
     )
-    if g.parts > 1:
+    if g.parts > 1 and not p.apart:
         _join(b, p, memory, g.parts, numbers, ends)
+    return memory if g.parts > 1 and p.apart else None
 
 
 def _parts(b: CudaBuilder, p: Product, parts: int) -> View:
