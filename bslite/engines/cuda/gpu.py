@@ -333,10 +333,10 @@ class GpuDriver(Driver):
         """
         torch = self.torch
         graph = torch.cuda.CUDAGraph()
-        torch.cuda.current_blas_handle()  # this thread's, made now if there is none
         with self._lock:
             stream = self._torch_streams.pop() if self._torch_streams else 0
         with _torch_captures, self.here():
+            torch.cuda.current_blas_handle()  # this thread's, made now if there is none
             stream = stream or int(self.do("cuStreamCreate", NON_BLOCKING))
             with torch.cuda.stream(self.as_torchs(stream)):
                 try:
