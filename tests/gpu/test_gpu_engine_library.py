@@ -92,7 +92,7 @@ def cuda_torch() -> Any:
     DIARY.clear()
     cuda = SimpleNamespace(
         stream=current, ExternalStream=external, default_stream=lambda device: DEFAULT,
-        empty_cache=lambda: None, OutOfMemoryError=MemoryError, CUDAGraph=Captured,
+        empty_cache=lambda: DIARY.append("emptied"), OutOfMemoryError=MemoryError, CUDAGraph=Captured,
         current_stream=lambda d: SimpleNamespace(cuda_stream=71), current_blas_handle=lambda: 1,
     )  # fmt: skip
     names = (
@@ -114,9 +114,7 @@ class TorchGpu(FakeGpu):
         super().__init__(*given)
         self.timed: list[bool] = []  # whether torch's way
 
-    def capture(self, work: Any, by_torch: bool = False) -> Any:
-        if not by_torch:
-            return super().capture(work)
+    def _captured_by_torch(self, work: Any) -> Any:
         made = super()._captured_by_torch(work)
         made._graph.work = lambda: work(CURRENT[-1] if CURRENT[-1] != DEFAULT else 0)
         made.by_torch = True
@@ -179,6 +177,7 @@ def test_torch_computes_the_same(gpu: TorchGpu, groups: int) -> None:
         np.testing.assert_allclose(bslite.run(spec, x, backend="cuda"), want, rtol=2e-6, atol=1e-6)
     assert calls_of(spec) == ["conv2d", "conv2d", "linear"]
     assert DIARY[-2] == "captured by torch"
+    assert DIARY.count("emptied") == 1, "once, when all was measured"
 
 
 def test_ours_where_it_is_faster(gpu: TorchGpu) -> None:
@@ -279,6 +278,20 @@ def test_graphs_that_live_have_streams_of_their_own(gpu: TorchGpu) -> None:
     gpu.capture(lambda s: None, by_torch=True)
     assert DIARY[-1] not in (broken, used[1]), "a stream on which a capture failed is given up"
     del other
+
+
+def test_a_capture_that_finds_no_memory_is_tried_again(gpu: TorchGpu) -> None:
+    """torch does not let go of what dead graphs had while it captures."""
+    tries: list[int] = []
+
+    def work(stream: int) -> None:
+        tries.append(stream)
+        if len(tries) == 1:
+            raise MemoryError
+
+    gpu.capture(work, by_torch=True)
+    assert len(tries) == 2
+    assert "emptied" in DIARY
 
 
 def test_inference_mode_may_come_and_go(gpu: TorchGpu) -> None:

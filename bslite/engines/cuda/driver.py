@@ -117,6 +117,9 @@ class Driver(abc.ABC):
         for holder in list(self._idle):
             holder.drop_idle()
 
+    def trim(self) -> None:  # noqa: B027
+        """Give back what is kept of things that are gone."""
+
     def register(self, holder: HasIdle) -> None:
         """Ask ``holder`` to let go of memory when it gets short; no longer than it lives."""
         self._idle.add(holder)

@@ -140,6 +140,10 @@ class GpuDriver(Driver):
     def empty(self) -> None:
         """Workspaces that nobody uses, then torch's cache."""
         super().empty()
+        self.trim()
+
+    def trim(self) -> None:
+        """torch keeps the memory of graphs that are gone until it is told."""
         if self.torch:
             self.torch.cuda.empty_cache()
 
@@ -300,7 +304,11 @@ class GpuDriver(Driver):
     def capture(self, work: Callable[[int], None], by_torch: bool = False) -> Graph:
         """On a stream that nothing runs on. If that fails, capture is ended and the stream given up."""
         if by_torch:
-            return self._captured_by_torch(work)
+            try:
+                return self._captured_by_torch(work)
+            except self.torch.cuda.OutOfMemoryError:
+                self.trim()  # while it captures, torch does not look for what it could free
+                return self._captured_by_torch(work)
         stream = self._side("capture")
         with self.here():
             self.do("cuStreamBeginCapture", stream, self._relaxed)

@@ -149,6 +149,7 @@ class Library:
             chosen += ours
             index += count
         if learnt:
+            self._driver.trim()  # each capture had memory of its own
             self._save()
         return chosen
 
