@@ -129,7 +129,7 @@ def _recurrent(
         kept = cuda.local.array(held_cells, np.float32)
         now = cuda.local.array(near_cells, np.float32)
         ahead = cuda.local.array(far_cells, np.float32)
-        row_at = cuda.local.array(rows, np.int32)
+        row_at = cuda.local.array(rows, np.uint32)
         value = cuda.local.array(abreast, np.float32)
         sums = cuda.local.array(sums_cells, np.float32)
         x = cuda.local.array(4, np.float32)
@@ -149,10 +149,10 @@ def _recurrent(
         own = np.int32(group * rows - of_gate * units)
         for i in range(rows):
             live = unit0 + own < total and of_gate < gates  # of other rows' sums nobody takes notice
-            row_at[i] = (of_gate * total + unit0 + own) * depth if live else 0
+            row_at[i] = np.uint32((of_gate * total + unit0 + own) * depth if live else 0)
             last = own == units - 1
             own, of_gate = np.int32(0 if last else own + 1), np.int32(of_gate + 1 if last else of_gate)
-        column = part * span + lane
+        column = np.uint32(part * span + lane)
         hold(0, weights, row_at, column, depth, kept)
         store(weights, row_at, column, depth, me, now, stored)
         fetch(0, weights, row_at, column + fetched_first, depth, ahead)

@@ -16,7 +16,7 @@ h is read from shared memory, too: one float serves ``rows`` multiply-adds.
 What fits an H200 (132 SMs; bytes of an SM, whole units to a block, batch 1; a table is in docs/explore.md):
 LSTM 1024 128 KB and GRU 1024 120 KB, all in registers. GRU 1536 216 KB, LSTM 1536 288 KB and GRU 2048 384
 KB, in registers and shared memory. LSTM 2048 512 KB, of which 184 KB, 24 MB of all SMs, are read from L2;
-GRU 2560 640 KB, of which 312 KB are (38 MB); GRU 2816 790 KB, of which 540 KB are: these 64 MB are more than
+GRU 2560 640 KB, of which 312 KB are (38 MB); GRU 2816 790 KB, of which 550 KB are: these 65 MB are more than
 L2 holds, so they come from memory.
 
 The columns beyond ``held`` come in ``rounds`` of ``near`` columns from shared memory and then ``far`` from

@@ -19,7 +19,8 @@ WARPS, LANES = 8, 32
 #: What a thread's 255 registers have room for, counted in assembled code: weights and their places, from one
 #: step to the next, and what is needed within a step; without and with weights from L2. Before compute
 #: capability 9.0 less (calls within a step, which kept values must survive, take registers there).
-RECENT, RECENT_FAR, OLD, OLD_FAR, OLD_WITHIN = 198, 182, 72, 64, 40
+RECENT, RECENT_FAR = 198, 176
+OLD, OLD_FAR, OLD_WITHIN, OLD_WITHIN_FAR = 72, 64, 40, 30  # all, and what is needed within a step
 STATIC = 46 << 10  # bytes of shared memory for h and partial sums, which a block has without asking
 SLACK = 2 << 10  # bytes besides: what the driver and alignments take
 SEQUENCES = 16  # of a block at most
@@ -101,14 +102,20 @@ class Tile(NamedTuple):
         """Whether a block of it has room on an SM: registers as assembled, shared memory."""
         if self.static > STATIC or self.static + self.dynamic + SLACK > machine.shared_bytes:
             return False
-        kept, more = self.registers
-        return kept + more <= _most(machine, self.far) and (_recent(machine) or more <= OLD_WITHIN)
+        if _recent(machine):
+            return sum(self.registers) <= _most(machine, self.far)
+        return self.narrow
 
     def kernel(self, machine: GpuMachine) -> str:
         """Which of the two compiles to so many registers without spilling."""
+        return "recurrent" if self.narrow or not _recent(machine) else "recurrent_wide"
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the registers that there are before compute capability 9.0 are enough."""
         kept, more = self.registers
-        small = kept + more <= (OLD_FAR if self.far else OLD) and more <= OLD_WITHIN
-        return "recurrent" if small or not _recent(machine) else "recurrent_wide"
+        most, within = (OLD_FAR, OLD_WITHIN_FAR) if self.far else (OLD, OLD_WITHIN)
+        return kept + more <= most and more <= within
 
     def streamed(self, depth: int) -> int:
         """Columns of a lane that are read at every step: what is beyond ``depth`` is not."""
