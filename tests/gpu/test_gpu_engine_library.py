@@ -332,9 +332,9 @@ def test_what_times_are_kept_under(gpu: TorchGpu) -> None:
         args = {"library": {"op": "linear"}, "variant": {"tile": tile}, "grid": (1,)}
         return SimpleNamespace(kernel="gemm", args=args, operands={"w": ("w", 0), "biases": ("b", 0)})
 
-    keys = {Library(gpu, None, v).key([step(tile)]) for v in "12" for tile in (1, 2)}
+    keys = {Library(gpu, None, v).key(step(tile)) for v in "12" for tile in (1, 2)}
     assert len(keys) == 4
-    assert Library(gpu, None, "1").key([step()]) in keys
+    assert Library(gpu, None, "1").key(step()) in keys
 
 
 def test_two_processes_keep_what_both_measured(gpu: TorchGpu, tmp_path: Path) -> None:

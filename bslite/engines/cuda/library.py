@@ -138,7 +138,7 @@ class Library:
             if form and not any(launch.ends for launch in ours):
                 theirs = alternative(plan.steps[index])
             if theirs is not None:
-                key = self.key(plan.steps[index : index + count])
+                key = self.key(plan.steps[index])
                 with self._lock:  # one measurement at a time: they would be of each other
                     if key not in self._known and measure:
                         self._known[key] = self._measured(ours, theirs)
@@ -153,14 +153,16 @@ class Library:
             self._save()
         return chosen
 
-    def key(self, steps: Sequence[Step]) -> str:
-        """What the times depend on: the problem, and how it is cut for our kernels, which may change."""
-        form = dict(steps[0].args["library"])
+    def key(self, step: Step) -> str:
+        """What the times of a step depend on: the problem, and how it is cut for our kernels, which changes
+        with the planner.
+        """
+        form = dict(step.args["library"])
         for name in ("x", "y", "residual"):
             if form.get(name) is not None:
                 form[name] = [form[name]["shape"], form[name]["strides"]]
-        form["bias"] = steps[0].operands["w"][0] != steps[0].operands["biases"][0]
-        form["steps"] = [[s.kernel, sorted(s.args["variant"].items()), s.args["grid"]] for s in steps]
+        form["bias"] = step.operands["w"][0] != step.operands["biases"][0]
+        form["ours"] = [step.kernel, sorted(step.args["variant"].items()), step.args["grid"]]
         return json.dumps([self._version, sorted(form.items())])
 
     def _measured(self, ours: Sequence[Any], theirs: TorchCall) -> list[float]:
