@@ -63,6 +63,19 @@ def test_the_first_layer_that_fails(fault: str, layer: str, why: str) -> None:
     assert said.splitlines()[-1] == "   the layers before it work; those after it were not tried"
 
 
+def test_what_takes_long_is_named() -> None:
+    fault = """
+import time
+from benchmarks.gpu import check
+check.SLOW, check.watched.__wrapped__.__defaults__ = 0.05, (0.05,)
+simply = check.on_device
+check.on_device = lambda spec, given: (time.sleep(0.5 * (spec.name == "max_pool2d")), simply(spec, given))[1]
+"""
+    said = run(FAKE + fault + RUN)
+    assert "   op 'max_pool2d', case '" in said
+    assert "': no answer for 0 s; a kernel may hang" in said
+
+
 def test_a_wrong_answer() -> None:
     """The op and its case are named."""
     fault = """

@@ -6,8 +6,10 @@ not tried: a kernel that wrote where it must not leaves a device that fails what
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -25,6 +27,7 @@ PACKAGES = (
     "nvidia-nvjitlink", "torch", "triton",
 )  # fmt: skip
 MOST_FLOPS = 1e8  # of a case, which the reference takes in a blink
+SLOW = 30.0  # seconds after which what is being done is said
 RUNS = 4  # of a model: kernels are loaded, captured, and started as a graph twice
 
 
@@ -34,6 +37,19 @@ class Layer(NamedTuple):
     name: str
     check: Callable[[], str]
     hint: str
+
+
+@contextlib.contextmanager
+def watched(what: str, seconds: float = SLOW) -> Iterator[None]:
+    """Say so if this takes long: a kernel that hangs would not say what it was."""
+    text = f"   {what}: no answer for {seconds:.0f} s; a kernel may hang"
+    timer = threading.Timer(seconds, lambda: print(text, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Wrong(Exception):
@@ -65,7 +81,8 @@ def run(found: list[Layer]) -> int:
     for number, layer in enumerate(found, 1):
         title = f"{number:2}/{len(found)} {layer.name}"
         try:
-            said = layer.check()
+            with watched(title, 4 * SLOW):
+                said = layer.check()
         except Exception as e:
             traceback.print_exc()
             print(f"{title}: FAILED: {type(e).__name__}: {e}\n   look at: {layer.hint}")
@@ -160,11 +177,12 @@ def kernels(cases: int, ops: tuple[str, ...], alone: bool = False) -> str:
     models = [(op, case, *_model(op, case)) for op, case in chosen]
     compile_ahead([(spec, [x.shape for x in inputs]) for _, _, spec, inputs in models])
     for op, case, spec, inputs in models:
+        what = f"op {op.name!r}, case {case.label!r}"
         try:
-            agree(spec, inputs, on_device(spec, inputs))
+            with watched(what):
+                agree(spec, inputs, on_device(spec, inputs))
         except Exception as e:
-            text = f"op {op.name!r}, case {case.label!r}: {type(e).__name__}: {e}"
-            raise Wrong(text) from e
+            raise Wrong(f"{what}: {type(e).__name__}: {e}") from e
     return f"{len(models)} cases of {len({op.name for op, *_ in models})} ops"
 
 
