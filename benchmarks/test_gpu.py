@@ -13,7 +13,8 @@ pytest.importorskip("torch")
 import torch
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu.engines import ENGINES
+from benchmarks.gpu.device import DeviceLost, Host
+from benchmarks.gpu.engines import ENGINES, Engine
 from benchmarks.gpu.limits import Limits
 from benchmarks.gpu.measure import Result
 from benchmarks.gpu.report import goals
@@ -61,6 +62,50 @@ def test_a_wrong_answer_is_reported_and_not_timed(
     for result in json.loads(file.read_text())["results"]:
         assert "wrong answer" in result["failures"]["bslite"]
         assert "bslite" not in result["seconds"]
+
+
+def test_a_rival_that_fails_while_it_is_timed(
+    rehearse: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Is a line of the report; the others are timed."""
+    right, calls = ENGINES["torch"].__call__, []
+
+    def call(self: Engine) -> object:
+        calls.append(self)
+        if calls.count(self) > 2:
+            raise RuntimeError("CUDA out of memory")
+        return right(self)
+
+    monkeypatch.setattr(ENGINES["torch"], "__call__", call)
+    file = tmp_path / "gpu.json"
+    assert command.main([*rehearse, "--json", str(file)]) == 0
+    for result in json.loads(file.read_text())["results"]:
+        assert result["failures"]["torch"] == "RuntimeError: CUDA out of memory"
+        assert "torch" not in result["seconds"]
+        assert {"bslite", "bslite-layerwise"} <= set(result["seconds"])
+
+
+def test_a_device_that_is_lost(
+    rehearse: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing more is tried; what was measured is written, and the report says where it ended."""
+
+    def lost(self: Host) -> None:
+        raise DeviceLost("an illegal memory access")
+
+    monkeypatch.setattr(Host, "check", lost)
+    file = tmp_path / "gpu.md"
+    assert command.main([*rehearse, "--md", str(file)]) == 1
+    assert "networks: tiny, batch 1: the device answers no more (an illegal memory" in file.read_text()
+    assert "stack of" not in file.read_text()
+
+
+def test_no_time_left(rehearse: Sequence[str], tmp_path: Path) -> None:
+    """Each part says from where on it was not measured."""
+    file = tmp_path / "gpu.md"
+    assert command.main([*rehearse, "--minutes", "0", "--md", str(file)]) == 0
+    assert "Networks: from tiny, batch 1 on, for want of time" in file.read_text()
+    assert "norm and ReLU: from stack of 1, batch 1 on, for want" in file.read_text()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -5,13 +5,15 @@ Meant to take less than eight minutes, which no GPU has shown yet.
 Every network is first held against float64; then bslite, torch (NCHW, channels-last, in a CUDA graph) take
 turns at batch 1, 16 and 128; then stacks of pool + batch norm + ReLU against the bandwidth of a copy,
 DeepBench's recurrent layers against cuDNN, and, as far as the time goes,
-``torch.compile(mode="max-autotune")``, which compiles for a minute or more each. Results are written after
-every case: whoever stops it keeps what there is.
+``torch.compile(mode="max-autotune")``, which compiles for a minute or more each. No case is begun after
+``--minutes``; results are written after every case: whoever stops it keeps what there is. ``--check`` comes
+before all that, on a GPU that the engine has not run on.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ from benchmarks import output
 from benchmarks.deepbench.points import cut_points
 from benchmarks.gpu import report
 from benchmarks.gpu.case import Case
-from benchmarks.gpu.device import Device, Gpu, Host, NoGpu
+from benchmarks.gpu.device import Device, DeviceLost, Gpu, Host, NoGpu
 from benchmarks.gpu.engines import QUICK
 from benchmarks.gpu.limits import measure
 from benchmarks.gpu.measure import Result, compare
@@ -39,6 +41,10 @@ TINY = {"nets": ["squeezenet1_1"], "batch": [1], "depth": [1, 2], "layers": 1, "
 def main(arguments: list[str] | None = None) -> int:
     """Run it; exit code 1 if bslite has a wrong answer or no time somewhere, 2 if there is no GPU."""
     options = _options(arguments)
+    if options.check:
+        from benchmarks.gpu import check
+
+        return check.run(check.layers(options.cases))
     try:
         device: Device = Host() if options.rehearse else Gpu()
     except NoGpu as e:
@@ -50,29 +56,49 @@ def main(arguments: list[str] | None = None) -> int:
     note(f"measuring what {header['device']['name']} can do")
     limits = measure(device)
     results: list[Result] = []
+    lost = False
 
     def save() -> dict[str, Any]:
         data = report.as_dict(results, limits, header)
         output.write(options, data, report.markdown(results, limits, header))
         return data
 
-    for part, cases in _parts(options, device):
-        for case in cases:
-            if part == "autotuned" and time.monotonic() + options.compile_minutes * 60 > end:
-                left_out = f"{report.PARTS[part]}: from {case.name}, batch {case.batch} on, for want of time"
-                header["left_out"] = [f"{left_out} (see --minutes, --parts)"]
-                break
-            result = Result(part, case.name, case.batch)
-            results.append(result)
-            _measure(case, device, result, options)
-            each = ", ".join(f"{name} {ms(s, 3)}" for name, s in result.seconds.items())
-            note(f"{part}: {case.name} batch {case.batch}: {each or 'nothing'} ms {result.failures or ''}")
-            save()
+    try:
+        for part, cases in _parts(options, device):
+            takes = options.compile_minutes * 60 if part == "autotuned" else 0
+            for case in cases:
+                if time.monotonic() + takes > end:
+                    left_out = f"{report.PARTS[part]}: from {case.name}, batch {case.batch} on, for want of"
+                    header.setdefault("left_out", []).append(f"{left_out} time (see --minutes, --parts)")
+                    break
+                result = Result(part, case.name, case.batch)
+                results.append(result)
+                _measure(case, device, result, options, note)
+                each = ", ".join(f"{name} {ms(s, 3)}" for name, s in result.seconds.items())
+                note(
+                    f"{part}: {case.name} batch {case.batch}: {each or 'nothing'} ms {result.failures or ''}"
+                )
+                save()
+                device.check()
+    except DeviceLost as e:
+        header.setdefault("left_out", []).append(
+            f"everything after {results[-1].part}: {results[-1].name}, batch {results[-1].batch}: the device "
+            f"answers no more ({e}); python -m benchmarks.gpu --check finds out why"
+        )
+        lost = True
+    finally:
+        device.close()
     output.finish(options, save(), report.markdown(results, limits, header))
-    return int(any("bslite" not in r.seconds for r in results if r.part != "autotuned"))
+    return int(lost or any("bslite" not in r.seconds for r in results if r.part != "autotuned"))
 
 
-def _measure(case: Case, device: Device, result: Result, options: argparse.Namespace) -> None:
+def _measure(
+    case: Case,
+    device: Device,
+    result: Result,
+    options: argparse.Namespace,
+    note: Callable[[str], None],
+) -> None:
     """One case."""
     engines = ("bslite", "max-autotune") if result.part == "autotuned" else QUICK
     result.bytes = 2.0 * case.x.nbytes  # of stacks: there and back
@@ -81,6 +107,9 @@ def _measure(case: Case, device: Device, result: Result, options: argparse.Names
             result.flops, result.bytes = work(case.spec, case.batch, case.x.shape)
         except Exception as e:  # a model that bslite cannot describe is a line of the report
             result.failures["bslite"] = f"{type(e).__name__}: {e}"
+    with contextlib.suppress(Exception):  # what it is, bslite will say itself
+        if missing := device.prepare(case.spec, case.x):
+            note(f"{case.name} batch {case.batch}: {missing} kernels compiled")
     compare(case, device, result, engines, options.rounds)
 
 
@@ -117,11 +146,15 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         help=", ".join(report.PARTS),
     )  # fmt: skip
     parser.add_argument(
-        "--minutes", type=float, default=7.5, help="no compiling by max-autotune beyond (default: 7.5)"
+        "--minutes", type=float, default=7.5, help="no case is begun after these (default: 7.5)"
     )
     parser.add_argument(
         "--compile-minutes", type=float, default=1.0, help="what a max-autotune takes (default: 1)"
     )
+    parser.add_argument(
+        "--check", action="store_true", help="nothing is measured: does the engine work here, layer by layer?"
+    )
+    parser.add_argument("--cases", type=int, default=1, help="of each op that --check takes (default: 1)")
     parser.add_argument(
         "--rehearse", action="store_true", help="on the CPU, tiny: shows that all runs, no more"
     )

@@ -27,9 +27,9 @@ def measure(device: Device) -> Limits:
     """The best of a few tries: what disturbs one only ever makes it slower."""
     torch, rehearsal = device.torch, device.kind == "cpu"
     size, buffer = (SMALL_SIZE, SMALL_BUFFER) if rehearsal else (SIZE, BUFFER)
-    a, b = (device.put(torch.randn(size, size)) for _ in range(2))
+    a, b = (device.random(size, size) for _ in range(2))
     product = torch.empty_like(a)
-    source = device.put(torch.zeros(buffer // 4))
+    source = device.random(buffer // 4)  # zeros may go faster
     target = torch.empty_like(source)
 
     def multiply() -> None:

@@ -74,8 +74,13 @@ def compare(case: Case, device: Device, result: Result, engines: Sequence[str], 
     for number in range(rounds):
         order = list(counts)
         for name in order[number % len(order) :] + order[: number % len(order)] if order else ():
-            ready[name]()  # it finds the caches full of someone else's data
-            result.rounds.setdefault(name, []).append(device.seconds(ready[name], counts[name]))
+            before = len(result.failures)
+            with _failures(result, name):
+                ready[name]()  # it finds the caches full of someone else's data
+                result.rounds.setdefault(name, []).append(device.seconds(ready[name], counts[name]))
+            if len(result.failures) > before:
+                del counts[name], ready[name]
+                result.rounds.pop(name, None)
     result.seconds |= {name: statistics.median(each) for name, each in result.rounds.items()}
     ready.clear()
     device.clear()

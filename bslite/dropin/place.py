@@ -34,6 +34,17 @@ def wrong(tensors: Iterable[Tensor], held: Iterable[Tensor]) -> str:
     return why_none(next(iter(given)).index or 0)
 
 
+def capturing(tensors: Iterable[Tensor]) -> bool:
+    """Whether what is started for these tensors goes into a CUDA graph of the caller's: nothing can be
+    measured or waited for then.
+    """
+    return (
+        any(map(on_gpu, tensors))
+        and torch.cuda.is_available()
+        and bool(torch.cuda.is_current_stream_capturing())
+    )
+
+
 def ops_of(tensors: Iterable[Tensor]) -> frozenset[str] | None:
     """The ops that the engine for these tensors has kernels for; None if that is all of them."""
     if not any(map(on_gpu, tensors)):

@@ -16,6 +16,10 @@ GRADIENTS = (
     "use torch.no_grad() or torch.inference_mode()"
 )
 AUTOCAST = "autocast is active; bslite computes in float32 only"
+CAPTURED = (
+    "a CUDA graph is being captured, and inputs like these have not been seen before; call the model with "
+    "them before the capture"
+)
 MODES = "another tool is following torch's operations (a trace, a transform or a dispatch mode)"
 
 

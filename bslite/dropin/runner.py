@@ -99,6 +99,8 @@ class Runner:
         if torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or state.watch.requires_grad()):
             return self._run_torch(InTorch(reasons.GRADIENTS), args, kwargs)
         run = state.calls.get(key)
+        if run is None and place.capturing(tensors):
+            return self._run_torch(InTorch(reasons.CAPTURED), args, kwargs)
         if run is None:
             run = self._prepare(state, key, tensors, args, kwargs)
         else:

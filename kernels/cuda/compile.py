@@ -14,6 +14,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,12 +39,25 @@ def code_of(name: str, capability: tuple[int, int], variant: Mapping[str, Any]) 
         return found
     with _one:
         ptx = KERNELS[name].ptx(capability, **variant)
-    made = Code(assembled(ptx, capability)[0], entry_of(ptx))
+    made = Code(image_of(ptx, capability), entry_of(ptx))
     if file is not None:
-        partial = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
-        partial.write_bytes(made.entry.encode() + b"\n" + made.image)
-        partial.replace(file)
+        with suppress(OSError):  # a full disk, say: it is compiled again next time
+            partial = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
+            partial.write_bytes(made.entry.encode() + b"\n" + made.image)
+            partial.replace(file)
     return made
+
+
+def image_of(ptx: str, capability: tuple[int, int]) -> bytes:
+    """Machine code; the PTX itself for a GPU that is newer than the assembler: the driver, which is not,
+    assembles it when it is loaded.
+    """
+    try:
+        return assembled(ptx, capability)[0]
+    except Exception as e:
+        if "UNRECOGNIZED_ARCH" not in str(e):
+            raise
+        return ptx.encode() + b"\0"
 
 
 def assembled(ptx: str, capability: tuple[int, int]) -> tuple[bytes, str]:
@@ -98,9 +112,10 @@ def _file(name: str, capability: tuple[int, int], variant: Mapping[str, Any]) ->
 
 
 def _read(file: Path) -> Code | None:
-    """What is kept, if it is whole: machine code is an ELF file."""
+    """What is kept, if it is whole: machine code is an ELF file, PTX has a comment first and a 0 last."""
     try:
         entry, _, image = file.read_bytes().partition(b"\n")
     except OSError:
         return None
-    return Code(image, entry.decode(errors="replace")) if image.startswith(b"\x7fELF") else None
+    whole = image.startswith(b"\x7fELF") or (image.startswith(b"//") and image.endswith(b"\0"))
+    return Code(image, entry.decode(errors="replace")) if whole else None

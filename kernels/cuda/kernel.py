@@ -11,7 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from bslite.kernels.cuda.device import SIMULATED, compile_ptx, cuda, simulated
+from bslite.kernels.cuda.device import compile_ptx, simulated
 
 # Cells of arrays and kinds of scalars, as `kernel` is told them. ``f8`` is a pair of float32 (`device.pair`).
 DTYPES = {"f4": np.float32, "i4": np.int32, "f8": np.float64}
@@ -57,8 +57,11 @@ class Kernel:
         return (*flat, *(SCALARS[t] for t in self.scalars.values()))
 
     def function(self, **variant: Any) -> Any:
-        """The compiled kernel of a variant, to be called as ``function[grid, block, stream](*arguments)``."""
-        return _function(self.name, tuple(sorted(variant.items())))
+        """The simulated kernel of a variant, to be called as ``function[grid, block](*arguments)``.
+
+        RuntimeError where there is the compiler instead: see `bslite.engines.cuda.gpu`.
+        """
+        return _simulated(self.name, tuple(sorted(variant.items())))
 
     def ptx(self, capability: tuple[int, int], **variant: Any) -> str:
         """A variant's code for GPUs of this compute capability; needs no GPU. Not in the simulator."""
@@ -72,18 +75,8 @@ class Kernel:
 
 
 @functools.cache
-def _function(name: str, variant: tuple[tuple[str, Any], ...]) -> Any:
-    k = KERNELS[name]
-    body = k.make(**dict(variant))
-    if SIMULATED:
-        return simulated(body)
-    compiled = cuda.jit(k.signature, launch_bounds=(k.threads, k.blocks))(body)
-    if dict(variant).get("together"):
-        # numba-cuda does so by itself for a kernel with a grid-wide barrier, which takes the runtime's device
-        # library to link; ours has none, so it is told.
-        for one in compiled.overloads.values():
-            one.cooperative = True
-    return compiled
+def _simulated(name: str, variant: tuple[tuple[str, Any], ...]) -> Any:
+    return simulated(KERNELS[name].make(**dict(variant)))
 
 
 def kernel(

@@ -18,9 +18,14 @@ from bslite.engines.cuda.gpu import GpuDriver
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.compile import Code
+from bslite.kernels.cuda.device import SIMULATED
 from bslite.kernels.cuda.kernel import DTYPES
 
+if not SIMULATED:
+    pytest.skip("there is a GPU; NUMBA_ENABLE_CUDASIM=1 runs this, too", allow_module_level=True)
+
 CTYPES = {"f4": ctypes.c_float, "i4": ctypes.c_int32, "i8": ctypes.c_int64}
+GLOBAL = 0  # CU_STREAM_CAPTURE_MODE_GLOBAL
 NUMBERS = {"f4": np.float32, "i4": np.int32, "i8": np.int64}
 
 
@@ -52,6 +57,7 @@ class FakeApi:
         self._host: list[Any] = []
         self.streams: set[int] = {0, 71, 72}  # the default one and two of torch's
         self.pending: set[int] = set()  # events that have not passed
+        self.modes: dict[int, int] = {}  # of the captures under way, by stream
         self.shared: dict[int, int] = {}  # bytes that a function may be given
         self.on_sm = 1  # blocks that an SM has room for
         self._next = 1000
@@ -96,6 +102,18 @@ class FakeApi:
 
     # -- contexts, memory --------------------------------------------------------------------------
 
+    def _unsafe(self, what: str) -> None:
+        """What may wait or allocate: of a thread that has not said it means it, it ends any capture that is
+        under way in the strictest mode, and fails.
+        """
+        if getattr(self._thread, "mode", GLOBAL) == GLOBAL and GLOBAL in self.modes.values():
+            raise DriverError(900, f"{what}: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED")
+
+    def _cuThreadExchangeStreamCaptureMode(self, mode: int) -> int:
+        before: int = getattr(self._thread, "mode", GLOBAL)
+        self._thread.mode = mode
+        return before
+
     def _cuDevicePrimaryCtxRetain(self, device: int) -> int:
         return 500 + device
 
@@ -109,6 +127,7 @@ class FakeApi:
         return self.contexts.pop()
 
     def _cuMemAlloc(self, size: int) -> int:
+        self._unsafe("cuMemAlloc")
         if sum(map(len, self.allocated.values())) + size > self.memory:
             raise DriverError(2, "CUDA_ERROR_OUT_OF_MEMORY")
         room = np.full(size // 4 + 128, np.nan, np.float32)
@@ -123,6 +142,7 @@ class FakeApi:
         return self.memory - sum(map(len, self.allocated.values())), self.memory
 
     def _cuMemHostAlloc(self, size: int, flags: int) -> int:
+        self._unsafe("cuMemHostAlloc")
         self._host.append(np.zeros(size, np.uint8))
         return int(self._host[-1].ctypes.data)
 
@@ -131,7 +151,16 @@ class FakeApi:
 
     def _cuMemcpyHtoDAsync(self, target: int, source: int, size: int, stream: int) -> None:
         self._ready(stream)
+        assert stream not in self.capturing, "the graph would read the host's memory, whatever is there then"
         ctypes.memmove(target, source, size)
+
+    def _cuMemsetD8Async(self, target: int, value: int, size: int, stream: int) -> None:
+        self._ready(stream)
+
+        def work() -> None:
+            ctypes.memset(target, value, size)
+
+        self._do(work, stream)
 
     _cuMemcpyDtoHAsync = _cuMemcpyHtoDAsync
 
@@ -154,6 +183,7 @@ class FakeApi:
         self._ready(stream)
 
     def _cuStreamSynchronize(self, stream: int) -> None:
+        self._unsafe("cuStreamSynchronize")
         self._ready(stream)
         assert stream not in self.capturing
 
@@ -168,18 +198,20 @@ class FakeApi:
         assert stream not in self.capturing
 
     def _cuEventSynchronize(self, event: int) -> None:
-        pass
+        self._unsafe("cuEventSynchronize")
 
     def _cuEventElapsedTime(self, a: int, b: int) -> float:
         return 1.5
 
     def _cuEventQuery(self, event: int) -> None:
+        self._unsafe("cuEventQuery")
         if event in self.pending:
             raise DriverError(600, "CUDA_ERROR_NOT_READY")
 
     # -- modules, launches, graphs --------------------------------------------------------------------------
 
     def _cuModuleLoadData(self, image: bytes) -> str:
+        self._unsafe("cuModuleLoadData")
         assert self.contexts
         assert isinstance(image, bytes)
         return "module"
@@ -211,24 +243,26 @@ class FakeApi:
     def _launch(self, handle: int, grid: Any, block: Any, stream: int, table: int) -> None:
         self._ready(stream)
         kernel, function = self.kernels[handle]
-        work = function, grid, block, list(read_table(kernel, table))  # as they are now
+        bound = SimulatedDriver().bind(
+            function, grid, block, list(read_table(kernel, table))
+        )  # as they are now
+        self._do(lambda: bound.start(0), stream)
+
+    def _do(self, work: Any, stream: int) -> None:
         if stream in self.capturing:
             self.capturing[stream].append(work)
         else:
-            self.run(work)
-
-    @staticmethod
-    def run(work: Any) -> None:
-        function, grid, block, arguments = work
-        SimulatedDriver().bind(function, grid, block, arguments).start(0)
+            work()
 
     def _cuStreamBeginCapture(self, stream: int, mode: Any) -> None:
         self._ready(stream)
         assert stream
         assert stream not in self.capturing
         self.capturing[stream] = []
+        self.modes[stream] = mode
 
     def _cuStreamEndCapture(self, stream: int) -> int:
+        del self.modes[stream]
         self.graphs[graph := self.new()] = self.capturing.pop(stream)
         return graph
 
@@ -244,7 +278,7 @@ class FakeApi:
     def _cuGraphLaunch(self, graph: int, stream: int) -> None:
         self._ready(stream)
         for work in self.graphs[graph]:
-            self.run(work)
+            work()
 
 
 def read_table(kernel: Any, table: int) -> Iterator[Any]:

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bslite.kernels.cuda.device import cuda
+from bslite.engines.cuda.devices import driver_for
+from bslite.engines.cuda.driver import Cells
+from bslite.kernels.cuda.device import SIMULATED, cuda
 from bslite.kernels.cuda.kernel import DTYPES, Kernel
 
 
@@ -21,9 +23,39 @@ def launch(
     """All arrays after one launch, by name; ``given`` are the kernel's arrays and numbers."""
     assert np.prod(block) <= kernel.threads
     arrays = {n: np.ascontiguousarray(given[n]).reshape(-1).copy() for n in kernel.arrays}
-    on_device = {n: cuda.to_device(a.view(DTYPES[kernel.arrays[n]])) for n, a in arrays.items()}
     numbers = {n: given[n] for n in kernel.scalars}
+    if not SIMULATED:
+        return _on_gpu(kernel, grid, block, arrays, numbers, variant)
+    on_device = {n: cuda.to_device(a.view(DTYPES[kernel.arrays[n]])) for n, a in arrays.items()}
     kernel.function(**variant)[grid, block, 0, kernel.dynamic(variant)](
         *kernel.arguments({**on_device, **numbers})
     )
     return {n: on_device[n].copy_to_host().view(arrays[n].dtype) for n in arrays}
+
+
+def _on_gpu(
+    kernel: Kernel,
+    grid: tuple[int, ...],
+    block: tuple[int, ...],
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+    numbers: Mapping[str, Any],
+    variant: Mapping[str, Any],
+) -> dict[str, np.ndarray[Any, Any]]:
+    """As the engine does it: the same code, loaded and started in the same way."""
+    driver = driver_for()
+    stream = driver.private()
+    with driver.here():
+        held = {n: driver.allocate(a.nbytes, stream) for n, a in arrays.items()}
+        for n, a in arrays.items():
+            driver.upload(held[n].address, a, stream)
+        cells = {
+            n: Cells(held[n].address, t, arrays[n].nbytes // np.dtype(t).itemsize)
+            for n, t in ((n, DTYPES[kind]) for n, kind in kernel.arrays.items())
+        }
+        bound = driver.bind(
+            driver.function(kernel.name, variant), grid, block, kernel.arguments({**cells, **numbers})
+        )
+        bound.start(stream)
+        for n, a in arrays.items():
+            driver.download(a, held[n].address, stream)
+    return dict(arrays)

@@ -68,6 +68,11 @@ Result cuMemGetInfo_v2(size_t *left, size_t *all) {
     *left = *all - used;
     return 0;
 }
+Result cuMemsetD8Async(Handle to, unsigned char value, size_t size, Handle stream) {
+    memset((void *)to, value, size);
+    SAY("clear %d %zu", value, size);
+    return 0;
+}
 Result cuMemHostAlloc(void **p, size_t size, unsigned flags) { *p = malloc(size); return 0; }
 Result cuMemFreeHost(void *p) { free(p); return 0; }
 Result cuMemcpyHtoDAsync_v2(Handle to, void *from, size_t size, Handle stream) {
@@ -124,6 +129,14 @@ Result cuFuncSetAttribute(Handle f, int attribute, int value) { SAY("attribute %
 Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, Handle f, int threads, size_t shared) {
     SAY("room for %d threads %zu bytes", threads, shared);
     *n = 1;
+    return 0;
+}
+Result cuThreadExchangeStreamCaptureMode(int *mode) {
+    static int now = 0;
+    int before = now;
+    now = *mode;
+    *mode = before;
+    SAY("mode %d", now);
     return 0;
 }
 Result cuStreamBeginCapture_v2(Handle s, int mode) { SAY("capture %d", mode); return 0; }

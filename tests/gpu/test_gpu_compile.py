@@ -100,6 +100,25 @@ assert image[:4] == b"\\x7fELF" and entry.encode() in image
     assert file.read_bytes() == whole
 
 
+def test_a_gpu_newer_than_the_assembler(tmp_path: Path) -> None:
+    """The driver, which knows it, gets the PTX; that is kept, too."""
+    pytest.importorskip("cuda.bindings.nvjitlink", reason="nvJitLink is not installed")
+    script = """
+import sys
+from bslite.kernels.cuda import compile, kernel
+if "kept" in sys.argv:
+    kernel.Kernel.ptx = None
+image, entry = compile.code_of("copy", (99, 0), {"axes": 1, "threads": 256})
+assert b".version" in image and entry.encode() in image and image[-1] == 0
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
+    environment["BSLITE_CACHE_DIR"] = str(tmp_path)
+    for arguments in ([], ["kept"]):
+        command = [sys.executable, "-c", script, *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
 def test_a_stack_reads_and_writes_once(records: list[dict[str, Any]]) -> None:
     """A deeper stack of pools loads the columns at its sides and its numbers per channel more, and nothing
     else: no intermediate value is in memory or in shared memory, and nothing is computed in float64.

@@ -8,6 +8,7 @@ import pytest
 import bslite
 from bslite import GraphBuilder, ModelSpec
 from bslite.engines.cuda.simulated import SimulatedDriver
+from bslite.kernels.cuda.device import SIMULATED
 from bslite.plan.cuda import build_plan
 
 RNG = np.random.default_rng(0)
@@ -22,6 +23,11 @@ def chain(*ops: str, shape: tuple[int, ...]) -> ModelSpec:
     return graph.build(x)
 
 
+#: Relative. On a GPU the functions are CUDA's: exp and tanh within 2 units in the last place by its manual,
+#: so that a sigmoid in a chain with a tanh is within 7; here they are NumPy's, rounded once.
+NEAR = 3e-7 if SIMULATED else 8e-7
+
+
 def same(spec: ModelSpec, *inputs: np.ndarray) -> None:
     """The engine's answer is the reference's, to the last bits of a function."""
     given = list(inputs)
@@ -29,7 +35,7 @@ def same(spec: ModelSpec, *inputs: np.ndarray) -> None:
     want = bslite.run(spec, given, backend="reference")
     for g, w in zip(*(y if isinstance(y, list) else [y] for y in (got, want)), strict=True):
         assert g.dtype == w.dtype
-        np.testing.assert_allclose(g, w, rtol=3e-7, atol=1e-37)
+        np.testing.assert_allclose(g, w, rtol=NEAR, atol=1e-37)
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 3, 4), (3, 7), (11,), (2, 3, 4, 2, 2)])

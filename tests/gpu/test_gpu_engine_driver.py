@@ -112,6 +112,17 @@ def test_a_kernel_that_fails(api: FakeApi) -> None:  # noqa: F811
     close(bslite.run(spec, X, backend="cuda"), expected(spec))
 
 
+def test_a_device_that_is_lost(api: FakeApi) -> None:  # noqa: F811
+    """After a wrong address every call fails; the error says so, and the CPU goes on."""
+    spec = model()
+    error = DriverError(700, "CUDA_ERROR_ILLEGAL_ADDRESS")
+    bslite.run(spec, X, backend="cuda")
+    api.fail["cuEventSynchronize"] = [error]
+    with pytest.raises(EngineError, match=r"ILLEGAL_ADDRESS, of this call or an earlier one; nothing works"):
+        bslite.run(spec, X, backend="cuda")
+    close(bslite.run(spec, X), expected(spec))
+
+
 def test_out_of_memory(api: FakeApi) -> None:  # noqa: F811
     """What idles is let go of first; then the error says what was wanted and what there is."""
     small, large = model(), model()
@@ -208,7 +219,7 @@ def test_a_caller_who_captures(api: FakeApi) -> None:  # noqa: F811
     session, gpu = session_of(spec), api.gpu
     given, made = gpu.allocate(X.nbytes, 71), gpu.allocate(2 * X.nbytes, 71)
     with gpu.here():
-        api.cuStreamBeginCapture(71, 2)
+        api.cuStreamBeginCapture(71, 0)
         session.run([given.address], [made.address], 71)
         graph = api.cuStreamEndCapture(71)
         bslite.run(spec, -X, backend="cuda")
@@ -217,6 +228,80 @@ def test_a_caller_who_captures(api: FakeApi) -> None:  # noqa: F811
     got = np.empty((2, 64), np.float32)
     gpu.download(got, made.address, 71)
     close(got, expected(spec))
+
+
+def counted() -> ModelSpec:
+    """A model with a check of values: an index out of range."""
+    graph = GraphBuilder("index")
+    x, i = graph.input("x", (4, 3)), graph.input("i", (2,), dtype="int32")
+    return graph.build(graph.add("gather", "g", graph.add("relu", "r", x), i, axis=0))
+
+
+def test_a_caller_who_captures_at_once(api: FakeApi) -> None:  # noqa: F811
+    """In CUDA's strictest mode, with nothing ready: constants and kernels are loaded, and nothing of the
+    host's is in the graph: whatever it holds later would be read at each start.
+    """
+    spec, gpu = counted(), api.gpu
+    x, i = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([3, 1], np.int32)
+    ends = [gpu.allocate(48, 71), gpu.allocate(8, 71), gpu.allocate(24, 71)]
+    for memory, given in zip(ends, (x, i), strict=False):
+        gpu.upload(memory.address, given, 71)
+    with gpu.here():
+        api.cuStreamBeginCapture(71, 0)
+        session = engine_for(spec).session([(4, 3), (2,)], [(3, 1), (1,)])
+        session.run([ends[0].address, ends[1].address], [ends[2].address], 71)
+        graph = api.cuStreamEndCapture(71)
+        assert api.cuThreadExchangeStreamCaptureMode(0) == 0, "the thread is as restricted as before"
+        api.cuGraphLaunch(graph, 71)
+    got = np.empty((2, 3), np.float32)
+    gpu.download(got, ends[2].address, 71)
+    close(got, x[[3, 1]])
+    close(bslite.run(spec, [x, i], backend="cuda"), x[[3, 1]])
+
+
+def test_a_captured_session_is_never_dropped(api: FakeApi) -> None:  # noqa: F811
+    """The caller's graph has the addresses of its memory, however many other shapes come after."""
+    from bslite.engines.cuda.engine import MAX_PLANS
+
+    spec, gpu = model(), api.gpu
+    bslite.run(spec, X, backend="cuda")
+    given, made = gpu.allocate(X.nbytes, 71), gpu.allocate(2 * X.nbytes, 71)
+    with gpu.here():
+        api.cuStreamBeginCapture(71, 0)
+        session_of(spec).run([given.address], [made.address], 71)
+        graph = api.cuStreamEndCapture(71)
+    for batch in range(3, 4 + MAX_PLANS):
+        engine_for(spec).session([(batch, *SHAPE[1:])], [(32, 4, 2, 1)])
+    gpu.upload(given.address, X, 71)
+    with gpu.here():
+        api.cuGraphLaunch(graph, 71)
+    got = np.empty((2, 64), np.float32)
+    gpu.download(got, made.address, 71)
+    close(got, expected(spec))
+    kept = engine_for(spec)._in_graphs[0].captured[0].arena.address
+    assert kept in api.allocated
+
+
+def test_threads_that_come_and_go(api: FakeApi) -> None:  # noqa: F811
+    """The next one takes the streams and pinned memory of one that ended; none is made or destroyed."""
+    spec = model()
+    bslite.run(spec, X, backend="cuda")
+    made = len(api.calls("cuStreamCreate")), len(api.calls("cuMemHostAlloc"))
+    for _ in range(3):
+        thread = threading.Thread(target=lambda: [bslite.run(spec, X, backend="cuda") for _ in range(2)])
+        thread.start()
+        thread.join()
+    more = len(api.calls("cuStreamCreate")) - made[0], len(api.calls("cuMemHostAlloc")) - made[1]
+    assert more == (2, 2), "a stream to run on, one to capture on, two buffers"
+
+
+def test_a_compiler_that_fails(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("libnvvm.so cannot be found")
+
+    monkeypatch.setattr(api.gpu, "code", fails)
+    with pytest.raises(EngineError, match=r"kernel '\w+' cannot be compiled \(RuntimeError: libnvvm"):
+        bslite.run(model(), X, backend="cuda")
 
 
 def test_large_copies_go_in_chunks(api: FakeApi) -> None:  # noqa: F811
@@ -337,6 +422,27 @@ def test_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EngineError, match=r"needs the package numba-cuda .*: pip install 'bslite\[cuda\]'"):
         bslite.run(model(), X, backend="cuda")
     assert info._gpu().startswith("none: needs the package numba-cuda")
+    devices._driver.cache_clear()
+
+
+def test_packages_that_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older numba-cuda beside a newer numba fails with whatever it misses first; its version is said."""
+    import builtins
+
+    real = builtins.__import__
+
+    def fails(name: str, *given: Any) -> Any:
+        if name == "bslite.kernels.cuda":
+            raise AttributeError("module 'numba.cuda.types' has no attribute 'NPDatetime'")
+        return real(name, *given)
+
+    pytest.importorskip("numba_cuda")
+    monkeypatch.setattr(builtins, "__import__", fails)
+    devices._driver.cache_clear()
+    with pytest.raises(
+        EngineError, match=r"numba-cuda \(\d+\..* beside numba \d+\..*: AttributeError: module"
+    ):
+        bslite.run(model(), X, backend="cuda")
     devices._driver.cache_clear()
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,23 +22,53 @@ import bslite  # noqa: E402
 from bslite import GraphBuilder, ModelSpec  # noqa: E402
 from bslite.engines.cpu import calibrate  # noqa: E402
 from bslite.engines.cuda import engine  # noqa: E402
-from bslite.engines.cuda.library import Library, TorchCall  # noqa: E402
+from bslite.engines.cuda.gpu_launch import TorchGraph  # noqa: E402
+from bslite.engines.cuda.library import ROUNDS, Library, TorchCall  # noqa: E402
 from bslite.engines.cuda.simulated import memory_at  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
 
 class Captured:
-    """Stands for torch.cuda.CUDAGraph: replays what was done while it captured."""
+    """Stands for torch.cuda.CUDAGraph: replays what was done while it captured, on the stream that is
+    current then. As torch does, it is not captured on the default stream, and notes when it ends.
+    """
 
     def __init__(self) -> None:
         self.work: Any = None
+
+    def capture_begin(self, capture_error_mode: str) -> None:
+        assert CURRENT[-1] not in (DEFAULT, 0)
+        DIARY.append("captured by torch")
+
+    def capture_end(self) -> None:
+        DIARY.append(CURRENT[-1])
 
     def replay(self) -> None:
         self.work()
 
 
-def cuda_torch(diary: list[Any]) -> Any:
+DEFAULT = "the default stream"
+CURRENT: list[Any] = [DEFAULT]
+DIARY: list[Any] = []
+
+
+@contextmanager
+def current(stream: Any) -> Iterator[None]:
+    """Stands for torch.cuda.stream."""
+    CURRENT.append(stream)
+    try:
+        yield
+    finally:
+        CURRENT.pop()
+
+
+def external(stream: int, device: int) -> Any:
+    """Stands for torch.cuda.ExternalStream: 0 is the same as nothing, and one of the pool comes."""
+    return stream or "one of the pool"
+
+
+def cuda_torch() -> Any:
     """What the engine uses of torch: its CPU's functions on "CUDA" memory."""
 
     class Owned:
@@ -59,31 +89,19 @@ def cuda_torch(diary: list[Any]) -> Any:
         memory = torch.from_numpy(memory_at(given["data"][0], np.float32, reach))
         return memory.as_strided(given["shape"], [s // 4 for s in given["strides"]])
 
-    @contextmanager
-    def graph(captured: Captured, stream: Any, capture_error_mode: str) -> Iterator[None]:
-        diary.append("captured by torch")
-        yield
-
-    @contextmanager
-    def flags(**given: Any) -> Iterator[None]:
-        assert given == {
-            "enabled": True, "benchmark": False, "deterministic": True, "allow_tf32": False
-        }  # fmt: skip
-        yield
-
+    DIARY.clear()
     cuda = SimpleNamespace(
-        stream=lambda s: nullcontext(), ExternalStream=lambda s, device: s, empty_cache=lambda: None,
-        OutOfMemoryError=MemoryError, current_stream=lambda d: SimpleNamespace(cuda_stream=71),
-        CUDAGraph=Captured, graph=graph,
+        stream=current, ExternalStream=external, default_stream=lambda device: DEFAULT,
+        empty_cache=lambda: DIARY.append("emptied"), OutOfMemoryError=MemoryError, CUDAGraph=Captured,
+        current_stream=lambda d: SimpleNamespace(cuda_stream=71), current_blas_handle=lambda: 1,
     )  # fmt: skip
-    cudnn = SimpleNamespace(flags=flags, version=lambda: 91000)
-    names = ("nn", "clamp", "clamp_min", "no_grad", "uint8", "__version__")
-    shared = {name: getattr(torch, name) for name in names}
-    precision = ("get_float32_matmul_precision", "set_float32_matmul_precision")
-    shared |= {name: getattr(torch, name) for name in precision}
+    names = (
+        "autocast", "backends", "clamp", "clamp_min", "get_float32_matmul_precision", "inference_mode", "nn",
+        "set_float32_matmul_precision", "uint8", "__version__",
+    )  # fmt: skip
     return SimpleNamespace(
-        cuda=cuda, backends=SimpleNamespace(cudnn=cudnn), as_tensor=as_tensor,
-        empty=lambda size, dtype, device: Owned(size), **shared,
+        cuda=cuda, as_tensor=as_tensor, empty=lambda size, dtype, device: Owned(size),
+        **{name: getattr(torch, name) for name in names},
     )  # fmt: skip
 
 
@@ -92,26 +110,27 @@ class TorchGpu(FakeGpu):
 
     times: tuple[float, float] = (2.0, 1.0)
 
-    def capture(self, work: Any, by_torch: bool = False) -> Any:
-        if not by_torch:
-            return super().capture(work)
-        made = super()._captured_by_torch(work, self._side("capture"))
-        made._graph.work = lambda: work(self._side("capture"))
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.timed: list[bool] = []  # whether torch's way
+
+    def _captured_by_torch(self, work: Any) -> Any:
+        made = super()._captured_by_torch(work)
+        made._graph.work = lambda: work(CURRENT[-1] if CURRENT[-1] != DEFAULT else 0)
         made.by_torch = True
         return made
 
     def seconds(self, work: Any, repeats: int) -> list[float]:
         for _ in range(repeats):
             work(self.private())
+        self.timed.append(getattr(work.__self__, "by_torch", False))
         ours, theirs = self.times
         return [theirs if getattr(work.__self__, "by_torch", False) else ours] * repeats
 
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TorchGpu:
-    diary: list[Any] = []
-    found = TorchGpu(FakeApi(), cuda_torch(diary))
-    found.diary = diary  # type: ignore[attr-defined]
+    found = TorchGpu(FakeApi(), cuda_torch())
     monkeypatch.setattr(engine, "driver_for", lambda device=0: found)
     monkeypatch.setattr(calibrate, "folder", lambda: tmp_path)
     return found
@@ -157,7 +176,8 @@ def test_torch_computes_the_same(gpu: TorchGpu, groups: int) -> None:
     for _ in range(3):
         np.testing.assert_allclose(bslite.run(spec, x, backend="cuda"), want, rtol=2e-6, atol=1e-6)
     assert calls_of(spec) == ["conv2d", "conv2d", "linear"]
-    assert "captured by torch" in gpu.diary  # type: ignore[attr-defined]
+    assert DIARY[-2] == "captured by torch"
+    assert DIARY.count("emptied") == 1, "once, when all was measured"
 
 
 def test_ours_where_it_is_faster(gpu: TorchGpu) -> None:
@@ -201,3 +221,127 @@ def test_torch_that_fails_is_not_chosen(gpu: TorchGpu, monkeypatch: pytest.Monke
         got = bslite.run(spec, x, backend="cuda")
     np.testing.assert_allclose(got, bslite.run(spec, x, backend="reference"), rtol=2e-6, atol=1e-6)
     assert calls_of(spec) == ["linear"]
+    assert gpu._api.calls("cuStreamSynchronize"), "what torch had started may still have been writing"
+
+
+def ran_on(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The streams that were torch's current ones when it computed."""
+    seen: list[Any] = []
+    right = torch.nn.functional.conv2d
+
+    def conv2d(*given: Any) -> Any:
+        seen.append(CURRENT[-1])
+        return right(*given)
+
+    monkeypatch.setattr(torch.nn.functional, "conv2d", conv2d)
+    return seen
+
+
+@pytest.mark.parametrize("stream", [0, 71])
+def test_torch_computes_on_the_callers_stream(
+    gpu: TorchGpu, monkeypatch: pytest.MonkeyPatch, stream: int
+) -> None:
+    """The default stream, too, which is number 0; captured or not."""
+    spec = network()
+    x = RNG.standard_normal((1, 4, 5, 3), np.float32)
+    bslite.run(spec, x, backend="cuda")  # measures
+    seen = ran_on(monkeypatch)
+    session = session_of(spec)
+    given, made = gpu.allocate(x.nbytes, stream), gpu.allocate(4 * 120, stream)
+    gpu.upload(given.address, x, stream)
+    theirs = stream or DEFAULT
+    for _ in range(3):
+        session.run([given.address], [made.address], stream)
+    assert theirs in seen
+    assert set(seen) == {theirs, DIARY[-1]}, "and the one that was captured"
+    got = np.empty((1, 4, 3, 6), np.float32)
+    gpu.download(got, made.address, stream)
+    got = got.reshape(bslite.run(spec, x, backend="reference").shape)
+    np.testing.assert_allclose(got, bslite.run(spec, x, backend="reference"), rtol=2e-6, atol=1e-6)
+
+
+def test_graphs_that_live_have_streams_of_their_own(gpu: TorchGpu) -> None:
+    """torch keeps cuBLAS's workspace for each stream: graphs captured on one would share it."""
+    one, other = (gpu.capture(lambda s: None, by_torch=True) for _ in range(2))
+    used = DIARY[-3], DIARY[-1]
+    assert used[0] != used[1]
+    del one
+    gpu.capture(lambda s: None, by_torch=True)
+    assert DIARY[-1] == used[0]
+
+    def fails(stream: int) -> None:
+        raise RuntimeError("no algorithm")
+
+    with pytest.raises(RuntimeError, match="no algorithm"):
+        gpu.capture(fails, by_torch=True)
+    broken = DIARY[-1]
+    gpu.capture(lambda s: None, by_torch=True)
+    assert DIARY[-1] not in (broken, used[1]), "a stream on which a capture failed is given up"
+    del other
+
+
+def test_a_capture_that_finds_no_memory_is_tried_again(gpu: TorchGpu) -> None:
+    """torch does not let go of what dead graphs had while it captures."""
+    tries: list[int] = []
+
+    def work(stream: int) -> None:
+        tries.append(stream)
+        if len(tries) == 1:
+            raise MemoryError
+
+    gpu.capture(work, by_torch=True)
+    assert len(tries) == 2
+    assert "emptied" in DIARY
+
+
+def test_inference_mode_may_come_and_go(gpu: TorchGpu) -> None:
+    """What was made ready within it runs outside, and the other way round."""
+    for first, then in ((torch.inference_mode, torch.no_grad), (torch.no_grad, torch.inference_mode)):
+        spec = network()
+        x = RNG.standard_normal((1, 4, 5, 3), np.float32)
+        with first():
+            bslite.run(spec, x, backend="cuda")
+        session_of(spec).no_graphs = "for the test"
+        with then():
+            got = bslite.run(spec, x, backend="cuda")
+        np.testing.assert_allclose(got, bslite.run(spec, x, backend="reference"), rtol=2e-6, atol=1e-6)
+
+
+def test_both_ways_are_timed_in_turns(gpu: TorchGpu) -> None:
+    """The GPU's clock rises while it works: who comes second would be the faster."""
+    bslite.run(network(), RNG.standard_normal((1, 4, 5, 3), np.float32), backend="cuda")
+    rounds = gpu.timed[2 : 2 + 2 * ROUNDS]
+    assert rounds == [False, True] * ROUNDS
+
+
+def test_a_graph_is_torchs_own_or_the_drivers(gpu: TorchGpu) -> None:
+    """Newer versions of torch hand out the graph, which is then started like any other."""
+    graph = Captured()
+    graph.raw_cuda_graph_exec = lambda: 4711  # type: ignore[attr-defined]
+    gpu._api.graphs[4711] = [lambda: DIARY.append("launched")]
+    with gpu.here():
+        TorchGraph(gpu, graph).start(71)
+    assert DIARY[-1] == "launched"
+    assert gpu._api.calls("cuGraphLaunch") == [(4711, 71)]
+
+
+def test_what_times_are_kept_under(gpu: TorchGpu) -> None:
+    """Another torch, cuDNN or kernel measures anew, and so does another tile of ours."""
+
+    def step(tile: int = 1) -> Any:
+        args = {"library": {"op": "linear"}, "variant": {"tile": tile}, "grid": (1,)}
+        return SimpleNamespace(kernel="gemm", args=args, operands={"w": ("w", 0), "biases": ("b", 0)})
+
+    keys = {Library(gpu, None, v).key(step(tile)) for v in "12" for tile in (1, 2)}
+    assert len(keys) == 4
+    assert Library(gpu, None, "1").key(step()) in keys
+
+
+def test_two_processes_keep_what_both_measured(gpu: TorchGpu, tmp_path: Path) -> None:
+    file = tmp_path / "gpu.json"
+    one, other = (Library(gpu, file, "1") for _ in range(2))
+    one._known["a"], other._known["b"] = [1.0, 2.0], [3.0, 4.0]
+    one._save()
+    other._save()
+    assert Library(gpu, file, "1")._known == {"a": [1.0, 2.0], "b": [3.0, 4.0]}
+    assert list(tmp_path.iterdir()) == [file]

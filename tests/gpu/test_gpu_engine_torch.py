@@ -177,7 +177,7 @@ def fake_torch(diary: list[Any], fail: list[Any]) -> Any:
 
     cuda = SimpleNamespace(
         stream=stream, OutOfMemoryError=OutOfTorch, ExternalStream=lambda s, device: ("external", s, device),
-        empty_cache=lambda: diary.append(("empty_cache",)),
+        default_stream=lambda device: ("default", device), empty_cache=lambda: diary.append(("empty_cache",)),
         current_stream=lambda device: SimpleNamespace(cuda_stream=72),
     )  # fmt: skip
     return SimpleNamespace(cuda=cuda, empty=empty, uint8=torch.uint8)
@@ -192,6 +192,8 @@ def test_torch_allocates() -> None:
     assert diary == [("stream", ("external", 71, 0)), ("empty", 1000, "cuda:0")]
     gpu.used(memory, 72)
     assert diary[-1] == ("record_stream", ("external", 72, 0))
+    gpu.used(memory, 0)
+    assert diary[-1] == ("record_stream", ("default", 0)), "an external stream number 0 is any other"
     fail[:] = [True, False]
     gpu.allocate(1000, 71)
     assert ("empty_cache",) in diary
@@ -246,6 +248,24 @@ def test_tuning_runs_both(on_gpu: FakeApi) -> None:
     parts = bslite.report(fast).kinds[0].parts
     assert parts
     assert all(p.seconds for p in parts)
+
+
+def test_a_capture_of_what_is_not_ready(on_gpu: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's kernels go into the graph then, and a warning says what to do; ours, once all is ready."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    now = [True]
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: now[0])
+    fast, x = bslite.optimize(torch.nn.ReLU().eval(), tune=False), images()
+    with torch.no_grad():
+        with pytest.warns(UserWarning, match="call the model with them before the capture"):
+            assert torch.equal(fast(x), x.relu())
+        assert not on_gpu.calls("cuLaunchKernel")
+        now[0] = False
+        fast(x)
+        now[0] = True
+        before = len(on_gpu.calls("cuLaunchKernel"))
+        assert torch.equal(fast(x), x.relu())
+    assert len(on_gpu.calls("cuLaunchKernel")) > before
 
 
 def test_a_gpu_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.explore.gpu import GpuMachine
 from bslite.explore.problem import GATES, Recurrent
 from bslite.kernels.cuda import KERNELS
+from bslite.kernels.cuda.device import SIMULATED
 from bslite.kernels.cuda.recurrent_cell import GRU, LSTM, RELU, TANH
 from bslite.kernels.cuda.recurrent_sums import Shares
 from bslite.plan.cuda import build_plan, lower_recurrent, recurrent_table
@@ -184,6 +185,7 @@ def test_gates_join_sums_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers[0]["y"].tobytes() == answers[1]["y"].tobytes()
 
 
+@pytest.mark.skipif(not SIMULATED, reason="on a GPU none is")
 def test_blocks_that_are_lost_are_seen_and_hang_nobody() -> None:
     """Two blocks where only one runs at a time: what the first waits for does not come."""
     given = parameters(4, 4, 3)

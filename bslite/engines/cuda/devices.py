@@ -26,8 +26,10 @@ def driver_for(device: int = 0) -> Driver:
 def _driver(device: int) -> Driver:
     try:
         from bslite.kernels.cuda import device as numba_cuda
-    except ImportError as e:
-        why = str(e) if importlib.util.find_spec("numba_cuda") else "it is not installed"
+    except Exception as e:  # of versions that do not go together, anything
+        why = "it is not installed"
+        if importlib.util.find_spec("numba_cuda"):
+            why = f"{_version('numba-cuda')} beside numba {_version('numba')}: {type(e).__name__}: {e}"
         raise EngineError(
             f"backend 'cuda' needs the package numba-cuda ({why}): pip install 'bslite[cuda]'"
         ) from None
@@ -44,9 +46,16 @@ def _driver(device: int) -> Driver:
 def _toolkit() -> int:
     """The CUDA release, such as 13, that numba-cuda's compiler is of; 0 if that is not known."""
     try:
-        return int(importlib.metadata.version("cuda-bindings").partition(".")[0])
-    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return int(_version("cuda-bindings").partition(".")[0])
+    except ValueError:
         return 0
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "of no version"
 
 
 def open_gpu(

@@ -117,12 +117,19 @@ class Driver(abc.ABC):
         for holder in list(self._idle):
             holder.drop_idle()
 
+    def trim(self) -> None:  # noqa: B027
+        """Give back what is kept of things that are gone."""
+
     def register(self, holder: HasIdle) -> None:
         """Ask ``holder`` to let go of memory when it gets short; no longer than it lives."""
         self._idle.add(holder)
 
     def used(self, memory: Memory, stream: int) -> None:  # noqa: B027  (most need nothing)
         """Note that work on ``stream`` uses memory that was allocated for another."""
+
+    @abc.abstractmethod
+    def clear(self, target: int, size: int, stream: int) -> None:
+        """Zeros in ``size`` bytes from an address on."""
 
     @abc.abstractmethod
     def upload(self, target: int, source: Array, stream: int) -> None:
@@ -166,6 +173,10 @@ class Driver(abc.ABC):
         """Whether the caller is capturing what happens on ``stream`` into a graph of his own."""
         return False
 
+    def unrestricted(self) -> AbstractContextManager[Any]:
+        """Lets the thread make ready what is missing although the caller captures."""
+        return nullcontext()
+
     def capture(self, work: Callable[[int], None], by_torch: bool = False) -> Graph:
         """What ``work`` starts on the stream it is given, as a graph; ``by_torch``: torch is called in it.
         Whatever is raised in it, or EngineError, if it cannot be captured; nothing is being captured then.
@@ -177,6 +188,9 @@ class Driver(abc.ABC):
     def event(self) -> Any:
         """A point in a stream's work, still to be recorded."""
         return None
+
+    def discard(self, event: Any) -> None:  # noqa: B027
+        """It is needed no longer; work may still be before it."""
 
     def record(self, event: Any, stream: int) -> None:  # noqa: B027  (the simulator is done by then)
         """Put the event behind all work on the stream."""

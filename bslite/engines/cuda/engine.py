@@ -34,6 +34,7 @@ class CudaEngine:
         self.driver = driver
         self._constants: dict[Const, Memory] = {}
         self._sessions: OrderedDict[tuple[Any, ...], CudaSession] = OrderedDict()
+        self._in_graphs: list[CudaSession] = []  # graphs of the caller's hold addresses of their memory
         self._lock = threading.RLock()
 
     def session(
@@ -59,10 +60,13 @@ class CudaEngine:
             )
             params = {key: p.shape for key, p in self.spec.params.items()}
             library = None if layerwise or keep_values else library_of(self.driver)
-            session = CudaSession(plan, self.driver, self.constant, params, library)
+            with self.driver.unrestricted():
+                session = CudaSession(plan, self.driver, self.constant, params, library)
             self._sessions[key] = session
             while len(self._sessions) > MAX_PLANS:
-                self._sessions.popitem(last=False)
+                _, oldest = self._sessions.popitem(last=False)
+                if oldest.captured:
+                    self._in_graphs.append(oldest)
             return session
 
     def constant(self, const: Const) -> Memory:
@@ -70,7 +74,7 @@ class CudaEngine:
         identity = Const("", const.recipe, const.keys, const.args)
         if identity not in self._constants:
             data = np.ascontiguousarray(data_of(const, self.spec.params))
-            stream = self.driver.stream()
+            stream = self.driver.private()  # the caller's current one may be captured
             memory = self.driver.allocate(data.nbytes, stream, f"weights of {self.spec.name!r}")
             self.driver.upload(memory.address, data, stream)
             self.driver.finish(stream)  # it is for all streams

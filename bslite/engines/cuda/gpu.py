@@ -32,6 +32,9 @@ NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: waits for nothing on the default str
 NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 OUT_OF_MEMORY, NOT_READY = 2, 600  # CUDA_ERROR_...
+#: Of a kernel that did what it must not: addresses (700, 714 to 718), time (702), traps (710, 719).
+FATAL = (700, 702, 710, 714, 715, 716, 717, 718, 719)
+LOST = ", of this call or an earlier one; nothing works on the device in this process any more"
 _torch_captures = threading.Lock()
 
 
@@ -62,7 +65,9 @@ class GpuDriver(Driver):
         self._api, self._torch_given = api, torch
         self._torch_found: Any = None
         self._context = self.do("cuDevicePrimaryCtxRetain", device)
-        self._own = threading.local()  # a thread's streams and pinned memory
+        self._own = threading.local()
+        self._spare: list[dict[str, Any]] = []  # of threads that ended
+        self._torch_streams: list[int] = []  # that torch captured a graph on which is gone
 
     def do(self, function: str, *arguments: Any) -> Any:
         """Call one of the driver's functions. EngineError if it fails, OutOfMemory for that."""
@@ -73,7 +78,7 @@ class GpuDriver(Driver):
             if code is None and "cudadrv" not in type(e).__module__:
                 raise  # no fault of the device's
             kind = OutOfMemory if code == OUT_OF_MEMORY else EngineError
-            raise kind(f"{self.name}: {e}") from e
+            raise kind(f"{self.name}: {e}{LOST if code in FATAL else ''}") from e
 
     @property
     def torch(self) -> Any:
@@ -118,8 +123,13 @@ class GpuDriver(Driver):
         return Memory(cells.data_ptr(), size, cells)
 
     def as_torchs(self, stream: int) -> Any:
-        """The stream as one of torch's."""
-        return self.torch.cuda.ExternalStream(stream, device=self.device)
+        """The stream as one of torch's. 0 is the default stream's address, and to ``ExternalStream`` means
+        that none is given: it makes any other of that.
+        """
+        cuda = self.torch.cuda
+        if not stream:
+            return cuda.default_stream(self.device)
+        return cuda.ExternalStream(stream, device=self.device)
 
     def room(self) -> tuple[int, int]:
         """As the driver says: what torch keeps in its cache is not free."""
@@ -130,6 +140,10 @@ class GpuDriver(Driver):
     def empty(self) -> None:
         """Workspaces that nobody uses, then torch's cache."""
         super().empty()
+        self.trim()
+
+    def trim(self) -> None:
+        """torch keeps the memory of graphs that are gone until it is told."""
         if self.torch:
             self.torch.cuda.empty_cache()
 
@@ -137,6 +151,11 @@ class GpuDriver(Driver):
         """torch gives memory to others as soon as it is let go of, unless it knows of streams that use it."""
         if memory.owner is not None:
             memory.owner.record_stream(self.as_torchs(stream))
+
+    def clear(self, target: int, size: int, stream: int) -> None:
+        """No memory of the host's takes part, so that it can be captured, too."""
+        with self.here():
+            self.do("cuMemsetD8Async", target, 0, size, stream)
 
     def upload(self, target: int, source: Array, stream: int) -> None:
         """Through pinned memory, in chunks: the host fills one while the device reads the other."""
@@ -173,7 +192,8 @@ class GpuDriver(Driver):
 
     def _pinned(self) -> list[tuple[Array, Any]]:
         """This thread's chunks of page-locked memory, each with the event of its last copy."""
-        found: list[tuple[Array, Any]] | None = getattr(self._own, "pinned", None)
+        own = self._mine()
+        found: list[tuple[Array, Any]] | None = own.get("pinned")
         if found is None:
             found = []
             for _ in range(SLOTS):
@@ -181,8 +201,20 @@ class GpuDriver(Driver):
                 memory = np.ctypeslib.as_array((ctypes.c_uint8 * CHUNK).from_address(address))
                 weakref.finalize(memory, _free_host, self._api, self._context, address).atexit = False
                 found.append((memory, self.do("cuEventCreate", NO_TIMING)))
-            self._own.pinned = found
+            own["pinned"] = found
         return found
+
+    def _mine(self) -> dict[str, Any]:
+        """This thread's streams and pinned memory: those of one that ended, if there are. Nothing of them is
+        ever destroyed, because torch's allocator goes on asking streams that its memory was used on.
+        """
+        if not hasattr(self._own, "things"):
+            with self._lock:
+                self._own.things = self._spare.pop() if self._spare else {}
+            self._own.end = _End()
+            weakref.finalize(self._own.end, self._spare.append, self._own.things).atexit = False
+        things: dict[str, Any] = self._own.things
+        return things
 
     # -- work --------------------------------------------------------------------------------------
 
@@ -198,11 +230,11 @@ class GpuDriver(Driver):
 
     def _side(self, name: str) -> int:
         """A stream of this thread's own."""
-        stream: int | None = getattr(self._own, name, None)
-        if stream is None:
+        own = self._mine()
+        if name not in own:
             with self.here():
-                stream = int(self.do("cuStreamCreate", NON_BLOCKING))
-            setattr(self._own, name, stream)
+                own[name] = int(self.do("cuStreamCreate", NON_BLOCKING))
+        stream: int = own[name]
         return stream
 
     def function(self, kernel: str, variant: Mapping[str, Any]) -> Any:
@@ -210,7 +242,11 @@ class GpuDriver(Driver):
         key = kernel, tuple(sorted(variant.items()))
         with self._lock:
             if key not in self._functions:
-                code = self.code(kernel, variant)
+                try:
+                    code = self.code(kernel, variant)
+                except Exception as e:  # a compiler that is missing, or too old for the device
+                    why = f"{type(e).__name__}: {e}"
+                    raise EngineError(f"{self.name}: kernel {kernel!r} cannot be compiled ({why})") from e
                 with self.here():
                     module = self.do("cuModuleLoadData", code.image)
                     handle = self.do("cuModuleGetFunction", module, code.entry.encode())
@@ -253,17 +289,33 @@ class GpuDriver(Driver):
         """Asked of the driver: a stream that is being captured has a status other than 0."""
         return bool(stream) and int(self.do("cuStreamIsCapturing", stream)) != 0  # the default stream cannot
 
+    @contextmanager
+    def unrestricted(self) -> Iterator[None]:
+        """A caller who captures in CUDA's strictest mode, torch's default, forbids this thread whatever might
+        wait or allocate, on any stream.
+        """
+        with self.here():
+            before = self.do("cuThreadExchangeStreamCaptureMode", self._relaxed)
+            try:
+                yield
+            finally:
+                self.do("cuThreadExchangeStreamCaptureMode", before)
+
     def capture(self, work: Callable[[int], None], by_torch: bool = False) -> Graph:
-        """On a stream of this thread's own. If that fails, capture is ended and the stream given up."""
-        stream = self._side("capture")
+        """On a stream that nothing runs on. If that fails, capture is ended and the stream given up."""
         if by_torch:
-            return self._captured_by_torch(work, stream)
+            try:
+                return self._captured_by_torch(work)
+            except self.torch.cuda.OutOfMemoryError:
+                self.trim()  # while it captures, torch does not look for what it could free
+                return self._captured_by_torch(work)
+        stream = self._side("capture")
         with self.here():
             self.do("cuStreamBeginCapture", stream, self._relaxed)
             try:
                 work(stream)
             except BaseException:
-                del self._own.capture
+                del self._mine()["capture"]
                 with suppress(EngineError):  # it says again what went wrong
                     graph = self.do("cuStreamEndCapture", stream)
                     if int(graph):
@@ -272,25 +324,40 @@ class GpuDriver(Driver):
             try:
                 graph = self.do("cuStreamEndCapture", stream)
             except EngineError:
-                del self._own.capture
+                del self._mine()["capture"]
                 raise
             try:
                 return GpuGraph(self, self.do("cuGraphInstantiate", graph, 0))
             finally:
                 self.do("cuGraphDestroy", graph)
 
-    def _captured_by_torch(self, work: Callable[[int], None], stream: int) -> Graph:
-        """torch's allocator has to know, so torch captures: one at a time, more it does not allow."""
+    def _captured_by_torch(self, work: Callable[[int], None]) -> Graph:
+        """torch's allocator has to know, so torch captures: one at a time, more it does not allow.
+
+        Not by ``torch.cuda.graph``, which waits for the device and empties torch's cache before each.
+        Nothing is forbidden meanwhile: a thread's first call of a library allocates, and garbage may be
+        collected. Each graph has a capturing stream for as long as it lives: torch keeps a workspace of
+        cuBLAS's for every stream, and two graphs that may run at the same time must not share one.
+        """
         torch = self.torch
         graph = torch.cuda.CUDAGraph()
-        mode = {"stream": self.as_torchs(stream), "capture_error_mode": "thread_local"}
-        try:
-            with _torch_captures, self.here(), torch.cuda.graph(graph, **mode):
-                work(stream)
-        except BaseException:
-            del self._own.capture
-            raise
-        return TorchGraph(self, graph)
+        with self._lock:
+            stream = self._torch_streams.pop() if self._torch_streams else 0
+        with _torch_captures, self.here():
+            torch.cuda.current_blas_handle()  # this thread's, made now if there is none
+            stream = stream or int(self.do("cuStreamCreate", NON_BLOCKING))
+            with torch.cuda.stream(self.as_torchs(stream)):
+                try:
+                    graph.capture_begin(capture_error_mode="relaxed")
+                    work(stream)
+                except BaseException:
+                    with suppress(Exception):  # it says again what went wrong
+                        graph.capture_end()
+                    raise  # the stream is given up
+                graph.capture_end()
+        made = TorchGraph(self, graph)
+        weakref.finalize(made, self._torch_streams.append, stream).atexit = False
+        return made
 
     def tensor(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         """Float32 memory as one of torch's tensors, which does not own it."""
@@ -303,6 +370,9 @@ class GpuDriver(Driver):
         with self.here():
             event = self.do("cuEventCreate", NO_TIMING)
         return event
+
+    def discard(self, event: Any) -> None:
+        call_in(self._api, self._context, "cuEventDestroy", event)
 
     def record(self, event: Any, stream: int) -> None:
         with self.here():
@@ -342,6 +412,10 @@ class GpuDriver(Driver):
             finally:
                 for event in events:
                     self.do("cuEventDestroy", event)
+
+
+class _End:
+    """What goes when a thread ends."""
 
 
 def _dynamic(kernel: str, variant: Mapping[str, Any]) -> int:

@@ -78,12 +78,22 @@ class GpuGraph:
 
 
 class TorchGraph:
-    """A graph that torch captured; it keeps the memory that torch used in it."""
+    """A graph that torch captured; torch's object keeps the memory that was used in it.
+
+    Launched as any other: torch's own way needs its current stream changed, which takes longer than a small
+    layer. Older versions of torch do not hand it out.
+    """
 
     def __init__(self, driver: GpuDriver, graph: Any) -> None:
         self._driver, self._graph = driver, graph
+        self._handle = 0
+        with suppress(AttributeError, RuntimeError):
+            self._handle = int(graph.raw_cuda_graph_exec())
 
     def start(self, stream: int) -> None:
+        if self._handle:
+            self._driver.do("cuGraphLaunch", self._handle, stream)
+            return
         with self._driver.torch.cuda.stream(self._driver.as_torchs(stream)):
             self._graph.replay()
 

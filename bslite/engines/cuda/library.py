@@ -9,22 +9,24 @@ deterministic algorithms only.
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bslite.engines.cuda.driver import Driver, Memory
+from bslite.engines.cuda.driver import Driver, Graph, Memory
 from bslite.engines.cuda.program import Launch
+from bslite.engines.cuda.strict import strict
 from bslite.errors import EngineError
 from bslite.ops import Shape
 from bslite.plan import Plan, Step
 
 FORMAT = 1
-REPEATS = 4  # of one way in a graph: starting it is then little of what is measured
+LONG = 5e-4  # seconds that a graph takes, if repeating a way MOST times does: starting it is then little
+MOST = 64
 ROUNDS = 5
 #: Activations that torch applies while it stores the result where it belongs.
 STORES = ("identity", "relu", "clamp")
@@ -42,7 +44,7 @@ class TorchCall:
     def start(self, stream: int, callers: Mapping[str, int]) -> None:
         """Compute, on this stream."""
         torch = self._driver.torch
-        with torch.cuda.stream(self._driver.as_torchs(stream)), torch.no_grad(), strict(torch):
+        with torch.cuda.stream(self._driver.as_torchs(stream)), strict(torch):
             compute(torch, self._form, **self._tensors)
 
 
@@ -61,18 +63,6 @@ def compute(torch: Any, form: Mapping[str, Any], x: Any, w: Any, bias: Any, resi
         torch.clamp(made, form["a"], form["b"], out=y)
     else:
         y.copy_(made)
-
-
-@contextmanager
-def strict(torch: Any) -> Iterator[None]:
-    """Full float32, and the same bits every time; then as the user had it."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def torch_call(
@@ -159,38 +149,63 @@ class Library:
             chosen += ours
             index += count
         if learnt:
+            self._driver.trim()  # each capture had memory of its own
             self._save()
         return chosen
 
     def key(self, step: Step) -> str:
-        """What the times of a step depend on."""
+        """What the times of a step depend on: the problem, and how it is cut for our kernels, which changes
+        with the planner.
+        """
         form = dict(step.args["library"])
         for name in ("x", "y", "residual"):
             if form.get(name) is not None:
                 form[name] = [form[name]["shape"], form[name]["strides"]]
         form["bias"] = step.operands["w"][0] != step.operands["biases"][0]
+        form["ours"] = [step.kernel, sorted(step.args["variant"].items()), step.args["grid"]]
         return json.dumps([self._version, sorted(form.items())])
 
     def _measured(self, ours: Sequence[Any], theirs: TorchCall) -> list[float]:
-        """Median seconds of both ways. What cannot be run or captured is never the faster."""
-        mine = self._median(ours)
-        try:
-            return [mine, self._median([theirs])]
-        except Exception as e:
-            warnings.warn(f"bslite leaves a layer to its own kernel: torch's failed ({e})", stacklevel=2)
-            return [mine, 1e30]
+        """Median seconds of both ways, taken in turns: the GPU's clock rises while it works. What cannot be
+        run or captured is never the faster.
+        """
+        driver = self._driver
+        with driver.here():
+            mine = self._repeated(ours)
+            try:
+                other = self._repeated([theirs])
+            except Exception as e:
+                driver.finish(driver.private())  # what was started writes where the run that follows does
+                text = f"bslite leaves a layer to its own kernel: torch's failed ({e})"
+                warnings.warn(text, stacklevel=2)
+                return [self._median([mine])[0], 1e30]
+            return self._median([mine, other])
 
-    def _median(self, way: Sequence[Any]) -> float:
-        def run(stream: int) -> None:
-            for _ in range(REPEATS):
-                for launch in way:
-                    launch.start(stream, {})
+    def _repeated(self, way: Sequence[Any]) -> tuple[Graph, int]:
+        """A graph that takes long enough to be timed, and how many times the way is in it."""
+        driver = self._driver
 
-        with self._driver.here():
-            run(self._driver.private())
-            graph = self._driver.capture(run, by_torch=any(getattr(w, "by_torch", False) for w in way))
-            graph.start(self._driver.private())
-            return sorted(self._driver.seconds(graph.start, ROUNDS))[ROUNDS // 2] / REPEATS
+        def graph(count: int) -> Graph:
+            def run(stream: int) -> None:
+                for _ in range(count):
+                    for launch in way:
+                        launch.start(stream, {})
+
+            return driver.capture(run, by_torch=any(getattr(w, "by_torch", False) for w in way))
+
+        for launch in way:  # loads the kernels, makes the libraries choose theirs
+            launch.start(driver.private(), {})
+        once = graph(1)
+        once.start(driver.private())
+        count = max(1, min(MOST, round(LONG / max(1e-9, min(driver.seconds(once.start, 2))))))
+        return (graph(count) if count > 1 else once), count
+
+    def _median(self, ways: Sequence[tuple[Graph, int]]) -> list[float]:
+        """Of one time through each: of a graph that was started while the one before it ran."""
+        found = [
+            [self._driver.seconds(graph.start, 2)[-1] / count for graph, count in ways] for _ in range(ROUNDS)
+        ]
+        return [sorted(each)[ROUNDS // 2] for each in zip(*found, strict=True)]
 
     def seconds(self, steps: Sequence[Step]) -> list[float] | None:
         """What was measured of steps that a call of torch's may stand for: ours, its. None if nothing was."""
@@ -201,8 +216,9 @@ class Library:
             return
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            partial = self._file.with_suffix(".tmp")
-            partial.write_text(json.dumps({"format": FORMAT, "seconds": self._known}, indent=1) + "\n")
+            seconds = {**_load(self._file), **self._known}  # with what other processes have measured since
+            partial = self._file.with_suffix(f".{os.getpid()}")
+            partial.write_text(json.dumps({"format": FORMAT, "seconds": seconds}, indent=1) + "\n")
             partial.replace(self._file)
         except OSError as e:
             warnings.warn(f"bslite cannot keep its measurements in {self._file} ({e})", stacklevel=2)

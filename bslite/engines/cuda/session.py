@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ class Workspace:
         self._driver = driver
         self.stream = self.home = stream
         self.event = driver.event()
+        weakref.finalize(self, driver.discard, self.event).atexit = False
         what = f"values between layers of {plan.model!r}"
         self.arena = driver.allocate(4 * plan.arena_size, stream, what)
         bases = {name: self.arena.address + 4 * at for name, at in plan.places.items()}
@@ -57,7 +59,7 @@ class Workspace:
     def clear_flags(self, count: int, stream: int) -> None:
         """Nothing is wrong so far."""
         if self.flags is not None:
-            self._driver.upload(self.flags.address, np.zeros(4 * count, np.int32), stream)
+            self._driver.clear(self.flags.address, 16 * count, stream)
 
     def capture(self) -> None:
         """Make graphs of the launches that touch nothing of the caller's, once they have run: that loaded
@@ -109,7 +111,7 @@ class CudaSession:
         #: Why launches are started one by one; empty if they are captured.
         self.no_graphs = "" if driver.graphs else f"{driver.name} captures nothing"
         self._free: list[Workspace] = []
-        self._captured: list[Workspace] = []  # by graphs of the caller's: theirs for good
+        self.captured: list[Workspace] = []  # by graphs of the caller's: theirs for good
         self._streams: set[int] = set()
         self._lock = threading.Lock()
         driver.register(self)
@@ -122,15 +124,17 @@ class CudaSession:
         is done.
         """
         with self.driver.here():
-            theirs = self.driver.capturing(stream)
-            workspace = Workspace(self, stream, theirs) if theirs else self.acquire(stream)
+            if self.driver.capturing(stream):
+                with self.driver.unrestricted():
+                    workspace = Workspace(self, stream, theirs=True)
+                    self.captured.append(workspace)
+                    self.run_in(workspace, inputs, outputs, stream, theirs=True)
+                return
+            workspace = self.acquire(stream)
             try:
-                self.run_in(workspace, inputs, outputs, stream, theirs)
+                self.run_in(workspace, inputs, outputs, stream)
             finally:
-                if theirs:
-                    self._captured.append(workspace)
-                else:
-                    self.release(workspace, stream)
+                self.release(workspace, stream)
 
     def run_in(
         self,

@@ -61,6 +61,10 @@ class SimulatedDriver(Driver):
         """A simulated kernel."""
         return _Launch(function, grid, block, arguments)
 
+    def clear(self, target: int, size: int, stream: int) -> None:
+        """Fill."""
+        memory_at(target, np.uint8, size)[:] = 0
+
     def upload(self, target: int, source: Array, stream: int) -> None:
         """Copy."""
         memory_at(target, source.dtype, source.size)[:] = source.reshape(-1)
