@@ -281,7 +281,8 @@ def gemm(tile, window, across, scatter, bias, residual, code, before, before_cod
     _sample(LARGE, 3, scatter=1, residual=1, code=CODES["silu"]),
     _sample(MIDDLE, 2, code=CODES["relu"]),
     _sample(SMALL, 0), _sample(SMALL, 2, residual=1),
-    _sample(LARGE, 0, before="affine", before_code=CODES["relu"]), _sample(LARGE, 0, before="gate", residual=1),
+    _sample(LARGE, 0, before="affine", before_code=CODES["relu"]),
+    _sample(LARGE, 0, before="gate", residual=1),
 ])  # fmt: skip
 def gemm_pairs(tile, window, across, scatter, bias, residual, code, before, before_code):
     """Cells of two floats: a slice of a row is 4 lanes of 8 bytes."""

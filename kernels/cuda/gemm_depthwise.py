@@ -8,9 +8,9 @@ at a time: its ``BM x DEEP`` elements of D into shared memory, terms outermost, 
 then the products, from there. D has the same bits as from a kernel of its own (each sum over taps in order,
 beginning with the bias), and y those of `gemm`: sums over channels are in order.
 
-* **Rows.** Where a tile is a run of pixels of a line, it reads three lines for one; so the pixels of an image
-  are counted strip by strip, ``pixels`` wide (the plan chooses that), line by line in each: a tile of 128 rows
-  in a strip of 16 is 8 x 16 pixels, and reads 10 x 18. A strip is a *plane* in the numbers of `gemm`.
+* **Rows.** Where a tile is a run of pixels of a line, it reads three lines for one; so the pixels of an
+  image are counted strip by strip, ``pixels`` wide (the plan chooses that), line by line in each: a tile of
+  128 rows in a strip of 16 is 8 x 16 pixels, and reads 10 x 18. In the numbers of `gemm` it is a *plane*.
 * **Loads.** A thread makes four pixels and two channels of D at once, ``run`` of the pixels side by side in a
   line, which share what their windows share: a filter of 3x3 takes 18 reads of 8 bytes for four, not 36. A
   warp reads 16 pairs of channels of two pixels: two lines of 128 bytes. Where windows are inside the image,
@@ -52,8 +52,8 @@ def _sample(tile: tuple[int, int, int, int], run: int, window: tuple[int, int], 
     "x f8[], taps f8[], shifts f8[], w f8[], biases f4[], r f8[], y f8[], "
     "rows i4, cols i4, terms i4, chunk i4, col_tiles i4, y_split i4, w_row i4, y_row i4, r_row i4, "
     "planes i4, lines i4, pixels i4, x_image i4, x_line i4, x_row i4, start_h i4, start_w i4, "
-    "step_h i4, have_h i4, have_w i4, taps_h i4, y_image i4, y_plane i4, y_line i4, r_image i4, r_plane i4, r_line i4, a f4, b f4, "
-    "before_a f4, before_b f4",
+    "step_h i4, have_h i4, have_w i4, taps_h i4, y_image i4, y_plane i4, y_line i4, r_image i4, r_plane i4, "
+    "r_line i4, a f4, b f4, before_a f4, before_b f4",
     threads=THREADS,
     registers=128,
     blocks=2,
@@ -69,8 +69,9 @@ def gemm_depthwise(
     before_code: int, scatter: int, bias: int, residual: int, code: int,
 ):  # fmt: skip
     """``window``: columns of the depthwise filter, which has ``taps_h`` rows, and how far apart they are from
-    pixel to pixel; no dilation. ``pixels`` is a multiple of ``run``, 1, 2 or 4. ``shifts [C]`` is the depthwise bias, if ``biased``; ``taps [taps, C]`` its weights; ``w [N, C]``
-    the pointwise ones. Blocks along z are parts of the sum over channels. Numbers are those of `gemm`.
+    pixel to pixel; no dilation. ``pixels`` is a multiple of ``run``, 1, 2 or 4. ``shifts [C]`` is the
+    depthwise bias, if ``biased``; ``taps [taps, C]`` its weights; ``w [N, C]`` the pointwise ones. Blocks
+    along z are parts of the sum over channels. Numbers are those of `gemm`, in pairs of channels.
     """
     shape = Tile(*tile)
     threads, tm, tn = shape.threads, shape.thread_rows, shape.thread_cols
@@ -128,8 +129,9 @@ def gemm_depthwise(
 
     @device_function
     def quad_of(
-        i, x, taps, shifts, shared, to, bases, masks, k, x_line, x_row, terms, taps_h, free, seen, held, sums, made, a, b
-    ):
+        i, x, taps, shifts, shared, to, bases, masks, k, x_line, x_row, terms, taps_h, free, seen, held, sums,
+        made, a, b,
+    ):  # fmt: skip
         """Four rows and two terms of D, into shared memory."""
         for j in range(runs):
             for q in range(run):

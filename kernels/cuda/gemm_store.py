@@ -18,8 +18,9 @@ def store(cell: int, shape: Tile, scatter: int, residual: int, code: int) -> Cal
     """A device function that stores a thread's rows of the tile: ``y = activate(acc + sums + residual)``.
 
     ``acc [TM * TN]``; ``sums [TN]``: what each column adds; ``values [4]`` is room. Row m lies at
-    ``m * y_row``, or, with ``scatter``, is ``[image, plane, line, pixel]`` with a stride for each; so does the
-    residual's. ``first_row``, ``first_col`` are the thread's, in the product. ``cell``: floats moved at once.
+    ``m * y_row``, or, with ``scatter``, is ``[image, plane, line, pixel]`` with a stride for each; so does
+    the residual's. ``first_row``, ``first_col`` are the thread's, in the product. ``cell``: floats moved at
+    once.
     """
     tm, tn = shape.thread_rows, shape.thread_cols
     row_gap, col_gap = shape.row_gap, shape.col_gap
