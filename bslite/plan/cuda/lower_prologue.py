@@ -122,9 +122,10 @@ def _launches(
     )  # fmt: skip
     if parts > 1:
         join(b, p, memory, parts, p.numbers, ends)
-    if p.library:
+    padding = first.node.attrs["padding"]
+    if p.library and padding[:2] == padding[2:]:
         before = {
-            "kind": "depthwise", "function": name, "a": act_a, "b": act_b,
-            "stride": first.node.attrs["stride"], "padding": first.node.attrs["padding"],
+            "kind": "depthwise", "function": name, "a": act_a, "b": act_b, "biased": shift is not None,
+            "stride": first.node.attrs["stride"], "padding": padding[:2],
         }  # fmt: skip
         b.steps[at].args["library"] = {**p.library, "before": before, "steps": len(b.steps) - at, **ends}

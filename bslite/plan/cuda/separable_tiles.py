@@ -77,10 +77,11 @@ class SeparableChoice:
     parts: int
     chunk: int
     seconds: float
+    panel: float  # bytes that a block reads
 
 
 def choose_separable(p: Separable, machine: GpuMachine) -> SeparableChoice | None:
-    """The cheapest choice; None if the machine's blocks are too small for any."""
+    """The cheapest choice, of equals what reads least; None if the machine's blocks are too small for any."""
     parts = choose_parts(p.product, machine)
     found = [
         _price(p, tile, strip, parts, machine)
@@ -88,7 +89,7 @@ def choose_separable(p: Separable, machine: GpuMachine) -> SeparableChoice | Non
         for strip in range(1, p.width + 1)
         if p.width % strip == 0 and (strip <= tile.rows or strip == p.width)
     ]
-    return min(found, key=lambda c: c.seconds) if found else None
+    return min(found, key=lambda c: (c.seconds, c.panel)) if found else None
 
 
 def _price(
@@ -132,7 +133,7 @@ def _price(
     seconds = max(busy, l2, port, p.memory_bytes / machine.memory_bandwidth) + machine.launch
     if parts > 1:
         seconds += machine.launch + 2 * parts * 4 * p.rows * p.cols / machine.l2_bandwidth
-    return SeparableChoice(tile, strip, run, parts, SLICE * chunk, seconds)
+    return SeparableChoice(tile, strip, run, parts, SLICE * chunk, seconds, panel)
 
 
 def resident(tile: TileShape) -> int:
