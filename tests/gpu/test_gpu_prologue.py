@@ -6,15 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_simulate import launch
 from helpers import TINY, Array, rel_l2
 
 import bslite
 from bslite import GraphBuilder, ModelSpec, reference
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.explore.gpu import GpuMachine
+from bslite.kernels.cuda import KERNELS
+from bslite.kernels.cuda.functions import CODES
 from bslite.passes import simplify
 from bslite.plan import Plan
-from bslite.plan.cuda import build_plan
+from bslite.plan.cuda import build_plan, gemm_tiles, prologues, separable_tiles
 
 MACHINE = SimulatedDriver.machine
 PRODUCTS = ("gemm", "gemm_pairs", "gemm_depthwise")
@@ -56,7 +59,7 @@ def plan_of(spec: ModelSpec, *shapes: tuple[int, ...], machine: GpuMachine = MAC
     return build_plan(simplify(spec), list(shapes), machine, **how)
 
 
-def prologues(plan: Plan) -> list[str]:
+def kinds(plan: Plan) -> list[str]:
     """Of each product that has one, which."""
     found = []
     for step in plan.steps:
@@ -67,8 +70,14 @@ def prologues(plan: Plan) -> list[str]:
     return found
 
 
-def check(spec: ModelSpec, *inputs: Array) -> list[str]:
-    """Three-way; the same bits layer by layer; which prologues there were."""
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pair that can be one launch is one, whatever its price."""
+    monkeypatch.setattr(prologues, "seconds_together", lambda *_: 0.0)
+
+
+def check(spec: ModelSpec, *inputs: Array) -> Plan:
+    """Three-way; the same bits layer by layer, and when every value is kept. The plan."""
     got = bslite.run(spec, list(inputs), backend="cuda")
     exact = reference.run(spec, list(inputs), np.float64)[0]
     peer = reference.run(spec, list(inputs), np.float32)[0]
@@ -76,25 +85,25 @@ def check(spec: ModelSpec, *inputs: Array) -> list[str]:
     alone = bslite.run(spec, list(inputs), backend="cuda", layerwise=True)
     assert got.tobytes() == alone.tobytes()
     shapes = [x.shape for x in inputs]
-    assert prologues(plan_of(spec, *shapes, layerwise=True)) == []
-    assert prologues(plan_of(spec, *shapes, keep_values=True)) == []
-    return prologues(plan_of(spec, *shapes))
+    assert kinds(plan_of(spec, *shapes, layerwise=True)) == []
+    assert kinds(plan_of(spec, *shapes, keep_values=True)) == []
+    return plan_of(spec, *shapes)
 
 
 @pytest.mark.parametrize(("c", "act"), [(10, "relu"), (7, "sigmoid")])
 @pytest.mark.parametrize("r", [1, 3])
-def test_a_batch_norm_before_a_convolution(c: int, act: str, r: int) -> None:
+def test_a_batch_norm_before_a_convolution(always: None, c: int, act: str, r: int) -> None:
     """As in DenseNet: of a slice of a wider buffer, into another; padding is zero after the batch norm."""
     m = Model(2, c, 5, 4)
     old = m.add("relu", m.x)
     y = m.conv(m.add(act, m.norm(old, c)), 6, c, r, bias=False)
     new = m.add("concat", old, y, axis=1)
     y = m.conv(m.add(act, m.norm(new, c + 6)), 8, c + 6, r, stride=2)
-    assert check(m.graph.build(y), noise(2, c, 5, 4)) == ["affine", "affine"]
+    assert kinds(check(m.graph.build(y), noise(2, c, 5, 4))) == ["affine", "affine"]
 
 
 @pytest.mark.parametrize(("c", "act"), [(12, None), (9, "silu")])
-def test_a_gate_before_a_projection(c: int, act: str | None) -> None:
+def test_a_gate_before_a_projection(always: None, c: int, act: str | None) -> None:
     """As in EfficientNet: squeeze-and-excitation, then a projection with a residual."""
     m = Model(3, c, 4, 5)
     x = m.add("silu", m.x)
@@ -102,7 +111,7 @@ def test_a_gate_before_a_projection(c: int, act: str | None) -> None:
     y = m.add("mul", gate, x)
     y = m.conv(m.add(act, y) if act else y, c, c)
     y = m.add("add", y, x)
-    assert check(m.graph.build(y), noise(3, c, 4, 5)) == ["gate"]
+    assert kinds(check(m.graph.build(y), noise(3, c, 4, 5))) == ["gate"]
 
 
 CASES = [
@@ -116,7 +125,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_depthwise_filter_before_a_projection(case: tuple[int, ...]) -> None:
+def test_a_depthwise_filter_before_a_projection(always: None, case: tuple[int, ...]) -> None:
     """As in MobileNet v2: expansion, depthwise filter, projection, and a residual where shapes allow it."""
     n, c, k, h, w, taps, stride, padding = case
     m = Model(n, k, h, w)
@@ -126,4 +135,150 @@ def test_a_depthwise_filter_before_a_projection(case: tuple[int, ...]) -> None:
     y = m.conv(m.add("relu6" if taps == 3 else "silu", y), k, c)
     if stride == 1 and 2 * padding == taps - 1:
         y = m.add("add", y, x)
-    assert check(m.graph.build(m.add("relu", y)), noise(n, k, h, w)) == ["depthwise"]
+    assert kinds(check(m.graph.build(m.add("relu", y)), noise(n, k, h, w))) == ["depthwise"]
+
+
+def test_sums_in_parts(always: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts are those of the bare product, and each part makes its own channels of what lies between."""
+    for module in (gemm_tiles, separable_tiles):
+        monkeypatch.setattr(module, "choose_parts", lambda p, _: max(1, min(3, p.terms // 24)))
+    m = Model(1, 18, 3, 4)
+    x = m.add("tanh", m.x)
+    y = m.conv(x, 72, 18)
+    y = m.conv(m.add("relu", m.conv(y, 72, 72, 3, groups=72)), 18, 72)
+    y = m.conv(m.add("relu", m.norm(m.add("concat", y, x, axis=1), 36)), 20, 36, 3)
+    plan = check(m.graph.build(y), noise(1, 18, 3, 4))
+    assert kinds(plan) == ["depthwise", "affine"]
+    assert [s.args["splits"] for s in plan.steps if s.kernel == "gemm_join"] == [3, 3]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["affine", "gate", "depthwise"])
+def test_specials_reach_what_reads_them(always: None, kind: str, value: float) -> None:
+    """And nothing else: not what lies beyond the image, the last pixel or the last channel."""
+    n, c, *_ = shape = (2, 6, 4, 5)
+    m = Model(*shape)
+    x = m.add("concat", m.x, m.x, axis=1)
+    if kind == "affine":
+        y = m.conv(m.norm(x, 2 * c), 8, 2 * c, 3)
+    elif kind == "gate":
+        gate = m.graph.input("gate", (n, 2 * c, 1, 1))
+        y = m.conv(m.add("mul", x, gate), 8, 2 * c)
+    else:
+        y = m.conv(m.conv(x, 2 * c, 2 * c, 3, groups=2 * c), 8, 2 * c)
+    spec = m.graph.build(y)
+    for place in ((0, 0, 0, 0), (1, 5, 3, 4), (1, 2, 1, 2)):
+        inputs = [noise(*shape)] + ([noise(n, 2 * c, 1, 1)] if kind == "gate" else [])
+        inputs[-1][place[:2] + ((0, 0) if kind == "gate" else place[2:])] = value
+        assert kinds(plan_of(spec, *(i.shape for i in inputs))) == [kind]
+        with np.errstate(all="ignore"):
+            want = reference.run(spec, inputs, np.float64)[0]
+        got = bslite.run(spec, inputs, backend="cuda")
+        for find in (np.isnan, np.isposinf, np.isneginf):
+            np.testing.assert_array_equal(find(got), find(want))
+        assert 0 < np.isfinite(want).sum() < want.size
+
+
+@pytest.mark.parametrize(("tile", "run", "strip"), [((64, 64, 8, 4), 2, 6), ((64, 128, 8, 8), 4, 12)])
+def test_large_tiles(tile: tuple[int, ...], run: int, strip: int) -> None:
+    """Many warps, two tiles of columns, images of two strips: every element once, and nothing else."""
+    n, h, w, c, k = 1, 5, 12, 36, 136
+    x, taps, shift = noise(n, h, w, c), noise(9, c, seed=1), noise(c, seed=2)
+    weight, bias = noise(k, c, seed=3) / np.float32(6), noise(k, seed=4)
+    step, cells = k + 4, c // 2
+    given: dict[str, Any] = {
+        "x": x, "taps": taps, "shifts": shift, "w": weight, "biases": bias, "r": np.zeros(2, np.float32),
+        "y": np.full((n * h * w, step), 7, np.float32), **dict.fromkeys(KERNELS["gemm_depthwise"].scalars, 0),
+        "rows": n * h * w, "cols": k, "terms": cells, "chunk": cells, "w_row": cells, "planes": w // strip,
+        "lines": h, "pixels": strip, "x_image": h * w * cells, "x_line": w * cells, "x_row": cells,
+        "start_h": -1, "start_w": -1, "step_h": 1, "have_h": h, "have_w": w, "taps_h": 3,
+        "y_image": h * w * step // 2, "y_line": w * step // 2, "y_row": step // 2,
+        "y_plane": strip * step // 2, "col_tiles": -(-k // tile[1]),
+    }  # fmt: skip
+    threads = tile[0] // tile[2] * (tile[1] // tile[3])
+    y = launch(
+        KERNELS["gemm_depthwise"], (given["col_tiles"] * -(-n * h * w // tile[0]), 1, 1), (threads,), given,
+        tile=tile, deep=32, run=run, window=(3, 1), biased=1, before_code=CODES["relu"], scatter=1, bias=1,
+        residual=0, code=0,
+    )["y"].reshape(n * h * w, step)  # fmt: skip
+    wide = np.pad(x.astype(float), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    between = sum(wide[:, t : t + h, s : s + w] * taps[3 * t + s] for t in range(3) for s in range(3)) + shift
+    want = np.maximum(between, 0).reshape(-1, c) @ weight.T.astype(float) + bias
+    np.testing.assert_allclose(y[:, :k], want, rtol=1e-5, atol=1e-5)
+    assert (y[:, k:] == 7).all()
+
+
+def launches(plan: Plan) -> list[str]:
+    """Kernels between the copies of the caller's arrays."""
+    return [s.kernel for s in plan.steps if s.kernel not in ("copy", "transpose", "elementwise")]
+
+
+@pytest.mark.parametrize("batch", [1, 16, 128])
+def test_a_mobilenet_block_is_two_launches(batch: int) -> None:
+    """Expansion; depthwise filter, projection and residual."""
+    shape = (batch, 24, 56, 56)
+    m = Model(*shape)
+    x = m.add("add", m.x, m.x)
+    for _ in range(2):
+        y = m.add("relu6", m.conv(x, 144, 24))
+        y = m.add("relu6", m.conv(y, 144, 144, 3, groups=144))
+        x = m.add("add", m.conv(y, 24, 144), x)
+    plan = plan_of(m.graph.build(m.add("relu", x)), shape, machine=GpuMachine())
+    found = [k for k in launches(plan) if k != "gemm_join"]
+    assert found[:4] == ["gemm_pairs", "gemm_depthwise"] * 2
+    (first, _) = (step for step in plan.steps if step.kernel == "gemm_depthwise")
+    assert len(first.layers) == 4
+    assert first.args["variant"]["residual"] or first.args["grid"][2] > 1
+    assert "gemm_depthwise" in str(plan)
+
+
+def test_a_wide_projection_stays_apart() -> None:
+    """Where the depthwise result would be made again for many tiles of columns, it is a launch of its own."""
+    shape = (128, 960, 7, 7)
+    m = Model(*shape)
+    y = m.conv(m.add("relu", m.conv(m.add("relu", m.x), 960, 960, 3, groups=960)), 1280, 960)
+    assert kinds(plan_of(m.graph.build(y), shape, machine=GpuMachine())) == []
+
+
+@pytest.mark.parametrize("batch", [1, 16, 128])
+def test_an_efficientnet_block_makes_no_gated_image(batch: int) -> None:
+    shape = (batch, 40, 28, 28)
+    m = Model(*shape)
+    x = m.add("relu", m.x)
+    y = m.add("silu", m.conv(x, 240, 40))
+    y = m.add("silu", m.conv(y, 240, 240, 5, groups=240))
+    gate = m.add("silu", m.conv(m.add("adaptive_avg_pool2d", y, output_size=1), 10, 240))
+    gate = m.add("sigmoid", m.conv(gate, 240, 10))
+    y = m.add("add", m.conv(m.add("mul", gate, y), 40, 240), x)
+    plan = plan_of(m.graph.build(y), shape, machine=GpuMachine())
+    assert kinds(plan) == ["gate"]
+    assert sum(step.written == 4 * 240 * 28 * 28 * batch for step in plan.steps) == 2
+
+
+@pytest.mark.parametrize("batch", [1, 16, 128])
+def test_a_dense_layer_is_two_launches(batch: int) -> None:
+    """Batch norm, ReLU and a pointwise convolution; ReLU in its store; a 3x3 convolution into the concat."""
+    shape = (batch, 64, 56, 56)
+    m = Model(*shape)
+    x, c = m.conv(m.x, 64, 64), 64
+    for _ in range(3):
+        y = m.add("relu", m.norm(x, c)) if c > 64 else x
+        y = m.add("relu", m.conv(y, 128, c, bias=False))
+        x = m.add("concat", x, m.conv(y, 32, 128, 3, bias=False), axis=1)
+        c += 32
+    plan = plan_of(m.graph.build(m.add("relu", m.conv(x, 16, c))), shape, machine=GpuMachine())
+    assert kinds(plan) == ["affine", "affine"]
+    assert [k for k in launches(plan) if k != "gemm_join"] == ["gemm_pairs"] * 8
+
+
+def test_what_is_read_twice_or_asked_for_is_in_memory() -> None:
+    shape = (4, 16, 14, 14)
+    m = Model(*shape)
+    y = m.norm(m.add("concat", m.x, m.x, axis=1), 32)
+    first, second = m.conv(y, 16, 32), m.conv(y, 16, 32, 3)
+    spec = m.graph.build(m.add("add", first, second))
+    assert kinds(plan_of(spec, shape, machine=GpuMachine())) == []
+    m = Model(*shape)
+    y = m.norm(m.add("concat", m.x, m.x, axis=1), 32)
+    spec = m.graph.build(y, m.conv(y, 16, 32))
+    assert kinds(plan_of(spec, shape, machine=GpuMachine())) == []
