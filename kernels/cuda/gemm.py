@@ -230,6 +230,7 @@ def _make(
 
         sums = cuda.local.array(tn, np.float32)
         values = cuda.local.array(4, np.float32)
+        places = cuda.local.array(2, np.int32)
         first_col += place_col * QUAD
         for j in range(tn):
             n = first_col + j // QUAD * col_gap + j % QUAD
@@ -238,8 +239,8 @@ def _make(
                 sums[j] = biases[np.uint32(inner_at * bias_inner + n)]
         y_at = i32(outer_at * y_outer + inner_at * y_inner + part * y_split)
         finish_rows(
-            0, acc, sums, values, r, y, first_row + place_row * QUAD, first_col, rows, cols, y_at, y_row,
-            r_row, pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, a, b,
+            0, places, acc, sums, values, r, y, first_row + place_row * QUAD, first_col, rows, cols, y_at,
+            y_row, r_row, pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, a, b,
         )  # fmt: skip
 
     return body

@@ -95,7 +95,7 @@ def gemm_depthwise(
     take, _ = cell_access(CELL)
     act = function_of(before_code)
     place, multiply = placement(shape), products(shape)
-    finish_rows = store(CELL, shape, scatter, residual, code)
+    finish_rows = store(CELL, shape, scatter, residual, code, run)
 
     def lines_of(tested: int):
         """All rows of the windows of a run: what they add to ``sums [run * CELL]``."""
@@ -104,10 +104,11 @@ def gemm_depthwise(
         def window_of(x, taps, at, x_line, x_row, k, terms, taps_h, mask, seen, held, sums):
             tap_at = i32(k)
             for t in range(taps_h):
+                line = i32(i32(mask >> t) & 1)  # whether this row is inside
                 for c in range(reach):
                     place = i32(at + i32(c * x_row))
                     if tested:
-                        inside = (mask >> (TALLEST + c)) & (mask >> t) & 1
+                        inside = i32(mask >> (TALLEST + c)) & line
                         low, high = pair(x, u32(place if inside else 0))
                         seen[c * CELL] = low if inside else f(0.0)
                         seen[c * CELL + 1] = high if inside else f(0.0)
@@ -239,6 +240,7 @@ def gemm_depthwise(
 
         added = cuda.local.array(tn, np.float32)
         values = cuda.local.array(4, np.float32)
+        places = cuda.local.array(2, np.int32)
         first_col += place_col * QUAD
         for j in range(tn):
             n = first_col + j // QUAD * col_gap + j % QUAD
@@ -246,7 +248,7 @@ def gemm_depthwise(
             if bias and n < cols:
                 added[j] = biases[u32(n)]
         finish_rows(
-            0, acc, added, values, r, y, first_row + place_row * QUAD, first_col, rows, cols,
+            0, places, acc, added, values, r, y, first_row + place_row * QUAD, first_col, rows, cols,
             i32(part * y_split), y_row, r_row, pixels, lines, planes, y_image, y_plane, y_line,
             r_image, r_plane, r_line, a, b,
         )  # fmt: skip

@@ -34,9 +34,9 @@ from bslite.plan.cuda.gemm_tiles import (
 DEEP = 32  # channels in a turn (`kernels.cuda.gemm_depthwise.DEEP`)
 CELL = 2
 REGISTERS = 128
-READ, STORED = 2.0, 3.0  # slots of a read of 8 bytes with its address, of a store of 16
-RUN, TAP_ROW = 12.0, 6.0  # slots of a run of pixels besides, of a row of its taps
-TESTED = 6.0  # more slots for a read in a window at an edge of the image
+# Slots, counted in machine code for sm_90: a read of 8 bytes with its address, what a read in a window at an
+# edge takes more, a row of taps besides, a run of pixels besides, the place of a row in y.
+READ, TESTED, TAP_ROW, RUN, PLACE = 3.0, 9.5, 5.0, 65.0, 85.0
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _price(
     reads = runs * tall * (reach * (READ + edges * TESTED) + wide * READ + TAP_ROW)
     adds = 2 * QUAD * tall * wide + 2 * QUAD * p.function
     warps = tile.rows / 32
-    made = warps * (reads + adds + runs * RUN + 2 * STORED)
+    made = warps * (reads + adds + runs * RUN)
     l1 = warps * runs * tall * (2.0 * reach + wide)
     products = float(SLICE * tile.thread_rows * tile.thread_cols)
     products += SLICE * (tile.thread_rows + tile.thread_cols) / QUAD + LOOP / 2
@@ -119,9 +119,12 @@ def _price(
     turn = DEEP // SLICE
     wait = 2 * FETCH_LATENCY + turn * issue  # of a block by itself: reads, then weights, then products
 
+    scattered = strip < p.width
+    store = scattered * tile.threads / 32 * tile.thread_rows * PLACE / run / (machine.lanes / 32)
+
     def together(count: int) -> float:
         """Cycles of ``count`` blocks side by side on an SM."""
-        return START + chunk * max(count * busy_slice, wait / turn) if count else 0.0
+        return START + count * store + chunk * max(count * busy_slice, wait / turn) if count else 0.0
 
     waves, rest = divmod(here, resident(tile))
     busy = (waves * together(resident(tile)) + together(rest)) / machine.clock
