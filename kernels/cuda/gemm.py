@@ -111,8 +111,7 @@ def _make(
         a_h = cuda.local.array(a_loads, np.int32)
         a_w = cuda.local.array(a_loads, np.int32)
         b_base = cuda.local.array(b_loads, np.int32)
-        there = cuda.local.array(a_loads, np.int32)  # from here on: of a prologue
-        gates = cuda.local.array(a_loads, np.int32)
+        gates = cuda.local.array(a_loads, np.int32)  # this and what follows: of a prologue
         factor = cuda.local.array(factor_floats, np.float32)
         summand = cuda.local.array(cell, np.float32)
         t = i32(cuda.threadIdx.x)
@@ -168,6 +167,7 @@ def _make(
         b_to = i32(a_size + term * (cell * b_step) + row)
         if across:
             b_to = i32(a_size + t // col_cells * b_step + t % col_cells * cell)
+        there = i32(0)
         slices = i32((last - part * chunk + (run - 1)) // run)
         for s in range(slices + 1):
             if s < slices:  # the next slice, into registers
@@ -175,8 +175,7 @@ def _make(
                     ga[i] = np.float32(0.0)
                 for i in range(b_floats):
                     gb[i] = np.float32(0.0)
-                for i in range(a_loads):
-                    there[i] = i32(0)
+                there = i32(0)  # a bit for each cell of A that there is
                 if window:
                     offset = i32(tap_h * x_line + tap_w * x_row + channel)
                     if deep:
@@ -189,7 +188,7 @@ def _make(
                             inside = inside and within(a_d[i] + tap_d, have_d)
                         if inside:
                             take(x, a_base[i] + offset, ga, i * cell)
-                            there[i] = i32(1)
+                            there = i32(there | i32(1 << i))
                     if kind and k < last:
                         fetch(scale, shift, gates, channel, factor, summand)
                     channel = i32(channel + run)
@@ -206,7 +205,7 @@ def _make(
                     for i in range(a_loads):
                         if k < last:
                             take(x, a_base[i] + k, ga, i * cell)
-                            there[i] = i32(1)
+                            there = i32(there | i32(1 << i))
                     if kind and k < last:
                         fetch(scale, shift, gates, k, factor, summand)
                 for i in range(b_loads):

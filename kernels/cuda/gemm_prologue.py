@@ -37,8 +37,8 @@ def prologue(kind: int, cell: int, loads: int, code: int) -> tuple[Callable[...,
     ``apply(ga, there, factor, summand, a, b)``, in place.
 
     A thread has ``loads`` cells of A in a slice, ``ga [loads * cell]``, all of them of the cell ``channel``;
-    ``bases [loads]`` is where the gates of each one's image begin; ``there [loads]`` is 0 where ``ga`` holds
-    nothing of A. ``code`` is the activation's, ``a`` and ``b`` its parameters.
+    ``bases [loads]`` is where the gates of each one's image begin; of ``there`` bit i is 0 where
+    ``ga`` holds nothing of A. ``code`` is the activation's, ``a`` and ``b`` its parameters.
     """
     take, _ = cell_access(cell)
     act = function_of(code)
@@ -61,6 +61,6 @@ def prologue(kind: int, cell: int, loads: int, code: int) -> tuple[Callable[...,
                 else:
                     value = times(ga[i * cell + e], factor[i * cell + e])
                 value = act(value, a, b)
-                ga[i * cell + e] = value if there[i] != 0 else f(0.0)
+                ga[i * cell + e] = value if (there >> i) & 1 else f(0.0)
 
     return fetch, apply

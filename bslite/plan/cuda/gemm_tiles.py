@@ -33,6 +33,7 @@ LOOP = 40.0  # instructions per slice besides
 START = 1500.0  # cycles before the first product and after the last
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 LEAST_TERMS = 64  # of a part
+MOST_CELLS = 4  # of A in a slice, for whose prologue a thread has registers
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class TileShape:
     def threads(self) -> int:
         """Of a block."""
         return self.rows // self.thread_rows * (self.cols // self.thread_cols)
+
+    def cells(self, cell: int) -> int:
+        """Of A in a slice, that a thread moves."""
+        return SLICE * self.rows // cell // self.threads
 
     @property
     def resident(self) -> int:
@@ -153,7 +158,10 @@ def choose_parts(p: Problem, machine: GpuMachine) -> int:
 def choose(p: Problem, machine: GpuMachine) -> Choice:
     """The cheapest tile for this many parts; of equals the first."""
     parts = choose_parts(p, machine)
-    return min((price(p, tile, parts, machine) for tile in tiles(machine)), key=_seconds)
+    found = tiles(machine)
+    if p.before:
+        found = [tile for tile in found if tile.cells(p.cell) <= MOST_CELLS] or found
+    return min((price(p, tile, parts, machine) for tile in found), key=_seconds)
 
 
 def tiles(machine: GpuMachine) -> list[TileShape]:

@@ -94,7 +94,12 @@ def prologue_of(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
 
 
 def _gate(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
-    """A product with one number for each channel, perhaps of each image."""
+    """A product with one number for each channel, perhaps of each image, before a pointwise convolution:
+    where filters are wider a thread holds so much about its elements that registers do not do.
+    """
+    taps = b.spec.param_shapes(then.node)["weight"][2:]
+    if size_of(tuple(taps)) > 1 or any(then.node.attrs["padding"]) or set(then.node.attrs["stride"]) != {1}:
+        return None
     shape = b.shapes[first.name]
     for value, gate in (first.node.inputs, first.node.inputs[::-1]):
         one = b.shapes[gate]
