@@ -282,3 +282,30 @@ def test_what_is_read_twice_or_asked_for_is_in_memory() -> None:
     y = m.norm(m.add("concat", m.x, m.x, axis=1), 32)
     spec = m.graph.build(y, m.conv(y, 16, 32))
     assert kinds(plan_of(spec, shape, machine=GpuMachine())) == []
+
+
+@pytest.mark.parametrize(("start", "width", "kept"), [(2, 6, 1), (2, 5, 0), (1, 6, 0)])
+def test_slices_of_a_concat(always: None, start: int, width: int, kept: int) -> None:
+    """As in ShuffleNet v2: half of the channels in, a slice of a wider buffer out. Pairs that begin at odd
+    channels, or would be written to such, are two launches.
+    """
+    m = Model(2, 5, 6, 7)
+    other = m.conv(m.x, width, 5)
+    x = m.conv(m.x, 12, 5)
+    part = m.add("slice", x, axis=1, start=start, stop=start + 8, step=1)
+    y = m.conv(m.conv(part, 8, 8, 3, groups=8, stride=2), 4, 8)
+    halved = m.add("max_pool2d", other, kernel=1, stride=2)
+    y = m.add("concat", halved, m.add("relu", y), axis=1)
+    plan = check(m.graph.build(m.conv(y, 3, width + 4, 3)), noise(2, 5, 6, 7))
+    assert kinds(plan) == ["depthwise"] * kept
+
+
+@pytest.mark.parametrize("layout", ["planes", "pixels"])
+def test_the_callers_own_arrays(always: None, layout: str) -> None:
+    """What a caller gives may begin anywhere: pairs are taken of a copy of it, or not at all."""
+    m = Model(1, 4, 5, 6)
+    y = m.conv(m.add("relu6", m.conv(m.x, 4, 4, 3, groups=4)), 6, 4)
+    x = noise(1, 4, 5, 6)
+    if layout == "pixels":
+        x = x.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)
+    check(m.graph.build(m.add("relu", y)), x)
