@@ -5,7 +5,8 @@ As for other products (`gemm_tiles`), and besides:
 * **Issue and L1.** Each block makes its elements of the depthwise result for itself: with several tiles of
   columns, as many times. Four pixels of two channels take ``rows x columns`` reads of 8 bytes (neighbours'
   windows share columns) and 8 multiply-adds for every tap; a warp's read of 256 bytes takes L1 two cycles.
-* **Turns.** A block reads, then multiplies; only other blocks on the SM fill the time it waits.
+* **Turns.** A block reads, then multiplies; only other blocks on the SM fill the time it waits. It waits for
+  each row of taps of each run of pixels that a thread makes.
 * **Panels.** A tile of few, long lines reads several lines for one; narrow strips read less.
 """
 
@@ -34,6 +35,7 @@ from bslite.plan.cuda.gemm_tiles import (
 DEEP = 32  # channels in a turn (`kernels.cuda.gemm_depthwise.DEEP`)
 CELL = 2
 REGISTERS = 128
+ROW_LATENCY = 250.0  # cycles from asking for a row of a window to having it: from L1 or L2
 # Slots, counted in machine code for sm_90: a read of 8 bytes with its address, what a read in a window at an
 # edge takes more, a row of taps besides, a run of pixels besides, the place of a row in y.
 READ, TESTED, TAP_ROW, RUN, PLACE = 3.0, 9.5, 5.0, 65.0, 85.0
@@ -117,7 +119,9 @@ def _price(
     issue = (max(1.0, tile.threads / 32) * products + made) / (machine.lanes / 32)
     busy_slice = max(issue, l1)
     turn = DEEP // SLICE
-    wait = 2 * FETCH_LATENCY + turn * issue  # of a block by itself: reads, then weights, then products
+    # Of a block by itself: rows of taps one after the other, then weights, then products.
+    in_turn = tile.rows / QUAD / (tile.threads * CELL / DEEP) * runs * tall
+    wait = in_turn * ROW_LATENCY + FETCH_LATENCY + turn * issue
 
     scattered = strip < p.width
     store = scattered * tile.threads / 32 * tile.thread_rows * PLACE / run / (machine.lanes / 32)
