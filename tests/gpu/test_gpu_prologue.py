@@ -309,3 +309,11 @@ def test_the_callers_own_arrays(always: None, layout: str) -> None:
     if layout == "pixels":
         x = x.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)
     check(m.graph.build(m.add("relu", y)), x)
+
+
+def test_few_pixels_and_a_residual() -> None:
+    """A product of few rows is another kernel's, with or without what follows it."""
+    m = Model(1, 24, 1, 2)
+    x = m.add("relu", m.x)
+    y = m.conv(m.add("relu", m.conv(x, 70, 24)), 24, 70)
+    check(m.graph.build(m.add("relu", m.add("add", y, x))), noise(1, 24, 1, 2))

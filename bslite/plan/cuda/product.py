@@ -94,8 +94,7 @@ def append(b: CudaBuilder, layer: Layer, p: Product) -> None:
     problem = Problem(p.rows, p.cols, p.terms, p.batch, cell, read + 4 * p.cols * p.terms, slots)
     ends = {"function": function, "a": act_a, "b": act_b}
     first = len(b.steps)
-    few = p.rows <= FEW and p.batch == 1 and not (p.window or p.across or p.scatter) and p.residual is None
-    if few and p.before is None:
+    if p.rows <= FEW and p.batch == 1 and not (p.window or p.across or p.scatter or p.before):
         _few_rows(b, p, problem, numbers, ends)
     else:
         _tiled(b, p, choose(problem, b.machine), cell, numbers, ends)
@@ -151,15 +150,18 @@ def _tiled(
 def _few_rows(
     b: CudaBuilder, p: Product, problem: Problem, numbers: Mapping[str, Any], ends: Mapping[str, Any]
 ) -> None:
-    """Append the product of few rows, and the join where sums are in parts."""
+    """Append the product of few rows, and the join where sums are in parts or there is a residual: whatever
+    follows it, a product has the same bits.
+    """
     cell = 2 if in_pairs(b, (p.x, p.w), (numbers["x_row"], numbers["w_row"], p.terms)) else 1
     g = choose_groups(Problem(p.rows, p.cols, p.terms, 1, cell, problem.memory_bytes), b.machine)
+    joined = g.parts > 1 or p.residual is not None
     variant = {
         "rows": g.rows, "outputs": g.outputs, "across": g.across, "threads": g.threads,
         "bias": int(p.bias is not None), "code": ends["function"],
     }  # fmt: skip
     y, writes, y_row, y_split = p.y, list(p.writes), numbers["y_row"], 0
-    if g.parts > 1:
+    if joined:
         memory = parts_of(b, p, g.parts)
         y, writes, y_row, y_split = (memory.buffer, 0), [memory], p.cols, p.rows * p.cols
         variant |= {"bias": 0, "code": "identity"}
@@ -182,7 +184,7 @@ def _few_rows(
         p.reads,
         writes,
     )
-    if g.parts > 1:
+    if joined:
         join(b, p, memory, g.parts, numbers, ends)
 
 
