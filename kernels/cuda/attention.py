@@ -28,7 +28,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bslite.kernels.cuda.device import cuda, device_function
-from bslite.kernels.cuda.gemm import cell_access, split
+from bslite.kernels.cuda.gemm_access import cell_access, split
 from bslite.kernels.cuda.gemm_tile import DEPTH, PAD, QUAD, Tile, placement, products, unrolled
 from bslite.kernels.cuda.kernel import kernel
 from bslite.kernels.cuda.libm import exp, larger

@@ -3,7 +3,8 @@
 ``y[m, n] = activate(sum over k of A[m, k] * w[n, k] + bias[n] + residual[m, n])``: rows m are the pixels of
 all images, columns n output channels, and the sum goes over all taps and channels of a filter. No patch of
 the image is ever copied: A's element is found from the tap (arXiv 1906.06440's batch-reduce, with the sum in
-registers; as "implicit GEMM" in arXiv 1410.0759). See `gemm_tile` for how a block works.
+registers; as "implicit GEMM" in arXiv 1410.0759). See `gemm_tile` for how a block works, `gemm_prologue` for
+what may be done to A's elements on their way, `gemm_store` for what follows the sum.
 
 Two kernels of the same source: ``gemm_pairs`` moves 8 bytes at a time, and everything is counted in *cells*
 of two floats (channels, strides, offsets even); ``gemm`` takes what is odd, in cells of one.
@@ -16,9 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from bslite.kernels.cuda.device import cuda, device_function, pair, put_pair
-from bslite.kernels.cuda.functions import CODES, activate
-from bslite.kernels.cuda.gemm_tile import DEPTH, PAD, QUAD, Tile, placement, products, unrolled
+from bslite.kernels.cuda.device import cuda, device_function
+from bslite.kernels.cuda.functions import CODES
+from bslite.kernels.cuda.gemm_access import cell_access, split, within
+from bslite.kernels.cuda.gemm_prologue import GATE, KINDS, factors, prologue
+from bslite.kernels.cuda.gemm_store import store
+from bslite.kernels.cuda.gemm_tile import DEPTH, PAD, QUAD, Tile, placement, products
 from bslite.kernels.cuda.kernel import kernel
 
 i32 = np.int32  # Numba makes int64 of every sum and product of int32
@@ -36,55 +40,20 @@ SCALARS = (
     "start_d i4, start_h i4, start_w i4, step_d i4, step_h i4, step_w i4, have_d i4, have_h i4, have_w i4, "
     "taps_h i4, taps_w i4, next_d i4, next_h i4, next_w i4, depth i4, "
     # where outputs do not lie evenly spaced
-    "y_image i4, y_plane i4, y_line i4, r_image i4, r_plane i4, r_line i4, a f4, b f4"
+    "y_image i4, y_plane i4, y_line i4, r_image i4, r_plane i4, r_line i4, a f4, b f4, "
+    # of a prologue: between the gates of images, the activation's parameters
+    "gate_image i4, before_a f4, before_b f4"
 )
-
-
-def cell_access(cell: int) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Device functions: one cell of memory into registers, ``(memory, index, into, at)``, and back."""
-    if cell == 2:
-
-        @device_function
-        def take(memory, index, into, at):
-            into[at], into[at + 1] = pair(memory, np.uint32(index))
-
-        @device_function
-        def put(memory, index, values, at):
-            put_pair(memory, np.uint32(index), values[at], values[at + 1])
-
-    else:
-
-        @device_function
-        def take(memory, index, into, at):
-            into[at] = memory[np.uint32(index)]
-
-        @device_function
-        def put(memory, index, values, at):
-            memory[np.uint32(index)] = values[at]
-
-    return take, put
-
-
-@device_function
-def within(i, n):
-    """``0 <= i < n``."""
-    return np.uint32(i) < np.uint32(n)
-
-
-@device_function
-def split(i, n):
-    """``i // n, i % n`` of numbers that are not negative."""
-    high = np.uint32(i) // np.uint32(n)
-    return np.int32(high), np.int32(np.uint32(i) - high * np.uint32(n))
 
 
 def _make(
     cell: int, tile: tuple[int, int, int, int], window: int, across: int, scatter: int, bias: int,
-    residual: int, code: int,
+    residual: int, code: int, before: str, before_code: int,
 ) -> Callable[..., None]:  # fmt: skip
     """``window``: 0 where A's rows are evenly spaced runs of terms, else the number of axes windows move
     along, 2 or 3. ``across``: w's columns are contiguous, not its terms. ``scatter``: y and residual have a
-    stride per axis. ``bias``, ``residual``: whether there is one. ``code``: the activation's.
+    stride per axis. ``bias``, ``residual``: whether there is one. ``code``: the activation's. ``before``: the
+    prologue (gemm_prologue.py), and the activation in it.
     """
     shape = Tile(*tile)
     threads = shape.threads
@@ -98,11 +67,14 @@ def _make(
     a_size, slice_size = DEPTH * a_step, DEPTH * (a_step + b_step)
     shared_size, acc_size = 2 * slice_size, tm * tn
     a_floats, b_floats = a_loads * cell, b_loads * cell
-    row_gap, col_gap = shape.row_gap, shape.col_gap
-    take, put = cell_access(cell)
+    col_gap = shape.col_gap
+    kind = KINDS.index(before)
+    factor_floats = factors(kind, cell, a_loads)
+    take, _ = cell_access(cell)
+    fetch, apply = prologue(kind, cell, a_loads, before_code)
+    finish_rows = store(cell, shape, scatter, residual, code)
     place, multiply = placement(shape), products(shape)
     deep = window == 3
-    quad_cells = QUAD // cell
     block_rows, block_cols = shape.rows, shape.cols
 
     @device_function
@@ -120,50 +92,14 @@ def _make(
                 else:
                     shared[at + np.uint32(e * b_step + i * b_gap)] = gb[i * cell + e]
 
-    @device_function
-    def finish(c, i, acc, sums, first_col, cols, at, r_at, values, y, r, act_a, act_b):
-        """Cell c of a thread's row i: all that follows the sum, and the store."""
-        n = first_col + c // quad_cells * col_gap + c % quad_cells * cell
-        if n < cols:
-            for e in range(cell):
-                values[e] = acc[i * tn + c * cell + e] + sums[c * cell + e]
-            if residual:
-                take(r, r_at + n // cell, values, cell)
-                for e in range(cell):
-                    values[e] += values[cell + e]
-            for e in range(cell):
-                values[e] = activate(code, values[e], act_a, act_b)
-            put(y, at + n // cell, values, 0)
-
-    finish_cells = unrolled(tn // cell, finish)
-
-    @device_function
-    def finish_row(
-        i, acc, sums, values, r, y, first_row, first_col, rows, cols, y_at, y_row, r_row,
-        pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, act_a, act_b,
-    ):  # fmt: skip
-        m = i32(first_row + i // QUAD * row_gap + i % QUAD)
-        if m < rows:
-            if scatter:
-                rest, q = split(m, pixels)
-                rest, p = split(rest, lines)
-                image, d = split(rest, planes)
-                at = i32(y_at + image * y_image + d * y_plane + p * y_line + q * y_row)
-                r_at = i32(image * r_image + d * r_plane + p * r_line + q * r_row)
-            else:
-                at, r_at = i32(y_at + m * y_row), i32(m * r_row)
-            finish_cells(0, i, acc, sums, first_col, cols, at, r_at, values, y, r, act_a, act_b)
-
-    finish_rows = unrolled(tm, finish_row)
-
     def body(
-        x, w, biases, r, y, rows, cols, terms, chunk, col_tiles, inner,
+        x, w, biases, r, y, scale, shift, rows, cols, terms, chunk, col_tiles, inner,
         x_outer, x_inner, w_outer, w_inner, bias_inner, y_outer, y_inner, y_split,
         x_row, w_row, y_row, r_row,
         planes, lines, pixels, x_image, x_plane, x_line,
         start_d, start_h, start_w, step_d, step_h, step_w, have_d, have_h, have_w,
         taps_h, taps_w, next_d, next_h, next_w, depth,
-        y_image, y_plane, y_line, r_image, r_plane, r_line, a, b,
+        y_image, y_plane, y_line, r_image, r_plane, r_line, a, b, gate_image, before_a, before_b,
     ):  # fmt: skip
         shared = cuda.shared.array(shared_size, np.float32, alignment=16)
         acc = cuda.local.array(acc_size, np.float32)
@@ -176,6 +112,9 @@ def _make(
         a_h = cuda.local.array(a_loads, np.int32)
         a_w = cuda.local.array(a_loads, np.int32)
         b_base = cuda.local.array(b_loads, np.int32)
+        gates = cuda.local.array(a_loads, np.int32)  # this and what follows: of a prologue
+        factor = cuda.local.array(factor_floats, np.float32)
+        summand = cuda.local.array(cell, np.float32)
         t = i32(cuda.threadIdx.x)
         row_tile, col_tile = split(cuda.blockIdx.x, col_tiles)
         outer_at, inner_at = split(cuda.blockIdx.y, inner)
@@ -189,6 +128,9 @@ def _make(
         x_at = i32(outer_at * x_outer + inner_at * x_inner)
         for i in range(a_loads):
             m = i32(min(first_row + row + i * a_gap, rows - 1))
+            if kind == GATE:
+                image, _ = split(m, i32(i32(planes * lines) * pixels))
+                gates[i] = i32(image * gate_image)
             if window:
                 m, q = split(m, pixels)
                 m, p = split(m, lines)
@@ -226,6 +168,7 @@ def _make(
         b_to = i32(a_size + term * (cell * b_step) + row)
         if across:
             b_to = i32(a_size + t // col_cells * b_step + t % col_cells * cell)
+        there = i32(0)
         slices = i32((last - part * chunk + (run - 1)) // run)
         for s in range(slices + 1):
             if s < slices:  # the next slice, into registers
@@ -233,6 +176,7 @@ def _make(
                     ga[i] = np.float32(0.0)
                 for i in range(b_floats):
                     gb[i] = np.float32(0.0)
+                there = i32(0)  # a bit for each cell of A that there is
                 if window:
                     offset = i32(tap_h * x_line + tap_w * x_row + channel)
                     if deep:
@@ -245,6 +189,9 @@ def _make(
                             inside = inside and within(a_d[i] + tap_d, have_d)
                         if inside:
                             take(x, a_base[i] + offset, ga, i * cell)
+                            there = i32(there | i32(1 << i))
+                    if kind and k < last:
+                        fetch(scale, shift, gates, channel, factor, summand)
                     channel = i32(channel + run)
                     while channel >= depth:
                         channel = i32(channel - depth)
@@ -259,6 +206,9 @@ def _make(
                     for i in range(a_loads):
                         if k < last:
                             take(x, a_base[i] + k, ga, i * cell)
+                            there = i32(there | i32(1 << i))
+                    if kind and k < last:
+                        fetch(scale, shift, gates, k, factor, summand)
                 for i in range(b_loads):
                     if across:
                         kk = i32((k - term) * cell + t // col_cells + i * b_terms)
@@ -271,13 +221,16 @@ def _make(
                 here = i32((s + 1) % 2 * slice_size)
                 multiply(0, acc, fa, fb, shared, np.uint32(here + a_at), np.uint32(here + b_at))
             if s < slices:
-                there = i32(s % 2 * slice_size)
-                store_a(shared, np.uint32(there + a_to), ga)
-                store_b(shared, np.uint32(there + b_to), gb)
+                to = i32(s % 2 * slice_size)
+                if kind:
+                    apply(ga, there, factor, summand, before_a, before_b)
+                store_a(shared, np.uint32(to + a_to), ga)
+                store_b(shared, np.uint32(to + b_to), gb)
             cuda.syncthreads()
 
         sums = cuda.local.array(tn, np.float32)
         values = cuda.local.array(4, np.float32)
+        places = cuda.local.array(2, np.int32)
         first_col += place_col * QUAD
         for j in range(tn):
             n = first_col + j // QUAD * col_gap + j % QUAD
@@ -286,14 +239,15 @@ def _make(
                 sums[j] = biases[np.uint32(inner_at * bias_inner + n)]
         y_at = i32(outer_at * y_outer + inner_at * y_inner + part * y_split)
         finish_rows(
-            0, acc, sums, values, r, y, first_row + place_row * QUAD, first_col, rows, cols, y_at, y_row,
-            r_row, pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, a, b,
+            0, places, acc, sums, values, r, y, first_row + place_row * QUAD, first_col, rows, cols, y_at,
+            y_row, r_row, pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, a, b,
         )  # fmt: skip
 
     return body
 
 
-ODD, EVEN = "x f4[], w f4[], biases f4[], r f4[], y f4[], ", "x f8[], w f8[], biases f4[], r f8[], y f8[], "
+ODD = "x f4[], w f4[], biases f4[], r f4[], y f4[], scale f4[], shift f4[], "
+EVEN = "x f8[], w f8[], biases f4[], r f8[], y f8[], scale f8[], shift f8[], "
 
 
 def _sample(tile: tuple[int, int, int, int], window: int, **more: int) -> dict[str, Any]:
@@ -305,6 +259,8 @@ def _sample(tile: tuple[int, int, int, int], window: int, **more: int) -> dict[s
         "bias": 1,
         "residual": 0,
         "code": 0,
+        "before": "none",
+        "before_code": 0,
         **more,
     }
 
@@ -314,10 +270,11 @@ LARGE, MIDDLE, SMALL = (128, 128, 8, 8), (64, 64, 8, 4), (32, 32, 4, 4)
 
 @kernel(ODD + SCALARS, threads=THREADS, registers=REGISTERS, blocks=2, samples=[
     _sample(LARGE, 0), _sample(LARGE, 2), _sample(SMALL, 2, code=CODES["silu"]), _sample(SMALL, 3, scatter=1),
+    _sample(LARGE, 2, before="affine", before_code=CODES["relu"]),
 ])  # fmt: skip
-def gemm(tile, window, across, scatter, bias, residual, code):
+def gemm(tile, window, across, scatter, bias, residual, code, before, before_code):
     """Cells of one float: a slice of a row is 8 lanes of 4 bytes."""
-    return _make(1, tile, window, across, scatter, bias, residual, code)
+    return _make(1, tile, window, across, scatter, bias, residual, code, before, before_code)
 
 
 @kernel(EVEN + SCALARS, threads=THREADS, registers=REGISTERS, blocks=2, samples=[
@@ -325,7 +282,9 @@ def gemm(tile, window, across, scatter, bias, residual, code):
     _sample(LARGE, 3, scatter=1, residual=1, code=CODES["silu"]),
     _sample(MIDDLE, 2, code=CODES["relu"]),
     _sample(SMALL, 0), _sample(SMALL, 2, residual=1),
+    _sample(LARGE, 0, before="affine", before_code=CODES["relu"]),
+    _sample(LARGE, 0, before="gate", residual=1),
 ])  # fmt: skip
-def gemm_pairs(tile, window, across, scatter, bias, residual, code):
+def gemm_pairs(tile, window, across, scatter, bias, residual, code, before, before_code):
     """Cells of two floats: a slice of a row is 4 lanes of 8 bytes."""
-    return _make(2, tile, window, across, scatter, bias, residual, code)
+    return _make(2, tile, window, across, scatter, bias, residual, code, before, before_code)

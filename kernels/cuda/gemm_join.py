@@ -6,7 +6,7 @@ import numpy as np
 
 from bslite.kernels.cuda.device import cuda
 from bslite.kernels.cuda.functions import CODES, activate
-from bslite.kernels.cuda.gemm import split
+from bslite.kernels.cuda.gemm_access import split
 from bslite.kernels.cuda.kernel import kernel
 
 THREADS = 256

@@ -21,7 +21,7 @@ import numpy as np
 
 from bslite.kernels.cuda.device import cuda, device_function
 from bslite.kernels.cuda.functions import CODES, activate
-from bslite.kernels.cuda.gemm import cell_access
+from bslite.kernels.cuda.gemm_access import cell_access
 from bslite.kernels.cuda.gemm_tile import unrolled
 from bslite.kernels.cuda.kernel import kernel
 

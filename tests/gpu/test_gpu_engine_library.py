@@ -25,6 +25,7 @@ from bslite.engines.cuda import engine  # noqa: E402
 from bslite.engines.cuda.gpu_launch import TorchGraph  # noqa: E402
 from bslite.engines.cuda.library import ROUNDS, Library, TorchCall  # noqa: E402
 from bslite.engines.cuda.simulated import memory_at  # noqa: E402
+from bslite.plan.cuda import prologues  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -178,6 +179,43 @@ def test_torch_computes_the_same(gpu: TorchGpu, groups: int) -> None:
     assert calls_of(spec) == ["conv2d", "conv2d", "linear"]
     assert DIARY[-2] == "captured by torch"
     assert DIARY.count("emptied") == 1, "once, when all was measured"
+
+
+def with_prologues() -> ModelSpec:
+    """A batch norm before a convolution, a depthwise filter and a gate before pointwise ones."""
+    graph = GraphBuilder("net")
+    graph.params |= {name: RNG.standard_normal(8).astype(np.float32) for name in "bms"}
+    graph.params |= {
+        "v": RNG.uniform(0.5, 2, 8).astype(np.float32),
+        "c": RNG.standard_normal(4, np.float32),
+        "f": RNG.standard_normal((4, 4, 1, 1), np.float32),
+        "w": RNG.standard_normal((4, 8, 3, 3), np.float32) / 8,
+        "d": RNG.standard_normal((4, 1, 3, 3), np.float32) / 3,
+        "p": RNG.standard_normal((6, 4, 1, 1), np.float32) / 2,
+    }
+    x = graph.add("conv2d", "first", graph.input("x", (2, 4, 5, 6)), params={"weight": "f"})
+    x = graph.add("concat", "both", x, graph.add("tanh", "other", x), axis=1)
+    norm = {"weight": "s", "bias": "b", "running_mean": "m", "running_var": "v"}
+    y = graph.add("relu", "act", graph.add("batch_norm", "norm", x, params=norm, eps=1e-3))
+    y = graph.add("conv2d", "wide", y, params={"weight": "w"}, padding=1)
+    y = graph.add("conv2d", "deep", y, params={"weight": "d", "bias": "c"}, padding=1, stride=2, groups=4)
+    y = graph.add("conv2d", "point", graph.add("silu", "then", y), params={"weight": "p"})
+    y = graph.add("slice", "four", y, axis=1, start=0, stop=4, step=1)
+    gate = graph.add("sigmoid", "gate", graph.add("adaptive_avg_pool2d", "mean", y, output_size=1))
+    y = graph.add("conv2d", "last", graph.add("mul", "gated", y, gate), params={"weight": "p"})
+    return graph.build(graph.add("tanh", "end", graph.add("relu", "positive", y)))
+
+
+def test_torch_computes_prologues_too(gpu: TorchGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch that does two layers is replaced by calls that do both."""
+    monkeypatch.setattr(prologues, "seconds_together", lambda *_: 0.0)
+    spec, x = with_prologues(), RNG.standard_normal((2, 4, 5, 6), np.float32)
+    want = bslite.run(spec, x, backend="reference")
+    for _ in range(3):
+        np.testing.assert_allclose(bslite.run(spec, x, backend="cuda"), want, rtol=2e-6, atol=1e-6)
+    launches = session_of(spec)._free[0].launches
+    forms = [launch._form.get("before", {}) for launch in launches if isinstance(launch, TorchCall)]
+    assert [form.get("kind") for form in forms] == [None, "affine", "depthwise", "gate"]
 
 
 def test_ours_where_it_is_faster(gpu: TorchGpu) -> None:

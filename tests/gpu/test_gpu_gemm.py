@@ -18,7 +18,8 @@ NUMBERS = dict.fromkeys(KERNELS["gemm"].scalars, 0) | {
     "inner": 1, "planes": 1, "lines": 1, "step_d": 1, "step_h": 1, "step_w": 1, "have_d": 1, "have_h": 1,
     "have_w": 1, "taps_h": 1, "taps_w": 1, "next_d": 1, "next_h": 1, "next_w": 1,
 }  # fmt: skip
-VARIANT = {"tile": TINY, "window": 0, "across": 0, "scatter": 0, "bias": 0, "residual": 0, "code": 0}
+VARIANT = {"tile": TINY, "window": 0, "across": 0, "scatter": 0, "bias": 0, "residual": 0, "code": 0,
+           "before": "none", "before_code": 0}  # fmt: skip
 
 
 def noise(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -37,7 +38,8 @@ def run(
     """What the kernel makes of an output of ``out`` floats; numbers in cells. What it leaves alone is 7."""
     kernel = KERNELS["gemm_pairs" if cell == 2 else "gemm"]
     unused = np.zeros(2, np.float32)
-    given = {"biases": unused, "r": unused, "y": np.full(out, 7, np.float32)} | arrays
+    given = {"biases": unused, "r": unused, "scale": unused, "shift": unused} | arrays
+    given |= {"y": np.full(out, 7, np.float32)}
     v = VARIANT | variant
     tile = Tile(*v["tile"])
     n = {"chunk": numbers["terms"], "col_tiles": -(-numbers["cols"] // tile.cols)} | numbers

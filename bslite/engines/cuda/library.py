@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bslite.engines.cuda import library_before
 from bslite.engines.cuda.driver import Driver, Graph, Memory
 from bslite.engines.cuda.program import Launch
 from bslite.engines.cuda.strict import strict
@@ -30,6 +31,8 @@ MOST = 64
 ROUNDS = 5
 #: Activations that torch applies while it stores the result where it belongs.
 STORES = ("identity", "relu", "clamp")
+#: What of a step's form is a view.
+VIEWS = ("x", "y", "residual", "gate")
 
 
 class TorchCall:
@@ -48,8 +51,15 @@ class TorchCall:
             compute(torch, self._form, **self._tensors)
 
 
-def compute(torch: Any, form: Mapping[str, Any], x: Any, w: Any, bias: Any, residual: Any, y: Any) -> None:
-    """``y = activation(op(x, w) + bias + residual)``, channels-last or strided, in place."""
+def compute(
+    torch: Any, form: Mapping[str, Any], x: Any, w: Any, bias: Any, residual: Any, y: Any,
+    beside: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """``y = activation(op(x, w) + bias + residual)``, channels-last or strided, in place; of an x that a
+    prologue makes, from ``beside`` too, where the step has one.
+    """
+    if "before" in form:
+        x = library_before.compute(torch, form["before"], x, beside or {})
     if form["op"] == "linear":
         made = torch.nn.functional.linear(x, w, bias)
     else:
@@ -78,8 +88,9 @@ def torch_call(
     ``params``: shapes of the model's parameters, by key.
     """
     form = step.args["library"]
-    views = [form[name] for name in ("x", "y", "residual") if form.get(name) is not None]
-    if form["function"] not in STORES or any(v["buffer"] not in bases for v in views):
+    views = [form[name] for name in VIEWS if form.get(name) is not None]
+    able = form["function"] in STORES and library_before.can(form)
+    if not able or any(v["buffer"] not in bases for v in views):
         return None
 
     def tensor(address: int, shape: Sequence[int], strides: Sequence[int]) -> Any:
@@ -106,6 +117,7 @@ def torch_call(
         "x": of_view("x"), "y": of_view("y"), "residual": of_view("residual"),
         "w": of_const(w, shape, channels_last=form["op"] != "linear"),
         "bias": of_const(bias, shape[:1]) if bias != w else None,
+        "beside": library_before.tensors(plan, step, constants, params, tensor, of_view("gate")),
     })  # fmt: skip
 
 
@@ -158,7 +170,7 @@ class Library:
         with the planner.
         """
         form = dict(step.args["library"])
-        for name in ("x", "y", "residual"):
+        for name in VIEWS:
             if form.get(name) is not None:
                 form[name] = [form[name]["shape"], form[name]["strides"]]
         form["bias"] = step.operands["w"][0] != step.operands["biases"][0]

@@ -32,6 +32,7 @@ from bslite.plan.cuda import (
 )
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.lowering import LOWERINGS
+from bslite.plan.cuda.prologues import choose_prologues
 from bslite.plan.cuda.stacks import choose_stacks, lower_stacked
 from bslite.plan.ends import copy_outputs, place_inputs, place_outputs
 from bslite.plan.memory import place_buffers, set_order
@@ -90,7 +91,9 @@ def build_plan(
     b.write_outputs_to(direct)
     whole = layerwise or keep_values
     stacks = [] if whole else choose_stacks(b, layers, spec.outputs)
-    lower_stacked(b, layers, stacks)
+    stacked = {name for stack in stacks for name in stack.names}
+    prologues = [] if whole else choose_prologues(b, layers, spec.outputs, stacked)
+    lower_stacked(b, layers, stacks, prologues)
     copy_outputs(b, outputs)
     plan = Plan(
         model=spec.name,

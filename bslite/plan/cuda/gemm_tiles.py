@@ -15,11 +15,12 @@ The price of a launch is the longest of four things that overlap:
 Blocks run in waves of as many as all SMs hold; the last wave may be thin, which is where smaller tiles win.
 Where even those leave SMs idle (few pixels, long sums), the sum is cut in parts, added up by a second launch
 in a fixed order: the number of parts is part of the plan, so the bits of an answer depend on nothing else.
+It is chosen for the bare product: what shares its launch, before or after it, leaves the bits as they are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bslite.explore.gpu import GpuMachine
 
@@ -32,6 +33,7 @@ LOOP = 40.0  # instructions per slice besides
 START = 1500.0  # cycles before the first product and after the last
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 LEAST_TERMS = 64  # of a part
+MOST_CELLS = 4  # of A in a slice, for whose prologue a thread has registers
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,10 @@ class TileShape:
         """Of a block."""
         return self.rows // self.thread_rows * (self.cols // self.thread_cols)
 
+    def cells(self, cell: int) -> int:
+        """Of A in a slice, that a thread moves."""
+        return SLICE * self.rows // cell // self.threads
+
     @property
     def resident(self) -> int:
         """Blocks that an SM holds at once."""
@@ -61,11 +67,13 @@ class TileShape:
         by_threads, by_registers = SM_THREADS // self.threads, SM_REGISTERS // (self.registers * self.threads)
         return min(SM_BLOCKS, by_threads, by_registers, SM_SHARED // shared)
 
-    def issue(self, lanes: int, cell: int) -> float:
-        """Cycles an SM takes to issue one slice of a block."""
+    def issue(self, lanes: int, cell: int, before: float = 0.0) -> float:
+        """Cycles an SM takes to issue one slice of a block; ``before``: slots that a prologue takes for each
+        cell of A.
+        """
         products = SLICE * self.thread_rows * self.thread_cols
         reads = SLICE * (self.thread_rows + self.thread_cols) / QUAD
-        moved = SLICE * (self.rows + self.cols) / cell / self.threads * MOVED
+        moved = SLICE * ((self.rows + self.cols) * MOVED + self.rows * before) / cell / self.threads
         return max(1.0, self.threads / 32) * (products + reads + moved + LOOP) / (lanes / 32)
 
 
@@ -86,7 +94,7 @@ TILES = (
 @dataclass(frozen=True)
 class Problem:
     """``batch`` products of ``rows x terms`` by ``terms x cols``. ``cell``: floats moved at once.
-    ``memory_bytes``: that HBM must move in any case.
+    ``memory_bytes``: that HBM must move in any case. ``before``: slots of a prologue for each cell of A.
     """
 
     rows: int
@@ -95,6 +103,14 @@ class Problem:
     batch: int
     cell: int
     memory_bytes: int
+    before: float = 0.0
+
+    @property
+    def bare(self) -> Problem:
+        """What is the same however its operands lie and whatever else the launch does."""
+        cell = 1 if self.cols % 2 or self.terms % 2 else 2
+        made = self.rows * self.cols + self.cols * self.terms
+        return replace(self, cell=cell, memory_bytes=4 * self.batch * made, before=0.0)
 
 
 @dataclass(frozen=True)
@@ -114,7 +130,7 @@ def price(p: Problem, tile: TileShape, parts: int, machine: GpuMachine) -> Choic
     parts = max(1, -(-slices // max(1, chunk)))
     blocks = -(-p.rows // tile.rows) * -(-p.cols // tile.cols) * p.batch * parts
     here = -(-blocks // machine.sms)  # of the busiest SM
-    issue = tile.issue(machine.lanes, p.cell)
+    issue = tile.issue(machine.lanes, p.cell, p.before)
 
     def together(count: int) -> float:
         """Cycles of ``count`` blocks side by side on an SM."""
@@ -132,17 +148,29 @@ def price(p: Problem, tile: TileShape, parts: int, machine: GpuMachine) -> Choic
     return Choice(tile, parts, SLICE * chunk, seconds)
 
 
-def choose(p: Problem, machine: GpuMachine) -> Choice:
-    """The cheapest choice; of equals the first."""
+def choose_parts(p: Problem, machine: GpuMachine) -> int:
+    """Into how many parts the sums are cut: as is cheapest for the bare product."""
     most = max(1, p.terms // LEAST_TERMS)
-    found = [
-        price(p, tile, parts, machine)
-        for tile in TILES
-        if tile.threads <= machine.block_threads
-        for parts in PARTS
-        if parts <= most
-    ]
-    return min(found, key=lambda c: c.seconds)
+    few = [parts for parts in PARTS if parts <= most]
+    return min((price(p.bare, tile, n, machine) for tile in tiles(machine) for n in few), key=_seconds).parts
+
+
+def choose(p: Problem, machine: GpuMachine) -> Choice:
+    """The cheapest tile for this many parts; of equals the first."""
+    parts = choose_parts(p, machine)
+    found = tiles(machine)
+    if p.before:
+        found = [tile for tile in found if tile.cells(p.cell) <= MOST_CELLS] or found
+    return min((price(p, tile, parts, machine) for tile in found), key=_seconds)
+
+
+def tiles(machine: GpuMachine) -> list[TileShape]:
+    """Those whose blocks the machine takes."""
+    return [tile for tile in TILES if tile.threads <= machine.block_threads]
+
+
+def _seconds(choice: Choice) -> float:
+    return choice.seconds
 
 
 FEW = 8  # rows of a product that `kernels.cuda.gemv` takes

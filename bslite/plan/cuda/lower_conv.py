@@ -7,7 +7,7 @@ and tests bounds: nothing is padded and no patch copied. Groups are blocks of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,7 +15,7 @@ from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.depthwise import is_depthwise, lower_depthwise
 from bslite.plan.cuda.lowering import lowers
-from bslite.plan.cuda.product import Product, append
+from bslite.plan.cuda.product import Before, Product, append
 from bslite.plan.lower_conv import Filters, residual_of
 from bslite.plan.views import NO_HALO, View, size_of
 from bslite.plan.windows import Window, made_by, volume, windows_of
@@ -27,24 +27,28 @@ def lower_conv(b: CudaBuilder, layer: Layer) -> None:
     if is_depthwise(b, layer):
         lower_depthwise(b, layer)
         return
+    convolution(b, layer, layer.node.inputs[0])
+
+
+def convolution(
+    b: CudaBuilder, layer: Layer, value: str, before: Before | None = None, beside: Sequence[View] = (),
+    form: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Append a dense or grouped convolution of ``value``: the layer's input, or, with a prologue, what that
+    is made of. ``beside`` is what else it then reads; ``form`` says of the prologue what torch must do.
+    """
     node = layer.node
     k, cg, *_ = b.spec.params[node.params["weight"]].shape
     groups = node.attrs["groups"]
     (window,) = windows_of(node, b.spec.param_shapes(node), b.shapes, layer.name)
     weights = b.const("filters", node.params["weight"])
-    x = _forwards(b, b.read(node.inputs[0]))
+    x = forwards(b, b.read(value))
     y, residual = b.write(layer.name), residual_of(b, layer)
+    library = library_of(layer, x, y, residual)
     _convolve(
-        b,
-        layer,
-        x,
-        y,
-        residual,
-        window,
-        Filters(groups, cg, k // groups),
-        weights,
-        _library(layer, x, y, residual),
-    )
+        b, layer, x, y, residual, window, Filters(groups, cg, k // groups), weights,
+        {**library, **(form or {})} if library else {}, before, beside,
+    )  # fmt: skip
 
 
 @lowers("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
@@ -53,7 +57,7 @@ def lower_conv_transpose(b: CudaBuilder, layer: Layer) -> None:
     node = layer.node
     c, kg, *_ = b.spec.params[node.params["weight"]].shape
     groups = node.attrs["groups"]
-    x = _forwards(b, b.read(node.inputs[0]))
+    x = forwards(b, b.read(node.inputs[0]))
     y, residual = b.write(layer.name), residual_of(b, layer)
     for window in windows_of(node, b.spec.param_shapes(node), b.shapes, layer.name):
         weights = b.const(
@@ -66,7 +70,7 @@ def lower_conv_transpose(b: CudaBuilder, layer: Layer) -> None:
 
 def _convolve(
     b: CudaBuilder, layer: Layer, x: View, y: View, residual: View | None, window: Window, filters: Filters,
-    weights: str, library: Mapping[str, Any],
+    weights: str, library: Mapping[str, Any], before: Before | None = None, beside: Sequence[View] = (),
 ) -> None:  # fmt: skip
     """Append the launches of one convolution."""
     y = made_by(y, window)
@@ -76,14 +80,14 @@ def _convolve(
         0 if window.empty else filters.group_depth * window.depth.taps * window.rows.taps * window.cols.taps
     )
     numbers: dict[str, int] = {"w_row": terms, "planes": d, "lines": p, "pixels": q}
-    along, numbers["x_row"] = _evenly(x), volume(x).strides[4] if volume(x).shape[4] > 1 else 0
+    along, numbers["x_row"] = evenly(x), volume(x).strides[4] if volume(x).shape[4] > 1 else 0
     plain = _plain(window) and along is not None and not window.empty
     if plain:
         numbers["x_row"] = along or 0
     else:
         numbers |= _windows(x, window, filters.group_depth)
     made = [v for v in (y, residual) if v is not None]
-    scatter = any(_evenly(v) is None for v in made)
+    scatter = any(evenly(v) is None for v in made)
     for name, view in (("y", y), ("r", residual)):
         if view is not None and scatter:
             image, _, plane, line, pixel = volume(view).strides
@@ -94,7 +98,7 @@ def _convolve(
                 f"{name}_row": pixel,
             }
         elif view is not None:
-            numbers[f"{name}_row"] = _evenly(view) or 0
+            numbers[f"{name}_row"] = evenly(view) or 0
     groups = filters.groups
     if groups > 1:
         numbers |= {
@@ -105,9 +109,10 @@ def _convolve(
     append(b, layer, Product(
         n * d * p * q, filters.group_channels, terms,
         (x.buffer, x.offset), (weights, 0), (y.buffer, y.offset),
-        numbers, [x, *made[1:]], [y], batch=groups, window=0 if plain else 2 + int(_deep(x, y, window)),
+        numbers, [x, *made[1:], *beside], [y], batch=groups,
+        window=0 if plain else 2 + int(_deep(x, y, window)),
         scatter=int(scatter), residual=None if residual is None else (residual.buffer, residual.offset),
-        bias=b.const("param", bias) if bias else None, library=library,
+        bias=b.const("param", bias) if bias else None, before=before, library=library,
     ))  # fmt: skip
 
 
@@ -133,7 +138,7 @@ def _plain(window: Window) -> bool:
     return all((a.taps, a.stride, a.start) == (1, 1, 0) and a.after == 0 and a.have == a.made for a in window)
 
 
-def _evenly(view: View) -> int | None:
+def evenly(view: View) -> int | None:
     """The stride of pixels, if those of all lines, planes and images are evenly spaced."""
     shape, strides = volume(view).shape, volume(view).strides
     step, count = 0, 1
@@ -148,7 +153,7 @@ def _evenly(view: View) -> int | None:
     return step if step >= 0 else None
 
 
-def _forwards(b: CudaBuilder, view: View) -> View:
+def forwards(b: CudaBuilder, view: View) -> View:
     """``view``, or a copy of it without negative strides: kernels count from the first element on."""
     if all(s >= 0 for s in view.strides):
         return view
@@ -157,7 +162,7 @@ def _forwards(b: CudaBuilder, view: View) -> View:
     return fresh
 
 
-def _library(layer: Layer, x: View, y: View, residual: View | None) -> dict[str, Any]:
+def library_of(layer: Layer, x: View, y: View, residual: View | None) -> dict[str, Any]:
     """The same as a call of torch's: nothing, where it pads both sides differently."""
     attrs = layer.node.attrs
     axes = len(x.shape) - 2

@@ -22,7 +22,7 @@ THREADS = 256
 STRIDES = (
     "terms", "chunk", "depth", "x_outer", "x_inner", "w_outer", "w_inner", "y_outer", "y_inner", "y_split",
     "x_row", "w_row", "y_row", "r_row", "x_image", "x_plane", "x_line", "y_image", "y_plane", "y_line",
-    "r_image", "r_plane", "r_line",
+    "r_image", "r_plane", "r_line", "gate_image",
 )  # fmt: skip
 #: What there is besides: of a product without windows.
 NUMBERS = dict.fromkeys(STRIDES, 0) | {
@@ -30,6 +30,23 @@ NUMBERS = dict.fromkeys(STRIDES, 0) | {
     "start_d": 0, "start_h": 0, "start_w": 0, "step_d": 1, "step_h": 1, "step_w": 1,
     "have_d": 1, "have_h": 1, "have_w": 1, "taps_h": 1, "taps_w": 1, "next_d": 1, "next_h": 1, "next_w": 1,
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Before:
+    """What is done to A's elements on their way (`kernels.cuda.gemm_prologue`): ``kind``, the activation's
+    ``function`` with its parameters, places of the numbers per channel; of a gate, what lies between images.
+    ``slots``: what that takes of an SM's issue, for one element.
+    """
+
+    kind: str
+    function: str
+    a: float
+    b: float
+    scale: tuple[str, int]
+    shift: tuple[str, int] | None = None
+    gate_image: int = 0
+    slots: float = 0.0
 
 
 @dataclass
@@ -58,6 +75,7 @@ class Product:
     residual: tuple[str, int] | None = None
     bias: str | None = None
     apart: bool = False
+    before: Before | None = None
     library: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -72,13 +90,16 @@ def append(b: CudaBuilder, layer: Layer, p: Product) -> View | None:
     numbers: dict[str, Any] = {
         **NUMBERS, "rows": p.rows, "cols": p.cols, "terms": p.terms, "chunk": p.terms, **p.numbers,
     }  # fmt: skip
-    _check(b, p)
+    if p.before is not None:
+        numbers["gate_image"] = p.before.gate_image
+    check_sizes(b, p)
     cell = 2 if _even(b, p, numbers) else 1
     read = sum(4 * size_of(v.shape) for v in (*p.reads, *p.writes))
-    problem = Problem(p.rows, p.cols, p.terms, p.batch, cell, read + 4 * p.cols * p.terms)
+    slots = cell * p.before.slots if p.before is not None else 0.0
+    problem = Problem(p.rows, p.cols, p.terms, p.batch, cell, read + 4 * p.cols * p.terms, slots)
     ends = {"function": function, "a": act_a, "b": act_b}
     first = len(b.steps)
-    few = p.rows <= FEW and p.batch == 1 and not (p.window or p.across or p.scatter) and p.residual is None
+    few = p.rows <= FEW and p.batch == 1 and not (p.window or p.across or p.scatter or p.before)
     if few:
         apart = _few_rows(b, p, problem, numbers, ends)
     else:
@@ -98,12 +119,14 @@ def _tiled(
     variant = {
         "tile": tile.constants, "window": p.window, "across": p.across, "scatter": p.scatter,
         "bias": int(p.bias is not None), "residual": int(p.residual is not None), "code": ends["function"],
+        "before": p.before.kind if p.before else "none",
+        "before_code": p.before.function if p.before else "identity",
     }  # fmt: skip
     joining = b.machine.launch if parts > 1 else 0.0  # a launch with a price of its own
     own = {**numbers, "seconds": choice.seconds - joining}
     y, writes, reads = p.y, list(p.writes), list(p.reads)
     if parts > 1:
-        memory = _parts(b, p, parts)
+        memory = parts_of(b, p, parts)
         y, writes = (memory.buffer, 0), [memory]
         variant |= {"scatter": 0, "bias": 0, "residual": 0, "code": "identity"}
         inner = own["inner"]
@@ -113,7 +136,10 @@ def _tiled(
         }  # fmt: skip
     scalars = {k: v // cell if k in STRIDES else v for k, v in own.items()}
     operands = {"x": p.x, "w": p.w, "biases": (p.bias, 0) if p.bias else p.w, "r": p.residual or y, "y": y}
+    operands |= {"scale": p.before.scale if p.before else p.x}
+    operands |= {"shift": (p.before.shift if p.before else None) or operands["scale"]}
     scalars |= {"col_tiles": col_tiles, "a": ends["a"], "b": ends["b"]}
+    scalars |= {"before_a": p.before.a if p.before else 0.0, "before_b": p.before.b if p.before else 0.0}
     launch(
         b,
         "gemm_pairs" if cell == 2 else "gemm",
@@ -126,23 +152,26 @@ def _tiled(
         writes,
     )
     if parts > 1 and not p.apart:
-        _join(b, p, memory, parts, numbers, ends)
+        join(b, p, memory, parts, numbers, ends)
     return memory if parts > 1 and p.apart else None
 
 
 def _few_rows(
     b: CudaBuilder, p: Product, problem: Problem, numbers: Mapping[str, Any], ends: Mapping[str, Any]
 ) -> View | None:
-    """Append the product of few rows, and the join where sums are in parts; as `append`."""
+    """Append the product of few rows, and the join where sums are in parts or there is a residual: whatever
+    follows it, a product has the same bits. As `append`.
+    """
     cell = 2 if in_pairs(b, (p.x, p.w), (numbers["x_row"], numbers["w_row"], p.terms)) else 1
     g = choose_groups(Problem(p.rows, p.cols, p.terms, 1, cell, problem.memory_bytes), b.machine)
+    joined = g.parts > 1 or p.residual is not None
     variant = {
         "rows": g.rows, "outputs": g.outputs, "across": g.across, "threads": g.threads,
         "bias": int(p.bias is not None), "code": ends["function"],
     }  # fmt: skip
     y, writes, y_row, y_split = p.y, list(p.writes), numbers["y_row"], 0
-    if g.parts > 1:
-        memory = _parts(b, p, g.parts)
+    if joined:
+        memory = parts_of(b, p, g.parts)
         y, writes, y_row, y_split = (memory.buffer, 0), [memory], p.cols, p.rows * p.cols
         variant |= {"bias": 0, "code": "identity"}
     scalars = {
@@ -164,18 +193,18 @@ def _few_rows(
         p.reads,
         writes,
     )
-    if g.parts > 1 and not p.apart:
-        _join(b, p, memory, g.parts, numbers, ends)
+    if joined and not p.apart:
+        join(b, p, memory, g.parts, numbers, ends)
     return memory if g.parts > 1 and p.apart else None
 
 
-def _parts(b: CudaBuilder, p: Product, parts: int) -> View:
+def parts_of(b: CudaBuilder, p: Product, parts: int) -> View:
     """Room for all parts of all sums."""
     shape = (parts, p.batch * p.rows * p.cols)
     return View(b.buffer(size_of(shape)).name, 0, shape, (shape[1], 1))
 
 
-def _join(
+def join(
     b: CudaBuilder, p: Product, memory: View, parts: int, numbers: Mapping[str, Any], ends: Mapping[str, Any]
 ) -> None:
     """Append the sum over parts."""
@@ -202,7 +231,7 @@ def _join(
 
 def _even(b: CudaBuilder, p: Product, numbers: Mapping[str, Any]) -> bool:
     """Whether all that is moved lies in pairs."""
-    places = [p.x, p.w, p.y, *([p.residual] if p.residual else [])]
+    places = [p.x, p.w, p.y, *([p.residual] if p.residual else []), *([p.before.scale] if p.before else [])]
     return in_pairs(b, places, [p.cols, *(numbers[name] for name in STRIDES)])
 
 
@@ -212,7 +241,7 @@ def in_pairs(b: CudaBuilder, places: Sequence[tuple[str, int]], strides: Sequenc
     return ours and all(n % 2 == 0 for n in (*strides, *(at for _, at in places)))
 
 
-def _check(b: CudaBuilder, p: Product) -> None:
+def check_sizes(b: CudaBuilder, p: Product) -> None:
     """Places are computed in 32 bits."""
     for view in (*p.reads, *p.writes):
         low, high = view.extent

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.lower_prologue import lower_together
 from bslite.plan.cuda.lowering import LOWERINGS
 from bslite.plan.cuda.pieces import Piece, piece_of
+from bslite.plan.cuda.prologues import Prologue
 from bslite.plan.cuda.stack import cut_of, stack_step
 from bslite.plan.cuda.stack_price import STREAMED, Cut
 
@@ -138,15 +140,22 @@ def _size(shape: Shape) -> float:
     return total
 
 
-def lower_stacked(b: CudaBuilder, layers: Sequence[Layer], stacks: Sequence[Stack]) -> None:
-    """Append the launches of all layers, those of a stack together where its last one stood."""
+def lower_stacked(
+    b: CudaBuilder, layers: Sequence[Layer], stacks: Sequence[Stack], prologues: Sequence[Prologue]
+) -> None:
+    """Append the launches of all layers, those of a stack together where its last one stood; a prologue
+    with its convolution.
+    """
     ends = {stack.names[-1]: stack for stack in stacks}
-    inside = {name for stack in stacks for name in stack.names}
+    pairs = {prologue.then.name: prologue for prologue in prologues}
+    inside = {name for stack in stacks for name in stack.names} | {p.first.name for p in prologues}
     for layer in layers:
         if layer.name in ends:
             stack = ends[layer.name]
             b.layer = tuple(m for piece in stack.pieces for m in piece.layer.members)
             stack_step(b, stack.pieces, stack.value, stack.cut)
+        elif layer.name in pairs:
+            lower_together(b, pairs[layer.name])
         elif layer.name not in inside:
             b.layer = layer.members
             LOWERINGS[layer.node.op](b, layer)

@@ -1,0 +1,319 @@
+"""Layers that run on the way into a convolution on a GPU: which do, and that it changes no bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_simulate import launch
+from helpers import TINY, Array, rel_l2
+
+import bslite
+from bslite import GraphBuilder, ModelSpec, reference
+from bslite.engines.cuda.simulated import SimulatedDriver
+from bslite.explore.gpu import GpuMachine
+from bslite.kernels.cuda import KERNELS
+from bslite.kernels.cuda.functions import CODES
+from bslite.passes import simplify
+from bslite.plan import Plan
+from bslite.plan.cuda import build_plan, gemm_tiles, prologues, separable_tiles
+
+MACHINE = SimulatedDriver.machine
+PRODUCTS = ("gemm", "gemm_pairs", "gemm_depthwise")
+
+
+def noise(*shape: int, seed: int = 0) -> Array:
+    return np.asarray(np.random.default_rng(seed).standard_normal(shape), np.float32)
+
+
+class Model:
+    """A graph with seeded parameters; methods take and give names of values."""
+
+    def __init__(self, *shape: int) -> None:
+        self.graph = GraphBuilder("model")
+        self.x = self.graph.input("x", shape)
+        self.count = 0
+
+    def add(self, op: str, *inputs: str, params: dict[str, Array] | None = None, **attrs: Any) -> str:
+        self.count += 1
+        name = f"l{self.count}_{op}"
+        keys = {role: f"{name}.{role}" for role in params or {}}
+        self.graph.params.update({keys[role]: array for role, array in (params or {}).items()})
+        return self.graph.add(op, name, *inputs, params=keys, **attrs)
+
+    def conv(self, x: str, k: int, c: int, r: int = 1, bias: bool = True, **attrs: Any) -> str:
+        each = c // attrs.get("groups", 1)
+        weight = noise(k, each, r, r, seed=self.count) / np.float32(r * np.sqrt(each))
+        params = {"weight": weight} | ({"bias": noise(k, seed=self.count + 1)} if bias else {})
+        return self.add("conv2d", x, params=params, padding=attrs.pop("padding", r // 2), **attrs)
+
+    def norm(self, x: str, c: int) -> str:
+        names = ("weight", "bias", "running_mean", "running_var")
+        params = {role: noise(c, seed=self.count + i) for i, role in enumerate(names)}
+        params["running_var"] = np.abs(params["running_var"]) + np.float32(0.3)
+        return self.add("batch_norm", x, params=params, eps=1e-5)
+
+
+def plan_of(spec: ModelSpec, *shapes: tuple[int, ...], machine: GpuMachine = MACHINE, **how: Any) -> Plan:
+    return build_plan(simplify(spec), list(shapes), machine, **how)
+
+
+def kinds(plan: Plan) -> list[str]:
+    """Of each product that has one, which."""
+    found = []
+    for step in plan.steps:
+        if step.kernel == "gemm_depthwise":
+            found.append("depthwise")
+        elif step.kernel in PRODUCTS and step.args["variant"]["before"] != "none":
+            found.append(step.args["variant"]["before"])
+    return found
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every pair that can be one launch is one, whatever its price."""
+    monkeypatch.setattr(prologues, "seconds_together", lambda *_: 0.0)
+
+
+def check(spec: ModelSpec, *inputs: Array) -> Plan:
+    """Three-way; the same bits layer by layer, and when every value is kept. The plan."""
+    got = bslite.run(spec, list(inputs), backend="cuda")
+    exact = reference.run(spec, list(inputs), np.float64)[0]
+    peer = reference.run(spec, list(inputs), np.float32)[0]
+    assert rel_l2(got, exact) <= 4 * rel_l2(peer, exact) + TINY
+    alone = bslite.run(spec, list(inputs), backend="cuda", layerwise=True)
+    assert got.tobytes() == alone.tobytes()
+    shapes = [x.shape for x in inputs]
+    assert kinds(plan_of(spec, *shapes, layerwise=True)) == []
+    assert kinds(plan_of(spec, *shapes, keep_values=True)) == []
+    return plan_of(spec, *shapes)
+
+
+@pytest.mark.parametrize(("c", "act"), [(10, "relu"), (7, "sigmoid")])
+@pytest.mark.parametrize("r", [1, 3])
+def test_a_batch_norm_before_a_convolution(always: None, c: int, act: str, r: int) -> None:
+    """As in DenseNet: of a slice of a wider buffer, into another; padding is zero after the batch norm."""
+    m = Model(2, c, 5, 4)
+    old = m.add("relu", m.x)
+    y = m.conv(m.add(act, m.norm(old, c)), 6, c, r, bias=False)
+    new = m.add("concat", old, y, axis=1)
+    y = m.conv(m.add(act, m.norm(new, c + 6)), 8, c + 6, r, stride=2)
+    assert kinds(check(m.graph.build(y), noise(2, c, 5, 4))) == ["affine", "affine"]
+
+
+@pytest.mark.parametrize(("c", "act"), [(12, None), (9, "silu")])
+def test_a_gate_before_a_projection(always: None, c: int, act: str | None) -> None:
+    """As in EfficientNet: squeeze-and-excitation, then a projection with a residual."""
+    m = Model(3, c, 4, 5)
+    x = m.add("silu", m.x)
+    gate = m.add("sigmoid", m.conv(m.add("adaptive_avg_pool2d", x, output_size=1), c, c))
+    y = m.add("mul", gate, x)
+    y = m.conv(m.add(act, y) if act else y, c, c)
+    y = m.add("add", y, x)
+    assert kinds(check(m.graph.build(y), noise(3, c, 4, 5))) == ["gate"]
+
+
+CASES = [
+    # images, channels, filters, rows, columns, taps, stride, padding
+    (2, 8, 6, 5, 8, 3, 1, 1),
+    (1, 34, 12, 7, 7, 3, 2, 1),
+    (2, 6, 20, 9, 6, 5, 1, 2),
+    (1, 12, 4, 11, 12, 5, 2, 2),
+    (1, 4, 2, 6, 7, 4, 1, 0),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_depthwise_filter_before_a_projection(always: None, case: tuple[int, ...]) -> None:
+    """As in MobileNet v2: expansion, depthwise filter, projection, and a residual where shapes allow it."""
+    n, c, k, h, w, taps, stride, padding = case
+    m = Model(n, k, h, w)
+    x = m.add("tanh", m.x)
+    y = m.add("relu6", m.conv(x, c, k))
+    y = m.conv(y, c, c, taps, stride=stride, padding=padding, groups=c, bias=taps != 4)
+    y = m.conv(m.add("relu6" if taps == 3 else "silu", y), k, c)
+    if stride == 1 and 2 * padding == taps - 1:
+        y = m.add("add", y, x)
+    assert kinds(check(m.graph.build(m.add("relu", y)), noise(n, k, h, w))) == ["depthwise"]
+
+
+def test_sums_in_parts(always: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts are those of the bare product, and each part makes its own channels of what lies between."""
+    for module in (gemm_tiles, separable_tiles):
+        monkeypatch.setattr(module, "choose_parts", lambda p, _: max(1, min(3, p.terms // 24)))
+    m = Model(1, 18, 3, 4)
+    x = m.add("tanh", m.x)
+    y = m.conv(x, 72, 18)
+    y = m.conv(m.add("relu", m.conv(y, 72, 72, 3, groups=72)), 18, 72)
+    y = m.conv(m.add("relu", m.norm(m.add("concat", y, x, axis=1), 36)), 20, 36, 3)
+    plan = check(m.graph.build(y), noise(1, 18, 3, 4))
+    assert kinds(plan) == ["depthwise", "affine"]
+    assert [s.args["splits"] for s in plan.steps if s.kernel == "gemm_join"] == [3, 3]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["affine", "gate", "depthwise"])
+def test_specials_reach_what_reads_them(always: None, kind: str, value: float) -> None:
+    """And nothing else: not what lies beyond the image, the last pixel or the last channel."""
+    n, c, *_ = shape = (2, 6, 4, 5)
+    m = Model(*shape)
+    x = m.add("concat", m.x, m.x, axis=1)
+    if kind == "affine":
+        y = m.conv(m.norm(x, 2 * c), 8, 2 * c, 3)
+    elif kind == "gate":
+        gate = m.graph.input("gate", (n, 2 * c, 1, 1))
+        y = m.conv(m.add("mul", x, gate), 8, 2 * c)
+    else:
+        y = m.conv(m.conv(x, 2 * c, 2 * c, 3, groups=2 * c), 8, 2 * c)
+    spec = m.graph.build(y)
+    for place in ((0, 0, 0, 0), (1, 5, 3, 4), (1, 2, 1, 2)):
+        inputs = [noise(*shape)] + ([noise(n, 2 * c, 1, 1)] if kind == "gate" else [])
+        inputs[-1][place[:2] + ((0, 0) if kind == "gate" else place[2:])] = value
+        assert kinds(plan_of(spec, *(i.shape for i in inputs))) == [kind]
+        with np.errstate(all="ignore"):
+            want = reference.run(spec, inputs, np.float64)[0]
+        got = bslite.run(spec, inputs, backend="cuda")
+        for find in (np.isnan, np.isposinf, np.isneginf):
+            np.testing.assert_array_equal(find(got), find(want))
+        assert 0 < np.isfinite(want).sum() < want.size
+
+
+@pytest.mark.parametrize(("tile", "run", "strip"), [((64, 64, 8, 4), 2, 6), ((64, 128, 8, 8), 4, 12)])
+def test_large_tiles(tile: tuple[int, ...], run: int, strip: int) -> None:
+    """Many warps, two tiles of columns, images of two strips: every element once, and nothing else."""
+    n, h, w, c, k = 1, 5, 12, 36, 136
+    x, taps, shift = noise(n, h, w, c), noise(9, c, seed=1), noise(c, seed=2)
+    weight, bias = noise(k, c, seed=3) / np.float32(6), noise(k, seed=4)
+    step, cells = k + 4, c // 2
+    given: dict[str, Any] = {
+        "x": x, "taps": taps, "shifts": shift, "w": weight, "biases": bias, "r": np.zeros(2, np.float32),
+        "y": np.full((n * h * w, step), 7, np.float32), **dict.fromkeys(KERNELS["gemm_depthwise"].scalars, 0),
+        "rows": n * h * w, "cols": k, "terms": cells, "chunk": cells, "w_row": cells, "planes": w // strip,
+        "lines": h, "pixels": strip, "x_image": h * w * cells, "x_line": w * cells, "x_row": cells,
+        "start_h": -1, "start_w": -1, "step_h": 1, "have_h": h, "have_w": w, "taps_h": 3,
+        "y_image": h * w * step // 2, "y_line": w * step // 2, "y_row": step // 2,
+        "y_plane": strip * step // 2, "col_tiles": -(-k // tile[1]),
+    }  # fmt: skip
+    threads = tile[0] // tile[2] * (tile[1] // tile[3])
+    y = launch(
+        KERNELS["gemm_depthwise"], (given["col_tiles"] * -(-n * h * w // tile[0]), 1, 1), (threads,), given,
+        tile=tile, deep=32, run=run, window=(3, 1), biased=1, before_code=CODES["relu"], scatter=1, bias=1,
+        residual=0, code=0,
+    )["y"].reshape(n * h * w, step)  # fmt: skip
+    wide = np.pad(x.astype(float), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    between = sum(wide[:, t : t + h, s : s + w] * taps[3 * t + s] for t in range(3) for s in range(3)) + shift
+    want = np.maximum(between, 0).reshape(-1, c) @ weight.T.astype(float) + bias
+    np.testing.assert_allclose(y[:, :k], want, rtol=1e-5, atol=1e-5)
+    assert (y[:, k:] == 7).all()
+
+
+def launches(plan: Plan) -> list[str]:
+    """Kernels between the copies of the caller's arrays."""
+    return [s.kernel for s in plan.steps if s.kernel not in ("copy", "transpose", "elementwise")]
+
+
+@pytest.mark.parametrize("batch", [1, 16, 128])
+def test_a_mobilenet_block_is_two_launches(batch: int) -> None:
+    """Expansion; depthwise filter, projection and residual."""
+    shape = (batch, 24, 56, 56)
+    m = Model(*shape)
+    x = m.add("add", m.x, m.x)
+    for _ in range(2):
+        y = m.add("relu6", m.conv(x, 144, 24))
+        y = m.add("relu6", m.conv(y, 144, 144, 3, groups=144))
+        x = m.add("add", m.conv(y, 24, 144), x)
+    plan = plan_of(m.graph.build(m.add("relu", x)), shape, machine=GpuMachine())
+    found = [k for k in launches(plan) if k != "gemm_join"]
+    assert found[:4] == ["gemm_pairs", "gemm_depthwise"] * 2
+    (first, _) = (step for step in plan.steps if step.kernel == "gemm_depthwise")
+    assert len(first.layers) == 4
+    assert first.args["variant"]["residual"] or first.args["grid"][2] > 1
+    assert "gemm_depthwise" in str(plan)
+
+
+def test_a_wide_projection_stays_apart() -> None:
+    """Where the depthwise result would be made again for many tiles of columns, it is a launch of its own."""
+    shape = (128, 960, 7, 7)
+    m = Model(*shape)
+    y = m.conv(m.add("relu", m.conv(m.add("relu", m.x), 960, 960, 3, groups=960)), 1280, 960)
+    assert kinds(plan_of(m.graph.build(y), shape, machine=GpuMachine())) == []
+
+
+@pytest.mark.parametrize("batch", [1, 16, 128])
+def test_an_efficientnet_block_makes_no_gated_image(batch: int) -> None:
+    shape = (batch, 40, 28, 28)
+    m = Model(*shape)
+    x = m.add("relu", m.x)
+    y = m.add("silu", m.conv(x, 240, 40))
+    y = m.add("silu", m.conv(y, 240, 240, 5, groups=240))
+    gate = m.add("silu", m.conv(m.add("adaptive_avg_pool2d", y, output_size=1), 10, 240))
+    gate = m.add("sigmoid", m.conv(gate, 240, 10))
+    y = m.add("add", m.conv(m.add("mul", gate, y), 40, 240), x)
+    plan = plan_of(m.graph.build(y), shape, machine=GpuMachine())
+    assert kinds(plan) == ["gate"]
+    assert sum(step.written == 4 * 240 * 28 * 28 * batch for step in plan.steps) == 2
+
+
+@pytest.mark.parametrize("batch", [1, 16, 128])
+def test_a_dense_layer_is_two_launches(batch: int) -> None:
+    """Batch norm, ReLU and a pointwise convolution; ReLU in its store; a 3x3 convolution into the concat."""
+    shape = (batch, 64, 56, 56)
+    m = Model(*shape)
+    x, c = m.conv(m.x, 64, 64), 64
+    for _ in range(3):
+        y = m.add("relu", m.norm(x, c)) if c > 64 else x
+        y = m.add("relu", m.conv(y, 128, c, bias=False))
+        x = m.add("concat", x, m.conv(y, 32, 128, 3, bias=False), axis=1)
+        c += 32
+    plan = plan_of(m.graph.build(m.add("relu", m.conv(x, 16, c))), shape, machine=GpuMachine())
+    assert kinds(plan) == ["affine", "affine"]
+    assert [k for k in launches(plan) if k != "gemm_join"] == ["gemm_pairs"] * 8
+
+
+def test_what_is_read_twice_or_asked_for_is_in_memory() -> None:
+    shape = (4, 16, 14, 14)
+    m = Model(*shape)
+    y = m.norm(m.add("concat", m.x, m.x, axis=1), 32)
+    first, second = m.conv(y, 16, 32), m.conv(y, 16, 32, 3)
+    spec = m.graph.build(m.add("add", first, second))
+    assert kinds(plan_of(spec, shape, machine=GpuMachine())) == []
+    m = Model(*shape)
+    y = m.norm(m.add("concat", m.x, m.x, axis=1), 32)
+    spec = m.graph.build(y, m.conv(y, 16, 32))
+    assert kinds(plan_of(spec, shape, machine=GpuMachine())) == []
+
+
+@pytest.mark.parametrize(("start", "width", "kept"), [(2, 6, 1), (2, 5, 0), (1, 6, 0)])
+def test_slices_of_a_concat(always: None, start: int, width: int, kept: int) -> None:
+    """As in ShuffleNet v2: half of the channels in, a slice of a wider buffer out. Pairs that begin at odd
+    channels, or would be written to such, are two launches.
+    """
+    m = Model(2, 5, 6, 7)
+    other = m.conv(m.x, width, 5)
+    x = m.conv(m.x, 12, 5)
+    part = m.add("slice", x, axis=1, start=start, stop=start + 8, step=1)
+    y = m.conv(m.conv(part, 8, 8, 3, groups=8, stride=2), 4, 8)
+    halved = m.add("max_pool2d", other, kernel=1, stride=2)
+    y = m.add("concat", halved, m.add("relu", y), axis=1)
+    plan = check(m.graph.build(m.conv(y, 3, width + 4, 3)), noise(2, 5, 6, 7))
+    assert kinds(plan) == ["depthwise"] * kept
+
+
+@pytest.mark.parametrize("layout", ["planes", "pixels"])
+def test_the_callers_own_arrays(always: None, layout: str) -> None:
+    """What a caller gives may begin anywhere: pairs are taken of a copy of it, or not at all."""
+    m = Model(1, 4, 5, 6)
+    y = m.conv(m.add("relu6", m.conv(m.x, 4, 4, 3, groups=4)), 6, 4)
+    x = noise(1, 4, 5, 6)
+    if layout == "pixels":
+        x = x.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2)
+    check(m.graph.build(m.add("relu", y)), x)
+
+
+def test_few_pixels_and_a_residual() -> None:
+    """A product of few rows is another kernel's, with or without what follows it."""
+    m = Model(1, 24, 1, 2)
+    x = m.add("relu", m.x)
+    y = m.conv(m.add("relu", m.conv(x, 70, 24)), 24, 70)
+    check(m.graph.build(m.add("relu", m.add("add", y, x))), noise(1, 24, 1, 2))
