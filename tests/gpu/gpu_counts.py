@@ -2,9 +2,10 @@
 
     python tests/gpu/gpu_counts.py mobilenet_v2 [--size 224] [--batch 1]
 
-A line per step: instructions of a warp, the share that are multiply-adds, sectors of memory per sector's worth of values
-moved, passes over shared memory per access, and microseconds on a GPU that issues an instruction per scheduler and cycle. PTX is not machine
-code: addresses are folded, loops are unrolled further by the assembler; a count is an upper bound of a kind.
+A line per step: instructions of a warp, the share of multiply-adds, bytes of sectors of memory per byte of
+values, passes over shared memory per access (1: no bank conflicts), and microseconds on a GPU that issues an
+instruction per scheduler and cycle. PTX is not machine code: the assembler folds addresses and unrolls loops,
+so these are upper bounds of a kind.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ SCHEDULERS = 4  # of an SM, each of which starts an instruction of a warp per cy
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("network")
     parser.add_argument("--size", type=int, default=224, help="of images (224)")
     parser.add_argument("--batch", type=int, default=1)
@@ -57,7 +60,9 @@ def main() -> None:
     machine = driver.machine
     issue = machine.clock * SCHEDULERS
     total = 0.0
-    print(f"{'us':>7} {'blocks':>7} {'threads':>7} {'Mwarp':>8} {'fma %':>6} {'sectors':>8} {'passes':>7}  step")
+    print(
+        f"{'us':>7} {'blocks':>7} {'threads':>7} {'Mwarp':>8} {'fma %':>6} {'sectors':>8} {'passes':>7}  step"
+    )
     for step, counted in driver.counted:
         warps = counted.warps.sum()
         fma = counted.of("fma", counted.warps)
@@ -73,14 +78,15 @@ def main() -> None:
                 accesses += times * max(1, wide * 32 // 128)
         blocks = int(np.prod(step.args["grid"]))
         threads = int(np.prod(step.args["block"]))
-        busy = min(blocks, machine.sms) / machine.sms  # waves of blocks that do not come out even are left out
+        busy = min(blocks, machine.sms) / machine.sms  # a last, smaller wave of blocks is left out
         at_best = max(
             warps / (issue * machine.sms * busy), sectors * 32 / machine.l2_bandwidth / max(busy, 0.2)
         )
         total += at_best
         print(
             f"{at_best * 1e6:7.2f} {blocks:7d} {threads:7d} {warps / 1e6:8.3f} {fma / warps * 100:6.1f} "
-            f"{sectors * 32 / max(1, moved):8.2f} {passes / max(1, accesses):7.2f}  {step.kernel} {' + '.join(step.layers)[:60]}"
+            f"{sectors * 32 / max(1, moved):8.2f} {passes / max(1, accesses):7.2f}  {step.kernel} "
+            f"{' + '.join(step.layers)[:60]}"
         )
     print(f"{total * 1e6:.0f} us in {len(driver.counted)} launches")
 

@@ -5,7 +5,7 @@ out by what steps say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ptx.machine import launch as run
 
 from bslite.engines.cuda import engine, program, session
 from bslite.engines.cuda.driver import Cells, Memory
-from bslite.engines.cuda.simulated import SimulatedDriver, memory_at
+from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
 from bslite.plan import Plan, Step
@@ -56,7 +56,9 @@ class _Launch:
         self._driver, self._kernel, self._variant = driver, kernel, variant
         self._grid, self._block, self._arguments = three(grid), three(block), list(arguments)
 
-    def watch(self, plan: Plan, step: Step, bases: Mapping[str, int], constants: Mapping[str, Memory]) -> None:
+    def watch(
+        self, plan: Plan, step: Step, bases: Mapping[str, int], constants: Mapping[str, Memory]
+    ) -> None:
         """The step this is."""
         self._plan, self._step, self._bases, self._constants = plan, step, bases, constants
 
@@ -110,9 +112,9 @@ def variants(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.fixture
-def ptx(monkeypatch: pytest.MonkeyPatch) -> Iterator[PtxDriver]:
+def ptx(monkeypatch: pytest.MonkeyPatch) -> PtxDriver:
     """``backend="cuda"`` is this GPU."""
     driver = PtxDriver()
     monkeypatch.setattr(engine, "driver_for", lambda device=0: driver)
     monkeypatch.setattr(session, "launches", watched)
-    yield driver
+    return driver

@@ -22,7 +22,8 @@ def code(body: str, shared: int = 0) -> str:
     room = f".visible .shared .align 16 .b8 room[{shared}];\n" if shared else ""
     lines = "".join(f"\t{line.strip()}\n" for line in body.strip().splitlines())
     start = "ld.param.u64 %rd1, [k_0];\n\tld.param.u64 %rd2, [k_1];\n\tmov.u32 %r1, %tid.x;\n"
-    return f"{HEAD}{room}.visible .entry k(\n.param .u64 k_0,\n.param .u64 k_1\n)\n{{\n\t{start}{lines}\tret;\n}}\n"
+    head = f"{HEAD}{room}.visible .entry k(\n.param .u64 k_0,\n.param .u64 k_1\n)\n"
+    return f"{head}{{\n\t{start}{lines}\tret;\n}}\n"
 
 
 def run(
@@ -32,8 +33,8 @@ def run(
     given, made = aligned(np.asarray(x)), aligned(np.zeros(out, np.uint64))
     regions = [Region(given.ctypes.data, given.nbytes, False), Region(made.ctypes.data, made.nbytes)]
     counted = launch(
-        program(code(body, shared)), (grid, 1, 1), (threads, 1, 1), [given.ctypes.data, made.ctypes.data], regions,
-        **options,
+        program(code(body, shared)), (grid, 1, 1), (threads, 1, 1),
+        [given.ctypes.data, made.ctypes.data], regions, **options,
     )  # fmt: skip
     return made, counted
 
@@ -42,7 +43,14 @@ def computed(instruction: str, kind: str, *operands: Any) -> list[Any]:
     """An instruction's results, one thread for each set of operands: ``kind`` is result's and operands'."""
     to, *of = kind.split()
     dtypes = {"f": np.float64, "s": np.int64, "u": np.uint64}
-    narrow = {"f32": np.float32, "f64": np.float64, "s32": np.int32, "u32": np.uint32, "s64": np.int64, "u64": np.uint64}
+    narrow = {
+        "f32": np.float32,
+        "f64": np.float64,
+        "s32": np.int32,
+        "u32": np.uint32,
+        "s64": np.int64,
+        "u64": np.uint64,
+    }
     count = len(operands[0])
     x = np.zeros((len(of), 32), np.uint64)
     for row, (t, values) in enumerate(zip(of, operands, strict=True)):
@@ -237,13 +245,16 @@ def test_blocks_that_wait_for_each_other() -> None:
 @pytest.mark.parametrize(("shift", "waves"), [(2, 1), (3, 2), (7, 32), (0, 1)])
 def test_bank_conflicts(shift: int, waves: int) -> None:
     """32 banks of 4 bytes; the same word to several threads is one pass."""
+    store = "st.shared.u32 [%rd5], %r1;"
+    if not shift:  # one thread stores
+        store = "setp.eq.u32 %p1, %r1, 0;\n@%p1 " + store
     stride = f"shl.b32 %r2, %r1, {shift};" if shift else "mov.u32 %r2, 0;"
     body = f"""
         {stride}
         cvt.u64.u32 %rd4, %r2;
         mov.u64 %rd3, room;
         add.s64 %rd5, %rd3, %rd4;
-        {"st.shared.u32 [%rd5], %r1;" if shift else "setp.eq.u32 %p1, %r1, 0;" + chr(10) + "@%p1 st.shared.u32 [%rd5], %r1;"}
+        {store}
         bar.sync 0;
         ld.shared.u32 %r3, [%rd5];
     """

@@ -19,6 +19,7 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
+
 from ptx.semantics import CONTROL, FREQUENT, MEANINGS, OPCODES
 
 WARP = 32
@@ -27,7 +28,6 @@ DONE, TURN, OUTSIDE, MISALIGNED, UNWRITTEN, SHARED_RACE, GLOBAL_RACE, BARRIER, S
 
 type_f32, type_f64 = np.float32, np.float64
 type_s32, type_u32, type_s64, type_u64 = np.int32, np.uint32, np.int64, np.uint64
-u32_ = np.uint32
 type_nan = np.float32(np.nan)
 
 
@@ -154,11 +154,12 @@ def source() -> str:
     frequent, others = [], []
     for number, meaning in {OPCODES[name]: meaning for name, meaning in MEANINGS.items()}.items():
         line = "; ".join(
-            f"{letter} = {_cell(kind, letter.upper())}" for letter, kind in zip("abcd", meaning.of, strict=False)
+            f"{letter} = {_cell(kind, letter.upper())}"
+            for letter, kind in zip("abcd", meaning.of, strict=False)
         )
         line = f"{line}; {_cell(meaning.to, 'T')} = {meaning.expression}"
         if number in FREQUENT:
-            frequent += [f"elif op == {number}:", f"    for l in range({WARP}):", f"        {line}"]
+            frequent += [f"elif op == {number}:", f"    for t in range({WARP}):", f"        {line}"]
         else:
             others += [f"elif op == {number}:", f"    {line}"]
     text = Path(__file__).with_name("template.py").read_text()
@@ -171,7 +172,7 @@ def source() -> str:
 
 def _cell(kind: str, row: str) -> str:
     """A cell of a row, as a type: rows of 64 bits, the first 32 of which hold shorter values."""
-    return f"file_{kind}[{row} + l]" if kind.endswith("64") else f"file_{kind}[2 * ({row} + l)]"
+    return f"file_{kind}[{row} + t]" if kind.endswith("64") else f"file_{kind}[2 * ({row} + t)]"
 
 
 @functools.cache

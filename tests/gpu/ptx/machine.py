@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from ptx import loop
 from ptx.text import Program, PtxError, bits_of
 
@@ -94,7 +95,9 @@ def launch(
     const = np.frombuffer(program.memory or b"\0" * 8, np.uint8).copy()
 
     def made(number: int) -> _Block:
-        return _Block(program, grid, block, arguments, int(number), dynamic_shared, chance if seed is not None else None)
+        return _Block(
+            program, grid, block, arguments, int(number), dynamic_shared, chance if seed is not None else None
+        )
 
     def step(one: _Block) -> bool:
         return one.run(memory, const, counted)
@@ -141,7 +144,10 @@ class _Memory:
             shadows.append(int(starts[k]) + (r.address - merged[k][0]) // 4 if races else -1)
         return cls(
             np.array(
-                [(r.address, r.address + r.size, r.writable, r.origin, r.period, r.first, r.last) for r in regions],
+                [
+                    (r.address, r.address + r.size, r.writable, r.origin, r.period, r.first, r.last)
+                    for r in regions
+                ],
                 np.int64,
             ).reshape(-1, 7),
             np.array(shadows, np.int64),
@@ -197,8 +203,8 @@ class _Block:
         flat = self.file.reshape(-1)
         kinds = (np.uint64, np.int64, np.float64, np.uint32, np.int32, np.float32)
         ended = loop.interpreter()(
-            self.program.instructions, *(flat.view(kind) for kind in kinds), self.rows, self.places, self.states,
-            self.shared.ctypes.data, self.shared_size, self.written, self.writer, self.reader,
+            self.program.instructions, *(flat.view(kind) for kind in kinds), self.rows, self.places,
+            self.states, self.shared.ctypes.data, self.shared_size, self.written, self.writer, self.reader,
             const.ctypes.data, const.size, memory.regions, memory.shadows,
             memory.writer, memory.reader, self.number, self.order, TURN, self.now,
             counted.warps, counted.threads, counted.waves, counted.sectors, info,

@@ -1,13 +1,47 @@
-"""The interpreter but for what `semantics` says: `loop` puts that in, and this file is never imported as it is.
+"""The interpreter but for what `semantics` says: `loop` puts that in; nobody imports this file as it is.
 
 Column numbers of an instruction are `text.COLUMNS`.
 """
 
+# ruff: noqa: F401, F821  (names that the lines use which `loop` puts in)
 import math
 
 import numpy as np
 from numba import njit
-from ptx.loop import *  # noqa: F403
+
+from ptx.loop import (
+    BARRIER,
+    DONE,
+    GLOBAL_RACE,
+    MISALIGNED,
+    OUTSIDE,
+    SHARED_RACE,
+    SHUFFLE,
+    TURN,
+    UNWRITTEN,
+    directed,
+    divided_s,
+    divided_u,
+    fma,
+    inserted,
+    larger,
+    peek4,
+    peek8,
+    poke4,
+    poke8,
+    to_s32,
+    to_s64,
+    to_u32,
+    to_u64,
+    type_f32,
+    type_f64,
+    type_nan,
+    type_s32,
+    type_s64,
+    type_u32,
+    type_u64,
+    upper,
+)
 
 RUNNING, WAITING, OVER, ABSENT = 0, 1, 2, 3
 THREADS = np.int64(1) << 16
@@ -20,8 +54,11 @@ def allowed(region, address, size, store):
     if address < region[0] or address + size > region[1] or (store and region[2] == 0):
         return False
     cell, end = (address - region[3]) // 4, (address + size - region[3]) // 4
-    return region[5] <= cell % region[4] and (end - 1) % region[4] < region[6] and (
-        region[4] == 1 or cell // region[4] == (end - 1) // region[4])
+    return (
+        region[5] <= cell % region[4]
+        and (end - 1) % region[4] < region[6]
+        and (region[4] == 1 or cell // region[4] == (end - 1) // region[4])
+    )
 
 
 @njit(cache=True, error_model="numpy")
@@ -53,21 +90,21 @@ def run(
             while left > 0:
                 # Who goes: the threads furthest behind; furthest ahead where those behind wait for these.
                 at, behind, some = np.int64(-1), np.int64(1) << 40, False
-                for l in range(32):
-                    if states[w, l] == RUNNING:
-                        p = places[w, l]
+                for t in range(32):
+                    if states[w, t] == RUNNING:
+                        p = places[w, t]
                         if not some or (p > at if last else p < at):
                             at = p
                         some = True
                 if not some:
                     break
                 group = 0
-                for l in range(32):
-                    mine = states[w, l] == RUNNING and places[w, l] == at
-                    act[l] = mine
+                for t in range(32):
+                    mine = states[w, t] == RUNNING and places[w, t] == at
+                    act[t] = mine
                     group += mine
-                    if states[w, l] == RUNNING and not mine:
-                        behind = min(behind, np.int64(places[w, l]))
+                    if states[w, t] == RUNNING and not mine:
+                        behind = min(behind, np.int64(places[w, t]))
                 if last:
                     behind = np.int64(-1)  # they run until they wait, or others are where they are
                 full = group == 32
@@ -82,8 +119,8 @@ def run(
                         if i[6] >= 0:
                             g = base + i[6] * 32
                             taken = 0
-                            for l in range(32):
-                                if act[l] and (file_u64[g + l] != 0) != (i[7] != 0):
+                            for t in range(32):
+                                if act[t] and (file_u64[g + t] != 0) != (i[7] != 0):
                                     taken += 1
                         if taken != 0 and i[1] <= pc:
                             left -= 1
@@ -93,39 +130,39 @@ def run(
                             pc += 1
                         else:
                             g = base + i[6] * 32
-                            for l in range(32):
-                                if act[l]:
-                                    yes = (file_u64[g + l] != 0) != (i[7] != 0)
-                                    places[w, l] = i[1] if yes else pc + 1
+                            for t in range(32):
+                                if act[t]:
+                                    yes = (file_u64[g + t] != 0) != (i[7] != 0)
+                                    places[w, t] = i[1] if yes else pc + 1
                             break
                         if pc >= behind or left <= 0:
-                            for l in range(32):
-                                if act[l]:
-                                    places[w, l] = pc
+                            for t in range(32):
+                                if act[t]:
+                                    places[w, t] = pc
                             break
                         continue
                     A, B, C, D = base + i[2] * 32, base + i[3] * 32, base + i[4] * 32, base + i[5] * 32
                     whole = full and i[6] < 0
                     if i[6] >= 0:
                         g = base + i[6] * 32
-                        for l in range(32):
-                            act[l] = act[l] and (file_u64[g + l] != 0) != (i[7] != 0)
+                        for t in range(32):
+                            act[t] = act[t] and (file_u64[g + t] != 0) != (i[7] != 0)
                     target = base + i[1] * 32
                     T = target if whole else spare
                     kept = True  # whether T is to be put where it belongs
                     if op == CONTROL["ret"]:
-                        for l in range(32):
-                            if act[l]:
-                                states[w, l] = OVER
-                            elif states[w, l] == RUNNING and places[w, l] == at:
-                                places[w, l] = pc + 1
+                        for t in range(32):
+                            if act[t]:
+                                states[w, t] = OVER
+                            elif states[w, t] == RUNNING and places[w, t] == at:
+                                places[w, t] = pc + 1
                         break
                     if op == CONTROL["bar"] or op == CONTROL["bar.or"]:
-                        for l in range(32):
-                            if act[l]:
-                                states[w, l] = WAITING
-                                places[w, l] = pc
-                                if op == CONTROL["bar.or"] and file_u64[A + l] != 0:
+                        for t in range(32):
+                            if act[t]:
+                                states[w, t] = WAITING
+                                places[w, t] = pc
+                                if op == CONTROL["bar.or"] and file_u64[A + t] != 0:
                                     now[1] = 1
                         break
                     if op >= CONTROL["ld.global"]:
@@ -134,17 +171,25 @@ def run(
                         size = width * count
                         const = op == CONTROL["ld.const"]
                         is_shared = op >= CONTROL["ld.shared"] and not const
-                        store = op == CONTROL["st.global"] or op == CONTROL["st.global.coherent"] \
-                            or op == CONTROL["st.shared"] or op == CONTROL["st.shared.coherent"]
-                        coherent = op == CONTROL["ld.global.coherent"] or op == CONTROL["st.global.coherent"] \
-                            or op == CONTROL["ld.shared.coherent"] or op == CONTROL["st.shared.coherent"]
+                        store = (
+                            op == CONTROL["st.global"]
+                            or op == CONTROL["st.global.coherent"]
+                            or op == CONTROL["st.shared"]
+                            or op == CONTROL["st.shared.coherent"]
+                        )
+                        coherent = (
+                            op == CONTROL["ld.global.coherent"]
+                            or op == CONTROL["st.global.coherent"]
+                            or op == CONTROL["ld.shared.coherent"]
+                            or op == CONTROL["st.shared.coherent"]
+                        )
                         seen = 0
                         region = 0
-                        for l in range(32):
-                            if not act[l]:
+                        for t in range(32):
+                            if not act[t]:
                                 continue
-                            address = np.int64(file_u64[A + l]) + i[8]
-                            thread = np.int64(w * 32 + l)
+                            address = np.int64(file_u64[A + t]) + i[8]
+                            thread = np.int64(w * 32 + t)
                             info[0], info[1], info[2], info[3] = pc, thread, address, -1
                             if address % size != 0:
                                 return MISALIGNED
@@ -161,7 +206,11 @@ def run(
                                         info[3] = writer % THREADS
                                         return SHARED_RACE
                                     if store:
-                                        if reader // THREADS == now[0] + 1 and reader != mark and not coherent:
+                                        if (
+                                            reader // THREADS == now[0] + 1
+                                            and reader != mark
+                                            and not coherent
+                                        ):
                                             info[3] = reader % THREADS
                                             return SHARED_RACE
                                         shared_writer[k] = mark
@@ -194,27 +243,42 @@ def run(
                                         writer, reader = global_writer[k], global_reader[k]
                                         if store and width == 4 and writer >= 0:
                                             # Two threads may write one value.
-                                            V = base + i[11 + k - first] * 32 + l
+                                            V = base + i[11 + k - first] * 32 + t
                                             there = peek4(np.uint64(real + 4 * (k - first)))
                                             if there == file_u32[2 * V]:
                                                 continue
-                                        if not coherent and writer >= 0 and writer != mark and (
-                                            writer // EPOCHS != block or writer // THREADS == mark // THREADS
+                                        if (
+                                            not coherent
+                                            and writer >= 0
+                                            and writer != mark
+                                            and (
+                                                writer // EPOCHS != block
+                                                or writer // THREADS == mark // THREADS
+                                            )
                                         ):
                                             info[3] = writer
                                             return GLOBAL_RACE
                                         if store:
-                                            if not coherent and reader != -1 and reader != mark and (
-                                                reader == -2 or reader // EPOCHS != block
-                                                or reader // THREADS == mark // THREADS
+                                            if (
+                                                not coherent
+                                                and reader != -1
+                                                and reader != mark
+                                                and (
+                                                    reader == -2
+                                                    or reader // EPOCHS != block
+                                                    or reader // THREADS == mark // THREADS
+                                                )
                                             ):
                                                 info[3] = reader
                                                 return GLOBAL_RACE
                                             global_writer[k] = -1 if coherent else mark
                                         elif not coherent:
                                             other = reader != -1 and reader // EPOCHS != block
-                                            many = reader == -2 or other or (
-                                                reader // THREADS == mark // THREADS and reader != mark)
+                                            many = (
+                                                reader == -2
+                                                or other
+                                                or (reader // THREADS == mark // THREADS and reader != mark)
+                                            )
                                             global_reader[k] = -2 if many else mark
                                 # Sectors of 32 bytes that the warp's accesses touch.
                                 for sector in range(address // 32, (address + size - 1) // 32 + 1):
@@ -227,7 +291,7 @@ def run(
                                         words[seen] = sector
                                         seen += 1
                             for v in range(count):
-                                V = base + i[11 + v] * 32 + l
+                                V = base + i[11 + v] * 32 + t
                                 place = np.uint64(real + v * width)
                                 if store:
                                     if width == 4:
@@ -241,13 +305,13 @@ def run(
                                 else:
                                     file_u64[V] = np.uint64(peek4(place))
                         if is_shared:
-                            # 128 bytes pass at once: a warp's 4-byte accesses, a half's of 8, a quarter's of 16.
+                            # 128 bytes at once: a warp's accesses of 4 bytes, half a warp's of 8, a quarter's.
                             for first in range(0, 32, 128 // size):
                                 seen, most = 0, 0
                                 banks[:] = 0
-                                for l in range(first, first + 128 // size):
-                                    if act[l]:
-                                        address = np.int64(file_u64[A + l]) + i[8]
+                                for t in range(first, first + 128 // size):
+                                    if act[t]:
+                                        address = np.int64(file_u64[A + t]) + i[8]
                                         if not store and count == 1 and i[11] == i[2]:
                                             continue  # the address is gone: the load has put its value there
                                         for word in range(address // 4, (address + size) // 4):
@@ -265,33 +329,35 @@ def run(
                         elif not const:
                             sectors[pc] += seen
                     elif op == CONTROL["shfl.bfly"]:
-                        for l in range(32):
-                            if act[l]:
-                                member = file_u32[2 * (D + l)]
-                                other = l ^ np.int64(file_u32[2 * (B + l)])
+                        for t in range(32):
+                            if act[t]:
+                                member = file_u32[2 * (D + t)]
+                                other = t ^ np.int64(file_u32[2 * (B + t)])
                                 for k in range(32):
                                     named = (member >> np.uint32(k)) & np.uint32(1)
-                                    if (named and not act[k] and states[w, k] < OVER) or (k == l and not named):
-                                        info[0], info[1], info[2], info[3] = pc, w * 32 + l, 0, w * 32 + k
+                                    if (named and not act[k] and states[w, k] < OVER) or (
+                                        k == t and not named
+                                    ):
+                                        info[0], info[1], info[2], info[3] = pc, w * 32 + t, 0, w * 32 + k
                                         return SHUFFLE
-                                if other > 31 or not act[other] or file_u32[2 * (C + l)] != 31:
-                                    info[0], info[1], info[2], info[3] = pc, w * 32 + l, 0, w * 32 + other
+                                if other > 31 or not act[other] or file_u32[2 * (C + t)] != 31:
+                                    info[0], info[1], info[2], info[3] = pc, w * 32 + t, 0, w * 32 + other
                                     return SHUFFLE
-                                file_u32[2 * (spare + l)] = file_u32[2 * (A + other)]
-                                file_u64[base + i[11] * 32 + l] = 1
+                                file_u32[2 * (spare + t)] = file_u32[2 * (A + other)]
+                                file_u64[base + i[11] * 32 + t] = 1
                         T = spare
                         whole = False
                     elif op == CONTROL["pack"]:
-                        for l in range(32):
-                            low = np.uint64(file_u32[2 * (A + l)])
-                            file_u64[T + l] = low | (np.uint64(file_u32[2 * (B + l)]) << np.uint64(32))
+                        for t in range(32):
+                            low = np.uint64(file_u32[2 * (A + t)])
+                            file_u64[T + t] = low | (np.uint64(file_u32[2 * (B + t)]) << np.uint64(32))
                     elif op == CONTROL["unpack"]:
                         high = base + i[3] * 32
-                        for l in range(32):
-                            if act[l]:
-                                both = file_u64[A + l]
-                                file_u64[target + l] = both & np.uint64(0xFFFFFFFF)
-                                file_u64[high + l] = both >> np.uint64(32)
+                        for t in range(32):
+                            if act[t]:
+                                both = file_u64[A + t]
+                                file_u64[target + t] = both & np.uint64(0xFFFFFFFF)
+                                file_u64[high + t] = both >> np.uint64(32)
                         kept = False
                     elif op == CONTROL["nothing"]:
                         kept = False
@@ -300,42 +366,42 @@ def run(
                             op, A, B, C, D, T, file_u64, file_s64, file_f64, file_u32, file_s32, file_f32
                         )
                     if kept and not whole:
-                        for l in range(32):
-                            if act[l]:
-                                file_u64[target + l] = file_u64[T + l]
+                        for t in range(32):
+                            if act[t]:
+                                file_u64[target + t] = file_u64[T + t]
                     if i[6] >= 0:
-                        for l in range(32):
-                            act[l] = states[w, l] == RUNNING and places[w, l] == at
+                        for t in range(32):
+                            act[t] = states[w, t] == RUNNING and places[w, t] == at
                     pc += 1
                     if pc >= behind:
-                        for l in range(32):
-                            if act[l]:
-                                places[w, l] = pc
+                        for t in range(32):
+                            if act[t]:
+                                places[w, t] = pc
                         break
             if left <= 0:
                 spun = True
         waiting, going, alive, stop = 0, 0, 0, np.int64(-1)
         for w in range(warps):
-            for l in range(32):
-                if states[w, l] == WAITING:
+            for t in range(32):
+                if states[w, t] == WAITING:
                     waiting += 1
-                    if stop >= 0 and places[w, l] != stop:
-                        info[0], info[1], info[2], info[3] = stop, w * 32 + l, 0, places[w, l]
+                    if stop >= 0 and places[w, t] != stop:
+                        info[0], info[1], info[2], info[3] = stop, w * 32 + t, 0, places[w, t]
                         return BARRIER
-                    stop = places[w, l]
-                if states[w, l] == RUNNING:
+                    stop = places[w, t]
+                if states[w, t] == RUNNING:
                     going += 1
-                alive += states[w, l] < OVER
+                alive += states[w, t] < OVER
         if alive == 0:
             return DONE
         if waiting == alive:
             for w in range(warps):
-                for l in range(32):
-                    if states[w, l] == WAITING:
-                        states[w, l] = RUNNING
-                        places[w, l] += 1
+                for t in range(32):
+                    if states[w, t] == WAITING:
+                        states[w, t] = RUNNING
+                        places[w, t] += 1
                         if code[stop, 0] == CONTROL["bar.or"]:
-                            file_u64[(w * rows + code[stop, 1]) * 32 + l] = now[1]
+                            file_u64[(w * rows + code[stop, 1]) * 32 + t] = now[1]
             now[0] += 1
             now[1] = 0
             passed += 1
@@ -354,7 +420,7 @@ def calculate(op, A, B, C, D, T, file_u64, file_s64, file_f64, file_u32, file_s3
         return
     # FREQUENT
     else:
-        for l in range(32):
+        for t in range(32):  # noqa: B007
             if op < 0:
                 return
             # OTHERS

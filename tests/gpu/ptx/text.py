@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+
 from ptx.semantics import CONTROL, OPCODES
 
 Rows = npt.NDArray[np.int64]
