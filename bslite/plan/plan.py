@@ -174,7 +174,7 @@ def accesses(views: Sequence[View]) -> list[Access]:
             period = v.strides[-1]
             first = v.offset % period
             last = first + v.shape[1]
-            uneven = rank != 4 and any(s % period for s in (v.strides[0], *v.strides[2:]))
+            uneven = any(s % period for i, s in enumerate(v.strides) if i != 1 and v.shape[i] > 1)
             if last > period or uneven:  # not aligned with the pixel grid of the buffer
                 period, first, last = 1, 0, 1
         found.append(Access(v.buffer, lo, hi, period, first, last))

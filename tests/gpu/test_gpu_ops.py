@@ -2,42 +2,57 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from helpers import all_cases, assert_three_way, single_op_spec
-from torch_oracle import torch_output
+from gpu_cases import HALF_ULP, check_on_cuda
+from helpers import all_cases, single_op_spec
 
 import bslite
-from bslite import ops, reference
+from bslite import ops
+from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.errors import EngineError
+from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.device import SIMULATED
 from bslite.ops import Case, Op
-from bslite.plan.cuda.build import LOWERINGS
+from bslite.passes import simplify
+from bslite.plan.cuda.build import LOWERINGS, build_plan
 
-#: Longer cases take minutes in the simulator: stems, volumes and images of many channels, one of attention's.
-#: Their windows and sums are in test_gpu_gemm.py and test_gpu_attention.py at smaller sizes.
+#: In the simulator every third case of an op, the first of all included, and none that takes minutes:
+#: test_gpu_ptx_ops.py runs all of them as compiled.
+CASES = all_cases(names=sorted(LOWERINGS))
 MOST_FLOPS = 5e6
+#: Kernels that the tests below have nothing large enough for; their own tests run them in the simulator.
+ELSEWHERE: set[str] = set()
 
 
-@pytest.mark.parametrize(("op", "case"), all_cases(names=sorted(LOWERINGS)))
-def test_three_way(op: type[Op], case: Case) -> None:
-    spec, inputs = single_op_spec(op, case)
-    if SIMULATED and flops(op, case) > MOST_FLOPS:
-        pytest.skip("minutes in the simulator")
-    exact = reference.run(spec, inputs, np.float64)[0]
-    got = bslite.run(spec, inputs, backend="cuda")
-    if op.arity[0] == 0:
-        peer = reference.run(spec, inputs, np.float32)[0]
-    else:
-        node = spec.nodes[0]
-        peer = torch_output(op, inputs, spec.node_params(node), node.attrs, np.float32)
-    assert_three_way(got, peer, exact)
+def chosen() -> list[Any]:
+    """The cases to run: on a GPU all."""
+    if not SIMULATED:
+        return CASES
+    few = [p for op in LOWERINGS for p in [p for p in CASES if p.values[0].name == op][::3]]
+    return [p for p in few if flops(*p.values) <= MOST_FLOPS]
 
 
 def flops(op: type[Op], case: Case) -> int:
     """Of the op alone."""
     attrs = ops.parse_attrs(op, case.attrs)
     return op.flops(case.inputs, op.shape(case.inputs, case.params, attrs), case.params, attrs)
+
+
+@pytest.mark.parametrize(("op", "case"), chosen())
+def test_three_way(op: type[Op], case: Case) -> None:
+    check_on_cuda(op, case, least=0.0 if SIMULATED else HALF_ULP)
+
+
+def test_every_kernel_is_simulated() -> None:
+    launched = set()
+    for p in chosen():
+        spec, inputs = single_op_spec(*p.values)
+        plan = build_plan(simplify(spec), [x.shape for x in inputs], SimulatedDriver.machine)
+        launched |= {step.kernel for step in plan.steps}
+    assert set(KERNELS) - launched == ELSEWHERE
 
 
 def test_every_op_has_a_lowering() -> None:

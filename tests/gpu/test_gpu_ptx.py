@@ -108,6 +108,36 @@ def test_larger_and_smaller() -> None:
     assert computed("max.f32", "f32 f32 f32", a, b)[2:] == [1, 1, 2]
 
 
+def test_predicates() -> None:
+    """True is also written -1."""
+    body = """
+        mov.pred %p1, -1;
+        not.pred %p2, %p1;
+        xor.pred %p3, %p1, %p2;
+        and.pred %p4, %p3, %p1;
+        selp.u64 %rd3, 1, 0, %p2;
+        selp.u64 %rd4, 1, 0, %p3;
+        selp.u64 %rd5, 1, 0, %p4;
+        st.global.u64 [%rd2], %rd3;
+        st.global.u64 [%rd2+8], %rd4;
+        st.global.u64 [%rd2+16], %rd5;
+    """
+    assert list(run(body, [0], threads=1)[0][:3]) == [0, 1, 1]
+
+
+def test_a_scope_has_registers_of_its_own() -> None:
+    body = """
+        mov.u64 %rd3, 5;
+        {
+        .reg .b64 %rd3;
+        mov.u64 %rd3, 6;
+        st.global.u64 [%rd2], %rd3;
+        }
+        st.global.u64 [%rd2+8], %rd3;
+    """
+    assert list(run(body, [0], threads=1)[0][:2]) == [6, 5]
+
+
 def test_threads_part_and_meet() -> None:
     """A loop of as many turns as the thread's number; then all shuffle together."""
     body = """

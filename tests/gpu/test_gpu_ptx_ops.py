@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from helpers import all_cases, assert_three_way, single_op_spec
+from gpu_cases import HALF_ULP, check_on_cuda
+from helpers import all_cases, single_op_spec
 from ptx.compiler import ask
 from ptx_gpu import PtxDriver, ptx, variants  # noqa: F401  (a fixture)
-from torch_oracle import torch_output
 
-import bslite
-from bslite import reference
+from bslite.kernels.cuda.device import SIMULATED
 from bslite.ops import Case, Op
 from bslite.passes import simplify
 from bslite.plan.cuda.build import LOWERINGS, build_plan
 
+pytestmark = pytest.mark.skipif(not SIMULATED, reason="there is a GPU to run them on")
 CASES = all_cases(names=sorted(LOWERINGS))
 
 
@@ -30,12 +29,4 @@ def _compiled_meanwhile(request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.parametrize(("op", "case"), CASES)
 def test_three_way(op: type[Op], case: Case, ptx: PtxDriver) -> None:  # noqa: F811
-    spec, inputs = single_op_spec(op, case)
-    exact = reference.run(spec, inputs, np.float64)[0]
-    got = bslite.run(spec, inputs, backend="cuda")
-    if op.arity[0] == 0:
-        peer = reference.run(spec, inputs, np.float32)[0]
-    else:
-        node = spec.nodes[0]
-        peer = torch_output(op, inputs, spec.node_params(node), node.attrs, np.float32)
-    assert_three_way(got, peer, exact)
+    check_on_cuda(op, case, least=HALF_ULP)

@@ -32,8 +32,9 @@ for t in ("b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64", "pred"):
     _is(f"selp.{t}", "u64", "u64 u64 u64", "a if c != 0 else b")
     _is(f"and.{t}", "u64", "u64 u64", "a & b")
     _is(f"or.{t}", "u64", "u64 u64", "a | b")
-    _is(f"xor.{t}", "u64", "u64 u64", "a ^ b")
-    _is(f"not.{t}", "u64", "u64", "a ^ np.uint64(1)" if t == "pred" else "~a")
+    # A true predicate is 1 or, as a number in the code, -1.
+    _is(f"xor.{t}", "u64", "u64 u64", "(a != 0) != (b != 0)" if t == "pred" else "a ^ b")
+    _is(f"not.{t}", "u64", "u64", "a == 0" if t == "pred" else "~a")
 for space in ("global", "shared"):
     _is(f"cvta.to.{space}.u64 cvta.{space}.u64", "u64", "u64", "a")
 _is("cvt.u32.u64 cvt.s32.s64 cvt.u64.u64 cvt.s64.s64 cvt.u32.s64 cvt.s32.u64", "u64", "u64", "a")

@@ -95,11 +95,22 @@ def program(ptx: str) -> Program:
 
 
 def _statements(body: str) -> Iterator[str]:
-    """Instructions and labels; scopes only rename, and what is in them has names of its own here."""
+    """Instructions and labels. Registers that a scope within declares hide those outside: they get names of
+    their own.
+    """
+    scopes: list[dict[str, str]] = []
+    count = 0
     for line in body.splitlines():
         text = " ".join(line.split())
-        while text.startswith("{ ") or text in ("{", "}"):
+        while text and text[0] in "{}":
+            if text[0] == "{":
+                scopes.append({})
+                count += 1
+            else:
+                scopes.pop()
             text = text[1:].strip()
+        if text.startswith(".reg") and scopes:
+            scopes[-1] |= {name: f"{name}_{count}" for name in _REGISTER.findall(text)}
         if not text or text.startswith((".reg", ".loc", ".pragma", ".shared")):
             continue
         if _LABEL.match(text):
@@ -107,6 +118,8 @@ def _statements(body: str) -> Iterator[str]:
             continue
         if not text.endswith(";"):
             raise PtxError(f"not an instruction: {text!r}")
+        for scope in reversed(scopes):
+            text = _REGISTER.sub(lambda found, names=scope: names.get(found[0], found[0]), text)
         yield from filter(None, (part.strip() for part in text.split(";")))
 
 
