@@ -39,9 +39,7 @@ def rel_l2(got: Array, want: Array) -> float:
     return float(error / size if size else error)
 
 
-def assert_three_way(
-    got: Array, peer: Array, exact: Array, factor: float = 4.0, least: float = 0.0
-) -> None:
+def assert_three_way(got: Array, peer: Array, exact: Array, factor: float = 4.0, least: float = 0.0) -> None:
     """``got``, in float32, is as near to ``exact`` as ``peer``, another float32 result, up to ``factor``;
     integers and bools are equal. ``least``: an error of the peer's below which it was lucky.
     """
@@ -51,7 +49,9 @@ def assert_three_way(
         return
     assert got.dtype == np.float32, f"got {got.dtype}, expected float32"
     ours, theirs = rel_l2(got, exact), rel_l2(peer, exact)
-    assert ours <= factor * max(theirs, least) + TINY, f"relative error {ours:.3g}, the peer's is {theirs:.3g}"
+    assert ours <= factor * max(theirs, least) + TINY, (
+        f"relative error {ours:.3g}, the peer's is {theirs:.3g}"
+    )
 
 
 def arguments(

@@ -33,6 +33,7 @@ class PtxDriver(SimulatedDriver):
     def __init__(self) -> None:
         super().__init__()
         self.counted: list[tuple[Step, Counted]] = []
+        self.seed: int | None = None  # in which order blocks and warps run
 
     def function(self, kernel: str, variant: Mapping[str, Any]) -> Any:
         """A kernel and its variant, to be compiled when it starts."""
@@ -90,6 +91,7 @@ class _Launch:
             program_of(self._kernel.name, self._variant), self._grid, self._block,
             table(self._kernel, cells, given), [r for r in (*reads, *writes) if r.size],
             together=bool(self._variant.get("together")), dynamic_shared=self._kernel.dynamic(self._variant),
+            seed=self._driver.seed,
         )  # fmt: skip
         self._driver.counted.append((self._step, counted))
 

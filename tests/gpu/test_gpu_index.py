@@ -11,6 +11,7 @@ from torch_oracle import torch_output
 
 import bslite
 from bslite import ops, reference
+from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.errors import BsliteError
 from bslite.explore.gpu import GpuMachine
 from bslite.plan.cuda import build_plan, lower_scatter, lower_select
@@ -191,3 +192,13 @@ def test_positions_that_are_none_or_far(axes: int, padding: str, mode: str) -> N
             exact = reference.run(spec_of("grid_sample", x, grid, **attrs), [x, grid], np.float64)[0]
         peer = torch_output(ops.get("grid_sample"), [x, grid], {}, attrs, np.float32)
         assert_three_way(on_gpu("grid_sample", x, grid, **attrs), peer, exact)
+
+
+def test_even_rows_of_a_layers_result_are_gathered_in_pairs() -> None:
+    graph = bslite.GraphBuilder("net")
+    x, at = graph.input("x", (5, 6)), graph.input("at", (4,), dtype="int64")
+    spec = graph.build(graph.add("gather", "picked", graph.add("relu", "r", x), at, axis=0))
+    plan = build_plan(spec, [(5, 6), (4,)], SimulatedDriver.machine)
+    assert "gather_pairs" in [step.kernel for step in plan.steps]
+    given = [np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32), np.array([4, -5, 0, 2])]
+    np.testing.assert_array_equal(bslite.run(spec, given, backend="cuda"), np.maximum(given[0], 0)[given[1]])

@@ -305,7 +305,7 @@ def run(
                                 else:
                                     file_u64[V] = np.uint64(peek4(place))
                         if is_shared:
-                            # 128 bytes at once: a warp's accesses of 4 bytes, half a warp's of 8, a quarter's.
+                            # 128 bytes at once: all accesses of 4 bytes, half a warp's of 8, and so on.
                             for first in range(0, 32, 128 // size):
                                 seen, most = 0, 0
                                 banks[:] = 0
