@@ -6,14 +6,15 @@ thread's operands are runs of four, read 16 bytes at a time. There are two such 
 multiplied, the next is on its way from memory in registers, and one barrier per slice is enough.
 
 * **Arithmetic.** A thread of 8x8 does 512 multiply-adds for 32 reads of 16 bytes (PTX: ``ld.shared.v4``) and
-  about 100 other instructions (machine code for sm_90): the multiply-add units, one warp instruction per
-  cycle and scheduler, are at most 79 % busy. Shared memory gives 128 bytes a cycle: a warp reads 64 bytes of
-  A (four rows of threads, broadcast) and 128 of B (eight columns of threads, side by side) per 16-byte read,
-  so it is busy at most half of that time.
-* **Bank conflicts.** Reads: none, see above; rows start on 16 bytes since PAD is 4. Writes: a warp writes
-  DEPTH terms of a few rows of A; terms are ``BM + 4`` floats apart, which is 4 modulo 16, so 8 lanes along
-  the terms (single floats) or 4 lanes along every second term (pairs) times the rows beside each other are 32
-  banks.
+  141 other instructions, 166 where windows move (machine code for sm_90, pairs, 128x64): the multiply-add
+  units, one warp instruction per cycle and scheduler, are at most 75 or 72 % busy. Shared memory gives 128
+  bytes a cycle: a warp reads 64 bytes of A (four rows of threads, broadcast) and 128 of B (eight columns of
+  threads, side by side) per 16-byte read, so it is busy at most half of that time; were every quarter of a
+  warp a pass of its own, whatever is broadcast, it would be as busy as the multiply-adds. Hardware will tell.
+* **Bank conflicts.** None, as the PTX that tests run counts them. Reads: see above; rows start on 16 bytes
+  since PAD is 4. Writes: a warp writes DEPTH terms of a few rows of A; terms are ``BM + 4`` floats apart,
+  which is 4 modulo 16, so 8 lanes along the terms (single floats) or 4 lanes along every second term (pairs)
+  times the rows beside each other are 32 banks.
 * **Global memory.** A row's DEPTH floats are 32 bytes, one sector: whatever the layout around it, all bytes
   of a sector that is fetched are used.
 """

@@ -3,9 +3,9 @@
     python tests/gpu/gpu_counts.py mobilenet_v2 [--size 224] [--batch 1]
 
 A line per step: instructions of a warp, the share of multiply-adds, bytes of sectors of memory per byte of
-values, passes over shared memory per access (1: no bank conflicts), and microseconds on a GPU that issues an
-instruction per scheduler and cycle. PTX is not machine code: the assembler folds addresses and unrolls loops,
-so these are upper bounds of a kind.
+values, passes over shared memory per fewest possible (1: no bank conflicts), and microseconds on a GPU that
+issues an instruction per scheduler and cycle. PTX is not machine code: the assembler folds addresses and
+unrolls loops, so these are upper bounds of a kind.
 """
 
 from __future__ import annotations
@@ -66,16 +66,13 @@ def main() -> None:
     for step, counted in driver.counted:
         warps = counted.warps.sum()
         fma = counted.of("fma", counted.warps)
-        moved, sectors, accesses, passes = 0, counted.sectors.sum(), 0, counted.waves.sum()
-        for line, times, threads, waves in zip(
-            counted.program.lines, counted.warps, counted.threads, counted.waves, strict=True
-        ):
-            size = 8 if "64" in line.split()[0] else 4
-            if ".global" in line:
-                moved += threads * size
-            if ".shared" in line and waves:
-                wide = size * (4 if ".v4" in line else 1)
-                accesses += times * max(1, wide * 32 // 128)
+        sectors = counted.sectors.sum()
+        moved = sum(
+            threads * (8 if "64" in line.split()[0] else 4)
+            for line, threads in zip(counted.program.lines, counted.threads, strict=True)
+            if ".global" in line
+        )
+        passes, fewest = counted.passes
         blocks = int(np.prod(step.args["grid"]))
         threads = int(np.prod(step.args["block"]))
         busy = min(blocks, machine.sms) / machine.sms  # a last, smaller wave of blocks is left out
@@ -85,7 +82,7 @@ def main() -> None:
         total += at_best
         print(
             f"{at_best * 1e6:7.2f} {blocks:7d} {threads:7d} {warps / 1e6:8.3f} {fma / warps * 100:6.1f} "
-            f"{sectors * 32 / max(1, moved):8.2f} {passes / max(1, accesses):7.2f}  {step.kernel} "
+            f"{sectors * 32 / max(1, moved):8.2f} {passes / max(1, fewest):7.2f}  {step.kernel} "
             f"{' + '.join(step.layers)[:60]}"
         )
     print(f"{total * 1e6:.0f} us in {len(driver.counted)} launches")

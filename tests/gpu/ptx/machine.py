@@ -59,6 +59,19 @@ class Counted:
         count = len(self.program.lines)
         self.warps, self.threads, self.waves, self.sectors = (np.zeros(count, np.int64) for _ in range(4))
 
+    @property
+    def passes(self) -> tuple[int, int]:
+        """Over shared memory: those there were, and the fewest there could be, were all threads to take part:
+        more is banks in conflict.
+        """
+        fewest = 0
+        for line, warps in zip(self.program.lines, self.warps, strict=True):
+            what = _bare(line).split()[0]
+            if ".shared" in what:
+                size = (8 if "64" in what else 4) * (4 if ".v4" in what else 2 if ".v2" in what else 1)
+                fewest += int(warps) * (size * loop.WARP // 128)
+        return int(self.waves.sum()), fewest
+
     def of(self, prefix: str, counts: Counts) -> int:
         """Sum over the instructions that begin so."""
         chosen = [i for i, line in enumerate(self.program.lines) if _bare(line).startswith(prefix)]
