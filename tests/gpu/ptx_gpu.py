@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gpu_ptx import table, three
+from helpers import single_op_spec
 from ptx.compiler import ask, program_of
 from ptx.machine import Counted, Region
 from ptx.machine import launch as run
@@ -20,7 +21,10 @@ from bslite.engines.cuda.driver import Cells, Memory
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
+from bslite.ops import Case, Op
+from bslite.passes import simplify
 from bslite.plan import Plan, Step
+from bslite.plan.cuda import build_plan
 from bslite.plan.plan import Access
 
 
@@ -111,6 +115,12 @@ def variants(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
         (step.kernel, {k: program.constants_of(v) for k, v in step.args["variant"].items()})
         for step in plan.steps
     ]
+
+
+def variants_of(op: type[Op], case: Case) -> list[tuple[str, dict[str, Any]]]:
+    """Those that a case of an op runs."""
+    spec, inputs = single_op_spec(op, case)
+    return variants(build_plan(simplify(spec), [x.shape for x in inputs], PtxDriver.machine))
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ CAPABILITY = (9, 0)
 #: Compilers beside the tests.
 PROCESSES = min(4, os.cpu_count() or 1)
 _local = threading.local()
+_processes: list[subprocess.Popen[str]] = []
 _asked: dict[tuple[str, str], Future[str]] = {}
 
 
@@ -35,6 +36,14 @@ def ask(wanted: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
     """Have these compiled meanwhile; (kernel, variant) each."""
     for kernel, variant in wanted:
         _future(kernel, _key(variant))
+
+
+def stop() -> None:
+    """Compile nothing more; the compilers end."""
+    if _asked:
+        _pool().shutdown(cancel_futures=True)
+    while _processes:
+        _processes.pop().communicate()
 
 
 def _key(variant: Mapping[str, Any]) -> str:
@@ -67,6 +76,7 @@ def _text(kernel: str, variant: str) -> str:
         return file.read_text()
     if not hasattr(_local, "process"):
         _local.process = _process()
+        _processes.append(_local.process)
     process = _local.process
     process.stdin.write(json.dumps([kernel, variant]) + "\n")
     process.stdin.flush()
@@ -94,6 +104,7 @@ def _process() -> subprocess.Popen[str]:
 def _serve() -> None:
     from bslite.kernels.cuda import KERNELS
 
+    os.nice(10)  # who is beside it goes first
     for line in sys.stdin:
         kernel, variant = json.loads(line)
         constants = {k: _tuples(v) for k, v in json.loads(variant).items()}
