@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import assert_three_way
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -127,6 +127,7 @@ def single(op: str, steps: int, batch: int, size: int, hidden: int, lengths: boo
     st.sampled_from(["lstm", "gru", "rnn"]), st.integers(1, 9), st.integers(1, 20), st.integers(1, 40),
     st.integers(1, 70), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1),
 )  # fmt: skip
+@example("gru", 1, 1, 20, 1, False, False, 1)
 def test_any_size(
     op: str, steps: int, batch: int, size: int, hidden: int, lengths: bool, reverse: bool, seed: int
 ) -> None:
@@ -137,7 +138,8 @@ def test_any_size(
         inputs.append(rng.integers(1, steps + 1, batch))
     exact, single_precision = (reference.run(spec, inputs, d)[0] for d in (np.float64, np.float32))
     got = bslite.run(spec, inputs)
-    assert_three_way(got, single_precision, exact)
+    # Of so few values the peer's may all be exact by chance: then an ulp is what it could have been off.
+    assert_three_way(got, single_precision, exact, least=2.0**-24 if got.size < 32 else 0.0)
     assert bslite.run(spec, inputs, threads=1).tobytes() == got.tobytes()
 
 
