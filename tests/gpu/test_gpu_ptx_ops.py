@@ -24,4 +24,4 @@ def test_three_way(op: type[Op], case: Case, ptx: PtxDriver) -> None:  # noqa: F
     check_on_cuda(op, case, least=HALF_ULP)
     for step, counted in ptx.counted:
         passes, fewest = counted.passes
-        assert passes <= CONFLICTS.get(step.kernel, 1.1) * fewest + FEW, (step.kernel, passes, fewest)
+        assert passes <= CONFLICTS.get(step.kernel, 1.25) * fewest + FEW, (step.kernel, passes, fewest)
