@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 FAKE = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "tests" / "gpu")!r})
-from fake_gpu import FakeApi, FakeGpu
+from support.fake_gpu import FakeApi, FakeGpu
 from bslite.engines.cuda import engine
 api = FakeApi()
 gpu = FakeGpu(api)

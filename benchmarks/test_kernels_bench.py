@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from bslite import api
-from bslite.frontends.architectures.random_weights import random_state_dict
-from bslite.frontends.state_dict import from_state_dict
+from bslite.frontends.weights.architectures.random_weights import random_state_dict
+from bslite.frontends.weights.state_dict import from_state_dict
 from bslite.spec import GraphBuilder, ModelSpec
 from bslite.spec.table import layer_rows
 

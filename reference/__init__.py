@@ -1,63 +1,9 @@
 """The oracle: one plain NumPy function per op, and a loop over the layers. Read this first."""
 
-from bslite.reference import (
-    activation,
-    attention,
-    binary,
-    cast,
-    compare,
-    contraction,
-    conv,
-    cumulate,
-    fold,
-    gather,
-    grid_sample,
-    index,
-    lengths,
-    movement,
-    normalize,
-    pad,
-    pointwise,
-    pool,
-    recurrent,
-    reduce,
-    repeat,
-    resize,
-    softmax,
-    unary,
-    upsample,
-)
 from bslite.reference.executor import call, layers, run
 from bslite.reference.registry import FUNCTIONS
+from bslite.registry import load_modules
 
-__all__ = [
-    "FUNCTIONS",
-    "activation",
-    "attention",
-    "binary",
-    "call",
-    "cast",
-    "compare",
-    "contraction",
-    "conv",
-    "cumulate",
-    "fold",
-    "gather",
-    "grid_sample",
-    "index",
-    "layers",
-    "lengths",
-    "movement",
-    "normalize",
-    "pad",
-    "pointwise",
-    "pool",
-    "recurrent",
-    "reduce",
-    "repeat",
-    "resize",
-    "run",
-    "softmax",
-    "unary",
-    "upsample",
-]
+load_modules(__name__)
+
+__all__ = ["FUNCTIONS", "call", "layers", "run"]

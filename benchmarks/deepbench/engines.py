@@ -40,7 +40,7 @@ class Traced:
 
     def __init__(self, spec: ModelSpec, x: Array, threads: int, loops: Loops | None = None) -> None:
         from bslite.engines.cpu.engine import prepare
-        from bslite.kernels.cpu.walk import EVENT
+        from bslite.kernels.cpu.runtime.walk import EVENT
 
         self.x, self.session = x, prepare(spec, [x], threads, False, loops=loops)
         self.out = [np.empty(v.shape, np.float32) for v in self.session.plan.outputs]

@@ -14,7 +14,7 @@ from benchmarks.deepbench.points import Point
 from bslite.engines.cpu.session import Session
 from bslite.machine import Machine
 from bslite.plan import build_plan
-from bslite.plan.views import contiguous
+from bslite.plan.core.views import contiguous
 from bslite.spec import ModelSpec
 
 

@@ -32,7 +32,7 @@ def wanted_by(spec: ModelSpec, shapes: Sequence[Shape], machine: Any) -> set[Wan
 def compile_one(wanted: Wanted, capability: tuple[int, int]) -> None:
     """Leave a kernel's machine code on disk."""
     from bslite.engines.cuda.program import constants_of
-    from bslite.kernels.cuda.compile import code_of
+    from bslite.kernels.cuda.runtime.compile import code_of
 
     name, variant = wanted
     code_of(name, capability, {k: constants_of(v) for k, v in json.loads(variant).items()})

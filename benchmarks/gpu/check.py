@@ -67,7 +67,7 @@ def layers(cases: int = 1, ops: tuple[str, ...] = ()) -> list[Layer]:
         Layer("kernels", lambda: kernels(cases, ops), "the kernel of the op that is named"),
         Layer(
             "recurrent kernels", lambda: blocks_that_wait(cases, ops),
-            "kernels/cuda/recurrent.py: blocks that wait for each other, launched cooperatively",
+            "kernels/cuda/recurrent/loop.py: blocks that wait for each other, launched cooperatively",
         ),
         Layer("graphs", graphs, "engines/cuda/session.py and GpuDriver.capture"),
         Layer("torch", tensors, "engines/cuda/border.py: torch's streams and memory, a capture of torch's"),
@@ -103,7 +103,7 @@ def packages() -> str:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             versions.append(f"no {name}")
-    from bslite.kernels.cuda.device import SIMULATED, cuda
+    from bslite.kernels.cuda.runtime.device import SIMULATED, cuda
 
     if "numba_cuda" not in str(cuda.__file__):
         raise Wrong(
@@ -144,7 +144,7 @@ def memory() -> str:
 def compiler() -> str:
     """One kernel as machine code, by whichever way it is found."""
     from bslite.kernels.cuda import KERNELS
-    from bslite.kernels.cuda.device import SIMULATED
+    from bslite.kernels.cuda.runtime.device import SIMULATED
 
     if SIMULATED:
         return "none in the simulator"
@@ -359,7 +359,7 @@ def agree(spec: ModelSpec, inputs: list[Any], got: Any) -> None:
 def compile_ahead(models: list[tuple[ModelSpec, list[Any]]]) -> None:
     """Kernels of these models and input shapes, many at once."""
     from benchmarks.gpu.ahead import Compilers, wanted_by
-    from bslite.kernels.cuda.device import SIMULATED
+    from bslite.kernels.cuda.runtime.device import SIMULATED
 
     driver = driver_for()
     if SIMULATED:

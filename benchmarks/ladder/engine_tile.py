@@ -1,4 +1,4 @@
-"""The engine's microkernel, kernels/cpu/gemm_tile.py, with nothing in its epilogue, for steps 7 to 10."""
+"""The engine's microkernel, kernels/cpu/gemm/tile.py, with nothing in its epilogue, for steps 7 to 10."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from numba.extending import register_jitable
 
 from benchmarks.ladder.problem import NR, WIDTH, aligned
-from bslite.kernels.cpu import target
-from bslite.kernels.cpu.simd import LANES
-from bslite.kernels.cpu.sweep import call_gemm_sweep, gemm_sweep
-from bslite.plan.tiling import TALLEST
+from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep, gemm_sweep
+from bslite.kernels.cpu.vector import target
+from bslite.kernels.cpu.vector.simd import LANES
+from bslite.plan.cpu.tiling import TALLEST
 from bslite.spec import Array
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bslite.kernels.cpu.simd import LANES
+from bslite.kernels.cpu.vector.simd import LANES
 from bslite.spec import Array
 
 WIDTH = 2  # vector registers of a panel

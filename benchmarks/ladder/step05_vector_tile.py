@@ -1,7 +1,7 @@
 """The tile of registers again, but of vector registers, and explicit ones.
 
-A `Vec` (kernels/cpu/simd.py) is one whole register as a Numba value: ``<16 x float>`` on AVX-512, where
-the compiler's own vectoriser would take half of it. Six rows by two registers: 8 loads for 12 multiply-
+A `Vec` (kernels/cpu/vector/simd.py) is one whole register as a Numba value: ``<16 x float>`` on AVX-512,
+where the compiler's own vectoriser would take half of it. Six rows by two registers: 8 loads for 12 multiply-
 adds of 16 lanes.
 """
 

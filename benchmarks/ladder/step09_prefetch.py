@@ -13,7 +13,7 @@ from numba import njit
 
 from benchmarks.ladder.engine_tile import epilogue, microkernel, most_rows, tile
 from benchmarks.ladder.problem import NR, Problem, address
-from bslite.kernels.cpu.gemm_tile import PREFETCHES, UNROLL
+from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.spec import Array
 
 

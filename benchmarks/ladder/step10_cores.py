@@ -1,6 +1,6 @@
 """All cores: the panels are items that threads claim as they become free.
 
-The engine's walker (kernels/cpu/walk.py): each thread takes the next item by an atomic counter, so no
+The engine's walker (kernels/cpu/runtime/walk.py): each thread takes the next item by an atomic counter, so no
 core waits for another before all the work is given out. Which thread computes a panel changes no bit of
 it: the sums are inside.
 """
@@ -18,9 +18,9 @@ from benchmarks.ladder.engine_tile import epilogue, microkernel, most_rows
 from benchmarks.ladder.problem import NR, Problem, address
 from benchmarks.ladder.step09_prefetch import convolve_panel
 from bslite.engines.cpu.job import Job, start_threads
-from bslite.kernels.cpu.compile import record
-from bslite.kernels.cpu.simd import load_int
-from bslite.kernels.cpu.walk import CELLS
+from bslite.kernels.cpu.runtime.compile import record
+from bslite.kernels.cpu.runtime.walk import CELLS
+from bslite.kernels.cpu.vector.simd import load_int
 from bslite.spec import Array
 
 F = record("ladder", "tile rows side channels n x offsets b c end")

@@ -54,8 +54,8 @@ class Net:
         """The model in bslite: by name where it knows the architecture, else captured from the module."""
         import torch
 
-        from bslite.frontends import architectures
-        from bslite.frontends.state_dict import from_state_dict
+        from bslite.frontends.weights import architectures
+        from bslite.frontends.weights.state_dict import from_state_dict
 
         if self.name in architectures.NAMES:
             return from_state_dict(self.name, self.module.state_dict())
@@ -122,7 +122,7 @@ def import_models() -> Any:
 
 @functools.cache
 def _helper() -> Any:
-    path = Path(__file__).parents[2] / "tests" / "torchvision_models.py"
+    path = Path(__file__).parents[2] / "tests" / "support" / "torchvision_models.py"
     found = importlib.util.spec_from_file_location("torchvision_models", path)
     assert found is not None
     assert found.loader is not None

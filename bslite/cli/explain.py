@@ -54,7 +54,7 @@ def explain(
     """
     from bslite.api import run
     from bslite.explanation import explain as look
-    from bslite.explanation.page import need_plotly
+    from bslite.explanation.views.page import need_plotly
 
     on_gpu = backend is options.Engine.cuda
     if on_gpu and (trace_file or html_file):

@@ -87,8 +87,8 @@ def _software() -> dict[str, str]:
 
 def _machine() -> dict[str, str]:
     from bslite.engines.cpu.detect import available_cores, default_threads
-    from bslite.kernels.cpu.cache import kernel_dir
-    from bslite.kernels.cpu.target import simd
+    from bslite.kernels.cpu.runtime.cache import kernel_dir
+    from bslite.kernels.cpu.vector.target import simd
 
     lanes, registers, cpu, _ = simd()
     folder = kernel_dir()

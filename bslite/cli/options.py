@@ -80,8 +80,8 @@ def load_model(
         from bslite.spec import load
 
         return load(path)
-    from bslite.frontends.architectures.random_weights import random_state_dict
-    from bslite.frontends.state_dict import from_state_dict
+    from bslite.frontends.weights.architectures.random_weights import random_state_dict
+    from bslite.frontends.weights.state_dict import from_state_dict
 
     assert arch is not None
     return from_state_dict(arch, random_state_dict(arch, seed) if weights is None else weights)
@@ -90,7 +90,7 @@ def load_model(
 def _load_onnx(path: Path, shape: str | None) -> ModelSpec:
     """An ONNX file; ``shape`` is that of its one input."""
     from bslite.cli.inputs import parse_shape
-    from bslite.frontends.onnx_import import from_onnx, input_names
+    from bslite.frontends.onnx.read import from_onnx, input_names
 
     if shape is None:
         return from_onnx(path)

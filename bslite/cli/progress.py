@@ -17,9 +17,9 @@ def activity(title: str) -> Iterator[None]:
     if not notes.is_terminal:
         notes.print(f"{title} ...")
     with notes.status(f"{title} ...") as status:
-        from bslite.kernels.cpu import (
-            compile as kernels,
-        )  # after the spinner started: importing takes a while
+        from bslite.kernels.cpu.runtime import (
+            compile as kernels,  # after the spinner started: importing takes a while
+        )
 
         fresh: list[str] = []
 

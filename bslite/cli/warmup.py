@@ -24,12 +24,12 @@ def warmup(
 ) -> None:
     """Compile the kernels a model needs, and keep them on disk. Without a model: those common to all."""
     from bslite.engines import cpu
-    from bslite.frontends import architectures
+    from bslite.frontends.weights import architectures
 
     if everything and (model or arch):
         raise typer.BadParameter("--all takes no model")
     with activity("Compiling kernels"):
-        from bslite.kernels.cpu.compile import compiled
+        from bslite.kernels.cpu.runtime.compile import compiled
 
         before = len(compiled)
         if everything:
@@ -47,8 +47,8 @@ def warmup(
 
 def hollow(arch: str) -> ModelSpec:
     """A named architecture with weights of zeros: kernels are chosen by shapes, not by values."""
-    from bslite.frontends import architectures
-    from bslite.frontends.state_dict import from_state_dict
+    from bslite.frontends.weights import architectures
+    from bslite.frontends.weights.state_dict import from_state_dict
 
     net, _ = architectures.get(arch).describe()
     return from_state_dict(arch, {key: np.zeros(shape, np.float32) for key, shape in net.wanted.items()})

@@ -17,10 +17,10 @@ from bslite.dropin.capture import Capture
 from bslite.dropin.model import Model, serves
 from bslite.dropin.partition import Nodes, partition
 from bslite.errors import UnsupportedError
-from bslite.frontends.torch_capture import tensors as named_tensors
-from bslite.frontends.torch_graph import STORED, Graph
-from bslite.frontends.torch_names import call_of
-from bslite.frontends.torch_parts import PartWalk, Refusal, Survey
+from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.frontends.torch.graph import STORED, Graph
+from bslite.frontends.torch.names import call_of
+from bslite.frontends.torch.parts import PartWalk, Refusal, Survey
 from bslite.spec import ModelSpec
 
 Node = torch.fx.Node

@@ -17,9 +17,9 @@ import torch
 from bslite.dropin.structure import Structure
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
-from bslite.frontends import torch_capture
-from bslite.frontends.torch_graph import Graph, memory
-from bslite.frontends.torch_packed import packing
+from bslite.frontends.torch import capture as torch_capture
+from bslite.frontends.torch.graph import Graph, memory
+from bslite.frontends.torch.packed import packing
 
 OUTER_HOOKS = (
     "_forward_hooks",

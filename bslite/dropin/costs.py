@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from bslite.frontends.torch_context import operation
-from bslite.frontends.torch_graph import has_tensors, is_getitem
+from bslite.frontends.torch.context import operation
+from bslite.frontends.torch.graph import has_tensors, is_getitem
 
 Node = torch.fx.Node
 BATCH = 4  # the batch at which the shares are compared

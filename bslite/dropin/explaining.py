@@ -11,8 +11,8 @@ from bslite.dropin.reporting import Report, report_of
 from bslite.dropin.wrapper import runner_of
 from bslite.errors import InputError
 from bslite.explanation import Explanation, GpuExplanation, explain
-from bslite.explanation.gpu import explain_on_gpu
-from bslite.frontends.torch_capture import tensors as named_tensors
+from bslite.explanation.data.gpu import explain_on_gpu
+from bslite.frontends.torch.capture import tensors as named_tensors
 
 
 @dataclass(frozen=True)

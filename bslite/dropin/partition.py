@@ -13,9 +13,9 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from bslite.dropin.costs import does_work, flops, sizes
-from bslite.frontends.torch_graph import Graph, has_tensors, is_getitem
-from bslite.frontends.torch_names import call_of
-from bslite.frontends.torch_parts import Survey
+from bslite.frontends.torch.graph import Graph, has_tensors, is_getitem
+from bslite.frontends.torch.names import call_of
+from bslite.frontends.torch.parts import Survey
 
 Node = torch.fx.Node
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from bslite.dropin.place import KNOWN
-from bslite.frontends.torch_parts import Refusal
+from bslite.frontends.torch.parts import Refusal
 
 TRAINING = "it is in training mode; bslite runs inference: call .eval()"
 GRADIENTS = (

@@ -10,7 +10,7 @@ from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint, Part
 from bslite.dropin.runner import Kind, Runner
 from bslite.dropin.wrapper import runner_of
-from bslite.frontends.torch_capture import tensors as named_tensors
+from bslite.frontends.torch.capture import tensors as named_tensors
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from bslite.dropin.structure import Structure
 from bslite.dropin.tune import tune
 from bslite.dropin.watch import Watch
 from bslite.errors import BsliteError, UnsupportedError
-from bslite.frontends.torch_capture import tensors as named_tensors
+from bslite.frontends.torch.capture import tensors as named_tensors
 
 Tensor = torch.Tensor
 Run = Callable[[Sequence[Tensor]], Any]

@@ -99,7 +99,7 @@ class Digest:
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         import torch
 
-        from bslite.kernels.cpu.digest import digest
+        from bslite.kernels.cpu.runtime.digest import digest
 
         self._tensors = [
             t for t in tensors if t.device.type == "cpu" and t.layout == torch.strided and t.numel()

@@ -9,17 +9,17 @@ import numpy as np
 
 from bslite.api import as_arrays, check_threads, cuda_tensors
 from bslite.errors import EngineError, InputError
-from bslite.explanation.inside import inner_shares
-from bslite.explanation.layers import layer_rows
-from bslite.explanation.limits import Limits, measured
-from bslite.explanation.memory import memory_of
-from bslite.explanation.profile import profile
-from bslite.explanation.result import Explanation
+from bslite.explanation.data.inside import inner_shares
+from bslite.explanation.data.layers import layer_rows
+from bslite.explanation.data.limits import Limits, measured
+from bslite.explanation.data.memory import memory_of
+from bslite.explanation.data.profile import profile
+from bslite.explanation.data.result import Explanation
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec
 
 if TYPE_CHECKING:
-    from bslite.explanation.gpu import GpuExplanation
+    from bslite.explanation.data.gpu import GpuExplanation
     from bslite.explore.gpu import GpuMachine
 
 
@@ -61,7 +61,7 @@ def explain(
                 "when the module was called; call it first"
             )
         return explain_module(spec, runs=runs, limits=limits, **({"threads": threads} if threads else {}))
-    from bslite.engines.cells import inputs_to_cells
+    from bslite.engines.common.cells import inputs_to_cells
     from bslite.engines.cpu import engine_for, prepare
     from bslite.engines.cpu.detect import detect
 
@@ -90,7 +90,7 @@ def _on_gpu(
     spec: ModelSpec, given: Any, batch: int | None, tensors: Sequence[Any], machine: GpuMachine | None
 ) -> GpuExplanation:
     """The plan for what is given, and for how it lies."""
-    from bslite.explanation.gpu import explain_on_gpu
+    from bslite.explanation.data.gpu import explain_on_gpu
 
     if tensors:
         shapes, strides = [tuple(t.shape) for t in tensors], [tuple(t.stride()) for t in tensors]

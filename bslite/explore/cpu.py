@@ -1,6 +1,6 @@
 """The loops of a recurrent layer on this CPU: their space, what a point of it costs, and the planner's pick.
 
-The loop nest (`kernels.cpu.recurrent`): for every time step, threads claim *groups* of blocks of hidden
+The loop nest (`kernels.cpu.recurrent.loop`): for every time step, threads claim *groups* of blocks of hidden
 units; a block is one register of units with all its gates. No point changes a bit of the answer: sums are
 taken in the same order everywhere.
 """

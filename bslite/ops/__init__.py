@@ -1,34 +1,5 @@
-"""The ops, each declared once. To add one: a class in the file of its family, and that file listed here."""
+"""The ops, each declared once. To add one, write a class in the file of its family."""
 
-from bslite.ops import (
-    activation,
-    attention,
-    binary,
-    cast,
-    compare,
-    contraction,
-    conv,
-    conv_transpose,
-    cumulate,
-    fold,
-    gather,
-    grid_sample,
-    index,
-    lengths,
-    movement,
-    normalize,
-    pad,
-    pointwise,
-    pool,
-    pool_signal,
-    recurrent,
-    reduce,
-    repeat,
-    resize,
-    softmax,
-    unary,
-    upsample,
-)
 from bslite.ops.core import (
     DTYPES,
     INTEGERS,
@@ -43,6 +14,9 @@ from bslite.ops.core import (
     infer,
     parse_attrs,
 )
+from bslite.registry import load_modules
+
+load_modules(__name__, skip=("table",))
 
 __all__ = [
     "DTYPES",
@@ -54,34 +28,7 @@ __all__ = [
     "Op",
     "RowMap",
     "Shape",
-    "activation",
-    "attention",
-    "binary",
-    "cast",
-    "compare",
-    "contraction",
-    "conv",
-    "conv_transpose",
-    "cumulate",
-    "fold",
-    "gather",
     "get",
-    "grid_sample",
-    "index",
     "infer",
-    "lengths",
-    "movement",
-    "normalize",
-    "pad",
     "parse_attrs",
-    "pointwise",
-    "pool",
-    "pool_signal",
-    "recurrent",
-    "reduce",
-    "repeat",
-    "resize",
-    "softmax",
-    "unary",
-    "upsample",
 ]

@@ -195,10 +195,10 @@ class _Call:
     """One number of steps, planned: arrays in, arrays out, by their addresses."""
 
     def __init__(self, streams: Streams, steps: int, threads: int | None) -> None:
-        from bslite.engines import cells
+        from bslite.engines.common import cells
         from bslite.engines.cpu.detect import default_threads
         from bslite.engines.cpu.engine import engine_for
-        from bslite.plan.views import contiguous
+        from bslite.plan.core.views import contiguous
 
         self._from_cells, self._to_cells = cells.from_cells, cells.to_cells  # Numba only where it is needed
         self.spec = spec = streams.model(steps)

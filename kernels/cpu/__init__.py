@@ -1,65 +1,8 @@
-"""CPU kernels over raw memory: shapes and strides, nothing of graphs. See gemm_tile.py for the heart."""
+"""CPU kernels over raw memory: shapes and strides, nothing of graphs. See gemm/tile.py for the heart."""
 
-from bslite.kernels.cpu import (
-    attention,
-    cast,
-    conv,
-    copy_axes,
-    cumulate,
-    elementwise,
-    fold,
-    gather,
-    grid_sample,
-    index,
-    lengths,
-    move,
-    normalize,
-    pack,
-    peak,
-    pointwise,
-    pool,
-    recurrent,
-    reduce,
-    resample,
-    select,
-    softmax,
-    stack,
-    stream,
-    transpose,
-    trilu,
-    upsample,
-)
-from bslite.kernels.cpu.compile import STEP_KERNELS, compiled, on_ready
+from bslite.kernels.cpu.runtime.compile import STEP_KERNELS, compiled, on_ready
+from bslite.registry import load_modules
 
-__all__ = [
-    "STEP_KERNELS",
-    "attention",
-    "cast",
-    "compiled",
-    "conv",
-    "copy_axes",
-    "cumulate",
-    "elementwise",
-    "fold",
-    "gather",
-    "grid_sample",
-    "index",
-    "lengths",
-    "move",
-    "normalize",
-    "on_ready",
-    "pack",
-    "peak",
-    "pointwise",
-    "pool",
-    "recurrent",
-    "reduce",
-    "resample",
-    "select",
-    "softmax",
-    "stack",
-    "stream",
-    "transpose",
-    "trilu",
-    "upsample",
-]
+load_modules(__name__)
+
+__all__ = ["STEP_KERNELS", "compiled", "on_ready"]

@@ -1,56 +1,10 @@
-"""GPU kernels on numba.cuda over flat arrays: shapes and strides, nothing of graphs. See kernel.py first."""
+"""GPU kernels on numba.cuda over flat arrays: shapes and strides, nothing of graphs. See runtime/kernel.py
+first.
+"""
 
-from bslite.kernels.cuda import (
-    attention,
-    copy,
-    cumulate,
-    elementwise,
-    fold,
-    gather,
-    gemm,
-    gemm_depthwise,
-    gemm_join,
-    gemv,
-    grid_sample,
-    group_norm,
-    index,
-    normalize,
-    pointwise,
-    recurrent,
-    recurrent_gates,
-    reduce,
-    scatter,
-    select,
-    softmax,
-    stack,
-    windows,
-)
-from bslite.kernels.cuda.kernel import KERNELS, Kernel
+from bslite.kernels.cuda.runtime.kernel import KERNELS, Kernel
+from bslite.registry import load_modules
 
-__all__ = [
-    "KERNELS",
-    "Kernel",
-    "attention",
-    "copy",
-    "cumulate",
-    "elementwise",
-    "fold",
-    "gather",
-    "gemm",
-    "gemm_depthwise",
-    "gemm_join",
-    "gemv",
-    "grid_sample",
-    "group_norm",
-    "index",
-    "normalize",
-    "pointwise",
-    "recurrent",
-    "recurrent_gates",
-    "reduce",
-    "scatter",
-    "select",
-    "softmax",
-    "stack",
-    "windows",
-]
+load_modules(__name__, skip=("compile", "simulation"))
+
+__all__ = ["KERNELS", "Kernel"]

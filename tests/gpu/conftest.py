@@ -18,11 +18,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     chosen = [item for item in session.items if item.path.name == LATE]
     if not chosen or session.config.option.collectonly:
         return
-    from bslite.kernels.cuda.device import SIMULATED
+    from bslite.kernels.cuda.runtime.device import SIMULATED
 
     if SIMULATED:
-        from ptx.compiler import ask
-        from ptx_gpu import variants_of
+        from support.ptx.compiler import ask
+        from support.ptx_gpu import variants_of
 
         for item in chosen:
             given = item.callspec.params  # type: ignore[attr-defined]
@@ -31,6 +31,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_sessionfinish() -> None:
     """Nobody waits for what is still to be compiled."""
-    from ptx.compiler import stop
+    from support.ptx.compiler import stop
 
     stop()

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_simulate import launch
+from support.gpu_simulate import launch
 
 from bslite import reference
 from bslite.kernels.cuda import KERNELS
-from bslite.plan.cuda.lower_attention import TILES, Tiles
+from bslite.plan.cuda.ops.attention import TILES, Tiles
 
 Array = np.ndarray[Any, Any]
 TINY = TILES[0]

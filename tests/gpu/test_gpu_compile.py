@@ -15,8 +15,8 @@ import pytest
 
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
-from bslite.kernels.cuda.kernel import Kernel
-from bslite.plan.cuda.recurrent_tiles import SLACK, Tile
+from bslite.kernels.cuda.runtime.kernel import Kernel
+from bslite.plan.cuda.recurrent.tiles import SLACK, Tile
 
 CAPABILITIES = {"sm_80": ("8", "0"), "sm_90": ("9", "0")}
 SHARED = 48 << 10  # bytes a block may have without asking for more
@@ -29,7 +29,8 @@ def all_records() -> dict[str, list[dict[str, Any]]]:
     environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
 
     def assembled(name: str) -> list[dict[str, Any]]:
-        command = [sys.executable, str(Path(__file__).with_name("gpu_assemble.py")), *CAPABILITIES[name]]
+        script = Path(__file__).parents[1] / "support" / "gpu_assemble.py"
+        command = [sys.executable, str(script), *CAPABILITIES[name]]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]

@@ -8,7 +8,7 @@ import pytest
 import bslite
 from bslite import GraphBuilder, ModelSpec
 from bslite.engines.cuda.simulated import SimulatedDriver
-from bslite.kernels.cuda.device import SIMULATED
+from bslite.kernels.cuda.runtime.device import SIMULATED
 from bslite.plan.cuda import build_plan
 
 RNG = np.random.default_rng(0)
@@ -90,7 +90,7 @@ def test_strided_inputs(how: str) -> None:
 
 def test_plan_prints_and_round_trips() -> None:
     from bslite.explore.gpu import GpuMachine
-    from bslite.plan.json import from_json, to_json
+    from bslite.plan.core.json import from_json, to_json
 
     spec = chain("relu", "sigmoid", shape=(2, 16, 8, 8))
     plan = build_plan(spec, [(2, 16, 8, 8)], GpuMachine())
@@ -101,7 +101,7 @@ def test_plan_prints_and_round_trips() -> None:
 
 def test_copies_beyond_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What spreads over more elements than kernels count goes in parts."""
-    from bslite.plan.cuda import lower_move
+    from bslite.plan.cuda.ops import move as lower_move
 
     monkeypatch.setattr(lower_move, "MOST_ELEMENTS", 200)
     graph = GraphBuilder("permute")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_gpu import DriverError, FakeApi, FakeGpu, api  # noqa: F401  (api is a fixture)
+from support.fake_gpu import DriverError, FakeApi, FakeGpu, api  # noqa: F401  (api is a fixture)
 
 import bslite
 from bslite import EngineError, GraphBuilder, InputError, ModelSpec
@@ -416,8 +416,8 @@ def test_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without numba-cuda: one error that says what to install; `bslite info` says it too."""
     from bslite.cli import info
 
-    monkeypatch.setitem(sys.modules, "bslite.kernels.cuda.device", None)
-    monkeypatch.delattr("bslite.kernels.cuda.device")
+    monkeypatch.setitem(sys.modules, "bslite.kernels.cuda.runtime.device", None)
+    monkeypatch.delattr("bslite.kernels.cuda.runtime.device")
     devices._driver.cache_clear()
     with pytest.raises(EngineError, match=r"needs the package numba-cuda .*: pip install 'bslite\[cuda\]'"):
         bslite.run(model(), X, backend="cuda")

@@ -31,7 +31,7 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the driver library."""
     pytest.importorskip("cuda.bindings.nvjitlink", reason="numba-cuda is not installed")
     folder = tmp_path_factory.mktemp("stub")
-    source = Path(__file__).with_name("stub_libcuda.c")
+    source = Path(__file__).parents[1] / "support" / "stub_libcuda.c"
     command = [str(COMPILER), "-shared", "-fPIC", "-D_GNU_SOURCE", "-w", str(source), "-ldl", "-o"]
     subprocess.run([*command, str(folder / "libcuda.so.1")], check=True)
     (folder / "libcuda.so").symlink_to("libcuda.so.1")
@@ -74,8 +74,8 @@ def test_blocks_that_wait_for_each_other(stub: Path) -> None:
     script = """
 from bslite.engines.cuda.devices import driver_for
 from bslite.engines.cuda.driver import Cells
-from bslite.kernels.cuda.device import cuda
-from bslite.kernels.cuda.kernel import kernel
+from bslite.kernels.cuda.runtime.device import cuda
+from bslite.kernels.cuda.runtime.kernel import kernel
 
 @kernel("x f4[]", threads=64, registers=32, samples=[{"together": 1}], dynamic=lambda variant: 53248)
 def tiny(together):
@@ -126,8 +126,8 @@ for _ in range(2):
 def test_a_kernel_by_itself(stub: Path) -> None:
     """How the kernels' tests launch on a GPU: by the engine's driver."""
     script = f"""
-import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
-from gpu_simulate import launch
+import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from support.gpu_simulate import launch
 from bslite.kernels.cuda import KERNELS
 kernel = KERNELS["whole_pool"]
 given = {{name: np.full(6, 0.25, np.float32) for name in kernel.arrays}}
@@ -145,7 +145,7 @@ def test_kernels_are_loaded_from_disk(stub: Path) -> None:
     once = 'bslite.run(spec, x, backend="cuda")\n'
     run(stub, once)
     forbid = """
-from bslite.kernels.cuda.kernel import Kernel
+from bslite.kernels.cuda.runtime.kernel import Kernel
 def ptx(*_, **__): raise SystemExit("compiled again")
 Kernel.ptx = ptx
 """

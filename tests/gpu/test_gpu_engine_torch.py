@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fake_gpu import FakeApi, FakeGpu, api  # noqa: E402, F401  (api is a fixture)
+from support.fake_gpu import FakeApi, FakeGpu, api  # noqa: E402, F401  (api is a fixture)
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 import bslite  # noqa: E402

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_simulate import launch
-from helpers import TINY, rel_l2, same_specials
+from support.check import TINY, rel_l2, same_specials
+from support.gpu_simulate import launch
 
 import bslite
 from bslite import ops, reference
-from bslite.kernels.cuda import KERNELS, libm, trig
-from bslite.kernels.cuda.cells import FLOATS
-from bslite.kernels.cuda.functions import CODES, activate, function_of
+from bslite.kernels.cuda import KERNELS
+from bslite.kernels.cuda.math import libm, trig
+from bslite.kernels.cuda.math.cells import FLOATS
+from bslite.kernels.cuda.math.functions import CODES, activate, function_of
 from bslite.ops import Op
 from bslite.passes.fuse import ACTIVATIONS
 from bslite.spec import GraphBuilder

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_simulate import launch
+from support.gpu_simulate import launch
 
 from bslite.kernels.cuda import KERNELS
-from bslite.kernels.cuda.functions import CODES
-from bslite.kernels.cuda.gemm_tile import Tile
+from bslite.kernels.cuda.gemm.tile import Tile
+from bslite.kernels.cuda.math.functions import CODES
 
 TINY = (16, 8, 4, 4)  # 8 threads
 NUMBERS = dict.fromkeys(KERNELS["gemm"].scalars, 0) | {

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import Array, assert_three_way, same_specials
-from torch_oracle import torch_output
+from support.check import Array, assert_three_way, same_specials
+from support.torch_oracle import torch_output
 
 import bslite
 from bslite import ops, reference
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.errors import BsliteError
 from bslite.explore.gpu import GpuMachine
-from bslite.plan.cuda import build_plan, lower_scatter, lower_select
+from bslite.plan.cuda import build_plan
+from bslite.plan.cuda.ops import scatter as lower_scatter
+from bslite.plan.cuda.ops import select as lower_select
 
 
 def spec_of(op: str, *inputs: Array, **attrs: Any) -> bslite.ModelSpec:

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_cases import HALF_ULP, check_on_cuda
-from helpers import all_cases, single_op_spec
+from support.check import all_cases, single_op_spec
+from support.gpu_cases import HALF_ULP, check_on_cuda
 
 import bslite
 from bslite import ops
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.errors import EngineError
 from bslite.kernels.cuda import KERNELS
-from bslite.kernels.cuda.device import SIMULATED
+from bslite.kernels.cuda.runtime.device import SIMULATED
 from bslite.ops import Case, Op
 from bslite.passes import simplify
 from bslite.plan.cuda.build import LOWERINGS, build_plan

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gpu_simulate import launch
+from support.gpu_simulate import launch
 
 from bslite.kernels.cuda import KERNELS
-from bslite.kernels.cuda.functions import CODES
+from bslite.kernels.cuda.math.functions import CODES
 
 X = np.array([-3.0, -0.5, -0.0, 0.0, 0.25, 2.0, 90.0, -90.0, np.nan, np.inf, -np.inf], np.float32)
 

@@ -164,7 +164,7 @@ def test_attention_between_layers() -> None:
 
 def test_the_planner_prices_tiles() -> None:
     """Large problems take large tiles, small ones small tiles or parts; all stay below the peak."""
-    from bslite.plan.cuda.gemm_tiles import Problem, choose
+    from bslite.plan.cuda.gemm.tiles import Problem, choose
 
     machine = GpuMachine()
     peak = machine.sms * machine.lanes * 2 * machine.clock

@@ -6,18 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_simulate import launch
-from helpers import TINY, Array, rel_l2
+from support.check import TINY, Array, rel_l2
+from support.gpu_simulate import launch
 
 import bslite
 from bslite import GraphBuilder, ModelSpec, reference
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
-from bslite.kernels.cuda.functions import CODES
+from bslite.kernels.cuda.math.functions import CODES
 from bslite.passes import simplify
 from bslite.plan import Plan
-from bslite.plan.cuda import build_plan, gemm_tiles, prologues, separable_tiles
+from bslite.plan.cuda import build_plan
+from bslite.plan.cuda.gemm import prologues, separable_tiles
+from bslite.plan.cuda.gemm import tiles as gemm_tiles
 
 MACHINE = SimulatedDriver.machine
 PRODUCTS = ("gemm", "gemm_pairs", "gemm_depthwise")

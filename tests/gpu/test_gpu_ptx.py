@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_ptx import aligned
-from ptx.machine import Counted, Region, launch
-from ptx.text import PtxError, program
+from support.gpu_ptx import aligned
+from support.ptx.machine import Counted, Region, launch
+from support.ptx.text import PtxError, program
 
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import assert_three_way
-from ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
+from support.check import assert_three_way
+from support.ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
 from test_gpu_index import spec_of
 
 import bslite
 from bslite import reference
-from bslite.plan.cuda import lower_scatter
+from bslite.plan.cuda.ops import scatter as lower_scatter
 
 
 @pytest.mark.parametrize(

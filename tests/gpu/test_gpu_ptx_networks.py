@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import assert_three_way
-from ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
-from torchvision_models import model
+from support.check import assert_three_way
+from support.ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
+from support.torchvision_models import model
 
 import bslite
 from bslite import reference
-from bslite.kernels.cuda.device import SIMULATED
+from bslite.kernels.cuda.runtime.device import SIMULATED
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not SIMULATED, reason="there is a GPU to run them on")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from gpu_cases import HALF_ULP, check_on_cuda
-from helpers import all_cases
-from ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
+from support.check import all_cases
+from support.gpu_cases import HALF_ULP, check_on_cuda
+from support.ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
 
-from bslite.kernels.cuda.device import SIMULATED
+from bslite.kernels.cuda.runtime.device import SIMULATED
 from bslite.ops import Case, Op
 from bslite.plan.cuda.build import LOWERINGS
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import TINY, rel_l2
-from ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
+from support.check import TINY, rel_l2
+from support.ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
 from test_gpu_prologue import Model, kinds, noise
 
 import bslite
 from bslite import reference
 from bslite.passes import simplify
-from bslite.plan.cuda import build_plan, prologues
+from bslite.plan.cuda import build_plan
+from bslite.plan.cuda.gemm import prologues
 from bslite.spec import ModelSpec
 
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import all_cases, single_op_spec
+from support.check import all_cases, single_op_spec
 from test_gpu_ops import MOST_FLOPS, flops
 from test_gpu_recurrent import noise, parameters, run
 
 import bslite
-from bslite.kernels.cuda.device import SIMULATED, cuda
-from bslite.kernels.cuda.recurrent_cell import GRU
+from bslite.kernels.cuda.recurrent.cell import GRU
+from bslite.kernels.cuda.runtime.device import SIMULATED, cuda
 from bslite.ops import Case, Op
 from bslite.plan.cuda.build import LOWERINGS
 
 if not SIMULATED:
     pytest.skip("there is a GPU", allow_module_level=True)
 
-from bslite.kernels.cuda import simulation
+from bslite.kernels.cuda.runtime import simulation
 
 EACH = 2  # cases of an op
 FEW = MOST_FLOPS / 5

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_simulate import launch
-from helpers import Array, assert_three_way, single_op_spec
-from torch_oracle import torch_output
+from support.check import Array, assert_three_way, single_op_spec
+from support.gpu_simulate import launch
+from support.torch_oracle import torch_output
 
 import bslite
 from bslite import ops, reference
@@ -18,11 +18,13 @@ from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.explore.gpu import GpuMachine
 from bslite.explore.problem import GATES, Recurrent
 from bslite.kernels.cuda import KERNELS
-from bslite.kernels.cuda.device import SIMULATED
-from bslite.kernels.cuda.recurrent_cell import GRU, LSTM, RELU, TANH
-from bslite.kernels.cuda.recurrent_sums import Shares
-from bslite.plan.cuda import build_plan, lower_recurrent, recurrent_table
-from bslite.plan.cuda.recurrent_tiles import by_products, choose, launched
+from bslite.kernels.cuda.recurrent.cell import GRU, LSTM, RELU, TANH
+from bslite.kernels.cuda.recurrent.sums import Shares
+from bslite.kernels.cuda.runtime.device import SIMULATED
+from bslite.plan.cuda import build_plan
+from bslite.plan.cuda.ops import recurrent as lower_recurrent
+from bslite.plan.cuda.recurrent import table as recurrent_table
+from bslite.plan.cuda.recurrent.tiles import by_products, choose, launched
 
 SMALL = SimulatedDriver.machine
 OPS = {LSTM: "lstm", GRU: "gru", TANH: "rnn", RELU: "rnn"}
@@ -235,7 +237,7 @@ def test_layers_are_cut_so_that_the_kernel_can_take_them(
 
 
 def test_weights_stay_as_far_as_they_fit() -> None:
-    """Bytes of an SM's weights in registers, shared memory and L2 (see `kernels.cuda.recurrent_sums`)."""
+    """Bytes of an SM's weights in registers, shared memory and L2 (see `kernels.cuda.recurrent.sums`)."""
 
     def places(kind: str, hidden: int) -> tuple[bool, bool, bool]:
         loops = choose(Recurrent(kind, hidden, hidden, 25, 1), GpuMachine())

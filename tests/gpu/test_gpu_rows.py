@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_simulate import launch
-from helpers import Array, assert_three_way, same_specials
+from support.check import Array, assert_three_way, same_specials
+from support.gpu_simulate import launch
 
 import bslite
 from bslite import reference

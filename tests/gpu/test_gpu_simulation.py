@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bslite.kernels.cuda.device import SIMULATED, cuda
+from bslite.kernels.cuda.runtime.device import SIMULATED, cuda
 
 pytestmark = pytest.mark.skipif(not SIMULATED, reason="there is a GPU")
 

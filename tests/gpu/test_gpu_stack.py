@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_simulate import launch
-from helpers import TINY, Array, rel_l2
+from support.check import TINY, Array, rel_l2
+from support.gpu_simulate import launch
 
 from bslite import reference
 from bslite.kernels.cuda import KERNELS
-from bslite.kernels.cuda.stack_stages import Level, levels_of
+from bslite.kernels.cuda.stack.stages import Level, levels_of
 
 BLOCK = "max:3,3,1,1,1,1,1,1 affine relu"
 

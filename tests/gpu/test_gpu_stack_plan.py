@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from helpers import TINY, Array, rel_l2
+from support.check import TINY, Array, rel_l2
 
 import bslite
 from bslite import reference

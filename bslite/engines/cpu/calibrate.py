@@ -80,7 +80,7 @@ def measure(seconds: float = SECONDS) -> Calibration:
 
 def folder() -> Path:
     """Where calibrations are kept."""
-    from bslite.kernels.cpu.cache import cache_dir
+    from bslite.kernels.cpu.runtime.cache import cache_dir
 
     return cache_dir() / "machines"
 
@@ -206,8 +206,8 @@ class _Bench:
 
     def rates(self, threads: int) -> Rates:
         """Everything, on so many threads at once."""
-        from bslite.kernels.cpu.simd import LANES
-        from bslite.kernels.cpu.stream import CHAIN, COPY, FMA, FMAS, READ
+        from bslite.kernels.cpu.runtime.stream import CHAIN, COPY, FMA, FMAS, READ
+        from bslite.kernels.cpu.vector.simd import LANES
 
         found = {
             "clock": 2.0 * self._repeats_per_second(CHAIN, threads, 0),
@@ -240,8 +240,8 @@ class _Bench:
 
 def fma_turn(threads: int, repeats: int) -> tuple[Callable[[], None], float]:
     """A call that does nothing but multiply-adds on ``threads`` threads, and how many operations they are."""
-    from bslite.kernels.cpu.simd import LANES
-    from bslite.kernels.cpu.stream import FMA, FMAS
+    from bslite.kernels.cpu.runtime.stream import FMA, FMAS
+    from bslite.kernels.cpu.vector.simd import LANES
 
     flops = 2.0 * FMAS * LANES * threads * repeats
     memory, sink = np.ones(2048, np.float32), np.zeros(16 * threads, np.float32)
@@ -264,7 +264,7 @@ def read_turn(
     ``alternate``: every second pass goes through the panels from the last to the first, so that what a cache
     still holds of the pass before is met first.
     """
-    from bslite.kernels.cpu.stream import READ, RUN, TURNS
+    from bslite.kernels.cpu.runtime.stream import READ, RUN, TURNS
 
     part = max(1, size // threads // RUN) * RUN
     # Written here and now, so that there is memory behind every page.
@@ -284,8 +284,8 @@ def meeting(threads: int, times: int) -> float:
 
     Raises EngineError where so many cannot run at once: the first would wait for ever.
     """
-    from bslite.kernels.cpu.atomic import LINE
-    from bslite.kernels.cpu.stream import MEET
+    from bslite.kernels.cpu.runtime.stream import MEET
+    from bslite.kernels.cpu.vector.atomic import LINE
 
     if threads > numba_threads() or in_forked_child():
         raise EngineError(f"{threads} threads cannot run at once here, {numba_threads()} can")
@@ -304,8 +304,8 @@ def _job(
 
     ``meet``: how many are to wait for each other.
     """
-    from bslite.kernels.cpu.stream import stream
-    from bslite.kernels.cpu.walk import CELLS
+    from bslite.kernels.cpu.runtime.stream import stream
+    from bslite.kernels.cpu.runtime.walk import CELLS
 
     cells = {name: i for i, name in enumerate(stream.fields)}
     program = np.zeros((1, CELLS), np.int64)

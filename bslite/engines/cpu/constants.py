@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bslite.engines.recipes import data_of, phase, recipe
+from bslite.engines.common.recipes import data_of, phase, recipe
 from bslite.plan import Const
 
 Array = npt.NDArray[Any]

@@ -79,7 +79,7 @@ def _cache_bytes(level: int, default: int) -> int:
 
 def cpu_model() -> str:
     """The processor's name: what it calls itself, and LLVM's name for what it can do."""
-    from bslite.kernels.cpu.target import simd
+    from bslite.kernels.cpu.vector.target import simd
 
     try:
         with open("/proc/cpuinfo") as lines:
@@ -93,7 +93,7 @@ def cpu_model() -> str:
 
 def described(threads: int) -> Machine:
     """The machine as the system and LLVM describe it, nothing measured."""
-    from bslite.kernels.cpu.target import simd
+    from bslite.kernels.cpu.vector.target import simd
 
     model = simd()
     return Machine(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bslite.engines.cells import from_cells, inputs_to_cells
+from bslite.engines.common.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu import constants
 from bslite.engines.cpu.detect import default_threads, detect
 from bslite.engines.cpu.session import Session
@@ -18,7 +18,7 @@ from bslite.explore.cpu import Loops
 from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const, build_plan
-from bslite.plan.views import contiguous
+from bslite.plan.core.views import contiguous
 from bslite.spec import ModelSpec
 
 Array = npt.NDArray[Any]
@@ -126,7 +126,7 @@ def warmup(
     """
     from bslite.engines.cpu.job import start_threads
     from bslite.kernels.cpu import STEP_KERNELS
-    from bslite.kernels.cpu.walk import walk
+    from bslite.kernels.cpu.runtime.walk import walk
 
     threads = threads or default_threads()
     if spec is None:

@@ -33,7 +33,7 @@ class Job:
         slice_bytes: int = 0,
         shares: int = 1,
     ) -> None:
-        from bslite.kernels.cpu.walk import EVENT, JOB, counter_bytes
+        from bslite.kernels.cpu.runtime.walk import EVENT, JOB, counter_bytes
 
         self.program, self.bases, self.scratch = program, bases, scratch
         self.counters = aligned(np.zeros(len(program) * counter_bytes(shares) // 8, np.int64))
@@ -54,7 +54,7 @@ class Job:
 
     def run(self, threads: int) -> None:
         """Walk the program with up to ``threads`` threads; returns when every item is done."""
-        from bslite.kernels.cpu.walk import walk
+        from bslite.kernels.cpu.runtime.walk import walk
 
         self.counters.fill(0)
         self._cells[self._walkers] = 0
@@ -81,7 +81,7 @@ def fork_join(threads: int, walk_address: int, job: int) -> None:
     """
     import numba
 
-    from bslite.kernels.cpu import walk
+    from bslite.kernels.cpu.runtime import walk
 
     threads = min(threads, numba_threads())
     if threads == 1 or in_forked_child():
@@ -101,7 +101,7 @@ def in_forked_child() -> bool:
 
 def start_threads(threads: int) -> None:
     """Compile or load both ways of entering a job, and start the threads, on a job of no steps."""
-    from bslite.kernels.cpu.walk import CELLS
+    from bslite.kernels.cpu.runtime.walk import CELLS
 
     job = Job(np.zeros((0, CELLS), np.int64), np.zeros(1, np.int64))
     for count in {1, threads}:

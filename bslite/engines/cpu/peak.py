@@ -14,11 +14,11 @@ from bslite.engines.cpu.job import Job, start_threads
 
 def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
     """FLOP/s of ``threads`` cores at once (a multiply-add is two), the best of what ``seconds`` allow."""
-    from bslite.kernels.cpu.peak import DEPTH, WIDTH, peak
-    from bslite.kernels.cpu.simd import LANES
-    from bslite.kernels.cpu.sweep import gemm_sweep
-    from bslite.kernels.cpu.target import simd
-    from bslite.kernels.cpu.walk import CELLS
+    from bslite.kernels.cpu.gemm.sweep import gemm_sweep
+    from bslite.kernels.cpu.runtime.peak import DEPTH, WIDTH, peak
+    from bslite.kernels.cpu.runtime.walk import CELLS
+    from bslite.kernels.cpu.vector.simd import LANES
+    from bslite.kernels.cpu.vector.target import simd
 
     rows = (simd().registers - WIDTH - 1) // WIDTH
     floats = rows * DEPTH + DEPTH * WIDTH * LANES + rows * WIDTH * LANES + WIDTH * LANES

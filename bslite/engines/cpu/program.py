@@ -11,20 +11,20 @@ import numpy.typing as npt
 from bslite.errors import EngineError
 from bslite.machine import Machine
 from bslite.plan import Const, Plan
-from bslite.plan.lower_move import AXES
-from bslite.plan.memory import bases_of, own_scratch, stack_arena_at
-from bslite.plan.plan import Step
-from bslite.plan.tiling import WIDTHS, max_rows
+from bslite.plan.core.memory import bases_of, own_scratch, stack_arena_at
+from bslite.plan.core.plan import Step
+from bslite.plan.cpu.ops.move import AXES
+from bslite.plan.cpu.tiling import WIDTHS, max_rows
 
 Array = npt.NDArray[Any]
 
 
 def kernel_of(reference: Any) -> Any:
     """The kernel that a plan names as ``["gemm_sweep", rows, vecs]`` and the like."""
-    from bslite.kernels.cpu.activation import activation
-    from bslite.kernels.cpu.elementwise import elementwise_function
-    from bslite.kernels.cpu.reduce import reduction
-    from bslite.kernels.cpu.sweep import depthwise_sweep, gemm_sweep
+    from bslite.kernels.cpu.elementwise.elementwise import elementwise_function
+    from bslite.kernels.cpu.gemm.sweep import depthwise_sweep, gemm_sweep
+    from bslite.kernels.cpu.math.activation import activation
+    from bslite.kernels.cpu.rows.reduce import reduction
 
     name, *variant = reference
     return {
@@ -80,7 +80,7 @@ class Program:
     """
 
     def __init__(self, plan: Plan, constant: Callable[[Const], Array]) -> None:
-        from bslite.kernels.cpu.compile import CELLS
+        from bslite.kernels.cpu.runtime.compile import CELLS
 
         self.index = {name: 0 for name, buffer in plan.buffers.items() if buffer.kind == "arena"}
         elsewhere = [n for n, buffer in plan.buffers.items() if buffer.kind != "arena"] + list(plan.consts)
@@ -109,7 +109,7 @@ class Program:
     ) -> dict[str, int]:
         """Cells of a "stack" step: a table of its bands, each with its program and its ends."""
         inner = [Program(plan, constant) for plan in step.plans]
-        table = np.zeros((len(step.bands), 8), np.int64)  # columns: `kernels.cpu.stack.BAND`
+        table = np.zeros((len(step.bands), 8), np.int64)  # columns: `kernels.cpu.runtime.stack.BAND`
         for row, band in zip(table, step.bands, strict=True):
             program = inner[band.plan]
             ends = [

@@ -62,7 +62,7 @@ class Session:
     """A plan made ready to run in this process. Safe to use from several threads at once."""
 
     def __init__(self, plan: Plan, constant: Callable[[Const], Array]) -> None:
-        from bslite.kernels.cpu.walk import walk
+        from bslite.kernels.cpu.runtime.walk import walk
 
         self.plan = plan
         self.kernels = [*kernels_for_any_shape(plan, detect(plan.threads)), walk]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bslite.engines.cells import LEAST, MOST
+from bslite.engines.common.cells import LEAST, MOST
 from bslite.engines.cuda.engine import engine_for
 from bslite.errors import InputError
 from bslite.spec import ModelSpec
@@ -63,7 +63,7 @@ def _dense(tensor: Tensor) -> bool:
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    from bslite.plan.views import contiguous
+    from bslite.plan.core.views import contiguous
 
     return contiguous(tuple(shape))
 

@@ -1,4 +1,4 @@
-"""The GPU's recipes: how weights lie for its kernels. Those of all engines: `bslite.engines.recipes`."""
+"""The GPU's recipes: how weights lie for its kernels. `bslite.engines.common.recipes` has those of all engines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bslite.engines.recipes import Array, phase, recipe
+from bslite.engines.common.recipes import Array, phase, recipe
 from bslite.passes import batch_norm_scale_shift
 
 

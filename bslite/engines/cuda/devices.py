@@ -25,7 +25,7 @@ def driver_for(device: int = 0) -> Driver:
 @functools.cache
 def _driver(device: int) -> Driver:
     try:
-        from bslite.kernels.cuda import device as numba_cuda
+        from bslite.kernels.cuda.runtime import device as numba_cuda
     except Exception as e:  # of versions that do not go together, anything
         why = "it is not installed"
         if importlib.util.find_spec("numba_cuda"):

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from bslite.engines.cells import from_cells, inputs_to_cells
+from bslite.engines.common.cells import from_cells, inputs_to_cells
+from bslite.engines.common.recipes import data_of
 from bslite.engines.cuda import constants  # noqa: F401  (registers its recipes)
 from bslite.engines.cuda.devices import driver_for
 from bslite.engines.cuda.driver import Array, Driver, Memory, span
 from bslite.engines.cuda.library import library_of
 from bslite.engines.cuda.session import CudaSession
-from bslite.engines.recipes import data_of
 from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const
+from bslite.plan.core.views import contiguous, size_of
 from bslite.plan.cuda import build_plan
-from bslite.plan.views import contiguous, size_of
 from bslite.spec import ModelSpec
 
 MAX_PLANS = 16  # per model and device: beyond, the least recently used is dropped

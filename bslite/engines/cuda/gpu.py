@@ -1,9 +1,9 @@
 """A real GPU, by way of the CUDA driver's functions.
 
-numba-cuda compiles the kernels (`bslite.kernels.cuda.compile`); they are loaded and started here, with
-``cuLaunchKernel`` from a table of arguments that is written once, because numba's own launch looks at types,
-strides and streams each time, and a network has hundreds. torch allocates the memory where torch has CUDA,
-so that both draw on one pool.
+numba-cuda compiles the kernels (`bslite.kernels.cuda.runtime.compile`); they are loaded and started here,
+with ``cuLaunchKernel`` from a table of arguments that is written once, because numba's own launch looks at
+types, strides and streams each time, and a network has hundreds. torch allocates the memory where torch has
+CUDA, so that both draw on one pool.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class GpuDriver(Driver):
 
     def code(self, kernel: str, variant: Mapping[str, Any]) -> Any:
         """A kernel's machine code for this device."""
-        from bslite.kernels.cuda.compile import code_of
+        from bslite.kernels.cuda.runtime.compile import code_of
 
         return code_of(kernel, self._capability, variant)
 
@@ -427,7 +427,7 @@ def _dynamic(kernel: str, variant: Mapping[str, Any]) -> int:
 
 def _attribute(number: int) -> Any:
     """A function's attribute as the bindings want it."""
-    from bslite.kernels.cuda.device import binding
+    from bslite.kernels.cuda.runtime.device import binding
 
     return number if binding is None else binding.CUfunction_attribute(number)
 

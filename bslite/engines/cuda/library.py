@@ -1,9 +1,9 @@
 """Convolutions and products by torch's libraries (cuDNN, cuBLAS) where they are faster than our kernels.
 
-A plan's step says in ``args["library"]`` which call of torch's makes the same (`bslite.plan.cuda.product`).
-Both ways are captured and measured when a plan first meets a problem on a device, and the seconds kept on
-disk: the same file gives the same choice, and so the same bits. torch computes in full float32, by
-deterministic algorithms only.
+A plan's step says in ``args["library"]`` which call of torch's makes the same
+(`bslite.plan.cuda.gemm.product`). Both ways are captured and measured when a plan first meets a problem on a
+device, and the seconds kept on disk: the same file gives the same choice, and so the same bits. torch
+computes in full float32, by deterministic algorithms only.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def library_of(driver: Any) -> Library | None:
         return None
     if getattr(driver, "library", None) is None:
         from bslite.engines.cpu.calibrate import folder
-        from bslite.kernels.cuda.compile import fingerprint
+        from bslite.kernels.cuda.runtime.compile import fingerprint
 
         name = re.sub(r"[^a-z0-9]+", "-", driver.name.partition("(")[2].lower()).strip("-")
         version = f"{torch.__version__} {torch.backends.cudnn.version()} {fingerprint()}"

@@ -1,5 +1,5 @@
 """What torch does in the place of a prologue: the layer whose work our kernel does on the way into a
-convolution (`bslite.plan.cuda.prologues`). Who replaces the launch must compute both layers.
+convolution (`bslite.plan.cuda.gemm.prologues`). Who replaces the launch must compute both layers.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Launch:
 
 def constants_of(value: Any) -> Any:
     """A kernel's compile-time constant: an activation by its name is its code, other names stay."""
-    from bslite.kernels.cuda.functions import CODES
+    from bslite.kernels.cuda.math.functions import CODES
 
     if isinstance(value, str):
         return CODES.get(value, value)
@@ -50,7 +50,7 @@ def _launch(
     plan: Plan, step: Step, driver: Driver, bases: Mapping[str, int], constants: Mapping[str, Memory]
 ) -> Launch:
     from bslite.kernels.cuda import KERNELS
-    from bslite.kernels.cuda.kernel import DTYPES
+    from bslite.kernels.cuda.runtime.kernel import DTYPES
 
     kernel = KERNELS[step.kernel]
     numbers = {name: value for name, value in step.args.items() if name not in OWN}

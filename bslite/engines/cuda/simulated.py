@@ -93,7 +93,7 @@ class _Launch:
         self._arguments[argument] = Cells(address, old.dtype, old.count)
 
     def start(self, stream: int) -> None:
-        from bslite.kernels.cuda.device import simulated_array
+        from bslite.kernels.cuda.runtime.device import simulated_array
 
         given = [
             simulated_array(memory_at(a.address, a.dtype, a.count)) if isinstance(a, Cells) else a

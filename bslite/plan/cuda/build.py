@@ -8,60 +8,18 @@ from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
 from bslite.passes import fuse
-from bslite.plan.concats import place_concats
-from bslite.plan.cuda import (
-    lower_attention,
-    lower_conv,
-    lower_elementwise,
-    lower_fold,
-    lower_gather,
-    lower_grid_sample,
-    lower_index,
-    lower_linear,
-    lower_matmul,
-    lower_move,
-    lower_normalize,
-    lower_pad,
-    lower_pointwise,
-    lower_pool,
-    lower_recurrent,
-    lower_reduce,
-    lower_scatter,
-    lower_select,
-    lower_softmax,
-)
+from bslite.plan.core.concats import place_concats
+from bslite.plan.core.ends import copy_outputs, place_inputs, place_outputs
+from bslite.plan.core.memory import place_buffers, set_order
+from bslite.plan.core.plan import Plan
 from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.gemm.prologues import choose_prologues
 from bslite.plan.cuda.lowering import LOWERINGS
-from bslite.plan.cuda.prologues import choose_prologues
-from bslite.plan.cuda.stacks import choose_stacks, lower_stacked
-from bslite.plan.ends import copy_outputs, place_inputs, place_outputs
-from bslite.plan.memory import place_buffers, set_order
-from bslite.plan.plan import Plan
+from bslite.plan.cuda.stack.choose import choose_stacks, lower_stacked
+from bslite.registry import load_modules
 from bslite.spec import ModelSpec
 
-__all__ = [
-    "build_plan",
-    "lower_attention",
-    "lower_conv",
-    "lower_elementwise",
-    "lower_fold",
-    "lower_gather",
-    "lower_grid_sample",
-    "lower_index",
-    "lower_linear",
-    "lower_matmul",
-    "lower_move",
-    "lower_normalize",
-    "lower_pad",
-    "lower_pointwise",
-    "lower_pool",
-    "lower_recurrent",
-    "lower_reduce",
-    "lower_scatter",
-    "lower_select",
-    "lower_softmax",
-    "unsupported_ops",
-]
+load_modules("bslite.plan.cuda.ops")
 
 ALIGN = 64  # elements between buffers: 256 bytes, as the driver's own allocations lie
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from bslite.explore.gpu import GpuMachine
 from bslite.machine import Machine
 from bslite.ops import Shape
-from bslite.plan.builder import Builder, Halo
-from bslite.plan.concats import Place
-from bslite.plan.views import NO_HALO, View
+from bslite.plan.core.builder import Builder, Halo
+from bslite.plan.core.concats import Place
+from bslite.plan.core.views import NO_HALO, View
 from bslite.spec import ModelSpec
 
 
@@ -44,6 +44,6 @@ class CudaBuilder(Builder):
 
     def copy(self, source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""
-        from bslite.plan.cuda.lower_move import copy_step
+        from bslite.plan.cuda.ops.move import copy_step
 
         copy_step(self, source, target)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bslite import ops
 from bslite.ops.conv import Conv
 from bslite.passes import Layer
+from bslite.plan.core.views import size_of
+from bslite.plan.core.windows import volume
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.stack import as_stack, small
-from bslite.plan.views import size_of
-from bslite.plan.windows import volume
+from bslite.plan.cuda.stack.steps import as_stack, small
 
 THREADS = 128
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from bslite.ops import Shape
 from bslite.passes import Layer
+from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.lowering import epilogue
+from bslite.plan.core.views import View, size_of
+from bslite.plan.cpu.elementwise import in_plain_order
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
-from bslite.plan.elementwise import in_plain_order
-from bslite.plan.loops import merged_axes, padded
-from bslite.plan.lowering import epilogue
-from bslite.plan.views import View, size_of
 from bslite.spec import Node
 
 AXES = 5  # of the kernel
@@ -22,7 +22,7 @@ OPERANDS = "xzw"
 
 
 def activation(node: Node | None) -> tuple[str, float, float]:
-    """Which function of `kernels.cuda.functions` the node is, and its two parameters."""
+    """Which function of `kernels.cuda.math.functions` the node is, and its two parameters."""
     cells = epilogue(node)
     if cells["activation"]:
         return cells["activation"][1], cells["act_a"], cells["act_b"]
@@ -33,7 +33,7 @@ def activation(node: Node | None) -> tuple[str, float, float]:
 
 
 def elementwise_layer(b: CudaBuilder, layer: Layer, function: str, fails: str | None = None) -> None:
-    """One function (`kernels.cuda.cells`) of the layer's inputs, and its activation.
+    """One function (`kernels.cuda.math.cells`) of the layer's inputs, and its activation.
 
     ``fails``: what a flag that it raises means.
     """

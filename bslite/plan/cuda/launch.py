@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bslite.errors import EngineError
+from bslite.plan.core.views import View, size_of
 from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.views import View, size_of
 
 #: The most blocks along x, y and z.
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
-from bslite.plan.plan import Access, Plan, Step
+from bslite.plan.core.plan import Access, Plan, Step
 
 FLOAT = 4  # bytes
 

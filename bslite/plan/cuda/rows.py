@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from bslite.explore.gpu import GpuMachine
 from bslite.passes import Layer
+from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.views import NO_HALO, View, size_of
+from bslite.plan.cpu.rows import writable
 from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.launch import launch
-from bslite.plan.loops import merged_axes, padded
-from bslite.plan.rows import writable
-from bslite.plan.views import NO_HALO, View, size_of
 
 OUTER = 3  # axes around the rows
 THREADS = 256

@@ -1,0 +1,101 @@
+"""What each layer of the engine holds of the model as its user wrote it, and why it ends where it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bslite.explanation.data.names import owners
+from bslite.explanation.data.stacking import Forecast
+from bslite.passes import Layer, fuse, readers, why_not_folded
+from bslite.plan import Plan
+from bslite.plan.core.concats import VIEW_OPS
+from bslite.plan.core.views import View
+from bslite.spec import ModelSpec, Node
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """One layer. ``name`` is the user's name of its main op, ``value`` that of what it makes.
+
+    ``members`` are its nodes in the simplified model, ``nodes`` all of the user's that ended up in it.
+    """
+
+    name: str
+    op: str
+    value: str
+    members: tuple[str, ...]
+    nodes: tuple[str, ...]
+    holds: tuple[str, ...]
+    apart: str
+    forecast: Forecast | None = None
+
+
+def fusions(original: ModelSpec, spec: ModelSpec, plan: Plan) -> list[Fusion]:
+    """The layers of ``spec``, which is ``original`` simplified, in the order of the model."""
+    owner = owners(original, spec)
+    before = {n.name: n for n in original.nodes}
+    concats = {i: n for n in spec.nodes if n.op == "concat" for i in n.inputs}
+    values = {**_inner_values(plan), **plan.values}
+    names: dict[str, str] = {}  # node of the simplified model -> the user's name of what it computes
+    for node in spec.nodes:
+        mine = [n for n, o in owner.items() if o == node.name and before[n].op == node.op]
+        names[node.name] = mine[0] if mine else node.name
+    found = []
+    for layer in fuse(spec):
+        apart = layer.apart.say(lambda name: names.get(name, name))
+        if layer.node.op == "batch_norm":
+            nodes = {n.name: n for n in spec.nodes}
+            apart += f"; not folded: {why_not_folded(spec, layer.node, nodes, readers(spec))}"
+        held = tuple(n for n, o in owner.items() if o in layer.members)
+        holds = tuple(_holds(layer, held, before, values, concats.get(layer.name), names))
+        name, op = names[layer.node.name], layer.node.op
+        found.append(Fusion(name, op, layer.name, layer.members, held, holds, apart))
+    return found
+
+
+def _holds(
+    layer: Layer,
+    held: Sequence[str],
+    before: dict[str, Node],
+    values: dict[str, View],
+    concat: Node | None,
+    names: dict[str, str],
+) -> list[str]:
+    """What rides along with the main op, in the order it is applied."""
+    said = []
+    in_store = [n.name for n in (layer.affine,) if n is not None]
+    folded = [n for n in held if before[n].op == "batch_norm" and n not in in_store]
+    folded = folded if layer.node.op != "batch_norm" else []
+    said += [f"batch norm {n} folded into the weights" for n in folded]
+    said += [f"dropout {n} dropped" for n in held if before[n].op == "dropout"]
+    if layer.affine is not None:
+        said.append(f"batch norm {layer.affine.name} in the store")
+    if layer.residual is not None:
+        said.append(f"adds {names.get(layer.residual, layer.residual)} in the store")
+    if layer.activation is not None:
+        said.append(f"{layer.activation.op} in the store")
+    mine = values.get(layer.name)
+    inputs = [values.get(i) for i in layer.node.inputs]
+    shared = [v is not None and mine is not None and v.buffer == mine.buffer for v in inputs]
+    if layer.node.op in VIEW_OPS and inputs and shared[0]:
+        said.append("a view of its input: nothing moves")
+    elif layer.node.op == "concat":
+        said.append(f"{sum(shared)} of {len(inputs)} inputs written in place")
+    elif layer.node.op == "constant":
+        said.append("the parameter itself")
+    elif concat is not None and mine is not None:
+        whole = values.get(concat.name)
+        if whole is not None and whole.buffer == mine.buffer:
+            said.append(f"written into its slice of {concat.name}")
+    return said
+
+
+def _inner_values(plan: Plan) -> dict[str, View]:
+    """Views of the values inside stacks."""
+    found: dict[str, View] = {}
+    for step in plan.steps:
+        inner = step.stack
+        if inner is not None:
+            found |= {**_inner_values(inner), **inner.values}
+    return found

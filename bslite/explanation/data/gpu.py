@@ -1,0 +1,216 @@
+"""What the GPU engine will do with a model: its plan, launch by launch, each with its price. Nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from bslite.errors import EngineError, InputError
+from bslite.explanation.data.fusions import Fusion, fusions
+from bslite.explanation.data.work import work
+from bslite.explore.gpu import GpuMachine
+from bslite.ops import Shape
+from bslite.passes import simplify
+from bslite.plan import Plan, Step
+from bslite.plan.cuda import build_plan
+from bslite.plan.cuda.price import FLOAT, footprint, price_of
+from bslite.spec import ModelSpec
+
+#: Kernels that only bring data into place for the one that computes, or join its sums.
+HELPERS = ("copy", "copy_pairs", "transpose", "gemm_join")
+OUTPUTS = Fusion("outputs", "copy", "", (), (), ("brings outputs to where they are wanted",), "")
+
+
+@dataclass(frozen=True)
+class GpuRow:
+    """One launch; or a layer that needs none, or that is within the stack above it.
+
+    ``seconds``, as the planner prices it, and ``bytes`` it reads and writes are 0 of layers without a launch
+    of their own. ``flops`` are those of its layers, at the launch that computes them. ``library``: torch's
+    call that may stand in its place, and who is faster where that was measured on this device.
+    """
+
+    name: str
+    op: str
+    nodes: tuple[str, ...]
+    shape: Shape
+    kernel: str
+    tile: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    flops: int
+    bytes: int
+    seconds: float
+    bound: str
+    library: str
+    holds: tuple[str, ...]
+    apart: str
+    stack: int | None = None  # counted from 1
+    inside: bool = False
+
+
+@dataclass(frozen=True)
+class GpuExplanation:
+    """The plan of one model at one size for ``machine``, which is that of ``device``. ``str()`` is a table.
+
+    ``rows`` are its launches in order. ``memory``: bytes by owner.
+    """
+
+    model: str
+    shapes: tuple[Shape, ...]
+    device: str
+    machine: GpuMachine
+    rows: tuple[GpuRow, ...]
+    memory: dict[str, int]
+
+    @property
+    def launches(self) -> list[GpuRow]:
+        """The rows that are launches."""
+        return [r for r in self.rows if r.kernel]
+
+    @property
+    def seconds(self) -> float:
+        """What all launches are thought to take."""
+        return sum(r.seconds for r in self.rows)
+
+    def __str__(self) -> str:
+        from bslite.explanation.views.gpu_text import table
+
+        return table(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {
+            "model": self.model,
+            "shapes": [list(s) for s in self.shapes],
+            "device": self.device,
+            "machine": self.machine.as_dict(),
+            "launches": len(self.launches),
+            "seconds": self.seconds,
+            "memory": self.memory,
+            "rows": [asdict(r) for r in self.rows],
+        }
+
+
+def explain_on_gpu(
+    spec: ModelSpec,
+    shapes: Sequence[Shape],
+    strides: Sequence[Shape] | None = None,
+    machine: GpuMachine | None = None,
+    device: int = 0,
+) -> GpuExplanation:
+    """The plan for inputs of these shapes, and strides in elements (row-major if not given).
+
+    ``machine``: the GPU to plan for; by default the one that is here, and where there is none, a `GpuMachine`
+    with its defaults.
+    """
+    if machine is not None and not isinstance(machine, GpuMachine):
+        raise InputError(f"explain(): machine is a {type(machine).__name__}, expected a GpuMachine")
+    driver, named = None, "a machine as described"
+    if machine is None:
+        machine, named, driver = _here(device)
+    simple = simplify(spec)
+    plan = build_plan(simple, shapes, machine, input_strides=strides)
+    rows = _rows(spec, simple, plan, machine, driver)
+    ends = {
+        kind: FLOAT * sum(b.size for b in plan.buffers.values() if b.kind == kind)
+        for kind in ("input", "output")
+    }
+    weights = FLOAT * sum(p.size for p in simple.params.values())
+    memory = {**ends, "weights": weights, "arena": FLOAT * plan.arena_size}
+    return GpuExplanation(spec.name, plan.shapes, named, machine, tuple(rows), memory)
+
+
+def _here(device: int) -> tuple[GpuMachine, str, Any]:
+    """The machine, its name and its driver; without them, what is assumed."""
+    from bslite.engines.cuda.devices import driver_for
+
+    try:
+        driver = driver_for(device)
+    except EngineError:
+        return GpuMachine(), "an H200 by its data sheet, assumed because there is no GPU here", None
+    return driver.machine, driver.name, driver
+
+
+def _rows(original: ModelSpec, spec: ModelSpec, plan: Plan, machine: GpuMachine, driver: Any) -> list[GpuRow]:
+    """Launches in order; layers without one stand where the model has them."""
+    found = fusions(original, spec, plan)
+    home = {node: f for f in found for node in f.members}
+    shapes, params = spec.infer_shapes(plan.shapes), {key: p.shape for key, p in spec.params.items()}
+    whole = footprint(plan, params)
+    owners = [_layers(step, home) for step in plan.steps]
+    computing = _computing(plan, owners)
+    placed: list[tuple[float, GpuRow]] = []
+    stacks = 0
+    for i, (step, layers) in enumerate(zip(plan.steps, owners, strict=True)):
+        held = [f for f in layers if computing[f.value] == i]
+        flops = work(spec, shapes, plan, held).flops if held else 0
+        price = price_of(plan, step, machine, params, flops, whole)
+        row = _layer_row(layers[-1] if layers else OUTPUTS, shapes)
+        row = replace(
+            row, nodes=tuple(n for f in held for n in f.nodes), kernel=step.kernel, tile=_tile(step),
+            grid=step.args["grid"], block=step.args["block"], flops=flops, bytes=price.bytes,
+            seconds=price.seconds, bound=price.bound, library=_library(plan.steps[i:], driver),
+        )  # fmt: skip
+        if not held and layers:
+            names = row.name if len(layers) == 1 else f"{layers[0].name} to {row.name}"
+            row = replace(row, name=layers[0].name, op=layers[0].op, holds=(f"part of {names}",), apart="")
+        if len(layers) < 2 or not held:
+            placed.append((i, row))
+            continue
+        stacks += 1
+        name = f"stack of {len(layers)}: {layers[0].name} to {layers[-1].name}"
+        what = (f"{len(layers)} layers, depth-first: one launch, nothing between them is in memory",)
+        placed.append((i, replace(row, name=name, op="stack", holds=what, stack=stacks)))
+        for f in layers:
+            alone = work(spec, shapes, plan, [f]).flops
+            placed.append((i, replace(_layer_row(f, shapes), flops=alone, stack=stacks, inside=True)))
+    place = -0.5
+    for f in found:
+        mine = [i for i, layers in enumerate(owners) if f in layers]
+        if mine:
+            place = mine[-1] + 0.5
+        else:
+            placed.append((place, _layer_row(f, shapes)))
+    return [row for _, row in sorted(placed, key=lambda pair: pair[0])]
+
+
+def _layers(step: Step, home: dict[str, Fusion]) -> list[Fusion]:
+    """The layers of a launch, each once, in order; none if it is only about outputs."""
+    return list({home[n].value: home[n] for n in step.layers if n in home}.values())
+
+
+def _computing(plan: Plan, owners: Sequence[Sequence[Fusion]]) -> dict[str, int]:
+    """The value of each layer -> the launch that computes it: the last that does more than help."""
+    found: dict[str, int] = {}
+    for i, (step, layers) in enumerate(zip(plan.steps, owners, strict=True)):
+        for f in layers:
+            if f.value not in found or step.kernel not in HELPERS:
+                found[f.value] = i
+    return found
+
+
+def _layer_row(f: Fusion, shapes: Mapping[str, Shape]) -> GpuRow:
+    """Of a layer, without a launch."""
+    shape = shapes.get(f.value, ())
+    return GpuRow(f.name, f.op, f.nodes, shape, "", "", (), (), 0, 0, 0.0, "", "", f.holds, f.apart)
+
+
+def _tile(step: Step) -> str:
+    """Rows and columns of a block's tile, or of a thread's in a stack."""
+    tile = step.args["variant"].get("tile")
+    return f"{tile[0]}x{tile[1]}" if isinstance(tile, (list, tuple)) else step.tile
+
+
+def _library(steps: Sequence[Step], driver: Any) -> str:
+    """Torch's call that makes the same as the first of these, and what is known of it."""
+    form = steps[0].args.get("library")
+    if not form:
+        return ""
+    library = getattr(driver, "library", None)
+    known = library.seconds(steps[: form["steps"]]) if library is not None else None
+    if known is None:
+        return f"or {form['op']}"
+    ours, theirs = (f"{1e6 * s:,.1f} µs" for s in known)
+    return f"{form['op']} {theirs}, ours {ours}"

@@ -1,0 +1,148 @@
+"""Where the time goes: warm traced runs of a session, in seconds per step and per walker.
+
+Every moment of every walker belongs to a step: to the one whose item it works on, else to what the others
+work on meanwhile. So the steps' times add up to the run's, and a step that shares its work badly is seen to.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bslite.engines.cpu.detect import numba_threads
+from bslite.engines.cpu.session import Session
+
+Array = npt.NDArray[Any]
+WARM_RUNS = 3
+LEAST = 0.1  # seconds between the first and the last traced run: what the clock's rate is taken from
+
+
+@dataclass(frozen=True)
+class Items:
+    """The work items of one run in the order they were finished: arrays of equal length.
+
+    ``step``, ``item`` and ``walker`` are numbers; ``start`` and ``stop`` seconds from the run's first start.
+    """
+
+    step: Array
+    item: Array
+    walker: Array
+    start: Array
+    stop: Array
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Medians over ``runs`` traced runs, in seconds; arrays have an element per step of the plan.
+
+    ``untraced`` is the time of a whole call without tracing, ``wall`` that from a traced run's first item to
+    its last. ``busy`` sums the items of a step over all walkers, ``wait`` what walkers waited for its end,
+    ``span`` reaches from its first start to its last stop. ``items`` are those of the run of median length.
+    """
+
+    runs: int
+    threads: int
+    ticks_per_second: float
+    untraced: float
+    wall: float
+    busy: Array
+    wait: Array
+    span: Array
+    items: Items
+
+    def walkers(self) -> list[tuple[float, float]]:
+        """Busy and idle seconds of each walker, in the run that ``items`` tells of."""
+        length = float(self.items.stop.max(initial=0.0))
+        worked = self.items.stop - self.items.start
+        busy = np.bincount(self.items.walker, worked, minlength=self.threads)
+        return [(float(b), length - float(b)) for b in busy]
+
+
+def profile(session: Session, inputs: Sequence[Array], runs: int = 15) -> Profile:
+    """Run warm, then ``runs`` traced runs in turn with as many untraced ones."""
+    steps = len(session.plan.steps)
+    threads = max(1, min(session.plan.threads, numba_threads()))
+    outputs = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
+    for _ in range(WARM_RUNS):
+        session.run(inputs, outputs)
+    traces: list[Array] = []
+    seconds: list[float] = []
+    ends: list[float] = []
+    while len(traces) < max(runs, 2) or ends[-1] - ends[0] < LEAST:
+        start = time.perf_counter()
+        session.run(inputs, outputs)
+        seconds.append(time.perf_counter() - start)
+        traces.append(session.trace(inputs, outputs))
+        ends.append(time.perf_counter())
+    column = _columns()
+    last = [int(t[:, column["stop"]].max()) for t in traces] if steps else [0, 1]
+    rate = (last[-1] - last[0]) / (ends[-1] - ends[0])
+    found = [_items(trace, column, rate) for trace in traces]
+    walls = [float(f.stop.max(initial=0.0)) for f in found]
+    parts = [_parts(f, steps, threads) for f in found]
+    busy, wait, span = (np.median([p[i] for p in parts], axis=0) for i in range(3))
+    typical = int(np.argsort(walls, kind="stable")[len(walls) // 2])
+    return Profile(
+        len(traces), threads, rate, statistics.median(seconds), statistics.median(walls),
+        busy, wait, span, found[typical],
+    )  # fmt: skip
+
+
+def steps_of(trace: Array, steps: int) -> Array:
+    """Ticks of the clock spent on the items of each step."""
+    column = _columns()
+    ticks = trace[:, column["stop"]] - trace[:, column["start"]]
+    return np.bincount(trace[:, column["step"]], ticks, minlength=steps)
+
+
+def _columns() -> dict[str, int]:
+    from bslite.kernels.cpu.runtime.walk import EVENT
+
+    return {name: i for i, name in enumerate(EVENT)}
+
+
+def _items(trace: Array, column: dict[str, int], rate: float) -> Items:
+    """A trace in seconds, from its first start."""
+    origin = trace[:, column["start"]].min(initial=np.iinfo(np.int64).max)
+    start, stop = ((trace[:, column[name]] - origin) / rate for name in ("start", "stop"))
+    step, item, walker = (trace[:, column[name]] for name in ("step", "item", "walker"))
+    return Items(step, item, walker, start, stop)
+
+
+def _parts(items: Items, steps: int, threads: int) -> tuple[Array, Array, Array]:
+    """Busy, waited-for and spanned seconds of each step in one run.
+
+    What an idle walker waits for is what the others work on meanwhile; where nobody works, what starts next.
+    """
+    busy = np.bincount(items.step, items.stop - items.start, minlength=steps)
+    first, last = np.full(steps, np.inf), np.zeros(steps)
+    np.minimum.at(first, items.step, items.start)
+    np.maximum.at(last, items.step, items.stop)
+    span = np.where(np.isfinite(first), last - first, 0.0)
+    edges = np.unique(np.concatenate([[0.0], items.start, items.stop]))
+    length = np.diff(edges)
+    doing = np.full((threads, len(length)), -1)  # the step each walker is at between two edges
+    for walker in range(threads):
+        mine = np.flatnonzero(items.walker == walker)
+        mine = mine[np.argsort(items.start[mine], kind="stable")]
+        if len(mine):
+            latest = np.searchsorted(items.start[mine], edges[:-1], side="right") - 1
+            at = mine[np.maximum(latest, 0)]
+            working = (latest >= 0) & (items.stop[at] > edges[:-1])
+            doing[walker] = np.where(working, items.step[at], -1)
+    workers = (doing >= 0).sum(axis=0)
+    each = length * (threads - workers) / np.maximum(workers, 1)
+    wait = np.zeros(steps)
+    for row in doing:
+        wait += np.bincount(row[row >= 0], each[row >= 0], minlength=steps)
+    nobody = np.flatnonzero(workers == 0)
+    by_start = np.argsort(items.start, kind="stable")
+    following = by_start[np.searchsorted(items.start[by_start], edges[nobody + 1])]
+    wait += np.bincount(items.step[following], threads * length[nobody], minlength=steps)
+    return busy, wait, span

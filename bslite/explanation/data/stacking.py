@@ -1,0 +1,72 @@
+"""What the planner expected of each layer, and why it put the layer into a stack or left it out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bslite.machine import Machine
+from bslite.ops import Shape
+from bslite.passes import Layer, fuse
+from bslite.plan import Plan
+from bslite.plan.core.bands import can_band
+from bslite.plan.cpu.banding import layer_cost, whole_cycles
+from bslite.plan.cpu.stacks import one_image, price, stackable, weights_stay_in_l3
+from bslite.spec import ModelSpec
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """``seconds`` the planner's price says, for the way the layer is run; ``why`` it is run that way."""
+
+    seconds: float
+    why: str
+
+
+def forecasts(spec: ModelSpec, plan: Plan, machine: Machine, clock: float) -> dict[str, Forecast]:
+    """By the name of each layer's value; empty where the planner has no price. ``clock``: cycles a second."""
+    shapes = spec.infer_shapes(plan.shapes)
+    single = one_image(spec, shapes)
+    first = shapes[spec.inputs[0].name]
+    if single is None or not first:
+        return {}
+    batch = first[0]
+    layers = fuse(spec)
+    constants = {layer.name for layer in layers if layer.node.op == "constant"}
+    within = {n: len(step.bands) for step in plan.steps for n in step.layers if step.stack is not None}
+    in_l3 = weights_stay_in_l3(spec, machine)
+    by_bands = batch < max(2, machine.threads)
+    found = {}
+    for layer in layers:
+        if layer.name in constants:
+            continue
+        if by_bands:
+            seconds = whole_cycles(layer_cost(layer, spec, single, machine), machine, batch) / clock
+            found[layer.name] = Forecast(
+                seconds, _why_banded(layer, spec, single, within.get(layer.name), seconds)
+            )
+            continue
+        cost = price(layer, spec, single, machine, batch, in_l3)
+        apart, together = cost.apart / clock, cost.together / clock
+        inside = layer.name in within
+        prices = f"{apart * 1e6:,.0f} µs image by image, {together * 1e6:,.0f} µs all images at once"
+        if inside:
+            why = f"in a stack: predicted {prices}"
+        elif not stackable(layer, shapes, single, batch, constants, spec.dtypes):
+            why = "not in a stack: it cannot be computed image by image"
+        else:
+            why = f"not in a stack: predicted {prices}, changing over not counted"
+        found[layer.name] = Forecast(apart if inside else together, why)
+    return found
+
+
+def _why_banded(
+    layer: Layer, spec: ModelSpec, single: Mapping[str, Shape], bands: int | None, seconds: float
+) -> str:
+    """Why a layer is, or is not, in a stack taken by bands, where images are fewer than threads."""
+    alone = f"on its own it is predicted to take {seconds * 1e6:,.0f} µs"
+    if bands is not None:
+        return f"in a stack of {bands} bands of rows, the cheaper way; {alone}"
+    if not can_band(layer, spec, single):
+        return "not in a stack: it cannot be computed band by band of rows"
+    return f"not in a stack: predicted to take no less time in one; {alone}"

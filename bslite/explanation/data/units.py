@@ -1,0 +1,85 @@
+"""A plan's steps gathered by the layers they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bslite.explanation.data.fusions import Fusion
+from bslite.plan import Plan, Step
+
+#: Kernels that only bring data into place for the one that computes.
+HELPERS = ("copy", "interleave", "halo", "fill")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is timed as one: the steps of a layer, or a stack of layers, its "stack" step the last; or
+    recurrent layers in flight together.
+    """
+
+    fusions: tuple[Fusion, ...]
+    steps: tuple[int, ...]
+    main: Step | None
+    stack: Plan | None = None
+
+
+def units(plan: Plan, found: Sequence[Fusion]) -> list[Unit]:
+    """The plan's steps gathered by layer, with the layers that take no step where they stand in the model."""
+    home = {node: f for f in found for node in f.members}
+    steps: dict[str, list[int]] = {}
+    stacks: dict[int, list[Fusion]] = {}
+    inside: dict[str, int] = {}  # value -> the step of the stack it is made in
+    for i, step in enumerate(plan.steps):
+        if step.stack is not None:
+            held = {home[n].value for n in step.layers if n in home}
+            stacks[i] = [f for f in found if f.value in held]
+            inside |= dict.fromkeys(held, i)
+    flights: dict[int, list[Fusion]] = {}
+    for i, step in enumerate(plan.steps):
+        if step.kernel == "recurrent" and step.args["flight"] > 1 and step.items:
+            held = {home[n].value for n in step.layers if n in home}
+            flights[i] = [f for f in found if f.value in held]
+            inside |= dict.fromkeys(held, i)
+    for i, step in enumerate(plan.steps):
+        if step.stack is None:
+            owner = home.get(step.layers[-1]) if step.layers else None
+            steps.setdefault(owner.value if owner else "", []).append(i)
+    placed: list[tuple[float, Unit]] = []
+    before = -1.0
+    for f in found:
+        if f.value in inside:
+            before = float(inside[f.value])
+            continue
+        mine = tuple(steps.get(f.value, ()))
+        before = float(mine[-1]) if mine else before
+        placed.append((before, Unit((f,), mine, main_step(plan, mine))))
+    for i, layers in stacks.items():
+        # The zeros around what leaves it are filled by steps before it.
+        helpers = [s for f in layers for s in steps.get(f.value, ())]
+        placed.append((i, Unit(tuple(layers), (*helpers, i), plan.steps[i], plan.steps[i].stack)))
+    for i, layers in flights.items():
+        mine = tuple(sorted(s for f in layers for s in steps.get(f.value, ())))
+        placed.append((i, Unit(tuple(layers), mine, plan.steps[i])))
+    if "" in steps:
+        mine = tuple(steps[""])
+        rest = Fusion("outputs", "copy", "", (), (), ("brings outputs to where they are wanted",), "")
+        placed.append((len(plan.steps), Unit((rest,), mine, main_step(plan, mine))))
+    return [unit for _, unit in sorted(placed, key=lambda pair: pair[0])]
+
+
+def main_step(plan: Plan, steps: Sequence[int]) -> Step | None:
+    """The last step that does more than bring data into place; else the last."""
+    chosen = [plan.steps[i] for i in steps]
+    return next((s for s in reversed(chosen) if s.kernel not in HELPERS), chosen[-1] if chosen else None)
+
+
+def tile_of(step: Step | None) -> str:
+    """Its register tile, if it has one."""
+    return step.tile if step else ""
+
+
+def predicted(unit: Unit) -> float | None:
+    """Seconds the planner's prices add up to, where it has one for every layer that takes a step."""
+    seconds = [f.forecast.seconds for f in unit.fusions if f.forecast is not None]
+    return sum(seconds) if unit.steps and len(seconds) == len(unit.fusions) else None

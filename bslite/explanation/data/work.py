@@ -1,0 +1,63 @@
+"""The work of a group of layers: operations, and the bytes that must move however it is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bslite.explanation.data.fusions import Fusion
+from bslite.ops import Kind, Shape
+from bslite.passes import readers
+from bslite.plan import Plan
+from bslite.spec import ModelSpec
+
+
+class Work(NamedTuple):
+    """``flops``: a multiply-add is two. ``bytes``: values in and out. ``weights``: bytes of parameters."""
+
+    flops: int
+    bytes: int
+    weights: int
+
+
+def work(spec: ModelSpec, shapes: Mapping[str, Shape], plan: Plan, group: Sequence[Fusion]) -> Work:
+    """Of layers run as one: what only they read of each other is not counted as moved."""
+    names = {name for f in group for name in f.members}
+    nodes = [n for n in spec.nodes if n.name in names]
+    reading = readers(spec)
+    flops = 0
+    keys: set[str] = set()
+    moved: set[str] = set()
+    for node in nodes:
+        ins = [shapes[i] for i in node.inputs]
+        flops += node.declaration.flops(ins, shapes[node.name], spec.param_shapes(node), node.attrs)
+        keys |= set(node.params.values())
+        moves = node.declaration.kind is Kind.MOVEMENT
+        if moves and (free := in_place(plan, node.name, node.inputs)):
+            moved |= set(node.inputs) - free
+            moved |= {node.name} if moved else set()
+            continue
+        moved |= set(node.inputs) - names
+        if node.name in spec.outputs or any(r.name not in names for r in reading.get(node.name, ())):
+            moved.add(node.name)
+    elements = sum(math.prod(shapes[name]) for name in moved)
+    return Work(flops, 4 * elements, 4 * sum(spec.params[key].size for key in keys))
+
+
+def in_place(plan: Plan, name: str, inputs: Sequence[str]) -> set[str]:
+    """Those of ``inputs`` that lie where the value ``name`` has them already: nothing moves for them."""
+    value = plan.values.get(name)
+    found = {i: plan.values.get(i) for i in inputs}
+    return {i for i, view in found.items() if value and view and view.buffer == value.buffer}
+
+
+def footprint(spec: ModelSpec, plan: Plan) -> int:
+    """Bytes a whole run touches: parameters, inputs, outputs, arena, scratch memory."""
+    outside = sum(b.size for b in plan.buffers.values() if b.kind in ("input", "output"))
+    return 4 * (
+        sum(p.size for p in spec.params.values())
+        + outside
+        + plan.arena_size
+        + plan.threads * plan.scratch_size
+    )

@@ -1,0 +1,47 @@
+"""One run as a trace in Chrome's JSON format, which Perfetto reads: a track per walker, a slice per item.
+
+The format: "Trace Event Format", Google, events "M" (names) and "X" (a slice with a duration, in µs).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from bslite.explanation.data.rows import Row
+
+if TYPE_CHECKING:
+    from bslite.explanation.data.result import Explanation
+
+
+def trace_json(e: Explanation) -> str:
+    """The run that `Profile.items` tells of."""
+    return json.dumps({"traceEvents": [*_tracks(e), *_slices(e)], "displayTimeUnit": "ns"})
+
+
+def _tracks(e: Explanation) -> list[dict[str, Any]]:
+    named = {"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": e.model}}
+    return [named] + [
+        {"name": "thread_name", "ph": "M", "pid": 1, "tid": w, "args": {"name": f"walker {w}"}}
+        for w in range(e.profile.threads)
+    ]
+
+
+def _slices(e: Explanation) -> list[dict[str, Any]]:
+    items = e.profile.items
+    home: dict[int, Row] = {step: r for r in e.timed for step in r.steps}
+    kernels = {step: k for r in e.timed for step, k in zip(r.steps, r.kernels, strict=True)}
+    columns = (items.step, items.item, items.walker, items.start, items.stop)
+    slices = []
+    for step, item, walker, start, stop in zip(*(c.tolist() for c in columns), strict=True):
+        r = home[step]
+        args: dict[str, Any] = {"layer": r.name, "kernel": kernels[step], "step": step, "item": item}
+        if step == r.main and r.flops and stop > start:
+            args["GFLOP/s"] = round(r.flops / r.items / (stop - start) / 1e9, 2)
+        slices.append(
+            {
+                "name": r.name, "cat": kernels[step], "ph": "X", "pid": 1, "tid": walker,
+                "ts": start * 1e6, "dur": (stop - start) * 1e6, "args": args,
+            }
+        )  # fmt: skip
+    return slices

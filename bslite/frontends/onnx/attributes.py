@@ -1,0 +1,80 @@
+"""Attributes of ONNX nodes as Python values, checked against the operator's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bslite.errors import SpecError
+from bslite.frontends.onnx.lazy import load_onnx
+from bslite.frontends.onnx.tensors import to_array
+from bslite.frontends.onnx.values import Unsupported
+
+#: Kind of attribute -> the field that holds it.
+FIELDS = {
+    "FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "SPARSE_TENSOR": "sparse_tensor",
+    "FLOATS": "floats", "INTS": "ints", "STRINGS": "strings",
+}  # fmt: skip
+
+
+def resolve(node: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The node's attributes by name; those that refer to an attribute of the enclosing function, ``given``,
+    are looked up there and left out where it has none.
+    """
+    protos: dict[str, Any] = {}
+    for attribute in node.attribute:
+        if attribute.name in protos:
+            raise SpecError(f"it has two attributes {attribute.name!r}")
+        if attribute.ref_attr_name:
+            if attribute.ref_attr_name in given:
+                protos[attribute.name] = given[attribute.ref_attr_name]
+        else:
+            protos[attribute.name] = attribute
+    return protos
+
+
+def value(attribute: Any, folder: Path | None) -> Any:
+    """A number, text, array, graph, or a tuple of numbers or texts. SpecError if kind and content differ."""
+    kinds = load_onnx().AttributeProto.AttributeType
+    kind = kinds.Name(attribute.type) if attribute.type in kinds.values() else str(attribute.type)
+    field = FIELDS.get(kind)
+    if field is None:
+        raise Unsupported(f"its attribute {attribute.name!r} is of kind {kind}")
+    if field not in ("floats", "ints", "strings") and not attribute.HasField(field):
+        raise SpecError(f"its attribute {attribute.name!r} says it is {kind} and holds none")
+    content = getattr(attribute, field)
+    if field == "t":
+        return to_array(content, folder, f"attribute {attribute.name!r}")
+    if field == "s":
+        return content.decode("utf-8", "replace")
+    if field == "strings":
+        return tuple(text.decode("utf-8", "replace") for text in content)
+    return tuple(content) if field in ("floats", "ints") else content
+
+
+def by_schema(schema: Any, protos: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, Any], set[str]]:
+    """Every attribute of the schema with its value, its default, or None; and the names that are not default.
+
+    SpecError for an attribute that the operator does not have, of the wrong kind, or missing.
+    """
+    unknown = sorted(set(protos) - set(schema.attributes))
+    if unknown:
+        raise SpecError(f"{schema.name} has no attribute {', '.join(map(repr, unknown))}")
+    values: dict[str, Any] = {}
+    given: set[str] = set()
+    for name, declared in schema.attributes.items():
+        default = declared.default_value
+        default = value(default, None) if default.type else None
+        if name in protos:
+            kind = load_onnx().AttributeProto.AttributeType.Name(int(declared.type.value))
+            if protos[name].type != declared.type.value:
+                raise SpecError(f"attribute {name!r} of {schema.name} is of the wrong kind, expected {kind}")
+            values[name] = value(protos[name], folder)
+            if declared.type.name in ("TENSOR", "GRAPH", "SPARSE_TENSOR") or values[name] != default:
+                given.add(name)
+        elif declared.required:
+            raise SpecError(f"{schema.name} needs the attribute {name!r}")
+        else:
+            values[name] = default
+    return values, given

@@ -1,0 +1,78 @@
+"""An ONNX model from a path, bytes or a ModelProto: parsed, and what holds for the whole file checked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bslite.errors import FileError, InputError, SpecError, UnsupportedError
+from bslite.frontends.onnx.lazy import load_onnx
+
+LEAST_OPSET = 7
+MAX_NODES = 50_000  # in a graph with all its functions written out
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parsed model: the proto, where its external data may lie, and its versions of the operator sets."""
+
+    model: Any
+    folder: Path | None
+    name: str
+    opsets: dict[str, int]
+
+
+def read_model(given: Any) -> Source:
+    """The model that a path, bytes or a ModelProto holds. FileError if it cannot be read or parsed."""
+    onnx = load_onnx()
+    if isinstance(given, Source):
+        return given
+    folder: Path | None = None
+    if isinstance(given, onnx.ModelProto):
+        model, name = given, "model"
+    elif isinstance(given, (bytes, bytearray, memoryview)):
+        model, name = parse(bytes(given), "the bytes given"), "model"
+    elif isinstance(given, (str, os.PathLike)):
+        path = Path(given)
+        try:
+            data = path.read_bytes()
+        except (OSError, ValueError) as e:
+            raise FileError(f"{path}: cannot read ({getattr(e, 'strerror', None) or e})") from e
+        model, name, folder = parse(data, str(path)), path.stem, path.parent
+    else:
+        raise InputError(f"from_onnx takes a path, bytes or an onnx.ModelProto, got {type(given).__name__}")
+    return Source(model, folder, model.graph.name or name, opsets(model))
+
+
+def parse(data: bytes, what: str) -> Any:
+    """The ModelProto in ``data``."""
+    model = load_onnx().ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception as e:  # of protobuf, whose module has no types
+        raise FileError(f"{what}: not an ONNX model, or damaged ({e})") from None
+    if not model.HasField("graph") or not model.graph.output:
+        raise FileError(f"{what}: not an ONNX model, or damaged: it holds no graph with outputs")
+    return model
+
+
+def opsets(model: Any) -> dict[str, int]:
+    """Domain -> version, ``""`` for ONNX's own. Raises SpecError or UnsupportedError."""
+    versions: dict[str, int] = {}
+    for entry in model.opset_import:
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        if versions.setdefault(domain, entry.version) != entry.version:
+            raise SpecError(f"the model imports the operator set {domain!r} in two versions")
+    version = versions.setdefault("", 1 if model.ir_version < 3 else 0)
+    newest = load_onnx().defs.onnx_opset_version()
+    if not version and any(n.domain in ("", "ai.onnx") for n in model.graph.node):
+        raise SpecError("the model does not say which version of ONNX's operator set it uses")
+    if version and version < LEAST_OPSET:
+        raise UnsupportedError(f"the model uses opset {version}; bslite reads {LEAST_OPSET} and later")
+    if version > newest:
+        raise UnsupportedError(
+            f"the model uses opset {version}; the installed onnx knows those up to {newest}: upgrade onnx"
+        )
+    return versions

@@ -1,0 +1,13 @@
+"""Builders of ONNX operators, by family.
+
+To support another operator, add a builder to the file of its family.
+"""
+
+from __future__ import annotations
+
+from bslite.frontends.onnx.context import TABLE, find
+from bslite.registry import load_modules
+
+load_modules(__name__)
+
+__all__ = ["TABLE", "find"]

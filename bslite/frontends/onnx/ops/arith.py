@@ -1,0 +1,208 @@
+"""Builders of ONNX's arithmetic, element by element. What is known is computed with NumPy, sizes included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bslite import ops
+from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.onnx.tensors import dtype_name
+from bslite.frontends.onnx.values import Const, Operand, Sizes, Unsupported, Value
+from bslite.spec import Array
+
+
+def divide(a: Array, b: Array) -> Array:
+    """ONNX's Div: integers towards zero, as C does."""
+    if a.dtype.kind in "iu":
+        if not np.all(b):
+            raise ValueError("integer division by zero")
+        return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)), a.dtype)
+    return np.asarray(a / b)
+
+
+def is_known(*operands: Operand) -> bool:
+    """Whether all operands are constants or sizes."""
+    return not any(isinstance(x, Value) for x in operands)
+
+
+def same_kind(function: Callable[..., Any]) -> Callable[..., Array]:
+    """``function`` with its result in the dtype of its first operand, as ONNX has it."""
+    return lambda a, *rest: np.asarray(function(a, *rest)).astype(a.dtype)
+
+
+def erf(a: Array) -> Array:
+    """The error function, element by element."""
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(a)).astype(a.dtype)
+
+
+#: Operator -> what it computes, and the op of bslite.
+ELEMENTWISE: dict[str, tuple[Callable[..., Any], str]] = {
+    "Add": (np.add, "add"),
+    "Sub": (np.subtract, "sub"),
+    "Mul": (np.multiply, "mul"),
+    "Div": (divide, "div"),
+    "Neg": (np.negative, "neg"),
+    "Abs": (np.abs, "abs"),
+    "Sign": (np.sign, "sign"),
+    "Sqrt": (np.sqrt, "sqrt"),
+    "Reciprocal": (same_kind(np.reciprocal), "reciprocal"),
+    "Exp": (np.exp, "exp"),
+    "Log": (np.log, "log"),
+    "Sin": (np.sin, "sin"),
+    "Cos": (np.cos, "cos"),
+    "Tan": (np.tan, "tan"),
+    "Asin": (np.arcsin, "asin"),
+    "Acos": (np.arccos, "acos"),
+    "Atan": (np.arctan, "atan"),
+    "Sinh": (np.sinh, "sinh"),
+    "Cosh": (np.cosh, "cosh"),
+    "Asinh": (np.arcsinh, "asinh"),
+    "Acosh": (np.arccosh, "acosh"),
+    "Atanh": (np.arctanh, "atanh"),
+    "Erf": (erf, "erf"),
+    "Floor": (np.floor, "floor"),
+    "Ceil": (np.ceil, "ceil"),
+    "Round": (np.round, "round"),
+    "Equal": (np.equal, "equal"),
+    "Greater": (np.greater, "greater"),
+    "GreaterOrEqual": (np.greater_equal, "greater_equal"),
+    "Less": (np.less, "less"),
+    "LessOrEqual": (np.less_equal, "less_equal"),
+    "Not": (np.logical_not, "not"),
+    "And": (np.logical_and, "and"),
+    "Or": (np.logical_or, "or"),
+    "Xor": (np.logical_xor, "xor"),
+    "Where": (np.where, "where"),
+    "IsNaN": (np.isnan, "isnan"),
+    "BitwiseAnd": (np.bitwise_and, "and"),
+    "BitwiseOr": (np.bitwise_or, "or"),
+    "BitwiseXor": (np.bitwise_xor, "xor"),
+    "BitwiseNot": (np.bitwise_not, "not"),
+}
+
+
+@onnx_op(*ELEMENTWISE)
+def elementwise(s: Site, *xs: Operand) -> Operand:
+    function, op = ELEMENTWISE[s.op_type]
+    if is_known(*xs):
+        return s.compute(function, *xs)
+    return s.emit(op, *xs)
+
+
+@onnx_op("IsInf")
+def is_inf(s: Site, x: Operand, *, detect_negative: int, detect_positive: int) -> Operand:
+    return s.emit("isinf", x, negative=bool(detect_negative), positive=bool(detect_positive))
+
+
+def chain(s: Site, xs: tuple[Operand, ...], function: Any, op: str) -> Operand:
+    """Two operands at a time, from the left."""
+    if is_known(*xs):
+        return s.compute(lambda *a: np.asarray(_reduce(function, a)), *xs)
+    result = xs[0]
+    for i, x in enumerate(xs[1:], 2):
+        result = (s.emit if i == len(xs) else s.inner)(op, result, x)
+    return result
+
+
+def _reduce(function: Any, arrays: tuple[Array, ...]) -> Array:
+    result = arrays[0]
+    for a in arrays[1:]:
+        result = function(result, a)
+    return result
+
+
+@onnx_op("Sum")
+def sum_(s: Site, *xs: Operand) -> Operand:
+    return chain(s, xs, np.add, "add")
+
+
+@onnx_op("Mean")
+def mean(s: Site, *xs: Operand) -> Operand:
+    if len(xs) == 1:
+        return xs[0]
+    total = xs[0]
+    for x in xs[1:]:
+        total = s.inner("add", total, x)
+    return s.emit("mul", total, s.const(np.float32(1 / len(xs)), "weight"))
+
+
+@onnx_op("Cast")
+def cast(s: Site, x: Operand, *, to: int, saturate: int | None = None, round_mode: Any = None) -> Operand:
+    return as_dtype(s, x, dtype_name(to))
+
+
+@onnx_op("CastLike")
+def cast_like(
+    s: Site, x: Operand, like: Operand, *, saturate: int | None = None, round_mode: Any = None
+) -> Operand:
+    return as_dtype(s, x, like.dtype)
+
+
+def as_dtype(s: Site, x: Operand, to: str) -> Operand:
+    """``x`` cast to the dtype ``to``."""
+    if x.dtype == to:
+        return x
+    if isinstance(x, (Const, Sizes)):
+        try:
+            dtype = np.dtype(to)
+        except TypeError:
+            raise Unsupported(f"to {to}") from None
+        return s.compute(lambda a: a.astype(dtype), x)
+    if to not in ops.DTYPES:
+        raise Unsupported(f"to {to}")
+    return s.emit("cast", x, to=to)
+
+
+@onnx_op("Pow")
+def power(s: Site, x: Operand, exponent: Operand) -> Operand:
+    """In the dtype of ``x``."""
+    if is_known(x, exponent):
+        return s.compute(same_kind(np.power), x, exponent)
+    if x.dtype == "float32" and isinstance(exponent, Const) and exponent.array.size == 1:
+        number = exponent.array.item()
+        if number == 2 and exponent.rank <= x.rank:
+            return s.emit("mul", x, x)
+        exponent = s.const(np.asarray(exponent.array, np.float32), "exponent")
+    kinds = x.dtype, exponent.dtype
+    if "float32" not in kinds:
+        return s.emit("pow", x, exponent)
+    x, exponent = (as_float(s, v) for v in (x, exponent))
+    if kinds[0] == "float32":
+        return s.emit("pow", x, exponent)
+    return s.emit("cast", s.inner("pow", x, exponent), to=kinds[0])
+
+
+def as_float(s: Site, x: Operand) -> Operand:
+    """``x`` as float32."""
+    if x.dtype == "float32":
+        return x
+    if isinstance(x, Value):
+        return s.inner("cast", x, to="float32")
+    return s.compute(lambda a: a.astype(np.float32), x)
+
+
+@onnx_op("Mod")
+def mod(s: Site, a: Operand, b: Operand, *, fmod: int) -> Operand:
+    """``fmod``: with the sign of the first operand, else that of the second."""
+    if is_known(a, b):
+        return s.compute(np.fmod if fmod else np.mod, a, b)
+    return s.emit("fmod" if fmod else "remainder", a, b)
+
+
+@onnx_op("Max")
+def maximum(s: Site, *xs: Operand) -> Operand:
+    return chain(s, xs, np.maximum, "maximum")
+
+
+@onnx_op("Min")
+def minimum(s: Site, *xs: Operand) -> Operand:
+    return chain(s, xs, np.minimum, "minimum")
+
+
+@onnx_op("PRelu")
+def prelu(s: Site, x: Operand, slope: Operand) -> Operand:
+    return s.emit("prelu", x, slope)

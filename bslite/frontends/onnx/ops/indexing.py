@@ -1,0 +1,103 @@
+"""Builders of picking and placing by indices, and of what makes indices out of values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bslite.errors import SpecError
+from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.onnx.ops.moves import axis_of, reshaped
+from bslite.frontends.onnx.values import Operand, Unsupported, fixed, product
+
+
+@onnx_op("GatherElements")
+def gather_elements(s: Site, x: Operand, indices: Operand, *, axis: int) -> Operand:
+    return s.emit("gather_elements", x, indices, axis=axis_of(axis, x.rank))
+
+
+@onnx_op("GatherND")
+def gather_nd(s: Site, x: Operand, indices: Operand, *, batch_dims: int = 0) -> Operand:
+    return s.emit("gather_nd", x, indices, batch_dims=batch_dims)
+
+
+@onnx_op("Scatter", "ScatterElements")
+def scatter_elements(
+    s: Site, x: Operand, indices: Operand, updates: Operand, *, axis: int, reduction: str = "none"
+) -> Operand:
+    return s.emit("scatter_elements", x, indices, updates, axis=axis_of(axis, x.rank), reduction=reduction)
+
+
+@onnx_op("ScatterND")
+def scatter_nd(
+    s: Site, x: Operand, indices: Operand, updates: Operand, *, reduction: str = "none"
+) -> Operand:
+    return s.emit("scatter_nd", x, indices, updates, reduction=reduction)
+
+
+@onnx_op("OneHot")
+def one_hot(s: Site, indices: Operand, depth: Operand, values: Operand, *, axis: int) -> Operand:
+    pair = s.array(values, "its values").reshape(-1)
+    if pair.size != 2:
+        raise SpecError(f"it has {pair.size} values, expected two: off and on")
+    if indices.dtype == "float32":
+        indices = s.inner("cast", indices, to="int64")
+    return s.emit(
+        "one_hot",
+        indices,
+        depth=int(s.number(depth, "its depth")),
+        axis=axis_of(axis, indices.rank + 1),
+        off=pair[0].item(),
+        on=pair[1].item(),
+        to=values.dtype,
+    )
+
+
+@onnx_op("TopK")
+def top_k_by_attribute(s: Site, x: Operand, *, axis: int, k: int) -> Any:
+    return _top_k(s, x, k, axis, True)
+
+
+@onnx_op("TopK", since=10)
+def top_k(s: Site, x: Operand, k: Operand, *, axis: int, largest: int = 1, sorted: int = 1) -> Any:
+    return _top_k(s, x, int(s.number(k, "its k")), axis, bool(largest))
+
+
+def _top_k(s: Site, x: Operand, k: int, axis: int, largest: bool) -> Any:
+    """The values, picked by their indices; and the indices."""
+    axis = axis_of(axis, x.rank)
+    indices = s.inner("topk", x, k=k, axis=axis, largest=largest)
+    return s.emit("gather_elements", x, indices, axis=axis) if s.used[0] else None, indices
+
+
+@onnx_op("Hardmax")
+def hardmax_of_rows(s: Site, x: Operand, *, axis: int) -> Operand:
+    """Before opset 13: over all axes from ``axis`` on, together."""
+    axis = axis_of(axis, x.rank)
+    rows = reshaped(s, x, (*x.shape[:axis], product(x.shape[axis:])), last=False)
+    return reshaped(s, _hardmax(s, rows, axis), x.shape)
+
+
+@onnx_op("Hardmax", since=13)
+def hardmax(s: Site, x: Operand, *, axis: int) -> Operand:
+    return _hardmax(s, x, axis_of(axis, x.rank))
+
+
+def _hardmax(s: Site, x: Operand, axis: int) -> Operand:
+    """One at the first of the largest, zero elsewhere."""
+    size = fixed(x.shape[axis], "the axis it is taken along")
+    return s.emit("one_hot", s.inner("argmax", x, axis=axis), depth=size, axis=axis)
+
+
+@onnx_op("Compress")
+def compress(s: Site, x: Operand, condition: Operand, *, axis: int | None) -> Operand:
+    """A gather, for a condition known when the model is made."""
+    picked = np.flatnonzero(s.array(condition, "its condition")).astype(np.int64)
+    if axis is None:
+        x, axis = reshaped(s, x, (product(x.shape),), last=False), 0
+    axis = axis_of(axis, x.rank)
+    size = fixed(x.shape[axis], "the axis it picks from")
+    if not picked.size or picked[-1] >= size:
+        raise Unsupported("that picks nothing, or beyond the end")
+    return s.emit("gather", x, s.const(picked, "indices"), axis=axis)

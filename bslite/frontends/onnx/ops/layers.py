@@ -1,0 +1,182 @@
+"""Builders of layers with parameters, windows, norms and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bslite.errors import SpecError
+from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
+from bslite.frontends.onnx.values import Const, Dims, Operand, Unsupported, Value, fixed, product
+
+Ints = Sequence[int]
+
+
+@onnx_op("Gemm")
+def gemm(
+    s: Site,
+    a: Operand,
+    b: Operand,
+    c: Operand | None = None,
+    *,
+    alpha: float,
+    beta: float,
+    transA: int,
+    transB: int,
+    **_: Any,
+) -> Operand:
+    if a.rank != 2 or b.rank != 2:
+        raise SpecError(f"it takes two matrices, got {list(a.shape)} and {list(b.shape)}")
+    x = permuted(s, a, (1, 0), last=False) if transA else a
+    columns = b.shape[0 if transB else 1]
+    if isinstance(b, Const) and (c is None or (isinstance(c, Const) and c.shape == (columns,))):
+        weight, bias = b, c
+        if not transB or alpha != 1:
+            matrix = b.array if transB else b.array.T
+            weight = s.const(scaled(np.ascontiguousarray(matrix), alpha), "weight")
+        if isinstance(c, Const) and beta != 1:
+            bias = s.const(scaled(c.array, beta), "bias")
+        return s.emit("linear", x, params={"weight": weight, "bias": bias})
+    y = permuted(s, b, (1, 0), last=False) if transB else b
+    plain = c is None and alpha == 1
+    product_ = (s.emit if plain else s.inner)("matmul", x, y)
+    if alpha != 1:
+        product_ = (s.emit if c is None else s.inner)("mul", product_, s.const(np.float32(alpha), "alpha"))
+    if c is None:
+        return product_
+    if beta != 1:
+        c = s.inner("mul", c, s.const(np.float32(beta), "beta"))
+    return s.emit("add", product_, c)
+
+
+def scaled(array: Any, factor: float) -> Any:
+    """``array`` times a number, rounded once."""
+    return array if factor == 1 else (array.astype(np.float64) * factor).astype(array.dtype)
+
+
+@onnx_op("MatMul")
+def matmul(s: Site, a: Operand, b: Operand) -> Operand:
+    if min(a.rank, b.rank) < 1:
+        raise SpecError("it takes no numbers")
+    if isinstance(b, Const) and b.rank == 2 and isinstance(a, Value) and a.rank > 1:
+        return s.emit("linear", a, params={"weight": s.const(np.ascontiguousarray(b.array.T), "weight")})
+    if a.rank > 1 and b.rank > 1:
+        return s.emit("matmul", a, b)
+    x = reshaped(s, a, (1, *a.shape), last=False) if a.rank == 1 else a
+    y = reshaped(s, b, (*b.shape, 1), last=False) if b.rank == 1 else b
+    made = s.inner("matmul", x, y)
+    shape = made.shape[:-1] if b.rank == 1 else made.shape
+    row = -1 if b.rank == 1 else -2
+    if a.rank == 1:
+        shape = (*shape[:row], *shape[len(shape) + row + 1 :])
+    return reshaped(s, made, shape)
+
+
+@onnx_op("BatchNormalization")
+def batch_norm(
+    s: Site,
+    x: Operand,
+    scale: Operand,
+    bias: Operand,
+    mean: Operand,
+    var: Operand,
+    *,
+    epsilon: float,
+    momentum: float,
+    spatial: int = 1,
+    training_mode: int = 0,
+) -> Operand:
+    if training_mode or not spatial:
+        raise Unsupported(f"with training_mode={training_mode}, spatial={spatial}")
+    s.used_only(0)
+    params = {"weight": scale, "bias": bias, "running_mean": mean, "running_var": var}
+    return s.emit("batch_norm", x, params=params, eps=epsilon)
+
+
+def affine(s: Site, op: str, x: Operand, scale: Operand, bias: Operand | None, **attrs: Any) -> Operand:
+    """A norm with its scale and bias: parameters if they are known, else layers of their own."""
+    known = [not isinstance(v, Value) for v in (scale, bias)]
+    if all(known):
+        return s.emit(op, x, params={"weight": scale, "bias": bias}, **attrs)
+    y = (s.emit if bias is None else s.inner)("mul", s.inner(op, x, **attrs), scale)
+    return y if bias is None else s.emit("add", y, bias)
+
+
+@onnx_op("LayerNormalization")
+def layer_norm(
+    s: Site,
+    x: Operand,
+    scale: Operand,
+    bias: Operand | None = None,
+    *,
+    axis: int,
+    epsilon: float,
+    stash_type: int,
+) -> Operand:
+    s.used_only(0)
+    axis = axis_of(axis, x.rank)
+    tail = x.shape[axis:]
+    sizes = tuple(fixed(d, "what it normalises over") for d in tail)
+    if isinstance(scale, Const) and scale.shape != sizes:
+        scale = s.const(np.broadcast_to(scale.array, sizes), "scale")
+    if isinstance(bias, Const) and bias.shape != sizes:
+        bias = s.const(np.broadcast_to(bias.array, sizes), "bias")
+    return affine(s, "layer_norm", x, scale, bias, normalized_shape=sizes, eps=epsilon)
+
+
+@onnx_op("RMSNormalization")
+def rms_norm(s: Site, x: Operand, scale: Operand, *, axis: int, epsilon: float, stash_type: int) -> Operand:
+    sizes = tuple(fixed(d, "what it normalises over") for d in x.shape[axis_of(axis, x.rank) :])
+    return affine(s, "rms_norm", x, scale, None, normalized_shape=sizes, eps=epsilon)
+
+
+@onnx_op("InstanceNormalization")
+def instance_norm(s: Site, x: Operand, scale: Operand, bias: Operand, *, epsilon: float) -> Operand:
+    params = {"weight": scale, "bias": bias}
+    return s.emit("group_norm", x, params=params, num_groups=_channels(x), eps=epsilon)
+
+
+@onnx_op("GroupNormalization", since=21)
+def group_norm(
+    s: Site,
+    x: Operand,
+    scale: Operand,
+    bias: Operand,
+    *,
+    epsilon: float,
+    num_groups: int,
+    stash_type: int = 1,
+) -> Operand:
+    return s.emit("group_norm", x, params={"weight": scale, "bias": bias}, num_groups=num_groups, eps=epsilon)
+
+
+def _channels(x: Operand) -> int:
+    if x.rank < 2 or not isinstance(x.shape[1], int):
+        raise SpecError(f"its input {list(x.shape)} has no channels")
+    return x.shape[1]
+
+
+@onnx_op("LRN")
+def lrn(s: Site, x: Operand, *, alpha: float, beta: float, bias: float, size: int) -> Operand:
+    if not size % 2:
+        raise Unsupported(f"of even size {size}")
+    return s.emit("lrn", x, size=size, alpha=alpha, beta=beta, k=bias)
+
+
+@onnx_op("Softmax", "LogSoftmax")
+def softmax_of_rows(s: Site, x: Operand, *, axis: int) -> Operand:
+    """Before opset 13: over all axes from ``axis`` on, together."""
+    axis = axis_of(axis, x.rank)
+    op = "softmax" if s.op_type == "Softmax" else "log_softmax"
+    if axis == x.rank - 1:
+        return s.emit(op, x, axis=-1)
+    rows: Dims = (*x.shape[:axis], product(x.shape[axis:]))
+    return reshaped(s, s.inner(op, reshaped(s, x, rows, last=False), axis=-1), x.shape)
+
+
+@onnx_op("Softmax", "LogSoftmax", since=13)
+def softmax(s: Site, x: Operand, *, axis: int) -> Operand:
+    return s.emit("softmax" if s.op_type == "Softmax" else "log_softmax", x, axis=axis_of(axis, x.rank))

@@ -1,0 +1,162 @@
+"""Builders of LSTM, GRU and RNN: an op for each direction, slices of it for what ONNX returns.
+
+ONNX keeps the gates in another order than torch (and bslite), and the biases of both products in one vector.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bslite.errors import SpecError
+from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.onnx.ops.moves import permuted, reshaped
+from bslite.frontends.onnx.values import Operand, Unsupported, Value
+from bslite.spec import Array
+
+DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+#: Of each op: which of ONNX's gates comes first, second, ... in bslite's order, and the usual activations.
+GATES = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "rnn": (0,)}
+USUAL = {"lstm": ["sigmoid", "tanh", "tanh"], "gru": ["sigmoid", "tanh"], "rnn": ["tanh"]}
+
+
+@onnx_op("LSTM")
+def lstm(
+    s: Site, x: Operand, w: Operand, r: Operand, b: Operand | None = None, lengths: Operand | None = None,
+    h: Operand | None = None, c: Operand | None = None, p: Operand | None = None, *, input_forget: int = 0,
+    **attrs: Any,
+) -> Any:  # fmt: skip
+    if input_forget:
+        raise Unsupported("input_forget=1")
+    return _recurrent(s, "lstm", x, w, r, b, lengths, [h, c], p, **attrs)
+
+
+@onnx_op("GRU")
+def gru(
+    s: Site, x: Operand, w: Operand, r: Operand, b: Operand | None = None, lengths: Operand | None = None,
+    h: Operand | None = None, *, linear_before_reset: int = 0, **attrs: Any,
+) -> Any:  # fmt: skip
+    return _recurrent(
+        s, "gru", x, w, r, b, lengths, [h], None, reset_after=bool(linear_before_reset), **attrs
+    )
+
+
+@onnx_op("RNN")
+def rnn(
+    s: Site, x: Operand, w: Operand, r: Operand, b: Operand | None = None, lengths: Operand | None = None,
+    h: Operand | None = None, **attrs: Any,
+) -> Any:  # fmt: skip
+    return _recurrent(s, "rnn", x, w, r, b, lengths, [h], None, **attrs)
+
+
+def _recurrent(
+    s: Site, op: str, x: Operand, w: Operand, r: Operand, b: Operand | None, lengths: Operand | None,
+    state: list[Operand | None], p: Operand | None, *, direction: Any = None, layout: int | None = None,
+    hidden_size: int | None = None, clip: float | None = None, activations: Any = None,
+    activation_alpha: Any = None, activation_beta: Any = None, output_sequence: int | None = None,
+    reset_after: bool | None = None,
+) -> Any:  # fmt: skip
+    if clip is not None:
+        raise Unsupported(f"clip={clip:g}")
+    way = direction.decode() if isinstance(direction, bytes) else direction or "forward"
+    if way not in DIRECTIONS:
+        raise SpecError(f"direction {way!r} is not one of {', '.join(DIRECTIONS)}")
+    sides = DIRECTIONS[way]
+    extra: dict[str, Any] = {} if reset_after is None else {"reset_after": reset_after}
+    extra |= _activation(op, activations, len(sides))
+    weights = {role: s.array(part, f"its {role}") for role, part in (("W", w), ("R", r))}
+    for role, array in weights.items():
+        if array.ndim != 3 or array.shape[0] != len(sides):
+            raise SpecError(f"{role} is {list(array.shape)}, expected [{len(sides)}, ...] of rank 3")
+    gates, hidden = len(GATES[op]), weights["R"].shape[2]
+    if hidden_size is not None and hidden_size != hidden:
+        raise SpecError(f"hidden_size is {hidden_size}, R {list(weights['R'].shape)} has {hidden}")
+    biases = _part(s, b, "B", (len(sides), 2 * gates * hidden))
+    peephole = _part(s, p, "P", (len(sides), 3 * hidden))
+    if layout:
+        x = permuted(s, x, (1, 0, 2), last=False)
+    if any(part is None for part in state) and any(part is not None for part in state):
+        raise Unsupported("one initial state is given, the other is not")
+    given = [
+        permuted(s, part, (1, 0, 2), last=False) if layout else part for part in state if part is not None
+    ]
+    values = []
+    for d, reverse in enumerate(sides):
+        params = {
+            "weight_ih": s.const(_ordered(op, weights["W"][d], hidden), f"{d}.weight_ih"),
+            "weight_hh": s.const(_ordered(op, weights["R"][d], hidden), f"{d}.weight_hh"),
+        }
+        if biases is not None:
+            for i, role in enumerate(("bias_ih", "bias_hh")):
+                half = biases[d].reshape(2, -1)[i]
+                params[role] = s.const(_ordered(op, half, hidden), f"{d}.{role}")
+        if peephole is not None:
+            order = peephole[d].reshape(3, hidden)[[0, 2, 1]].reshape(-1)  # ONNX: input, output, forget
+            params["peephole"] = s.const(order, f"{d}.peephole")
+        before = [_row(s, part, d) for part in given]
+        tail = [lengths] if lengths is not None else []
+        ends = {"reverse": reverse, "initial_state": bool(given), "lengths": lengths is not None}
+        values.append(s.inner(op, x, *before, *tail, params=params, **ends, **extra))
+    return _outputs(s, values, 2 if op == "lstm" else 1, bool(layout))
+
+
+def _activation(op: str, names: Any, sides: int) -> dict[str, Any]:
+    """What the attribute ``activations`` asks for, if bslite has it."""
+    if not names:
+        return {}
+    given = [(n.decode() if isinstance(n, bytes) else str(n)).lower() for n in names]
+    if op == "rnn" and set(given) in ({"relu"}, {"tanh"}):
+        return {"activation": given[0]}
+    if given != USUAL[op] * sides:
+        raise Unsupported(f"activations {', '.join(given)}")
+    return {}
+
+
+def _part(s: Site, operand: Operand | None, role: str, shape: tuple[int, ...]) -> Array | None:
+    """A known parameter, checked; None where it is left out."""
+    if operand is None:
+        return None
+    array = s.array(operand, f"its {role}")
+    if array.shape != shape:
+        raise SpecError(f"{role} is {list(array.shape)}, expected {list(shape)}")
+    return array
+
+
+def _ordered(op: str, rows: Array, hidden: int) -> Array:
+    """``[gates * H, ...]`` from ONNX's order of the gates to torch's."""
+    if rows.shape[0] != len(GATES[op]) * hidden:
+        raise SpecError(f"{rows.shape[0]} rows of weights are not {len(GATES[op])} gates of {hidden}")
+    each = rows.reshape(len(GATES[op]), hidden, *rows.shape[1:])[list(GATES[op])]
+    return np.ascontiguousarray(each.reshape(rows.shape))
+
+
+def _row(s: Site, x: Operand, index: int) -> Operand:
+    """``x[index]``."""
+    if x.shape[0] != 1:
+        x = s.inner("slice", x, axis=0, start=index, stop=index + 1)
+    return reshaped(s, x, tuple(x.shape[1:]), last=False)
+
+
+def _outputs(s: Site, values: list[Value], states: int, batch_first: bool) -> tuple[Any, ...]:
+    """Y ``[T, directions, N, H]`` and the last states ``[directions, N, H]``, or with the batch first."""
+
+    def cut(value: Value, start: int, stop: int | None) -> Operand:
+        return s.inner("slice", value, axis=0, start=start, stop=stop)
+
+    def joined(parts: list[Operand], axis: int) -> Operand:
+        return parts[0] if len(parts) == 1 else s.inner("concat", *parts, axis=axis)
+
+    made: list[Any] = []
+    for i in range(1 + states):
+        if i < len(s.used) and not s.used[i]:
+            made.append(None)
+        elif i == 0:
+            parts = [cut(v, 0, -states) for v in values]  # from the end: the number of steps may be free
+            shape = (parts[0].shape[0], 1, *parts[0].shape[1:])
+            y = joined([reshaped(s, part, shape, last=False) for part in parts], 1)
+            made.append(permuted(s, y, (2, 0, 1, 3), last=False) if batch_first else y)
+        else:
+            last = joined([cut(v, i - 1 - states, i - states or None) for v in values], 0)
+            made.append(permuted(s, last, (1, 0, 2), last=False) if batch_first else last)
+    return tuple(made)

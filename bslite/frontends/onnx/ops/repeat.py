@@ -1,0 +1,118 @@
+"""Builders of what repeats and surrounds: Expand, Tile, Pad; triangles; and einsum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bslite.errors import SpecError
+from bslite.frontends.common.einsum import einsum as contract
+from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.onnx.ops.arith import is_known
+from bslite.frontends.onnx.ops.moves import axes_of, reshaped
+from bslite.frontends.onnx.ops.shapes import checked
+from bslite.frontends.onnx.values import Dim, Dims, Operand, Value, Varies
+from bslite.spec import Array
+
+
+@onnx_op("Expand")
+def expand(s: Site, x: Operand, shape: Operand) -> Operand:
+    if is_known(x, shape):
+        return s.compute(lambda a, d: _expand(s, a, d), x, shape)
+    return expanded(s, x, s.dims(shape, "its shape"))
+
+
+def expanded(s: Site, x: Operand, want: Sequence[Dim]) -> Operand:
+    """``x`` broadcast together with the shape ``want``."""
+    have: Dims = (*(1,) * (len(want) - x.rank), *x.shape)
+    want = (*(1,) * (len(have) - len(want)), *want)
+    target = [h if w == 1 else w for h, w in zip(have, want, strict=True)]
+    if tuple(target) == x.shape:
+        return x
+    if isinstance(x, Value) and isinstance(target[0], tuple) and have[0] == 1:
+        like = [i for i in s.store.inputs if i.rank and i.shape[0] == target[0]]
+        if like:
+            row = reshaped(s, x, have, last=False)
+            fixed = list(target[1:]) == list(have[1:])
+            x = (s.emit if fixed else s.inner)("repeat_batch", row, like[0])
+            have = x.shape
+            if fixed:
+                return x
+    if any(isinstance(t, tuple) and t != h for t, h in zip(target, have, strict=True)):
+        raise Varies("it repeats along a free size")
+    return s.emit("expand", x, shape=tuple(t if isinstance(t, int) else -1 for t in target))
+
+
+@onnx_op("Tile")
+def tile(s: Site, x: Operand, repeats: Operand) -> Operand:
+    times = s.ints(repeats, "its repeats")
+    if len(times) != x.rank or min(times, default=1) < 0:
+        raise SpecError(f"its repeats {times} do not fit rank {x.rank}")
+    if not isinstance(x, Value):
+        return s.compute(lambda a: _tile(s, a, times), x)
+    return s.emit("tile", x, repeats=tuple(times))
+
+
+def _tile(s: Site, a: Array, times: Sequence[int]) -> Array:
+    checked(s, np.array([d * n for d, n in zip(a.shape, times, strict=True)], object))
+    return np.tile(a, times)
+
+
+@onnx_op("Trilu")
+def trilu(s: Site, x: Operand, k: Operand | None = None, *, upper: int) -> Operand:
+    diagonal = 0 if k is None else int(s.number(k, "its k"))
+    if not isinstance(x, Value):
+        return s.compute(lambda a: (np.triu if upper else np.tril)(a, diagonal), x)
+    return s.emit("trilu", x, upper=bool(upper), diagonal=diagonal)
+
+
+def _expand(s: Site, a: Array, dims: Array) -> Array:
+    shape = np.broadcast_shapes(a.shape, checked(s, dims))
+    return np.broadcast_to(a, shape).copy()
+
+
+@onnx_op("Pad")
+def pad_by_attributes(s: Site, x: Operand, *, pads: Sequence[int], mode: str, value: float) -> Operand:
+    return _pad(s, x, pads, list(range(x.rank)), mode, value)
+
+
+@onnx_op("Pad", since=11)
+def pad(
+    s: Site,
+    x: Operand,
+    pads: Operand,
+    value: Operand | None = None,
+    axes: Operand | None = None,
+    *,
+    mode: str,
+) -> Operand:
+    at_axes = list(range(x.rank)) if axes is None else axes_of(s.ints(axes, "its axes"), x.rank)
+    number = 0.0 if value is None else s.number(value, "its value")
+    return _pad(s, x, s.ints(pads, "its pads"), at_axes, mode, number)
+
+
+def _pad(s: Site, x: Operand, pads: Sequence[int], axes: Sequence[int], mode: str, value: Any) -> Operand:
+    if len(pads) != 2 * len(axes):
+        raise SpecError(f"its pads {list(pads)} do not fit {len(axes)} axes")
+    before, after = [0] * x.rank, [0] * x.rank
+    for i, axis in enumerate(axes):
+        before[axis], after[axis] = pads[i], pads[len(axes) + i]
+    around = (*before, *after)
+    if not any(around):
+        return x
+    if mode != "constant":
+        return s.emit("pad", x, pads=around, mode=mode)
+    return s.emit("pad", x, pads=around, value=value)
+
+
+@onnx_op("Einsum")
+def einsum(s: Site, *xs: Operand, equation: str) -> Operand:
+    def emit(op: str, *operands: Operand, shape: Dims, **attrs: Any) -> Operand:
+        if op == "reshape":
+            return reshaped(s, operands[0], tuple(shape), last=False)
+        made: Operand = s.inner(op, *operands, **attrs)
+        return made
+
+    return contract(emit, equation, xs)

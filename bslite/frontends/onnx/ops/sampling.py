@@ -1,0 +1,77 @@
+"""Builders of sampling at positions, of columns put back into images, and of pools by norms."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.errors import SpecError
+from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.onnx.ops.windows import Ints, spatial, windows
+from bslite.frontends.onnx.values import Operand
+
+#: How earlier opsets call the modes.
+MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+@onnx_op("GridSample", since=16)
+def grid_sample(
+    s: Site, x: Operand, grid: Operand, *, align_corners: int, mode: str, padding_mode: str
+) -> Operand:
+    return s.emit(
+        "grid_sample", x, grid,
+        mode=MODES.get(mode, mode), padding=padding_mode, align_corners=bool(align_corners),
+    )  # fmt: skip
+
+
+@onnx_op("Col2Im", since=18)
+def col2im(
+    s: Site,
+    x: Operand,
+    image_shape: Operand,
+    block_shape: Operand,
+    *,
+    dilations: Ints | None,
+    pads: Ints | None,
+    strides: Ints | None,
+) -> Operand:
+    kernel, axes = s.ints(block_shape, "its block_shape"), len(s.ints(image_shape, "its image_shape"))
+    return s.emit(
+        "fold", x,
+        output_size=s.ints(image_shape, "its image_shape"), kernel=kernel, stride=strides or (1,) * axes,
+        padding=pads or (0,) * 2 * axes, dilation=dilations or (1,) * axes,
+    )  # fmt: skip
+
+
+@onnx_op("LpPool")
+def lp_pool(
+    s: Site,
+    x: Operand,
+    *,
+    auto_pad: str,
+    ceil_mode: int = 0,
+    dilations: Ints | None = None,
+    kernel_shape: Ints,
+    p: int,
+    pads: Ints | None,
+    strides: Ints | None,
+) -> Operand:
+    """``(sum of |x|**p over the window) ** (1/p)``: sums as an average pool that divides by 1."""
+    if p < 1:
+        raise SpecError(f"its p is {p}, expected 1 or more")
+    n = spatial(kernel_shape)
+    stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
+    power = s.inner("abs", x)
+    if p != 1:
+        power = s.inner("pow", power, s.const(_float(p), "p"))
+    if any(2 * pad > k for pad, k in zip(padding, (*kernel_shape, *kernel_shape), strict=True)):
+        power = s.inner("pad", power, pads=(0, 0, *padding[:n], 0, 0, *padding[n:]))
+        padding = (0,) * (2 * n)
+    total = s.inner(
+        f"avg_pool{n}d", power, kernel=tuple(kernel_shape), stride=stride, padding=padding,
+        dilation=dilation, ceil_mode=bool(ceil_mode), divisor_override=1,
+    )  # fmt: skip
+    return s.emit("pow", total, s.const(_float(1 / p), "root"))
+
+
+def _float(number: float) -> np.float32:
+    return np.float32(number)

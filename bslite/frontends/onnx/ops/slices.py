@@ -1,0 +1,183 @@
+"""Builders of what takes parts: Split, Slice, Gather."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bslite.errors import SpecError
+from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.onnx.ops.arith import is_known
+from bslite.frontends.onnx.ops.moves import axes_of, axis_of, reshaped
+from bslite.frontends.onnx.ops.shapes import sizes_of
+from bslite.frontends.onnx.values import Const, Dim, Operand, Sizes, Value, Varies, at, merge
+from bslite.spec import Array
+
+
+@onnx_op("Split")
+def split_by_attribute(s: Site, x: Operand, *, axis: int, split: Sequence[int] | None) -> Any:
+    return _split(s, x, axis, split, len(s.used))
+
+
+@onnx_op("Split", since=13)
+def split(
+    s: Site, x: Operand, split: Operand | None = None, *, axis: int, num_outputs: int | None = None
+) -> Any:
+    return _split(
+        s, x, axis, None if split is None else s.ints(split, "its split"), num_outputs or len(s.used)
+    )
+
+
+def _split(s: Site, x: Operand, axis: int, parts: Sequence[int] | None, count: int) -> Any:
+    axis = axis_of(axis, x.rank)
+    size = x.shape[axis]
+    if not isinstance(size, int):
+        raise Varies("it splits a free size")
+    if parts is None:
+        if not 0 < count <= 10_000:
+            raise SpecError(f"it splits into {count}")
+        each = -(-size // count)
+        parts = [max(0, min(each, size - i * each)) for i in range(count)]
+    if sum(parts) != size or min(parts) < 0 or len(parts) < len(s.used):
+        raise SpecError(f"it splits axis {axis} of {list(x.shape)} into {list(parts)}")
+    made: list[Operand | None] = [None] * len(parts)
+    for i, used in enumerate(s.used):
+        start = sum(parts[:i])
+        if used:
+            made[i] = (
+                x if parts[i] == size else sliced(s, x, axis, start, start + parts[i], 1, len(parts) == 1)
+            )
+    return tuple(made)
+
+
+def sliced(s: Site, x: Operand, axis: int, start: int, stop: int | None, step: int, last: bool) -> Operand:
+    """``x[start:stop:step]`` along ``axis``."""
+    if not isinstance(x, Value):
+        index = (*(slice(None),) * axis, slice(start, stop, step))
+        return s.compute(lambda a: a[index], x)
+    size = x.shape[axis]
+    emit = s.emit if last else s.inner
+    if isinstance(size, int) and not range(*slice(start, stop, step).indices(size)):
+        return empty(s, x, axis)
+    if start == 0 and stop is None and step == 1:
+        return x
+    if isinstance(size, int) and range(*slice(start, stop, step).indices(size)) == range(size):
+        return x
+    return emit("slice", x, axis=axis, start=start, stop=stop, step=step)
+
+
+def empty(s: Site, x: Value, axis: int) -> Operand:
+    """``x`` with nothing left of ``axis``."""
+
+    def nothing(dims: Array) -> Array:
+        return np.zeros((*dims[:axis], 0, *dims[axis + 1 :]), x.dtype)
+
+    return s.compute(nothing, sizes_of(x, s))
+
+
+@onnx_op("Slice")
+def slice_by_attributes(
+    s: Site, x: Operand, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None
+) -> Operand:
+    return _slice(s, x, list(starts), list(ends), axes, None)
+
+
+@onnx_op("Slice", since=10)
+def slice_(
+    s: Site,
+    x: Operand,
+    starts: Operand,
+    ends: Operand,
+    axes: Operand | None = None,
+    steps: Operand | None = None,
+) -> Operand:
+    at_axes = None if axes is None else s.ints(axes, "its axes")
+    by = None if steps is None else s.ints(steps, "its steps")
+    return _slice(s, x, s.dims(starts, "its starts"), s.dims(ends, "its ends"), at_axes, by)
+
+
+def _slice(
+    s: Site,
+    x: Operand,
+    starts: Sequence[Dim],
+    ends: Sequence[Dim],
+    given: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> Operand:
+    axes = axes_of(range(len(starts)) if given is None else given, x.rank)
+    steps = [1] * len(axes) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise SpecError(
+            f"starts {list(starts)}, ends {list(ends)}, axes {axes}, steps {list(steps)} do not fit"
+        )
+    for i, (axis, start, stop, step) in enumerate(zip(axes, starts, ends, steps, strict=True)):
+        bounds = [
+            bound(at(start, p), at(stop, p), step, at(x.shape[axis], p)) for p in range(len(s.store.probes))
+        ]
+        first, end, back = zip(*bounds, strict=True)
+        begin, count = merge(first), merge([n for _, n, _ in bounds])
+        sizes = [at(x.shape[axis], p) for p in range(len(s.store.probes))]
+        if step == 1 and first == (0,) * len(first) and list(end) == sizes:
+            continue
+        if count == 0:
+            x = sliced(s, x, axis, 0, 0, 1, i == len(axes) - 1)
+            continue
+        if isinstance(begin, int) and isinstance(count, int):
+            x = sliced(s, x, axis, begin, _stop(begin, count, step), step, i == len(axes) - 1)
+        elif step > 0 and isinstance(begin, int) and list(end) == [len(range(begin, n, step)) for n in sizes]:
+            x = sliced(s, x, axis, begin, None, step, i == len(axes) - 1)
+        elif step > 0 and isinstance(merge(back), int) and isinstance(begin, int):
+            x = sliced(s, x, axis, begin, -back[0] or None, step, i == len(axes) - 1)
+        elif step < 0 and list(first) == [n - 1 for n in sizes] and list(end) == [-1] * len(end):
+            x = sliced(s, x, axis, -1, None, step, i == len(axes) - 1)
+        else:
+            raise Varies("its bounds depend on free sizes")
+    return x
+
+
+def bound(start: int, stop: int, step: int, size: int) -> tuple[int, int, int]:
+    """First index, number of elements, and elements behind the stop, by Python's rules, which are ONNX's."""
+    if step < 0 and stop < -size:
+        r = range(*slice(start, None, step).indices(size))
+    else:
+        r = range(*slice(start, stop, step).indices(size))
+    _, end, _ = slice(start, stop, step).indices(size)
+    return r.start, len(r), size - end
+
+
+def _stop(begin: int, count: int, step: int) -> int | None:
+    """The stop after ``count`` elements, None where it would be before the beginning."""
+    stop = begin + count * step
+    return None if stop < 0 else stop
+
+
+@onnx_op("Gather")
+def gather(s: Site, x: Operand, indices: Operand, *, axis: int) -> Operand:
+    axis = axis_of(axis, x.rank)
+    if is_known(x, indices):
+        return s.compute(lambda a, i: np.take(a, i, axis), x, indices)
+    if isinstance(indices, Sizes) and isinstance(x, Value) and _in_order(x, indices):
+        return reshaped(s, x, indices.shape)
+    if isinstance(indices, Sizes) or isinstance(x, Sizes):
+        raise Varies("its indices or data depend on free sizes")
+    size = x.shape[axis]
+    if isinstance(indices, Const) and isinstance(size, int) and isinstance(x, Value):
+        found = indices.array
+        if found.dtype.kind not in "iu" or (found.size and not (-size <= found.min() and found.max() < size)):
+            raise SpecError(f"its indices are not integers within axis {axis} of {list(x.shape)}")
+        if found.size == 1:
+            index = int(found.reshape(-1)[0]) % size
+            thin = sliced(s, x, axis, index, index + 1, 1, found.ndim == 1)
+            want = (*x.shape[:axis], *found.shape, *x.shape[axis + 1 :])
+            return reshaped(s, thin, want)
+    return s.emit("gather", x, indices, axis=axis)
+
+
+def _in_order(x: Value, indices: Sizes) -> bool:
+    """Whether the indices pick every element of a vector, in order: what exporters make of as_strided."""
+    return x.rank == 1 and all(
+        np.array_equal(a.reshape(-1), np.arange(size))
+        for a, (size,) in zip(indices.arrays, x.shapes, strict=True)
+    )

@@ -1,0 +1,69 @@
+"""What stands in the way of a conversion: all of it, with its share of the work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bslite.frontends.onnx.standin import MISSING, from_standin
+from bslite.frontends.onnx.values import NeedsValue, Varies
+from bslite.ops import Shape
+
+#: Operators made of products, with the place of their weights among the inputs.
+CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "DeformConv": 1, "QLinearConv": 3}
+PRODUCTS = ("MatMul", "MatMulInteger", "QLinearMatMul", "Gemm")
+
+
+@dataclass
+class Problems:
+    """All that stands in the way of a conversion."""
+
+    found: dict[str, list[str]] = field(default_factory=dict)  # what -> nodes
+    roots: frozenset[str] = frozenset()  # graph inputs whose values were needed
+    varies: bool = False  # whether a free size was in the way
+    flops: dict[str, int | None] = field(default_factory=dict)  # of these nodes, None where not known
+    rest: int = 0  # flops of all other nodes
+
+    def note(self, what: str, node: str, error: Exception | None = None) -> None:
+        """Note that ``node`` is in the way, unless that is but a consequence of another one being there."""
+        if isinstance(error, NeedsValue):
+            if from_standin(error.roots):
+                return
+            self.roots |= error.roots
+        self.found.setdefault(what, []).append(node)
+        self.varies |= isinstance(error, Varies)
+
+    def report(self, model: str) -> str:
+        """All of it, each with the number of uses and the nodes."""
+        lines = [f"model {model!r} needs what bslite does not have:"]
+        for what, nodes in sorted(self.found.items(), key=lambda item: -len(item[1])):
+            places = list(dict.fromkeys(nodes))
+            more = f" and {len(places) - 8} more" if len(places) > 8 else ""
+            lines.append(f"  {len(nodes)} x {what}; at {', '.join(places[:8])}{more}")
+        known = [n for n in self.flops.values() if n is not None]
+        if known and len(known) == len(self.flops):
+            share = sum(known) / max(1, sum(known) + self.rest)
+            lines.append(f"  (about {100 * share:.2g} % of the model's flops)")
+        return "\n".join(lines)
+
+
+def flops(op_type: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> int | None:
+    """Of a node that was not converted, a multiply-add as two: by its shapes in the first probe where it is
+    made of products, one for every element of the result elsewhere. None where shapes are not known.
+    """
+    if not outputs or any(x is MISSING for x in (*inputs, *outputs)):
+        return None
+    made = math.prod(first(outputs[0]))
+    if op_type in CONVOLUTIONS and len(inputs) > CONVOLUTIONS[op_type]:
+        return 2 * made * math.prod(first(inputs[CONVOLUTIONS[op_type]])[1:])
+    if op_type in PRODUCTS:
+        return 2 * made * (first(inputs[0]) or (1,))[-1]
+    return made
+
+
+def first(operand: Any) -> Shape:
+    """Its shape in the first probe; that of a number where it is left out."""
+    shape: Shape = () if operand is None else operand.shapes[0]
+    return shape

@@ -1,0 +1,37 @@
+"""The values that nodes of an ONNX graph or function see while it is walked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from bslite.errors import SpecError
+from bslite.frontends.onnx.file import Source
+from bslite.frontends.onnx.tensors import to_array
+from bslite.frontends.onnx.values import Const
+
+MAX_DEPTH = 24  # functions within functions, graphs within graphs
+
+
+@dataclass
+class Scope:
+    """A graph or function body being walked: its values, the attributes of the call, its operator sets."""
+
+    values: MutableMapping[str, Any]
+    attributes: Mapping[str, Any]
+    opsets: Mapping[str, int]
+    prefix: str = ""
+    depth: int = 0
+
+
+def add_initializers(graph: Any, values: dict[str, Any], source: Source) -> None:
+    """Note the graph's stored tensors as constants."""
+    if graph.sparse_initializer:
+        raise SpecError(f"graph {graph.name!r} has sparse initialisers, which bslite does not read")
+    seen: set[str] = set()
+    for tensor in graph.initializer:
+        if not tensor.name or tensor.name in seen:
+            raise SpecError(f"two initialisers are called {tensor.name!r}, or one has no name")
+        seen.add(tensor.name)
+        values[tensor.name] = Const(to_array(tensor, source.folder, "initialiser"), tensor.name)

@@ -1,0 +1,61 @@
+"""The documentation's table of ONNX operators: ``python -m bslite.frontends.onnx.table > docs/onnx.md``."""
+
+from __future__ import annotations
+
+from bslite.frontends.onnx.claims import CLAIMED, NOT_COMPARABLE
+from bslite.frontends.onnx.control import HANDLED
+from bslite.frontends.onnx.file import LEAST_OPSET
+from bslite.frontends.onnx.lazy import load_onnx
+from bslite.frontends.onnx.ops import TABLE
+
+HEAD = """# ONNX operators
+
+Generated from the builders in `bslite/frontends/onnx/ops` by `python -m bslite.frontends.onnx.table`; do not
+edit. `from_onnx` reads opset LEAST and later, of ONNX's own domain, and functions that a model brings along.
+Opsets and tests are those of onnx VERSION.
+
+"Opsets" are those at which the operator changed and that bslite knows; a model's opset is read by the last of
+them before it. "Tests" marks operators of which every node test in ONNX's own suite passes, within float32,
+int64, int32 and bool (`tests/frontends/test_onnx_conformance.py`). Sizes, axes, weights and the like must
+not depend on the model's inputs; those that are inputs can be built in:
+`from_onnx(model, constants={"axes": array})`.
+
+Operators that ONNX defines by others (marked "as a function") are written out where there is no builder, or
+where the builder does not know the form; what bslite does not have is listed by `from_onnx`, all at once.
+
+| operator | opsets | tests | how |
+|---|---|---|---|
+"""
+
+
+def onnx_table() -> str:
+    """The table as Markdown, by name."""
+    onnx = load_onnx()
+    versions: dict[str, list[int]] = {}
+    functions = set()
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "" and not schema.deprecated:
+            versions.setdefault(schema.name, []).append(schema.since_version)
+            if schema.has_function or schema.has_context_dependent_function:
+                functions.add(schema.name)
+    rows = []
+    for name in sorted({*TABLE, *HANDLED, *(functions & set(CLAIMED))}):
+        known = sorted(v for v in versions.get(name, []))
+        last = max([v for v in known if v <= LEAST_OPSET], default=0)
+        since = [str(v) for v in known if v >= last]
+        how = HANDLED.get(name) or (
+            "builder, or as a function" if name in TABLE and name in functions
+            else "builder" if name in TABLE else "as a function"
+        )  # fmt: skip
+        rows.append(f"| {name} | {', '.join(since)} | {'all' if name in CLAIMED else ''} | {how} |\n")
+    notes = [f"* `{test}`: {why}\n" for test, why in NOT_COMPARABLE.items()]
+    return (
+        HEAD.replace("LEAST", str(LEAST_OPSET)).replace("VERSION", onnx.__version__)
+        + "".join(rows)
+        + "\nTests of these operators that are left out:\n\n"
+        + "".join(notes)
+    )
+
+
+if __name__ == "__main__":
+    print(onnx_table(), end="")

@@ -1,0 +1,350 @@
+"""Visits the nodes of an ONNX graph in order and hands each to its builder; functions are written out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bslite.errors import BsliteError, InputError, SpecError
+from bslite.frontends.onnx import attributes as onnx_attributes
+from bslite.frontends.onnx.context import Site, Store
+from bslite.frontends.onnx.control import CONTROL, Call, control
+from bslite.frontends.onnx.file import MAX_NODES, Source
+from bslite.frontends.onnx.lazy import load_onnx
+from bslite.frontends.onnx.ops import find
+from bslite.frontends.onnx.problems import Problems, flops
+from bslite.frontends.onnx.scope import MAX_DEPTH, Scope
+from bslite.frontends.onnx.standin import MISSING, declared, free_sizes, is_standin, standins
+from bslite.frontends.onnx.values import NeedsValue, Operand, Unsupported
+
+NONE = "bslite has no such operator"
+
+
+def operator(node: Any) -> str:
+    """The node's operator as messages name it."""
+    return str(node.op_type)
+
+
+def wrong(error: Exception, name: str, node: Any) -> BsliteError:
+    """The error to raise for what a node met with: its own, or one that names the node."""
+    if isinstance(error, (SpecError, InputError)):
+        return (
+            error if str(error).startswith("node ") else SpecError(f"node {name!r} ({node.op_type}): {error}")
+        )
+    if isinstance(error, BsliteError):
+        return error
+    # whatever a hostile file made of an operator; see `bslite.spec.file.load`
+    return SpecError(f"node {name!r} ({node.op_type}): invalid ({type(error).__name__}: {error})")
+
+
+def named(protos: Mapping[str, Any]) -> list[Any]:
+    """Attributes under the names they go by here, which a reference may have changed."""
+    made = []
+    for name, attribute in protos.items():
+        made.append(type(attribute)())
+        made[-1].CopyFrom(attribute)
+        made[-1].name = name
+    return made
+
+
+def known(op_type: str, schema: Any, opset: int) -> bool:
+    """Whether bslite has the operator at all, in some form, or ONNX defines it by others."""
+    return find(op_type, opset) is not None or schema.has_function or schema.has_context_dependent_function
+
+
+def name_of(node: Any) -> str:
+    """What a node is called: by its own name, or else by its first output's."""
+    return str(node.name or next((o for o in node.output if o), node.op_type))
+
+
+class Walk:
+    """One pass over a model's graph, filling a `Store`."""
+
+    def __init__(self, source: Source, store: Store) -> None:
+        self.source, self.store = source, store
+        self.problems = Problems()
+        self.visited = 0
+        self.declared: dict[str, Any] | None = None  # value -> its type as the file has it, when asked for
+        self.free: dict[str, tuple[int, ...]] = {}
+        self.functions: dict[tuple[str, str, str], Any] = {}
+        for f in source.model.functions:
+            key = (_domain(f.domain), f.name, getattr(f, "overload", ""))
+            if key in self.functions:
+                raise SpecError(f"the function {f.name!r} is defined twice")
+            self.functions[key] = f
+
+    def nodes(self, nodes: Sequence[Any], scope: Scope, wanted: Sequence[str]) -> None:
+        """Visit those of ``nodes`` that the values ``wanted`` depend on."""
+        made: dict[str, int] = {}
+        for i, node in enumerate(nodes):
+            for out in node.output:
+                if out and (out in made or (out in scope.values and scope.depth == 0)):
+                    raise SpecError(f"the value {out!r} is made twice")
+                made[out] = i
+        live = set(wanted)
+        kept = []
+        for node in reversed(nodes):
+            if any(out in live for out in node.output if out):
+                used = [bool(out) and out in live for out in node.output]
+                kept.append((node, used))
+                live.update(reads(node))
+        for node, used in reversed(kept):
+            self.count()
+            self.node(node, scope, used)
+
+    def count(self) -> None:
+        """Note that one more node or graph is visited; SpecError if there are too many."""
+        self.visited += 1
+        if self.visited > MAX_NODES:
+            raise SpecError(f"the graph with its functions written out has more than {MAX_NODES} nodes")
+
+    def node(self, node: Any, scope: Scope, used: Sequence[bool]) -> None:
+        """Visit one node and note its outputs."""
+        name = scope.prefix + name_of(node)
+        inputs = [self.look_up(i, scope, name) for i in node.input]
+        results: Any = MISSING
+        refused = ""
+        try:
+            results = self.convert(node, name, inputs, scope, used)
+        except Unsupported as e:
+            refused = f"{operator(node)}: {e}"
+            self.problems.note(refused, name, e)
+        except (RecursionError, MemoryError) as e:
+            raise SpecError(f"node {name!r} ({node.op_type}): {type(e).__name__}") from e
+        except Exception as e:
+            if not any(map(is_standin, inputs)):  # else it may be the stand-in's fault
+                raise wrong(e, name, node) from e
+        given = list(results) if isinstance(results, tuple) else [results] * len(node.output)
+        given += [None] * (len(node.output) - len(given))
+        for i, value in enumerate(given[: len(node.output)]):
+            if value is None and used[i]:
+                refused = f"{operator(node)}: its output {i} is used"
+                self.problems.note(refused, name)
+                given[i] = MISSING
+        if any(value is MISSING for value in given):
+            made = self.stand_ins(node, inputs, scope)
+            given = [m if v is MISSING else v for v, m in zip(given, made, strict=False)]
+            if refused and name in self.problems.found.get(refused, ()):
+                self.problems.flops[name] = flops(node.op_type, inputs, made)
+        scope.values.update((out, value) for out, value in zip(node.output, given, strict=False) if out)
+
+    def stand_ins(self, node: Any, inputs: Sequence[Any], scope: Scope) -> list[Any]:
+        """What stands for the outputs of a node that could not be converted."""
+        made = [MISSING] * len(node.output)
+        domain = _domain(node.domain)
+        if not domain and (domain, node.op_type, "") not in self.functions:
+            try:
+                schema = find_schema(node.op_type, scope.opsets.get(domain, 0))
+            except Unsupported:
+                schema = None
+            protos = onnx_attributes.resolve(node, scope.attributes)
+            made = standins(schema, node, named(protos), inputs, {"": scope.opsets.get("", 1)})
+        if scope.depth:
+            return made
+        if self.declared is None:
+            graph = self.source.model.graph
+            self.declared = {v.name: v.type for v in (*graph.value_info, *graph.output)}
+            self.free = free_sizes(graph.input, scope.values)
+        return [
+            declared(self.declared[out], out, self.free) if m is MISSING and out in self.declared else m
+            for m, out in zip(made, node.output, strict=True)
+        ]
+
+    def look_up(self, name: str, scope: Scope, node: str) -> Any:
+        """The operand called ``name``, None for one left out."""
+        if not name:
+            return None
+        if name not in scope.values:
+            raise SpecError(
+                f"node {node!r} reads {name!r}, which is neither an input nor made by an earlier node"
+            )
+        return scope.values[name]
+
+    def convert(
+        self, node: Any, name: str, inputs: list[Operand | None], scope: Scope, used: Sequence[bool]
+    ) -> Any:
+        """The node's outputs by its builder, else by the function that defines it."""
+        protos = onnx_attributes.resolve(node, scope.attributes)
+        domain = _domain(node.domain)
+        function = self.functions.get((domain, node.op_type, getattr(node, "overload", "")))
+        if function is not None:
+            return self.function(function, name, inputs, protos, scope, used)
+        if domain not in scope.opsets:
+            raise SpecError(f"its operator set {domain!r} is not imported")
+        if domain:
+            raise Unsupported(f"of the operator set {domain!r}")
+        opset = scope.opsets[domain]
+        schema = find_schema(node.op_type, opset)
+        check_arity(schema, inputs, node)
+        if any(x is MISSING for x in inputs) and node.op_type not in CONTROL:
+            if known(node.op_type, schema, opset):
+                return MISSING
+            raise Unsupported(NONE)
+        values, given = onnx_attributes.by_schema(schema, protos, self.source.folder)
+        if node.op_type in CONTROL:
+            return control(self, node.op_type, Call(name, opset, values, inputs, scope, used))
+        builder, refused = find(node.op_type, opset), Unsupported(NONE)
+        if builder is not None:
+            site = Site(self.store, name, node.op_type, opset, used)
+            try:
+                return builder(site, *inputs, **accepted(builder, values, given))
+            except Unsupported as e:
+                if isinstance(e, NeedsValue):
+                    raise
+                refused = e
+        body = function_body(schema, node, protos, inputs, opset)
+        if body is None or scope.depth > MAX_DEPTH:
+            raise refused
+        problems, self.problems = self.problems, Problems()
+        try:
+            result = self.function(body, name, inputs, protos, scope, used, values)
+        finally:
+            inside, self.problems = self.problems, problems
+        if inside.found:
+            if inside.roots:
+                raise NeedsValue(next(iter(inside.found)), inside.roots)
+            if str(refused) != NONE:
+                raise refused
+            raise Unsupported(f"as {', '.join(sorted({what.split(':')[0] for what in inside.found}))}")
+        return result
+
+    def function(
+        self,
+        function: Any,
+        name: str,
+        inputs: list[Operand | None],
+        protos: Mapping[str, Any],
+        scope: Scope,
+        used: Sequence[bool],
+        defaults: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The outputs of a function, its nodes written out."""
+        if scope.depth >= MAX_DEPTH:
+            raise SpecError(f"functions within functions, more than {MAX_DEPTH} deep")
+        if len(inputs) > len(function.input):
+            raise SpecError(f"it has {len(inputs)} inputs, the function takes {len(function.input)}")
+        values: dict[str, Any] = dict.fromkeys(function.input)
+        values.update(zip(function.input, inputs, strict=False))
+        attributes = {a.name: a for a in function.attribute_proto}
+        if defaults is not None:
+            schema_defaults = {k: v for k, v in defaults.items() if v is not None and k not in protos}
+            attributes.update(
+                {k: load_onnx().helper.make_attribute(k, v) for k, v in schema_defaults.items()}
+            )
+        attributes.update(protos)
+        opsets = {_domain(o.domain): o.version for o in function.opset_import} or scope.opsets
+        inner = Scope(values, attributes, opsets, f"{name}/", scope.depth + 1)
+        wanted = [out for out, read in zip(function.output, used, strict=False) if read]
+        self.nodes(function.node, inner, wanted)
+        return tuple(self.result(out, inner) if out in wanted else None for out in function.output)
+
+    def result(self, name: str, scope: Scope) -> Any:
+        """An output of a function or branch."""
+        if name not in scope.values:
+            raise SpecError(f"its output {name!r} is made by no node")
+        return scope.values[name]
+
+
+def reads(node: Any) -> set[str]:
+    """Names of the values that a node reads, in its subgraphs too."""
+    names = set(node.input)
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            for inner in graph.node:
+                names |= reads(inner)
+            names.update(o.name for o in graph.output)
+    return names - {""}
+
+
+def find_schema(op_type: str, opset: int) -> Any:
+    """The operator's schema in ``opset``. Unsupported if there is none."""
+    defs = load_onnx().defs
+    try:
+        schema = defs.get_schema(op_type, max_inclusive_version=opset, domain="")
+    except defs.SchemaError:
+        raise Unsupported("no operator of that name") from None
+    if schema.deprecated:
+        raise Unsupported(f"deprecated before opset {opset}")
+    return schema
+
+
+def check_arity(schema: Any, inputs: Sequence[Any], node: Any) -> None:
+    """SpecError unless the node has as many inputs and outputs as the operator."""
+    if not schema.min_input <= len(inputs) <= schema.max_input:
+        raise SpecError(f"it has {len(inputs)} inputs, expected {schema.min_input} to {schema.max_input}")
+    if len(node.output) > schema.max_output:
+        raise SpecError(f"it has {len(node.output)} outputs, expected at most {schema.max_output}")
+    option = load_onnx().defs.OpSchema.FormalParameterOption.Single
+    for i, (formal, operand) in enumerate(zip(schema.inputs, inputs, strict=False)):
+        if operand is None and formal.option == option:
+            raise SpecError(f"its input {i} ({formal.name}) is left out")
+
+
+def accepted(builder: Any, values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
+    """The attributes that the builder takes. Unsupported if it does not take one that is set."""
+    parameters = inspect.signature(builder).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return dict(values)
+    names = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    extra = sorted(given - names)
+    if extra:
+        raise Unsupported(f"with {', '.join(f'{n}={values[n]!r:.40}' for n in extra)}")
+    return {n: v for n, v in values.items() if n in names}
+
+
+def function_body(
+    schema: Any, node: Any, protos: Mapping[str, Any], inputs: Sequence[Operand | None], opset: int
+) -> Any:
+    """The function that defines the operator in terms of others, None if there is none.
+
+    ``protos`` are the node's attributes, none of them a reference.
+    """
+    onnx = load_onnx()
+    if schema.has_function:
+        body = schema.function_body
+        data = None
+        versions = [v for v in schema.function_opset_versions if v <= opset]
+        if versions:
+            data = schema.get_function_with_opset_version(max(versions))
+        if not data:
+            return body
+    elif schema.has_context_dependent_function:
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
+        types = [_type(x) for x in inputs]
+        if not versions:
+            return None
+        plain = onnx.NodeProto()
+        plain.CopyFrom(node)
+        plain.ClearField("attribute")
+        plain.attribute.extend(named(protos))
+        data = schema.get_context_dependent_function_with_opset_version(
+            max(versions), plain.SerializeToString(), types
+        )
+        if not data:
+            return None
+    else:
+        return None
+    body = onnx.FunctionProto()
+    body.ParseFromString(data)
+    return body
+
+
+def _type(operand: Operand | None) -> bytes:
+    """The operand's type as a serialised TypeProto."""
+    onnx = load_onnx()
+    proto = onnx.TypeProto()
+    if operand is not None:
+        import numpy as np
+
+        proto.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(operand.dtype))
+        for d in operand.shape:
+            dim = proto.tensor_type.shape.dim.add()
+            if isinstance(d, int):
+                dim.dim_value = d
+    data: bytes = proto.SerializeToString()
+    return data
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain

@@ -1,0 +1,296 @@
+"""`from_torch`: any torch module that ``torch.export`` can trace, as a ModelSpec."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bslite import ops
+from bslite.errors import SpecError, UnsupportedError
+from bslite.frontends.torch.capture import capture, failure, functional, tensors
+from bslite.frontends.torch.context import (
+    Const,
+    Site,
+    Store,
+    Unsupported,
+    Value,
+    dims,
+    dtype_name,
+    find,
+    operation,
+)
+from bslite.frontends.torch.graph import Graph, has_tensors, is_filled, is_getitem, normalization
+from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.torch.names import Names, call_of
+from bslite.frontends.torch.ops import MODULES, is_no_op
+from bslite.spec import GraphBuilder, ModelSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    Node = torch.fx.Node
+
+
+def from_torch(module: torch.nn.Module, example_inputs: Any, *, name: str | None = None) -> ModelSpec:
+    """The model that ``module`` computes in eval mode, traced by ``torch.export`` on ``example_inputs``.
+
+    ``example_inputs`` is one tensor (float32, int64, int32 or bool) or a tuple of the forward's positional
+    arguments; what is no tensor is built into the model. Axis 0 of each tensor becomes the free size "N" if
+    it is as long as the first tensor's; all other sizes are fixed to the example's. Where torch.export
+    cannot keep the batch free, it is fixed too, with a warning that says why. Python code that asks whether
+    the batch is 1 is traced as for a larger one.
+
+    Layers are named by their path in the module; an operation in a forward method by the method's module
+    and the op (``layer1.0.add``). Parameters keep their state_dict names. A contiguous CPU tensor is shared
+    with the module, not copied: training the module further changes the model.
+
+    Outputs are the tensors of the forward's result, tuples, lists and dicts flattened in order, None left
+    out. An output may be an input.
+
+    Raises SpecError for a module in training mode or with parameters that are not float32, InputError for an
+    unfit example, UnsupportedError if the module cannot be traced or uses operations bslite does not have:
+    all of them are listed, with the layers that use them. EngineError if torch is not installed.
+    """
+    load_torch()
+    name = name or type(module).__name__
+    example = tuple(example_inputs) if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
+    graph = Graph(capture(module, example, name))
+    if graph.unknown() or graph.mutation_shows():
+        graph = rewritten(graph, module, name)
+    return Walk(graph, module, name).spec(example)
+
+
+def rewritten(graph: Graph, module: torch.nn.Module, name: str) -> Graph:
+    """The same graph without in-place changes and odd views, or as it is if torch cannot rewrite it."""
+    try:
+        return Graph(functional(graph.program))
+    except Exception as e:
+        if graph.mutation_shows():
+            raise failure(module, name, e) from e
+        return graph  # what is unknown in it will be listed
+
+
+class Walk:
+    """Visits a graph's nodes in order and appends their layers to a `Store`."""
+
+    def __init__(self, graph: Graph, module: torch.nn.Module, name: str) -> None:
+        self.graph, self.module = graph, module
+        self.store = Store(GraphBuilder(name), dict(tensors(module)))
+        self.names = Names(module, graph.layers())
+        self.results: dict[Node, Any] = {}  # Value, Const, list of them, Python number, or MISSING
+        self.problems: dict[str, list[str]] = {}  # operation and reason -> layers
+
+    def spec(self, example: Sequence[Any]) -> ModelSpec:
+        """The finished model."""
+        self._placeholders(example)
+        for node in self.graph.nodes:
+            if node.op not in ("placeholder", "output") and node in self.graph.live:
+                self.results[node] = self._visit(node)
+        outputs = self._outputs()
+        if self.problems:
+            raise UnsupportedError(self._report())
+        spec = self.store.builder.build(*outputs)
+        self._check_shapes(spec)
+        return spec
+
+    def _placeholders(self, example: Sequence[Any]) -> None:
+        """Inputs are declared, parameters and other known tensors looked up."""
+        torch, program = load_torch(), self.graph.program
+        leaves = torch.utils._pytree.tree_leaves(example)
+        examples = iter(x for x in leaves if isinstance(x, torch.Tensor))
+        specs = {s.arg.name: s for s in program.graph_signature.input_specs}
+        for node in self.graph.nodes:
+            if node.op != "placeholder":
+                continue
+            if node in self.graph.stored:
+                key = specs[node.name].target
+                self.results[node] = Const(self._stored(key), key)
+            elif has_tensors(node):
+                shape = dims(node.meta["val"])
+                declared = [d if isinstance(d, int) else "N" for d in shape]
+                dtype = dtype_name(node.meta["val"])
+                self.results[node] = self.store.input(
+                    node.name, shape, declared, tuple(next(examples).shape), dtype
+                )
+            else:
+                self.results[node] = getattr(specs[node.name].arg, "value", None)
+
+    def _stored(self, key: str) -> torch.Tensor:
+        """The parameter, buffer or constant that the export calls ``key``."""
+        program = self.graph.program
+        tensor: torch.Tensor = (
+            program.state_dict[key] if key in program.state_dict else program.constants[key]
+        )
+        return tensor
+
+    def _visit(self, node: Node) -> Any:
+        args, kwargs = load_torch().fx.map_arg((node.args, node.kwargs), self.results.__getitem__)
+        if node in self.graph.constant:
+            return self._evaluate(node, args, kwargs)
+        if not has_tensors(node):
+            size = node.meta.get("val")
+            return self._problem(node) if size is None and node.op == "call_function" else size
+        if node in self.graph.whole:
+            return self._whole(node)
+        if is_getitem(node):
+            return MISSING if args[0] is MISSING else args[0][args[1]]
+        builder = find(node)
+        if builder is None:
+            return self._problem(node)
+        if any(a is MISSING for a in flat((*args, *kwargs.values()))):
+            return MISSING  # the operation it waits for is reported
+        site = self._site(node)
+        try:
+            require_dtype(node)
+            bound = bind(builder, site, args, kwargs)
+            return same_dtype(node, builder(*bound.args, **bound.kwargs))
+        except Unsupported as e:
+            return self._problem(node, str(e))
+
+    def _site(self, node: Node) -> Site:
+        return Site(self.store, self.names, node, [u for u in node.users if u in self.graph.live])
+
+    def _evaluate(self, node: Node, args: Any, kwargs: Any) -> Any:
+        """Run an operation on constants."""
+        made = node.meta["val"]
+        if is_no_op(node) and made.dtype == args[0].tensor.dtype and made.stride() == args[0].tensor.stride():
+            return args[0]
+        torch = load_torch()
+        args, kwargs = torch.utils._pytree.tree_map(
+            lambda x: x.tensor if isinstance(x, Const) else x, (tuple(args), dict(kwargs))
+        )
+        if getattr(getattr(node.target, "_schema", None), "is_mutable", False):
+            args = (args[0].clone(), *args[1:])
+        with torch.no_grad():
+            result = compute(node, args, kwargs)
+        key = self.names.part(node, node.name)
+        return torch.utils._pytree.tree_map(
+            lambda x: Const(x, key) if isinstance(x, torch.Tensor) else x, result
+        )
+
+    def _whole(self, node: Node) -> Any:
+        """One op for a whole module, at the node of its result."""
+        source = self.graph.whole[node]
+        if source is None or self.results[source] is MISSING:
+            return MISSING
+        site = self._site(node)
+        if group := normalization(node):
+            clamp, norm = group[2].args, group[3].args
+            return site.emit("normalize", self.results[source], axis=norm[2][0], eps=clamp[1])  # type: ignore[index]
+        call = call_of(node)
+        return MODULES[call.kind](site, self.module.get_submodule(call.path), self.results[source])
+
+    def _outputs(self) -> list[str]:
+        """Names of the output values."""
+        by_name = {node.name: result for node, result in self.results.items()}
+        names = []
+        for spec in self.graph.program.graph_signature.output_specs:
+            if spec.kind.name == "USER_INPUT_MUTATION":
+                continue  # the caller's array is not written to
+            if spec.kind.name != "USER_OUTPUT":
+                self._whole_problem(f"changes {spec.target!r}")
+            elif hasattr(spec.arg, "value"):  # a Python value, not a tensor
+                if spec.arg.value is not None:
+                    self._whole_problem(f"returns {spec.arg.value!r}")
+            else:
+                result = by_name[spec.arg.name]
+                if isinstance(result, Const) and dtype_name(result.tensor) not in ops.DTYPES:
+                    self._whole_problem(f"returns {dtype_name(result.tensor)}")
+                elif isinstance(result, (Value, Const)):
+                    names.append(self.store.value(result).name)
+                elif result is not MISSING:
+                    self._whole_problem("returns a size")
+        return names
+
+    def _whole_problem(self, what: str) -> None:
+        """Note something the model as a whole does."""
+        self.problems.setdefault(f"a forward that {what}", []).append("")
+
+    def _problem(self, node: Node, reason: str = "") -> object:
+        """Note an operation that cannot be expressed. What stands for its result lets those that read it be
+        looked at, too.
+        """
+        what = f"{node.target}: {reason}" if reason else str(node.target)
+        self.problems.setdefault(what, []).append(call_of(node).path)
+        return load_torch().utils._pytree.tree_map(self._stand_in, node.meta.get("val", MISSING))
+
+    def _stand_in(self, traced: Any) -> Any:
+        """A value like the traced tensor that no layer makes; MISSING where bslite has no such values."""
+        if not hasattr(traced, "dtype") or dtype_name(traced) not in ops.DTYPES:
+            return MISSING
+        value = Value(f"stand-in {len(self.store.shapes)}", dims(traced), dtype_name(traced))
+        self.store.shapes[value.name], self.store.dtypes[value.name] = value.shape, value.dtype
+        return value
+
+    def _report(self) -> str:
+        """All that is unsupported, each with the number of uses and the layers."""
+        lines = [f"model {self.store.builder.name!r} needs what bslite does not have:"]
+        for what, paths in sorted(self.problems.items(), key=lambda item: -len(item[1])):
+            places = list(dict.fromkeys(path or "the model's own forward" for path in paths))
+            more = f" and {len(places) - 8} more" if len(places) > 8 else ""
+            lines.append(f"  {len(paths)} x {what}; at {', '.join(places[:8])}{more}")
+        return "\n".join(lines)
+
+    def _check_shapes(self, spec: ModelSpec) -> None:
+        """Compare with the shapes torch traced, for two batches: a wrong builder fails here, not later."""
+        free = any(isinstance(d, str) for i in spec.inputs for d in i.shape)
+        for batch in (2, 3) if free else (0,):
+            shapes = spec.infer_shapes(
+                [tuple(d if isinstance(d, int) else batch for d in i.shape) for i in spec.inputs]
+            )
+            for layer, traced in self.store.shapes.items():
+                want = tuple(
+                    d if isinstance(d, int) else int(d.subs(dict.fromkeys(d.free_symbols, batch)))
+                    for d in traced
+                )
+                if shapes[layer] != want:
+                    raise SpecError(
+                        f"layer {layer!r}: torch makes {list(want)}, the op it became {list(shapes[layer])}"
+                    )
+
+
+def compute(node: Node, args: Sequence[Any], kwargs: Any) -> Any:
+    """The result of an operation on tensors that are known now."""
+    torch = load_torch()
+    if is_filled(node):  # whatever its operand
+        made = node.meta["val"]
+        number = {"new_zeros": 0, "new_ones": 1}.get(operation(node), args[-1])
+        return torch.full(dims(made), number, dtype=made.dtype)
+    return node.target(*args, **kwargs)  # type: ignore[operator]
+
+
+MISSING = object()  # stands for the result of an operation that could not be converted
+
+
+def flat(items: Sequence[Any]) -> list[Any]:
+    """``items`` with the lists among them opened."""
+    return [x for item in items for x in (item if isinstance(item, (list, tuple)) else (item,))]
+
+
+def bind(builder: Any, site: Site, args: Any, kwargs: Any) -> inspect.BoundArguments:
+    """The builder's arguments, or Unsupported if the operation is called in a form it does not know."""
+    try:
+        return inspect.signature(builder).bind(site, *args, **kwargs)
+    except TypeError as e:
+        raise Unsupported(f"called in an unknown form ({e})") from None
+
+
+def result_dtype(node: Node) -> str:
+    """dtype of the operation's (first) result."""
+    value = node.meta["val"]
+    return dtype_name(value[0] if isinstance(value, (tuple, list)) else value)
+
+
+def require_dtype(node: Node) -> None:
+    """Raise Unsupported if bslite has no values of the dtype that the operation makes."""
+    if result_dtype(node) not in ops.DTYPES:
+        raise Unsupported(f"makes {result_dtype(node)}; bslite has {', '.join(ops.DTYPES)}")
+
+
+def same_dtype(node: Node, result: Any) -> Any:
+    """``result``, or Unsupported if it is of another dtype than torch's."""
+    made = result[0] if isinstance(result, (tuple, list)) else result
+    if isinstance(made, (Value, Const)) and made.dtype != result_dtype(node):
+        raise Unsupported(f"makes {result_dtype(node)}, the op it would become {made.dtype}")
+    return result

@@ -1,0 +1,175 @@
+"""Facts about an exported graph that the walk needs: what counts, what is constant, what is in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from bslite.frontends.torch.context import dims, find, operation
+from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.torch.names import Call, call_of
+from bslite.frontends.torch.ops import MODULES, is_no_op
+
+if TYPE_CHECKING:
+    import torch
+
+    Node = torch.fx.Node
+
+STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")  # kinds of placeholder that hold a known tensor
+#: Operations that take from their operand its dtype and device alone, from arguments the rest.
+FILLED = ("new_zeros", "new_ones", "new_full")
+
+
+class Graph:
+    """An exported program, with the nodes that the outputs need and those that depend on no input."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        self.program = program
+        self.nodes: list[Node] = list(program.graph.nodes)
+        kinds = {s.arg.name: s.kind.name for s in program.graph_signature.input_specs}
+        self.stored = {n for n in self.nodes if n.op == "placeholder" and kinds[n.name] in STORED}
+        self.live = self._live()
+        self.constant = self._constant()
+        self.whole = self._whole_modules()
+
+    def _live(self) -> set[Node]:
+        """The nodes that an output depends on."""
+        live: set[Node] = set()
+        for node in reversed(self.nodes):
+            if node.op == "output":
+                live.add(node)
+            if node in live:
+                live.update(node.all_input_nodes)
+        return live
+
+    def _constant(self) -> set[Node]:
+        """The nodes that compute the same whatever the input: they are evaluated once, here."""
+        torch = load_torch()
+        constant = set(self.stored)
+        for node in self.nodes:
+            tags = getattr(node.target, "tags", ())
+            if (
+                node.op == "call_function"
+                and (all(n in constant for n in node.all_input_nodes) or is_filled(node))
+                and torch.Tag.nondeterministic_seeded not in tags
+            ):
+                constant.add(node)
+        return constant
+
+    def _whole_modules(self) -> dict[Node, Node | None]:
+        """Nodes of modules and functions that become one op: the result -> the input, the other nodes ->
+        None.
+        """
+        groups: dict[Call, list[Node]] = {}
+        for node in self.operations():
+            call = call_of(node)
+            if call.kind in MODULES:
+                groups.setdefault(call, []).append(node)
+        whole: dict[Node, Node | None] = {}
+        for node in self.operations():
+            if group := normalization(node):
+                whole |= dict.fromkeys(group)
+                whole[node] = node.args[0]  # type: ignore[assignment]
+        for nodes in groups.values():
+            sources = {a for n in nodes for a in n.all_input_nodes if has_tensors(a)} - {
+                *nodes,
+                *self.constant,
+            }
+            results = [n for n in nodes if not set(n.users) <= set(nodes)]
+            if len(sources) == len(results) == 1:
+                whole.update(dict.fromkeys(nodes))
+                whole[results[0]] = sources.pop()
+        return whole
+
+    def operations(self) -> Iterator[Node]:
+        """The nodes that compute activations."""
+        for node in self.nodes:
+            if (
+                node.op == "call_function"
+                and node in self.live
+                and node not in self.constant
+                and has_tensors(node)
+            ):
+                yield node
+
+    def layers(self) -> Iterator[Node]:
+        """The operations that become layers: no no-ops, one node for a module that becomes one op."""
+        for node in self.operations():
+            if node in self.whole:
+                if self.whole[node]:
+                    yield node
+            elif not is_getitem(node) and not is_no_op(node):
+                yield node
+
+    def unknown(self) -> bool:
+        """Whether some operation has no builder."""
+        return any(not is_getitem(n) and n not in self.whole and not find(n) for n in self.operations())
+
+    def mutation_shows(self) -> bool:
+        """Whether some in-place operation does more than its out-of-place twin would.
+
+        It does if memory it changed is read later under a name older than its result, or if it changes a
+        tensor of the module. Else ``relu_`` is just ``relu``.
+        """
+        names: dict[int, list[Node]] = {}  # memory -> the nodes that name it, oldest first
+        changed: dict[int, Node] = {}  # memory -> the last operation that changed it
+        order = {node: i for i, node in enumerate(self.nodes)}
+        for node in self.nodes:
+            for source in node.all_input_nodes:
+                last = changed.get(memory(source) or 0)
+                if last is not None and order[source] < order[last]:
+                    return True
+            schema = getattr(node.target, "_schema", None)
+            if schema is not None and schema.is_mutable and node.all_input_nodes:
+                place = memory(node.args[0]) if node.args else None
+                written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+                if place is None or any(written[1:]) or any(n in self.stored for n in names.get(place, ())):
+                    return True
+                changed[place] = node
+            place = memory(node)
+            if place is not None:
+                names.setdefault(place, []).append(node)
+        return False
+
+
+def normalization(node: Node) -> list[Node]:
+    """The operations of ``F.normalize`` in L2, last one first, if ``node`` is the last; else []."""
+    if operation(node) != "div" or len(node.all_input_nodes) != 2:
+        return []
+    group: list[Node] = [node]
+    before: Any = node.args[1]
+    for names in (("expand_as", "expand"), ("clamp_min",), ("linalg_vector_norm",)):
+        if not hasattr(before, "users") or operation(before) not in names or len(before.users) != 1:
+            return []
+        group.append(before)
+        before = before.args[0]
+    order, axes, keep = (*group[3].args[1:], None, None, None)[:3]
+    right = before is node.args[0] and order in (2, None) and keep is True
+    return group if right and isinstance(axes, (list, tuple)) and len(axes) == 1 else []
+
+
+def is_filled(node: Node) -> bool:
+    """Whether ``node`` makes a tensor of one number, of a shape that is the same for every input."""
+    return operation(node) in FILLED and all(isinstance(d, int) for d in dims(node.meta["val"]))
+
+
+def is_getitem(node: Node) -> bool:
+    """Whether ``node`` picks one of several results."""
+    return getattr(node.target, "__name__", "") == "getitem"
+
+
+def has_tensors(node: Node) -> bool:
+    """Whether ``node`` makes tensors; else a size, a number or an assertion."""
+    torch = load_torch()
+    value = node.meta.get("val")
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    return any(isinstance(v, torch.Tensor) for v in values)
+
+
+def memory(node: Any) -> int | None:
+    """A number for the memory a node's tensor lies in; views of a tensor share it."""
+    value = node.meta.get("val") if hasattr(node, "meta") else None
+    if not isinstance(value, load_torch().Tensor):
+        return None
+    place: int = value.untyped_storage()._cdata
+    return place

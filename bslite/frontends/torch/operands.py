@@ -1,0 +1,66 @@
+"""Operands of torch's arithmetic: numbers as constants, dtypes promoted, shapes broadcast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bslite.frontends.torch.context import Const, Dims, Number, Operand, Site, Unsupported, Value
+from bslite.frontends.torch.lazy import load_torch
+
+Term = Operand | Number
+RANKS = {"bool": 0, "int32": 1, "int64": 1, "float32": 2}
+
+
+def promoted(*terms: Any) -> str:
+    """The dtype in which torch computes with ``terms``: numbers and tensors of rank 0 count only if they are
+    of a higher kind (bool, integer, float) than all the others.
+    """
+    groups: list[list[str]] = [[], [], []]  # tensors, tensors of rank 0, numbers
+    for term in terms:
+        if isinstance(term, (Value, Const)):
+            groups[not term.shape].append(term.dtype)
+        elif isinstance(term, (bool, int, float)):
+            groups[2].append(
+                "bool" if isinstance(term, bool) else "int64" if isinstance(term, int) else "float32"
+            )
+        else:
+            raise Unsupported("a scalar is computed from the input's size")
+    result = ""
+    for group in groups:
+        for dtype in sorted(group, key=lambda d: (RANKS.get(d, 3), d)):
+            if dtype not in RANKS:
+                raise Unsupported(f"an operand is {dtype}")
+            higher = not result or RANKS[dtype] > RANKS[result]
+            if higher or (group is not groups[2] and dtype == "int64" and result == "int32" == group[0]):
+                result = dtype
+    return result
+
+
+def converted(s: Site, term: Any, dtype: str) -> Operand:
+    """``term`` as a value or constant of ``dtype``."""
+    if isinstance(term, Value):
+        return term if term.dtype == dtype else s.emit("cast", term, inner=term.shape, to=dtype)
+    if isinstance(term, Const):
+        same = term.dtype == dtype
+        return term if same else s.derived(dtype, term.tensor.to(getattr(load_torch(), dtype)))
+    if isinstance(term, (bool, int, float)):
+        return s.store.scalar(term, dtype)
+    raise Unsupported("a scalar is computed from the input's size")
+
+
+def together(s: Site, *terms: Any) -> list[Operand]:
+    """All of one dtype, the one torch promotes them to."""
+    dtype = promoted(*terms)
+    return [converted(s, term, dtype) for term in terms]
+
+
+def broadcast(*operands: Operand) -> Dims:
+    """The shape of a result of all of them."""
+    rank = max(len(x.shape) for x in operands)
+    aligned = [(*(1,) * (rank - len(x.shape)), *x.shape) for x in operands]
+    return tuple(next((d for d in sizes if d != 1), 1) for sizes in zip(*aligned, strict=True))
+
+
+def inner(s: Site, op: str, *operands: Operand, **attrs: Any) -> Value:
+    """A layer on the way to the operation's result."""
+    return s.emit(op, *operands, inner=broadcast(*operands), **attrs)

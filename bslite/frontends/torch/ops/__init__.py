@@ -1,0 +1,69 @@
+"""The one table from torch operations to builder functions.
+
+To support another operation, add a builder to the file of its family.
+A builder takes a `Site` and the operation's arguments under the aten schema's defaults, emits bslite ops
+through the site, and returns the operation's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bslite.frontends.torch.context import (
+    TABLE,
+    Operand,
+    Site,
+    Unsupported,
+    Value,
+    aten,
+    dtype_name,
+    operation,
+)
+from bslite.registry import load_modules
+
+load_modules(__name__)
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "MODULES",
+    "NO_OPS",
+    "TABLE",
+    "is_no_op",
+]
+
+#: Operations that do nothing to values at inference, unless they change the dtype.
+NO_OPS = (
+    "alias", "clone", "contiguous", "detach", "lift_fresh_copy", "positive",
+    "to", "_to_copy", "type_as", "float",
+    "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout",
+    "bslite.packed", "bslite.unpacked", "bslite.whole",
+)  # fmt: skip
+
+
+@aten(*NO_OPS)
+def same(s: Site, x: Operand, *args: Any, **kwargs: Any) -> Operand:
+    if s.operation.endswith("dropout") and args[1]:
+        raise Unsupported("called with training=True")
+    made = dtype_name(s.node.meta["val"])
+    return x if x.dtype == made else s.emit("cast", x, to=made)
+
+
+def is_no_op(node: torch.fx.Node) -> bool:
+    """Whether ``node`` becomes no layer."""
+    if operation(node) not in NO_OPS:
+        return False
+    source, made = node.args[0].meta.get("val"), node.meta["val"]  # type: ignore[union-attr]
+    return source is None or source.dtype == made.dtype
+
+
+def local_response_norm(s: Site, module: Any, x: Operand) -> Value:
+    return s.emit("lrn", x, size=module.size, alpha=module.alpha, beta=module.beta, k=module.k)
+
+
+#: Modules that torch writes out in small operations and that are one op here, by class.
+MODULES: dict[str, Callable[[Site, Any, Operand], Value]] = {
+    "torch.nn.modules.normalization.LocalResponseNorm": local_response_norm,
+}

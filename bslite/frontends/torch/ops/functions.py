@@ -1,0 +1,115 @@
+"""Builders of functions of one value: analysis, rounding, activations."""
+
+from __future__ import annotations
+
+from bslite.frontends.torch.context import Const, Number, Operand, Site, Unsupported, Value, aten
+from bslite.frontends.torch.operands import converted, inner
+
+SAME = (
+    *("sign", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "log", "log2", "log10", "log1p"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"),
+    *("floor", "ceil", "round", "trunc", "mish", "relu", "relu6", "silu", "sigmoid", "tanh", "hardswish"),
+    "hardsigmoid",
+)
+#: torch's other names for them
+ALIASES = {
+    "special_erf": "erf", "special_expm1": "expm1", "special_expit": "sigmoid", "arcsin": "asin",
+    "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+    "fix": "trunc", "log_sigmoid": "logsigmoid", "sgn": "sign", "special_log1p": "log1p",
+}  # fmt: skip
+
+
+@aten(*SAME, *ALIASES)
+def function(s: Site, x: Operand) -> Value:
+    """Of integers, as torch has it, the function of them as floats."""
+    if x.dtype != "float32" and s.operation in ("sign", "sgn", "relu", "relu6"):
+        raise Unsupported(f"of {x.dtype}")
+    return s.emit(ALIASES.get(s.operation, s.operation), converted(s, x, "float32"))
+
+
+@aten("log_sigmoid_forward")
+def log_sigmoid_forward(s: Site, x: Operand) -> object:
+    return s.results(s.emit("logsigmoid", x))
+
+
+@aten("round.decimals")
+def round_decimals(s: Site, x: Operand, *, decimals: int) -> Value:
+    if decimals:
+        raise Unsupported(f"decimals={decimals}")
+    return s.emit("round", x)
+
+
+@aten("leaky_relu")
+def leaky_relu(s: Site, x: Operand, negative_slope: float = 0.01) -> Value:
+    return s.emit("leaky_relu", x, negative_slope=negative_slope)
+
+
+@aten("elu")
+def elu(s: Site, x: Operand, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
+    if input_scale == 1:
+        return s.emit("elu", x, alpha=alpha) if scale == 1 else s.emit("selu", x, alpha=alpha, gamma=scale)
+    if scale == 1 and alpha * input_scale == 1:
+        return s.emit("celu", x, alpha=alpha)
+    raise Unsupported(f"scale={scale}, input_scale={input_scale}")
+
+
+@aten("selu")
+def selu(s: Site, x: Operand) -> Value:
+    return s.emit("selu", x)
+
+
+@aten("celu")
+def celu(s: Site, x: Operand, alpha: float = 1) -> Value:
+    return s.emit("celu", x, alpha=alpha)
+
+
+@aten("gelu")
+def gelu(s: Site, x: Operand, *, approximate: str = "none") -> Value:
+    return s.emit("gelu", x, approximate=approximate)
+
+
+@aten("softplus")
+def softplus(s: Site, x: Operand, beta: Number = 1, threshold: Number = 20) -> Value:
+    return s.emit("softplus", x, beta=beta, threshold=threshold)
+
+
+@aten("softsign")
+def softsign(s: Site, x: Operand) -> Value:
+    return s.emit("softsign", x)
+
+
+@aten("threshold")
+def threshold(s: Site, x: Operand, threshold: Number, value: Number) -> Value:
+    return s.emit("threshold", x, threshold=threshold, value=value)
+
+
+@aten("hardshrink")
+def hardshrink(s: Site, x: Operand, lambd: Number = 0.5) -> Value:
+    return s.emit("shrink", x, lambd=lambd)
+
+
+@aten("softshrink")
+def softshrink(s: Site, x: Operand, lambd: Number = 0.5) -> Value:
+    return s.emit("shrink", x, lambd=lambd, bias=lambd)
+
+
+@aten("prelu", "_prelu_kernel")
+def prelu(s: Site, x: Operand, slope: Operand) -> Value:
+    """One slope, or one per channel (axis 1)."""
+    if len(slope.shape) == 1 and slope.shape != (1,) and len(x.shape) > 2:
+        if not isinstance(slope, Const):
+            raise Unsupported("the slopes are computed from the input")
+        slope = s.derived("slope", slope.tensor.reshape(-1, *(1,) * (len(x.shape) - 2)))
+    return s.emit("prelu", x, slope)
+
+
+@aten("glu")
+def glu(s: Site, x: Operand, axis: int = -1) -> Value:
+    """The first half of an axis times the sigmoid of the second."""
+    axis %= len(x.shape)
+    half = x.shape[axis] // 2
+    shape = (*x.shape[:axis], half, *x.shape[axis + 1 :])
+    first, second = (
+        s.emit("slice", x, inner=shape, axis=axis, start=start, stop=start + half) for start in (0, half)
+    )
+    return s.emit("mul", first, inner(s, "sigmoid", second))

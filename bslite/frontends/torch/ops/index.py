@@ -1,0 +1,171 @@
+"""Builders of picking and putting by index tensors, and of the largest elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.frontends.torch.context import Const, Dims, Operand, Site, Unsupported, Value, aten
+from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.torch.ops.moves import reshape
+from bslite.frontends.torch.ops.repeat import plain
+from bslite.ops import INTEGERS
+
+
+@aten("gather")
+def gather(s: Site, x: Operand, axis: int, index: Operand, *, sparse_grad: bool = False) -> Operand:
+    plain(*x.shape[:0])
+    return s.emit("gather_elements", x, index, axis=axis)
+
+
+@aten("take_along_dim")
+def take_along_dim(s: Site, x: Operand, index: Operand, axis: int | None = None) -> Operand:
+    if axis is None:
+        raise Unsupported("of a flattened tensor")
+    axis %= len(x.shape)
+    x, index = (expanded(s, v, (*s.shape[:axis], v.shape[axis], *s.shape[axis + 1 :])) for v in (x, index))
+    return s.emit("gather_elements", x, index, axis=axis)
+
+
+def expanded(s: Site, x: Operand, shape: Dims) -> Operand:
+    """``x`` broadcast to ``shape``."""
+    if x.shape == shape:
+        return x
+    aligned = (*(1,) * (len(shape) - len(x.shape)), *x.shape)
+    target = [-1 if d == have else d for d, have in zip(shape, aligned, strict=True)]
+    plain(*target)
+    return s.emit("expand", reshape(s, x, aligned, last=False), inner=shape, shape=target)
+
+
+@aten("index.Tensor")
+def index(s: Site, x: Operand, indices: Sequence[Operand | None]) -> Operand:
+    """One index tensor is a gather; of several, adjacent or not, the axes go in front, as coordinates."""
+    places = [a for a, i in enumerate(indices) if i is not None]
+    tensors = [i for i in indices if i is not None]
+    if any(i.dtype not in INTEGERS for i in tensors):
+        raise Unsupported("by a condition: the size of the result depends on the data")
+    if len(places) == 1:
+        return s.emit("gather", x, tensors[0], axis=places[0])
+    rest = [a for a in range(len(x.shape)) if a not in places]
+    joined, shape = stacked(s, tensors)
+    order = [*places, *rest]
+    if order != sorted(order):
+        x = s.emit("permute", x, inner=tuple(x.shape[a] for a in order), order=order)
+    made = (*shape, *x.shape[len(places) :])
+    adjacent = places == list(range(places[0], places[0] + len(places)))
+    if not adjacent or places[0] == 0:
+        return s.emit("gather_nd", x, joined)
+    y = s.emit("gather_nd", x, joined, inner=made)
+    front = range(len(shape), len(shape) + places[0])  # the axes that stood before the indexed ones
+    back = range(len(shape) + places[0], len(made))
+    return s.emit("permute", y, order=[*front, *range(len(shape)), *back])
+
+
+def stacked(s: Site, tensors: Sequence[Operand]) -> tuple[Operand, Dims]:
+    """Index tensors broadcast together, as coordinates along a last axis; and their common shape."""
+    torch = load_torch()
+    if all(isinstance(i, Const) for i in tensors):
+        known = torch.broadcast_tensors(*(i.tensor for i in tensors if isinstance(i, Const)))
+        return s.derived("indices", torch.stack(known, -1)), tuple(known[0].shape)
+    plain(*(d for i in tensors for d in i.shape))
+    shape: Dims = tuple(torch.broadcast_shapes(*(i.shape for i in tensors)))
+    parts = [reshape(s, expanded(s, i, shape), (*shape, 1), last=False) for i in tensors]
+    joined = s.emit("concat", *parts, inner=(*shape, len(parts)), axis=len(shape))
+    return joined, shape
+
+
+@aten("scatter.src", "scatter_add")
+def scatter(s: Site, x: Operand, axis: int, index: Operand, source: Operand) -> Operand:
+    reduction = "add" if s.operation == "scatter_add" else "none"
+    return _scatter(s, x, axis, index, source, reduction)
+
+
+REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add", "multiply": "mul"}
+
+
+@aten("scatter_reduce.two", "scatter.reduce")
+def scatter_reduce(
+    s: Site,
+    x: Operand,
+    axis: int,
+    index: Operand,
+    source: Operand,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Operand:
+    if reduce not in REDUCTIONS or not include_self:
+        raise Unsupported(f"reduce={reduce!r}, include_self={include_self}")
+    return _scatter(s, x, axis, index, source, REDUCTIONS[reduce])
+
+
+def _scatter(s: Site, x: Operand, axis: int, index: Operand, source: Operand, reduction: str) -> Operand:
+    """torch takes of the source only as much as there are indices."""
+    for a, (want, have) in enumerate(zip(index.shape, source.shape, strict=True)):
+        if want != have:
+            plain(want)
+            shape = (*source.shape[:a], want, *source.shape[a + 1 :])
+            source = s.emit("slice", source, inner=shape, axis=a, start=0, stop=want)
+    return s.emit("scatter_elements", x, index, source, axis=axis, reduction=reduction)
+
+
+@aten("scatter.value")
+def scatter_value(s: Site, x: Operand, axis: int, index: Operand, value: float) -> Operand:
+    plain(*index.shape)
+    torch = load_torch()
+    source = s.derived("value", torch.full(index.shape, value, dtype=getattr(torch, x.dtype)))
+    return s.emit("scatter_elements", x, index, source, axis=axis)
+
+
+@aten("topk")
+def topk(
+    s: Site, x: Operand, k: Any, axis: int = -1, largest: bool = True, sorted: bool = True
+) -> list[Operand | None]:
+    plain(k)
+    return _ordered(s, x, k, axis, largest)
+
+
+@aten("sort", "msort")
+def sort(s: Site, x: Operand, axis: int = -1, descending: bool = False) -> list[Operand | None]:
+    plain(x.shape[axis])
+    return _ordered(s, x, x.shape[axis], axis, descending)
+
+
+@aten("sort.stable")
+def sort_stable(
+    s: Site, x: Operand, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> list[Operand | None]:
+    return sort(s, x, dim, descending)
+
+
+@aten("argsort")
+def argsort(s: Site, x: Operand, axis: int = -1, descending: bool = False) -> Operand:
+    plain(x.shape[axis])
+    return s.emit("topk", x, k=x.shape[axis], axis=axis, largest=descending)
+
+
+@aten("argsort.stable")
+def argsort_stable(s: Site, x: Operand, *, stable: bool, dim: int = -1, descending: bool = False) -> Operand:
+    return argsort(s, x, dim, descending)
+
+
+def _ordered(s: Site, x: Operand, k: int, axis: int, largest: bool) -> list[Operand | None]:
+    """The values and indices of the ``k`` first elements in order."""
+    if not x.shape:
+        raise Unsupported("of a single number")
+    places: Value = s.emit("topk", x, inner=s.shapes[1], k=k, axis=axis, largest=largest)
+    values = s.emit("gather_elements", x, places, inner=s.shapes[0], axis=axis) if 0 in s.used else None
+    return [values, places]
+
+
+@aten("one_hot")
+def one_hot(s: Site, x: Operand, classes: int = -1) -> Operand:
+    plain(classes)
+    if classes < 1:
+        raise Unsupported("the number of classes depends on the data")
+    return s.emit("one_hot", x, depth=classes, axis=-1, to="int64", strict=True)
+
+
+@aten("nonzero", "nonzero_numpy", "argwhere", "masked_select", "_unique2", "unique_consecutive")
+def sized_by_data(s: Site, *_: Any, **__: Any) -> Operand:
+    raise Unsupported("the size of its result depends on the data")

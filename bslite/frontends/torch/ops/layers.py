@@ -1,0 +1,152 @@
+"""Builders of the layers proper: matrix products, norms, activations, upsampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.frontends.torch.context import Const, Operand, Site, Unsupported, Value, aten
+
+
+@aten("linear")
+def linear(s: Site, x: Operand, weight: Operand, bias: Operand | None = None) -> Value:
+    return s.emit("linear", x, params={"weight": weight, "bias": bias})
+
+
+@aten("addmm")
+def addmm(s: Site, bias: Operand, x: Operand, weight: Operand, *, beta: float = 1, alpha: float = 1) -> Value:
+    if beta != 1 or alpha != 1:
+        raise Unsupported(f"beta={beta}, alpha={alpha}")
+    if isinstance(weight, Const) and isinstance(bias, Const) and bias.shape == weight.shape[1:]:
+        return linear(s, x, s.derived("weight", weight.tensor.t()), bias)
+    return s.emit("add", s.emit("matmul", x, weight, inner=(x.shape[0], weight.shape[1])), bias)
+
+
+@aten("mm", "bmm", "matmul")
+def matmul(s: Site, x: Operand, y: Operand) -> Value:
+    if isinstance(y, Const) and len(y.shape) == 2:
+        return linear(s, x, s.derived("weight", y.tensor.t()))
+    if min(len(x.shape), len(y.shape)) < 2:
+        raise Unsupported("with a vector")
+    return s.emit("matmul", x, y)
+
+
+@aten("batch_norm", "native_batch_norm", "_native_batch_norm_legit")
+def batch_norm(
+    s: Site,
+    x: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    mean: Operand | None,
+    var: Operand | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *_: Any,
+) -> Any:
+    if training or mean is None or var is None:
+        raise Unsupported("it normalises by the statistics of the batch: track_running_stats=False")
+    params = {"weight": weight, "bias": bias, "running_mean": mean, "running_var": var}
+    return s.results(s.emit("batch_norm", x, params=params, eps=eps))
+
+
+@aten("_native_batch_norm_legit_no_training")
+def batch_norm_eval(
+    s: Site, x: Operand, w: Any, b: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> Any:
+    return batch_norm(s, x, w, b, mean, var, False, momentum, eps)
+
+
+@aten("_native_batch_norm_legit.no_stats")
+def batch_norm_no_stats(
+    s: Site, x: Operand, w: Any, b: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    return batch_norm(s, x, w, b, None, None, training, momentum, eps)
+
+
+@aten("instance_norm")
+def instance_norm(
+    s: Site, x: Operand, w: Any, b: Any, mean: Any, var: Any, own: bool, momentum: float, eps: float, *_: Any
+) -> Any:
+    if not own:
+        return batch_norm(s, x, w, b, mean, var, False, momentum, eps)
+    return group_norm(s, x, x.shape[1], w, b, eps)
+
+
+@aten("layer_norm", "native_layer_norm")
+def layer_norm(
+    s: Site,
+    x: Operand,
+    shape: Sequence[int],
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Any:
+    params = {"weight": weight, "bias": bias}
+    return s.results(s.emit("layer_norm", x, params=params, normalized_shape=tuple(shape), eps=eps))
+
+
+@aten("rms_norm")
+def rms_norm(
+    s: Site, x: Operand, shape: Sequence[int], weight: Operand | None = None, eps: float | None = None
+) -> Value:
+    """eps: as torch does, the gap between 1 and the next float32 where none is given."""
+    eps = 2.0**-23 if eps is None else eps
+    return s.emit("rms_norm", x, params={"weight": weight}, normalized_shape=tuple(shape), eps=eps)
+
+
+@aten("group_norm")
+def group_norm(
+    s: Site,
+    x: Operand,
+    groups: int,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Any:
+    return s.results(
+        s.emit("group_norm", x, params={"weight": weight, "bias": bias}, num_groups=groups, eps=eps)
+    )
+
+
+@aten("native_group_norm")
+def native_group_norm(
+    s: Site, x: Operand, w: Any, b: Any, n: Any, c: Any, size: Any, groups: int, eps: float
+) -> Any:
+    return group_norm(s, x, groups, w, b, eps)
+
+
+@aten("softmax", "log_softmax", "_softmax", "_log_softmax")
+def softmax(s: Site, x: Operand, axis: int, dtype: Any = None) -> Value:
+    return s.emit(s.operation.removeprefix("_"), x, axis=axis)
+
+
+@aten("upsample_nearest2d.vec")
+def nearest_vec(s: Site, x: Operand, size: Any, scales: Any) -> Value:
+    return upsample(s, x, "nearest", size, scales)
+
+
+@aten("upsample_bilinear2d.vec")
+def bilinear_vec(s: Site, x: Operand, size: Any, align_corners: bool, scales: Any) -> Value:
+    return upsample(s, x, "bilinear", size, scales, align_corners)
+
+
+@aten("upsample_nearest2d")
+def nearest(s: Site, x: Operand, size: Any, scale_h: Any = None, scale_w: Any = None) -> Value:
+    return upsample(s, x, "nearest", size, (scale_h, scale_w))
+
+
+@aten("upsample_bilinear2d")
+def bilinear(
+    s: Site, x: Operand, size: Any, align_corners: bool, scale_h: Any = None, scale_w: Any = None
+) -> Value:
+    return upsample(s, x, "bilinear", size, (scale_h, scale_w), align_corners)
+
+
+def upsample(s: Site, x: Operand, mode: str, size: Any, scales: Any, align_corners: bool = False) -> Value:
+    """By scale if torch was given one: it then maps pixels by the scale, not by the ratio of the sizes."""
+    if scales and all(scales):
+        return s.emit("upsample", x, mode=mode, scale=tuple(scales), align_corners=align_corners)
+    return s.emit("upsample", x, mode=mode, size=tuple(size), align_corners=align_corners)

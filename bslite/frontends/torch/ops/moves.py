@@ -1,0 +1,257 @@
+"""Builders of what moves elements: views, permutations, slices, concatenation, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.frontends.torch.context import Const, Dims, Operand, Site, Unsupported, aten, dims, operation
+
+#: Operations that broadcast their operands themselves.
+BROADCASTING = (
+    *("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "where"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "bitwise_and", "bitwise_or"),
+)
+
+
+def reshape(s: Site, x: Operand, shape: Dims, last: bool = True) -> Operand:
+    """``x`` in another shape, the batch left free; the operation's result if ``last``."""
+    if x.shape == shape:
+        return x
+    inner = None if last else shape
+    start = min(_common(x.shape, shape), len(shape) - 1)
+    tail = len(shape) - 1 - start
+    if len(x.shape) > len(shape) and start > 0 and x.shape[len(x.shape) - tail :] == shape[start + 1 :]:
+        return s.emit("flatten", x, inner=inner, start_axis=start, end_axis=len(x.shape) - 1 - tail)
+    return s.emit("reshape", x, inner=inner, shape=target(x.shape, shape))
+
+
+def _common(a: Dims, b: Dims) -> int:
+    """How many sizes two shapes begin with alike."""
+    return next((i for i, (p, q) in enumerate(zip(a, b, strict=False)) if p != q), min(len(a), len(b)))
+
+
+def target(have: Dims, want: Dims) -> tuple[int, ...]:
+    """The reshape op's spelling: 0 keeps a free size in its place, one other is inferred."""
+    out = []
+    for i, d in enumerate(want):
+        if not isinstance(d, int):
+            d = 0 if i < len(have) and have[i] == d else -1
+        out.append(d)
+    if out.count(-1) > 1:
+        raise Unsupported(f"from {list(have)} to {list(want)}: two sizes depend on the batch")
+    return tuple(out)
+
+
+@aten(
+    "view", "reshape", "_unsafe_view", "view_as", "reshape_as", "flatten", "unflatten", "unsqueeze", "squeeze"
+)
+def view(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
+    return reshape(s, x, s.shape)
+
+
+@aten("permute")
+def permute(s: Site, x: Operand, order: Sequence[int]) -> Operand:
+    order = [d % len(x.shape) for d in order]
+    return x if order == sorted(order) else s.emit("permute", x, order=order)
+
+
+@aten("transpose", "swapaxes", "swapdims")
+def transpose(s: Site, x: Operand, a: int, b: int) -> Operand:
+    order = list(range(len(x.shape)))
+    order[a], order[b] = order[b], order[a]
+    return permute(s, x, order)
+
+
+@aten("t")
+def t(s: Site, x: Operand) -> Operand:
+    return permute(s, x, range(len(x.shape))[::-1])
+
+
+@aten("slice")
+def slice_(s: Site, x: Operand, axis: int = 0, start: Any = None, stop: Any = None, step: int = 1) -> Operand:
+    if s.shape == x.shape:
+        return x
+    if not all(v is None or isinstance(v, int) for v in (start, stop)):
+        raise Unsupported("its bounds depend on the batch")
+    if stop is not None and stop >= 2**62:  # torch's spelling of "to the end"
+        stop = None
+    return s.emit("slice", x, axis=axis, start=start or 0, stop=stop, step=step)
+
+
+@aten("slice_scatter")
+def slice_scatter(
+    s: Site, x: Operand, part: Operand, axis: int = 0, start: Any = None, stop: Any = None, step: int = 1
+) -> Operand:
+    """``x`` with a run of positions along ``axis`` replaced by ``part``."""
+    axis %= len(x.shape)
+    size, count = x.shape[axis], part.shape[axis]
+    if part.shape == x.shape:
+        return part
+    if step != 1 or not all(isinstance(n, int) for n in (size, count, start or 0)):
+        raise Unsupported("with steps, or along the batch")
+    first = (start or 0) if (start or 0) >= 0 else size + start
+    parts: list[Operand] = []
+    for begin, end in ((0, first), (first + count, size)):
+        if begin < end:
+            shape = (*x.shape[:axis], end - begin, *x.shape[axis + 1 :])
+            parts.append(s.emit("slice", x, inner=shape, axis=axis, start=begin, stop=end))
+        if begin == 0:
+            parts.append(part)
+    return s.emit("concat", *parts, axis=axis)
+
+
+@aten("copy")
+def copy(s: Site, x: Operand, source: Operand, *_: Any) -> Operand:
+    """What overwrites all of a tensor."""
+    if source.shape != s.shape:
+        raise Unsupported(f"of {list(source.shape)} into {list(s.shape)}")
+    return source
+
+
+@aten("narrow")
+def narrow(s: Site, x: Operand, axis: int, start: Any, length: Any) -> Operand:
+    if not (isinstance(start, int) and isinstance(length, int)):
+        raise Unsupported("its bounds depend on the batch")
+    return slice_(s, x, axis, start, start + length if start + length else None)
+
+
+@aten("select")
+def select(s: Site, x: Operand, axis: int, index: Any) -> Operand:
+    return _pick(s, x, axis, index, s.shape, last=True)
+
+
+def _pick(s: Site, x: Operand, axis: int, index: Any, shape: Dims, last: bool) -> Operand:
+    """One position of ``axis``, and the axis dropped."""
+    if not isinstance(index, int):
+        raise Unsupported("its index depends on the batch")
+    axis %= len(x.shape)
+    thin = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    if thin != x.shape:
+        x = s.emit("slice", x, inner=thin, axis=axis, start=index, stop=index + 1 or None)
+    return reshape(s, x, shape, last)
+
+
+@aten("index_select")
+def index_select(s: Site, x: Operand, axis: int, index: Operand) -> Operand:
+    return s.emit("gather", x, index, axis=axis)
+
+
+@aten("embedding")
+def embedding(s: Site, table: Operand, indices: Operand, *_: Any) -> Operand:
+    """The padding index and the two flags after it matter to gradients only."""
+    return s.emit("gather", table, indices, axis=0)
+
+
+@aten("chunk", "split", "split_with_sizes", "tensor_split")
+def split(s: Site, x: Operand, _: Any, axis: int = 0) -> list[Operand | None]:
+    axis %= len(x.shape)
+    sizes = [shape[axis] for shape in s.shapes]
+    if not all(isinstance(n, int) for n in sizes):
+        raise Unsupported("it splits the batch")
+    parts: list[Operand | None] = [None] * len(sizes)
+    for i in s.used:
+        start = sum(sizes[:i])
+        if s.shapes[i] == x.shape:
+            parts[i] = x
+        else:
+            parts[i] = s.emit("slice", x, inner=s.shapes[i], axis=axis, start=start, stop=start + sizes[i])
+    return parts
+
+
+@aten("unbind")
+def unbind(s: Site, x: Operand, axis: int = 0) -> list[Operand | None]:
+    parts: list[Operand | None] = [None] * len(s.shapes)
+    for i in s.used:
+        parts[i] = _pick(s, x, axis, i, s.shapes[i], last=False)
+    return parts
+
+
+@aten("cat", "concat", "concatenate")
+def cat(s: Site, xs: Sequence[Operand], axis: int = 0) -> Operand:
+    return xs[0] if len(xs) == 1 else s.emit("concat", *xs, axis=axis)
+
+
+@aten("stack")
+def stack(s: Site, xs: Sequence[Operand], axis: int = 0) -> Operand:
+    axis %= len(s.shape)
+    thin = (*s.shape[:axis], 1, *s.shape[axis + 1 :])
+    return cat(s, [reshape(s, x, thin, last=False) for x in xs], axis)
+
+
+@aten("constant_pad_nd")
+def constant_pad(s: Site, x: Operand, sizes: Sequence[int], value: float | None = 0) -> Operand:
+    return pad(s, x, sizes, "constant", value)
+
+
+@aten("pad")
+def pad(
+    s: Site, x: Operand, sizes: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Operand:
+    """torch lists (before, after) from the last axis backwards."""
+    if any(not isinstance(n, int) for n in sizes):
+        raise Unsupported(f"by {list(sizes)}: dependent on the batch")
+    if not any(sizes):
+        return x
+    rank = len(x.shape)
+    before, after = [0] * rank, [0] * rank
+    for i in range(len(sizes) // 2):
+        before[rank - 1 - i], after[rank - 1 - i] = sizes[2 * i], sizes[2 * i + 1]
+    named = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
+    return s.emit("pad", x, pads=(*before, *after), value=value or 0.0, mode=named)
+
+
+@aten("expand", "expand_as")
+def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
+    """Nothing where every reader broadcasts by itself."""
+    if x.shape == s.shape or all(_broadcasts(user, s) for user in s.users):
+        return x
+    aligned = (*(1,) * (len(s.shape) - len(x.shape)), *x.shape)
+    free = [i for i, d in enumerate(s.shape) if not isinstance(d, int) and d != aligned[i]]
+    if free:
+        like = s.store.with_batch(s.shape[0])
+        if free != [0] or like is None:
+            raise Unsupported("it repeats a value along an axis whose size depends on the batch")
+        if isinstance(x, Const):
+            x = s.derived("value", x.tensor.reshape(aligned))
+        x = reshape(s, x, aligned, last=False)
+        made = (s.shape[0], *aligned[1:])
+        x = s.emit("repeat_batch", x, like, inner=None if made == s.shape else made)
+        if made == s.shape:
+            return x
+    return s.emit("expand", x, shape=[d if isinstance(d, int) else -1 for d in s.shape])
+
+
+def _broadcasts(user: Any, s: Site) -> bool:
+    """Whether ``user`` is arithmetic whose other operand already has the shape of its result."""
+    others = [n for n in user.all_input_nodes if n is not s.node]
+    return operation(user) in BROADCASTING and any(
+        dims(n.meta["val"]) == dims(user.meta["val"]) for n in others
+    )
+
+
+@aten("pixel_shuffle")
+def pixel_shuffle(s: Site, x: Operand, factor: int) -> Operand:
+    n, c, h, w = x.shape
+    x = reshape(s, x, (n, c // factor**2, factor, factor, h, w), last=False)
+    return _regroup(s, x, [0, 1, 4, 2, 5, 3])
+
+
+@aten("pixel_unshuffle")
+def pixel_unshuffle(s: Site, x: Operand, factor: int) -> Operand:
+    n, c, h, w = x.shape
+    x = reshape(s, x, (n, c, h // factor, factor, w // factor, factor), last=False)
+    return _regroup(s, x, [0, 1, 3, 5, 2, 4])
+
+
+@aten("channel_shuffle", "native_channel_shuffle")
+def channel_shuffle(s: Site, x: Operand, groups: int) -> Operand:
+    n, c, *image = x.shape
+    x = reshape(s, x, (n, groups, c // groups, *image), last=False)
+    return _regroup(s, x, [0, 2, 1, *range(3, len(image) + 3)])
+
+
+def _regroup(s: Site, x: Operand, order: list[int]) -> Operand:
+    """Permute, and back to the shape of the operation's result."""
+    x = s.emit("permute", x, inner=tuple(x.shape[d] for d in order), order=order)
+    return reshape(s, x, s.shape)

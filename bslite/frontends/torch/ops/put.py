@@ -1,0 +1,141 @@
+"""Builders of putting by index tensors: index_put, index_add, index_copy, index_fill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.frontends.torch.context import Const, Dims, Operand, Site, Unsupported, aten
+from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.torch.operands import converted
+from bslite.frontends.torch.ops.arith import scaled
+from bslite.frontends.torch.ops.index import expanded, stacked
+from bslite.frontends.torch.ops.moves import reshape
+from bslite.ops import INTEGERS
+
+
+def front(s: Site, x: Operand, axes: Sequence[int]) -> Operand:
+    """``x`` with ``axes`` first, the others behind in their order."""
+    order = [*axes, *(a for a in range(len(x.shape)) if a not in axes)]
+    if order == sorted(order):
+        return x
+    return s.emit("permute", x, inner=tuple(x.shape[a] for a in order), order=order)
+
+
+def put(s: Site, x: Operand, axes: Sequence[int], places: Operand, updates: Operand, add: bool) -> Operand:
+    """``x`` with ``updates`` at the coordinates ``places`` along ``axes``; updates have their axes first."""
+    turned = front(s, x, axes)
+    reduction = "add" if add else "none"
+    if turned is x:
+        return s.emit("scatter_nd", x, places, updates, reduction=reduction)
+    made = s.emit("scatter_nd", turned, places, updates, inner=turned.shape, reduction=reduction)
+    order = [*axes, *(a for a in range(len(x.shape)) if a not in axes)]
+    return s.emit("permute", made, order=[order.index(a) for a in range(len(order))])
+
+
+def known_places(s: Site, x: Operand, axes: Sequence[int], tensors: Sequence[Operand]) -> Const | None:
+    """A bool for every place along ``axes``, 1 long along the others: what known indices name."""
+    torch = load_torch()
+    if not all(isinstance(i, Const) for i in tensors) or not all(isinstance(x.shape[a], int) for a in axes):
+        return None
+    mask = torch.zeros([x.shape[a] for a in axes], dtype=torch.bool)
+    try:
+        mask[tuple(i.tensor.long() for i in tensors if isinstance(i, Const))] = True
+    except IndexError as e:
+        raise Unsupported(str(e)) from None
+    if list(axes) != sorted(axes):
+        mask = mask.permute([sorted(axes).index(a) for a in axes])
+    return s.derived("places", mask.reshape([d if a in axes else 1 for a, d in enumerate(x.shape)]))
+
+
+def counted(s: Site, indices: Sequence[Operand | None]) -> list[Operand | None]:
+    """Known conditions as the indices of what they name, one tensor for each of their axes."""
+    made: list[Operand | None] = []
+    for i in indices:
+        if isinstance(i, Const) and i.dtype == "bool" and i.shape:
+            made += [s.derived("places", places) for places in i.tensor.nonzero(as_tuple=True)]
+        else:
+            made.append(i)
+    return made
+
+
+@aten("index_put")
+def index_put(
+    s: Site, x: Operand, indices: Sequence[Operand | None], values: Operand, accumulate: bool = False
+) -> Operand:
+    """One value at known places, or where a condition holds, is a choice; all else is put in order."""
+    indices = counted(s, indices)
+    axes = [a for a, i in enumerate(indices) if i is not None]
+    tensors = [i for i in indices if i is not None]
+    values = converted(s, values, x.dtype)
+    one = all(d == 1 for d in values.shape)
+    if any(i.dtype == "bool" for i in tensors):
+        condition = tensors[0]
+        if len(tensors) > 1 or axes != [0] or not one or accumulate:
+            raise Unsupported("by a condition: how many elements it takes depends on the data")
+        rank = len(x.shape) - len(condition.shape)
+        condition = reshape(s, condition, (*condition.shape, *(1,) * rank), last=False)
+        return s.emit("where", condition, reshape(s, values, (), last=False), x)
+    if any(i.dtype not in INTEGERS for i in tensors):
+        raise Unsupported(f"by {', '.join(i.dtype for i in tensors)}")
+    if one and not accumulate:
+        mask = known_places(s, x, axes, tensors)
+        if mask is not None:
+            return s.emit("where", mask, reshape(s, values, (), last=False), x)
+    places, shape = stacked(s, tensors)
+    rest = tuple(d for a, d in enumerate(x.shape) if a not in axes)
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    before = axes[0] if adjacent else 0  # axes in front of the indexed ones in what torch puts
+    values = spread(s, values, (*rest[:before], *shape, *rest[before:]))
+    updates = front(s, values, range(before, before + len(shape)))
+    return put(s, x, axes, places, updates, accumulate)
+
+
+def spread(s: Site, x: Operand, shape: Dims) -> Operand:
+    """``x`` broadcast to ``shape``."""
+    if isinstance(x, Const) and x.shape != shape and all(isinstance(d, int) for d in shape):
+        return s.derived("values", x.tensor.expand(shape).contiguous())
+    return expanded(s, x, shape)
+
+
+def along(s: Site, x: Operand, axis: int, index: Operand, source: Operand, add: bool) -> Operand:
+    """``source``'s slices along ``axis`` put where ``index`` says."""
+    if not x.shape or not index.shape:
+        raise Unsupported("of or by a single number")
+    axis %= len(x.shape)
+    shape = (*index.shape, 1)
+    if isinstance(index, Const):
+        places: Operand = s.derived("places", index.tensor.reshape(shape))
+    else:
+        places = reshape(s, index, shape, last=False)
+    return put(s, x, [axis], places, front(s, source, [axis]), add)
+
+
+@aten("index_add")
+def index_add(s: Site, x: Operand, axis: int, index: Operand, source: Operand, *, alpha: Any = 1) -> Operand:
+    return along(s, x, axis, index, converted(s, scaled(s, source, alpha), x.dtype), True)
+
+
+@aten("index_copy")
+def index_copy(s: Site, x: Operand, axis: int, index: Operand, source: Operand) -> Operand:
+    return along(s, x, axis, index, converted(s, source, x.dtype), False)
+
+
+@aten("index_fill")
+def index_fill(s: Site, x: Operand, axis: int, index: Operand, value: Any) -> Operand:
+    """A choice where the index is known, else rows of the value are put."""
+    if not x.shape:
+        raise Unsupported("of a single number")
+    axis %= len(x.shape)
+    filling = converted(s, value, x.dtype)
+    mask = known_places(s, x, [axis], [index])
+    if mask is not None:
+        return s.emit("where", mask, filling, x)
+    count = index.shape[0] if index.shape else 1
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    return along(s, x, axis, reshape(s, index, (count,), last=False), spread(s, filling, shape), False)
+
+
+@aten("masked_scatter")
+def masked_scatter(s: Site, *_: Any) -> Operand:
+    raise Unsupported("which element goes where depends on the data")

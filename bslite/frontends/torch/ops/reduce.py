@@ -1,0 +1,173 @@
+"""Builders of reductions: sums, means, extremes and where they stand, norms, moments, running sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bslite.frontends.torch.context import Dims, Operand, Site, Unsupported, Value, aten, dtype_name
+from bslite.frontends.torch.operands import converted
+
+
+def axes_of(x: Operand, dim: Any) -> tuple[int, ...]:
+    """torch's ``dim``, None or empty for all axes, as numbers from zero."""
+    given = [dim] if isinstance(dim, int) else dim or range(len(x.shape))
+    return tuple(sorted(axis % len(x.shape) for axis in given)) if x.shape else ()
+
+
+def kept(x: Operand, axes: tuple[int, ...], keepdim: bool) -> Dims:
+    """The shape that remains."""
+    if keepdim:
+        return tuple(1 if i in axes else d for i, d in enumerate(x.shape))
+    return tuple(d for i, d in enumerate(x.shape) if i not in axes)
+
+
+def reduced(s: Site, op: str, x: Operand, dim: Any, keepdim: bool, last: bool = True, **attrs: Any) -> Value:
+    """One reduction; of a single number, the reduction of a vector of one."""
+    axes = axes_of(x, dim)
+    shape = kept(x, axes, keepdim)
+    if not x.shape:
+        x, axes = s.emit("reshape", x, inner=(1,), shape=(1,)), (0,)
+    return s.emit(op, x, inner=None if last else shape, axes=axes, keepdim=keepdim and shape != (), **attrs)
+
+
+@aten("mean")
+def mean(s: Site, x: Operand, dim: Any = None, keepdim: bool = False, **_: Any) -> Operand:
+    """Over the pixels of an image a global average pool."""
+    if len(x.shape) == 4 and axes_of(x, dim) == (2, 3):
+        pixel = (*x.shape[:2], 1, 1)
+        if keepdim:
+            return s.emit("adaptive_avg_pool2d", x, output_size=1)
+        pooled = s.emit("adaptive_avg_pool2d", x, inner=pixel, output_size=1)
+        return s.emit("flatten", pooled, start_axis=1, end_axis=-1)
+    return reduced(s, "mean", converted(s, x, "float32"), dim, keepdim)
+
+
+@aten("sum")
+def sum_(s: Site, x: Operand, dim: Any = None, keepdim: bool = False, **_: Any) -> Operand:
+    return reduced(s, "sum", converted(s, x, dtype_name(s.node.meta["val"])), dim, keepdim)
+
+
+@aten("prod")
+def prod(s: Site, x: Operand, dim: Any = None, keepdim: bool = False, **_: Any) -> Operand:
+    return reduced(s, "prod", converted(s, x, dtype_name(s.node.meta["val"])), dim, keepdim)
+
+
+@aten("amax", "amin")
+def extreme(s: Site, x: Operand, dim: Any = None, keepdim: bool = False) -> Operand:
+    return reduced(s, s.operation, x, dim, keepdim)
+
+
+@aten("max", "min")
+def extreme_of_all(s: Site, x: Operand) -> Operand:
+    return reduced(s, f"a{s.operation}", x, None, False)
+
+
+@aten("max.other", "min.other")
+def extreme_of_two(s: Site, x: Operand, y: Operand) -> Operand:
+    return s.emit({"max": "maximum", "min": "minimum"}[s.operation], x, y)
+
+
+@aten("max.dim", "min.dim")
+def extreme_and_place(s: Site, x: Operand, dim: int, keepdim: bool = False) -> list[Operand | None]:
+    results: list[Operand | None] = [None, None]
+    if 0 in s.used:
+        results[0] = reduced(s, f"a{s.operation}", x, dim, keepdim, last=False)
+    if 1 in s.used:
+        shape = kept(x, axes_of(x, dim), keepdim)
+        results[1] = s.emit(f"arg{s.operation}", x, inner=shape, axis=dim, keepdim=keepdim)
+    return results
+
+
+@aten("any", "all")
+def any_or_all(s: Site, x: Operand, dim: Any = None, keepdim: bool = False) -> Operand:
+    op = {"any": "amax", "all": "amin"}[s.operation]
+    return reduced(s, op, converted(s, x, "bool"), dim, keepdim)
+
+
+@aten("logsumexp")
+def logsumexp(s: Site, x: Operand, dim: Any, keepdim: bool = False) -> Operand:
+    return reduced(s, "logsumexp", x, dim, keepdim)
+
+
+@aten("linalg_vector_norm")
+def vector_norm(
+    s: Site, x: Operand, order: float = 2, dim: Any = None, keepdim: bool = False, **_: Any
+) -> Operand:
+    if order in (1, 2):
+        return reduced(s, f"l{int(order)}_norm", x, dim, keepdim)
+    size = s.emit("abs", x, inner=x.shape)
+    if abs(order) == float("inf"):
+        return reduced(s, "amax" if order > 0 else "amin", size, dim, keepdim)
+    if order == 0:
+        raise Unsupported("of order 0")
+    powers = s.emit("pow", size, s.store.scalar(order), inner=x.shape)
+    total = reduced(s, "sum", powers, dim, keepdim, last=False)
+    return s.emit("pow", total, s.store.scalar(1 / order))
+
+
+@aten("norm")
+def norm(s: Site, x: Operand, order: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any) -> Operand:
+    return vector_norm(s, x, 2 if order is None else order, dim, keepdim)
+
+
+def _correction(unbiased: Any, correction: Any) -> float:
+    """``unbiased`` is the old word for a correction of 1."""
+    if unbiased is not None:
+        return float(unbiased)
+    return 1.0 if correction is None else float(correction)
+
+
+@aten("var.correction", "std.correction")
+def moment(s: Site, x: Operand, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Operand:
+    return reduced(s, s.operation, x, dim, keepdim, correction=_correction(None, correction))
+
+
+@aten("var.dim", "std.dim")
+def moment_of_axes(s: Site, x: Operand, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Operand:
+    return reduced(s, s.operation, x, dim, keepdim, correction=_correction(unbiased, None))
+
+
+@aten("var", "std")
+def moment_of_all(s: Site, x: Operand, unbiased: bool = True) -> Operand:
+    return reduced(s, s.operation, x, None, False, correction=_correction(unbiased, None))
+
+
+@aten("var_mean.correction", "std_mean.correction")
+def moments(
+    s: Site, x: Operand, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> list[Operand | None]:
+    results: list[Operand | None] = [None, None]
+    if 0 in s.used:
+        op = s.operation.removesuffix("_mean")
+        more = {"correction": _correction(None, correction)}
+        results[0] = reduced(s, op, x, dim, keepdim, last=False, **more)
+    if 1 in s.used:
+        results[1] = reduced(s, "mean", x, dim, keepdim, last=False)
+    return results
+
+
+@aten("var_mean.dim", "std_mean.dim")
+def moments_of_axes(
+    s: Site, x: Operand, dim: Any, unbiased: bool = True, keepdim: bool = False
+) -> list[Operand | None]:
+    return moments(s, x, dim, correction=_correction(unbiased, None), keepdim=keepdim)
+
+
+@aten("var_mean", "std_mean")
+def moments_of_all(s: Site, x: Operand, unbiased: bool = True) -> list[Operand | None]:
+    return moments(s, x, None, correction=_correction(unbiased, None))
+
+
+@aten("argmax", "argmin")
+def place(s: Site, x: Operand, dim: int | None = None, keepdim: bool = False) -> Operand:
+    return s.emit(s.operation, x, axis=dim, keepdim=keepdim)
+
+
+@aten("cumsum", "cumprod")
+def cumulative(s: Site, x: Operand, dim: int, *, dtype: Any = None) -> Operand:
+    return s.emit(s.operation, converted(s, x, dtype_name(s.node.meta["val"])), axis=dim)
+
+
+@aten("logcumsumexp")
+def logcumsumexp(s: Site, x: Operand, dim: int) -> Operand:
+    return s.emit("logcumsumexp", x, axis=dim)

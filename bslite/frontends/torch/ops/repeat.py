@@ -1,0 +1,95 @@
+"""Builders of what repeats, turns, mirrors and cuts: roll, flip, repeat, triangles; and einsum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from bslite import ops
+from bslite.errors import SpecError
+from bslite.frontends.common.einsum import einsum as contract
+from bslite.frontends.torch.context import Const, Operand, Site, Unsupported, Value, aten
+from bslite.frontends.torch.ops.moves import permute, reshape
+
+
+def plain(*sizes: Any) -> None:
+    """Raise unless all sizes are numbers."""
+    if not all(isinstance(n, int) for n in sizes):
+        raise Unsupported("its sizes depend on the batch")
+
+
+@aten("roll")
+def roll(s: Site, x: Operand, shifts: Sequence[int], axes: Sequence[int] = ()) -> Operand:
+    plain(*shifts)
+    if axes:
+        return s.emit("roll", x, shifts=shifts, axes=axes)
+    plain(*x.shape)
+    line = reshape(s, x, (math.prod(x.shape),), last=False)
+    return reshape(s, s.emit("roll", line, inner=line.shape, shifts=shifts, axes=(0,)), s.shape)
+
+
+@aten("flip", "fliplr", "flipud")
+def flip(s: Site, x: Operand, axes: Sequence[int] = ()) -> Operand:
+    axes = axes or ((1,) if s.operation == "fliplr" else (0,) if s.operation == "flipud" else ())
+    for axis in axes:
+        x = s.emit("slice", x, inner=x.shape, axis=axis, start=-1, step=-1)
+    return x
+
+
+@aten("repeat", "tile")
+def repeat(s: Site, x: Operand, repeats: Sequence[Any]) -> Operand:
+    plain(*repeats)
+    repeats = [*[1] * (len(x.shape) - len(repeats)), *repeats]  # torch.tile's rule
+    x = reshape(s, x, (*(1,) * (len(repeats) - len(x.shape)), *x.shape), last=False)
+    return x if set(repeats) <= {1} else s.emit("tile", x, repeats=repeats)
+
+
+@aten("repeat_interleave.self_int")
+def repeat_interleave(
+    s: Site, x: Operand, repeats: int, axis: int | None = None, *, output_size: Any = None
+) -> Operand:
+    """A new axis after the one repeated, expanded and merged with it."""
+    plain(repeats)
+    if axis is None:
+        plain(*x.shape)
+        x, axis = reshape(s, x, (math.prod(x.shape),), last=False), 0
+    axis %= len(x.shape)
+    x = reshape(s, x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]), last=False)
+    wide = (*x.shape[: axis + 1], repeats, *x.shape[axis + 2 :])
+    target = [repeats if a == axis + 1 else -1 for a in range(len(wide))]
+    return reshape(s, s.emit("expand", x, inner=wide, shape=target), s.shape)
+
+
+@aten("movedim", "moveaxis")
+def movedim(s: Site, x: Operand, source: Any, destination: Any) -> Operand:
+    rank = len(x.shape)
+    froms, tos = (
+        [a % rank for a in (axes if isinstance(axes, (list, tuple)) else [axes])]
+        for axes in (source, destination)
+    )
+    order = [a for a in range(rank) if a not in froms]
+    for to, axis in sorted(zip(tos, froms, strict=True)):
+        order.insert(to, axis)
+    return permute(s, x, order)
+
+
+@aten("tril", "triu")
+def trilu(s: Site, x: Operand, diagonal: int = 0) -> Operand:
+    return s.emit("trilu", x, upper=s.operation == "triu", diagonal=diagonal)
+
+
+@aten("einsum")
+def einsum(s: Site, equation: str, xs: Sequence[Operand], *, path: Any = None) -> Operand:
+    def emit(op: str, *operands: Operand, shape: tuple[Any, ...], **attrs: Any) -> Operand:
+        if op == "reshape":
+            return reshape(s, operands[0], shape, last=False)
+        if op not in ops.REGISTRY:
+            raise Unsupported(f"it needs the op {op!r}")
+        return s.emit(op, *operands, inner=shape, **attrs)
+
+    values: list[Value | Const] = list(xs)
+    try:
+        return contract(emit, equation, values)
+    except SpecError as e:
+        raise Unsupported(str(e)) from None

@@ -1,0 +1,213 @@
+"""Parts of an exported graph: which nodes bslite has ops for, and the model that some of them make.
+
+`from_torch` wants all of a graph or nothing. What runs a module partly in torch asks `Survey` which nodes
+could be built, chooses sets of them, and builds a ModelSpec from each with `PartWalk`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bslite import ops
+from bslite.errors import BsliteError, SpecError
+from bslite.frontends.torch.context import Const, Dims, Value, dims, dtype_name
+from bslite.frontends.torch.export import MISSING, Walk
+from bslite.frontends.torch.graph import Graph, is_getitem
+from bslite.frontends.torch.names import call_of
+from bslite.spec import ModelSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    Node = torch.fx.Node
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One operation that has to stay in torch: its name, the module it is called in, and why."""
+
+    operation: str
+    layer: str
+    reason: str
+
+    @property
+    def what(self) -> str:
+        """The operation, and the form of it that is not known."""
+        return f"{self.operation}: {self.reason}" if self.reason else self.operation
+
+
+class _OutsideWalk(Walk):
+    """A walk in which a value may come from outside: it is then an input of the model."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        module: torch.nn.Module,
+        name: str,
+        tensors: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:
+        super().__init__(graph, module, name)
+        self._live_tensors = tensors or {}
+        self._targets = {s.arg.name: s.target for s in graph.program.graph_signature.input_specs}
+        self._inputs: dict[str, Dims] = {}
+
+    def _stored(self, key: str) -> torch.Tensor:
+        """The module's own tensor of that name now, which may be another than when it was exported."""
+        tensor = self._live_tensors.get(key)
+        return super()._stored(key) if tensor is None else tensor
+
+    def _constant_placeholder(self, node: Node) -> Const:
+        key = self._targets[node.name]
+        return Const(self._stored(key), key)
+
+    def _declare(self, node: Node) -> Value:
+        """The tensor that ``node`` makes, as an input. SpecError where bslite has no such values."""
+        value = node.meta["val"]
+        dtype = dtype_name(value)
+        if dtype not in ops.DTYPES:
+            raise SpecError(f"takes {dtype}; bslite has {', '.join(ops.DTYPES)}")
+        shape = dims(value)
+        declared = [d if isinstance(d, int) else _free_name(d) for d in shape]
+        example = tuple(_concrete(d, 4) for d in shape)
+        self._inputs[node.name] = shape
+        return self.store.input(node.name, shape, declared, example, dtype)
+
+
+class Survey(_OutsideWalk):
+    """Tries to build every node, each for itself: what cannot be built comes from outside.
+
+    ``buildable``: the nodes that a part may hold. ``refused``: the operations that stay in torch.
+    ``supported``: the ops that may be used, if not all.
+    """
+
+    def __init__(
+        self, graph: Graph, module: torch.nn.Module, name: str, supported: frozenset[str] | None = None
+    ) -> None:
+        super().__init__(graph, module, name)
+        self._supported = supported
+        self.refused: dict[Node, Refusal] = {}
+        self.buildable: set[Node] = set()
+        self._foreign: dict[Node, str] = {}  # nodes whose values cannot enter a part, and why
+        operations = set(graph.operations())
+        for node in graph.nodes:
+            if node.op == "output" or node not in graph.live:
+                continue
+            self.results[node] = self._survey(node, node in operations)
+
+    def _survey(self, node: Node, operation: bool) -> Any:
+        if node in self.graph.stored:
+            return self._constant_placeholder(node)
+        if node.op == "placeholder":
+            return self._from_outside(node)
+        if not operation:
+            return self._constant(node) if node in self.graph.constant else node.meta.get("val")
+        if is_getitem(node) and node.args[0] in self.refused:
+            return self._from_outside(node)
+        foreign = [self._foreign[n] for n in node.all_input_nodes if n in self._foreign]
+        if foreign:
+            return self._problem(node, foreign[0])
+        made = len(self.store.builder.nodes)
+        try:
+            result = self._visit(node)
+        except (BsliteError, OverflowError) as e:
+            return self._problem(node, str(e))
+        used = {n.op for n in self.store.builder.nodes[made:]}
+        if self._supported is not None and not used <= self._supported:
+            return self._problem(node, f"no GPU kernel for {', '.join(sorted(used - self._supported))}")
+        if node not in self.refused:
+            self.buildable.add(node)
+        return result
+
+    def _constant(self, node: Node) -> Any:
+        """The value of a constant; where torch cannot compute it here, what needs it stays in torch."""
+        if any(a in self._foreign for a in node.all_input_nodes):
+            self._foreign[node] = "reads a constant that cannot be computed beforehand"
+            return MISSING
+        try:
+            return self._visit(node)
+        except Exception as e:
+            self._foreign[node] = f"reads a constant that cannot be computed beforehand ({e})"
+            return MISSING
+
+    def _problem(self, node: Node, reason: str = "") -> object:
+        self.refused[node] = Refusal(str(node.target), call_of(node).path, reason)
+        return self._from_outside(node)
+
+    def _from_outside(self, node: Node) -> Any:
+        """What stands for the result of a node that runs in torch."""
+        value = node.meta.get("val")
+        if not hasattr(value, "dtype"):
+            return value  # results of several are declared where they are picked
+        try:
+            return self._declare(node)
+        except BsliteError as e:
+            self._foreign[node] = str(e)
+            return MISSING
+
+
+class PartWalk(_OutsideWalk):
+    """Builds the model of some nodes of a graph."""
+
+    def build(self, nodes: Iterable[Node], inputs: Sequence[Node], outputs: Sequence[Node]) -> ModelSpec:
+        """A model that takes the values of ``inputs`` and makes those of ``outputs``, in these orders.
+
+        ``nodes``: what it computes, in the graph's order. Parameters are read from the module as they are
+        now.
+        """
+        chosen = set(nodes)
+        needed = self._needed(chosen)
+        for node in inputs:
+            self.results[node] = self._declare(node)
+        for node in self.graph.nodes:
+            if node in self.results or node not in needed:
+                continue
+            if node in self.graph.stored:
+                self.results[node] = self._constant_placeholder(node)
+            elif node in chosen or node in self.graph.constant:
+                self.results[node] = self._visit(node)
+            else:
+                self.results[node] = node.meta.get("val")
+        if self.problems:
+            raise SpecError(self._report())
+        spec = self.store.builder.build(*(self.store.value(self.results[n]).name for n in outputs))
+        self._check_part(spec)
+        return spec
+
+    def made(self) -> dict[str, Node]:
+        """Name of each value -> the node whose result it is."""
+        return {r.name: node for node, r in self.results.items() if isinstance(r, Value)}
+
+    def _needed(self, chosen: set[Node]) -> set[Node]:
+        """The chosen nodes, and the constants and sizes that they read, directly or not."""
+        needed, waiting = set(chosen), [a for n in chosen for a in n.all_input_nodes]
+        while waiting:
+            node = waiting.pop()
+            if node not in needed:
+                needed.add(node)
+                if node in self.graph.constant:
+                    waiting += node.all_input_nodes
+        return needed
+
+    def _check_part(self, spec: ModelSpec) -> None:
+        """Compare with the shapes torch traced, for two batches."""
+        for batch in (4, 5):
+            given = [tuple(_concrete(d, batch) for d in self._inputs[i.name]) for i in spec.inputs]
+            shapes = spec.infer_shapes(given)
+            for layer, traced in self.store.shapes.items():
+                want = tuple(_concrete(d, batch) for d in traced)
+                if shapes[layer] != want:
+                    raise SpecError(
+                        f"layer {layer!r}: torch makes {list(want)}, the op it became {list(shapes[layer])}"
+                    )
+
+
+def _concrete(size: Any, batch: int) -> int:
+    """A traced size for one batch."""
+    return size if isinstance(size, int) else int(size.subs(dict.fromkeys(size.free_symbols, batch)))
+
+
+def _free_name(size: Any) -> str:
+    """ "N" for the batch itself, the expression for a size computed from it."""
+    return "N" if size.is_Symbol else str(size)

@@ -1,0 +1,107 @@
+"""Bands of rows: which rows of every value of a stack it takes to make some rows of what leaves the stack.
+
+The map of each op from output rows to input rows, followed from the stack's end to its start (BrainSlug,
+arXiv 1804.08378; the halo of a tile). Rows that two bands need are computed by both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bslite.ops import RowMap, Shape
+from bslite.ops.core import ParamShapes
+from bslite.passes import Layer
+from bslite.plan.core.concats import Place
+from bslite.spec import ModelSpec, Node
+
+Shapes = Mapping[str, Shape]
+Rows = tuple[int, int]  # [first, past the last)
+#: Ops whose lowerings take a window of the image's rows; those that map each row to itself need not know.
+WINDOWED = ("conv2d", "max_pool2d", "avg_pool2d")
+
+
+class Crop(NamedTuple):
+    """A builder's image is the ``rows`` of each value named there, of images of the shapes ``whole``."""
+
+    rows: Mapping[str, Rows]
+    whole: Shapes
+
+    def first(self, name: str) -> int:
+        """The row of the whole image that row 0 of the value is."""
+        return self.rows[name][0] if name in self.rows else 0
+
+
+def row_map(node: Node, params: ParamShapes) -> RowMap | None:
+    """The op's map from output rows to input rows, or None where it cannot be run on a band of rows."""
+    rows = node.declaration.rows(params, node.attrs)
+    return rows if node.op in WINDOWED or rows == RowMap() else None
+
+
+def can_band(layer: Layer, spec: ModelSpec, shapes: Shapes) -> bool:
+    """Whether a band of rows of the layer's value can be computed from bands of rows of its inputs."""
+    if any(len(shapes[name]) != 4 for name in (*layer.inputs, layer.name)):
+        return False
+    if row_map(layer.node, spec.param_shapes(layer.node)) is None:
+        return False
+    if layer.node.op in WINDOWED:
+        return True
+    # A pad or a slice may map row to row and yet give more or fewer of them.
+    height = shapes[layer.name][2]
+    return all(shapes[name][2] in (1, height) for name in layer.inputs)
+
+
+def input_rows(rows: Rows, reads: RowMap, out_height: int, height: int) -> Rows:
+    """Which of ``height`` input rows make the output rows ``rows``; at least one."""
+    if height == 1 and out_height > 1 and reads == RowMap():
+        return 0, 1  # broadcast
+    first = rows[0] * reads.stride - reads.before
+    last = (rows[1] - 1) * reads.stride - reads.before + reads.extent
+    first = min(max(first, 0), height - 1)
+    return first, max(first + 1, min(last, height))
+
+
+def share(height: int, band: int, bands: int) -> Rows:
+    """The rows of a value that band number ``band`` of ``bands`` is answerable for."""
+    return height * band // bands, height * (band + 1) // bands
+
+
+def crop(
+    layers: Sequence[Layer],
+    maps: Mapping[str, RowMap],
+    shapes: Shapes,
+    leaving: Sequence[str],
+    places: Mapping[str, Place],
+    band: int,
+    bands: int,
+) -> Crop:
+    """The rows of each value that the band needs or makes. ``maps``: by the layer's name.
+
+    ``leaving``: values of which each band must make its share. Values that lie in one buffer (``places``)
+    have the same rows.
+    """
+    least = {name: share(shapes[name][2], band, bands) for name in leaving}
+    while True:
+        rows = dict(least)
+        for layer in reversed(layers):
+            if layer.name not in rows:
+                continue  # read by nobody
+            height, mine = shapes[layer.name][2], rows[layer.name]
+            for name in layer.inputs:
+                if name in layer.node.inputs:
+                    read = input_rows(mine, maps[layer.name], height, shapes[name][2])
+                    rows[name] = _hull(rows.get(name), read)
+                if name == layer.residual:
+                    rows[name] = _hull(rows.get(name), mine)
+        changed = False
+        for name, place in places.items():
+            if name in rows and rows[name] != rows.get(place.root):
+                both = _hull(rows.get(place.root), rows[name])
+                least[name] = least[place.root] = both
+                changed = True
+        if not changed:
+            return Crop(rows, shapes)
+
+
+def _hull(a: Rows | None, b: Rows) -> Rows:
+    return b if a is None else (min(a[0], b[0]), max(a[1], b[1]))

@@ -1,0 +1,42 @@
+"""Both ends of a plan: where its inputs lie, and where its outputs must be when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bslite.ops import Shape
+from bslite.passes import Layer
+from bslite.plan.core.builder import Builder
+from bslite.plan.core.views import Buffer, View, contiguous, size_of
+
+
+def place_inputs(b: Builder, shapes: Sequence[Shape], strides: Sequence[Shape] | None) -> None:
+    """The caller's arrays, as values; ``strides`` in elements, row-major if not given."""
+    strides = strides or [contiguous(s) for s in shapes]
+    for i, (declared, shape, stride) in enumerate(zip(b.spec.inputs, shapes, strides, strict=True)):
+        buffer = Buffer(f"input{i}", size_of(shape), "input")
+        b.buffers[buffer.name] = buffer
+        b.values[declared.name] = View(buffer.name, 0, tuple(shape), tuple(stride))
+
+
+def place_outputs(b: Builder, layers: Sequence[Layer]) -> tuple[list[View], dict[str, View]]:
+    """Row-major views of the arrays to be filled, and, by name, those that a layer may write in place."""
+    outputs = []
+    made_by = {layer.name: layer for layer in layers}
+    direct: dict[str, View] = {}
+    for i, name in enumerate(b.spec.outputs):
+        shape = b.shapes[name]
+        buffer = Buffer(f"output{i}", size_of(shape), "output")
+        b.buffers[buffer.name] = buffer
+        outputs.append(View(buffer.name, 0, shape, contiguous(shape)))
+        if name in made_by and len(shape) != 4 and shape:
+            direct.setdefault(name, outputs[-1])
+    return outputs, direct
+
+
+def copy_outputs(b: Builder, outputs: Sequence[View]) -> None:
+    """Append copies of the outputs that lie elsewhere."""
+    b.layer = ("outputs",)
+    for name, view in zip(b.spec.outputs, outputs, strict=True):
+        if b.values[name].buffer != view.buffer:
+            b.copy(b.values[name], view)

@@ -1,0 +1,156 @@
+"""The windows of a convolution along each axis: where they lie in its input, and what they need beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from bslite.ops import Shape
+from bslite.ops.core import ParamShapes
+from bslite.passes.families import TRANSPOSED
+from bslite.plan.core.views import View
+from bslite.spec import Node
+
+Halo = tuple[int, int, int, int]
+
+
+class Axis(NamedTuple):
+    """Windows of ``taps`` elements, ``dilation`` apart, ``stride`` from window to window; the first begins at
+    element ``start`` of the ``have`` there are. Window i makes element ``first + i * step`` of the output.
+    """
+
+    taps: int
+    stride: int
+    dilation: int
+    start: int
+    have: int
+    made: int
+    first: int = 0
+    step: int = 1
+    first_tap: int = 0  # of the filter as it is given, and
+    tap_step: int = 1  # what lies between neighbouring taps there
+    empty: bool = False  # no tap of the filter meets an element
+
+    @property
+    def before(self) -> int:
+        """Elements before the first one that windows reach."""
+        return max(0, -self.start)
+
+    @property
+    def after(self) -> int:
+        """Elements after the last one that windows reach."""
+        last = self.start + (self.made - 1) * self.stride + (self.taps - 1) * self.dilation
+        return max(0, last + 1 - self.have)
+
+
+NONE = Axis(1, 1, 1, 0, 1, 1)  # an axis that signals and images do not have
+
+
+class Window(NamedTuple):
+    """Windows along depth, rows and columns."""
+
+    depth: Axis
+    rows: Axis
+    cols: Axis
+
+    @property
+    def by_planes(self) -> bool:
+        """Whether planes of the filter outside the volume are left out of the sum; rows otherwise."""
+        return self.depth.taps > 1 or self.depth.before > 0 or self.depth.after > 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether no tap meets an element: the outputs are the bias."""
+        return any(axis.empty for axis in self)
+
+    @property
+    def halo(self) -> Halo:
+        """Zeros that must lie around the input."""
+        if self.empty:
+            return (0, 0, 0, 0)
+        rows = self.rows if self.by_planes else NONE
+        return rows.before, self.cols.before, rows.after, self.cols.after
+
+
+def three(axes: Sequence[Axis]) -> Window:
+    """With the axes that are not there."""
+    return Window(*(NONE,) * (3 - len(axes)), *axes)
+
+
+def conv_window(node: Node, params: ParamShapes, have: Shape, made: Shape) -> Window:
+    """The windows of a convolution from an input of shape ``have`` to an output of shape ``made``."""
+    attrs = node.attrs
+    return three(
+        [
+            Axis(taps, stride, dilation, -before, h, p)
+            for taps, stride, dilation, before, h, p in zip(
+                params["weight"][2:], attrs["stride"], attrs["dilation"],
+                attrs["padding"][: len(have) - 2], have[2:], made[2:], strict=True,
+            )
+        ]
+    )  # fmt: skip
+
+
+def phases(taps: int, stride: int, dilation: int, before: int, have: int, made: int) -> list[Axis]:
+    """A transposed convolution along one axis as convolutions: one for every output in ``stride``.
+
+    Output o gets input i times tap k where ``o + before = i * stride + k * dilation``. For the outputs ``o =
+    phase + j * stride`` those are every ``stride / gcd(stride, dilation)``-th tap, on inputs ``dilation /
+    gcd`` apart, one further for every j: a convolution with stride 1. Taps are taken in the order of the
+    inputs, that is the last first.
+    """
+    common = math.gcd(stride, dilation)
+    found = []
+    for phase in range(min(stride, made)):
+        at, count = phase + before, -(-(made - phase) // stride)
+        meeting = [k for k in range(taps) if (at - k * dilation) % stride == 0]
+        if not meeting:
+            found.append(Axis(1, 1, 1, 0, have, count, phase, stride, empty=True))
+            continue
+        start = (at - meeting[-1] * dilation) // stride
+        found.append(
+            Axis(
+                len(meeting), 1, dilation // common, start, have, count, phase, stride,
+                meeting[-1], -stride // common,
+            )
+        )  # fmt: skip
+    return found
+
+
+def transposed_windows(node: Node, params: ParamShapes, have: Shape, made: Shape) -> list[Window]:
+    """The windows of the convolutions that together are a transposed one."""
+    attrs = node.attrs
+    axes = [
+        phases(*axis)
+        for axis in zip(
+            params["weight"][2:], attrs["stride"], attrs["dilation"],
+            attrs["padding"][: len(have) - 2], have[2:], made[2:], strict=True,
+        )
+    ]  # fmt: skip
+    return [three(choice) for choice in product(*axes)]
+
+
+def windows_of(node: Node, params: ParamShapes, shapes: Mapping[str, Shape], name: str) -> list[Window]:
+    """All windows of a convolution or transposed convolution that makes the value ``name``."""
+    have, made = shapes[node.inputs[0]], shapes[name]
+    if node.op in TRANSPOSED:
+        return transposed_windows(node, params, have, made)
+    return [conv_window(node, params, have, made)]
+
+
+def volume(view: View) -> View:
+    """A signal or an image as the volume ``[N, C, D, H, W]`` it is."""
+    missing = 5 - len(view.shape)
+    shape = (*view.shape[:2], *(1,) * missing, *view.shape[2:])
+    return View(view.buffer, view.offset, shape, (*view.strides[:2], *(0,) * missing, *view.strides[2:]))
+
+
+def made_by(view: View, window: Window) -> View:
+    """The part of the output that the window's outputs are."""
+    for axis in range(2, len(view.shape)):
+        along = window[axis + 3 - len(view.shape)]
+        if (along.first, along.step) != (0, 1):
+            view = view.slice(axis, along.first, view.shape[axis], along.step)
+    return view

@@ -1,0 +1,254 @@
+"""Convolutions as steps: dense and grouped as a contraction, depthwise on a kernel of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from bslite.machine import Machine
+from bslite.passes import Layer
+from bslite.plan.core.builder import Builder, halo_of, layer_halo
+from bslite.plan.core.lowering import epilogue, lowers
+from bslite.plan.core.views import View, with_halo
+from bslite.plan.core.windows import Window, made_by, volume, windows_of
+from bslite.plan.cpu.contraction import Planes, contraction, merge_lines
+from bslite.plan.cpu.reduction import reduction
+from bslite.plan.cpu.tiling import TALLEST, choose_items, cut_line, line_length
+
+
+class Filters(NamedTuple):
+    """A convolution's weights: inputs and outputs of a group, and what makes panels of the parameter."""
+
+    groups: int
+    group_depth: int
+    group_channels: int
+    recipe: str = ""  # added to the names of the recipes
+    how: Mapping[str, Any] = {}
+
+    @property
+    def depthwise(self) -> bool:
+        """One filter per channel."""
+        return self.groups > 1 and self.group_depth == self.group_channels == 1
+
+
+@lowers("conv1d", "conv2d", "conv3d")
+def lower_conv(b: Builder, layer: Layer) -> None:
+    """A convolution, dense, grouped or depthwise, with residual and activation in its store."""
+    node = layer.node
+    k, cg, *_ = b.spec.params[node.params["weight"]].shape
+    groups = node.attrs["groups"]
+    filters = Filters(groups, cg, k // groups)
+    params = b.spec.param_shapes(node)
+    (window,) = windows_of(node, params, b.shapes, layer.name)
+    halo = layer_halo(layer, b.spec, b.crop)
+    clipped = window.by_planes or bool(window.rows.before or window.rows.after)
+    if node.op == "conv2d":
+        maps = node.declaration.rows(params, node.attrs)
+        assert maps is not None
+        start, (above, _, below, _), halo = halo_of(layer, maps, b.crop)
+        window = window._replace(rows=window.rows._replace(start=start))
+        clipped = bool(above or below)
+    depthwise = filters.depthwise and layer.residual is None
+    x = b.read(node.inputs[0], halo=halo, exact=not depthwise)  # the GEMM tile loads A by the element
+    convolve(b, layer, x, b.write(layer.name), residual_of(b, layer), window, filters, clipped)
+
+
+def residual_of(b: Builder, layer: Layer) -> View | None:
+    """The value that the layer's store adds."""
+    if layer.residual is None:
+        return None
+    view = b.like(b.values[layer.residual], layer.residual, layer.name)
+    return b.arranged(view, b.inner(layer.residual))
+
+
+def convolve(
+    b: Builder,
+    layer: Layer,
+    x: View,
+    y: View,
+    residual: View | None,
+    window: Window,
+    filters: Filters,
+    clipped: bool,
+) -> None:
+    """Append the step of one convolution; ``clipped``: parts of filters lie outside the input."""
+    depth, rows, cols = window
+    by_planes = window.by_planes
+    along = depth if by_planes else rows
+    cells = {
+        "start": along.start, "row_step": along.stride, "row_dilation": along.dilation, "rows": along.have,
+        "clip_planes": int(by_planes),
+    }  # fmt: skip
+    if window.empty:  # all of the filter is left out
+        window = window._replace(**{name: a._replace(start=0) for name, a in window._asdict().items()})
+        depth, rows, cols = window
+        cells, clipped = {"start": 0, "row_step": 0, "row_dilation": 1, "rows": 0, "clip_planes": 0}, True
+    y = made_by(y, window)
+    if residual is not None:
+        residual = made_by(residual, window)
+    xi, _, xp, xl, xc = volume(x).strides
+    origin = x.offset + depth.start * xp + cols.start * xc + (rows.start * xl)
+    if filters.depthwise and layer.residual is None:
+        _depthwise(b, layer, x, y, origin, window, cells, filters)
+        return
+    merged = filters.groups == 1 and cols.dilation == 1 and xc == filters.group_depth  # rows are contiguous
+    terms = reduction(
+        rows.taps, cols.taps, filters.group_depth, rows.dilation * xl, cols.dilation * xc, merged, depth.taps,
+        depth.dilation * xp,
+    )  # fmt: skip
+    n, channels, d, p, q = volume(y).shape
+    yi, _, yp, yl, yc = volume(y).strides
+    geometry = {"x": (xi, rows.stride * xl, cols.stride * xc), "y": (yi, yl, yc), "r": (0, 0, 0)}
+    between = {"x": depth.stride * xp, "y": yp, "r": 0}
+    if residual is not None:
+        ri, _, between["r"], rl, rc = volume(residual).strides
+        geometry["r"] = (ri, rl, rc)
+    if rows.taps == 1 and (by_planes or not clipped):
+        n, d, p, q, geometry = _recut(
+            b, window, n, d, p, q, filters, geometry, between, clipped, len(y.shape) == 3
+        )
+    row_taps = len(terms.offsets) // (depth.taps if by_planes else rows.taps) * clipped
+    contraction(
+        b, layer, (x.buffer, origin), y, residual, (n, d * p, q), geometry, terms,
+        channels=channels, groups=filters.groups,
+        group_depth=filters.group_depth if filters.groups > 1 else 0, halo_reads=x,
+        rows={**cells, "row_taps": row_taps, "filter_rows": depth.taps if by_planes else rows.taps},
+        planes=Planes(p, **between) if d > 1 else None,
+        recipe=filters.recipe + "panels", how=_how(window, filters),
+    )  # fmt: skip
+
+
+def _how(window: Window, filters: Filters) -> dict[str, Any]:
+    """Arguments of the recipes: where the filter is taken apart, which taps make this part of it."""
+    if not filters.recipe:
+        return {}
+    return {
+        **filters.how,
+        "first": tuple(a.first_tap for a in window),
+        "step": tuple(a.tap_step for a in window),
+        "taps": tuple(a.taps for a in window),
+    }
+
+
+Geometry = dict[str, tuple[int, int, int]]
+
+
+def _recut(
+    b: Builder,
+    window: Window,
+    n: int,
+    d: int,
+    p: int,
+    q: int,
+    filters: Filters,
+    geometry: Geometry,
+    between: Mapping[str, int],
+    clipped: bool,
+    signal: bool,
+) -> tuple[int, int, int, int, Geometry]:
+    """Images, planes, lines and pixels where filters are one row high: lines may then be cut anywhere, those
+    of a plane may be one where pixels are evenly spaced, and where filters are one pixel, planes and images.
+    """
+    used = {key: g for key, g in geometry.items() if g != (0, 0, 0)}
+    channels = filters.group_channels
+    pixel = window.cols.taps == window.depth.taps == 1 and not clipped
+    if pixel and d > 1 and all(between[key] == p * line for key, (_, line, _) in used.items()):
+        d, p = 1, d * p
+    if pixel and d == 1:
+        n, p, q, geometry = merge_lines(b, n, p, q, channels, geometry)
+        return n, d, p, q, geometry
+    if window.cols.taps == 1 and p > 1 and all(line == q * col for _, line, col in used.values()):
+        p, q = 1, p * q
+    if p == 1 and (d > 1 or signal):
+        length = line_length(b.machine, q, channels)
+        geometry = {key: (image, length * col, col) for key, (image, _, col) in geometry.items()}
+        p, q = q // length, length
+    return n, d, p, q, geometry
+
+
+#: Widths and horizontal strides of filters that have a microkernel of their own; dilation 1.
+BY_FILTER_ROWS = {(cols, stride) for cols in (3, 5, 7) for stride in (1, 2)}
+PER_OUTPUT = (
+    6.0  # cycles that a register of outputs takes besides its multiply-adds, mostly moving through L2
+)
+
+
+def channel_run(machine: Machine, registers: int, lines: int, pixels: int, pixel: int) -> int:
+    """How many registers of channels to take through all lines of an image before the next ones.
+
+    So many that ``lines`` lines of them, ``pixels`` long, stay in L1, for most of them are read again for the
+    next line of output. Pixels are ``pixel`` bytes apart; where that is a multiple of 2, 4, ... registers,
+    only every second, fourth, ... set of L1 holds any of so few, and fewer registers make no more room.
+    Where none stay, all of them: what comes from further away had better lie together.
+    """
+    register = 4 * machine.lanes
+    fits = int(0.7 * machine.l1) // (lines * pixels * register)
+    if fits < min(registers, max(1, math.gcd(pixel, 4096) // register)):
+        return registers
+    return -(-registers // -(-registers // fits))
+
+
+def _depthwise(
+    b: Builder,
+    layer: Layer,
+    x: View,
+    y: View,
+    origin: int,
+    window: Window,
+    rows: Mapping[str, int],
+    filters: Filters,
+) -> None:
+    """Append one "depthwise" step: one filter per channel. ``rows``: cells that say where windows lie."""
+    machine, node = b.machine, layer.node
+    deep = window.depth.taps > 1 or window.by_planes
+    filter_rows, cols = window.rows.taps, window.cols.taps
+    filter_lines = window.depth.taps * filter_rows
+    n, channels, planes, lines, pixels = volume(y).shape
+    registers = -(-channels // machine.lanes)
+    xi, _, xp, xl, xc = volume(x).strides
+    yi, _, yp, yl, yc = volume(y).strides
+    sw, dw = window.cols.stride, window.cols.dilation
+    tile = (cols, sw) if (cols, sw) in BY_FILTER_ROWS and dw == 1 else (0, 0)
+    # accumulators, the weights of a filter row (or one at a time), and as many pixels as the stride goes over
+    most = max(1, min(TALLEST, machine.registers - max(tile[0], 1) - max(tile[1], 1)))
+    cut = cut_line(pixels, most)
+    steady = max(pixels, machine.fma_latency * (cut.tiles1 + cut.tiles2))
+    # a pixel loaded for every multiply-add halves their rate
+    per_output = filter_lines * cols / machine.fma_ports * (1 if tile[0] else 2) + PER_OUTPUT
+    cycles = registers * planes * lines * n * steady * per_output
+    run = channel_run(machine, registers, filter_lines, x.shape[-1], 4 * abs(xc))
+    items = choose_items(
+        machine,
+        n,
+        planes * lines,
+        -(-registers // run),
+        cycles,
+        4 * abs(xl) * math.prod(volume(x).shape[2:4]),
+        4 * filter_lines * cols * registers * machine.lanes,
+        4 * planes * lines * pixels * channels,
+    )
+    args: dict[str, Any] = {
+        "x_image": 4 * xi, "x_line": 4 * window.rows.stride * xl, "x_col": 4 * sw * xc,
+        "x_row": 4 * window.rows.dilation * xl, "x_tap": 4 * dw * xc,
+        "y_image": 4 * yi, "y_line": 4 * yl, "y_col": 4 * yc,
+        "plane_lines": lines, "x_plane": 4 * window.depth.stride * xp, "y_plane": 4 * yp,
+        "filter_planes": window.depth.taps, "x_deep": 4 * window.depth.dilation * xp,
+        "lines": planes * lines, "band_lines": items.band_lines, "bands": items.bands, "blocks": items.blocks,
+        "block_registers": items.block_panels * run, "run": run, "channels": channels,
+        "filter_rows": filter_rows, "filter_cols": cols, **rows, **cut._asdict(),
+        "sweep": ["depthwise_sweep", *tile, most, *[1] * deep],
+        **epilogue(layer.activation),
+    }  # fmt: skip
+    bias = node.params.get("bias")
+    weights = b.const(
+        filters.recipe + "depthwise", node.params["weight"], lanes=machine.lanes, **_how(window, filters)
+    )
+    biases = b.const(
+        "bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=1
+    )
+    operands = {
+        "x": (x.buffer, origin), "y": (y.buffer, y.offset),
+        "weights": (weights, 0), "bias": (biases, 0),
+    }  # fmt: skip
+    b.step("depthwise", n * items.bands * items.blocks, args, operands, [with_halo(x)], [y])

@@ -1,0 +1,30 @@
+"""Transposed convolutions as convolutions: one for every place within a stride.
+
+The outputs that are ``stride`` apart see the same taps of the filter, so each such phase is a small
+convolution of the input, on the same kernels as any other, that writes every ``stride``-th pixel of every
+``stride``-th line. No product with an inserted zero is ever taken.
+"""
+
+from __future__ import annotations
+
+from bslite.passes import Layer
+from bslite.plan.core.builder import Builder, layer_halo
+from bslite.plan.core.lowering import lowers
+from bslite.plan.core.windows import windows_of
+from bslite.plan.cpu.ops.conv import Filters, convolve, residual_of
+
+
+@lowers("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def lower_conv_transpose(b: Builder, layer: Layer) -> None:
+    """A step for every phase, with residual and activation in its store."""
+    node = layer.node
+    c, kg, *_ = b.spec.params[node.params["weight"]].shape
+    groups = node.attrs["groups"]
+    filters = Filters(groups, c // groups, kg, "transposed_", {"all_groups": groups})
+    depthwise = filters.depthwise and layer.residual is None
+    halo = layer_halo(layer, b.spec, b.crop)
+    x = b.read(node.inputs[0], halo=halo, exact=not depthwise)
+    y, residual = b.write(layer.name), residual_of(b, layer)
+    for window in windows_of(node, b.spec.param_shapes(node), b.shapes, layer.name):
+        clipped = window.by_planes or bool(window.rows.before or window.rows.after)
+        convolve(b, layer, x, y, residual, window, filters, clipped)

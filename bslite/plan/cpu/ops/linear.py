@@ -1,0 +1,47 @@
+"""linear as a "conv" step: the rows of x are pixels."""
+
+from __future__ import annotations
+
+from bslite.passes import Layer
+from bslite.plan.core.builder import Builder
+from bslite.plan.core.lowering import lowers
+from bslite.plan.core.views import size_of
+from bslite.plan.cpu.contraction import contraction, merge_lines
+from bslite.plan.cpu.reduction import reduction
+
+
+@lowers("linear")
+def lower_linear(b: Builder, layer: Layer) -> None:
+    """``x @ weight.T + bias``: the rows of x are the pixels of a line, or of several if they are many."""
+    node = layer.node
+    k, c = b.spec.params[node.params["weight"]].shape
+    x = b.read(node.inputs[0], inner=-1, exact=True)
+    rows = x.reshape((size_of(x.shape[:-1]), c))
+    if rows is None:
+        rows = b.flat(x).reshape((size_of(x.shape[:-1]), c))
+        assert rows is not None
+    y = b.write(layer.name, inner=-1)
+    out = y.reshape((rows.shape[0], k))
+    if out is None:  # a slice of a concat that is not one run of rows
+        out = b.fresh((rows.shape[0], k), 1, (0, 0, 0, 0))
+    m = rows.shape[0]
+    geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
+    n, p, q, geometry = merge_lines(b, 1, 1, m, k, geometry)
+    contraction(
+        b,
+        layer,
+        (rows.buffer, rows.offset),
+        out,
+        None,
+        (n, p, q),
+        geometry,
+        reduction(1, 1, c, 0, 0, True),
+        channels=k,
+        groups=1,
+        group_depth=0,
+        halo_reads=rows,
+    )
+    if out.buffer != y.buffer:
+        shaped = out.reshape(y.shape)
+        assert shaped is not None
+        b.copy(shaped, y)

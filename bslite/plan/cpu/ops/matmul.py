@@ -1,0 +1,120 @@
+"""The product of two computed matrices: one step packs the second, then it is a fully connected layer."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+from bslite.ops import Shape
+from bslite.passes import Layer
+from bslite.plan.core.builder import Builder
+from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.lowering import lowers
+from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
+from bslite.plan.cpu.contraction import contraction, merge_lines
+from bslite.plan.cpu.reduction import reduction
+from bslite.plan.cpu.rows import writable
+from bslite.plan.cpu.sharing import item_count
+from bslite.plan.cpu.tiling import LineTiling
+
+MAX_STEPS = (
+    16  # where the batch axes do not merge, as many steps; beyond, both operands are copied out in full
+)
+OUTER = 3  # axes around a matrix that the packing kernel walks
+
+
+@lowers("matmul")
+def lower_matmul(b: Builder, layer: Layer) -> None:
+    """``[..., M, K] @ [..., K, N]``: batch axes become images of a convolution with weights per image."""
+    name_x, name_w = layer.node.inputs
+    x, w = b.read(name_x, inner=-1, exact=True), b.values[name_w]
+    shape = b.shapes[layer.name]
+    batch = shape[:-2]
+    y, home = writable(b, layer.name, len(shape) - 1)
+    if not _multiply(b, layer, _spread(x, batch), _spread(w, batch), y):
+        x, w = _copied(b, _spread(x, batch)), _copied(b, _spread(w, batch))
+        y = b.fresh(shape, len(shape) - 1, NO_HALO)
+        done = _multiply(b, layer, x, w, y)
+        assert done
+    if y is not home:
+        b.copy(y, home)
+
+
+def _spread(view: View, batch: Shape) -> View:
+    """The matrices of ``view`` repeated over the axes of ``batch``, by strides of zero."""
+    lead = len(view.shape) - 2
+    sizes = (1,) * (len(batch) - lead) + view.shape[:lead]
+    strides = (0,) * (len(batch) - lead) + view.strides[:lead]
+    over = tuple(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True))
+    return View(view.buffer, view.offset, (*batch, *view.shape[-2:]), (*over, *view.strides[-2:]))
+
+
+def _copied(b: Builder, view: View) -> View:
+    """A copy with every repeated matrix in memory of its own, row by row."""
+    fresh = b.fresh(view.shape, len(view.shape) - 1, NO_HALO)
+    b.copy(view, fresh)
+    return fresh
+
+
+def _multiply(b: Builder, layer: Layer, x: View, w: View, y: View) -> bool:
+    """Append the steps for operands of the full batch; False, and none, if they would be too many."""
+    (m, k), n = x.shape[-2:], w.shape[-1]
+    batch = y.shape[:-2]
+    # w's matrices are packed one after the other, each once: those that repeat have no stride
+    own = tuple(size if stride else 1 for size, stride in zip(batch, w.strides, strict=False))
+    order = tuple(s if stride else 0 for s, stride in zip(contiguous(own), w.strides, strict=False))
+    sizes, (xs, ws, ys) = merged_axes(batch, [x.strides[:-2], order, y.strides[:-2]], by=2)
+    if not sizes:
+        sizes, xs, ws, ys = [1], [0], [0], [0]
+    if math.prod(sizes[:-1]) > MAX_STEPS:
+        return False
+    geometry = {"x": (xs[-1], 0, x.strides[-2]), "y": (ys[-1], 0, y.strides[-2]), "r": (0, 0, 0)}
+    # images that share their matrix may be cut into lines together
+    images, lines, pixels, geometry = merge_lines(b, sizes[-1] if ws[-1] == 0 else 1, 1, m, n, geometry)
+    if ws[-1] != 0:
+        images = sizes[-1]
+    packed: list[View] = []
+
+    for place in itertools.product(*map(range, sizes[:-1])):
+        at_x, at_w, at_y = (sum(i * s for i, s in zip(place, run, strict=False)) for run in (xs, ws, ys))
+
+        def weights(tiling: LineTiling, at: int = at_w) -> tuple[View, int, int]:
+            if not packed:
+                packed.append(_pack(b, w, own, tiling))
+            size = packed[0].shape[-1]
+            return packed[0], at * size, ws[-1] * size
+
+        rows = View(x.buffer, x.offset + at_x, (sizes[-1], m, k), (xs[-1], x.strides[-2], 1))
+        result = View(y.buffer, y.offset + at_y, (sizes[-1], m, n), (ys[-1], y.strides[-2], 1))
+        contraction(
+            b, layer, (rows.buffer, rows.offset), result, None, (images, lines, pixels), geometry,
+            reduction(1, 1, k, 0, 0, True), channels=n, groups=1, group_depth=0, halo_reads=rows,
+            pack=weights,
+        )  # fmt: skip
+    return True
+
+
+def _pack(b: Builder, w: View, own: Shape, tiling: LineTiling) -> View:
+    """Append the step that packs the matrices of ``w``, ``own`` of them, into ``[matrices, elements]``."""
+    k, n = w.shape[-2:]
+    lanes = b.machine.lanes
+    count, size = size_of(own), k * lanes * ((tiling.panels - 1) * tiling.width + tiling.tail)
+    memory = View(b.buffer(count * size).name, 0, (count, size), (size, 1))
+    sizes, (runs, _) = merged_axes(own, [w.strides[:-2], contiguous(own)], by=1)
+    if len(sizes) > OUTER:
+        w = _copied(b, View(w.buffer, w.offset, (*own, k, n), w.strides))
+        sizes, (runs, _) = merged_axes(own, [w.strides[:-2], contiguous(own)], by=1)
+    sizes, (runs,) = padded(sizes, [runs], OUTER)
+    blocks = min(tiling.panels, -(-item_count(b.machine, 0.3 * count * k * n) // count))
+    block_panels = -(-tiling.panels // blocks)
+    blocks = -(-tiling.panels // block_panels)
+    args: dict[str, Any] = {
+        **{f"x{i}": 4 * s for i, s in enumerate(runs)}, "n1": sizes[1], "n2": sizes[2],
+        "x_row": 4 * w.strides[-2], "x_col": 4 * w.strides[-1], "rows": k, "cols": n,
+        "matrix_bytes": 4 * size, "width": tiling.width, "tail": tiling.tail, "panels": tiling.panels,
+        "block_panels": block_panels, "blocks": blocks,
+    }  # fmt: skip
+    operands = {"x": (w.buffer, w.offset), "y": (memory.buffer, 0)}
+    b.step("pack_panels", count * blocks, args, operands, [w], [memory])
+    return memory

@@ -1,0 +1,59 @@
+"""Padding, and other copies whose source is known for every index of an axis."""
+
+from __future__ import annotations
+
+from bslite.passes import Layer
+from bslite.plan.core.builder import Builder
+from bslite.plan.core.cuts import mapped_copy
+from bslite.plan.core.lowering import lowers
+from bslite.plan.cpu.ops.move import fill_step
+
+
+def padded_sources(size: int, before: int, after: int, mode: str) -> list[int]:
+    """The input's index for every index of a padded axis; -1 for what is the constant."""
+    indices = range(-before, size + after)
+    if mode == "edge":
+        return [min(max(i, 0), size - 1) for i in indices]
+    if mode == "wrap":
+        return [i % size for i in indices]
+    if mode == "reflect":
+        return [min(abs(i), 2 * (size - 1) - abs(i)) for i in indices]
+    return [i if 0 <= i < size else -1 for i in indices]
+
+
+@lowers("pad")
+def lower_pad(b: Builder, layer: Layer) -> None:
+    """A constant everywhere, then what is left of the input copied over it; or pieces of the input alone."""
+    x = b.values[layer.node.inputs[0]]
+    y = b.write(layer.name)
+    rank, attrs = len(x.shape), layer.node.attrs
+    pads = list(zip(x.shape, attrs["pads"][:rank], attrs["pads"][rank:], strict=True))
+    if attrs["mode"] != "constant":
+        mapped_copy(b, x, y, [padded_sources(*p, attrs["mode"]) if p[1] or p[2] else None for p in pads])
+        return
+    value = attrs["value"]
+    fill_step(b, y, value if b.dtypes[layer.name] == "float32" else int(value))
+    for axis, (size, before, after) in enumerate(pads):
+        first, last = max(0, -before), size - max(0, -after)
+        if first >= last:
+            return
+        x = x.slice(axis, first, last)
+        y = y.slice(axis, first + before, last + before)
+    b.copy(x, y)
+
+
+@lowers("roll")
+def lower_roll(b: Builder, layer: Layer) -> None:
+    """Two pieces along each axis that turns."""
+    x = b.values[layer.node.inputs[0]]
+    turns = [0] * len(x.shape)
+    for shift, axis in zip(layer.node.attrs["shifts"], layer.node.attrs["axes"], strict=True):
+        turns[axis] += shift
+    if all(turn % n == 0 for turn, n in zip(turns, x.shape, strict=True)):
+        b.alias(layer.name, x)
+        return
+    sources = [
+        [(i - turn) % n for i in range(n)] if turn % n else None
+        for turn, n in zip(turns, x.shape, strict=True)
+    ]
+    mapped_copy(b, x, b.write(layer.name), sources)

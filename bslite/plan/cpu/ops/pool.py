@@ -1,0 +1,236 @@
+"""Pooling as steps: the tables that say which rows and columns each window covers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from bslite import ops
+from bslite.ops import Shape
+from bslite.ops.pool import WindowPool
+from bslite.passes import Layer
+from bslite.plan.core.builder import Builder
+from bslite.plan.core.lowering import affine, epilogue, lowers
+from bslite.plan.core.views import NO_HALO, View, size_of
+from bslite.plan.core.windows import volume
+from bslite.plan.cpu.sharing import share_image
+from bslite.spec import Node
+
+LARGE = 256  # pixels from which on an average over the whole image is taken in two steps
+STRIP = 8  # pixels at least: columns are shared within a strip only
+
+
+class Span(NamedTuple):
+    """What a window covers along one axis: ``length`` elements from ``first``; ``share`` of its divisor."""
+
+    first: int
+    length: int
+    share: int
+
+
+class Run(NamedTuple):
+    """``pixels`` windows from ``first`` on that are alike: ``wide`` elements each, ``stride`` apart."""
+
+    first: int
+    pixels: int
+    wide: int
+    stride: int
+
+
+def window_spans(
+    size: int, windows: int, kernel: int, stride: int, before: int, after: int, dilation: int, padded: bool
+) -> list[Span]:
+    """Sliding windows, cut to the ``size`` elements there are. ``padded``: the divisor counts padding too."""
+    spans = []
+    for start in range(-before, -before + windows * stride, stride):
+        skip = max(0, -(start // dilation))  # taps before the first element
+        stop = min(kernel, max(skip, -(-(size - start) // dilation)))
+        inside = min(kernel, -(-(size + after - start) // dilation)) if padded else max(0, stop - skip)
+        spans.append(Span(start + skip * dilation, max(0, stop - skip), inside))
+    return spans
+
+
+def adaptive_spans(size: int, windows: int) -> list[Span]:
+    """Windows that divide ``size`` elements among them, overlapping where the division is uneven."""
+    edges = [(i * size // windows, -(-(i + 1) * size // windows)) for i in range(windows)]
+    return [Span(a, b - a, b - a) for a, b in edges]
+
+
+def longest_run(spans: Sequence[Span]) -> Run:
+    """The longest run of windows of one length and share, evenly spaced: what the kernel sweeps along."""
+    best, start = Run(0, 0, 0, 0), 0
+    while start < len(spans):
+        here, stop = spans[start], start + 1
+        gap = spans[stop].first - here.first if stop < len(spans) else 0
+        while stop < len(spans) and spans[stop] == here._replace(first=here.first + gap * (stop - start)):
+            stop += 1
+        best = max(best, Run(start, stop - start, here.length, gap), key=lambda run: run.pixels)
+        start = stop
+    return best
+
+
+def strip_count(run: Run, tall: int, pixel_bytes: int, l1: int) -> int:
+    """Strips to cut a run into, so that what windows of ``tall`` rows read of one fits half of L1."""
+    fixed = tall * (run.wide - run.stride)
+    each = tall * run.stride + 1  # pixels read and written for one more pixel of the strip
+    pixels = max(STRIP, (l1 // 2 // pixel_bytes - fixed) // each)
+    return -(-run.pixels // pixels) or 1
+
+
+def spans_of(node: Node, sizes: Shape, made: Shape) -> tuple[list[list[Span]], Sequence[int]]:
+    """The windows of a sliding pool along each axis of an input of ``sizes``, as many as are ``made``; and
+    the dilation along each.
+    """
+    op, attrs = ops.get(node.op), node.attrs
+    assert issubclass(op, WindowPool)
+    kernel, stride, dilation = op.geometry(attrs)
+    before, after = attrs["padding"][: op.axes], attrs["padding"][op.axes :]
+    padded = attrs.get("count_include_pad", False)
+    spans = [
+        window_spans(h, p, r, s, start, stop, d, padded)
+        for h, p, r, s, start, stop, d in zip(
+            sizes, made, kernel, stride, before, after, dilation, strict=True
+        )
+    ]
+    if attrs.get("divisor_override") is not None:
+        spans = [[s._replace(share=1) for s in axis] for axis in spans]
+        spans[0] = [s._replace(share=attrs["divisor_override"]) for s in spans[0]]
+    return spans, dilation
+
+
+@lowers("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
+def lower_pool(b: Builder, layer: Layer) -> None:
+    """Sliding windows."""
+    node = layer.node
+    spans, dilation = spans_of(node, b.crop.whole[node.inputs[0]][2:], b.crop.whole[layer.name][2:])
+    if len(spans) == 2:
+        first, start = b.crop.first(layer.name), b.crop.first(node.inputs[0])
+        rows = spans[0][first : first + b.shapes[layer.name][2]]
+        spans[0] = [s._replace(first=s.first - start) for s in rows]
+    x = b.read(node.inputs[0], exact=True)
+    _pool(b, _kernel(layer), x, b.write(layer.name), spans, dilation, layer)
+
+
+@lowers(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
+def lower_adaptive_pool(b: Builder, layer: Layer) -> None:
+    """Windows that divide the image."""
+    n, c, *sizes = b.shapes[layer.node.inputs[0]]
+    made = b.shapes[layer.name][2:]
+    spans = [adaptive_spans(h, p) for h, p in zip(sizes, made, strict=True)]
+    x = b.read(layer.node.inputs[0], exact=True)
+    axes = len(sizes)
+    if "avg" in layer.node.op and axes < 3 and size_of(made) == 1 and size_of(tuple(sizes)) >= LARGE:
+        # A part at a time, then the parts: threads share out lines, and each has its own in its L2. By size
+        # alone, so that the order of the sum does not depend on anything else.
+        width = sizes[-1] if axes == 2 else math.isqrt(sizes[0])
+        parts = [Span(i, min(width, sizes[-1] - i), 1) for i in range(0, sizes[-1], width)]
+        sums = b.fresh((n, c, *sizes[:-1], len(parts)), 1, NO_HALO)
+        lines = [[Span(i, 1, 1) for i in range(h)] for h in sizes[:-1]]
+        _pool(b, "avg_pool", x, sums, [*lines, parts], (1,) * axes)
+        spans[-1] = [Span(0, len(parts), sizes[-1])]
+        x = sums
+    _pool(b, _kernel(layer), x, b.write(layer.name), spans, (1,) * axes, layer)
+
+
+def _kernel(layer: Layer) -> str:
+    return "max_pool" if "max" in layer.node.op else "avg_pool"
+
+
+def _pool(
+    b: Builder,
+    kernel: str,
+    x: View,
+    y: View,
+    spans: Sequence[Sequence[Span]],
+    dilation: Sequence[int],
+    layer: Layer | None = None,
+) -> None:
+    """Append the steps that pool x to y: ``spans`` hold the windows along each axis. What ``layer`` holds
+    besides the pool is applied in the last store.
+
+    A volume's windows are taken within planes, then across planes, where they are both.
+    """
+    missing = 3 - len(spans)
+    whole: list[Sequence[Span]] = [*[[Span(0, 1, 1)]] * missing, *spans]
+    planes, rows, cols = whole
+    deep, tall, wide = [1] * missing + list(dilation)
+    _, _, xp, xl, _ = volume(x).strides
+    if not _single(planes):
+        if not (_single(rows) and _single(cols)):
+            n, c, d, *_ = volume(x).shape
+            within = b.fresh((n, c, d, len(rows), len(cols)), 1, NO_HALO)
+            each = [Span(i, 1, 1) for i in range(d)]
+            sums = [[s._replace(share=1) for s in axis] for axis in (rows, cols)]
+            _pool(b, kernel, x, within, [each, *sums], (1, tall, wide))
+            x = within
+            rows, cols = ([Span(i, 1, s.share) for i, s in enumerate(axis)] for axis in (rows, cols))
+            _, _, xp, xl, _ = volume(x).strides
+        lines = [
+            Span(4 * (p.first * xp + r.first * xl), p.length, p.share * r.share) for p in planes for r in rows
+        ]
+        _pool_step(b, kernel, x, y, lines, cols, (deep * xp, wide), layer)
+        return
+    lines = [
+        Span(4 * (p.first * xp + r.first * xl), r.length, p.share * r.share) for p in planes for r in rows
+    ]
+    _pool_step(b, kernel, x, y, lines, cols, (tall * xl, wide), layer)
+
+
+def _single(spans: Sequence[Span]) -> bool:
+    """Whether every window is one element."""
+    return all(s.length == 1 for s in spans)
+
+
+def _pool_step(
+    b: Builder,
+    kernel: str,
+    x: View,
+    y: View,
+    rows: Sequence[Span],
+    cols: Sequence[Span],
+    apart: tuple[int, int],
+    layer: Layer | None,
+) -> None:
+    """Append one pooling step: ``rows`` and ``cols`` hold a window per output line and pixel, those of lines
+    with the byte where they begin; ``apart``: elements between the rows of a window, and the dilation of its
+    columns.
+    """
+    n, channels, planes, lines, pixels = volume(y).shape
+    xi, _, _, _, xc = volume(x).strides
+    yi, _, yp, yl, yc = volume(y).strides
+    registers = -(-channels // b.machine.lanes)
+    loads = n * registers * sum(s.length for s in rows) * sum(s.length for s in cols)
+    work = 1.5 * loads + 16.0 * n * registers * planes * lines * pixels
+    shares = share_image(b.machine, n, planes * lines, channels, work)
+    run = longest_run(cols)
+    if apart[1] != 1 or (run.stride > 1 and 4 * size_of(x.shape[1:]) > b.machine.l2):
+        run = Run(
+            0, 0, 0, 0
+        )  # what comes from beyond L2 is best read in the order of memory, if hardly shared
+    tall = max(s.length for s in rows)
+    strips = strip_count(run, tall, 4 * channels, b.machine.l1)
+    cells, scale, shift = affine(b, layer.affine if layer else None)
+    args: dict[str, Any] = {
+        **cells, **epilogue(layer.activation if layer else None),
+        "run_first": run.first, "run_pixels": run.pixels, "run_wide": run.wide, "run_stride": run.stride,
+        "strip": -(-run.pixels // strips), "strips": strips,
+        "x_image": 4 * xi, "x_row": 4 * apart[0], "x_pixel": 4 * apart[1] * xc,
+        "y_image": 4 * yi, "y_line": 4 * yl, "y_pixel": 4 * yc,
+        "plane_lines": lines, "y_plane": 4 * yp, "lines": planes * lines,
+        "pixels": pixels, "channels": channels, **shares._asdict(),
+    }  # fmt: skip
+    operands = {
+        "x": (x.buffer, x.offset),
+        "y": (y.buffer, y.offset),
+        "rows": (b.const("offsets", values=_table(rows, 1)), 0),
+        "cols": (b.const("offsets", values=_table(cols, 4 * xc)), 0),
+        "scale": (scale, 0) if scale else (x.buffer, x.offset),
+        "shift": (shift, 0) if shift else (x.buffer, x.offset),
+    }
+    b.step(kernel, n * shares.bands * shares.blocks, args, operands, [x], [y])
+
+
+def _table(spans: Sequence[Span], stride: int) -> list[int]:
+    """The kernel's entries, for elements ``stride`` bytes apart."""
+    return [v for s in spans for v in (s.first * stride, s.length, s.share)]

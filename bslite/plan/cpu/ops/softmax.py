@@ -1,0 +1,17 @@
+"""Softmax and its logarithm as steps."""
+
+from __future__ import annotations
+
+from bslite.passes import Layer
+from bslite.plan.core.builder import Builder
+from bslite.plan.core.lowering import lowers
+from bslite.plan.cpu.rows import row_layer
+
+
+@lowers("softmax", "log_softmax")
+def lower_softmax(b: Builder, layer: Layer) -> None:
+    """Along any axis: it is made contiguous first."""
+    shape = b.shapes[layer.name]
+    axis = layer.node.attrs["axis"] % len(shape)
+    registers = -(-shape[axis] // b.machine.lanes)
+    row_layer(b, layer, layer.node.op, axis, cycles=60 + 30 * registers)

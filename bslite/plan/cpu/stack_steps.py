@@ -1,0 +1,178 @@
+"""A run of layers as one "stack" step: plans for one image or bands of it, tied to the memory outside."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from bslite.ops import Shape
+from bslite.passes import Layer
+from bslite.plan.core.bands import WINDOWED, Crop, Rows, crop, row_map, share
+from bslite.plan.core.builder import Builder, halo_needs
+from bslite.plan.core.concats import place_concats
+from bslite.plan.core.lowering import LOWERINGS
+from bslite.plan.core.memory import place_buffers, scratch_of
+from bslite.plan.core.plan import Band, End, Plan
+from bslite.plan.core.views import NO_HALO, Buffer, View, size_of, with_halo
+from bslite.plan.cpu.banding import choose_bands
+from bslite.plan.cpu.stacks import Stack, one_image, shown
+
+
+def lower_layers(
+    b: Builder, layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[str]
+) -> None:
+    """Append the steps of all layers, runs of them as ``stacks``; ``outputs`` are needed at the end."""
+    starts = {stack.start: stack for stack in stacks}
+    inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
+    for i, layer in enumerate(layers):
+        if i in starts:
+            stack, run = starts[i], layers[i : starts[i].stop]
+            for constant in [n for n in run if n.node.op == "constant"]:
+                _lower(b, constant)  # the same for all images
+            rest = [n for n in run if n.node.op != "constant"]
+            lower_stack(b, rest, stack.leaving(layers, outputs), stack.bands)
+        elif i not in inside:
+            b.layer = layer.members
+            _lower(b, layer)
+
+
+def lower_stack(b: Builder, layers: Sequence[Layer], leaving: Sequence[str], bands: int = 1) -> None:
+    """Append the step for ``layers`` in ``bands`` bands of rows; ``leaving`` is what is needed after it."""
+    single = one_image(b.spec, b.shapes)
+    assert single is not None
+    batch = b.shapes[b.spec.inputs[0].name][0]
+    b.layer = tuple(m for layer in layers for m in layer.members)
+    reads = [with_halo(b.values[n]) for n in taken_values(layers) if b.values[n].buffer not in b.consts]
+    writes = [b.write(name) for name in leaving]
+    # What leaves may be read inside as well, from where it lies outside, with the zeros beside it.
+    reads += [with_halo(view) for view in writes if view.halo != NO_HALO]
+    for name in (*taken_values(layers), *leaving):
+        if b.values[name].buffer not in b.consts:
+            assert (b.shapes[name][0], single[name][0]) == (batch, 1), name
+    assert bands == 1 or bands <= min(single[name][2] for name in leaving)
+    places = place_concats(layers, single)
+    maps = {}
+    if bands > 1:
+        found = {layer.name: row_map(layer.node, b.spec.param_shapes(layer.node)) for layer in layers}
+        maps = {name: reads for name, reads in found.items() if reads is not None}
+        assert len(maps) == len(layers)
+    stacks: list[Stack] = []
+    if bands == 1:  # an image too large for one core's L2 is taken through in bands within the stack
+        alone = dataclasses.replace(b.machine, threads=1)
+        runs = choose_bands(layers, b.spec, single, alone, 1, range(len(layers)), leaving)
+        stacks = [Stack(r.start, r.stop, r.bands) for r in runs]
+    plans: list[Plan] = []
+    parts: list[Band] = []
+    for band in range(bands):
+        cut = crop(layers, maps, single, leaving, places, band, bands) if bands > 1 else Crop({}, single)
+        mine = {name: share(single[name][2], band, bands) for name in leaving} if bands > 1 else {}
+        plan, ends = _band(b, layers, cut, leaving, mine, stacks)
+        same = next((i for i, other in enumerate(plans) if other == plan), len(plans))
+        if same == len(plans):
+            plans.append(plan)
+        parts.append(Band(same, tuple(ends)))
+    b.step("stack", batch * bands, {}, {}, reads, writes)
+    b.steps[-1].plans, b.steps[-1].bands = tuple(plans), tuple(parts)
+
+
+def taken_values(layers: Sequence[Layer]) -> list[str]:
+    """What a run of layers reads and does not make, in order."""
+    made = {layer.name for layer in layers}
+    return list(dict.fromkeys(n for layer in layers for n in layer.inputs if n not in made))
+
+
+def _band(
+    b: Builder,
+    layers: Sequence[Layer],
+    cut: Crop,
+    leaving: Sequence[str],
+    mine: Mapping[str, Rows],
+    stacks: Sequence[Stack],
+) -> tuple[Plan, list[End]]:
+    """The plan of one band of one image, and its ends. ``mine``: the rows of what leaves it that it answers
+    for; ``stacks``: those within it.
+    """
+    shapes = dict(cut.whole) | {name: _height(cut.whole[name], z - a) for name, (a, z) in cut.rows.items()}
+    places = place_concats(shown(layers, stacks, leaving), shapes)
+    machine = dataclasses.replace(b.machine, threads=1)
+    inner = Builder(b.spec, shapes, machine, halo_needs(layers, places, b.spec, cut), places, cut, b.second)
+    ends: list[End] = []
+    for name in taken_values(layers):
+        outside = b.values[name]
+        if outside.buffer in b.consts:
+            const = b.consts[outside.buffer]
+            copy = inner.const(const.recipe, *const.keys, **dict(const.args))
+            view = dataclasses.replace(outside, buffer=copy)
+            whole = name not in cut.rows or view.shape[2] == 1
+            inner.values[name] = view if whole else view.slice(2, *cut.rows[name])
+            continue
+        callers = b.buffers[outside.buffer].kind == "input"
+        kind = "input" if callers else "outer"
+        inner.values[name] = _end(inner, ends, f"in{len(ends)}", name, outside, kind)
+    taken = {name: cut.rows[name] for name in leaving} if cut.rows else {}
+    outs = {
+        name: _end(inner, ends, f"out{len(ends)}", name, b.values[name], "outer", mine.get(name))
+        for name in leaving
+    }
+    # Rows that another band answers for are never written outside: for a while they would hold partial sums,
+    # or values before their activation, while the other band reads them.
+    inner.write_outputs_to({name: view for name, view in outs.items() if taken.get(name) == mine.get(name)})
+    lower_layers(inner, layers, stacks, leaving)
+    inner.layer = ("ends",)
+    for name, view in outs.items():
+        value = inner.values[name]
+        if value.buffer != view.buffer:
+            if name in mine:
+                first, last = mine[name]
+                value = value.slice(2, first - taken[name][0], last - taken[name][0])
+            inner.copy(value, view)
+    plan = Plan(
+        model=f"{layers[0].name} to {layers[-1].name}",
+        shapes=tuple(v.shape for v in inner.values.values() if v.buffer.startswith("in")),
+        threads=1,
+        steps=inner.steps,
+        buffers=inner.buffers,
+        consts=inner.consts,
+        values=inner.values,
+        inputs=[],
+        outputs=list(outs.values()),
+    )
+    place_buffers(plan)
+    plan.scratch_size = scratch_of(plan)
+    return plan, ends
+
+
+def _lower(b: Builder, layer: Layer) -> None:
+    """Lower one layer of a band; an op that maps rows to themselves sees no others of its inputs."""
+    if layer.node.op in WINDOWED:
+        LOWERINGS[layer.node.op](b, layer)
+        return
+    kept = {name: b.values[name] for name in layer.inputs}
+    for name, view in kept.items():
+        b.values[name] = b.like(view, name, layer.name)
+    LOWERINGS[layer.node.op](b, layer)
+    b.values.update(kept)
+
+
+def _end(
+    b: Builder, ends: list[End], end: str, name: str, outside: View, kind: str, rows: Rows | None = None
+) -> View:
+    """The buffer ``end`` in a band's plan: its part of the value ``name``, of which ``outside`` is all; or
+    the part ``rows`` of it.
+    """
+    shape, halo, offset = b.shapes[name], outside.halo, outside.offset
+    rows = rows or b.crop.rows.get(name)
+    if rows is not None:
+        first, last = rows
+        shape = _height(shape, last - first)
+        offset += first * outside.strides[2]
+        if halo != NO_HALO:
+            top, left, bottom, right = halo
+            halo = (top * (first == 0), left, bottom * (last == outside.shape[2]), right)
+    b.buffers[end] = Buffer(end, size_of(shape[1:]), kind)
+    ends.append(End(end, outside.buffer, offset, outside.strides[0]))
+    return View(end, 0, (1, *shape[1:]), outside.strides, halo)
+
+
+def _height(shape: Shape, rows: int) -> Shape:
+    return (*shape[:2], rows, *shape[3:])

@@ -1,0 +1,204 @@
+"""Depth-first over images: which layers one thread takes an image through before it takes the next one.
+
+The idea is BrainSlug's (arXiv 1804.08378), with the whole image as the tile: what lies between the layers of
+a stack has a place per thread, not per image, so it stays in that core's cache, memory falls by batch over
+threads, and nobody waits at a layer's end. The price: weights are read once per image, not once per batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from bslite.errors import BsliteError
+from bslite.machine import Machine
+from bslite.ops import INTEGERS, Shape
+from bslite.passes import Layer
+from bslite.plan.core.views import size_of
+from bslite.plan.cpu.banding import choose_bands
+from bslite.spec import ModelSpec
+
+Shapes = Mapping[str, Shape]
+EXPOSED = 0.6  # of the time that weights take to arrive from beyond L2, what fetching ahead does not hide
+WAKING = 200_000.0  # cycles: a parallel region and its threads' waking take some 50 us
+
+
+class Price(NamedTuple):
+    """Predicted cycles of one layer for the whole batch, taken image by image or all images at once."""
+
+    apart: float
+    together: float
+
+
+def one_image(spec: ModelSpec, shapes: Shapes) -> dict[str, Shape] | None:
+    """Shapes of all values for a single image, or None if the batch is not a free axis 0 of every input."""
+    try:
+        return spec.infer_shapes([(1, *shapes[i.name][1:]) for i in spec.inputs])
+    except BsliteError:
+        return None
+
+
+def stackable(
+    layer: Layer,
+    shapes: Shapes,
+    single: Shapes,
+    batch: int,
+    constants: set[str],
+    dtypes: Mapping[str, str],
+) -> bool:
+    """Whether the layer can be computed image by image."""
+    nodes = [n for n in (layer.node, layer.affine, layer.activation) if n is not None]
+    inputs = [name for name in layer.inputs if name not in constants]
+    integers = any(dtypes[name] in INTEGERS for name in (*layer.inputs, layer.name))
+    if integers and any(n.declaration.may_fail for n in nodes):
+        return False  # its flag is outside
+    for value in (*inputs, layer.name):
+        if not shapes[value] or shapes[value][0] != batch or single[value] != (1, *shapes[value][1:]):
+            return False
+    ranks = [len(shapes[name]) for name in inputs]
+    if not ranks:
+        return False  # of constants alone: once for all images
+    if len(inputs) < len(layer.inputs) and any(len(shapes[n]) > ranks[0] for n in layer.inputs):
+        return False
+    return all(n.declaration.keeps_images_apart(ranks, n.attrs) for n in nodes)
+
+
+def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch: int, in_l3: bool) -> Price:
+    """What a layer costs either way: arithmetic, or what must come from beyond L2, whichever takes longer.
+
+    Weights re-read for every image come from L2 if they stay there, else from L3 if all of the model's do
+    (``in_l3``, found out if not given).
+    """
+    in_l3 = weights_stay_in_l3(spec, machine) if in_l3 is None else in_l3
+    node, t = layer.node, machine.threads
+    params = spec.param_shapes(node)
+    ins = [single[n] for n in node.inputs]
+    flops = node.declaration.flops(ins, single[node.name], params, node.attrs)
+    compute = flops / (2.0 * machine.lanes * machine.fma_ports)
+    weights = 4.0 * sum(map(size_of, params.values()))
+    image = 4.0 * (sum(size_of(single[n]) for n in layer.inputs) + size_of(single[layer.name]))
+    rounds = -(-batch // t)
+    weight_speed = machine.l3_bytes_per_cycle if in_l3 else machine.memory_bytes_per_cycle
+    if weights < machine.l2 / 2:
+        weight_speed = machine.l2_bytes_per_cycle
+    image_speed = machine.l2_bytes_per_cycle if image < machine.l2 / 2 else machine.l3_bytes_per_cycle
+    read = weights / weight_speed
+    apart = rounds * (max(compute + EXPOSED * read, read) + image / image_speed)
+    beyond = machine.l3_bytes_per_cycle if batch * image < machine.l3 / 2 else machine.memory_bytes_per_cycle
+    together = (
+        batch * compute / t + batch * image / (t * beyond) + weights / (t * machine.memory_bytes_per_cycle)
+    )
+    return Price(apart, together)
+
+
+def weights_stay_in_l3(spec: ModelSpec, machine: Machine) -> bool:
+    """Whether all of the model's parameters fit L3 with room for what they work on."""
+    return 4.0 * sum(p.size for p in spec.params.values()) < 0.7 * machine.l3
+
+
+def worth_threads(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine) -> bool:
+    """Whether the model takes long enough on one core to wake others for it."""
+    alone = dataclasses.replace(machine, threads=1)
+    in_l3 = weights_stay_in_l3(spec, machine)
+    cycles = 0.0
+    for layer in layers:
+        cycles += price(layer, spec, shapes, alone, 1, in_l3).together
+        if cycles > WAKING:
+            return True
+    return False
+
+
+def elements_alive(layers: Sequence[Layer], spec: ModelSpec, single: Shapes) -> list[int]:
+    """For each layer, the elements per image that exist before it and are read by it or later."""
+    last = {name: i for i, layer in enumerate(layers) for name in layer.inputs}
+    last |= dict.fromkeys(spec.outputs, len(layers))
+    made = {i.name: -1 for i in spec.inputs} | {layer.name: i for i, layer in enumerate(layers)}
+    change = [0] * (len(layers) + 2)
+    for name, when in made.items():
+        if name in last:
+            change[when + 1] += size_of(single[name])
+            change[last[name] + 1] -= size_of(single[name])
+    return list(itertools.accumulate(change))[: len(layers)]
+
+
+class Stack(NamedTuple):
+    """Layers ``[start, stop)``, taken through in ``bands`` bands of rows of each image."""
+
+    start: int
+    stop: int
+    bands: int = 1
+
+    def leaving(self, layers: Sequence[Layer], outputs: Iterable[str]) -> list[str]:
+        """What it makes and is needed after it, in order; ``outputs`` are needed when all layers are done.
+
+        Constants do not leave: they are there for all images from the start.
+        """
+        needed = {name for layer in layers[self.stop :] for name in layer.inputs} | set(outputs)
+        mine = [layer for layer in layers[self.start : self.stop] if layer.node.op != "constant"]
+        return [layer.name for layer in mine if layer.name in needed]
+
+
+def shown(layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[str]) -> list[Layer]:
+    """The layers whose values exist outside the stacks."""
+    inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
+    leaving = {name for stack in stacks for name in stack.leaving(layers, outputs)}
+    return [layer for i, layer in enumerate(layers) if i not in inside or layer.name in leaving]
+
+
+def choose_stacks(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine) -> list[Stack]:
+    """Disjoint runs of layers to take depth-first, the cheapest by price: image by image if there are enough
+    of them for the threads, else by bands of rows.
+    """
+    batch = shapes[spec.inputs[0].name][0] if shapes[spec.inputs[0].name] else 1
+    single = one_image(spec, shapes)
+    if single is None:
+        return []
+    if batch < max(2, machine.threads):
+        constants = {layer.name for layer in layers if layer.node.op == "constant"}
+        apart = {
+            i for i, n in enumerate(layers) if stackable(n, shapes, single, batch, constants, spec.dtypes)
+        }
+        runs = choose_bands(layers, spec, single, machine, batch, apart, spec.outputs)
+        return [Stack(run.start, run.stop, run.bands) for run in runs]
+    return _by_image(layers, spec, shapes, single, machine, batch)
+
+
+def _by_image(
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, machine: Machine, batch: int
+) -> list[Stack]:
+    """Runs to take image by image: a dynamic programme over the layers in order with two states; changing
+    over costs writing and reading all that is alive there.
+    """
+    in_l3 = weights_stay_in_l3(spec, machine)
+    constants = {layer.name for layer in layers if layer.node.op == "constant"}
+    infinite = float("inf")
+    # best[state] = (cost so far, decisions so far); state 1 is inside a stack
+    best: list[tuple[float, list[bool]]] = [(0.0, []), (infinite, [])]
+    alive = elements_alive(layers, spec, single)
+    for i, layer in enumerate(layers):
+        if layer.name in constants or stackable(layer, shapes, single, batch, constants, spec.dtypes):
+            cost = (
+                Price(0.0, 0.0)
+                if layer.name in constants
+                else price(layer, spec, single, machine, batch, in_l3)
+            )
+        else:
+            cost = Price(infinite, 0.0)
+        crossing = 8.0 * batch * alive[i] / (machine.threads * machine.l3_bytes_per_cycle)
+        outside, inside = best
+        stay_out = min(outside, (inside[0] + crossing, inside[1]), key=lambda b: b[0])
+        go_in = min(inside, (outside[0] + crossing, outside[1]), key=lambda b: b[0])
+        best = [
+            (stay_out[0] + cost.together, [*stay_out[1], False]),
+            (go_in[0] + cost.apart, [*go_in[1], True]),
+        ]
+    decisions = min(best, key=lambda b: b[0])[1]
+    runs: list[Stack] = []
+    for start, inside_stack in enumerate(decisions):
+        if inside_stack and runs and runs[-1].stop == start:
+            runs[-1] = Stack(runs[-1].start, start + 1)
+        elif inside_stack:
+            runs.append(Stack(start, start + 1))
+    return [run for run in runs if run.stop - run.start > 1]

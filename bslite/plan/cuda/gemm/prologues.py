@@ -1,0 +1,196 @@
+"""Which layers run on the way into the convolution after them: detection, and the choice by price.
+
+A batch norm, a gate (squeeze-and-excitation's product) or a depthwise filter that one dense convolution alone
+reads need not be a launch, and its result not be in memory: the convolution's kernel makes it from what that
+layer reads (`kernels.cuda.gemm.prologue`, `kernels.cuda.gemm.depthwise`). It is made again for every tile of
+columns, and, of a filter wider than a pixel, for every tap; so each pair is weighed: together, against the
+two apart. There the convolution is given the lesser of what our kernel and what the best of libraries might
+take, because a convolution on its own can be the library's, and that is measured only later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bslite.explore.gpu import GpuMachine
+from bslite.passes import Layer
+from bslite.plan.core.views import size_of
+from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.elementwise import activation
+from bslite.plan.cuda.gemm.separable_tiles import Separable, choose_separable
+from bslite.plan.cuda.gemm.tiles import FEW, Problem, choose
+from bslite.plan.cuda.stack.price import FUNCTION, OTHER_FUNCTION, STREAMED
+from bslite.plan.cuda.stack.stages import piece_of
+from bslite.plan.cuda.stack.steps import cut_of
+
+LIBRARY = 0.8  # of our kernel's time, that a library's best kernel may take
+SELECTED = 1.0  # slots per element for what is not there
+FACTORS = 2.0  # of a channel's numbers, per element: a slice's serve all rows of a thread
+GATE = 4.5  # of a gate and its place, per element
+TALLEST = WIDEST = 5  # rows and columns of a filter that goes before a pointwise one
+
+
+@dataclass(frozen=True)
+class Prologue:
+    """The layer ``first``, of kind "affine", "gate" or "depthwise", in the launch of the convolution
+    ``then``, which then reads ``value``; ``gate`` is the value that the other is multiplied by.
+    """
+
+    kind: str
+    first: Layer
+    then: Layer
+    value: str
+    gate: str | None = None
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """All nodes of the launch."""
+        return (*self.first.members, *self.then.members)
+
+
+def choose_prologues(
+    b: CudaBuilder, layers: Sequence[Layer], outputs: Iterable[str], stacked: set[str]
+) -> list[Prologue]:
+    """The pairs that are cheaper together. ``stacked``: layers that are in stacks already."""
+    readers: dict[str, int] = dict.fromkeys(outputs, 2)
+    for layer in layers:
+        for name in layer.inputs:
+            readers[name] = readers.get(name, 0) + 1
+    made_by = {layer.name: layer for layer in layers}
+    found = []
+    for then in layers:
+        first = made_by.get(then.node.inputs[0]) if _takes(b, then) else None
+        if first is None or readers[first.name] != 1 or first.name in stacked:
+            continue
+        prologue = prologue_of(b, first, then)
+        if prologue is not None and seconds_together(b, prologue) < seconds_apart(b, prologue):
+            found.append(prologue)
+    return found
+
+
+def _takes(b: CudaBuilder, layer: Layer) -> bool:
+    """Whether the layer is a convolution whose kernel has prologues: dense, of more than a few rows."""
+    node = layer.node
+    if node.op not in ("conv1d", "conv2d", "conv3d") or node.attrs["groups"] != 1:
+        return False
+    shape = b.shapes[node.name]
+    return size_of(shape) > 0 and size_of(shape) // shape[1] > FEW
+
+
+def prologue_of(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
+    """``first`` as a prologue of the convolution ``then``, if it can be one."""
+    node = first.node
+    floats = all(b.spec.dtypes[name] == "float32" for name in (*first.inputs, first.name))
+    if not floats or first.affine is not None or first.residual is not None:
+        return None
+    if node.op == "batch_norm":
+        return Prologue("affine", first, then, node.inputs[0])
+    if node.op == "mul":
+        return _gate(b, first, then)
+    if node.op == "conv2d" and _separable(b, first, then) is not None:
+        return Prologue("depthwise", first, then, node.inputs[0])
+    return None
+
+
+def _gate(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
+    """A product with one number for each channel, perhaps of each image, before a pointwise convolution:
+    where filters are wider a thread holds so much about its elements that registers do not do.
+    """
+    taps = b.spec.param_shapes(then.node)["weight"][2:]
+    if size_of(tuple(taps)) > 1 or any(then.node.attrs["padding"]) or set(then.node.attrs["stride"]) != {1}:
+        return None
+    shape = b.shapes[first.name]
+    for value, gate in (first.node.inputs, first.node.inputs[::-1]):
+        one = b.shapes[gate]
+        if (
+            b.shapes[value] == shape
+            and len(one) == len(shape)
+            and one[0] in (1, shape[0])
+            and one[1] == shape[1]
+            and size_of(one[2:]) == 1
+        ):
+            return Prologue("gate", first, then, value, gate)
+    return None
+
+
+def _separable(b: CudaBuilder, first: Layer, then: Layer) -> Separable | None:
+    """A depthwise filter and a pointwise one after it, as `separable_tiles` needs to know them."""
+    attrs, shape = first.node.attrs, b.shapes[first.name]
+    k, each, *taps = b.spec.param_shapes(first.node)["weight"]
+    channels = b.shapes[first.node.inputs[0]][1]
+    if not (each == 1 and attrs["groups"] == k == channels) or tuple(attrs["dilation"]) != (1, 1):
+        return None
+    if taps[0] > TALLEST or taps[1] > WIDEST or attrs["stride"][1] > 2:
+        return None
+    cols, _, *pixel = b.spec.param_shapes(then.node)["weight"]
+    then_attrs = then.node.attrs
+    if tuple(pixel) != (1, 1) or tuple(then_attrs["stride"]) != (1, 1) or any(then_attrs["padding"]):
+        return None
+    if channels % 2 or cols % 2:
+        return None  # its kernel takes channels in pairs
+    n, _, h, w = shape
+    moved = size_of(b.shapes[first.node.inputs[0]]) + size_of(b.shapes[then.name])
+    moved += size_of(shape) // k * cols * (then.residual is not None) + k * (cols + taps[0] * taps[1])
+    return Separable(
+        n, h, w, k, cols, (taps[0], taps[1]), (attrs["stride"][0], attrs["stride"][1]), 4 * moved,
+        function_slots(first),
+    )  # fmt: skip
+
+
+def separable_of(b: CudaBuilder, prologue: Prologue) -> Separable:
+    """The numbers of a pair of kind "depthwise"."""
+    found = _separable(b, prologue.first, prologue.then)
+    assert found is not None
+    return found
+
+
+def function_slots(layer: Layer) -> float:
+    """What a layer's activation takes of an SM's issue for one element."""
+    name = activation(layer.activation)[0]
+    return 0.0 if name == "identity" else FUNCTION.get(name, OTHER_FUNCTION)
+
+
+def element_slots(prologue: Prologue) -> float:
+    """What a prologue of one element takes of it."""
+    return function_slots(prologue.first) + SELECTED + 1.0 + (GATE if prologue.kind == "gate" else FACTORS)
+
+
+def _product(b: CudaBuilder, then: Layer, read: int, before: float = 0.0) -> Problem:
+    """A convolution as a product; ``read``: elements of what it reads besides its weights."""
+    cols, depth, *taps = b.spec.param_shapes(then.node)["weight"]
+    made = size_of(b.shapes[then.name])
+    terms = depth * size_of(tuple(taps))
+    moved = read + made * (1 + (then.residual is not None)) + cols * terms
+    cell = 1 if cols % 2 or depth % 2 else 2
+    return Problem(made // cols, cols, terms, 1, cell, 4 * moved, cell * before)
+
+
+def seconds_together(b: CudaBuilder, prologue: Prologue) -> float:
+    """What one launch for both is thought to take."""
+    if prologue.kind == "depthwise":
+        choice = choose_separable(separable_of(b, prologue), b.machine)
+        return float("inf") if choice is None else choice.seconds
+    read = size_of(b.shapes[prologue.value])
+    return choose(_product(b, prologue.then, read, element_slots(prologue)), b.machine).seconds
+
+
+def seconds_apart(b: CudaBuilder, prologue: Prologue) -> float:
+    """What the two layers take on their own, the convolution as fast as a library may be."""
+    first, made = prologue.first, size_of(b.shapes[prologue.first.name])
+    piece = piece_of(first, prologue.value, b.spec, b.shapes)
+    cut = cut_of(b, [piece], prologue.value) if piece is not None else None
+    if cut is None:
+        moved = 4.0 * (size_of(b.shapes[prologue.value]) + made)
+        alone = moved / (b.machine.memory_bandwidth * STREAMED) + b.machine.launch
+    else:
+        alone = cut.seconds
+    product = _product(b, prologue.then, made)
+    return alone + _library(product, choose(product, b.machine).seconds, b.machine)
+
+
+def _library(p: Problem, ours: float, machine: GpuMachine) -> float:
+    """What the best of libraries may take: it meets the machine's limits, too."""
+    adds = p.rows * p.cols * p.terms / (machine.sms * machine.lanes * machine.clock)
+    bound = max(adds, p.memory_bytes / machine.memory_bandwidth) + machine.launch
+    return max(bound, LIBRARY * ours)

@@ -1,0 +1,150 @@
+"""How `kernels.cuda.gemm.depthwise` is cut, by price: its tile, an image's strips, a thread's pixels.
+
+As for other products (`gemm_tiles`), and besides:
+
+* **Issue and L1.** Each block makes its elements of the depthwise result for itself: with several tiles of
+  columns, as many times. Four pixels of two channels take ``rows x columns`` reads of 8 bytes (neighbours'
+  windows share columns) and 8 multiply-adds for every tap; a warp's read of 256 bytes takes L1 two cycles.
+* **Turns.** A block reads, then multiplies; only other blocks on the SM fill the time it waits. It waits for
+  each row of taps of each run of pixels that a thread makes.
+* **Panels.** A tile of few, long lines reads several lines for one; narrow strips read less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bslite.explore.gpu import GpuMachine
+from bslite.plan.cuda.gemm.tiles import (
+    FETCH_LATENCY,
+    LOOP,
+    MOVED,
+    QUAD,
+    SLICE,
+    SM_BLOCKS,
+    SM_REGISTERS,
+    SM_SHARED,
+    SM_THREADS,
+    START,
+    Problem,
+    TileShape,
+    choose_parts,
+    tiles,
+)
+
+DEEP = 32  # channels in a turn (`kernels.cuda.gemm.depthwise.DEEP`)
+CELL = 2
+REGISTERS = 128
+ROW_LATENCY = 250.0  # cycles from asking for a row of a window to having it: from L1 or L2
+# Slots, counted in machine code for sm_90: a read of 8 bytes with its address, what a read in a window at an
+# edge takes more, a row of taps besides, a run of pixels besides, the place of a row in y.
+READ, TESTED, TAP_ROW, RUN, PLACE = 3.0, 9.5, 5.0, 65.0, 85.0
+
+
+@dataclass(frozen=True)
+class Separable:
+    """``images x lines x width`` pixels of ``terms`` channels from depthwise filters, and a product with
+    ``cols`` columns. ``memory_bytes``: that HBM must move in any case; ``function``: slots of the activation
+    between the two.
+    """
+
+    images: int
+    lines: int
+    width: int
+    terms: int
+    cols: int
+    taps: tuple[int, int]
+    step: tuple[int, int]
+    memory_bytes: int
+    function: float
+
+    @property
+    def rows(self) -> int:
+        """Of the product."""
+        return self.images * self.lines * self.width
+
+    @property
+    def product(self) -> Problem:
+        """The pointwise convolution by itself."""
+        return Problem(self.rows, self.cols, self.terms, 1, CELL, self.memory_bytes)
+
+
+@dataclass(frozen=True)
+class SeparableChoice:
+    """A tile, the width of strips, pixels side by side of a thread, parts of each sum of ``chunk`` terms."""
+
+    tile: TileShape
+    strip: int
+    run: int
+    parts: int
+    chunk: int
+    seconds: float
+    panel: float  # bytes that a block reads
+
+
+def choose_separable(p: Separable, machine: GpuMachine) -> SeparableChoice | None:
+    """The cheapest choice, of equals what reads least; None if the machine's blocks are too small for any."""
+    parts = choose_parts(p.product, machine)
+    found = [
+        _price(p, tile, strip, parts, machine)
+        for tile in tiles(machine)
+        for strip in range(1, p.width + 1)
+        if p.width % strip == 0 and (strip <= tile.rows or strip == p.width)
+    ]
+    return min(found, key=lambda c: (c.seconds, c.panel)) if found else None
+
+
+def _price(
+    p: Separable, tile: TileShape, strip: int, parts: int, machine: GpuMachine
+) -> SeparableChoice:  # fmt: skip
+    run = next(n for n in (4, 2, 1) if strip % n == 0)
+    slices = -(-p.terms // SLICE)
+    chunk = -(-slices // parts)
+    parts = -(-slices // chunk)
+    blocks = -(-p.rows // tile.rows) * -(-p.cols // tile.cols) * parts
+    here = -(-blocks // machine.sms)
+    (tall, wide), (down, across) = p.taps, p.step
+    # Of a slice: a warp makes four pixels of 32 pairs of channels, so there is one for every 32 rows.
+    reach = (run - 1) * across + wide
+    edges = min(1.0, (wide - 1) / (across * p.width) * run + (tall - 1) / (down * p.lines))
+    runs = QUAD // run
+    reads = runs * tall * (reach * (READ + edges * TESTED) + wide * READ + TAP_ROW)
+    adds = 2 * QUAD * tall * wide + 2 * QUAD * p.function
+    warps = tile.rows / 32
+    made = warps * (reads + adds + runs * RUN)
+    l1 = warps * runs * tall * (2.0 * reach + wide)
+    products = float(SLICE * tile.thread_rows * tile.thread_cols)
+    products += SLICE * (tile.thread_rows + tile.thread_cols) / QUAD + LOOP / 2
+    products += SLICE * tile.cols / CELL / tile.threads * MOVED
+    issue = (max(1.0, tile.threads / 32) * products + made) / (machine.lanes / 32)
+    busy_slice = max(issue, l1)
+    turn = DEEP // SLICE
+    # Of a block by itself: rows of taps one after the other, then weights, then products.
+    in_turn = tile.rows / QUAD / (tile.threads * CELL / DEEP) * runs * tall
+    wait = in_turn * ROW_LATENCY + FETCH_LATENCY + turn * issue
+
+    scattered = strip < p.width
+    store = scattered * tile.threads / 32 * tile.thread_rows * PLACE / run / (machine.lanes / 32)
+
+    def together(count: int) -> float:
+        """Cycles of ``count`` blocks side by side on an SM."""
+        return START + count * store + chunk * max(count * busy_slice, wait / turn) if count else 0.0
+
+    waves, rest = divmod(here, resident(tile))
+    busy = (waves * together(resident(tile)) + together(rest)) / machine.clock
+    lines = tile.rows / strip
+    seen = ((lines - 1) * down + tall) * ((strip - 1) * across + wide) if lines >= 1 else tile.rows * tall
+    panel = 4 * SLICE * chunk * (min(seen, tile.rows * tall * wide) + tile.cols)
+    l2 = blocks * panel / machine.l2_bandwidth
+    port = here * panel / (machine.sm_bytes_per_cycle * machine.clock)
+    seconds = max(busy, l2, port, p.memory_bytes / machine.memory_bandwidth) + machine.launch
+    if parts > 1:
+        seconds += machine.launch + 2 * parts * 4 * p.rows * p.cols / machine.l2_bandwidth
+    return SeparableChoice(tile, strip, run, parts, SLICE * chunk, seconds, panel)
+
+
+def resident(tile: TileShape) -> int:
+    """Blocks that an SM holds at once."""
+    shared = 4 * DEEP * (tile.rows + tile.cols + 2 * QUAD) + 8 * tile.rows + 1024
+    by_threads, by_registers = SM_THREADS // tile.threads, SM_REGISTERS // (REGISTERS * tile.threads)
+    return min(SM_BLOCKS, by_threads, by_registers, SM_SHARED // shared)

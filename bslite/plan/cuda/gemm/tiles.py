@@ -1,0 +1,210 @@
+"""Which tile a batch-reduce GEMM takes on a GPU, and into how many parts its sums are cut: by price.
+
+The price of a launch is the longest of four things that overlap:
+
+* **Issue.** A warp's slice of 8 terms is ``8*TM*TN`` multiply-adds, ``2*(TM + TN)`` reads of shared memory
+  and what moves the next slice; an SM issues ``lanes/32`` warp instructions a cycle. Larger tiles have the
+  better share of multiply-adds: 8x8 per thread about 80 %, 8x4 70 %, 4x4 55 %.
+* **Latency.** A slice is asked for while the one before is multiplied, so a block cannot go faster than one
+  slice per trip to memory; several blocks on an SM overlap theirs.
+* **Panels.** Every block reads its panel of A and of B: ``4*(BM + BN)`` bytes per term, from L2, and through
+  one SM's port. A tile of 128x128 has 32 multiply-adds per byte; an SM makes 128 of them per cycle and reads
+  64 bytes.
+* **Memory.** What must come from HBM once: input, weights, output, residual.
+
+Blocks run in waves of as many as all SMs hold; the last wave may be thin, which is where smaller tiles win.
+Where even those leave SMs idle (few pixels, long sums), the sum is cut in parts, added up by a second launch
+in a fixed order: the number of parts is part of the plan, so the bits of an answer depend on nothing else.
+It is chosen for the bare product: what shares its launch, before or after it, leaves the bits as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bslite.explore.gpu import GpuMachine
+
+SLICE = 8  # terms that pass through shared memory at once (`kernels.cuda.gemm.tile.DEPTH`)
+QUAD = 4
+SM_THREADS, SM_REGISTERS, SM_BLOCKS, SM_SHARED = 2048, 65536, 32, 200 << 10
+FETCH_LATENCY = 600.0  # cycles from asking for a slice to having it in shared memory
+MOVED = 8.0  # instructions per cell that a thread moves from memory to shared memory
+LOOP = 40.0  # instructions per slice besides
+START = 1500.0  # cycles before the first product and after the last
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+LEAST_TERMS = 64  # of a part
+MOST_CELLS = 4  # of A in a slice, for whose prologue a thread has registers
+
+
+@dataclass(frozen=True)
+class TileShape:
+    """A block's tile and a thread's, as in `kernels.cuda.gemm.tile.Tile`, and what a thread of it needs."""
+
+    rows: int
+    cols: int
+    thread_rows: int
+    thread_cols: int
+    registers: int
+
+    @property
+    def constants(self) -> tuple[int, int, int, int]:
+        """For the kernel."""
+        return self.rows, self.cols, self.thread_rows, self.thread_cols
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.rows // self.thread_rows * (self.cols // self.thread_cols)
+
+    def cells(self, cell: int) -> int:
+        """Of A in a slice, that a thread moves."""
+        return SLICE * self.rows // cell // self.threads
+
+    @property
+    def resident(self) -> int:
+        """Blocks that an SM holds at once."""
+        shared = 2 * SLICE * 4 * (self.rows + self.cols + 2 * QUAD) + 1024
+        by_threads, by_registers = SM_THREADS // self.threads, SM_REGISTERS // (self.registers * self.threads)
+        return min(SM_BLOCKS, by_threads, by_registers, SM_SHARED // shared)
+
+    def issue(self, lanes: int, cell: int, before: float = 0.0) -> float:
+        """Cycles an SM takes to issue one slice of a block; ``before``: slots that a prologue takes for each
+        cell of A.
+        """
+        products = SLICE * self.thread_rows * self.thread_cols
+        reads = SLICE * (self.thread_rows + self.thread_cols) / QUAD
+        moved = SLICE * ((self.rows + self.cols) * MOVED + self.rows * before) / cell / self.threads
+        return max(1.0, self.threads / 32) * (products + reads + moved + LOOP) / (lanes / 32)
+
+
+TILES = (
+    TileShape(128, 128, 8, 8, 128),
+    TileShape(128, 64, 8, 8, 128),
+    TileShape(64, 128, 8, 8, 128),
+    TileShape(64, 64, 8, 4, 112),
+    TileShape(128, 32, 8, 4, 112),
+    TileShape(128, 16, 8, 4, 112),
+    TileShape(32, 64, 4, 4, 96),
+    TileShape(16, 64, 4, 4, 96),
+    TileShape(32, 32, 4, 4, 96),
+    TileShape(32, 16, 4, 4, 96),
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``batch`` products of ``rows x terms`` by ``terms x cols``. ``cell``: floats moved at once.
+    ``memory_bytes``: that HBM must move in any case. ``before``: slots of a prologue for each cell of A.
+    """
+
+    rows: int
+    cols: int
+    terms: int
+    batch: int
+    cell: int
+    memory_bytes: int
+    before: float = 0.0
+
+    @property
+    def bare(self) -> Problem:
+        """What is the same however its operands lie and whatever else the launch does."""
+        cell = 1 if self.cols % 2 or self.terms % 2 else 2
+        made = self.rows * self.cols + self.cols * self.terms
+        return replace(self, cell=cell, memory_bytes=4 * self.batch * made, before=0.0)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A tile, the parts of each sum with ``chunk`` terms each, and the seconds it is thought to take."""
+
+    tile: TileShape
+    parts: int
+    chunk: int
+    seconds: float
+
+
+def price(p: Problem, tile: TileShape, parts: int, machine: GpuMachine) -> Choice:
+    """What ``tile`` costs with sums in at most ``parts`` parts."""
+    slices = -(-p.terms // SLICE)
+    chunk = -(-slices // parts)
+    parts = max(1, -(-slices // max(1, chunk)))
+    blocks = -(-p.rows // tile.rows) * -(-p.cols // tile.cols) * p.batch * parts
+    here = -(-blocks // machine.sms)  # of the busiest SM
+    issue = tile.issue(machine.lanes, p.cell, p.before)
+
+    def together(count: int) -> float:
+        """Cycles of ``count`` blocks side by side on an SM."""
+        return START + chunk * max(count * issue, FETCH_LATENCY) if count else 0.0
+
+    waves, rest = divmod(here, tile.resident)
+    busy = (waves * together(tile.resident) + together(rest)) / machine.clock
+    panel = 4 * SLICE * chunk * (tile.rows + tile.cols)
+    l2 = blocks * panel / machine.l2_bandwidth
+    port = here * panel / (machine.sm_bytes_per_cycle * machine.clock)
+    seconds = max(busy, l2, port, p.memory_bytes / machine.memory_bandwidth) + machine.launch
+    if parts > 1:
+        made = 4 * p.rows * p.cols * p.batch
+        seconds += machine.launch + 2 * parts * made / machine.l2_bandwidth
+    return Choice(tile, parts, SLICE * chunk, seconds)
+
+
+def choose_parts(p: Problem, machine: GpuMachine) -> int:
+    """Into how many parts the sums are cut: as is cheapest for the bare product."""
+    most = max(1, p.terms // LEAST_TERMS)
+    few = [parts for parts in PARTS if parts <= most]
+    return min((price(p.bare, tile, n, machine) for tile in tiles(machine) for n in few), key=_seconds).parts
+
+
+def choose(p: Problem, machine: GpuMachine) -> Choice:
+    """The cheapest tile for this many parts; of equals the first."""
+    parts = choose_parts(p, machine)
+    found = tiles(machine)
+    if p.before:
+        found = [tile for tile in found if tile.cells(p.cell) <= MOST_CELLS] or found
+    return min((price(p, tile, parts, machine) for tile in found), key=_seconds)
+
+
+def tiles(machine: GpuMachine) -> list[TileShape]:
+    """Those whose blocks the machine takes."""
+    return [tile for tile in TILES if tile.threads <= machine.block_threads]
+
+
+def _seconds(choice: Choice) -> float:
+    return choice.seconds
+
+
+FEW = 8  # rows of a product that `kernels.cuda.gemm.gemv` takes
+GROUP_THREADS = 256
+IN_FLIGHT = 1024  # threads that an SM is to have for memory to be busy
+
+
+@dataclass(frozen=True)
+class GroupChoice:
+    """How `kernels.cuda.gemm.gemv` shares out a product of few rows."""
+
+    rows: int  # compile-time: the next power of two
+    outputs: int
+    across: int
+    threads: int
+    parts: int
+    chunk: int
+
+
+def choose_groups(p: Problem, machine: GpuMachine) -> GroupChoice:
+    """As many outputs per group, and as few threads to a sum, as still leave threads enough to keep memory
+    busy. What is left idle then is filled by cutting sums in parts.
+    """
+    rows = 1 << max(0, p.rows - 1).bit_length()
+    threads = min(GROUP_THREADS, machine.block_threads)
+    cells = -(-p.terms // p.cell)
+    wanted = machine.sms * IN_FLIGHT
+    outputs = 4 if rows <= 2 else 2
+    across = min(32, threads, 1 << max(0, cells - 1).bit_length())  # no idle lanes in short sums
+    while outputs > 1 and -(-p.cols // outputs) * across < wanted:
+        outputs //= 2
+    while across < threads and 2 * across * 4 <= cells and -(-p.cols // outputs) * across < wanted:
+        across *= 2
+    there = -(-p.cols // outputs) * across
+    parts = max(1, min(cells // (across * 8), wanted // there)) if 2 * there <= wanted else 1
+    chunk = -(-cells // parts) * p.cell
+    return GroupChoice(rows, outputs, across, threads, -(-p.terms // max(1, chunk)) or 1, chunk)

@@ -1,0 +1,176 @@
+"""Convolutions and transposed ones on the GPU's batch-reduce GEMM: rows are the pixels of all images.
+
+Images lie channels-last; a filter's weights ``[K, taps, C/groups]``, which is a channels-last filter, too.
+Where windows are one pixel, and pixels evenly spaced, A is a plain matrix; else the kernel finds its elements
+and tests bounds: nothing is padded and no patch copied. Groups are blocks of their own along the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from bslite.passes import Layer
+from bslite.plan.core.views import NO_HALO, View, size_of
+from bslite.plan.core.windows import Window, made_by, volume, windows_of
+from bslite.plan.cpu.ops.conv import Filters, residual_of
+from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.depthwise import is_depthwise, lower_depthwise
+from bslite.plan.cuda.gemm.product import Before, Product, append
+from bslite.plan.cuda.lowering import lowers
+
+
+@lowers("conv1d", "conv2d", "conv3d")
+def lower_conv(b: CudaBuilder, layer: Layer) -> None:
+    """A convolution, dense or grouped, with residual and activation in its store."""
+    if is_depthwise(b, layer):
+        lower_depthwise(b, layer)
+        return
+    convolution(b, layer, layer.node.inputs[0])
+
+
+def convolution(
+    b: CudaBuilder, layer: Layer, value: str, before: Before | None = None, beside: Sequence[View] = (),
+    form: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Append a dense or grouped convolution of ``value``: the layer's input, or, with a prologue, what that
+    is made of. ``beside`` is what else it then reads; ``form`` says of the prologue what torch must do.
+    """
+    node = layer.node
+    k, cg, *_ = b.spec.params[node.params["weight"]].shape
+    groups = node.attrs["groups"]
+    (window,) = windows_of(node, b.spec.param_shapes(node), b.shapes, layer.name)
+    weights = b.const("filters", node.params["weight"])
+    x = forwards(b, b.read(value))
+    y, residual = b.write(layer.name), residual_of(b, layer)
+    library = library_of(layer, x, y, residual)
+    _convolve(
+        b, layer, x, y, residual, window, Filters(groups, cg, k // groups), weights,
+        {**library, **(form or {})} if library else {}, before, beside,
+    )  # fmt: skip
+
+
+@lowers("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def lower_conv_transpose(b: CudaBuilder, layer: Layer) -> None:
+    """A convolution for every place within a stride, as on the CPU; no product with an inserted zero."""
+    node = layer.node
+    c, kg, *_ = b.spec.params[node.params["weight"]].shape
+    groups = node.attrs["groups"]
+    x = forwards(b, b.read(node.inputs[0]))
+    y, residual = b.write(layer.name), residual_of(b, layer)
+    for window in windows_of(node, b.spec.param_shapes(node), b.shapes, layer.name):
+        weights = b.const(
+            "transposed_filters", node.params["weight"], groups=groups,
+            first=tuple(a.first_tap for a in window), step=tuple(a.tap_step for a in window),
+            taps=tuple(a.taps for a in window),
+        )  # fmt: skip
+        _convolve(b, layer, x, y, residual, window, Filters(groups, c // groups, kg), weights, {})
+
+
+def _convolve(
+    b: CudaBuilder, layer: Layer, x: View, y: View, residual: View | None, window: Window, filters: Filters,
+    weights: str, library: Mapping[str, Any], before: Before | None = None, beside: Sequence[View] = (),
+) -> None:  # fmt: skip
+    """Append the launches of one convolution."""
+    y = made_by(y, window)
+    residual = None if residual is None else made_by(residual, window)
+    n, _, d, p, q = volume(y).shape
+    terms = (
+        0 if window.empty else filters.group_depth * window.depth.taps * window.rows.taps * window.cols.taps
+    )
+    numbers: dict[str, int] = {"w_row": terms, "planes": d, "lines": p, "pixels": q}
+    along, numbers["x_row"] = evenly(x), volume(x).strides[4] if volume(x).shape[4] > 1 else 0
+    plain = _plain(window) and along is not None and not window.empty
+    if plain:
+        numbers["x_row"] = along or 0
+    else:
+        numbers |= _windows(x, window, filters.group_depth)
+    made = [v for v in (y, residual) if v is not None]
+    scatter = any(evenly(v) is None for v in made)
+    for name, view in (("y", y), ("r", residual)):
+        if view is not None and scatter:
+            image, _, plane, line, pixel = volume(view).strides
+            numbers |= {
+                f"{name}_image": image,
+                f"{name}_plane": plane,
+                f"{name}_line": line,
+                f"{name}_row": pixel,
+            }
+        elif view is not None:
+            numbers[f"{name}_row"] = evenly(view) or 0
+    groups = filters.groups
+    if groups > 1:
+        numbers |= {
+            "inner": groups, "x_inner": filters.group_depth, "w_inner": filters.group_channels * terms,
+            "y_inner": filters.group_channels, "bias_inner": filters.group_channels,
+        }  # fmt: skip
+    bias = layer.node.params.get("bias")
+    append(b, layer, Product(
+        n * d * p * q, filters.group_channels, terms,
+        (x.buffer, x.offset), (weights, 0), (y.buffer, y.offset),
+        numbers, [x, *made[1:], *beside], [y], batch=groups,
+        window=0 if plain else 2 + int(_deep(x, y, window)),
+        scatter=int(scatter), residual=None if residual is None else (residual.buffer, residual.offset),
+        bias=b.const("param", bias) if bias else None, before=before, library=library,
+    ))  # fmt: skip
+
+
+def _windows(x: View, window: Window, depth: int) -> dict[str, int]:
+    """The kernel's numbers for where windows lie in x."""
+    image, _, plane, line, pixel = volume(x).strides
+    numbers = {"depth": depth, "x_image": image, "x_plane": plane, "x_line": line, "x_row": pixel}
+    for axis, along in zip("dhw", window, strict=True):
+        numbers |= {
+            f"start_{axis}": along.start, f"step_{axis}": along.stride, f"have_{axis}": along.have,
+            f"next_{axis}": along.dilation,
+        }  # fmt: skip
+    return {**numbers, "taps_h": window.rows.taps, "taps_w": window.cols.taps}
+
+
+def _deep(x: View, y: View, window: Window) -> bool:
+    """Whether windows move along planes."""
+    return volume(x).shape[2] > 1 or volume(y).shape[2] > 1 or window.depth.taps > 1
+
+
+def _plain(window: Window) -> bool:
+    """Whether every output is made of the one pixel in its place."""
+    return all((a.taps, a.stride, a.start) == (1, 1, 0) and a.after == 0 and a.have == a.made for a in window)
+
+
+def evenly(view: View) -> int | None:
+    """The stride of pixels, if those of all lines, planes and images are evenly spaced."""
+    shape, strides = volume(view).shape, volume(view).strides
+    step, count = 0, 1
+    for axis in (4, 3, 2, 0):
+        if shape[axis] == 1:
+            continue
+        if count == 1:
+            step = strides[axis]
+        elif strides[axis] != step * count:
+            return None
+        count *= shape[axis]
+    return step if step >= 0 else None
+
+
+def forwards(b: CudaBuilder, view: View) -> View:
+    """``view``, or a copy of it without negative strides: kernels count from the first element on."""
+    if all(s >= 0 for s in view.strides):
+        return view
+    fresh = b.fresh(view.shape, 1, NO_HALO)
+    b.copy(view, fresh)
+    return fresh
+
+
+def library_of(layer: Layer, x: View, y: View, residual: View | None) -> dict[str, Any]:
+    """The same as a call of torch's: nothing, where it pads both sides differently."""
+    attrs = layer.node.attrs
+    axes = len(x.shape) - 2
+    before, after = attrs["padding"][:axes], attrs["padding"][axes:]
+    if before != after:
+        return {}
+    return {
+        "op": layer.node.op, "stride": attrs["stride"], "padding": before, "dilation": attrs["dilation"],
+        "groups": attrs["groups"], "x": asdict(x), "y": asdict(y),
+        "residual": None if residual is None else asdict(residual), "size": size_of(y.shape),
+    }  # fmt: skip

@@ -1,0 +1,78 @@
+"""Layers of one function of up to three values: arithmetic, comparisons, logic, casts, batch norms."""
+
+from __future__ import annotations
+
+from bslite.ops.binary import ARITHMETIC
+from bslite.ops.compare import COMPARISONS
+from bslite.passes import Layer
+from bslite.plan.core.lowering import affine
+from bslite.plan.core.views import View
+from bslite.plan.cpu.ops.elementwise import ALSO_FAILS, FAILS
+from bslite.plan.cpu.ops.gather import CAST_FAILS, cast_mode
+from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.elementwise import elementwise_layer, elementwise_step
+from bslite.plan.cuda.lowering import lowers
+
+#: Modes of the CPU's cast kernel, in order, as functions of `kernels.cuda.math.cells`.
+CAST = ("float_to_int", "int_to_float", "float_to_bool", "int_to_bool")
+
+
+@lowers(*ARITHMETIC)
+def lower_arithmetic(b: CudaBuilder, layer: Layer) -> None:
+    """The function of the op's name."""
+    name = layer.node.op
+    if b.dtypes[layer.name] == "float32":
+        elementwise_layer(b, layer, name)
+    else:
+        elementwise_layer(b, layer, f"int_{name}", ALSO_FAILS.get(name, FAILS))
+
+
+@lowers(*COMPARISONS)
+def lower_comparison(b: CudaBuilder, layer: Layer) -> None:
+    """Of floats, or of whatever else lies in 32-bit cells."""
+    integers = b.dtypes[layer.node.inputs[0]] != "float32"
+    elementwise_layer(b, layer, layer.node.op + "_int" * integers)
+
+
+@lowers("and", "or", "xor", "where", "isnan")
+def lower_bits(b: CudaBuilder, layer: Layer) -> None:
+    """What is the same for every dtype."""
+    elementwise_layer(b, layer, layer.node.op)
+
+
+@lowers("not")
+def lower_not(b: CudaBuilder, layer: Layer) -> None:
+    """The opposite of a bool, all bits of an integer."""
+    elementwise_layer(b, layer, "not" if b.dtypes[layer.name] == "bool" else "not_int")
+
+
+@lowers("isinf")
+def lower_isinf(b: CudaBuilder, layer: Layer) -> None:
+    """Of either sign, of one, or of none."""
+    asked = (layer.node.attrs["negative"], layer.node.attrs["positive"])
+    kinds = {(True, True): "both", (True, False): "negative", (False, True): "positive"}
+    elementwise_layer(b, layer, f"isinf_{kinds.get(asked, 'neither')}")
+
+
+@lowers("cast")
+def lower_cast(b: CudaBuilder, layer: Layer) -> None:
+    """Nothing to do where the cells are the same."""
+    (name,), to = layer.node.inputs, layer.node.attrs["to"]
+    mode = cast_mode(b.dtypes[name], to)
+    if mode is None:
+        b.alias(layer.name, b.values[name])
+        return
+    function = CAST[mode]
+    elementwise_layer(b, layer, function, CAST_FAILS.format(to=to) if function == "float_to_int" else None)
+
+
+@lowers("batch_norm")
+def lower_batch_norm(b: CudaBuilder, layer: Layer) -> None:
+    """``x*scale + shift`` per channel, and the activation after it."""
+    x, y = b.values[layer.node.inputs[0]], b.write(layer.name)
+    _, scale, shift = affine(b, layer.node)
+    assert scale is not None
+    assert shift is not None
+    along = tuple(int(axis == 1) for axis in range(len(x.shape)))
+    per_channel = [View(name, 0, x.shape, along) for name in (scale, shift)]
+    elementwise_step(b, [x, *per_channel], y, "affine", layer.activation)

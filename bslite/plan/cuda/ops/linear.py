@@ -1,0 +1,48 @@
+"""linear on the GPU's GEMM: its weights ``[K, C]`` lie as the kernels want them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from bslite.passes import Layer
+from bslite.plan.core.views import NO_HALO, View, size_of
+from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.gemm.product import Product, append
+from bslite.plan.cuda.lowering import lowers
+
+
+def rows_of(b: CudaBuilder, view: View) -> View:
+    """``view`` as a matrix of its last axis' rows; a copy where strides cannot say it."""
+    shape = (size_of(view.shape[:-1]), view.shape[-1])
+    rows = view.reshape(shape)
+    if rows is None or any(s < 0 for s in rows.strides):
+        rows = b.fresh(shape, 1, NO_HALO)
+        whole = rows.reshape(view.shape)
+        assert whole is not None
+        b.copy(view, whole)
+    return rows
+
+
+@lowers("linear")
+def lower_linear(b: CudaBuilder, layer: Layer) -> None:
+    """``x @ weight.T + bias`` for all rows of x."""
+    node = layer.node
+    k, c = b.spec.params[node.params["weight"]].shape
+    x = rows_of(b, b.read(node.inputs[0], inner=-1))
+    y = b.write(layer.name, inner=-1)
+    out = y.reshape((x.shape[0], k))
+    if out is None or (k > 1 and out.strides[1] != 1):
+        out = b.fresh((x.shape[0], k), 1, NO_HALO)
+    bias = node.params.get("bias")
+    many = int(x.shape[0] > 1)  # else strides of rows mean nothing
+    append(b, layer, Product(
+        x.shape[0], k, c,
+        (x.buffer, x.offset), (b.const("param", node.params["weight"]), 0), (out.buffer, out.offset),
+        {"x_row": many * x.strides[0], "w_row": c, "y_row": many * out.strides[0]},
+        [x], [out], bias=b.const("param", bias) if bias else None,
+        library={"op": "linear", "x": asdict(x), "y": asdict(out)},
+    ))  # fmt: skip
+    if out.buffer != y.buffer:
+        shaped = out.reshape(y.shape)
+        assert shaped is not None
+        b.copy(shaped, y)

@@ -1,0 +1,91 @@
+"""The product of two computed matrices on the GPU's GEMM: what is broadcast has strides of zero."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from bslite.ops import Shape
+from bslite.passes import Layer
+from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.views import NO_HALO, View
+from bslite.plan.cpu.rows import writable
+from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.gemm.product import Product, append
+from bslite.plan.cuda.lowering import lowers
+
+AXES = 2  # of the batch that the kernel walks
+MOST_LAUNCHES = 4  # where there are more axes; beyond, both operands are copied out in full
+
+
+def spread(view: View, shape: Shape) -> View:
+    """``view`` repeated to ``shape`` by strides of zero."""
+    missing = len(shape) - len(view.shape)
+    sizes, strides = (1,) * missing + view.shape, (0,) * missing + view.strides
+    over = tuple(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True))
+    return View(view.buffer, view.offset, shape, over)
+
+
+def copied(b: CudaBuilder, view: View, inner: int = -1) -> View:
+    """A copy with all that is repeated in memory of its own."""
+    fresh = b.fresh(view.shape, inner % len(view.shape), NO_HALO)
+    b.copy(view, fresh)
+    return fresh
+
+
+@lowers("matmul")
+def lower_matmul(b: CudaBuilder, layer: Layer) -> None:
+    """``[..., M, K] @ [..., K, N]``: the batch lies along the grid; either axis of the second may be
+    contiguous.
+    """
+    shape = b.shapes[layer.name]
+    x, w = (b.values[name] for name in layer.node.inputs)
+    batch = shape[:-2]
+    if not _runs(x, -1) or min(x.strides) < 0:
+        x = copied(b, x)
+    if not (_runs(w, -1) or _runs(w, -2)) or min(w.strides) < 0:
+        w = copied(b, w)
+    y, home = writable(b, layer.name, len(shape) - 1)
+    x, w = spread(x, (*batch, *x.shape[-2:])), spread(w, (*batch, *w.shape[-2:]))
+    if not _multiply(b, layer, x, w, y):
+        x, w = copied(b, x), copied(b, w)
+        y = b.fresh(shape, len(shape) - 1, NO_HALO)
+        done = _multiply(b, layer, x, w, y)
+        assert done
+    if y is not home:
+        b.copy(y, home)
+
+
+def _runs(view: View, axis: int) -> bool:
+    """Whether the axis is contiguous."""
+    return view.shape[axis] == 1 or view.strides[axis] == 1
+
+
+def _multiply(b: CudaBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
+    """Append the launches for operands of the full batch; False, and none, if they would be too many."""
+    (m, k), n, batch = x.shape[-2:], w.shape[-1], y.shape[:-2]
+    across = int(_runs(w, -1))
+    w_row = w.strides[-2] if across else w.strides[-1]
+    sizes, runs = merged_axes(batch, [x.strides[:-2], w.strides[:-2], y.strides[:-2]], by=2)
+    x_row, y_row = x.strides[-2] if m > 1 else 0, y.strides[-2] if m > 1 else 0
+    if len(sizes) == 1 and runs[1][0] == 0 and (m == 1 or (runs[0][0], runs[2][0]) == (m * x_row, m * y_row)):
+        if m == 1:
+            x_row, y_row = runs[0][0], runs[2][0]
+        m, sizes, runs = m * sizes[0], [], [[], [], []]  # one matrix for all: their rows are one matrix's
+    missing = max(0, AXES - len(sizes))
+    if missing:
+        sizes, runs = padded(sizes, runs, AXES)
+    outer, (rows, cols) = sizes[:-AXES], sizes[-AXES:]
+    if math.prod(outer) > MOST_LAUNCHES:
+        return False
+    xs, ws, ys = (r[-AXES:] for r in runs)
+    numbers = {
+        "inner": cols, "x_outer": xs[0], "x_inner": xs[1], "w_outer": ws[0], "w_inner": ws[1],
+        "y_outer": ys[0], "y_inner": ys[1], "x_row": x_row, "w_row": w_row, "y_row": y_row,
+    }  # fmt: skip
+    for place in itertools.product(*map(range, outer)):
+        at = [sum(i * s for i, s in zip(place, r, strict=False)) for r in runs]
+        ax, aw, ay = ((v.buffer, v.offset + i) for v, i in zip((x, w, y), at, strict=True))
+        product = Product(m, n, k, ax, aw, ay, numbers, [x, w], [y], batch=rows * cols, across=across)
+        append(b, layer, product)
+    return True

@@ -1,0 +1,119 @@
+"""Ops that move data: changes of strides, as on the CPU, and the copies where those do not suffice."""
+
+from __future__ import annotations
+
+from bslite.errors import EngineError
+from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.views import View, size_of
+from bslite.plan.cpu.ops import move as shared
+from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
+from bslite.plan.cuda.lowering import lowers
+
+AXES = 6  # of the copy kernel
+EACH = 4  # elements of a thread, of it and of the transposition
+TILE = 32  # rows and columns of a block of the transposition
+OUTER = 3  # axes around the rows and columns
+LEAST_ROWS = 8  # fewer planes than that are read as they are: the sectors of one warp serve the next from L1
+
+lowers("reshape", "flatten")(shared.lower_reshape)
+lowers("permute")(shared.lower_permute)
+lowers("repeat_batch")(shared.lower_repeat_batch)
+lowers("slice")(shared.lower_slice)
+lowers("concat")(shared.lower_concat)
+lowers("constant")(shared.lower_constant)
+
+
+def copy_step(b: CudaBuilder, source: View, target: View) -> None:
+    """Append a copy of ``source`` to ``target``, views of the same logical shape."""
+    spread = max(source.extent[1] - source.extent[0], target.extent[1] - target.extent[0])
+    if max(spread, size_of(target.shape)) > MOST_ELEMENTS:
+        _in_halves(b, source, target)
+        return
+    sizes, runs = merged_axes(target.shape, [source.strides, target.strides], by=1)
+    if not sizes:
+        sizes, runs = [1], [[1], [1]]
+    if len(sizes) > AXES:
+        _slice_by_slice(b, source, target)
+    elif not _transpose_step(b, source, target, sizes, runs):
+        _strided_step(b, source, target, sizes, runs)
+
+
+def _slice_by_slice(b: CudaBuilder, source: View, target: View) -> None:
+    """More axes than the kernel has loops: a copy for every index of the shortest."""
+    axis = min((a for a, n in enumerate(target.shape) if n > 1), key=lambda a: target.shape[a])
+    for i in range(target.shape[axis]):
+        copy_step(b, source.slice(axis, i, i + 1), target.slice(axis, i, i + 1))
+
+
+def _in_halves(b: CudaBuilder, source: View, target: View) -> None:
+    """Both halves of the longest axis, each for itself."""
+    axis = max(range(len(target.shape)), key=lambda a: target.shape[a])
+    size = target.shape[axis]
+    if size == 1:
+        raise EngineError(f"layer {b.layer[-1]!r}: strides of more than {MOST_ELEMENTS} elements")
+    for start, stop in ((0, size // 2), (size // 2, size)):
+        copy_step(b, source.slice(axis, start, stop), target.slice(axis, start, stop))
+
+
+def _strided_step(
+    b: CudaBuilder, source: View, target: View, sizes: list[int], runs: list[list[int]]
+) -> None:
+    """Append a copy element by element, in pairs where all pairs lie on 8 bytes."""
+    starts = [v.offset - v.extent[0] for v in (source, target)]
+    lows = [v.extent[0] for v in (source, target)]
+    pairs = _in_pairs(sizes, runs, [*starts, *lows])
+    each = 2 if pairs else 1
+    if pairs:
+        sizes = [*sizes[:-1], sizes[-1] // 2]
+        runs = [[*(s // 2 for s in run[:-1]), 1] for run in runs]
+        starts = [s // 2 for s in starts]
+    count = size_of(tuple(sizes))
+    threads = min(256, b.machine.block_threads)
+    inward, (x, y) = padded(sizes, runs, AXES)
+    scalars = {"count": count, "x_start": starts[0], "y_start": starts[1]}
+    scalars |= {f"n{i}": n for i, n in enumerate(reversed(inward[1:]))}  # of the outermost: what is left
+    for letter, run in (("x", x), ("y", y)):
+        scalars |= {f"{letter}{i}": s for i, s in enumerate(reversed(run))}
+    launch(
+        b, "copy_pairs" if pairs else "copy", {"axes": len(sizes), "threads": threads},
+        [-(-count // (threads * EACH))], [threads], scalars,
+        {"x": (source.buffer, lows[0] // each * each), "y": (target.buffer, lows[1] // each * each)},
+        [source], [target],
+    )  # fmt: skip
+
+
+def _in_pairs(sizes: list[int], runs: list[list[int]], places: list[int]) -> bool:
+    """Whether every pair along the innermost axis lies on a multiple of 8 bytes, as all buffers begin."""
+    even = all(n % 2 == 0 for n in (sizes[-1], *places, *(s for run in runs for s in run[:-1])))
+    return even and all(run[-1] == 1 for run in runs)
+
+
+def _transpose_step(
+    b: CudaBuilder, source: View, target: View, sizes: list[int], runs: list[list[int]]
+) -> bool:
+    """Append a copy by tiles through shared memory, if different axes are contiguous in source and target.
+
+    Rows are contiguous in the target, columns in the source.
+    """
+    x, y = runs
+    if y[-1] != 1 or x[-1] == 1 or sizes[-1] < LEAST_ROWS or min(*x, *y) < 0 or len(sizes) > OUTER + 2:
+        return False
+    columns = [a for a in range(len(sizes) - 1) if x[a] == 1 and sizes[a] >= LEAST_ROWS]
+    if not columns:
+        return False
+    col, row = columns[0], len(sizes) - 1
+    outer = [a for a in range(len(sizes)) if a not in (col, row)]
+    n, (xs, ys) = padded([sizes[a] for a in outer], [[run[a] for a in outer] for run in runs], OUTER)
+    tile = TILE if b.machine.block_threads >= TILE * TILE // EACH else TILE // 4
+    across, down = -(-sizes[col] // tile), -(-sizes[row] // tile)
+    scalars = {
+        "rows": sizes[row], "cols": sizes[col], "x_row": x[row], "y_col": y[col], "across": across,
+        "down": down, "n1": n[1], "n2": n[2],
+        **{f"x{i}": s for i, s in enumerate(xs)}, **{f"y{i}": s for i, s in enumerate(ys)},
+    }  # fmt: skip
+    launch(
+        b, "transpose", {"tile": tile}, [across * down * size_of(tuple(n))], [tile, tile // EACH], scalars,
+        {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset)}, [source], [target],
+    )  # fmt: skip
+    return True

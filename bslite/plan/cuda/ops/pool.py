@@ -1,0 +1,107 @@
+"""Pools: by the stack kernel, or one element a thread where it has no code for them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from bslite.passes import Layer
+from bslite.plan.core.lowering import affine
+from bslite.plan.core.views import View, size_of
+from bslite.plan.core.windows import volume
+from bslite.plan.cpu.ops.pool import Span, adaptive_spans, spans_of
+from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.elementwise import activation
+from bslite.plan.cuda.launch import launch
+from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.stack.steps import as_stack, small
+
+THREADS = 128
+GROUPS = 8  # threads that share a channel's pixels, of a pool over the whole image
+
+
+@lowers("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
+def lower_pool(b: CudaBuilder, layer: Layer) -> None:
+    """Sliding windows."""
+    if as_stack(b, layer):
+        return
+    name = layer.node.inputs[0]
+    spans, dilation = spans_of(layer.node, b.shapes[name][2:], b.shapes[layer.name][2:])
+    pool_step(b, _largest(layer), b.read(name), b.write(layer.name), spans, dilation, layer)
+
+
+@lowers(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
+def lower_adaptive_pool(b: CudaBuilder, layer: Layer) -> None:
+    """Windows that divide the image."""
+    sizes = b.shapes[layer.node.inputs[0]][2:]
+    made = b.shapes[layer.name][2:]
+    spans = [adaptive_spans(h, p) for h, p in zip(sizes, made, strict=True)]
+    x, axes = b.read(layer.node.inputs[0]), len(sizes)
+    if size_of(made) == 1 and whole_step(b, layer, x):
+        return
+    pool_step(b, _largest(layer), x, b.write(layer.name), spans, (1,) * axes, layer)
+
+
+def whole_step(b: CudaBuilder, layer: Layer, x: View) -> bool:
+    """Append a pool over the whole image, if its pixels lie evenly: a block for some channels of an image."""
+    n, c, *sizes = x.shape
+    pixels = [(size, step) for size, step in zip(sizes, x.strides[2:], strict=True) if size > 1]
+    even = all(p[1] == q[0] * q[1] for p, q in itertools.pairwise(pixels))
+    if not even:
+        return False
+    y = b.write(layer.name)
+    has_affine, scale, shift = affine(b, layer.affine)
+    name, first, second = activation(layer.activation)
+    lanes = min(32, b.machine.block_threads // GROUPS)
+    groups = -(-c // lanes)
+    variant = {"largest": _largest(layer), **has_affine, "activation": name, "lanes": lanes}
+    scalars: dict[str, int | float] = {
+        "pixels": size_of(tuple(sizes)), "channels": c, "groups": groups, "x_image": x.strides[0],
+        "x_pixel": pixels[-1][1] if pixels else 0, "x_channel": x.strides[1], "y_image": y.strides[0],
+        "y_channel": y.strides[1], "a": first, "b": second,
+    }  # fmt: skip
+    places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
+    places["scale"], places["shift"] = ((k, 0) if k else places["x"] for k in (scale, shift))
+    launch(b, "whole_pool", variant, [groups * n], [lanes, GROUPS], scalars, places, [x], [y])
+    return True
+
+
+def _largest(layer: Layer) -> int:
+    return int("max" in layer.node.op)
+
+
+def pool_step(
+    b: CudaBuilder,
+    largest: int,
+    x: View,
+    y: View,
+    spans: Sequence[Sequence[Span]],
+    dilation: Sequence[int],
+    layer: Layer | None = None,
+) -> None:
+    """Append a pool of x to y: ``spans`` hold the windows along each axis. What ``layer`` holds besides the
+    pool is applied in the store.
+    """
+    missing = 3 - len(spans)
+    whole = [*[[Span(0, 1, 1)]] * missing, *spans]
+    _, deep, tall, wide = (1, *[1] * missing, *dilation)
+    source, target = volume(x), volume(y)
+    small(b, source, target)
+    _, c, planes, rows, cols = target.shape
+    xi, xc, xp, xr, xx = source.strides
+    yi, yc, yp, yr, yx = target.strides
+    table = b.const("cells", values=[v for axis in whole for s in axis for v in s])
+    has_affine, scale, shift = affine(b, layer.affine if layer else None)
+    name, first, second = activation(layer.activation if layer else None)
+    threads = min(THREADS, b.machine.block_threads)
+    variant = {"largest": largest, **has_affine, "activation": name, "threads": threads}
+    count = size_of(target.shape)
+    scalars: dict[str, int | float] = {
+        "count": count, "channels": c, "planes": planes, "rows": rows, "cols": cols,
+        "x_image": xi, "x_plane": xp, "x_row": xr, "x_col": xx, "x_channel": xc,
+        "down": deep * xp, "tall": tall * xr, "wide": wide * xx,
+        "y_image": yi, "y_plane": yp, "y_row": yr, "y_col": yx, "y_channel": yc, "a": first, "b": second,
+    }  # fmt: skip
+    places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "spans": (table, 0)}
+    places["scale"], places["shift"] = ((k, 0) if k else places["x"] for k in (scale, shift))
+    launch(b, "pool", variant, [-(-count // threads)], [threads], scalars, places, [x], [y])

@@ -1,0 +1,224 @@
+"""Recurrent layers: one product for the inputs of all time steps, then the steps: in one launch that stays on
+the GPU, in a launch each, or, with many sequences, in a matrix product and a launch for the gates each.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bslite.errors import EngineError
+from bslite.explore.problem import GATES, Recurrent
+from bslite.passes import Layer
+from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
+from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.gemm.product import Product, append
+from bslite.plan.cuda.gemm.tiles import FEW
+from bslite.plan.cuda.launch import launch
+from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.ops.linear import rows_of
+from bslite.plan.cuda.ops.pad import fill
+from bslite.plan.cuda.recurrent.tiles import Loops, by_products, choose, launched
+
+LSTM, GRU, TANH, RELU, PROJECTED, PROJECTION, BEFORE, NEW = range(8)  # of `kernels.cuda.recurrent.cell`
+Place = tuple[str, int]
+
+
+class Pass(NamedTuple):
+    """What is launched for each time step, or for all of them: weights ``[gates * units, depth]``, which
+    ``gate`` of the products with x is its first.
+    """
+
+    kind: int
+    gates: int
+    units: int
+    depth: int
+    weights: Place
+    bias: Place | None
+    gate: int = 0
+
+
+def _dense(b: CudaBuilder, *shape: int) -> View:
+    """A new row-major buffer."""
+    return View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
+
+
+def _passes(b: CudaBuilder, layer: Layer, hidden: int, width: int) -> list[Pass]:
+    node = layer.node
+    key, bias_key = b.const("param", node.params["weight_hh"]), node.params.get("bias_hh")
+    bias = b.const("param", bias_key) if bias_key else None
+    whole = (key, 0), (bias, 0) if bias else None
+    if "weight_hr" in node.params:
+        down = (b.const("param", node.params["weight_hr"]), 0)
+        return [Pass(PROJECTED, 4, hidden, width, *whole), Pass(PROJECTION, 1, width, hidden, down, None)]
+    if node.op == "gru" and not node.attrs["reset_after"]:
+        rest = (key, 2 * hidden * width), (bias, 2 * hidden) if bias else None
+        return [Pass(BEFORE, 2, hidden, width, *whole), Pass(NEW, 1, hidden, hidden, *rest, gate=2)]
+    kind = {"lstm": LSTM, "gru": GRU}.get(node.op, TANH)
+    if node.op == "rnn" and node.attrs["activation"] == "relu":
+        kind = RELU
+    return [Pass(kind, GATES[node.op], hidden, width, *whole)]
+
+
+@lowers("lstm", "gru", "rnn")
+def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
+    """Products with x for all steps, then the steps, by the cheapest way."""
+    node = layer.node
+    op, attrs = node.op, node.attrs
+    steps, batch, features = b.shapes[node.inputs[0]]
+    hidden = b.shapes[layer.name][2]
+    width = b.spec.params[node.params["weight_hh"]].shape[1]
+    passes = _passes(b, layer, hidden, width)
+    inputs = _input_products(b, layer, steps * batch, features, GATES[op] * hidden)
+    home = b.write(layer.name, inner=-1)
+    y = home if hidden == 1 or home.strides[2] == 1 else b.fresh(home.shape, 2, NO_HALO)
+    if width < hidden:
+        fill(b, y, 0.0)
+
+    given = list(node.inputs[1:])
+    lengths = b.flat(b.values[given.pop()]) if attrs["lengths"] else None
+    started = [b.values[name] for name in given]
+    cell = y
+    if op == "lstm":
+        cell = _dense(b, batch, hidden)
+        if len(started) > 1:
+            b.copy(started[1], cell)
+        else:
+            fill(b, cell, 0.0)
+    flag: Place = (inputs.buffer, 0)  # not looked at without lengths
+    if lengths is not None:
+        flag = b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}")
+    peephole = node.params.get("peephole")
+    run = _Run(
+        Recurrent(op, hidden, features, steps, batch),
+        {"reverse": int(attrs["reverse"]), "ragged": int(lengths is not None),
+         "peephole": int(bool(peephole))},
+        {
+            "inputs": (inputs.buffer, 0), "cell": (cell.buffer, cell.offset),
+            "peepholes": (b.const("param", peephole), 0) if peephole else (inputs.buffer, 0),
+            "y": (y.buffer, y.offset), "flag": flag,
+            "lengths": (lengths.buffer, lengths.offset) if lengths is not None else (inputs.buffer, 0),
+        },
+        {
+            "steps": steps, "sequences": batch, "hidden": hidden, "inputs_row": inputs.strides[0],
+            "y_time": y.strides[0], "y_row": y.strides[1],
+        },
+        [inputs, *([lengths] if lengths is not None else [])],
+        [y, *([cell] if cell is not y else [])],
+    )  # fmt: skip
+    whole = choose(run.problem, b.machine) if len(passes) == 1 else None
+    many = batch > FEW and (whole is None or by_products(run.problem, b.machine) < whole.seconds)
+    if len(passes) == 1 and (whole is None or many):
+        _by_products(b, layer, run, passes[0], started)
+    else:
+        loops = [whole or _launched(b, layer, p, batch) for p in passes]
+        _by_loops(b, run, passes, loops, started, width)
+    if y is not home:
+        b.copy(y, home)
+
+
+class _Run(NamedTuple):
+    """What both ways have in common: constants, operands and numbers of their kernels; what they read, and
+    what they read and write.
+    """
+
+    problem: Recurrent
+    variant: dict[str, int]
+    operands: dict[str, Place]
+    numbers: dict[str, int]
+    reads: list[View]
+    touched: list[View]
+
+
+def _by_loops(
+    b: CudaBuilder, run: _Run, passes: list[Pass], loops: list[Loops], started: list[View], width: int
+) -> None:
+    """The kernel that is one loop over units and sums: launched once, or for each step."""
+    steps, batch, hidden = run.problem.steps, run.problem.batch, run.problem.hidden
+    state = _dense(b, 2, batch, width, 2)
+    count, threads = batch * width, min(256, b.machine.block_threads)
+    first = started[0] if started else run.touched[0]
+    launch(
+        b, "recurrent_start", {"threads": threads, "zeros": int(not started)},
+        [-(-count // threads)], [threads],
+        {"count": count, "width": width, "given_row": first.strides[-2], "given_step": first.strides[-1]},
+        {"given": (first.buffer, first.offset), "state": (state.buffer, 0)}, started[:1], [state],
+    )  # fmt: skip
+    touched = [state, *run.touched]
+    update = between = state
+    if len(passes) > 1:
+        between = _dense(b, 2, batch, hidden, 2)
+        touched.append(between)
+    if passes[0].kind == BEFORE:
+        update = _dense(b, batch, hidden)
+        touched.append(update)
+    operands = {
+        **run.operands, "state": (state.buffer, 0), "between": (between.buffer, 0),
+        "update": (update.buffer, 0),
+    }  # fmt: skip
+    stays = len(passes) == 1 and loops[0].stays
+    for s in range(1 if stays else steps):
+        for p, cut in zip(passes, loops, strict=True):
+            launch(
+                b, cut.tile.kernel(b.machine),
+                {**run.variant, **cut.tile._asdict(), "kind": p.kind, "biased": int(p.bias is not None),
+                 "together": int(stays)},
+                [-(-p.units // cut.units), -(-batch // cut.tile.batch)], [cut.tile.threads],
+                {**run.numbers, "first": s, "stop": steps if stays else s + 1, "depth": p.depth,
+                 "units": cut.units, "gate": p.gate, "width": width, "zero": 0},
+                {**operands, "weights": p.weights, "bias": p.bias or p.weights},
+                [*run.reads, *touched], touched,
+            )  # fmt: skip
+
+
+def _by_products(b: CudaBuilder, layer: Layer, run: _Run, p: Pass, started: list[View]) -> None:
+    """For each step a product of all sequences' h with the weights, and a launch for the gates."""
+    batch, hidden = run.problem.batch, run.problem.hidden
+    cols, threads = p.gates * hidden, min(256, b.machine.block_threads)
+    h = _dense(b, batch, hidden)
+    if started:
+        b.copy(started[0], h)
+    else:
+        fill(b, h, 0.0)
+    touched = [h, *run.touched]
+    for s in range(run.problem.steps):
+        made = _dense(b, batch, cols)
+        apart = append(b, layer, Product(
+            batch, cols, hidden, (h.buffer, 0), p.weights, (made.buffer, 0),
+            {"x_row": hidden if batch > 1 else 0, "w_row": hidden, "y_row": cols}, [h], [made], apart=True,
+        ))  # fmt: skip
+        products = apart or made
+        launch(
+            b, "recurrent_gates",
+            {**run.variant, "kind": p.kind, "biased": int(p.bias is not None), "threads": threads},
+            [-(-batch * hidden // threads)], [threads],
+            {**run.numbers, "step": s, "parts": apart.shape[0] if apart else 1},
+            {**run.operands, "products": (products.buffer, 0), "h": (h.buffer, 0),
+             "bias": p.bias or p.weights},
+            [products, *run.reads, *touched], touched,
+        )  # fmt: skip
+
+
+def _launched(b: CudaBuilder, layer: Layer, p: Pass, batch: int) -> Loops:
+    """How a pass that is launched for each step is cut; EngineError where its sums are too long."""
+    found = launched(b.machine, p.gates, p.units, p.depth, batch)
+    if found is None:
+        raise EngineError(
+            f"layer {layer.name!r}: a state of {p.depth} features; the GPU engine's recurrent kernel has no "
+            "room for so many"
+        )
+    return found
+
+
+def _input_products(b: CudaBuilder, layer: Layer, rows: int, features: int, sums: int) -> View:
+    """``weight_ih x + bias_ih`` of all steps and sequences, ``[T*N, gates * H]``."""
+    node = layer.node
+    x = rows_of(b, b.read(node.inputs[0], inner=-1))
+    out = _dense(b, rows, sums)
+    bias = node.params.get("bias_ih")
+    append(b, layer, Product(
+        rows, sums, features,
+        (x.buffer, x.offset), (b.const("param", node.params["weight_ih"]), 0), (out.buffer, 0),
+        {"x_row": x.strides[0] if rows > 1 else 0, "w_row": features, "y_row": sums}, [x], [out],
+        bias=b.const("param", bias) if bias else None,
+    ))  # fmt: skip
+    return out

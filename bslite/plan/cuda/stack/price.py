@@ -1,0 +1,153 @@
+"""What a stack costs on a GPU, by how it is cut: columns of a thread, bands of rows.
+
+Seconds are those of HBM or of issued instructions, whichever is more, and a launch. Slots are what
+instructions take of an SM's issue: counted in machine code for sm_90 (one for most, two for maxima and
+comparisons, whose units are half as wide).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bslite.explore.gpu import GpuMachine
+from bslite.plan.cuda.stack.stages import Piece, Window
+
+COLUMNS = (1, 2, 4, 8, 14)  # few: each is compiled for itself
+BANDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
+REGISTERS = 224  # of a thread at most, as predicted: the prediction is good to some 30, the limit is 255
+SM_REGISTERS = 64 << 10
+ISSUED = 0.7  # of the slots there are, that are used: registers allow two to four warps to a scheduler
+STREAMED = 0.9  # of HBM's bandwidth, that a copy reaches
+LATENCY = 0.7e-6  # seconds of a load from HBM under load
+OVERLAPPED = 0.15  # of the shorter of the two, that the longer does not hide
+ACCESS = 4.5  # slots of a load or store with its address
+MAXIMUM, MOVED = 2.0, 0.3
+FUNCTION = {"relu": 2.0, "clamp": 4.0, "affine": 1.0, "leaky_relu": 3.0, "neg": 1.0, "abs": 1.0}
+OTHER_FUNCTION = 20.0
+COUNTED = 12.0  # slots of a divisor that depends on the place
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a stack is cut, and what that costs."""
+
+    columns: int
+    turn: int  # rows of the result in one turn of a thread's loop, at least
+    bands: int
+    registers: int  # predicted
+    seconds: float
+    slots: float  # per element of the result
+    bytes: float  # from and to HBM
+
+
+def _shared(size: int, step: int) -> float:
+    """Combinations per window along one axis: of neighbours one apart, what they share is taken once."""
+    return min(size - 1.0, 1.0 + (size - 1.0) / 4.0) if step == 1 else size - 1.0
+
+
+def _window_slots(w: Window) -> tuple[float, float]:
+    """For each element of a row reduced along itself; for each element of the result."""
+    (rows, cols), (down, across) = w.kernel, w.stride
+    if w.kind == "max":
+        return MAXIMUM * _shared(cols, across) + MOVED, MAXIMUM * _shared(rows, down)
+    if w.kind == "avg":
+        return cols - 1.0 + MOVED, rows + (0.0 if w.last else COUNTED)
+    return MOVED, float(rows * cols)
+
+
+def _chain_slots(words: Sequence[str]) -> float:
+    total = 0.0
+    for word in words:
+        name = word.partition(":")[0]
+        if name in ("with", "by"):
+            total += ACCESS + 1.0
+        elif name not in ("max", "avg", "depthwise"):
+            total += FUNCTION.get(name, OTHER_FUNCTION)
+    return total
+
+
+def price(
+    pieces: Sequence[Piece], image: tuple[int, int, int, int], sizes: Sequence[tuple[int, int]],
+    machine: GpuMachine,
+) -> Cut | None:  # fmt: skip
+    """The cheapest cut; None if registers do not hold the stack's state.
+
+    ``image``: ``[N, C, H, W]`` of the input; ``sizes``: rows and columns after each piece.
+    """
+    best: Cut | None = None
+    height, width = sizes[-1]
+    for columns in COLUMNS:
+        if columns > width:
+            break
+        for turn in (1, 2):
+            if turn > height:
+                continue
+            cut = _price(pieces, image, sizes, machine, columns, turn)
+            if cut is not None and (best is None or cut.seconds < best.seconds):
+                best = cut
+    return best
+
+
+def _price(
+    pieces: Sequence[Piece], image: tuple[int, int, int, int], sizes: Sequence[tuple[int, int]],
+    machine: GpuMachine, columns: int, turn: int,
+) -> Cut | None:  # fmt: skip
+    n, c, h, w = image
+    height, width = sizes[-1]
+    # Backwards: columns of a thread and rows of a band at each piece, from what the result needs.
+    count, state, taps, affine, outside, down = columns, 0, 0, 0, 0, 1
+    per_row = [ACCESS * columns]  # slots of one row of the result
+    reach, rows_per = 0, 1  # rows above a band that are computed, too; rows here for one of the result
+    for piece in reversed(pieces):
+        affine += 2 * piece.words.count("affine")
+        outside += len(piece.outside)
+        per_row.append(rows_per * count * _chain_slots(piece.words))
+        win = piece.window
+        if win is None:
+            continue
+        needed = (count - 1) * win.stride[1] + win.kernel[1]
+        held = needed if win.kind == "depthwise" else count
+        state += (win.kernel[0] - 1) * held
+        taps += win.kernel[0] * win.kernel[1] + 1 if win.kind == "depthwise" else 0
+        along, made = _window_slots(win)
+        per_row.append(rows_per * count * made)
+        reach = reach * win.stride[0] + win.kernel[0] - win.stride[0]
+        rows_per *= win.stride[0]
+        per_row.append(rows_per * held * along)
+        down *= win.stride[0]
+        count = needed
+    per_row.append(rows_per * count * ACCESS)
+    twice = 10 * (sum(p.window is not None for p in pieces) > 1)  # the loop's body is compiled twice
+    registers = int(
+        34 + twice + 2.3 * state + taps + affine + count * (0.5 + 0.5 * down * turn) + 14 * outside
+    )
+    if registers > REGISTERS or (turn > 1 and down > 1):
+        return None
+    strips = -(-width // columns)
+    lanes = n * c * strips
+    resident = min(2048, SM_REGISTERS // (registers + 7)) * machine.sms
+    moved = 4.0 * n * c * (h * w + height * width)
+    moved += sum(4.0 * n * c * sizes[i][0] * sizes[i][1] * len(p.outside) for i, p in enumerate(pieces))
+    best: Cut | None = None
+    for bands in BANDS:
+        if bands > height:
+            break
+        rows = -(-height // bands) + reach / down  # a band's, and what is computed for it above
+        slots = lanes * bands * rows * sum(per_row)
+        threads = min(lanes * bands, resident)
+        waves = -(-lanes * bands // resident)
+        uneven = waves * resident / (lanes * bands) if waves > 1 else 1.0
+        # An SM issues from four schedulers: fewer than four warps to each of them leave slots unused.
+        busy = min(1.0, threads / (machine.sms * 256.0))
+        issuing = uneven * slots / (machine.sms * machine.lanes * machine.clock * ISSUED * busy)
+        flying = 4.0 * threads * count * down * turn
+        full = machine.memory_bandwidth * STREAMED
+        speed = min(full, flying / LATENCY)
+        again = 4.0 * n * c * w * rows_per * (bands - 1) * reach / down  # rows two bands read, from L2
+        moving = moved / speed + again / machine.l2_bandwidth
+        seconds = max(issuing, moving) + OVERLAPPED * min(issuing, moving) + machine.launch
+        if best is None or seconds < best.seconds:
+            each = slots / (n * c * height * width)
+            best = Cut(columns, turn, bands, registers, seconds, each, moved)
+    return best

@@ -1,0 +1,166 @@
+"""Layers as stages of the stack kernel: words that name what is compiled, numbers, tensors from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from bslite import ops
+from bslite.ops import Shape
+from bslite.ops.pool import WindowPool
+from bslite.passes import Layer
+from bslite.passes.fuse import ACTIVATIONS
+from bslite.plan.cuda.elementwise import activation
+from bslite.spec import ModelSpec, Node
+
+Shapes = Mapping[str, Shape]
+POOLS = {"max_pool2d": "max", "avg_pool2d": "avg"}
+#: Functions of two values that the kernel has (`kernels.cuda.math.cells.FLOATS`).
+BINARY = (
+    "add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "atan2", "prelu",
+)  # fmt: skip
+WIDEST = 7  # rows and columns of a window at most
+
+
+class Window(NamedTuple):
+    """What a windowed stage does to geometry."""
+
+    kind: str
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    before: tuple[int, int]
+    beyond: tuple[int, int]  # rows and columns that the last windows reach below and right of the image
+    last: int = 0  # divisor of an average, 0: as many as are inside; whether a filter has a bias
+
+    @property
+    def word(self) -> str:
+        """As the kernel is told."""
+        numbers = (*self.kernel, *self.stride, *self.before, *self.beyond)
+        tail = () if self.kind == "max" else (self.last,)
+        return f"{self.kind}:{','.join(map(str, (*numbers, *tail)))}"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One layer in a stack. ``parts`` says how the rows of numbers per channel come from the parameters
+    ``keys`` (the recipe "channel_rows"): a kind, how many keys, and what the kind needs.
+    """
+
+    layer: Layer
+    words: tuple[str, ...]
+    window: Window | None = None
+    outside: tuple[str, ...] = ()
+    parts: tuple[tuple[Any, ...], ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+def piece_of(layer: Layer, value: str, spec: ModelSpec, shapes: Shapes) -> Piece | None:
+    """The layer as stages that work on the running value ``value``; None if it cannot be."""
+    node = layer.node
+    if len(shapes[value]) != 4 or len(shapes[layer.name]) != 4 or layer.residual is not None:
+        return None
+    if any(spec.dtypes[name] != "float32" for name in (*layer.inputs, layer.name)):
+        return None
+    window: Window | None = None
+    outside: tuple[str, ...] = ()
+    words: list[str] = []
+    parts: list[tuple[Any, ...]] = []
+    keys: list[str] = []
+    if node.op in POOLS:
+        window = _pool(node, shapes)
+        if window is None:
+            return None
+    elif node.op == "conv2d":
+        window = _filter(node, spec, shapes)
+        if window is None:
+            return None
+        mine = [node.params[role] for role in ("weight", "bias") if role in node.params]
+        parts.append(("taps", len(mine)))
+        keys += mine
+    elif node.op == "batch_norm":
+        words.append(_affine(node, parts, keys))
+    elif node.op in BINARY:
+        if node.inputs.count(value) != 1 or shapes[layer.name] != shapes[value]:
+            return None
+        first = node.inputs[0] == value
+        outside = (node.inputs[1 if first else 0],)
+        words.append(f"{'with' if first else 'by'}:{node.op}")
+    elif node.op in ACTIVATIONS:
+        words += _function(node)
+    else:
+        return None
+    if window is not None:
+        words.append(window.word)
+    if layer.affine is not None:
+        words.append(_affine(layer.affine, parts, keys))
+    if layer.activation is not None:
+        words += _function(layer.activation)
+    return Piece(layer, tuple(words), window, outside, tuple(parts), tuple(keys))
+
+
+def _function(node: Node) -> list[str]:
+    """An activation with its parameters."""
+    name, a, b = activation(node)
+    numbers = [] if a == b == 0.0 else [repr(float(a)), repr(float(b))]
+    return [":".join([name, ",".join(numbers)]) if numbers else name] if name != "identity" else []
+
+
+def _affine(node: Node, parts: list[tuple[Any, ...]], keys: list[str]) -> str:
+    """A batch norm: what its numbers are made from is noted."""
+    roles = tuple(r for r in ("weight", "bias", "running_mean", "running_var") if r in node.params)
+    parts.append(("affine", len(roles), roles, node.attrs["eps"]))
+    keys += [node.params[r] for r in roles]
+    return "affine"
+
+
+def _beyond(
+    size: tuple[int, ...], made: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...],
+    before: tuple[int, ...],
+) -> tuple[int, int]:  # fmt: skip
+    h, w = (
+        max(0, (p - 1) * s - b + k - n)
+        for n, p, k, s, b in zip(size, made, kernel, stride, before, strict=True)
+    )
+    return h, w
+
+
+def _pool(node: Node, shapes: Shapes) -> Window | None:
+    op = ops.get(node.op)
+    assert issubclass(op, WindowPool)
+    kernel, stride, dilation = op.geometry(node.attrs)
+    if dilation != (1, 1) or max(kernel) > WIDEST:
+        return None
+    before, after = node.attrs["padding"][:2], node.attrs["padding"][2:]
+    size, made = shapes[node.inputs[0]][2:], shapes[node.name][2:]
+    beyond = _beyond(size, made, kernel, stride, before)
+    divisor = 0
+    if node.op == "avg_pool2d":
+        divisor = node.attrs["divisor_override"] or kernel[0] * kernel[1]
+        if node.attrs["divisor_override"] is None and any((*before, *beyond)):
+            if not node.attrs["count_include_pad"]:
+                divisor = 0
+            elif any(b > a for b, a in zip(beyond, after, strict=True)):
+                return None  # windows that reach beyond the padding: what they count differs
+    return Window(POOLS[node.op], _two(kernel), _two(stride), _two(before), beyond, divisor)
+
+
+def _filter(node: Node, spec: ModelSpec, shapes: Shapes) -> Window | None:
+    """A depthwise convolution with one filter per channel."""
+    k, each, *kernel = spec.param_shapes(node)["weight"]
+    channels = shapes[node.inputs[0]][1]
+    attrs = node.attrs
+    if not (each == 1 and attrs["groups"] == k == channels) or attrs["dilation"] != (1, 1):
+        return None
+    before = attrs["padding"][:2]
+    if max(kernel) > WIDEST or any(p >= r for p, r in zip(attrs["padding"], (*kernel, *kernel), strict=True)):
+        return None
+    size, made = shapes[node.inputs[0]][2:], shapes[node.name][2:]
+    beyond = _beyond(size, made, tuple(kernel), attrs["stride"], before)
+    bias = int("bias" in node.params)
+    return Window("depthwise", _two(kernel), _two(attrs["stride"]), _two(before), beyond, bias)
+
+
+def _two(numbers: Any) -> tuple[int, int]:
+    a, b = numbers
+    return a, b

@@ -1,0 +1,274 @@
+"""Scaled dot-product attention, depth-first: the scores of a few rows at a time, never all of them.
+
+``y = softmax(q @ k^T * scale + mask) @ v`` for one head at a time. An item is a run of rows of q. It goes
+through the keys block by block; for each block it packs k and v into panels, and takes tile after tile of its
+rows through scores, exponentials and the product with v while they lie in L1. Between blocks a row is known
+by its largest score so far and the sum of its exponentials relative to that; where a later block has a larger
+score, what has been summed is scaled down (online softmax: Milakov & Gimelshein, arXiv 1805.02867; as a
+schedule for attention: FlashAttention, arXiv 2205.14135). The partial answer is kept in y itself.
+
+Keys are cut into blocks by their number alone, so nothing else decides the order of a sum.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.gemm.pack import pack_panel
+from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
+from bslite.kernels.cpu.math import vecmath
+from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.vector.operand import operand
+from bslite.kernels.cpu.vector.partial import load_some, store_some
+from bslite.kernels.cpu.vector.simd import (
+    BYTES,
+    LANES,
+    blocked_where_zero,
+    fma,
+    hmax,
+    hsum,
+    keep_first,
+    load,
+    load_int,
+    load_scalar,
+    splat,
+    store,
+    store_scalar,
+    vmax_nan,
+)
+
+F = record(
+    "attention",
+    "q q_at k k_at v v_at mask mask_at y y_at "
+    # byte strides of the three axes around the matrices, the inner two of n1 and n2 steps, and of rows
+    "q0 q1 q2 k0 k1 k2 v0 v1 v2 mask0 mask1 mask2 y0 y1 y2 n1 n2 "
+    "q_row k_row v_row mask_row y_row "
+    # sizes: rows of q and of k, elements of their rows and of those of v
+    "rows keys depth features "
+    # items: matrices x `shares` of `share_rows` rows; keys of a block; rows whose scores are taken together
+    "shares share_rows block tile_rows "
+    # panels of the scores and of y: registers, of the last one too, the most rows of a tile, microkernels
+    "key_width key_most key_sweep tail_key_sweep "
+    "width panels tail most sweep tail_sweep "
+    # 0: no mask, 1: a float32 to be added, 2: a bool, true where a key takes part
+    "mask_kind causal safe scale "
+    # where in scratch memory, in bytes: packed k and v, scores and how far apart their rows are, statistics
+    "k_panels v_panels scores score_row stats minus_inf plus_inf",
+)
+f = np.float32
+LOWEST = f(-np.inf)
+CLEAR = 8  # registers of zeros: a bias for the widest panel, and a table of one offset
+
+
+@register_jitable
+def _products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, clamp, last):
+    """``c (+)= a @ b`` for ``rows`` rows and one panel b, in tiles of at most ``most`` rows."""
+    tiles = (rows + most - 1) // most
+    low = rows // tiles
+    high = rows - tiles * low  # so many tiles are one row taller
+    if high:
+        call_gemm_sweep(sweep, low + 1, high, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0,
+                        clamp, last, b, 0)  # fmt: skip
+        a += high * (low + 1) * a_row
+        c += high * (low + 1) * c_row
+    call_gemm_sweep(sweep, low, tiles - high, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0,
+                    clamp, last, b, 0)  # fmt: skip
+
+
+@register_jitable
+def _nothing(x, x_row, rows, length):
+    """0 times each element, summed: 0, or NaN where there is a NaN or an infinity among them."""
+    acc = splat(f(0.0))
+    for _ in range(rows):
+        for c in range(0, length, LANES):
+            acc = fma(load_some(x + 4 * c, length - c), splat(f(0.0)), acc)
+        x += x_row
+    return hsum(acc)
+
+
+@register_jitable
+def _scaled(s, mask, count, seen, kind, scale):
+    """A row of scores as the softmax takes them, in place; the largest. ``seen`` keys are not ahead of it."""
+    scales, most = splat(scale), splat(LOWEST)
+    for c in range(0, count, LANES):
+        left = count - c
+        x = load(s + 4 * c) * scales
+        if kind == 1:
+            x = x + load_some(mask + 4 * c, left)
+        elif kind == 2:
+            x = x + blocked_where_zero(load_some(mask + 4 * c, left))
+        if seen - c < LANES:  # as a mask of -inf adds it: NaN and +inf come through as NaN
+            x = keep_first(x, x + splat(LOWEST), max(0, seen - c))
+        if left < LANES:
+            x = keep_first(x, splat(LOWEST), left)
+        store(s + 4 * c, x)
+        most = vmax_nan(most, x)
+    return hmax(most)
+
+
+@register_jitable
+def _exponentials(s, count, shift):
+    """``exp(s - shift)`` of a row in place, and their sum."""
+    shifts, acc = splat(shift), splat(f(0.0))
+    for c in range(0, count, LANES):  # beyond the row are -infs, which become zeros
+        e = vecmath.exp(load(s + 4 * c) - shifts)
+        store(s + 4 * c, e)
+        acc = acc + e
+    return hsum(acc)
+
+
+@register_jitable
+def _times(y, length, factor):
+    """A row times a number."""
+    factors = splat(factor)
+    for c in range(0, length, LANES):
+        store_some(y + 4 * c, load_some(y + 4 * c, length - c) * factors, length - c)
+
+
+@register_jitable
+def _softmax_rows(step, s, stats, mask, y, y_row, rows, row, key, count):
+    """Scores to exponentials, the rows' statistics, and what y holds of them, brought up to date."""
+    s_row, mask_row = load_int(step + F.score_row), load_int(step + F.mask_row)
+    kind, causal = load_int(step + F.mask_kind), load_int(step + F.causal)
+    scale, features = load_scalar(step + F.scale), load_int(step + F.features)
+    mask += 4 * key
+    for r in range(rows):
+        seen = count + LANES
+        if causal:
+            seen = row + r + 1 - key
+        here = _scaled(s, mask + (row + r) * mask_row, count, seen, kind, scale)
+        before = load_scalar(stats)
+        most = here
+        if before > here or before != before:
+            most = before
+        shift = most
+        if most == LOWEST:  # no key takes part yet
+            shift = f(0.0)
+        total = _exponentials(s, count, shift)
+        if key:
+            if most != before:
+                fade = f(math.exp(np.float64(before) - np.float64(most)))
+                _times(y, features, fade)
+                total += load_scalar(stats + 4) * fade
+            else:
+                total += load_scalar(stats + 4)
+        store_scalar(stats, most)
+        store_scalar(stats + 4, total)
+        s += s_row
+        stats += 8
+        y += y_row
+
+
+@register_jitable
+def _pack(step, k, v, count, k_panels, v_panels):
+    """A block of keys and values as panels."""
+    depth, features = load_int(step + F.depth), load_int(step + F.features)
+    k_row, v_row = load_int(step + F.k_row), load_int(step + F.v_row)
+    key_width, width = load_int(step + F.key_width), load_int(step + F.width)
+    for c in range(0, count, key_width * LANES):
+        registers = min(key_width, (count - c + LANES - 1) // LANES)
+        pack_panel(k + c * k_row, 4, k_row, depth, count - c, registers, k_panels + 4 * c * depth)
+    for c in range(0, features, width * LANES):
+        registers = min(width, (features - c + LANES - 1) // LANES)
+        pack_panel(v + 4 * c, v_row, 4, count, features - c, registers, v_panels + 4 * c * count)
+
+
+@register_jitable
+def _scores(step, q, q_row, rows, count, k_panels, s, zeros):
+    """``s = q @ k^T`` for some rows and one block of keys; whole registers, zeros beyond the block."""
+    depth, s_row, key_width = (
+        load_int(step + F.depth),
+        load_int(step + F.score_row),
+        load_int(step + F.key_width),
+    )
+    most, clamp = load_int(step + F.key_most), step + F.minus_inf
+    for c in range(0, count, key_width * LANES):
+        registers = min(key_width, (count - c + LANES - 1) // LANES)
+        sweep = load_int(step + F.key_sweep)
+        if registers < key_width:
+            sweep = load_int(step + F.tail_key_sweep)
+        _products(sweep, rows, most, q, q_row, depth, k_panels + 4 * c * depth, s + 4 * c, s_row, zeros, 0,
+                  clamp, LANES)  # fmt: skip
+
+
+@register_jitable
+def _values(step, s, rows, count, v_panels, y, y_row, zeros, resume):
+    """``y (+)= s @ v`` for some rows and one block of keys."""
+    features, width, panels = load_int(step + F.features), load_int(step + F.width), load_int(step + F.panels)
+    s_row, most, clamp = load_int(step + F.score_row), load_int(step + F.most), step + F.minus_inf
+    for p in range(panels):
+        c = p * width * LANES
+        sweep, last = load_int(step + F.sweep), LANES
+        if p == panels - 1:
+            sweep = load_int(step + F.tail_sweep)
+            last = features - c - (load_int(step + F.tail) - 1) * LANES
+        _products(sweep, rows, most, s, s_row, count, v_panels + 4 * c * count, y + 4 * c, y_row, zeros,
+                  resume, clamp, last)  # fmt: skip
+
+
+@step_kernel("attention", F)
+def attention(step, bases, item, scratch):
+    """A run of rows of one matrix of queries."""
+    shares, n1, n2 = load_int(step + F.shares), load_int(step + F.n1), load_int(step + F.n2)
+    share, matrix = item % shares, item // shares
+    i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
+    q = operand(step, bases, F.q)
+    q += i0 * load_int(step + F.q0) + i1 * load_int(step + F.q1) + i2 * load_int(step + F.q2)
+    k = operand(step, bases, F.k)
+    k += i0 * load_int(step + F.k0) + i1 * load_int(step + F.k1) + i2 * load_int(step + F.k2)
+    v = operand(step, bases, F.v)
+    v += i0 * load_int(step + F.v0) + i1 * load_int(step + F.v1) + i2 * load_int(step + F.v2)
+    y = operand(step, bases, F.y)
+    y += i0 * load_int(step + F.y0) + i1 * load_int(step + F.y1) + i2 * load_int(step + F.y2)
+    mask = operand(step, bases, F.mask)
+    mask += i0 * load_int(step + F.mask0) + i1 * load_int(step + F.mask1) + i2 * load_int(step + F.mask2)
+    q_row, y_row = load_int(step + F.q_row), load_int(step + F.y_row)
+    k_row, v_row = load_int(step + F.k_row), load_int(step + F.v_row)
+    keys, depth, features = load_int(step + F.keys), load_int(step + F.depth), load_int(step + F.features)
+    block, tile_rows, causal = (
+        load_int(step + F.block),
+        load_int(step + F.tile_rows),
+        load_int(step + F.causal),
+    )
+    first = share * load_int(step + F.share_rows)
+    last = min(load_int(step + F.rows), first + load_int(step + F.share_rows))
+    k_panels, v_panels = scratch + load_int(step + F.k_panels), scratch + load_int(step + F.v_panels)
+    s, stats = scratch + load_int(step + F.scores), scratch + load_int(step + F.stats)
+    for i in range(CLEAR):
+        store(scratch + i * BYTES, splat(f(0.0)))
+    for r in range(last - first):
+        store_scalar(stats + 8 * r, LOWEST)
+        store_scalar(stats + 8 * r + 4, f(0.0))
+    key = 0
+    while key < keys:
+        count = min(block, keys - key)
+        block_k, block_v = k + key * k_row, v + key * v_row
+        # Keys ahead of all rows of a tile can be left out, but not what a NaN or an infinity among them does.
+        may_skip = False
+        if causal and key:
+            may_skip = _nothing(block_k, k_row, count, depth) + _nothing(block_v, v_row, count, features) == 0
+        packed = False
+        row = first
+        while row < last:
+            rows = min(tile_rows, last - row)
+            tile = q + row * q_row
+            if not (may_skip and key >= row + rows and _nothing(tile, q_row, rows, depth) == 0):
+                if not packed:
+                    _pack(step, block_k, block_v, count, k_panels, v_panels)
+                    packed = True
+                out = y + row * y_row
+                _scores(step, tile, q_row, rows, count, k_panels, s, scratch)
+                _softmax_rows(step, s, stats + 8 * (row - first), mask, out, y_row, rows, row, key, count)
+                _values(step, s, rows, count, v_panels, out, y_row, scratch, key)
+            row += rows
+        key += count
+    safe = load_int(step + F.safe)
+    y += first * y_row
+    for r in range(last - first):
+        total = load_scalar(stats + 8 * r + 4)
+        if not (safe and total == f(0.0)):  # no key took part: zeros, or 0/0
+            _times(y, features, f(1.0) / total)
+        y += y_row

@@ -1,0 +1,253 @@
+"""Convolution and fully connected layers: loops around the batch-reduce GEMM microkernel.
+
+Activations are NHWC with the zeros of the padding physically beside the image, so the filter taps of a line
+of outputs are a table of byte offsets and the inner loops have no edge cases; filter rows that lie above or
+below the image are left out of the sum (`rows_inside`). Weights are packed in panels
+``[K/nr][R*S*C][nr]``. A volume's lines are those of all its planes; its padding above and below is physical,
+too, and it is planes of the filter outside it that are left out. Per item: for each panel, for each chunk of
+taps small enough to stay in cache, for each line.
+"""
+
+from __future__ import annotations
+
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.gemm.sweep import call_depthwise_sweep, call_gemm_sweep
+from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
+from bslite.kernels.cpu.math.activation import call_activation
+from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.vector.operand import operand
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, load_int
+
+F = record(
+    "conv",
+    # operands (buffer, byte offset); residual_col is 0 and residual unused where has_residual is 0
+    "x x_at y y_at residual residual_at weights weights_at bias bias_at offsets offsets_at has_residual "
+    # byte strides between images, lines and pixels
+    "x_image x_line x_col y_image y_line y_col residual_image residual_line residual_col "
+    # items: images x bands of lines x blocks of panels
+    "images lines band_lines bands panels block_panels blocks blocks_outer "
+    # reduction: taps of `depth` contiguous floats, `chunk_taps` of them at a time
+    "taps chunk_taps depth "
+    # where the window of line 0 starts in rows of the image, and steps by; the image's rows. row_taps: taps
+    # of a filter row, 0 where all windows are inside
+    "start row_step row_dilation rows row_taps filter_rows "
+    # of volumes: lines of a plane of the output, byte strides between planes, and whether it is planes of the
+    # filter that are left out: "rows" above are planes then
+    "plane_lines x_plane y_plane residual_plane clip_planes "
+    # the channels of one group, in panels of `width` registers; the last one has tail_vecs
+    "group_panels group_channels x_group_bytes group_weight_bytes width tail_vecs "
+    # how a line is cut, and the microkernels for it: whole panels, last panel
+    "tiles1 rows1 tiles2 rows2 sweep tail_sweep "
+    # epilogue: clamp bounds (float32 in a cell each), the bounds that do nothing, a longer activation (0:
+    # none)
+    "lo hi minus_inf plus_inf activation act_a act_b weights_image",
+)
+
+
+@register_jitable
+def rows_inside(top, dilation, filter_rows, rows):
+    """First and one past the last row of a filter that meets an image of ``rows`` rows, its row 0 at
+    ``top``.
+    """
+    first = 0 if top >= 0 else min(filter_rows, (dilation - 1 - top) // dilation)
+    last = 0 if top >= rows else min(filter_rows, (rows - top + dilation - 1) // dilation)
+    return first, max(first, last)
+
+
+@step_kernel("conv", F)
+def conv(step, bases, item, scratch):
+    """One band of output lines by one block of output-channel panels of one image."""
+    images = load_int(step + F.images)
+    bands = load_int(step + F.bands)
+    blocks = load_int(step + F.blocks)
+    if load_int(step + F.blocks_outer):  # weights larger than the images: go over the images first
+        block, rest = item // (images * bands), item % (images * bands)
+    else:
+        block, rest = item % blocks, item // blocks
+    image, band = rest // bands, rest % bands
+    first_line = band * load_int(step + F.band_lines)
+    last_line = min(load_int(step + F.lines), first_line + load_int(step + F.band_lines))
+    first_panel = block * load_int(step + F.block_panels)
+    last_panel = min(load_int(step + F.panels), first_panel + load_int(step + F.block_panels))
+
+    x_line, y_line, r_line = (
+        load_int(step + F.x_line),
+        load_int(step + F.y_line),
+        load_int(step + F.residual_line),
+    )
+    x_col, y_col, r_col = load_int(step + F.x_col), load_int(step + F.y_col), load_int(step + F.residual_col)
+    x = operand(step, bases, F.x) + image * load_int(step + F.x_image)
+    y = operand(step, bases, F.y) + image * load_int(step + F.y_image)
+    weights = operand(step, bases, F.weights) + image * load_int(step + F.weights_image)
+    bias = operand(step, bases, F.bias)
+    offsets = operand(step, bases, F.offsets)
+    has_residual = load_int(step + F.has_residual)
+    residual = 0
+    if has_residual:
+        residual = operand(step, bases, F.residual) + image * load_int(step + F.residual_image)
+
+    taps, chunk_taps, depth = load_int(step + F.taps), load_int(step + F.chunk_taps), load_int(step + F.depth)
+    group_panels, group_channels = load_int(step + F.group_panels), load_int(step + F.group_channels)
+    width, tail_vecs = load_int(step + F.width), load_int(step + F.tail_vecs)
+    tiles1, tiles2 = load_int(step + F.tiles1), load_int(step + F.tiles2)
+    rows1, rows2 = load_int(step + F.rows1), load_int(step + F.rows2)
+    done1 = tiles1 * rows1
+    pixels = done1 + tiles2 * rows2
+    activation = load_int(step + F.activation)
+    start, row_step, dilation = (
+        load_int(step + F.start),
+        load_int(step + F.row_step),
+        load_int(step + F.row_dilation),
+    )
+    rows, row_taps = load_int(step + F.rows), load_int(step + F.row_taps)
+    filter_rows = load_int(step + F.filter_rows)
+    plane_lines, clip_planes = load_int(step + F.plane_lines), load_int(step + F.clip_planes)
+    x_plane, y_plane = load_int(step + F.x_plane), load_int(step + F.y_plane)
+    r_plane = load_int(step + F.residual_plane)
+
+    for panel in range(first_panel, last_panel):
+        group, place = panel // group_panels, panel % group_panels
+        tail = place == group_panels - 1
+        vecs = tail_vecs if tail else width
+        sweep = load_int(step + F.tail_sweep) if tail else load_int(step + F.sweep)
+        channels = min(group_channels - place * width * LANES, vecs * LANES)
+        last_lanes = channels - (vecs - 1) * LANES
+        channel_bytes = 4 * (group * group_channels + place * width * LANES)
+        panel_weights = (
+            weights + group * load_int(step + F.group_weight_bytes) + place * taps * depth * width * BYTES
+        )
+        # each group's biases are padded to whole registers
+        panel_bias = bias + BYTES * (group * ((group_panels - 1) * width + tail_vecs) + place * width)
+        panel_x = x + group * load_int(step + F.x_group_bytes)
+        tap = 0
+        while tap < taps:
+            count = min(chunk_taps, taps - tap)
+            final = tap + count == taps
+            clamp = step + F.lo if final else step + F.minus_inf
+            chunk_weights = panel_weights + tap * depth * vecs * BYTES
+            # While the tiles of this chunk compute, fetch the next one (the panels lie one after the
+            # other), each tile
+            # a part of it; what a tile fetches is fixed in its code: PREFETCHES lines every UNROLL steps.
+            ahead = chunk_weights + count * depth * vecs * BYTES
+            fetched = ahead + count * depth * vecs * BYTES
+            share = count * (depth // UNROLL) * PREFETCHES * 64
+            for number in range(first_line, last_line):
+                plane, line = number // plane_lines, number % plane_lines
+                from_tap, used = tap, count
+                if row_taps:
+                    row = plane if clip_planes else line
+                    low, high = rows_inside(start + row * row_step, dilation, filter_rows, rows)
+                    from_tap = max(tap, low * row_taps)
+                    used = min(tap + count, high * row_taps) - from_tap
+                    if used <= 0:
+                        if tap and not final:
+                            continue
+                        from_tap, used = tap, 0  # bias, residual and activation all the same
+                a = panel_x + plane * x_plane + line * x_line
+                c = y + plane * y_plane + line * y_line + channel_bytes
+                line_offsets = offsets + 8 * from_tap
+                line_weights = chunk_weights + (from_tap - tap) * depth * vecs * BYTES
+                r, rc = 0, 0
+                if has_residual and final:
+                    r, rc = residual + plane * r_plane + line * r_line + channel_bytes, r_col
+                call_gemm_sweep(sweep, rows1, tiles1, a, x_col, line_offsets, used, depth, line_weights, c,
+                                y_col, panel_bias, tap, r, rc, clamp, last_lanes, ahead, share)  # fmt: skip
+                ahead += tiles1 * share
+                if tiles2:
+                    call_gemm_sweep(sweep, rows2, tiles2, a + done1 * x_col, x_col, line_offsets, used, depth,
+                                    line_weights, c + done1 * y_col, y_col, panel_bias, tap, r + done1 * rc,
+                                    rc, clamp, last_lanes, ahead, share)  # fmt: skip
+                    ahead += tiles2 * share
+                if ahead >= fetched:  # all of it: from here on, fetch what is there anyway
+                    ahead, share = chunk_weights, 0
+                if activation and final:
+                    call_activation(activation, c, pixels, y_col, channels, step + F.act_a)
+            tap += count
+
+
+D = record(
+    "depthwise",
+    "x x_at y y_at weights weights_at bias bias_at "
+    # byte strides; x_line and x_col between neighbouring outputs, x_row and x_tap between filter taps
+    "x_image x_line x_col x_row x_tap y_image y_line y_col "
+    # items: images x bands of lines x blocks of channels, gone through in runs of `run` registers
+    "lines band_lines bands blocks block_registers run channels filter_rows filter_cols "
+    # where the window of line 0 starts in rows of the image, and steps by; the image's rows
+    "start row_step row_dilation rows "
+    # of volumes, as for "conv"; x_deep between planes of the filter
+    "plane_lines x_plane y_plane clip_planes filter_planes x_deep "
+    "tiles1 rows1 tiles2 rows2 sweep lo hi activation act_a act_b",
+)
+
+
+@step_kernel("depthwise", D)
+def depthwise(step, bases, item, scratch):
+    """One band of lines by one block of channels of one image.
+
+    All lines of a run of channels before the next run: as many channels as the lines that a filter reads stay
+    in L1 for, so that each comes from further away but once.
+    """
+    bands, blocks = load_int(step + D.bands), load_int(step + D.blocks)
+    block, rest = item % blocks, item // blocks
+    image, band = rest // bands, rest % bands
+    first_line = band * load_int(step + D.band_lines)
+    last_line = min(load_int(step + D.lines), first_line + load_int(step + D.band_lines))
+    channels = load_int(step + D.channels)
+    run = load_int(step + D.run)
+    first = block * load_int(step + D.block_registers)
+    end = min((channels + LANES - 1) // LANES, first + load_int(step + D.block_registers))
+    x_line, x_col = load_int(step + D.x_line), load_int(step + D.x_col)
+    x_row, x_tap = load_int(step + D.x_row), load_int(step + D.x_tap)
+    y_line, y_col = load_int(step + D.y_line), load_int(step + D.y_col)
+    filter_rows, filter_cols = load_int(step + D.filter_rows), load_int(step + D.filter_cols)
+    x = operand(step, bases, D.x) + image * load_int(step + D.x_image)
+    y = operand(step, bases, D.y) + image * load_int(step + D.y_image)
+    weights = operand(step, bases, D.weights)
+    biases = operand(step, bases, D.bias)
+    tiles1, rows1 = load_int(step + D.tiles1), load_int(step + D.rows1)
+    tiles2, rows2 = load_int(step + D.tiles2), load_int(step + D.rows2)
+    sweep = load_int(step + D.sweep)
+    done1 = tiles1 * rows1
+    activation = load_int(step + D.activation)
+    start, row_step, dilation = (
+        load_int(step + D.start),
+        load_int(step + D.row_step),
+        load_int(step + D.row_dilation),
+    )
+    rows = load_int(step + D.rows)
+    plane_lines, clip_planes = load_int(step + D.plane_lines), load_int(step + D.clip_planes)
+    x_plane, y_plane = load_int(step + D.x_plane), load_int(step + D.y_plane)
+    filter_planes, x_deep = load_int(step + D.filter_planes), load_int(step + D.x_deep)
+    w_step = filter_planes * filter_rows * filter_cols * BYTES
+    while first < end:
+        registers = min(run, end - first)
+        present = min(channels - first * LANES, registers * LANES)
+        last = present - (registers - 1) * LANES
+        w = weights + first * w_step
+        bias = biases + first * BYTES
+        for number in range(first_line, last_line):
+            plane, line = number // plane_lines, number % plane_lines
+            a = x + plane * x_plane + line * x_line + first * BYTES
+            c = y + plane * y_plane + line * y_line + first * BYTES
+            planes, used, line_w = filter_planes, filter_rows, w
+            if clip_planes:
+                low, high = rows_inside(start + plane * row_step, dilation, filter_planes, rows)
+                planes = high - low
+                a += low * x_deep
+                line_w += low * filter_rows * filter_cols * BYTES
+            else:
+                low, high = rows_inside(start + line * row_step, dilation, filter_rows, rows)
+                used = high - low
+                a += low * x_row
+                line_w += low * filter_cols * BYTES
+            call_depthwise_sweep(sweep, rows1, tiles1, registers, a, x_col, x_tap, x_row, used,
+                                 filter_cols, line_w, w_step, c, y_col, bias, step + D.lo, last, planes,
+                                 x_deep)  # fmt: skip
+            if tiles2:
+                call_depthwise_sweep(sweep, rows2, tiles2, registers, a + done1 * x_col, x_col, x_tap, x_row,
+                                     used, filter_cols, line_w, w_step, c + done1 * y_col, y_col, bias,
+                                     step + D.lo, last, planes, x_deep)  # fmt: skip
+            if activation:
+                call_activation(activation, c, done1 + tiles2 * rows2, y_col, present, step + D.act_a)
+        first += registers

@@ -1,0 +1,178 @@
+"""The depthwise microkernels: a few neighbouring pixels by one register of channels, all filter taps.
+
+``y[i, :] = bias + sum_{r, s} x[r, i*stride + s*dilation, :] * w[r, s, :]`` for ``rows`` pixels i; every
+product stays in its own lane, and the terms of a sum are added filter row by filter row, left to right; of a
+volume, plane by plane.
+
+Two ways to the same bits. By taps, for any filter: a weight is loaded once for all the pixels, a pixel again
+for every tap. By filter rows, for a width and stride known when the code is made, dilation 1: the weights of
+a row stay in registers, each pixel of the image is loaded once and used for every output that it is part of.
+A tile of 14 pixels and a 3x3 filter load 57 registers for 126 multiply-adds that way, 135 the other.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba import types
+from numba.core.typing.templates import signature
+from numba.extending import intrinsic
+
+from bslite.kernels.cpu.vector import simd
+from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque, store_tile
+from bslite.kernels.cpu.vector.simd import BYTES
+
+PIXELS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
+
+
+class Operands(NamedTuple):
+    """What a tile works on: int64 byte addresses, byte strides and counts; ``lo`` and ``hi`` are float32."""
+
+    x: Any
+    x_col: Any  # between the pixels of neighbouring outputs: stride * pixel,
+    x_tap: Any  # of neighbouring taps: dilation * pixel,
+    x_row: Any  # and of neighbouring filter rows
+    filter_rows: Any
+    filter_cols: Any
+    w: Any  # one register per tap, filter row by filter row
+    y: Any
+    y_col: Any
+    bias: Any
+    lo: Any  # clamp
+    hi: Any
+    last: Any  # lanes that exist
+    planes: Any  # of the filter of a volume,
+    x_deep: Any  # and bytes between them in the input
+
+
+def _by_taps(builder: Any, rows: int, op: Operands, start: list[Any]) -> list[Any]:
+    """Where it ends in x and in w, and accumulators of a tile for any filter."""
+
+    def row(_: Any, carried: list[Any]) -> list[Any]:
+        x, w, *acc = carried
+
+        def tap(_: Any, carried: list[Any]) -> list[Any]:
+            place, w, *acc = carried
+            weights = simd.load_ir(builder, w)
+            for i in range(rows):
+                pixel = simd.load_ir(builder, builder.add(place, builder.mul(op.x_col, const(i))))
+                acc[i] = simd.fma_ir(builder, pixel, weights, acc[i])
+            return [builder.add(place, op.x_tap), builder.add(w, const(BYTES)), *acc]
+
+        _, w, *acc = loop(builder, op.filter_cols, [x, w, *acc], tap)
+        return [builder.add(x, op.x_row), w, *acc]
+
+    return loop(builder, op.filter_rows, [op.x, op.w, *start], row)
+
+
+def _by_filter_rows(
+    builder: Any, taps: int, stride: int, rows: int, op: Operands, start: list[Any]
+) -> list[Any]:
+    """Where it ends in x and in w, and accumulators of a tile for a filter ``taps`` wide, dilation 1."""
+
+    def row(_: Any, carried: list[Any]) -> list[Any]:
+        x, w, *acc = carried
+        weights = [simd.load_ir(builder, builder.add(w, const(s * BYTES))) for s in range(taps)]
+        place = x
+        for j in range((rows - 1) * stride + taps):
+            group, k = divmod(j, PIXELS_PER_POINTER)
+            if group and not k:
+                place = opaque(builder, builder.add(place, builder.mul(op.x_tap, const(PIXELS_PER_POINTER))))
+                # Without this LLVM loads many pixels ahead, more than there are registers for.
+                builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
+            pixel = simd.load_ir(builder, builder.add(place, builder.mul(op.x_tap, const(k))) if k else place)
+            for s in range(taps):
+                i, between = divmod(j - s, stride)
+                if not between and 0 <= i < rows:
+                    acc[i] = simd.fma_ir(builder, pixel, weights[s], acc[i])
+        return [builder.add(x, op.x_row), builder.add(w, const(taps * BYTES)), *acc]
+
+    return loop(builder, op.filter_rows, [op.x, op.w, *start], row)
+
+
+def _clamped(builder: Any, values: list[Any], op: Operands) -> list[Any]:
+    """Between ``lo`` and ``hi``; where both are infinite not even looked at: two operations on every output
+    are a fifth of the work of a 3x3 filter.
+    """
+    infinite = [ir.Constant(simd.F32, bound) for bound in (-math.inf, math.inf)]
+    bounded = builder.or_(
+        builder.fcmp_ordered(">", op.lo, infinite[0]), builder.fcmp_ordered("<", op.hi, infinite[1])
+    )
+    plain, clamp, after = (builder.append_basic_block(n) for n in ("plain", "clamp", "after"))
+    builder.cbranch(bounded, clamp, plain)
+    builder.position_at_end(plain)
+    builder.branch(after)
+    builder.position_at_end(clamp)
+    low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
+    clamped = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in values]
+    builder.branch(after)
+    builder.position_at_end(after)
+    results = []
+    for x, y in zip(values, clamped, strict=True):
+        phi = builder.phi(x.type)
+        phi.add_incoming(x, plain)
+        phi.add_incoming(y, clamp)
+        results.append(phi)
+    return results
+
+
+def _pixels(builder: Any, address: Any, stride: Any, count: int) -> list[Any]:
+    """Addresses of ``count`` neighbouring pixels, a pointer for every few of them."""
+    places = []
+    for i in range(count):
+        group, k = divmod(i, PIXELS_PER_POINTER)
+        if group and not k:
+            address = opaque(builder, builder.add(address, builder.mul(stride, const(PIXELS_PER_POINTER))))
+        places.append(builder.add(address, builder.mul(stride, const(k))) if k else address)
+    return places
+
+
+def emit_tile(builder: Any, taps: int, stride: int, deep: bool, rows: int, op: Operands) -> None:
+    """IR of a tile of ``rows`` accumulators; ``taps`` 0: for any filter; ``deep``: of several planes."""
+
+    def one_plane(op: Operands, start: list[Any]) -> list[Any]:
+        if taps:
+            return _by_filter_rows(builder, taps, stride, rows, op, start)
+        return _by_taps(builder, rows, op, start)
+
+    def plane(_: Any, carried: list[Any]) -> list[Any]:
+        x, w, *acc = carried
+        _, w, *acc = one_plane(op._replace(x=x, w=w), acc)
+        return [builder.add(x, op.x_deep), w, *acc]
+
+    places = _pixels(builder, op.y, op.y_col, rows)
+    for place in places:  # what the end of the tile needs is asked for now
+        simd.prefetch_ir(builder, place, write=True)
+    start = [simd.load_ir(builder, op.bias)] * rows
+    found = loop(builder, op.planes, [op.x, op.w, *start], plane) if deep else one_plane(op, start)
+    acc = _clamped(builder, found[2:], op)
+    store_tile(builder, _pixels(builder, op.y, op.y_col, rows), acc, op.last, [True] * rows)
+
+
+@functools.cache
+def depthwise_tile(taps: int, stride: int, most: int, deep: bool = False) -> Any:
+    """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows: for filters ``taps`` wide, moved by
+    ``stride`` pixels; or, both 0, for any. ``deep``: for filters of several planes.
+    """
+    i64, f32 = types.int64, types.float32
+    params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
+
+    @intrinsic
+    def tile(typingctx, rows, x, x_col, x_tap, x_row, filter_rows, filter_cols, w, y, y_col, bias, lo, hi,
+             last, planes, x_deep):  # fmt: skip
+        def codegen(context, builder, sig, args):
+            op = Operands(*args[1:])
+            heights = range(1, most + 1)
+            one_of(
+                builder,
+                args[0],
+                {r: lambda r=r: emit_tile(builder, taps, stride, deep, r, op) for r in heights},
+            )
+            return context.get_dummy_value()
+
+        return signature(types.void, i64, *params), codegen
+
+    return tile

@@ -1,0 +1,71 @@
+"""Microkernels along a line of output: the unit the conv kernels call through a pointer.
+
+A line of Q output pixels is cut into equal register tiles of one or two heights (say 35 = 12 + 12 + 11), so
+there is no remainder code and every tile runs near the full rate. One kernel holds the tiles of all heights
+of a panel
+width, so that no image size ever needs another compilation.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from bslite.kernels.cpu.gemm.depthwise_tile import depthwise_tile
+from bslite.kernels.cpu.gemm.tile import LATER, UNROLL, gemm_tile
+from bslite.kernels.cpu.runtime.compile import Kernel, caller
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, load_scalar
+
+call_gemm_sweep = caller(18)
+call_depthwise_sweep = caller(18)
+
+
+def gemm_sweep(vecs: int, most: int, unroll: int = UNROLL, fetch: int = LATER) -> Kernel:
+    """``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers of
+    channels; the loop over the depth takes ``unroll`` steps at a turn; ``fetch``: `gemm_tile.LATER` and the
+    others.
+    """
+    return _gemm_sweep(vecs, most, unroll, fetch)
+
+
+@functools.cache
+def _gemm_sweep(vecs: int, most: int, unroll: int, fetch: int) -> Kernel:
+    tile = gemm_tile(vecs, most, unroll, fetch)
+
+    def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col,
+              clamp, last, ahead, share):  # fmt: skip
+        lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
+        for _ in range(tiles):
+            tile(rows, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col,
+            lo, hi,
+                 last, ahead)  # fmt: skip
+            ahead += share
+            a += rows * a_col
+            c += rows * c_col
+            residual += rows * residual_col  # both 0 where there is none
+
+    variant = "" if (unroll, fetch) == (UNROLL, LATER) else f"_{unroll}_{fetch}"
+    return Kernel(sweep, f"gemm_sweep_{most}x{vecs}{variant}", 18)
+
+
+@functools.cache
+def depthwise_sweep(taps: int, stride: int, most: int, deep: int = 0) -> Kernel:
+    """``tiles`` neighbouring tiles of ``rows`` (at most ``most``) pixels, a register of channels at a time.
+
+    Weights of the next register of channels lie ``w_step`` bytes on. For filters ``taps`` wide moved by
+    ``stride`` pixels, dilation 1; or, both 0, for any filter. ``deep``: for filters of several planes.
+    """
+    tile = depthwise_tile(taps, stride, most, bool(deep))
+
+    def sweep(rows, tiles, registers, x, x_col, x_tap, x_row, filter_rows, filter_cols, w, w_step, y, y_col,
+              bias, clamp, last, planes, x_deep):  # fmt: skip
+        lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
+        for _ in range(tiles):
+            for r in range(registers):
+                lanes = last if r == registers - 1 else LANES
+                at = r * BYTES
+                tile(rows, x + at, x_col, x_tap, x_row, filter_rows, filter_cols, w + r * w_step, y + at,
+                     y_col, bias + at, lo, hi, lanes, planes, x_deep)  # fmt: skip
+            x += rows * x_col
+            y += rows * y_col
+
+    return Kernel(sweep, f"depthwise_sweep_{taps}_{stride}_{most}" + "_deep" * deep, 18)

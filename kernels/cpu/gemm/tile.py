@@ -1,0 +1,158 @@
+"""The batch-reduce GEMM microkernel: one register tile, the whole reduction inside.
+
+``C[rows, vecs*LANES] (+)= sum_b A_b[rows, depth] @ B_b[depth, vecs*LANES]`` (arXiv 1906.06440): the C tile
+stays in registers over the whole batch. ``A_b`` starts at ``a + offsets[b]``, its rows ``a_row`` bytes apart
+and its depth contiguous; the ``B_b`` are one packed panel, read front to back. A convolution needs no im2col:
+the batch is the filter taps, the offsets say where each tap starts in the padded image.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba import types
+from numba.core.typing.templates import signature
+from numba.extending import intrinsic
+
+from bslite.kernels.cpu.vector import simd
+from bslite.kernels.cpu.vector.ir import add_if, const, loop, one_of, opaque, store_tile
+from bslite.kernels.cpu.vector.simd import BYTES, I64, LANES, VEC
+
+UNROLL = 4  # depth steps per loop iteration, as a rule
+ROWS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
+PREFETCHES = 2  # cache lines of a later B fetched in one iteration
+#: What a tile fetches ahead of its use: the beginning of a later panel, from `Operands.ahead` on; nothing,
+#: the hardware does; or its own panel, `Operands.ahead` bytes before it is read.
+LATER, NOTHING, OWN = range(3)
+
+
+class Operands(NamedTuple):
+    """What a tile works on: int64 byte addresses, byte strides and counts; ``lo`` and ``hi`` are float32."""
+
+    a: Any
+    a_row: Any
+    offsets: Any  # where each of `batch` A's starts, from `a`
+    batch: Any
+    depth: Any
+    b: Any
+    c: Any
+    c_row: Any
+    bias: Any  # vecs*LANES floats to be added, unless `resume`:
+    resume: Any  # an earlier part of the reduction is in C, to be added to
+    residual: Any  # 0, or a tile to add at the end
+    residual_row: Any
+    lo: Any  # clamp
+    hi: Any
+    last: Any  # lanes of the last vector that exist: the others are neither written nor used
+    ahead: Any  # where to start fetching, while computing, what a later tile will read as B
+
+
+def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, unroll: int, fetch: int) -> None:
+    """IR of a tile of ``rows`` x ``vecs`` accumulators. C and the residual may be over-read by one vector."""
+    tile = [(i, v) for i in range(rows) for v in range(vecs)]
+    groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
+
+    def places(address: Any, stride: Any) -> list[Any]:
+        starts = [builder.add(address, builder.mul(stride, const(i))) for i in range(rows)]
+        return [builder.add(starts[i], const(v * BYTES)) for i, v in tile]
+
+    c_places, residual_places = places(op.c, op.c_row), places(op.residual, op.residual_row)
+    has_residual = builder.icmp_signed("!=", op.residual, const(0))
+
+    # What the end of the tile needs is asked for now, so that it has arrived when the sum is done.
+    for place in c_places:
+        simd.prefetch_ir(builder, place, write=True)
+    with builder.if_then(has_residual):
+        for place in residual_places:
+            simd.prefetch_ir(builder, place)
+
+    # The bias is added at the end: a running sum that starts from a large one rounds every small term to its
+    # last place. Where an earlier part of the reduction is in C, that takes its place; parts summed on their
+    # own keep the rounding error of long reductions down.
+    resumed = builder.icmp_signed("!=", op.resume, const(0))
+    bias_places = [builder.add(op.bias, const(v * BYTES)) for v in range(vecs)]
+    for place in bias_places:
+        simd.prefetch_ir(builder, place)
+    start = [ir.Constant(VEC, [0.0] * LANES) for _ in tile]
+
+    def steps_of(count: int) -> Any:
+        """A loop body of ``count`` rank-1 updates; carried: b, ahead, a pointer per group of rows,
+        accumulators.
+        """
+
+        def body(_: Any, carried: list[Any]) -> list[Any]:
+            b, ahead, *rest = carried
+            pointers, acc = rest[: len(groups)], rest[len(groups) :]
+            lines = PREFETCHES * unroll // UNROLL if count == unroll and fetch == LATER else 0
+            for line in range(lines):
+                simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
+            for k in range(count):
+                for v in range(vecs if fetch == OWN else 0):
+                    place = builder.add(b, const((k * vecs + v) * BYTES))
+                    simd.prefetch_ir(builder, builder.add(place, op.ahead))
+                if k:  # no load moves up past this: LLVM would take the next B's so early that tiles spill
+                    builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
+                bs = [
+                    simd.load_ir(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)
+                ]
+                for pointer, group in zip(pointers, groups, strict=True):
+                    for j, i in enumerate(group):
+                        address = builder.add(pointer, builder.mul(op.a_row, const(j))) if j else pointer
+                        x = builder.load(simd.pointer(builder, builder.add(address, const(4 * k))), align=4)
+                        xs = simd.splat_ir(builder, x)
+                        for v in range(vecs):
+                            acc[i * vecs + v] = simd.fma_ir(builder, xs, bs[v], acc[i * vecs + v])
+            pointers = [opaque(builder, builder.add(p, const(4 * count))) for p in pointers]
+            b = builder.add(b, const(count * vecs * BYTES))
+            return [b, builder.add(ahead, const(64 * lines)), *pointers, *acc]
+
+        return body
+
+    def tap(index: Any, carried: list[Any]) -> list[Any]:
+        b, ahead, *acc = carried
+        cell = builder.add(op.offsets, builder.shl(index, const(3)))
+        origin = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
+        pointers = [
+            opaque(builder, builder.add(origin, builder.mul(op.a_row, const(group[0])))) for group in groups
+        ]
+        carried = [b, ahead, *pointers, *acc]
+        carried = loop(builder, builder.sdiv(op.depth, const(unroll)), carried, steps_of(unroll))
+        carried = loop(builder, builder.srem(op.depth, const(unroll)), carried, steps_of(1))
+        return [*carried[:2], *carried[2 + len(groups) :]]
+
+    _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *start], tap)
+
+    mask, partial = simd.first_lanes(builder, op.last), [v == vecs - 1 for _, v in tile]
+    biases = [simd.load_ir(builder, place) for place in bias_places]
+    biases = [builder.select(resumed, ir.Constant(VEC, [0.0] * LANES), x) for x in biases]
+    acc = [builder.fadd(x, biases[v]) for x, (_, v) in zip(acc, tile, strict=True)]
+    acc = add_if(builder, resumed, acc, c_places, mask, partial)
+    acc = add_if(builder, has_residual, acc, residual_places, mask, partial)
+    low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
+    acc = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in acc]
+    store_tile(builder, c_places, acc, op.last, [v == vecs - 1 for _, v in tile])
+
+
+@functools.cache
+def gemm_tile(vecs: int, most: int, unroll: int, fetch: int) -> Any:
+    """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
+    i64, f32 = types.int64, types.float32
+    params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
+
+    @intrinsic
+    def tile(typingctx, rows, a, a_row, offsets, batch, depth, b, c, c_row, bias, resume, residual,
+             residual_row, lo, hi, last, ahead):  # fmt: skip
+        def codegen(context, builder, sig, args):
+            op = Operands(*args[1:])
+            one_of(
+                builder,
+                args[0],
+                {r: lambda r=r: emit_tile(builder, r, vecs, op, unroll, fetch) for r in range(1, most + 1)},
+            )
+            return context.get_dummy_value()
+
+        return signature(types.void, i64, *params), codegen
+
+    return tile

@@ -1,0 +1,208 @@
+"""Activations applied in place to a line of pixels that a kernel has just written, while it is in L1.
+
+ReLU and ReLU6 never come here: they are clamp bounds in the microkernels' store. Every function takes
+``(line, pixels, col, channels, params)``: address, count, byte stride, count, and the address of two
+float32 cells
+``a, b`` (negative slope, alpha, ...). Channels beyond the count are left alone.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.math import unary, veclog, vecmath
+from bslite.kernels.cpu.runtime.compile import Kernel, caller
+from bslite.kernels.cpu.vector.lanes import select_eq
+from bslite.kernels.cpu.vector.simd import (
+    BYTES,
+    LANES,
+    fma,
+    load,
+    load_first,
+    load_scalar,
+    select_lt,
+    splat,
+    store,
+    store_first,
+    vabs,
+    vmax,
+    vmin,
+)
+
+call_activation = caller(5)
+f = np.float32
+
+
+@register_jitable
+def _identity(x, a, b):
+    return x
+
+
+@register_jitable
+def _relu(x, a, b):
+    return vmax(splat(f(0.0)), x)
+
+
+@register_jitable
+def _relu6(x, a, b):
+    return vmin(splat(f(6.0)), vmax(splat(f(0.0)), x))
+
+
+@register_jitable
+def _leaky_relu(x, a, b):
+    return select_lt(x, splat(f(0.0)), x * a, x)
+
+
+@register_jitable
+def _elu(x, a, b):
+    return select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x) * a, x)
+
+
+@register_jitable
+def _sigmoid(x, a, b):
+    return vecmath.sigmoid(x)
+
+
+@register_jitable
+def _silu(x, a, b):
+    return x * vecmath.sigmoid(x)
+
+
+@register_jitable
+def _tanh(x, a, b):
+    return vecmath.tanh(x)
+
+
+@register_jitable
+def _gelu_erf(x, a, b):
+    return splat(f(0.5)) * x * (splat(f(1.0)) + vecmath.erf(x * splat(f(0.70710678118654752))))
+
+
+@register_jitable
+def _gelu_tanh(x, a, b):
+    inner = fma(splat(f(0.044715)) * x * x, x, x) * splat(f(0.79788456080286536))
+    return splat(f(0.5)) * x * (splat(f(1.0)) + vecmath.tanh(inner))
+
+
+@register_jitable
+def _hardsigmoid(x, a, b):
+    # as torch: relu6(x + 3) / 6
+    return vmin(splat(f(6.0)), vmax(splat(f(0.0)), x + splat(f(3.0)))) * splat(f(1.0 / 6))
+
+
+@register_jitable
+def _hardswish(x, a, b):
+    return x * _hardsigmoid(x, a, b)
+
+
+@register_jitable
+def _hardsigmoid_any(x, a, b):
+    return vmin(splat(f(1.0)), vmax(splat(f(0.0)), fma(x, a, b)))
+
+
+@register_jitable
+def _swish(x, a, b):
+    return x * vecmath.sigmoid(x * a)
+
+
+@register_jitable
+def _clamp(x, a, b):
+    return vmin(b, vmax(a, x))
+
+
+@register_jitable
+def _selu(x, a, b):
+    return b * select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x) * a, x)
+
+
+@register_jitable
+def _celu(x, a, b):
+    return select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x / a) * a, x)
+
+
+@register_jitable
+def _softplus(x, a, b):
+    z = x * a
+    return select_lt(b, z, x, veclog.softplus(z) / a)
+
+
+@register_jitable
+def _softsign(x, a, b):
+    return x / (splat(f(1.0)) + vabs(x))
+
+
+@register_jitable
+def _mish(x, a, b):
+    # tanh(log(1 + e)) = ((1 + e)**2 - 1) / ((1 + e)**2 + 1), in which nothing cancels written so
+    e = vecmath.exp(vmin(splat(f(20.0)), x))
+    n = e * (e + splat(f(2.0)))
+    return x * (n / (n + splat(f(2.0))))
+
+
+@register_jitable
+def _logsigmoid(x, a, b):
+    return veclog.log_sigmoid(x)
+
+
+@register_jitable
+def _threshold(x, a, b):
+    return select_lt(a, x, x, select_eq(x, x, b, x))
+
+
+@register_jitable
+def _shrink(x, a, b):
+    zero = splat(f(0.0))
+    outside = select_lt(x, zero - a, x + b, select_eq(x, x, zero, x))
+    return select_lt(a, x, x - b, outside)
+
+
+FUNCTIONS = {
+    "identity": _identity,
+    "relu": _relu,
+    "relu6": _relu6,
+    "leaky_relu": _leaky_relu,
+    "elu": _elu,
+    "sigmoid": _sigmoid,
+    "silu": _silu,
+    "tanh": _tanh,
+    "gelu_none": _gelu_erf,
+    "gelu_tanh": _gelu_tanh,
+    "hardsigmoid": _hardsigmoid,
+    "hardswish": _hardswish,
+    "hardsigmoid_any": _hardsigmoid_any,
+    "swish": _swish,
+    "clamp": _clamp,
+    "selu": _selu,
+    "celu": _celu,
+    "softplus": _softplus,
+    "softsign": _softsign,
+    "mish": _mish,
+    "logsigmoid": _logsigmoid,
+    "threshold": _threshold,
+    "shrink": _shrink,
+    **unary.FUNCTIONS,
+}
+
+
+@functools.cache
+def activation(name: str) -> Kernel:
+    """The in-place kernel of one activation."""
+    function = FUNCTIONS[name]
+
+    def apply(line, pixels, col, channels, params):
+        a, b = splat(load_scalar(params)), splat(load_scalar(params + 8))
+        whole = channels // LANES
+        rest = channels - whole * LANES
+        for _ in range(pixels):
+            place = line
+            for _ in range(whole):
+                store(place, function(load(place), a, b))
+                place += BYTES
+            if rest:
+                store_first(place, function(load_first(place, rest, f(0.0)), a, b), rest)
+            line += col
+
+    return Kernel(apply, f"activation_{name}", 5)

@@ -1,0 +1,76 @@
+"""Functions of two registers, and of three: ``function(x, z, w)``, those that take fewer ignore the rest."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.math import vecpow
+from bslite.kernels.cpu.vector import lanes
+from bslite.kernels.cpu.vector.simd import select_lt, splat, vmax_nan
+
+f = np.float32
+
+
+@register_jitable
+def _sub(x, z, w):
+    return x - z
+
+
+@register_jitable
+def _div(x, z, w):
+    return x / z
+
+
+@register_jitable
+def _power(x, z, w):
+    return vecpow.power(x, z)
+
+
+@register_jitable
+def _maximum(x, z, w):
+    return vmax_nan(x, z)
+
+
+@register_jitable
+def _minimum(x, z, w):
+    return lanes.negated(vmax_nan(lanes.negated(x), lanes.negated(z)))
+
+
+@register_jitable
+def _prelu(x, z, w):
+    return select_lt(splat(f(0.0)), x, x, x * z)
+
+
+@register_jitable
+def _remainder_of(x, z):
+    rest = np.fmod(x, z)
+    if rest != 0.0 and (rest < 0.0) != (z < 0.0):
+        rest += z
+    return rest
+
+
+def _of_pairs(function):
+    """Lane by lane through the C library, in float64, rounded once."""
+    each = lanes.each_pair(function)
+
+    @register_jitable
+    def apply(x, z, w):
+        return each(x, z)
+
+    return apply
+
+
+FUNCTIONS = {
+    "sub": _sub,
+    "div": _div,
+    "pow": _power,
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "prelu": _prelu,
+    "fmod": _of_pairs(np.fmod),
+    "remainder": _of_pairs(_remainder_of),
+    "atan2": _of_pairs(math.atan2),
+}

@@ -1,0 +1,96 @@
+"""Integer arithmetic of two values, in 64 bits; the caller flags what does not fit a cell of 32.
+
+Functions ``(x, z, flag)`` of int64 give an int64. Division is towards zero in ``div`` and ``fmod`` (as C,
+torch's fmod, ONNX's Div have it), towards minus infinity in ``floor_div`` and ``remainder`` (Python, torch,
+ONNX's Mod). A division by zero is flagged too, and gives 0.
+"""
+
+from __future__ import annotations
+
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.runtime.flag import raise_flag
+
+
+@register_jitable
+def _add(x, z, flag):
+    return x + z
+
+
+@register_jitable
+def _sub(x, z, flag):
+    return x - z
+
+
+@register_jitable
+def _mul(x, z, flag):
+    return x * z
+
+
+@register_jitable
+def _maximum(x, z, flag):
+    return max(x, z)
+
+
+@register_jitable
+def _minimum(x, z, flag):
+    return min(x, z)
+
+
+@register_jitable
+def _floor_div(x, z, flag):
+    if z == 0:
+        raise_flag(flag, x)
+        return 0
+    return x // z
+
+
+@register_jitable
+def _remainder(x, z, flag):
+    if z == 0:
+        raise_flag(flag, x)
+        return 0
+    return x - (x // z) * z
+
+
+@register_jitable
+def _div(x, z, flag):
+    if z == 0:
+        raise_flag(flag, x)
+        return 0
+    quotient = abs(x) // abs(z)
+    return quotient if (x < 0) == (z < 0) else -quotient
+
+
+@register_jitable
+def _fmod(x, z, flag):
+    return x - _div(x, z, flag) * z
+
+
+@register_jitable
+def _pow(x, z, flag):
+    if z < 0:
+        raise_flag(flag, z)
+        return 0
+    result, base = 1, x
+    if x == 0 or x == 1 or x == -1:  # every power fits
+        return 1 if z == 0 or x == 1 or (x == -1 and z % 2 == 0) else x
+    for _ in range(min(z, 33)):  # of a size of 2 or more, the 32nd does not fit
+        result *= base
+        if result > 4294967296 or result < -4294967296:
+            break
+    return result
+
+
+FUNCTIONS = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "floor_div": _floor_div,
+    "remainder": _remainder,
+    "div": _div,
+    "fmod": _fmod,
+    "pow": _pow,
+}

@@ -1,0 +1,76 @@
+"""Functions of analysis and rounding in the form activations have: ``function(x, a, b)`` on a register.
+
+Rare ones go lane by lane through the C library, in float64, rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.math import veclog, vecmath, vectrig
+from bslite.kernels.cpu.vector import lanes
+from bslite.kernels.cpu.vector.simd import select_lt, splat, vabs, vsqrt
+
+f = np.float32
+
+
+@register_jitable
+def _sign(x):
+    one, zero = splat(f(1.0)), splat(f(0.0))
+    return select_lt(zero, x, one, select_lt(x, zero, splat(f(-1.0)), zero))
+
+
+@register_jitable
+def _rsqrt(x):
+    return splat(f(1.0)) / vsqrt(x)
+
+
+@register_jitable
+def _reciprocal(x):
+    return splat(f(1.0)) / x
+
+
+def _ignoring_parameters(function):
+    @register_jitable
+    def apply(x, a, b):
+        return function(x)
+
+    return apply
+
+
+FUNCTIONS = {
+    name: _ignoring_parameters(function)
+    for name, function in {
+        "neg": lanes.negated,
+        "abs": vabs,
+        "sign": _sign,
+        "sqrt": vsqrt,
+        "rsqrt": _rsqrt,
+        "reciprocal": _reciprocal,
+        "exp": vecmath.exp,
+        "expm1": veclog.expm1,
+        "log": veclog.log,
+        "log2": veclog.log2,
+        "log10": lanes.each_lane(math.log10),
+        "log1p": veclog.log1p,
+        "sin": vectrig.sin,
+        "cos": vectrig.cos,
+        "tan": lanes.each_lane(math.tan),
+        "asin": lanes.each_lane(math.asin),
+        "acos": lanes.each_lane(math.acos),
+        "atan": lanes.each_lane(math.atan),
+        "sinh": lanes.each_lane(math.sinh),
+        "cosh": lanes.each_lane(math.cosh),
+        "asinh": lanes.each_lane(math.asinh),
+        "acosh": lanes.each_lane(math.acosh),
+        "atanh": lanes.each_lane(math.atanh),
+        "erf": vecmath.erf,
+        "floor": lanes.floor,
+        "ceil": lanes.ceil,
+        "round": lanes.rint,
+        "trunc": lanes.trunc,
+    }.items()
+}

@@ -1,0 +1,111 @@
+"""Logarithms, expm1 and softplus on vector registers, as polynomials.
+
+Largest errors in units in the last place of float32 (tests/kernels/test_vecmath.py holds them to these bounds
+at a sample of every exponent): log 1.5, log1p 1.5, log2 2, expm1 1.5. Of zero -inf, below it NaN, as C99.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.math import vecmath
+from bslite.kernels.cpu.vector.lanes import exponent, mantissa, select_eq
+from bslite.kernels.cpu.vector.simd import fma, minus_abs, select_lt, splat, vmax, vmin
+
+f = np.float32
+_INF = f(math.inf)
+_NAN = f(math.nan)
+_NORMAL = f(2.0**-126)
+_LN2_HI, _LN2_LO = f(0.693359375), f(-2.12194440e-4)  # few bits: n * LN2_HI is exact
+
+
+@register_jitable
+def _log_rest(r):
+    """``log(1 + r) - r`` for 1 + r in [sqrt(1/2), sqrt(2)): the polynomial of Cephes' logf."""
+    z = r * r
+    p = splat(f(7.0376836292e-2))
+    p = fma(p, r, splat(f(-1.1514610310e-1)))
+    p = fma(p, r, splat(f(1.1676998740e-1)))
+    p = fma(p, r, splat(f(-1.2420140846e-1)))
+    p = fma(p, r, splat(f(1.4249322787e-1)))
+    p = fma(p, r, splat(f(-1.6668057665e-1)))
+    p = fma(p, r, splat(f(2.0000714765e-1)))
+    p = fma(p, r, splat(f(-2.4999993993e-1)))
+    p = fma(p, r, splat(f(3.3333331174e-1)))
+    return p * r * z
+
+
+@register_jitable
+def _ends(x, y):
+    """``y``, or what the logarithm of x is where x is not finite and above zero."""
+    zero = splat(f(0.0))
+    y = select_lt(x, splat(_INF), y, x)  # infinity and NaN are their own logarithms
+    y = select_lt(x, zero, splat(_NAN), y)
+    return select_eq(x, zero, splat(-_INF), y)
+
+
+@register_jitable
+def _parts(x):
+    """Exponent and mantissa, of subnormal numbers too."""
+    big = select_lt(x, splat(_NORMAL), x * splat(f(2.0**23)), x)
+    n = exponent(big) - select_lt(x, splat(_NORMAL), splat(f(23.0)), splat(f(0.0)))
+    return n, mantissa(big) - splat(f(1.0))
+
+
+@register_jitable
+def log(x):
+    """Natural logarithm."""
+    n, r = _parts(x)
+    y = fma(n, splat(_LN2_LO), _log_rest(r))
+    y = fma(splat(f(-0.5)) * r, r, y)
+    return _ends(x, fma(n, splat(_LN2_HI), r + y))
+
+
+@register_jitable
+def log2(x):
+    """Logarithm to base 2: ``log2(e) - 1`` times both parts, then the parts themselves, small ones first."""
+    n, r = _parts(x)
+    more = splat(f(0.44269504088896341))
+    y = fma(splat(f(-0.5)) * r, r, _log_rest(r))
+    return _ends(x, (fma(r, more, y * more) + y) + r + n)
+
+
+@register_jitable
+def log1p(x):
+    """``log(1 + x)``: near zero of x itself, else with what rounding 1 + x lost put back."""
+    u = x + splat(f(1.0))
+    n, r = exponent(u), mantissa(u) - splat(f(1.0))
+    lost = (x - (u - splat(f(1.0)))) / u
+    near = select_eq(n, splat(f(0.0)), splat(f(1.0)), splat(f(0.0)))
+    r = select_lt(splat(f(0.0)), near, x, r)
+    lost = select_lt(splat(f(0.0)), near, splat(f(0.0)), lost)
+    y = fma(n, splat(_LN2_LO), _log_rest(r) + lost)
+    y = fma(splat(f(-0.5)) * r, r, y)
+    y = fma(n, splat(_LN2_HI), r + y)
+    y = select_lt(x, splat(_INF), y, x)
+    y = select_lt(x, splat(f(-1.0)), splat(_NAN), y)
+    y = select_eq(x, splat(f(-1.0)), splat(-_INF), y)
+    return select_eq(x, splat(f(0.0)), x, y)  # of either sign
+
+
+@register_jitable
+def expm1(x):
+    """``e**x - 1``, without the cancellation near 0."""
+    c = vmin(splat(f(25.0)), vmax(splat(f(-25.0)), x))
+    y = select_lt(x, splat(f(20.0)), vecmath.expm1_within(c), vecmath.exp(x))
+    return select_eq(x, splat(f(0.0)), x, y)
+
+
+@register_jitable
+def softplus(x):
+    """``log(1 + e**x)`` as ``max(x, 0) + log1p(e**-|x|)``."""
+    return vmax(splat(f(0.0)), x) + log1p(vecmath.exp(minus_abs(x)))
+
+
+@register_jitable
+def log_sigmoid(x):
+    """``log(1 / (1 + e**-x))``."""
+    return vmin(splat(f(0.0)), x) - log1p(vecmath.exp(minus_abs(x)))

@@ -1,0 +1,63 @@
+"""Columns added up where their windows lie: each element of the image looks for the windows it is in."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.vector.operand import operand
+from bslite.kernels.cpu.vector.simd import load_int, load_scalar, store_scalar
+
+F = record(
+    "fold",
+    # x [N, C, taps, windows] dense; y [N, C, D, H, W] by byte strides; lines are (n, c, d, h); per axis the
+    # image's size n, the windows' places w, the window k, stride s, dilation d and padding p
+    "x x_at y y_at y0 y1 y2 y3 y4 lines item_lines channels "
+    "n0 n1 n2 w0 w1 w2 k0 k1 k2 s0 s1 s2 d0 d1 d2 p0 p1 p2",
+)
+
+
+@register_jitable
+def place_of(at, tap, stride, dilation, pad, places):
+    """Which window has its ``tap`` here, -1 if none."""
+    start = at + pad - tap * dilation
+    if start < 0 or start % stride:
+        return -1
+    place = start // stride
+    return place if place < places else -1
+
+
+@step_kernel("fold", F)
+def fold(step, bases, item, scratch):
+    """Sums in the order of the window's taps, in float64."""
+    channels, depth, height = load_int(step + F.channels), load_int(step + F.n0), load_int(step + F.n1)
+    width = load_int(step + F.n2)
+    w0, w1, w2 = load_int(step + F.w0), load_int(step + F.w1), load_int(step + F.w2)
+    k0, k1, k2 = load_int(step + F.k0), load_int(step + F.k1), load_int(step + F.k2)
+    s2, d2, p2 = load_int(step + F.s2), load_int(step + F.d2), load_int(step + F.p2)
+    first = item * load_int(step + F.item_lines)
+    for line in range(first, min(load_int(step + F.lines), first + load_int(step + F.item_lines))):
+        h, d = line % height, line // height % depth
+        c, n = line // (height * depth) % channels, line // (height * depth * channels)
+        x = operand(step, bases, F.x) + 4 * (n * channels + c) * k0 * k1 * k2 * w0 * w1 * w2
+        y = operand(step, bases, F.y) + n * load_int(step + F.y0) + c * load_int(step + F.y1)
+        y += d * load_int(step + F.y2) + h * load_int(step + F.y3)
+        for w in range(width):
+            total = 0.0
+            for i in range(k0):
+                deep = place_of(d, i, load_int(step + F.s0), load_int(step + F.d0), load_int(step + F.p0), w0)
+                if deep < 0:
+                    continue
+                for j in range(k1):
+                    down = place_of(
+                        h, j, load_int(step + F.s1), load_int(step + F.d1), load_int(step + F.p1), w1
+                    )
+                    if down < 0:
+                        continue
+                    for k in range(k2):
+                        across = place_of(w, k, s2, d2, p2, w2)
+                        if across >= 0:
+                            tap = (i * k1 + j) * k2 + k
+                            total += load_scalar(x + 4 * (((tap * w0 + deep) * w1 + down) * w2 + across))
+            store_scalar(y + w * load_int(step + F.y4), np.float32(total))

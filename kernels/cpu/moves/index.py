@@ -1,0 +1,167 @@
+"""Cells and runs of cells at computed places, picked or put. All operands are dense.
+
+Where several updates go to one place, one work item does all of them, in order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.moves.move import copy_run
+from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.runtime.flag import raise_flag
+from bslite.kernels.cpu.vector.operand import operand
+from bslite.kernels.cpu.vector.simd import load_cell, load_int, load_scalar, store_cell, store_scalar
+
+NONE, ADD, MUL, MAX, MIN = range(5)  # reductions
+LEAST, MOST = -(2**31), 2**31 - 1
+# Lines along an axis: the table holds the axes around it, innermost first: size, bytes in x, in indices.
+LINES = "table table_at axes lines item_lines size count x_step i_step "
+G = record("gather_elements", f"x x_at indices indices_at y y_at flag flag_at {LINES}")
+S = record(
+    "scatter_elements",
+    "y y_at indices indices_at updates updates_at flag flag_at overflow overflow_at "
+    f"{LINES} reduction floats",
+)
+# Coordinates: the table holds, for each, its axis' size and stride in bytes; a slice has ``inner`` cells.
+N = record(
+    "gather_nd",
+    "x x_at indices indices_at y y_at flag flag_at table table_at coordinates per_batch batch_bytes inner "
+    "count item_count",
+)
+P = record(
+    "scatter_nd",
+    "y y_at indices indices_at updates updates_at flag flag_at overflow overflow_at table table_at "
+    "coordinates inner count parts reduction floats",
+)
+
+
+@register_jitable
+def wrapped(index, size, flag):
+    """``index`` counted from 0; the flag is raised, and 0 taken, if it is out of range."""
+    at = index + size if index < 0 else index
+    if at < 0 or at >= size:
+        raise_flag(flag, index)
+        return 0
+    return at
+
+
+@register_jitable
+def update(y, u, reduction, floats, overflow):
+    """The cell at ``y`` replaced by, or reduced with, that at ``u``. NaN is the largest and the smallest."""
+    if reduction == NONE:
+        store_cell(y, load_cell(u))
+    elif floats:
+        a, b = load_scalar(y), load_scalar(u)
+        if reduction == ADD:
+            store_scalar(y, a + b)
+        elif reduction == MUL:
+            store_scalar(y, a * b)
+        elif b != b or (reduction == MAX and b > a) or (reduction == MIN and b < a):
+            store_scalar(y, b)
+    else:
+        a, b = load_cell(y), load_cell(u)
+        c = a
+        if reduction == ADD:
+            c = a + b
+        elif reduction == MUL:
+            c = a * b
+        elif (reduction == MAX and b > a) or (reduction == MIN and b < a):
+            c = b
+        if c < LEAST or c > MOST:
+            raise_flag(overflow, c)
+            c = 0
+        store_cell(y, c)
+
+
+@register_jitable
+def line_place(table, axes, line, column):
+    """Byte offset of a line; ``column`` 8 for x, 16 for the indices."""
+    place = 0
+    for axis in range(axes):
+        size = load_int(table + 24 * axis)
+        place += line % size * load_int(table + 24 * axis + column)
+        line //= size
+    return place
+
+
+@step_kernel("gather_elements", G)
+def gather_elements(step, bases, item, scratch):
+    """Lines along the axis: ``y[k] = x[indices[k]]``."""
+    table, axes, flag = operand(step, bases, G.table), load_int(step + G.axes), operand(step, bases, G.flag)
+    size, count = load_int(step + G.size), load_int(step + G.count)
+    x_step, i_step = load_int(step + G.x_step), load_int(step + G.i_step)
+    first = item * load_int(step + G.item_lines)
+    for line in range(first, min(load_int(step + G.lines), first + load_int(step + G.item_lines))):
+        x = operand(step, bases, G.x) + line_place(table, axes, line, 8)
+        at = line_place(table, axes, line, 16)
+        y, indices = operand(step, bases, G.y) + at, operand(step, bases, G.indices) + at
+        for k in range(count):
+            index = wrapped(load_cell(indices + k * i_step), size, flag)
+            store_cell(y + k * i_step, load_cell(x + index * x_step))
+
+
+@step_kernel("scatter_elements", S)
+def scatter_elements(step, bases, item, scratch):
+    """Lines along the axis, in order: ``y[indices[k]] = updates[k]``; y holds the input already."""
+    table, axes, flag = operand(step, bases, S.table), load_int(step + S.axes), operand(step, bases, S.flag)
+    overflow, floats = operand(step, bases, S.overflow), load_int(step + S.floats)
+    size, count, reduction = load_int(step + S.size), load_int(step + S.count), load_int(step + S.reduction)
+    y_step, i_step = load_int(step + S.x_step), load_int(step + S.i_step)
+    first = item * load_int(step + S.item_lines)
+    for line in range(first, min(load_int(step + S.lines), first + load_int(step + S.item_lines))):
+        y = operand(step, bases, S.y) + line_place(table, axes, line, 8)
+        at = line_place(table, axes, line, 16)
+        indices, updates = operand(step, bases, S.indices) + at, operand(step, bases, S.updates) + at
+        for k in range(count):
+            index = wrapped(load_cell(indices + k * i_step), size, flag)
+            update(y + index * y_step, updates + k * i_step, reduction, floats, overflow)
+
+
+@register_jitable
+def nd_place(table, indices, coordinates, flag):
+    """Byte offset of the slice at the coordinates in ``indices``."""
+    place = 0
+    for d in range(coordinates):
+        size, stride = load_int(table + 16 * d), load_int(table + 16 * d + 8)
+        place += wrapped(load_cell(indices + 4 * d), size, flag) * stride
+    return place
+
+
+@step_kernel("gather_nd", N)
+def gather_nd(step, bases, item, scratch):
+    """Slices one after the other; ``per_batch`` of them from each ``batch_bytes`` of x."""
+    table, flag = operand(step, bases, N.table), operand(step, bases, N.flag)
+    coordinates, inner = load_int(step + N.coordinates), load_int(step + N.inner)
+    per_batch, batch_bytes = load_int(step + N.per_batch), load_int(step + N.batch_bytes)
+    x, y, indices = operand(step, bases, N.x), operand(step, bases, N.y), operand(step, bases, N.indices)
+    first = item * load_int(step + N.item_count)
+    for q in range(first, min(load_int(step + N.count), first + load_int(step + N.item_count))):
+        place = nd_place(table, indices + 4 * q * coordinates, coordinates, flag)
+        copy_run(x + q // per_batch * batch_bytes + place, y + 4 * q * inner, inner, 4, 4, 1)
+
+
+@step_kernel("scatter_nd", P)
+def scatter_nd(step, bases, item, scratch):
+    """A part of every slice, in order; y holds the input already."""
+    table, flag = operand(step, bases, P.table), operand(step, bases, P.flag)
+    overflow, floats = operand(step, bases, P.overflow), load_int(step + P.floats)
+    coordinates, inner = load_int(step + P.coordinates), load_int(step + P.inner)
+    parts, reduction = load_int(step + P.parts), load_int(step + P.reduction)
+    first, last = inner * item // parts, inner * (item + 1) // parts
+    y, indices = operand(step, bases, P.y), operand(step, bases, P.indices)
+    updates = operand(step, bases, P.updates)
+    for q in range(load_int(step + P.count)):
+        place = nd_place(table, indices + 4 * q * coordinates, coordinates, flag)
+        if reduction == NONE:
+            copy_run(cell_at(updates, q * inner + first), y + place + 4 * first, last - first, 4, 4, 1)
+        else:
+            for j in range(first, last):
+                update(y + place + 4 * j, cell_at(updates, q * inner + j), reduction, floats, overflow)
+
+
+@register_jitable
+def cell_at(base, cells):
+    """Address ``cells`` cells behind ``base``."""
+    return base + 4 * np.int64(cells)

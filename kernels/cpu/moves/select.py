@@ -1,0 +1,113 @@
+"""The largest elements of rows, in order; and rows that are one at an index."""
+
+from __future__ import annotations
+
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.runtime.flag import raise_flag
+from bslite.kernels.cpu.vector.operand import operand
+from bslite.kernels.cpu.vector.simd import load_cell, load_int, load_scalar, store_cell
+
+K = record("topk", "x x_at y y_at rows item_rows length k largest floats")
+FEW = 24  # elements kept in order by insertion
+H = record("one_hot", "x x_at y y_at flag flag_at places item_places depth inner on off strict")
+
+
+@register_jitable
+def before(a, b, largest, floats):
+    """Whether the element at address ``a`` comes before that at ``b``; NaN is the largest of all."""
+    if floats:
+        p, q = load_scalar(a), load_scalar(b)
+        if largest:
+            return p > q or (p != p and q == q)
+        return p < q or (p == p and q != q)
+    i, j = load_cell(a), load_cell(b)
+    return i > j if largest else i < j
+
+
+@register_jitable
+def ahead(x, i, j, largest, floats):
+    """Whether index i comes before j: of equal elements the lower one."""
+    if before(x + 4 * i, x + 4 * j, largest, floats):
+        return True
+    return i < j and not before(x + 4 * j, x + 4 * i, largest, floats)
+
+
+@register_jitable
+def sink(x, y, at, count, largest, floats):
+    """Make a heap of the ``count`` indices at y, the last in order on top; all but that at ``at`` are one."""
+    moved = load_cell(y + 4 * at)
+    child = 2 * at + 1
+    while child < count:
+        below = load_cell(y + 4 * child)
+        if child + 1 < count and ahead(x, below, load_cell(y + 4 * child + 4), largest, floats):
+            child += 1
+            below = load_cell(y + 4 * child)
+        if not ahead(x, moved, below, largest, floats):
+            break
+        store_cell(y + 4 * at, below)
+        at, child = child, 2 * child + 1
+    store_cell(y + 4 * at, moved)
+
+
+@register_jitable
+def by_heap(x, y, length, k, largest, floats):
+    """The first k of a row as a heap, which then is sorted in place."""
+    for i in range(k):
+        store_cell(y + 4 * i, i)
+    for i in range(k // 2):
+        sink(x, y, k // 2 - 1 - i, k, largest, floats)
+    for i in range(k, length):
+        if ahead(x, i, load_cell(y), largest, floats):
+            store_cell(y, i)
+            sink(x, y, 0, k, largest, floats)
+    for i in range(1, k):
+        last = load_cell(y)
+        store_cell(y, load_cell(y + 4 * (k - i)))
+        store_cell(y + 4 * (k - i), last)
+        sink(x, y, 0, k - i, largest, floats)
+
+
+@step_kernel("topk", K)
+def topk(step, bases, item, scratch):
+    """Rows ``y [k]`` of indices into rows ``x [length]``, dense. Few are kept in order, each element taking
+    its place so far: most of a long row are below all k and cost one comparison. Many are kept as a heap.
+    """
+    length, k = load_int(step + K.length), load_int(step + K.k)
+    largest, floats = load_int(step + K.largest), load_int(step + K.floats)
+    first = item * load_int(step + K.item_rows)
+    for row in range(first, min(load_int(step + K.rows), first + load_int(step + K.item_rows))):
+        x = operand(step, bases, K.x) + 4 * row * length
+        y = operand(step, bases, K.y) + 4 * row * k
+        if k > FEW:
+            by_heap(x, y, length, k, largest, floats)
+            continue
+        for i in range(length):
+            element = x + 4 * i
+            at = min(i, k)  # the elements so far
+            if at == k:
+                if not before(element, x + 4 * load_cell(y + 4 * (k - 1)), largest, floats):
+                    continue
+                at = k - 1
+            while at > 0 and before(element, x + 4 * load_cell(y + 4 * (at - 1)), largest, floats):
+                store_cell(y + 4 * at, load_cell(y + 4 * (at - 1)))
+                at -= 1
+            store_cell(y + 4 * at, i)
+
+
+@step_kernel("one_hot", H)
+def one_hot(step, bases, item, scratch):
+    """Dense: x [outer, inner], y [outer, depth, inner]; ``on`` and ``off`` are cells of any dtype."""
+    depth, inner, strict = load_int(step + H.depth), load_int(step + H.inner), load_int(step + H.strict)
+    on, off = load_cell(step + H.on), load_cell(step + H.off)
+    x, y, flag = operand(step, bases, H.x), operand(step, bases, H.y), operand(step, bases, H.flag)
+    first = item * load_int(step + H.item_places)
+    for place in range(first, min(load_int(step + H.places), first + load_int(step + H.item_places))):
+        index = load_cell(x + 4 * place)
+        if strict and (index < 0 or index >= depth):
+            raise_flag(flag, index)
+        index = index + depth if index < 0 else index
+        line = y + 4 * (place // inner * depth * inner + place % inner)
+        for d in range(depth):
+            store_cell(line + 4 * d * inner, on if d == index else off)

@@ -1,0 +1,182 @@
+"""The cells of recurrent layers: what happens to a block's products while they are in L1.
+
+A block is one register of hidden units with all its gates. Its products with h lie in ``work``, those with x
+in ``inputs``; out of them come the block's part of the new h and c and of the layer's output.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.math import vecmath
+from bslite.kernels.cpu.runtime.compile import record
+from bslite.kernels.cpu.runtime.flag import raise_flag
+from bslite.kernels.cpu.vector.operand import operand
+from bslite.kernels.cpu.vector.partial import store_some
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, load, load_cell, load_int, splat, store, vmax
+
+LSTM, GRU, GRU_BEFORE, TANH, RELU, PROJECTED = 0, 1, 2, 3, 4, 5  # kinds
+F = record(
+    "recurrent",
+    # inputs: [T, N] rows of the products with x, per block all gates; state: two turns of h [N] rows; cell:
+    # c; between: what the first pass leaves for the second, [N] rows; update: GRU_BEFORE's update gate; y:
+    # the layer's value
+    "inputs inputs_at state state_at cell cell_at between between_at update update_at y y_at work work_at "
+    "weights weights_at bias bias_at weights2 weights2_at bias2 bias2_at peephole peephole_at "
+    "offsets offsets_at offsets2 offsets2_at lengths lengths_at counters counters_at flag flag_at "
+    # of a layer in flight with the one below: x [T, N] rows, what that one makes, and the weights for it
+    "x x_at weights_x weights_x_at bias_x bias_x_at offsets_x offsets_x_at "
+    # byte strides; state_bytes: one turn of h; row_bytes: a row of the cells, of `between` and of `update`;
+    # work_bytes: of a thread, of which the second half is for products with x
+    "inputs_row y_time y_row state_row state_bytes row_bytes work_bytes x_time x_row "
+    # blocks in either pass (none in the second where there is none), floats of h and of c
+    "kind steps batch blocks blocks2 width hidden shares reverse has_lengths has_peephole sweeps_back "
+    # units: blocks that are claimed together; tile: of a microkernel's; flight: layers walked together, whose
+    # records lie one behind the other up to this one
+    # ahead: bytes that weights are fetched before they are read
+    "units tile units2 tile2 flight ahead "
+    "taps chunk_taps depth taps2 chunk_taps2 depth2 taps_x chunk_taps_x depth_x "
+    "tiles1 rows1 tiles2 rows2 tiles1_2 rows1_2 tiles2_2 rows2_2 sweep sweep2 minus_inf plus_inf",
+)
+
+
+@register_jitable
+def gates_of(kind):
+    """Registers of a block's products with h in the first pass."""
+    return 4 if kind in (LSTM, PROJECTED) else 3 if kind == GRU else 2 if kind == GRU_BEFORE else 1
+
+
+@register_jitable
+def _length(step, bases, n, steps):
+    """Length of sequence ``n``; one that cannot be is flagged, and counts as all steps."""
+    if not load_int(step + F.has_lengths):
+        return steps
+    length = load_cell(operand(step, bases, F.lengths) + 4 * n)
+    if length < 1 or length > steps:
+        raise_flag(operand(step, bases, F.flag), length)
+        return steps
+    return length
+
+
+@register_jitable
+def first_cells(step, bases, s, first, count, tile, work, x_work):
+    """The first pass of time step ``s`` for ``count`` blocks from ``first``; products with x at ``x_work``
+    if there are any.
+    """
+    kind, batch, steps = load_int(step + F.kind), load_int(step + F.batch), load_int(step + F.steps)
+    vecs = gates_of(kind)
+    gates = 3 if kind == GRU_BEFORE else vecs
+    state_bytes, state_row = load_int(step + F.state_bytes), load_int(step + F.state_row)
+    old = operand(step, bases, F.state) + (s & 1) * state_bytes
+    new = operand(step, bases, F.state) + (1 - (s & 1)) * state_bytes
+    row_bytes = load_int(step + F.row_bytes)
+    cell, between = operand(step, bases, F.cell), operand(step, bases, F.between)
+    update, inputs = operand(step, bases, F.update), operand(step, bases, F.inputs)
+    inputs_row = load_int(step + F.inputs_row)
+    y, y_time, y_row = operand(step, bases, F.y), load_int(step + F.y_time), load_int(step + F.y_row)
+    reverse, peephole = load_int(step + F.reverse), load_int(step + F.has_peephole)
+    peepholes = operand(step, bases, F.peephole)
+    floats, hiddens = load_int(step + F.width), load_int(step + F.hidden)
+    row = tile * vecs * BYTES
+    one = splat(np.float32(1.0))
+    for n in range(batch):
+        length = _length(step, bases, n, steps)
+        live = s < length
+        time = length - 1 - s if reverse and live else s
+        for j in range(count):
+            block = first + j
+            at = block * BYTES
+            # Where a tile's products lie: its rows of the batch, in each its blocks.
+            place = (j // tile * batch + n) * row + j % tile * vecs * BYTES
+            w = work + place
+            x = x_work + place if x_work else inputs + (time * batch + n) * inputs_row + block * gates * BYTES
+            width, hidden = floats - block * LANES, hiddens - block * LANES
+            h_old, h_new = old + n * state_row + at, new + n * state_row + at
+            mine = n * row_bytes + at
+            out = y + time * y_time + n * y_row + at
+            last = y + steps * y_time + n * y_row + at
+            if not live:
+                if kind == PROJECTED:
+                    continue  # the second pass keeps h; c stays as it is
+                store(h_new, load(h_old))
+                store_some(out, splat(np.float32(0.0)), width)
+                if kind == GRU_BEFORE:
+                    store(between + mine, splat(np.float32(0.0)))
+                continue
+            if kind in (LSTM, PROJECTED):
+                p = peepholes + 3 * at
+                c = load(cell + mine)
+                i, f = load(x) + load(w), load(x + BYTES) + load(w + BYTES)
+                if peephole:
+                    i = i + load(p) * c
+                    f = f + load(p + BYTES) * c
+                g = vecmath.tanh(load(x + 2 * BYTES) + load(w + 2 * BYTES))
+                c = vecmath.sigmoid(f) * c + vecmath.sigmoid(i) * g
+                o = load(x + 3 * BYTES) + load(w + 3 * BYTES)
+                if peephole:
+                    o = o + load(p + 2 * BYTES) * c
+                h = vecmath.sigmoid(o) * vecmath.tanh(c)
+                store(cell + mine, c)
+                if s == length - 1:
+                    store_some(last + y_time, c, hidden)
+                if kind == PROJECTED:
+                    store(between + mine, h)
+                    continue
+            elif kind == GRU:
+                r = vecmath.sigmoid(load(x) + load(w))
+                z = vecmath.sigmoid(load(x + BYTES) + load(w + BYTES))
+                new_gate = vecmath.tanh(load(x + 2 * BYTES) + r * load(w + 2 * BYTES))
+                h = (one - z) * new_gate + z * load(h_old)
+            elif kind == GRU_BEFORE:
+                r = vecmath.sigmoid(load(x) + load(w))
+                z = vecmath.sigmoid(load(x + BYTES) + load(w + BYTES))
+                store(update + mine, z)
+                store(between + mine, r * load(h_old))
+                continue
+            elif kind == TANH:
+                h = vecmath.tanh(load(x) + load(w))
+            else:
+                h = vmax(splat(np.float32(0.0)), load(x) + load(w))
+            store(h_new, h)
+            store_some(out, h, width)
+            if s == length - 1:
+                store_some(last, h, width)
+
+
+@register_jitable
+def second_cells(step, bases, s, first, count, tile, work):
+    """The second pass: the projection of h, or the new gate of a GRU whose reset comes before the product."""
+    kind, batch, steps = load_int(step + F.kind), load_int(step + F.batch), load_int(step + F.steps)
+    state_bytes, state_row = load_int(step + F.state_bytes), load_int(step + F.state_row)
+    old = operand(step, bases, F.state) + (s & 1) * state_bytes
+    new = operand(step, bases, F.state) + (1 - (s & 1)) * state_bytes
+    row_bytes = load_int(step + F.row_bytes)
+    y, y_time, y_row = operand(step, bases, F.y), load_int(step + F.y_time), load_int(step + F.y_row)
+    inputs, inputs_row = operand(step, bases, F.inputs), load_int(step + F.inputs_row)
+    update = operand(step, bases, F.update)
+    reverse, floats = load_int(step + F.reverse), load_int(step + F.width)
+    one = splat(np.float32(1.0))
+    for n in range(batch):
+        length = _length(step, bases, n, steps)
+        live = s < length
+        time = length - 1 - s if reverse and live else s
+        for j in range(count):
+            block = first + j
+            at, width = block * BYTES, floats - block * LANES
+            h_old = old + n * state_row + at
+            h_new = new + n * state_row + at
+            out = y + time * y_time + n * y_row + at
+            if not live:
+                store(h_new, load(h_old))
+                store_some(out, splat(np.float32(0.0)), width)
+                continue
+            h = load(work + (j // tile * batch + n) * tile * BYTES + j % tile * BYTES)
+            if kind == GRU_BEFORE:
+                z = load(update + n * row_bytes + at)
+                x = inputs + (time * batch + n) * inputs_row + (3 * block + 2) * BYTES
+                h = (one - z) * vecmath.tanh(load(x) + h) + z * load(h_old)
+            store(h_new, h)
+            store_some(out, h, width)
+            if s == length - 1:
+                store_some(y + steps * y_time + n * y_row + at, h, width)

@@ -1,0 +1,345 @@
+"""Normalisation by a tensor's own statistics: layer norm, group norm, local response norm.
+
+Mean first, then the squares of what remains: the one-pass formula cancels. What remains is also summed, and
+corrects the mean for the rounding of the first sum. Sums run in float32 over short stretches, which then meet
+in float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.rows.rows import ROWS, row_kernel
+from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.vector.operand import operand
+from bslite.kernels.cpu.vector.partial import load_some, store_some
+from bslite.kernels.cpu.vector.simd import (
+    BYTES,
+    LANES,
+    fma,
+    hsum,
+    load,
+    load_first,
+    load_int,
+    load_scalar,
+    splat,
+    store,
+    store_scalar,
+    vsqrt,
+)
+
+BLOCK = 32  # registers an accumulator takes in before its sum goes to a float64
+f = np.float32
+
+N = record("layer_norm", ROWS + "weight weight_at bias bias_at has_weight has_bias eps")
+
+
+@register_jitable
+def _row_sum(x, length):
+    total = 0.0
+    zero = splat(f(0.0))
+    while length >= 4 * LANES:
+        a, b, c, d = zero, zero, zero, zero
+        for _ in range(min(length // (4 * LANES), BLOCK)):
+            a = a + load(x)
+            b = b + load(x + BYTES)
+            c = c + load(x + 2 * BYTES)
+            d = d + load(x + 3 * BYTES)
+            x += 4 * BYTES
+            length -= 4 * LANES
+        total += hsum((a + b) + (c + d))
+    a = zero
+    while length > 0:
+        a = a + load_some(x, length)
+        x += BYTES
+        length -= LANES
+    return total + hsum(a)
+
+
+@register_jitable
+def _row_moments(x, length, centre):
+    """Sums of ``x - centre`` and of its square."""
+    total, total_squares = 0.0, 0.0
+    zero, middle = splat(f(0.0)), splat(centre)
+    while length >= 2 * LANES:
+        a, b, aa, bb = zero, zero, zero, zero
+        for _ in range(min(length // (2 * LANES), BLOCK)):
+            da, db = load(x) - middle, load(x + BYTES) - middle
+            a, b = a + da, b + db
+            aa, bb = fma(da, da, aa), fma(db, db, bb)
+            x += 2 * BYTES
+            length -= 2 * LANES
+        total += hsum(a + b)
+        total_squares += hsum(aa + bb)
+    a, aa = zero, zero
+    while length > 0:
+        da = load_first(x, length, centre) - middle
+        a, aa = a + da, fma(da, da, aa)
+        x += BYTES
+        length -= LANES
+    return total + hsum(a), total_squares + hsum(aa)
+
+
+@register_jitable
+def _inverse_deviation(variance, eps):
+    """``1 / sqrt(variance + eps)``; a variance below zero, which rounding can make, is zero."""
+    if variance < 0.0:
+        variance = 0.0
+    return 1.0 / math.sqrt(variance + eps)
+
+
+def _layer_norm(step, bases, item, x, y, length):
+    weight, bias = operand(step, bases, N.weight), operand(step, bases, N.bias)
+    has_weight, has_bias = load_int(step + N.has_weight), load_int(step + N.has_bias)
+    centre = f(_row_sum(x, length) / length)  # the mean but for rounding,
+    rest, squares = _row_moments(x, length, centre)
+    rest /= length  # and the mean of what it leaves
+    inverse = _inverse_deviation(squares / length - rest * rest, load_scalar(step + N.eps))
+    middle, scale, shift = splat(centre), splat(f(inverse)), splat(f(-rest * inverse))
+    place = 0
+    while place < length:
+        lanes = length - place
+        value = fma(load_some(x + 4 * place, lanes) - middle, scale, shift)
+        if has_weight:
+            value = value * load(weight + 4 * place)
+        if has_bias:
+            value = value + load(bias + 4 * place)
+        store_some(y + 4 * place, value, lanes)
+        place += LANES
+
+
+layer_norm = row_kernel("layer_norm", N, _layer_norm)
+
+RMS = record("rms_norm", ROWS + "weight weight_at has_weight eps")
+UNIT = record("normalize", ROWS + "eps")
+
+
+@register_jitable
+def _rescale(x, y, length, scale, weight, has_weight):
+    """A row times a number, and times the weights if there are any."""
+    scales, place = splat(f(scale)), 0
+    while place < length:
+        value = load_some(x + 4 * place, length - place) * scales
+        if has_weight:
+            value = value * load(weight + 4 * place)
+        store_some(y + 4 * place, value, length - place)
+        place += LANES
+
+
+def _rms_norm(step, bases, item, x, y, length):
+    squares = _row_moments(x, length, f(0.0))[1]
+    scale = _inverse_deviation(squares / length, load_scalar(step + RMS.eps))
+    _rescale(x, y, length, scale, operand(step, bases, RMS.weight), load_int(step + RMS.has_weight))
+
+
+def _normalize(step, bases, item, x, y, length):
+    norm, eps = math.sqrt(_row_moments(x, length, f(0.0))[1]), np.float64(load_scalar(step + UNIT.eps))
+    if norm < eps:
+        norm = eps
+    _rescale(x, y, length, 1.0 / norm, 0, 0)
+
+
+rms_norm = row_kernel("rms_norm", RMS, _rms_norm)
+normalize = row_kernel("normalize", UNIT, _normalize)
+
+# Group norm takes three steps, each spread over all threads however few the groups are: statistics of every
+# channel in every band of lines; of them, the statistics of each group; every pixel scaled and shifted.
+
+M = record(
+    "channel_moments",
+    "x x_at moments moments_at x_image x_line x_pixel "
+    "lines pixels channels band_lines bands blocks block_registers padded",
+)
+
+
+@register_jitable
+def _moments(x, line, lines, pixel, pixels, channels, out, row):
+    """Of two registers of channels: mean, sum of what remains, sum of its squares, ``row`` bytes apart."""
+    zero = splat(f(0.0))
+    total_a, total_b = zero, zero
+    for i in range(lines):
+        a, b, place = zero, zero, x + i * line
+        for _ in range(pixels):
+            a = a + load_some(place, channels)
+            b = b + load_some(place + BYTES, channels - LANES)
+            place += pixel
+        total_a, total_b = total_a + a, total_b + b
+    count = splat(f(lines * pixels))
+    mean_a, mean_b = total_a / count, total_b / count
+    rest_a, rest_b, squares_a, squares_b = zero, zero, zero, zero
+    for i in range(lines):
+        a, b, place = zero, zero, x + i * line
+        for _ in range(pixels):
+            da = load_some(place, channels) - mean_a
+            db = load_some(place + BYTES, channels - LANES) - mean_b
+            rest_a, rest_b = rest_a + da, rest_b + db
+            a, b = fma(da, da, a), fma(db, db, b)
+            place += pixel
+        squares_a, squares_b = squares_a + a, squares_b + b
+    store(out, mean_a)
+    store(out + BYTES, mean_b)
+    store(out + row, rest_a)
+    store(out + row + BYTES, rest_b)
+    store(out + 2 * row, squares_a)
+    store(out + 2 * row + BYTES, squares_b)
+
+
+@step_kernel("channel_moments", M)
+def channel_moments(step, bases, item, scratch):
+    """Of a block of channels in a band of lines of one image, into ``moments [images][bands][3][padded]``."""
+    bands, blocks = load_int(step + M.bands), load_int(step + M.blocks)
+    block, rest = item % blocks, item // blocks
+    image, band = rest // bands, rest % bands
+    first_line = band * load_int(step + M.band_lines)
+    lines = min(load_int(step + M.lines) - first_line, load_int(step + M.band_lines))
+    registers = load_int(step + M.block_registers)
+    channels = min(load_int(step + M.channels) - block * registers * LANES, registers * LANES)
+    x_line, row = load_int(step + M.x_line), 4 * load_int(step + M.padded)
+    x = operand(step, bases, M.x) + image * load_int(step + M.x_image) + first_line * x_line
+    out = operand(step, bases, M.moments) + rest * 3 * row
+    place = block * registers * BYTES
+    while channels > 0:
+        _moments(x + place, x_line, lines, load_int(step + M.x_pixel), load_int(step + M.pixels), channels,
+                 out + place, row)  # fmt: skip
+        place += 2 * BYTES
+        channels -= 2 * LANES
+
+
+G = record(
+    "group_scales",
+    "moments moments_at scales scales_at weight weight_at bias bias_at has_weight has_bias eps "
+    "groups item_groups all_groups group_channels padded lines pixels band_lines bands",
+)
+
+
+@step_kernel("group_scales", G)
+def group_scales(step, bases, item, scratch):
+    """Per image and channel, of its group: centre, scale and shift, ``scales [images][3][padded]``."""
+    groups, width = load_int(step + G.groups), load_int(step + G.group_channels)
+    bands, band_lines = load_int(step + G.bands), load_int(step + G.band_lines)
+    lines, pixels = load_int(step + G.lines), load_int(step + G.pixels)
+    row = 4 * load_int(step + G.padded)
+    weight, bias = operand(step, bases, G.weight), operand(step, bases, G.bias)
+    has_weight, has_bias = load_int(step + G.has_weight), load_int(step + G.has_bias)
+    count = float(lines * pixels * width)
+    first = item * load_int(step + G.item_groups)
+    for group in range(first, min(load_int(step + G.all_groups), first + load_int(step + G.item_groups))):
+        image, start = group // groups, group % groups * width
+        moments = operand(step, bases, G.moments) + image * bands * 3 * row + 4 * start
+        total = 0.0
+        for band in range(bands):
+            n = float(min(band_lines, lines - band * band_lines) * pixels)
+            for c in range(width):
+                place = moments + band * 3 * row + 4 * c
+                total += n * load_scalar(place) + load_scalar(place + row)
+        mean = total / count
+        squares = 0.0
+        for band in range(bands):
+            n = float(min(band_lines, lines - band * band_lines) * pixels)
+            for c in range(width):
+                place = moments + band * 3 * row + 4 * c
+                away = load_scalar(place) - mean
+                squares += load_scalar(place + 2 * row) + away * (2.0 * load_scalar(place + row) + n * away)
+        inverse = _inverse_deviation(squares / count, load_scalar(step + G.eps))
+        scales = operand(step, bases, G.scales) + image * 3 * row + 4 * start
+        for c in range(width):
+            scale = inverse * (load_scalar(weight + 4 * (start + c)) if has_weight else f(1.0))
+            shift = (f(mean) - mean) * scale + (load_scalar(bias + 4 * (start + c)) if has_bias else f(0.0))
+            store_scalar(scales + 4 * c, f(mean))
+            store_scalar(scales + row + 4 * c, f(scale))
+            store_scalar(scales + 2 * row + 4 * c, f(shift))
+
+
+A = record(
+    "scale_pixels",
+    "x x_at y y_at scales scales_at x_image x_line x_pixel y_image y_line y_pixel "
+    "lines pixels channels band_lines bands blocks block_registers padded",
+)
+
+
+@step_kernel("scale_pixels", A)
+def scale_pixels(step, bases, item, scratch):
+    """``(x - centre) * scale + shift`` per image and channel, for a band of lines by a block of channels."""
+    bands, blocks = load_int(step + A.bands), load_int(step + A.blocks)
+    block, rest = item % blocks, item // blocks
+    image, band = rest // bands, rest % bands
+    first_line = band * load_int(step + A.band_lines)
+    last_line = min(load_int(step + A.lines), first_line + load_int(step + A.band_lines))
+    registers = load_int(step + A.block_registers)
+    channels = min(load_int(step + A.channels) - block * registers * LANES, registers * LANES)
+    start, row = block * registers * BYTES, 4 * load_int(step + A.padded)
+    x = operand(step, bases, A.x) + image * load_int(step + A.x_image) + start
+    y = operand(step, bases, A.y) + image * load_int(step + A.y_image) + start
+    scales = operand(step, bases, A.scales) + image * 3 * row + start
+    x_line, x_pixel = load_int(step + A.x_line), load_int(step + A.x_pixel)
+    y_line, y_pixel = load_int(step + A.y_line), load_int(step + A.y_pixel)
+    pixels = load_int(step + A.pixels)
+    for line in range(first_line, last_line):
+        for pixel in range(pixels):
+            source, target = x + line * x_line + pixel * x_pixel, y + line * y_line + pixel * y_pixel
+            place, left = 0, channels
+            while left > 0:
+                value = load_some(source + place, left) - load(scales + place)
+                value = fma(value, load(scales + row + place), load(scales + 2 * row + place))
+                store_some(target + place, value, left)
+                place += BYTES
+                left -= LANES
+
+
+R = record("lrn", ROWS + "work work_at work_bytes below above alpha k power beta")
+#: Values of the cell ``power``: the exponent beta is 0, 1/2, 3/4, 1 (exact to a rounding or two), or any.
+ZERO, HALF, THREE_QUARTERS, ONE, ANY = range(5)
+
+
+def _lrn(step, bases, item, x, y, length):
+    # squares of a row between zeros, so that the sum over neighbours is a few loads at shifted places
+    work = operand(step, bases, R.work) + item * load_int(step + R.work_bytes)
+    below, above = load_int(step + R.below), load_int(step + R.above)
+    alpha, k, power = (
+        splat(load_scalar(step + R.alpha)),
+        splat(load_scalar(step + R.k)),
+        load_int(step + R.power),
+    )
+    zero = splat(f(0.0))
+    place = 0
+    while place < below:
+        store(work + 4 * place, zero)
+        place += LANES
+    squares = work + 4 * below
+    place = 0
+    while place < length:
+        value = load_some(x + 4 * place, length - place)
+        store(squares + 4 * place, value * value)
+        place += LANES
+    stop = place + above
+    while place < stop:
+        store(squares + 4 * place, zero)
+        place += LANES
+    place = 0
+    while place < length:
+        total = zero
+        for i in range(below + above + 1):
+            total = total + load(work + 4 * (place + i))
+        total = fma(alpha, total, k)
+        value = load_some(x + 4 * place, length - place)
+        if power == THREE_QUARTERS:
+            root = vsqrt(total)
+            value = value / (root * vsqrt(root))
+        elif power == HALF:
+            value = value / vsqrt(total)
+        elif power == ONE:
+            value = value / total
+        elif power == ANY:
+            store(work + 4 * place, total)  # over squares that no later register needs
+        store_some(y + 4 * place, value, length - place)
+        place += LANES
+    if power == ANY:  # rare: the C library's power, one element at a time
+        beta = float(load_scalar(step + R.beta))
+        for c in range(length):
+            store_scalar(y + 4 * c, f(load_scalar(x + 4 * c) / math.pow(load_scalar(work + 4 * c), beta)))
+
+
+lrn = row_kernel("lrn", R, _lrn)

@@ -1,0 +1,241 @@
+"""Reductions over any axes: the contiguous axis among them ("rows": a number of each), or not ("lanes").
+
+The step walks what is kept; the function's own kernel, one per name and way, compiled when a plan first
+names it, walks what is reduced: three axes, and in rows the contiguous one. In lanes each lane has a sum of
+its own.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.rows.reducers import REDUCERS
+from bslite.kernels.cpu.runtime.compile import Kernel, caller, record, step_kernel
+from bslite.kernels.cpu.runtime.flag import raise_flag
+from bslite.kernels.cpu.vector.operand import operand
+from bslite.kernels.cpu.vector.partial import load_some, store_some
+from bslite.kernels.cpu.vector.simd import (
+    BYTES,
+    LANES,
+    load,
+    load_cell,
+    load_int,
+    load_scalar,
+    store_cell,
+    store_scalar,
+)
+
+call_reduction = caller(5)
+f = np.float32
+
+R = record(
+    "reduce",
+    # kept: x0 x1 x2 and y0 y1 y2 are byte strides, n1 and n2 counts; reduced: counts m0.. and strides s0..
+    "x x_at y y_at flag flag_at x0 x1 x2 y0 y1 y2 n1 n2 rows item_rows m0 m1 m2 s0 s1 s2 "
+    "length channels block function count divisor last",
+)
+
+
+@step_kernel("reduce", R)
+def reduce(step, bases, item, scratch):
+    """An item's share of the results; in lanes the innermost kept axis counts blocks of channels."""
+    first = item * load_int(step + R.item_rows)
+    last = min(load_int(step + R.rows), first + load_int(step + R.item_rows))
+    n1, n2 = load_int(step + R.n1), load_int(step + R.n2)
+    flag = operand(step, bases, R.flag)
+    channels, block = load_int(step + R.channels), load_int(step + R.block)
+    for row in range(first, last):
+        i0, i1, i2 = row // (n1 * n2), row // n2 % n1, row % n2
+        x = i0 * load_int(step + R.x0) + i1 * load_int(step + R.x1) + i2 * load_int(step + R.x2)
+        y = i0 * load_int(step + R.y0) + i1 * load_int(step + R.y1) + i2 * load_int(step + R.y2)
+        x, y = x + operand(step, bases, R.x), y + operand(step, bases, R.y)
+        call_reduction(load_int(step + R.function), x, y, min(block, channels - i2 * block), flag, step)
+
+
+def _row_sweep(reducer):
+    """All that is reduced to one number, lanes of the contiguous axis side by side."""
+    start, take, merge, keep, across, *_ = reducer
+
+    @register_jitable
+    def sweep(x, step, centre):
+        a, b = start(), start()
+        length = load_int(step + R.length)
+        pairs = length // (2 * LANES)
+        rest = length - 2 * pairs * LANES
+        for i0 in range(load_int(step + R.m0)):
+            for i1 in range(load_int(step + R.m1)):
+                place = x + i0 * load_int(step + R.s0) + i1 * load_int(step + R.s1)
+                for _ in range(load_int(step + R.m2)):
+                    at = place
+                    for _ in range(pairs):
+                        a = take(a, load(at), centre)
+                        b = take(b, load(at + BYTES), centre)
+                        at += 2 * BYTES
+                    if rest >= LANES:
+                        a = take(a, load(at), centre)
+                        at += BYTES
+                    if rest % LANES:
+                        b = keep(take(b, load_some(at, rest % LANES), centre), b, rest % LANES)
+                    place += load_int(step + R.s2)
+        return across(merge(a, b))
+
+    return sweep
+
+
+def _lane_sweep(reducer):
+    """Of up to two registers of channels, each lane by itself."""
+    start, take, *_ = reducer
+
+    @register_jitable
+    def sweep(x, channels, step, centre_a, centre_b):
+        a, b = start(), start()
+        for i0 in range(load_int(step + R.m0)):
+            for i1 in range(load_int(step + R.m1)):
+                place = x + i0 * load_int(step + R.s0) + i1 * load_int(step + R.s1)
+                for _ in range(load_int(step + R.m2)):
+                    a = take(a, load_some(place, channels), centre_a)
+                    b = take(b, load_some(place + BYTES, channels - LANES), centre_b)
+                    place += load_int(step + R.s2)
+        return a, b
+
+    return sweep
+
+
+@functools.cache
+def reduction(name: str, way: str) -> Kernel:
+    """The kernel of one reduction, of "rows" or of "lanes"."""
+    if name in ARGS:
+        return Kernel(_arg(*ARGS[name]), f"reduce_{name}", 5)
+    if name.startswith("int_"):
+        return Kernel(_integers(name.removeprefix("int_"), way == "rows"), f"reduce_{name}_{way}", 5)
+    make = _rows if way == "rows" else _of_lanes
+    return Kernel(make(REDUCERS[name]), f"reduce_{name}_{way}", 5)
+
+
+def _rows(reducer):
+    sweep, finish = _row_sweep(reducer), reducer.row
+    if reducer.centre is None:
+
+        def apply(x, y, channels, flag, step):
+            divisor = np.float64(load_scalar(step + R.divisor))
+            store_scalar(y, finish(sweep(x, step, 0), divisor, 0))
+
+        return apply
+    sweep_first, centre_of = _row_sweep(reducer.centre), reducer.centre_row
+
+    def apply_around(x, y, channels, flag, step):
+        centre = centre_of(sweep_first(x, step, 0), np.float64(load_int(step + R.count)))
+        divisor = np.float64(load_scalar(step + R.divisor))
+        store_scalar(y, finish(sweep(x, step, centre), divisor, centre))
+
+    return apply_around
+
+
+def _of_lanes(reducer):
+    sweep, finish = _lane_sweep(reducer), reducer.lanes
+    if reducer.centre is None:
+
+        def apply(x, y, channels, flag, step):
+            divisor = np.float64(load_scalar(step + R.divisor))
+            while channels > 0:
+                a, b = sweep(x, channels, step, 0, 0)
+                store_some(y, finish(a, divisor, 0), channels)
+                store_some(y + BYTES, finish(b, divisor, 0), channels - LANES)
+                x += 2 * BYTES
+                y += 2 * BYTES
+                channels -= 2 * LANES
+
+        return apply
+    sweep_first, centre_of = _lane_sweep(reducer.centre), reducer.centre_lanes
+
+    def apply_around(x, y, channels, flag, step):
+        divisor = np.float64(load_scalar(step + R.divisor))
+        count = np.float64(load_int(step + R.count))
+        while channels > 0:
+            a, b = sweep_first(x, channels, step, 0, 0)
+            centre_a, centre_b = centre_of(a, count), centre_of(b, count)
+            a, b = sweep(x, channels, step, centre_a, centre_b)
+            store_some(y, finish(a, divisor, centre_a), channels)
+            store_some(y + BYTES, finish(b, divisor, centre_b), channels - LANES)
+            x += 2 * BYTES
+            y += 2 * BYTES
+            channels -= 2 * LANES
+
+    return apply_around
+
+
+@register_jitable
+def _sum(total, value):
+    return total + value
+
+
+@register_jitable
+def _prod(total, value):
+    # beyond 32 bits for good, unless a zero comes: held where the next product still fits 64
+    return min(max(total * value, -4294967296), 4294967296)
+
+
+@register_jitable
+def _amax(total, value):
+    return max(total, value)
+
+
+@register_jitable
+def _amin(total, value):
+    return min(total, value)
+
+
+#: name -> what it does with each cell, and what it begins with
+INTEGERS = {"sum": (_sum, 0), "prod": (_prod, 1), "amax": (_amax, -(2**31)), "amin": (_amin, 2**31 - 1)}
+
+
+def _integers(name, rows):
+    """Of integers and bools, one cell at a time in 64 bits: masks and counts."""
+    take, start = INTEGERS[name]
+
+    def apply(x, y, channels, flag, step):
+        for c in range(1 if rows else channels):
+            total = start
+            for i0 in range(load_int(step + R.m0)):
+                for i1 in range(load_int(step + R.m1)):
+                    for i2 in range(load_int(step + R.m2)):
+                        at = x + 4 * c
+                        at += i0 * load_int(step + R.s0) + i1 * load_int(step + R.s1)
+                        at += i2 * load_int(step + R.s2)
+                        for _ in range(load_int(step + R.length)):
+                            total = take(total, load_cell(at))
+                            at += 4
+            if total < -2147483648 or total > 2147483647:
+                raise_flag(flag, total)
+            store_cell(y + 4 * c, total)
+
+    return apply
+
+
+#: name -> the reduction that finds the extreme, and whether it finds it negated
+ARGS = {"argmax": ("amax", False), "argmin": ("amin", True)}
+
+
+def _arg(extreme, negated):
+    """The extreme by registers, then the place where it stands, from the end that is asked for."""
+    sweep = _row_sweep(REDUCERS[extreme])
+
+    def apply(x, y, channels, flag, step):
+        best = sweep(x, step, 0)
+        if negated:
+            best = -best
+        length = load_int(step + R.length)
+        at, by = 0, 1
+        if load_int(step + R.last):
+            at, by = length - 1, -1
+        for _ in range(length):
+            value = load_scalar(x + 4 * at)
+            if value == best or (best != best and value != value):
+                break
+            at += by
+        store_cell(y, at)
+
+    return apply

@@ -1,0 +1,102 @@
+"""Softmax of rows, and its logarithm: maximum, then the sum of exponentials, then the result."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.math import vecmath
+from bslite.kernels.cpu.rows.rows import ROWS, row_kernel
+from bslite.kernels.cpu.runtime.compile import record
+from bslite.kernels.cpu.vector.simd import (
+    BYTES,
+    LANES,
+    hmax,
+    hsum,
+    load,
+    load_first,
+    splat,
+    store,
+    store_first,
+    vmax_nan,
+)
+
+S = record("softmax", ROWS)
+L = record("log_softmax", ROWS)
+BLOCK = 64  # registers summed in float32 before the sum goes to a float64: long rows keep their digits
+f = np.float32
+LOWEST = f(-np.inf)  # fills the lanes beyond a row: neither the maximum nor the sum sees it
+
+
+@register_jitable
+def _largest(x, length):
+    a = splat(LOWEST)
+    b, c, d = a, a, a
+    while length >= 4 * LANES:
+        a = vmax_nan(a, load(x))
+        b = vmax_nan(b, load(x + BYTES))
+        c = vmax_nan(c, load(x + 2 * BYTES))
+        d = vmax_nan(d, load(x + 3 * BYTES))
+        x += 4 * BYTES
+        length -= 4 * LANES
+    while length > 0:
+        a = vmax_nan(a, load_first(x, length, LOWEST))
+        x += BYTES
+        length -= LANES
+    return hmax(vmax_nan(vmax_nan(a, b), vmax_nan(c, d)))
+
+
+def _softmax(step, bases, item, x, y, length):
+    most = splat(_largest(x, length))
+    total = 0.0
+    place, out, left = x, y, length
+    while left > 0:
+        acc = splat(f(0.0))
+        for _ in range(min(left // LANES, BLOCK)):
+            e = vecmath.exp(load(place) - most)
+            store(out, e)
+            acc = acc + e
+            place += BYTES
+            out += BYTES
+            left -= LANES
+        if 0 < left < LANES:
+            e = vecmath.exp(load_first(place, left, LOWEST) - most)
+            store_first(out, e, left)
+            acc = acc + e
+            left = 0
+        total += hsum(acc)
+    scale = splat(f(1.0 / total))
+    for _ in range(length // LANES):
+        store(y, load(y) * scale)
+        y += BYTES
+    if length % LANES:
+        store_first(y, load_first(y, length % LANES, f(0.0)) * scale, length % LANES)
+
+
+def _log_softmax(step, bases, item, x, y, length):
+    most = splat(_largest(x, length))
+    total = 0.0
+    place, left = x, length
+    while left > 0:
+        acc = splat(f(0.0))
+        for _ in range(min(left // LANES, BLOCK)):
+            acc = acc + vecmath.exp(load(place) - most)
+            place += BYTES
+            left -= LANES
+        if 0 < left < LANES:
+            acc = acc + vecmath.exp(load_first(place, left, LOWEST) - most)
+            left = 0
+        total += hsum(acc)
+    log = splat(f(math.log(total)))
+    for _ in range(length // LANES):
+        store(y, load(x) - most - log)
+        x += BYTES
+        y += BYTES
+    if length % LANES:
+        store_first(y, load_first(x, length % LANES, LOWEST) - most - log, length % LANES)
+
+
+softmax = row_kernel("softmax", S, _softmax)
+log_softmax = row_kernel("log_softmax", L, _log_softmax)

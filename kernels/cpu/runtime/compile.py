@@ -1,0 +1,119 @@
+"""Kernels as functions with a C address, compiled when first needed and kept on disk.
+
+A program step calls its kernel through a pointer, so only the kernels a model uses are compiled, each once
+per machine;
+no code is generated per model, and every shape is a run-time argument.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.ccallback import CFunc
+from numba.core.typing.templates import signature
+from numba.extending import intrinsic
+
+from bslite.kernels.cpu.runtime.cache import cache_for
+from bslite.kernels.cpu.vector.simd import I64
+
+#: Called with (name, from_cache) after each kernel becomes ready; the CLI's progress bar hooks in here.
+on_ready: list[Callable[[str, bool], None]] = []
+#: Names of kernels really compiled (not loaded) by this process; tests assert on it.
+compiled: list[str] = []
+_lock = threading.RLock()
+
+
+class Kernel:
+    """A lazily compiled C function taking ``arity`` int64 arguments and returning nothing."""
+
+    def __init__(self, py_func: Callable[..., None], name: str, arity: int) -> None:
+        py_func.__qualname__ = py_func.__name__ = name
+        self.name = name
+        self.py_func = py_func
+        self.arity = arity
+        self._cfunc: Any = None
+
+    @property
+    def address(self) -> int:
+        """Address of the compiled function; compiles or loads it on first use."""
+        if self._cfunc is None:
+            with _lock:
+                if self._cfunc is None:
+                    self._cfunc = self._compile()
+        return int(self._cfunc.address)
+
+    @property
+    def ready(self) -> bool:
+        """Whether this process has it already."""
+        return self._cfunc is not None
+
+    def _compile(self) -> Any:
+        args = (types.int64,) * self.arity
+        options = {"nopython": True, "error_model": "numpy", "boundscheck": False}
+        cfunc = CFunc(self.py_func, (args, types.void), {}, options)
+        cfunc._cache = cache_for(self.py_func)
+        cfunc.compile()
+        if not cfunc.cache_hits:
+            compiled.append(self.name)
+        for hook in on_ready:
+            hook(self.name, bool(cfunc.cache_hits))
+        return cfunc
+
+
+def caller(arity: int):
+    """Intrinsic ``call(address, *arguments)``: call a `Kernel` of that arity through its address."""
+
+    def codegen(context, builder, sig, args):
+        fnty = ir.FunctionType(I64, [I64] * arity)
+        builder.call(builder.inttoptr(args[0], fnty.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    names = ", ".join(f"a{i}" for i in range(arity))
+    scope = {"codegen": codegen, "result": signature(types.void, *[types.int64] * (arity + 1))}
+    exec(f"def call(typingctx, address, {names}): return result, codegen", scope)
+    return intrinsic(scope["call"])
+
+
+CELLS = 112  # int64 cells of one step's record
+call_item = caller(4)  # a StepKernel
+
+
+class StepKernel(Kernel):
+    """A kernel a program step names: ``f(step, bases, item, scratch)``.
+
+    ``step`` is the address of the step's record, ``fields`` names its int64 cells, ``bases`` the address of
+    the table
+    of buffer addresses, ``item`` which of the step's independent work items to do, ``scratch`` memory of
+    this thread.
+    """
+
+    fields: tuple[str, ...]
+
+
+STEP_KERNELS: dict[str, StepKernel] = {}
+HEADER = ("kernel", "items", "after")  # cells every record starts with
+
+
+def record(name: str, fields: str) -> Any:
+    """Names of a step's cells as byte offsets into its record: ``F = record("pool", "rows cols")``;
+    ``F.rows``.
+    """
+    names = (*HEADER, *fields.split())
+    return namedtuple(f"{name}_record", names)(*(8 * i for i in range(len(names))))
+
+
+def step_kernel(name: str, layout: Any) -> Callable[[Callable[..., None]], StepKernel]:
+    """Register a function as the kernel of steps called ``name`` with the record ``layout``."""
+
+    def wrap(py_func: Callable[..., None]) -> StepKernel:
+        kernel = StepKernel(py_func, name, 4)
+        kernel.fields = layout._fields
+        STEP_KERNELS[name] = kernel
+        return kernel
+
+    return wrap

@@ -1,0 +1,42 @@
+"""A stack of layers, depth-first: one thread takes one image, or a band of its rows, through a whole program.
+
+What lies between the layers stays in this thread's scratch memory, and so in its cache; nothing but the
+stack's inputs and outputs has a place for every image of the batch. The layers are ordinary steps; only the
+base addresses they see differ from thread to thread, image to image and band to band.
+"""
+
+from __future__ import annotations
+
+from bslite.kernels.cpu.runtime.compile import CELLS, call_item, record, step_kernel
+from bslite.kernels.cpu.vector.simd import load_int, store_int
+
+# Items: images x bands. `table`: the address of one row of BAND for each band.
+F = record("stack", "table bands")
+# `program`, `count`: the steps. `bases`, `entries`: a template of their base addresses, to be completed
+# by `ends`, `end_count`: rows of END. `arena_at`: where in scratch memory the stack's arena starts;
+# `free_at`: what a stack within this one may use.
+BAND = ("program", "count", "bases", "entries", "ends", "end_count", "arena_at", "free_at")
+END = ("entry", "base", "offset", "image")  # which entry; which outer base, bytes from it, bytes per image
+ROW = 8 * len(BAND)  # bytes
+
+
+@step_kernel("stack", F)
+def stack(step, bases, item, scratch):
+    """All layers for one band of one image."""
+    bands = load_int(step + F.bands)
+    image, band = item // bands, load_int(step + F.table) + item % bands * ROW
+    template = load_int(band + 16)
+    for i in range(load_int(band + 24)):
+        store_int(scratch + 8 * i, load_int(template + 8 * i))
+    store_int(scratch, scratch + load_int(band + 48))
+    ends = load_int(band + 32)
+    for i in range(load_int(band + 40)):
+        end = ends + 32 * i
+        outer = load_int(bases + 8 * load_int(end + 8)) + load_int(end + 16) + image * load_int(end + 24)
+        store_int(scratch + 8 * load_int(end), outer)
+    program, free = load_int(band), scratch + load_int(band + 56)
+    for s in range(load_int(band + 8)):
+        sub = program + s * CELLS * 8
+        kernel, items = load_int(sub), load_int(sub + 8)
+        for i in range(items):
+            call_item(kernel, sub, scratch, i, free)

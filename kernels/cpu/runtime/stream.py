@@ -1,0 +1,99 @@
+"""What the machine can do at best: read and copy a working set over and over, multiply and add, tick, meet.
+
+Whole registers by explicit loads, so that what is measured is the cache level and not the compiler's guess.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, wait_until
+from bslite.kernels.cpu.vector.operand import operand
+from bslite.kernels.cpu.vector.simd import (
+    BYTES,
+    fma,
+    hsum,
+    load,
+    load_int,
+    splat,
+    store,
+    store_int,
+    store_scalar,
+)
+
+F = record("stream", "data data_at data_item target target_at bytes repeats mode sink sink_at a b")
+READ, COPY, CHAIN, FMA, TURNS, MEET = 0, 1, 2, 3, 4, 5  # modes
+FMAS = 12  # multiply-adds of one turn that do not wait for each other: more than any core has under way
+RUN = 8 * BYTES  # bytes of one turn of the inner loop; `bytes` is a multiple of it
+PANELS = 128 * RUN  # bytes that are always read forwards, as panels of weights are
+f = np.float32
+
+
+@step_kernel("stream", F)
+def stream(step, bases, item, scratch):
+    """``repeats`` passes over this item's own ``bytes``: READ, or COPY to as many at the target. TURNS: READ,
+    every second pass from the last `PANELS` bytes to the first, as recurrent layers go over their weights.
+
+    FMA: ``repeats`` times twelve multiply-adds, out of registers. CHAIN: ``repeats`` links of an addition
+    and an exclusive or that wait for each other, one cycle each. MEET: ``repeats`` times count oneself and
+    wait until all ``a`` items have, each time on another line of the data, zeros before; all items must be
+    under way at once.
+    """
+    size, repeats, mode = load_int(step + F.bytes), load_int(step + F.repeats), load_int(step + F.mode)
+    start = operand(step, bases, F.data) + item * load_int(step + F.data_item)
+    to = operand(step, bases, F.target) + item * load_int(step + F.data_item) - start
+    sink = operand(step, bases, F.sink) + item * 64
+    if mode in (READ, TURNS):
+        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = splat(f(0.0))  # enough to hide the latency of the additions
+        block = PANELS if mode == TURNS else size
+        blocks = -(-size // block)
+        for turn in range(repeats):
+            for i in range(blocks):
+                first = block * (blocks - 1 - i if mode == TURNS and turn & 1 else i)
+                for p in range(start + first, start + min(first + block, size), RUN):
+                    s0 = s0 + load(p)
+                    s1 = s1 + load(p + BYTES)
+                    s2 = s2 + load(p + 2 * BYTES)
+                    s3 = s3 + load(p + 3 * BYTES)
+                    s4 = s4 + load(p + 4 * BYTES)
+                    s5 = s5 + load(p + 5 * BYTES)
+                    s6 = s6 + load(p + 6 * BYTES)
+                    s7 = s7 + load(p + 7 * BYTES)
+        store_scalar(sink, hsum(((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))))
+    elif mode == COPY:
+        for _ in range(repeats):
+            for p in range(start, start + size, RUN):
+                for v in range(8):
+                    store(p + to + v * BYTES, load(p + v * BYTES))
+    elif mode == FMA:
+        # Different starts, or the compiler would see that all twelve are the same.
+        s0, s1, s2, s3 = splat(f(item)), splat(f(item + 1)), splat(f(item + 2)), splat(f(item + 3))
+        s4, s5, s6, s7 = splat(f(item + 4)), splat(f(item + 5)), splat(f(item + 6)), splat(f(item + 7))
+        t0, t1, t2, t3 = splat(f(item + 8)), splat(f(item + 9)), splat(f(item + 10)), splat(f(item + 11))
+        half, one = splat(f(0.5)), splat(f(1.0))
+        for _ in range(repeats):
+            s0 = fma(s0, half, one)
+            s1 = fma(s1, half, one)
+            s2 = fma(s2, half, one)
+            s3 = fma(s3, half, one)
+            s4 = fma(s4, half, one)
+            s5 = fma(s5, half, one)
+            s6 = fma(s6, half, one)
+            s7 = fma(s7, half, one)
+            t0 = fma(t0, half, one)
+            t1 = fma(t1, half, one)
+            t2 = fma(t2, half, one)
+            t3 = fma(t3, half, one)
+        total = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)) + ((t0 + t1) + (t2 + t3))
+        store_scalar(sink, hsum(total))
+    elif mode == MEET:
+        everyone, data = load_int(step + F.a), operand(step, bases, F.data)
+        for i in range(repeats):
+            fetch_add(data + i * LINE, 1)
+            wait_until(data + i * LINE, everyone)
+    else:
+        a, b, x = load_int(step + F.a), load_int(step + F.b), item
+        for _ in range(repeats):
+            x = (x + a) ^ b
+        store_int(sink, x)

@@ -1,0 +1,121 @@
+"""One compiled call per inference: every thread walks the same program and claims work items as it goes.
+
+A step is a record of int64 cells and a number of independent items. A thread claims items by atomic counters,
+and before it starts a step it waits until the *items* of the steps that one depends on are done: it never
+waits for a thread to arrive. So there is no deadlock however the threading layer schedules the walkers, one
+late or descheduled core does not hold the others up, and a plain call of `walk` is the single-threaded
+engine. Which thread does an item cannot change a result: the order of every sum is inside one item.
+
+The items of a step lie in as many equal shares as there are threads, each with a counter. A thread takes
+those of its own share first, then of the others': the first share is the top of the image in every step, so
+what a thread reads is mostly what it wrote, and lies in its own L2. (Measured on two cores of a mesh: 110
+GB/s from there, 25 from the other core's; writing over what the other core wrote last, 13 GB/s in place of
+57.)
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.runtime.cache import cache_for
+from bslite.kernels.cpu.runtime.compile import CELLS, Kernel, call_item, caller
+from bslite.kernels.cpu.vector.atomic import LINE, atomic, fetch_add, load_acquire, wait_until
+from bslite.kernels.cpu.vector.simd import I64, load_int, store_int
+
+JOB = (
+    "program", "steps", "bases", "counters", "scratch", "scratch_bytes", "walkers", "trace", "traced",
+    "shares",
+)  # fmt: skip
+EVENT = ("step", "item", "walker", "start", "stop")  # int64 each, the last two in ticks of the clock
+
+call_walk = caller(1)
+
+
+def _emit_clock(builder):
+    fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I64, []), "llvm.readcyclecounter")
+    return builder.call(fn, [])
+
+
+clock = atomic("clock", _emit_clock, types.int64)  # ticks of a steady counter; the caller finds their rate
+
+
+def counter_bytes(shares: int) -> int:
+    """Of one step's counters, a cache line each: items finished, and items claimed of each share."""
+    return (1 + shares) * LINE
+
+
+@register_jitable
+def _wait_for(program, counters, stride, step):
+    """Return when all items of a step are done."""
+    needed = load_int(program + step * CELLS * 8 + 8)
+    wait_until(counters + step * stride, needed)
+
+
+def _walk(job):
+    """``job`` is the address of the cells named in `JOB`."""
+    program = load_int(job)
+    steps = load_int(job + 8)
+    bases = load_int(job + 16)
+    counters = load_int(job + 24)
+    slot = fetch_add(job + 48, 1)
+    scratch = load_int(job + 32) + slot * load_int(job + 40)
+    trace = load_int(job + 56)
+    shares = load_int(job + 72)
+    stride = (1 + shares) * LINE
+    complete = 0  # steps before this one are known to be done
+    for s in range(steps):
+        step = program + s * CELLS * 8
+        kernel = load_int(step)
+        items = load_int(step + 8)
+        after = load_int(step + 16)  # how many leading steps must be done first
+        finished = counters + s * stride
+        for turn in range(shares):
+            share = (slot + turn) % shares
+            first, last = items * share // shares, items * (share + 1) // shares
+            claimed = finished + (1 + share) * LINE
+            if first + load_acquire(claimed) >= last:
+                continue  # it is taken
+            while complete < after:
+                _wait_for(program, counters, stride, complete)
+                complete += 1
+            item = first + fetch_add(claimed, 1)
+            while item < last:
+                if trace:
+                    start = clock()
+                    call_item(kernel, step, bases, item, scratch)
+                    event = trace + 40 * fetch_add(job + 64, 1)
+                    store_int(event, s)
+                    store_int(event + 8, item)
+                    store_int(event + 16, slot)
+                    store_int(event + 24, start)
+                    store_int(event + 32, clock())
+                else:
+                    call_item(kernel, step, bases, item, scratch)
+                fetch_add(finished, 1)
+                item = first + fetch_add(claimed, 1)
+    while complete < steps:  # the answer is whole only when every item is
+        _wait_for(program, counters, stride, complete)
+        complete += 1
+
+
+walk = Kernel(_walk, "walk", 1)
+
+
+def _fork_join(threads, walk_address, job):
+    for _ in prange(threads):
+        call_walk(walk_address, job)
+
+
+fork_join = njit(parallel=True, nogil=True)(_fork_join)
+fork_join._cache = cache_for(_fork_join)
+
+
+def _alone(walk_address, job):
+    call_walk(walk_address, job)
+
+
+alone = njit(nogil=True)(_alone)
+alone._cache = cache_for(_alone)

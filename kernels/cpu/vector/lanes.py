@@ -1,0 +1,136 @@
+"""Vector operations that look into the lanes: bits of floats, roundings, tests, one lane at a time.
+
+What is rare goes through the C library lane by lane, in float64 and rounded once (`by_lane`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, f32, i64, primitive, vec_t
+
+INTS = ir.VectorType(I32, LANES)
+DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
+f = np.float32
+
+
+def ints_of(builder, x):
+    """The bits of float lanes as int32."""
+    return builder.bitcast(x, INTS)
+
+
+def all_ints(n):
+    """A constant: ``n`` in every int32 lane."""
+    return ir.Constant(INTS, [n] * LANES)
+
+
+def all_doubles(value):
+    """A constant: ``value`` in every float64 lane."""
+    return ir.Constant(DOUBLES, [value] * LANES)
+
+
+@primitive(f32, vec_t, i64)
+def lane(builder, x, i):
+    """One lane."""
+    return builder.extract_element(x, builder.trunc(i, I32))
+
+
+@primitive(vec_t, vec_t, i64, f32)
+def with_lane(builder, x, i, value):
+    """``x`` with another value in lane ``i``."""
+    return builder.insert_element(x, value, builder.trunc(i, I32))
+
+
+@primitive(types.boolean, vec_t, vec_t)
+def all_less(builder, a, b):
+    """Whether ``a < b`` in every lane; no, where a NaN is."""
+    bits = builder.bitcast(builder.fcmp_ordered("<", a, b), ir.IntType(LANES))
+    return builder.icmp_unsigned("==", bits, ir.Constant(ir.IntType(LANES), -1))
+
+
+@primitive(vec_t, vec_t, vec_t, vec_t, vec_t)
+def select_eq(builder, a, b, then, other):
+    """``then`` where ``a == b``, ``other`` elsewhere (also where either is NaN)."""
+    return builder.select(builder.fcmp_ordered("==", a, b), then, other)
+
+
+@primitive(vec_t, vec_t)
+def negated(builder, x):
+    """``-x``: the sign flipped."""
+    return builder.fneg(x)
+
+
+@primitive(vec_t, vec_t, vec_t)
+def with_sign(builder, x, sign):
+    """``x`` with the sign of ``sign``."""
+    return call_llvm(builder, f"llvm.copysign.v{LANES}f32", VEC, [x, sign])
+
+
+def _rounding(name, doc):
+    def emit(builder, x):
+        return call_llvm(builder, f"llvm.{name}.v{LANES}f32", VEC, [x])
+
+    emit.__name__, emit.__doc__ = name, doc
+    return primitive(vec_t, vec_t)(emit)
+
+
+floor = _rounding("floor", "The largest integer not above.")
+ceil = _rounding("ceil", "The smallest integer not below.")
+trunc = _rounding("trunc", "The integer next to it towards zero.")
+rint = _rounding("rint", "The nearest integer, of two the even one.")
+
+_HALF_ROOT = 0x3F3504F3  # bits of sqrt(1/2)
+
+
+def _exponent_ir(builder, x):
+    """n as int32 lanes, with x / 2**n in [sqrt(1/2), sqrt(2))."""
+    return builder.ashr(builder.sub(ints_of(builder, x), all_ints(_HALF_ROOT)), all_ints(23))
+
+
+@primitive(vec_t, vec_t)
+def exponent(builder, x):
+    """n with ``x / 2**n`` in [sqrt(1/2), sqrt(2)), for normal x above zero."""
+    return builder.sitofp(_exponent_ir(builder, x), VEC)
+
+
+@primitive(vec_t, vec_t)
+def mantissa(builder, x):
+    """``x / 2**exponent(x)``, for normal x above zero."""
+    shifted = builder.shl(_exponent_ir(builder, x), all_ints(23))
+    return builder.bitcast(builder.sub(ints_of(builder, x), shifted), VEC)
+
+
+@primitive(vec_t, vec_t, vec_t, vec_t)
+def if_odd(builder, n, then, other):
+    """``then`` where the integral ``n`` (below 2**31) is odd."""
+    bit = builder.and_(builder.fptosi(n, INTS), all_ints(1))
+    return builder.select(builder.icmp_signed("!=", bit, all_ints(0)), then, other)
+
+
+def each_lane(function):
+    """The vector function of one argument that is ``function`` of a float64, lane by lane, rounded."""
+
+    @register_jitable
+    def mapped(x):
+        y = x
+        for i in range(LANES):
+            y = with_lane(y, i, f(function(np.float64(lane(x, i)))))
+        return y
+
+    return mapped
+
+
+def each_pair(function):
+    """Of two arguments; see `each_lane`."""
+
+    @register_jitable
+    def mapped(x, z):
+        y = x
+        for i in range(LANES):
+            y = with_lane(y, i, f(function(np.float64(lane(x, i)), np.float64(lane(z, i)))))
+        return y
+
+    return mapped

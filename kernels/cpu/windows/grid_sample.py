@@ -1,0 +1,149 @@
+"""Sampling an image or volume at positions: the taps of a position once, then all channels by registers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.vector.operand import operand
+from bslite.kernels.cpu.vector.partial import load_some, store_some
+from bslite.kernels.cpu.vector.simd import (
+    BYTES,
+    LANES,
+    fma,
+    load_int,
+    load_scalar,
+    splat,
+    store_int,
+    store_scalar,
+)
+
+G = record(
+    "grid_sample",
+    # byte strides of images, planes, lines and pixels; sizes of the input; the output's; items are of points
+    "x x_at grid grid_at y y_at x0 x1 x2 x3 y0 y1 y2 y3 depth height width planes lines pixels channels "
+    "points item_points axes mode padding align",
+)
+NEAREST, LINEAR, CUBIC = 0, 1, 2
+ZEROS, BORDER, REFLECTION = 0, 1, 2
+TAP = 16  # bytes: the offset of the element, and its float32 weight in a cell
+MOST = 16  # taps, of a cubic image
+AXIS = 16 * 4  # bytes: for one axis four indices (-1: outside) and as many float32 weights in cells
+SCRATCH = MOST * TAP + 3 * AXIS  # bytes
+f = np.float32
+
+
+@register_jitable
+def padded(at, size, padding, align, axes):
+    """The position moved to where the image is; a NaN as torch does."""
+    if padding == ZEROS:
+        return at
+    if padding == REFLECTION:
+        least, span = -0.5, np.float64(size)
+        if align:
+            least, span = 0.0, np.float64(size - 1)
+        away = abs(at - least)
+        if span == 0.0:
+            at = away * 0.0
+        else:
+            turns, rest = np.floor(away / span), np.fmod(away, span)
+            at = (rest if np.fmod(turns, 2.0) == 0.0 else span - rest) + least
+    if at != at:
+        return 0.0 if axes == 2 else size - 1.0
+    return min(max(at, 0.0), size - 1.0)
+
+
+@register_jitable
+def index_of(at, size):
+    """A whole position as an index, -1 for one outside (or none)."""
+    if at >= 0.0 and at < size:
+        return np.int64(at)
+    return np.int64(-1)
+
+
+@register_jitable
+def cubic(distance):
+    """Keys' kernel with a = -3/4."""
+    d = abs(distance)
+    if d <= 1.0:
+        return (1.25 * d - 2.25) * d * d + 1.0
+    return ((-0.75 * d + 3.75) * d - 6.0) * d + 3.0
+
+
+@register_jitable
+def along(step, axis, g, size):
+    """The indices and weights around a position along one axis, at the address ``axis``; how many."""
+    mode, padding, align = load_int(step + G.mode), load_int(step + G.padding), load_int(step + G.align)
+    axes = load_int(step + G.axes)
+    at = (g + 1.0) / 2.0 * (size - 1) if align else ((g + 1.0) * size - 1.0) / 2.0
+    if mode == CUBIC:
+        low = np.floor(at)
+        for k in range(4):
+            whole = low + (k - 1)
+            store_int(axis + 8 * k, index_of(padded(whole, size, padding, align, axes), size))
+            weight = cubic(at - whole)
+            store_scalar(axis + 32 + 8 * k, f(weight))
+        return 4
+    at = padded(at, size, padding, align, axes)
+    if mode == NEAREST:
+        store_int(axis, index_of(np.rint(at), size))
+        store_scalar(axis + 32, f(1.0))
+        return 1
+    low = np.floor(at)
+    store_int(axis, index_of(low, size))
+    store_int(axis + 8, index_of(low + 1.0, size))
+    store_scalar(axis + 32, f(1.0 - (at - low)))
+    store_scalar(axis + 40, f(at - low))
+    return 2
+
+
+@step_kernel("grid_sample", G)
+def grid_sample(step, bases, item, scratch):
+    """Channels contiguous on both sides; the grid dense, ``[points, axes]``."""
+    axes, points = load_int(step + G.axes), load_int(step + G.points)
+    depth, height, width = load_int(step + G.depth), load_int(step + G.height), load_int(step + G.width)
+    planes, lines, pixels = load_int(step + G.planes), load_int(step + G.lines), load_int(step + G.pixels)
+    nearest = load_int(step + G.mode) == NEAREST
+    zs = scratch + MOST * TAP
+    ys, xs = zs + AXIS, zs + 2 * AXIS
+    first = item * load_int(step + G.item_points)
+    for point in range(first, min(points, first + load_int(step + G.item_points))):
+        pixel, line = point % pixels, point // pixels % lines
+        plane, image = point // (pixels * lines) % planes, point // (pixels * lines * planes)
+        g = operand(step, bases, G.grid) + 4 * axes * point
+        across = along(step, xs, np.float64(load_scalar(g)), width)
+        down = along(step, ys, np.float64(load_scalar(g + 4)), height)
+        deep = 1
+        store_int(zs, 0)
+        store_scalar(zs + 32, f(1.0))
+        if axes == 3:
+            deep = along(step, zs, np.float64(load_scalar(g + 8)), depth)
+        taps, beyond = 0, f(0.0)
+        for i in range(deep):
+            for j in range(down):
+                for k in range(across):
+                    z, y, x = load_int(zs + 8 * i), load_int(ys + 8 * j), load_int(xs + 8 * k)
+                    weight = np.float64(load_scalar(zs + 32 + 8 * i)) * load_scalar(ys + 32 + 8 * j)
+                    weight = f(weight * load_scalar(xs + 32 + 8 * k))
+                    if z < 0 or y < 0 or x < 0:
+                        if axes == 2 and not nearest:
+                            beyond += weight * f(0.0)  # NaN if the position was none
+                        continue
+                    place = z * load_int(step + G.x1) + y * load_int(step + G.x2) + x * load_int(step + G.x3)
+                    store_int(scratch + TAP * taps, place)
+                    store_scalar(scratch + TAP * taps + 8, weight)
+                    taps += 1
+        x = operand(step, bases, G.x) + image * load_int(step + G.x0)
+        y = operand(step, bases, G.y) + image * load_int(step + G.y0)
+        y += plane * load_int(step + G.y1) + line * load_int(step + G.y2) + pixel * load_int(step + G.y3)
+        left = load_int(step + G.channels)
+        while left > 0:
+            total = splat(beyond)
+            for t in range(taps):
+                v = load_some(x + load_int(scratch + TAP * t), left)
+                total = fma(splat(load_scalar(scratch + TAP * t + 8)), v, total)
+            store_some(y, total, left)
+            x += BYTES
+            y += BYTES
+            left -= LANES

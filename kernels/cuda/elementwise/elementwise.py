@@ -1,0 +1,119 @@
+"""One function of up to three values, broadcast by strides, and an activation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.math.cells import FUNCTIONS
+from bslite.kernels.cuda.math.functions import CODES, function_of
+from bslite.kernels.cuda.math.libm import as_float, as_int
+from bslite.kernels.cuda.runtime.device import cuda, device_function
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+THREADS = 256
+EACH = 4  # elements of a thread: as many loads under way before the first is needed
+AXES = 5
+
+u, u64 = np.uint32, np.uint64
+STARTS = ", ".join(f"{a}_start i4" for a in "xzwy")
+SIZES = ", ".join(f"n{i} i4" for i in range(1, AXES))
+STRIDES = ", ".join(f"{a}{i} i4" for a in "xzwy" for i in range(AXES))
+# Every function with one axis; more axes and an activation with some: what they add is the same for all. Of
+# comparisons, which differ by an instruction, one; all activations are among `pointwise`'s samples.
+ORDERED = ("not_equal", "less", "greater", "less_equal", "greater_equal")
+SAMPLES = [
+    {"function": name, "activation": "identity", "axes": 1, "threads": THREADS}
+    for name in FUNCTIONS
+    if not name.startswith(ORDERED)
+]
+SAMPLES += [
+    {"function": "affine", "activation": "silu", "axes": axes, "threads": THREADS} for axes in (2, 3, 4, 5)
+]
+
+
+@device_function
+def places(axes, i, n1, n2, n3, n4):
+    """The coordinates of element ``i`` of ``axes`` axes, 4 innermost; of sizes ``n1..n4``."""
+    i4 = i
+    i3 = u(0)
+    i2 = u(0)
+    i1 = u(0)
+    i0 = u(0)
+    if axes > 1:
+        i3 = u(i4 // u(n4))
+        i4 = u(i4 - u(i3 * u(n4)))
+    if axes > 2:
+        i2 = u(i3 // u(n3))
+        i3 = u(i3 - u(i2 * u(n3)))
+    if axes > 3:
+        i1 = u(i2 // u(n2))
+        i2 = u(i2 - u(i1 * u(n2)))
+    if axes > 4:
+        i0 = u(i1 // u(n1))
+        i1 = u(i1 - u(i0 * u(n1)))
+    return i0, i1, i2, i3, i4
+
+
+@device_function
+def at(axes, start, i0, i1, i2, i3, i4, s0, s1, s2, s3, s4):
+    """Where that element lies."""
+    place = np.int64(start) + np.int64(i4) * s4
+    if axes > 1:
+        place += np.int64(i3) * s3
+    if axes > 2:
+        place += np.int64(i2) * s2
+    if axes > 3:
+        place += np.int64(i1) * s1
+    if axes > 4:
+        place += np.int64(i0) * s0
+    return u64(place)
+
+
+@kernel(
+    f"x i4[], z i4[], w i4[], y i4[], flag i4[], count i4, a f4, b f4, {STARTS}, {SIZES}, {STRIDES}",
+    threads=THREADS,
+    registers=40,
+    samples=SAMPLES,
+)
+def elementwise(function: str, activation: str, axes: int, threads: int):
+    """``y = activation(function(x, z, w), a, b)`` for ``count`` elements of ``axes`` axes, axis 4 innermost;
+    a block does ``threads * EACH`` of them.
+
+    Neighbouring threads take neighbouring elements, so what is contiguous is read and written in whole
+    sectors, and a stride of 0 costs one. Divisions by sizes take some ten instructions for each axis but the
+    first; the budget at the speed of memory is some fifty for an element. At 40 registers, which all but a
+    few functions need, an SM holds 1,536 threads with EACH loads under way each: 24 KB, what covers HBM's
+    latency.
+    """
+    operands, apply = FUNCTIONS[function]
+    ends = activation not in ("identity", CODES["identity"])
+    act = function_of(activation)
+
+    def elementwise(
+        x, z, w, y, flag, count, a, b, x_start, z_start, w_start, y_start, n1, n2, n3, n4,
+        x0, x1, x2, x3, x4, z0, z1, z2, z3, z4, w0, w1, w2, w3, w4, y0, y1, y2, y3, y4,
+    ):  # fmt: skip
+        made = cuda.local.array(EACH, np.int32)  # all loads before the first store, which might change x
+        start = u(u(cuda.blockIdx.x) * u(threads * EACH) + u(cuda.threadIdx.x))
+        for e in range(EACH):
+            i = u(start + u(e * threads))
+            if i < u(count):
+                i0, i1, i2, i3, i4 = places(axes, i, n1, n2, n3, n4)
+                first = x[at(axes, x_start, i0, i1, i2, i3, i4, x0, x1, x2, x3, x4)]
+                second = first
+                third = first
+                if operands > 1:
+                    second = z[at(axes, z_start, i0, i1, i2, i3, i4, z0, z1, z2, z3, z4)]
+                if operands > 2:
+                    third = w[at(axes, w_start, i0, i1, i2, i3, i4, w0, w1, w2, w3, w4)]
+                value = apply(first, second, third, flag)
+                if ends:
+                    value = as_int(act(as_float(value), a, b))
+                made[e] = value
+        for e in range(EACH):
+            i = u(start + u(e * threads))
+            if i < u(count):
+                i0, i1, i2, i3, i4 = places(axes, i, n1, n2, n3, n4)
+                y[at(axes, y_start, i0, i1, i2, i3, i4, y0, y1, y2, y3, y4)] = made[e]
+
+    return elementwise

@@ -1,0 +1,38 @@
+"""One activation over a run of elements: the simplest kernel, and the pattern for the others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.math.functions import CODES, function_of
+from bslite.kernels.cuda.runtime.device import cuda
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+THREADS = 256
+EACH = 4  # elements of a thread: as many loads under way before the first is needed
+
+
+@kernel(
+    "x f4[], y f4[], count i4, a f4, b f4",
+    threads=THREADS,
+    registers=40,
+    samples=[{"code": code} for code in CODES.values()],
+)
+def pointwise(code: int | str, threads: int = THREADS):
+    """``y[i] = act(x[i], a, b)``, the function of this number or name, for ``count`` elements; a block does
+    ``threads * EACH`` of them.
+
+    Bytes are all there is to it: 8 threads to a 32-byte sector, EACH loads in flight per thread; at 40
+    registers, of which most functions need half, an SM holds 1,536 threads, so 6,144 loads are under way,
+    24 KB: what HBM's latency needs.
+    """
+    act = function_of(code)
+
+    def pointwise(x, y, count, a, b):
+        start = cuda.blockIdx.x * np.int32(threads * EACH) + cuda.threadIdx.x
+        for e in range(EACH):
+            i = start + e * threads
+            if i < count:
+                y[i] = act(x[i], a, b)
+
+    return pointwise

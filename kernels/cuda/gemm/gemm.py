@@ -1,0 +1,290 @@
+"""Batch-reduce GEMM: convolution of any filter, linear layers and matrix products, in strict float32.
+
+``y[m, n] = activate(sum over k of A[m, k] * w[n, k] + bias[n] + residual[m, n])``: rows m are the pixels of
+all images, columns n output channels, and the sum goes over all taps and channels of a filter. No patch of
+the image is ever copied: A's element is found from the tap (arXiv 1906.06440's batch-reduce, with the sum in
+registers; as "implicit GEMM" in arXiv 1410.0759). See `gemm_tile` for how a block works, `gemm_prologue` for
+what may be done to A's elements on their way, `gemm_store` for what follows the sum.
+
+Two kernels of the same source: ``gemm_pairs`` moves 8 bytes at a time, and everything is counted in *cells*
+of two floats (channels, strides, offsets even); ``gemm`` takes what is odd, in cells of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bslite.kernels.cuda.gemm.access import cell_access, split, within
+from bslite.kernels.cuda.gemm.prologue import GATE, KINDS, factors, prologue
+from bslite.kernels.cuda.gemm.store import store
+from bslite.kernels.cuda.gemm.tile import DEPTH, PAD, QUAD, Tile, placement, products
+from bslite.kernels.cuda.math.functions import CODES
+from bslite.kernels.cuda.runtime.device import cuda, device_function
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+i32 = np.int32  # Numba makes int64 of every sum and product of int32
+THREADS = 256
+REGISTERS = 128  # so that two blocks of 256 threads are on an SM, 16 warps to hide each other's latencies
+
+# All in cells, but ``cols``. ``inner``: blocks along y are (outer, inner) matrices or groups.
+SCALARS = (
+    "rows i4, cols i4, terms i4, chunk i4, col_tiles i4, inner i4, "
+    "x_outer i4, x_inner i4, w_outer i4, w_inner i4, bias_inner i4, y_outer i4, y_inner i4, y_split i4, "
+    "x_row i4, w_row i4, y_row i4, r_row i4, "
+    # of windows: outputs along each axis, the input's strides, where the first window starts, steps, what
+    # there is, filter sizes times dilations, dilations, channels
+    "planes i4, lines i4, pixels i4, x_image i4, x_plane i4, x_line i4, "
+    "start_d i4, start_h i4, start_w i4, step_d i4, step_h i4, step_w i4, have_d i4, have_h i4, have_w i4, "
+    "taps_h i4, taps_w i4, next_d i4, next_h i4, next_w i4, depth i4, "
+    # where outputs do not lie evenly spaced
+    "y_image i4, y_plane i4, y_line i4, r_image i4, r_plane i4, r_line i4, a f4, b f4, "
+    # of a prologue: between the gates of images, the activation's parameters
+    "gate_image i4, before_a f4, before_b f4"
+)
+
+
+def _make(
+    cell: int, tile: tuple[int, int, int, int], window: int, across: int, scatter: int, bias: int,
+    residual: int, code: int, before: str, before_code: int,
+) -> Callable[..., None]:  # fmt: skip
+    """``window``: 0 where A's rows are evenly spaced runs of terms, else the number of axes windows move
+    along, 2 or 3. ``across``: w's columns are contiguous, not its terms. ``scatter``: y and residual have a
+    stride per axis. ``bias``, ``residual``: whether there is one. ``code``: the activation's. ``before``: the
+    prologue (gemm_prologue.py), and the activation in it.
+    """
+    shape = Tile(*tile)
+    threads = shape.threads
+    tm, tn = shape.thread_rows, shape.thread_cols
+    run = DEPTH // cell  # cells of a row's slice
+    a_loads, a_gap = shape.rows * run // threads, threads // run
+    b_loads, b_gap = shape.cols * run // threads, threads // run
+    col_cells = shape.cols // cell
+    b_terms = threads // col_cells  # ``across``: terms that are loaded at once
+    a_step, b_step = shape.rows + PAD, shape.cols + PAD
+    a_size, slice_size = DEPTH * a_step, DEPTH * (a_step + b_step)
+    shared_size, acc_size = 2 * slice_size, tm * tn
+    a_floats, b_floats = a_loads * cell, b_loads * cell
+    col_gap = shape.col_gap
+    kind = KINDS.index(before)
+    factor_floats = factors(kind, cell, a_loads)
+    take, _ = cell_access(cell)
+    fetch, apply = prologue(kind, cell, a_loads, before_code)
+    finish_rows = store(cell, shape, scatter, residual, code)
+    place, multiply = placement(shape), products(shape)
+    deep = window == 3
+    block_rows, block_cols = shape.rows, shape.cols
+
+    @device_function
+    def store_a(shared, at, ga):
+        for i in range(a_loads):
+            for e in range(cell):
+                shared[at + np.uint32(e * a_step + i * a_gap)] = ga[i * cell + e]
+
+    @device_function
+    def store_b(shared, at, gb):
+        for i in range(b_loads):
+            for e in range(cell):
+                if across:
+                    shared[at + np.uint32(i * b_terms * b_step + e)] = gb[i * cell + e]
+                else:
+                    shared[at + np.uint32(e * b_step + i * b_gap)] = gb[i * cell + e]
+
+    def body(
+        x, w, biases, r, y, scale, shift, rows, cols, terms, chunk, col_tiles, inner,
+        x_outer, x_inner, w_outer, w_inner, bias_inner, y_outer, y_inner, y_split,
+        x_row, w_row, y_row, r_row,
+        planes, lines, pixels, x_image, x_plane, x_line,
+        start_d, start_h, start_w, step_d, step_h, step_w, have_d, have_h, have_w,
+        taps_h, taps_w, next_d, next_h, next_w, depth,
+        y_image, y_plane, y_line, r_image, r_plane, r_line, a, b, gate_image, before_a, before_b,
+    ):  # fmt: skip
+        shared = cuda.shared.array(shared_size, np.float32, alignment=16)
+        acc = cuda.local.array(acc_size, np.float32)
+        fa = cuda.local.array(tm, np.float32)
+        fb = cuda.local.array(tn, np.float32)
+        ga = cuda.local.array(a_floats, np.float32)
+        gb = cuda.local.array(b_floats, np.float32)
+        a_base = cuda.local.array(a_loads, np.int32)
+        a_d = cuda.local.array(a_loads, np.int32)
+        a_h = cuda.local.array(a_loads, np.int32)
+        a_w = cuda.local.array(a_loads, np.int32)
+        b_base = cuda.local.array(b_loads, np.int32)
+        gates = cuda.local.array(a_loads, np.int32)  # this and what follows: of a prologue
+        factor = cuda.local.array(factor_floats, np.float32)
+        summand = cuda.local.array(cell, np.float32)
+        t = i32(cuda.threadIdx.x)
+        row_tile, col_tile = split(cuda.blockIdx.x, col_tiles)
+        outer_at, inner_at = split(cuda.blockIdx.y, inner)
+        first_row, first_col = i32(row_tile * block_rows), i32(col_tile * block_cols)
+        row, term = i32(t // run), i32(t % run)
+        part = i32(cuda.blockIdx.z)
+        k = i32(part * chunk + term)
+        last = i32(min(terms, part * chunk + chunk))
+
+        # What lies beyond the last row or column is that row or column once more, and never stored.
+        x_at = i32(outer_at * x_outer + inner_at * x_inner)
+        for i in range(a_loads):
+            m = i32(min(first_row + row + i * a_gap, rows - 1))
+            if kind == GATE:
+                image, _ = split(m, i32(i32(planes * lines) * pixels))
+                gates[i] = i32(image * gate_image)
+            if window:
+                m, q = split(m, pixels)
+                m, p = split(m, lines)
+                h, v = i32(p * step_h + start_h), i32(q * step_w + start_w)
+                at = i32(x_at + h * x_line + v * x_row)
+                if deep:
+                    m, d = split(m, planes)
+                    a_d[i] = d * step_d + start_d
+                    at = i32(at + a_d[i] * x_plane)
+                a_h[i] = h
+                a_w[i] = v
+                a_base[i] = i32(at + m * x_image)
+            else:
+                a_base[i] = x_at + m * x_row
+        w_at = outer_at * w_outer + inner_at * w_inner
+        for i in range(b_loads):
+            if across:
+                n = min(first_col // cell + t % col_cells, cols // cell - 1)
+                b_base[i] = w_at + n
+            else:
+                b_base[i] = w_at + min(first_col + row + i * b_gap, cols - 1) * w_row
+        channel, tap_w, tap_h, tap_d = k, i32(0), i32(0), i32(0)
+        if window:
+            tap, channel = split(k, depth)
+            tap, tap_w = split(tap, taps_w)
+            tap_d, tap_h = split(tap, taps_h)
+            tap_w, tap_h, tap_d = i32(tap_w * next_w), i32(tap_h * next_h), i32(tap_d * next_d)
+        end_w, end_h = i32(taps_w * next_w), i32(taps_h * next_h)
+        for i in range(acc_size):
+            acc[i] = np.float32(0.0)
+
+        place_row, place_col = place(t)
+        a_at, b_at = place_row * QUAD, a_size + place_col * QUAD
+        a_to = i32(term * (cell * a_step) + row)
+        b_to = i32(a_size + term * (cell * b_step) + row)
+        if across:
+            b_to = i32(a_size + t // col_cells * b_step + t % col_cells * cell)
+        there = i32(0)
+        slices = i32((last - part * chunk + (run - 1)) // run)
+        for s in range(slices + 1):
+            if s < slices:  # the next slice, into registers
+                for i in range(a_floats):
+                    ga[i] = np.float32(0.0)
+                for i in range(b_floats):
+                    gb[i] = np.float32(0.0)
+                there = i32(0)  # a bit for each cell of A that there is
+                if window:
+                    offset = i32(tap_h * x_line + tap_w * x_row + channel)
+                    if deep:
+                        offset = i32(offset + tap_d * x_plane)
+                    for i in range(a_loads):
+                        inside = (
+                            k < last and within(a_h[i] + tap_h, have_h) and within(a_w[i] + tap_w, have_w)
+                        )
+                        if deep:
+                            inside = inside and within(a_d[i] + tap_d, have_d)
+                        if inside:
+                            take(x, a_base[i] + offset, ga, i * cell)
+                            there = i32(there | i32(1 << i))
+                    if kind and k < last:
+                        fetch(scale, shift, gates, channel, factor, summand)
+                    channel = i32(channel + run)
+                    while channel >= depth:
+                        channel = i32(channel - depth)
+                        tap_w = i32(tap_w + next_w)
+                        if tap_w == end_w:
+                            tap_w = i32(0)
+                            tap_h = i32(tap_h + next_h)
+                            if deep and tap_h == end_h:
+                                tap_h = i32(0)
+                                tap_d = i32(tap_d + next_d)
+                else:
+                    for i in range(a_loads):
+                        if k < last:
+                            take(x, a_base[i] + k, ga, i * cell)
+                            there = i32(there | i32(1 << i))
+                    if kind and k < last:
+                        fetch(scale, shift, gates, k, factor, summand)
+                for i in range(b_loads):
+                    if across:
+                        kk = i32((k - term) * cell + t // col_cells + i * b_terms)
+                        if kk < i32(last * cell):
+                            take(w, b_base[i] + kk * w_row, gb, i * cell)
+                    elif k < last:
+                        take(w, b_base[i] + k, gb, i * cell)
+                k = i32(k + run)
+            if s > 0:
+                here = i32((s + 1) % 2 * slice_size)
+                multiply(0, acc, fa, fb, shared, np.uint32(here + a_at), np.uint32(here + b_at))
+            if s < slices:
+                to = i32(s % 2 * slice_size)
+                if kind:
+                    apply(ga, there, factor, summand, before_a, before_b)
+                store_a(shared, np.uint32(to + a_to), ga)
+                store_b(shared, np.uint32(to + b_to), gb)
+            cuda.syncthreads()
+
+        sums = cuda.local.array(tn, np.float32)
+        values = cuda.local.array(4, np.float32)
+        places = cuda.local.array(2, np.int32)
+        first_col += place_col * QUAD
+        for j in range(tn):
+            n = first_col + j // QUAD * col_gap + j % QUAD
+            sums[j] = np.float32(0.0)
+            if bias and n < cols:
+                sums[j] = biases[np.uint32(inner_at * bias_inner + n)]
+        y_at = i32(outer_at * y_outer + inner_at * y_inner + part * y_split)
+        finish_rows(
+            0, places, acc, sums, values, r, y, first_row + place_row * QUAD, first_col, rows, cols, y_at,
+            y_row, r_row, pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, a, b,
+        )  # fmt: skip
+
+    return body
+
+
+ODD = "x f4[], w f4[], biases f4[], r f4[], y f4[], scale f4[], shift f4[], "
+EVEN = "x f8[], w f8[], biases f4[], r f8[], y f8[], scale f8[], shift f8[], "
+
+
+def _sample(tile: tuple[int, int, int, int], window: int, **more: int) -> dict[str, Any]:
+    return {
+        "tile": tile,
+        "window": window,
+        "across": 0,
+        "scatter": 0,
+        "bias": 1,
+        "residual": 0,
+        "code": 0,
+        "before": "none",
+        "before_code": 0,
+        **more,
+    }
+
+
+LARGE, MIDDLE, SMALL = (128, 128, 8, 8), (64, 64, 8, 4), (32, 32, 4, 4)
+
+
+@kernel(ODD + SCALARS, threads=THREADS, registers=REGISTERS, blocks=2, samples=[
+    _sample(LARGE, 0), _sample(LARGE, 2), _sample(SMALL, 2, code=CODES["silu"]), _sample(SMALL, 3, scatter=1),
+    _sample(LARGE, 2, before="affine", before_code=CODES["relu"]),
+])  # fmt: skip
+def gemm(tile, window, across, scatter, bias, residual, code, before, before_code):
+    """Cells of one float: a slice of a row is 8 lanes of 4 bytes."""
+    return _make(1, tile, window, across, scatter, bias, residual, code, before, before_code)
+
+
+@kernel(EVEN + SCALARS, threads=THREADS, registers=REGISTERS, blocks=2, samples=[
+    _sample(LARGE, 0), _sample(LARGE, 0, across=1, bias=0), _sample(LARGE, 2, residual=1, code=CODES["relu"]),
+    _sample(LARGE, 3, scatter=1, residual=1, code=CODES["silu"]),
+    _sample(MIDDLE, 2, code=CODES["relu"]),
+    _sample(SMALL, 0), _sample(SMALL, 2, residual=1),
+    _sample(LARGE, 0, before="affine", before_code=CODES["relu"]),
+    _sample(LARGE, 0, before="gate", residual=1),
+])  # fmt: skip
+def gemm_pairs(tile, window, across, scatter, bias, residual, code, before, before_code):
+    """Cells of two floats: a slice of a row is 4 lanes of 8 bytes."""
+    return _make(2, tile, window, across, scatter, bias, residual, code, before, before_code)

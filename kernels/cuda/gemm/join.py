@@ -1,0 +1,62 @@
+"""The second pass of a sum that was taken in parts: adds them up in order, then does all that follows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.gemm.access import split
+from bslite.kernels.cuda.math.functions import CODES, activate
+from bslite.kernels.cuda.runtime.device import cuda
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+THREADS = 256
+i32 = np.int32
+
+
+@kernel(
+    "parts f4[], biases f4[], r f4[], y f4[], count i4, splits i4, rows i4, cols i4, inner i4, "
+    "bias_inner i4, y_outer i4, y_inner i4, y_row i4, r_row i4, planes i4, lines i4, pixels i4, "
+    "y_image i4, y_plane i4, y_line i4, r_image i4, r_plane i4, r_line i4, a f4, b f4",
+    threads=THREADS,
+    registers=48,
+    samples=[
+        {"scatter": 0, "bias": 1, "residual": 0, "code": CODES["relu"]},
+        {"scatter": 1, "bias": 1, "residual": 1, "code": CODES["silu"]},
+    ],
+)
+def gemm_join(scatter, bias, residual, code):
+    """``parts [splits, outer, inner, rows, cols]`` to y, whose strides are as for `gemm`, in floats;
+    ``count`` elements of y in all.
+
+    A thread per element, neighbours side by side in every part: coalesced, and bound by the bytes of the
+    parts, which the blocks before have just left in L2.
+    """
+
+    def gemm_join(
+        parts, biases, r, y, count, splits, rows, cols, inner, bias_inner, y_outer, y_inner, y_row, r_row,
+        planes, lines, pixels, y_image, y_plane, y_line, r_image, r_plane, r_line, a, b,
+    ):  # fmt: skip
+        i = i32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+        if i >= count:
+            return
+        total = parts[np.uint32(i)]
+        for s in range(1, splits):
+            total += parts[np.uint32(i + s * count)]
+        rest, n = split(i, cols)
+        matrix, m = split(rest, rows)
+        outer_at, inner_at = split(matrix, inner)
+        if scatter:
+            rest, q = split(m, pixels)
+            rest, p = split(rest, lines)
+            image, d = split(rest, planes)
+            at = image * y_image + d * y_plane + p * y_line + q * y_row
+            r_at = image * r_image + d * r_plane + p * r_line + q * r_row
+        else:
+            at, r_at = m * y_row, m * r_row
+        if bias:
+            total += biases[np.uint32(inner_at * bias_inner + n)]
+        if residual:
+            total += r[np.uint32(r_at + n)]
+        y[np.uint32(outer_at * y_outer + inner_at * y_inner + at + n)] = activate(code, total, a, b)
+
+    return gemm_join

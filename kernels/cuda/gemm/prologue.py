@@ -1,0 +1,66 @@
+"""What a batch-reduce GEMM does to the elements of A between memory and shared memory.
+
+The layer before a product, if it works on one element at a time and nobody else reads it, then costs neither
+a launch nor a trip through memory: ``A' = act(A * scale[c] + shift[c])`` (a batch norm that stands before its
+convolution: DenseNet, pre-activation ResNets), or ``A' = act(A * gate[image, c])`` (squeeze-and-excitation).
+The arithmetic is that of the layer's own kernel, so the bits are, too.
+
+A block computes A' once for each of its column tiles and taps. What it costs a thread: factors of its channel
+(of a slice, a thread has the same channels in all of its rows), or of its rows; a multiply-add, the
+activation and a selection per element. What is not there, beyond the image or beyond the sum, is zero *after*
+the prologue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bslite.kernels.cuda.gemm.access import cell_access
+from bslite.kernels.cuda.math.functions import function_of
+from bslite.kernels.cuda.math.libm import fma, times
+from bslite.kernels.cuda.runtime.device import device_function
+
+KINDS = ("none", "affine", "gate")
+NONE, AFFINE, GATE = range(3)
+f = np.float32
+
+
+def factors(kind: int, cell: int, loads: int) -> int:
+    """Registers for the factors of a thread's elements of a slice, of `AFFINE` as many for the summands."""
+    return {NONE: 1, AFFINE: cell, GATE: loads * cell}[kind]
+
+
+def prologue(kind: int, cell: int, loads: int, code: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Device functions: ``fetch(scale, shift, bases, channel, factor, summand)``, into registers, and
+    ``apply(ga, there, factor, summand, a, b)``, in place.
+
+    A thread has ``loads`` cells of A in a slice, ``ga [loads * cell]``, all of them of the cell ``channel``;
+    ``bases [loads]`` is where the gates of each one's image begin; of ``there`` bit i is 0 where
+    ``ga`` holds nothing of A. ``code`` is the activation's, ``a`` and ``b`` its parameters.
+    """
+    take, _ = cell_access(cell)
+    act = function_of(code)
+
+    @device_function
+    def fetch(scale, shift, bases, channel, factor, summand):
+        if kind == AFFINE:
+            take(scale, channel, factor, 0)
+            take(shift, channel, summand, 0)
+        else:
+            for i in range(loads):
+                take(scale, bases[i] + channel, factor, i * cell)
+
+    @device_function
+    def apply(ga, there, factor, summand, a, b):
+        for i in range(loads):
+            for e in range(cell):
+                if kind == AFFINE:
+                    value = fma(ga[i * cell + e], factor[e], summand[e])
+                else:
+                    value = times(ga[i * cell + e], factor[i * cell + e])
+                value = act(value, a, b)
+                ga[i * cell + e] = value if (there >> i) & 1 else f(0.0)
+
+    return fetch, apply

@@ -1,0 +1,71 @@
+"""What follows the sum in the GPU's batch-reduce GEMMs: bias, residual, activation, and where a row lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bslite.kernels.cuda.gemm.access import cell_access, split
+from bslite.kernels.cuda.gemm.tile import QUAD, Tile, unrolled
+from bslite.kernels.cuda.math.functions import activate
+from bslite.kernels.cuda.runtime.device import device_function
+
+i32 = np.int32  # Numba makes int64 of every sum and product of int32
+
+
+def store(
+    cell: int, shape: Tile, scatter: int, residual: int, code: int, together: int = 1
+) -> Callable[..., None]:
+    """A device function that stores a thread's rows of the tile: ``y = activate(acc + sums + residual)``.
+
+    Its first argument is 0. ``acc [TM * TN]``; ``sums [TN]``: what each column adds; ``places [2]``,
+    ``values [4]`` are room. Row m lies at ``m * y_row``, or, with ``scatter``, is ``[image, plane, line,
+    pixel]`` with a stride for each; so does the residual's. ``first_row``, ``first_col`` are the thread's, in
+    the product. ``cell``: floats moved at once. ``together``: so many rows, from a multiple of that on, are
+    side by side in a line.
+    """
+    tm, tn = shape.thread_rows, shape.thread_cols
+    row_gap, col_gap = shape.row_gap, shape.col_gap
+    quad_cells = QUAD // cell
+    take, put = cell_access(cell)
+
+    @device_function
+    def finish_cell(c, i, acc, sums, first_col, cols, at, r_at, values, y, r, act_a, act_b):
+        """Cell c of a thread's row i: all that follows the sum, and the store."""
+        n = first_col + c // quad_cells * col_gap + c % quad_cells * cell
+        if n < cols:
+            for e in range(cell):
+                values[e] = acc[i * tn + c * cell + e] + sums[c * cell + e]
+            if residual:
+                take(r, r_at + n // cell, values, cell)
+                for e in range(cell):
+                    values[e] += values[cell + e]
+            for e in range(cell):
+                values[e] = activate(code, values[e], act_a, act_b)
+            put(y, at + n // cell, values, 0)
+
+    finish_cells = unrolled(tn // cell, finish_cell)
+
+    @device_function
+    def finish_row(
+        i, places, acc, sums, values, r, y, first_row, first_col, rows, cols, y_at, y_row, r_row,
+        pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, act_a, act_b,
+    ):  # fmt: skip
+        m = i32(first_row + i // QUAD * row_gap + i % QUAD)
+        if m < rows:
+            if scatter and i % together:
+                at, r_at = i32(places[0] + i % together * y_row), i32(places[1] + i % together * r_row)
+            elif scatter:
+                rest, q = split(m, pixels)
+                rest, p = split(rest, lines)
+                image, d = split(rest, planes)
+                at = i32(y_at + image * y_image + d * y_plane + p * y_line + q * y_row)
+                r_at = i32(image * r_image + d * r_plane + p * r_line + q * r_row)
+                places[0] = at
+                places[1] = r_at
+            else:
+                at, r_at = i32(y_at + m * y_row), i32(m * r_row)
+            finish_cells(0, i, acc, sums, first_col, cols, at, r_at, values, y, r, act_a, act_b)
+
+    return unrolled(tm, finish_row)

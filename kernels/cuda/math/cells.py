@@ -1,0 +1,329 @@
+"""Functions of up to three 4-byte cells, ``(x, z, w, flag)``: arithmetic, comparisons, logic, casts.
+
+Cells are int32; what is a float32 is seen as one. Integers are computed in 64 bits and flagged where the
+result does not fit a cell (their definitions: kernels/cpu/math/integer.py).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bslite.kernels.cuda.math.libm import (
+    as_float,
+    as_int,
+    atan2,
+    fma,
+    fmod,
+    larger,
+    minus,
+    plus,
+    quotient,
+    smaller,
+    times,
+)
+from bslite.kernels.cuda.math.libm import pow as power
+from bslite.kernels.cuda.runtime.device import device_function
+from bslite.kernels.cuda.runtime.flag import raise_flag
+
+f = np.float32
+i32, i64 = np.int32, np.int64
+ONE, ZERO = np.int32(1), np.int32(0)
+
+
+class Function(NamedTuple):
+    """``apply(x, z, w, flag)`` of the first ``operands`` cells."""
+
+    operands: int
+    apply: object
+
+
+@device_function
+def _remainder(x, z):
+    rest = fmod(x, z)
+    if rest != f(0.0) and (rest < f(0.0)) != (z < f(0.0)):
+        rest = plus(rest, z)
+    return rest
+
+
+@device_function
+def _prelu(x, z):
+    return x if x > f(0.0) else times(x, z)
+
+
+#: Functions of two float32.
+FLOATS = {
+    "add": plus,
+    "sub": minus,
+    "mul": times,
+    "div": quotient,
+    "pow": power,
+    "maximum": larger,
+    "minimum": smaller,
+    "fmod": fmod,
+    "remainder": _remainder,
+    "atan2": atan2,
+    "prelu": _prelu,
+}
+
+
+def _of_floats(function):
+    @device_function
+    def apply(x, z, w, flag):
+        return as_int(function(as_float(x), as_float(z)))
+
+    return Function(2, apply)
+
+
+@device_function
+def _copy(x, z, w, flag):
+    return x
+
+
+@device_function
+def _affine(x, z, w, flag):
+    return as_int(fma(as_float(x), as_float(z), as_float(w)))
+
+
+@device_function
+def equal(x, z):
+    return x == z
+
+
+@device_function
+def not_equal(x, z):
+    return x != z
+
+
+@device_function
+def less(x, z):
+    return x < z
+
+
+@device_function
+def less_equal(x, z):
+    return x <= z
+
+
+@device_function
+def greater(x, z):
+    return x > z
+
+
+@device_function
+def greater_equal(x, z):
+    return x >= z
+
+
+ORDERS = (equal, not_equal, less, less_equal, greater, greater_equal)
+
+
+def _of_order(order, integers):
+    @device_function
+    def of_floats(x, z, w, flag):
+        return ONE if order(as_float(x), as_float(z)) else ZERO
+
+    @device_function
+    def of_integers(x, z, w, flag):
+        return ONE if order(x, z) else ZERO
+
+    return Function(2, of_integers if integers else of_floats)
+
+
+@device_function
+def _and(x, z, w, flag):
+    return i32(x & z)
+
+
+@device_function
+def _or(x, z, w, flag):
+    return i32(x | z)
+
+
+@device_function
+def _xor(x, z, w, flag):
+    return i32(x ^ z)
+
+
+@device_function
+def _not(x, z, w, flag):
+    return i32(x ^ ONE)
+
+
+@device_function
+def _flip(x, z, w, flag):
+    return i32(~x)
+
+
+@device_function
+def _where(x, z, w, flag):
+    return z if x != ZERO else w
+
+
+@device_function
+def _isnan(x, z, w, flag):
+    return ONE if as_float(x) != as_float(x) else ZERO
+
+
+@device_function
+def _isinf_negative(x, z, w, flag):
+    return ONE if x == i32(-0x800000) else ZERO
+
+
+@device_function
+def _isinf_positive(x, z, w, flag):
+    return ONE if x == i32(0x7F800000) else ZERO
+
+
+@device_function
+def _isinf_both(x, z, w, flag):
+    return ONE if x == i32(0x7F800000) or x == i32(-0x800000) else ZERO
+
+
+@device_function
+def _never(x, z, w, flag):
+    return ZERO
+
+
+@device_function
+def _float_to_int(x, z, w, flag):
+    v = as_float(x)
+    if v >= f(-(2.0**31)) and v < f(2.0**31):
+        return i32(v)
+    raise_flag(flag, i64(0))
+    return ZERO
+
+
+@device_function
+def _int_to_float(x, z, w, flag):
+    return as_int(f(x))
+
+
+@device_function
+def _float_to_bool(x, z, w, flag):
+    return ZERO if as_float(x) == f(0.0) else ONE
+
+
+@device_function
+def _int_to_bool(x, z, w, flag):
+    return ZERO if x == ZERO else ONE
+
+
+@device_function
+def _int_add(x, z, flag):
+    return x + z
+
+
+@device_function
+def _int_sub(x, z, flag):
+    return x - z
+
+
+@device_function
+def _int_mul(x, z, flag):
+    return x * z
+
+
+@device_function
+def _int_maximum(x, z, flag):
+    return x if x > z else z
+
+
+@device_function
+def _int_minimum(x, z, flag):
+    return x if x < z else z
+
+
+@device_function
+def _int_div(x, z, flag):
+    if z == 0:
+        raise_flag(flag, x)
+        return i64(0)
+    size = (x if x > 0 else -x) // (z if z > 0 else -z)
+    return size if (x < 0) == (z < 0) else -size
+
+
+@device_function
+def _int_fmod(x, z, flag):
+    return x - _int_div(x, z, flag) * z
+
+
+@device_function
+def _int_floor_div(x, z, flag):
+    towards_zero = _int_div(x, z, flag)
+    if z != 0 and towards_zero * z != x and (x < 0) != (z < 0):
+        return towards_zero - 1
+    return towards_zero
+
+
+@device_function
+def _int_remainder(x, z, flag):
+    if z == 0:
+        raise_flag(flag, x)
+        return i64(0)
+    return x - _int_floor_div(x, z, flag) * z
+
+
+@device_function
+def _int_pow(x, z, flag):
+    if z < 0:
+        raise_flag(flag, z)
+        return i64(0)
+    if x == 0 or x == 1 or x == -1:  # every power fits
+        return i64(1) if z == 0 or x == 1 or (x == -1 and z % 2 == 0) else x
+    result = i64(1)
+    for _ in range(z if z < 33 else 33):  # of a size of 2 or more, the 32nd does not fit
+        result *= x
+        if result > 4294967296 or result < -4294967296:
+            break
+    return result
+
+
+def _of_integers(function):
+    @device_function
+    def apply(x, z, w, flag):
+        made = function(i64(x), i64(z), flag)
+        if made < -2147483648 or made > 2147483647:
+            raise_flag(flag, made)
+        return i32(made)
+
+    return Function(2, apply)
+
+
+INTEGERS = {
+    "add": _int_add,
+    "sub": _int_sub,
+    "mul": _int_mul,
+    "maximum": _int_maximum,
+    "minimum": _int_minimum,
+    "floor_div": _int_floor_div,
+    "remainder": _int_remainder,
+    "div": _int_div,
+    "fmod": _int_fmod,
+    "pow": _int_pow,
+}
+
+FUNCTIONS = {
+    "copy": Function(1, _copy),
+    "affine": Function(3, _affine),
+    **{name: _of_floats(function) for name, function in FLOATS.items()},
+    **{order.__name__: _of_order(order, False) for order in ORDERS},
+    **{f"{order.__name__}_int": _of_order(order, True) for order in ORDERS},
+    "and": Function(2, _and),
+    "or": Function(2, _or),
+    "xor": Function(2, _xor),
+    "not": Function(1, _not),
+    "not_int": Function(1, _flip),
+    "where": Function(3, _where),
+    "isnan": Function(1, _isnan),
+    "isinf_both": Function(1, _isinf_both),
+    "isinf_negative": Function(1, _isinf_negative),
+    "isinf_positive": Function(1, _isinf_positive),
+    "isinf_neither": Function(1, _never),
+    "float_to_int": Function(1, _float_to_int),
+    "int_to_float": Function(1, _int_to_float),
+    "float_to_bool": Function(1, _float_to_bool),
+    "int_to_bool": Function(1, _int_to_bool),
+    **{f"int_{name}": _of_integers(function) for name, function in INTEGERS.items()},
+}

@@ -1,0 +1,241 @@
+"""Functions of one value: activations, analysis, rounding. NaN in, NaN out (but for `sign`, as torch has it).
+
+A kernel takes the one it is made for, as a function ``(x, a, b)``, from `function_of`; a and b are its
+parameters (clamp bounds, negative slope, ...), float32. What is not chosen is not compiled. Where a function
+begins or ends with a sum or product, that is one of libm.py's: else its neighbours in a kernel would decide
+how it is rounded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.math import libm, trig
+from bslite.kernels.cuda.math.libm import fma, larger, magnitude, minus, plus, quotient, smaller, times
+from bslite.kernels.cuda.runtime.device import device_function
+
+f = np.float32
+ONE, ZERO = f(1.0), f(0.0)
+exp, expm1, log1p = libm.exp, libm.expm1, libm.log1p
+erf, tanh_of, sqrt_of = libm.erf, libm.tanh, libm.sqrt
+
+
+@device_function
+def identity(x, a, b):
+    return x
+
+
+@device_function
+def relu(x, a, b):
+    return larger(x, ZERO)
+
+
+@device_function
+def clamp(x, a, b):
+    return smaller(larger(x, a), b)
+
+
+@device_function
+def leaky_relu(x, a, b):
+    return x if x >= ZERO else times(x, a)
+
+
+@device_function
+def sigmoid(x, a, b):
+    return quotient(ONE, ONE + exp(-x))
+
+
+@device_function
+def tanh(x, a, b):
+    return tanh_of(x)
+
+
+@device_function
+def silu(x, a, b):
+    return quotient(x, ONE + exp(-x))
+
+
+@device_function
+def relu6(x, a, b):
+    return smaller(larger(x, ZERO), f(6.0))
+
+
+@device_function
+def elu(x, a, b):
+    return x if x > ZERO else times(expm1(x), a)
+
+
+@device_function
+def gelu_none(x, a, b):
+    return times(f(0.5) * x, ONE + erf(x * f(0.70710678118654752)))
+
+
+@device_function
+def gelu_tanh(x, a, b):
+    inner = fma(f(0.044715) * x * x, x, x) * f(0.79788456080286536)
+    return times(f(0.5) * x, ONE + tanh_of(inner))
+
+
+@device_function
+def hardsigmoid(x, a, b):
+    return times(smaller(larger(plus(x, f(3.0)), ZERO), f(6.0)), f(1.0 / 6))
+
+
+@device_function
+def hardswish(x, a, b):
+    return times(x, hardsigmoid(x, a, b))
+
+
+@device_function
+def hardsigmoid_any(x, a, b):
+    return smaller(larger(fma(x, a, b), ZERO), ONE)
+
+
+@device_function
+def swish(x, a, b):
+    return quotient(x, ONE + exp(-times(x, a)))
+
+
+@device_function
+def selu(x, a, b):
+    return times(x if x > ZERO else times(expm1(x), a), b)
+
+
+@device_function
+def celu(x, a, b):
+    return x if x > ZERO else times(expm1(quotient(x, a)), a)
+
+
+@device_function
+def softplus(x, a, b):
+    z = times(x, a)
+    if z > b:
+        return x
+    return quotient(larger(z, ZERO) + log1p(exp(-magnitude(z))), a)
+
+
+@device_function
+def softsign(x, a, b):
+    return quotient(x, ONE + magnitude(x))
+
+
+@device_function
+def mish(x, a, b):
+    # tanh(log(1 + e)) = ((1 + e)**2 - 1) / ((1 + e)**2 + 1), in which nothing cancels written so
+    e = exp(smaller(x, f(20.0)))
+    n = times(e, e + f(2.0))
+    return times(x, quotient(n, n + f(2.0)))
+
+
+@device_function
+def logsigmoid(x, a, b):
+    return smaller(x, ZERO) - log1p(exp(-magnitude(x)))
+
+
+@device_function
+def threshold(x, a, b):
+    return b if x <= a else x
+
+
+@device_function
+def shrink(x, a, b):
+    if x > a:
+        return minus(x, b)
+    return ZERO if x >= -a else plus(x, b)
+
+
+@device_function
+def neg(x, a, b):
+    return -x
+
+
+@device_function
+def absolute(x, a, b):
+    return magnitude(x)
+
+
+@device_function
+def sign(x, a, b):
+    if x > ZERO:
+        return ONE
+    return -ONE if x < ZERO else ZERO
+
+
+@device_function
+def rsqrt(x, a, b):
+    return quotient(ONE, sqrt_of(x))
+
+
+@device_function
+def reciprocal(x, a, b):
+    return quotient(ONE, x)
+
+
+def _alone(function):
+    """In the form of the others."""
+
+    @device_function
+    def apply(x, a, b):
+        return function(x)
+
+    return apply
+
+
+#: By name; those of one family that differ by a parameter have names of their own (`lowering.epilogue`).
+FUNCTIONS = {
+    **{
+        function.__name__: function
+        for function in (
+            identity, relu, clamp, leaky_relu, sigmoid, tanh, silu, relu6, elu, gelu_none, gelu_tanh,
+            hardsigmoid, hardswish, hardsigmoid_any, swish, selu, celu, softplus, softsign, mish, logsigmoid,
+            threshold, shrink, neg, sign, rsqrt, reciprocal,
+        )
+    },
+    "abs": absolute,
+    **{
+        name: _alone(getattr(libm, name))
+        for name in (
+            "sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh",
+            "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc",
+        )
+    },
+    "round": _alone(libm.rint),
+    "sin": _alone(trig.sin),
+    "cos": _alone(trig.cos),
+    "tan": _alone(trig.tan),
+}  # fmt: skip
+#: Name -> number, in the order above: what tells variants of a kernel apart.
+CODES = {name: code for code, name in enumerate(FUNCTIONS)}
+_NAMES = tuple(FUNCTIONS)
+
+
+def function_of(code: int | str):
+    """The function with this number, or of this name."""
+    return FUNCTIONS[code if isinstance(code, str) else _NAMES[code]]
+
+
+def _choice(low: int, high: int):
+    """``(code, x, a, b)``: the function with this number, from ``low`` to before ``high``."""
+    if high - low == 1:
+        function = FUNCTIONS[_NAMES[low]]
+
+        @device_function
+        def only(code, x, a, b):
+            return function(x, a, b)
+
+        return only
+    middle = (low + high) // 2
+    before, after = _choice(low, middle), _choice(middle, high)
+
+    @device_function
+    def either(code, x, a, b):
+        if code < middle:
+            return before(code, x, a, b)
+        return after(code, x, a, b)
+
+    return either
+
+
+#: ``activate(code, x, a, b)``: the function with this number. Of a number that is a constant where it is
+#: called only that function is left in machine code; but `function_of` is compiled in a tenth of the time.
+activate = _choice(0, len(CODES))

@@ -1,0 +1,151 @@
+"""Copies of 4-byte cells between strided views: element by element, and by tiles where the axes differ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.runtime.device import cuda, device_function
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+EACH = 4  # elements of a thread: as many loads under way before the first is needed
+AXES = 6
+
+u = np.uint32
+SIZES = ", ".join(f"n{i} i4" for i in range(AXES - 1))
+STRIDES = ", ".join(f"{a}{i} i4" for a in "xy" for i in range(AXES))
+
+
+@device_function
+def place(axes, i, start, n0, n1, n2, n3, n4, s0, s1, s2, s3, s4, s5):
+    """Where element ``i`` of ``axes`` axes lies: axis 0 is innermost, of ``n0`` elements ``s0`` apart.
+
+    Coordinates have 32 bits and no sign (plain division); times a stride they have 64.
+    """
+    at = np.int64(start)
+    if axes > 1:
+        q = u(i // u(n0))
+        at += u(i - u(q * u(n0))) * s0
+        i = q
+    if axes > 2:
+        q = u(i // u(n1))
+        at += u(i - u(q * u(n1))) * s1
+        i = q
+    if axes > 3:
+        q = u(i // u(n2))
+        at += u(i - u(q * u(n2))) * s2
+        i = q
+    if axes > 4:
+        q = u(i // u(n3))
+        at += u(i - u(q * u(n3))) * s3
+        i = q
+    if axes > 5:
+        q = u(i // u(n4))
+        at += u(i - u(q * u(n4))) * s4
+        i = q
+    last = s0
+    if axes == 2:
+        last = s1
+    if axes == 3:
+        last = s2
+    if axes == 4:
+        last = s3
+    if axes == 5:
+        last = s4
+    if axes == 6:
+        last = s5
+    return np.uint64(at + i * last)
+
+
+def _copying(axes: int, threads: int, cell: type):
+    def copy(
+        x, y, count, x_start, y_start, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5, y0, y1, y2, y3, y4, y5
+    ):
+        held = cuda.local.array(EACH, cell)  # all loads before the first store, which might change x
+        start = u(cuda.blockIdx.x) * u(threads * EACH) + u(cuda.threadIdx.x)
+        for e in range(EACH):
+            i = u(start + u(e * threads))
+            if i < u(count):
+                held[e] = x[place(axes, i, x_start, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5)]
+        for e in range(EACH):
+            i = u(start + u(e * threads))
+            if i < u(count):
+                y[place(axes, i, y_start, n0, n1, n2, n3, n4, y0, y1, y2, y3, y4, y5)] = held[e]
+
+    return copy
+
+
+@kernel(
+    f"x i4[], y i4[], count i4, x_start i4, y_start i4, {SIZES}, {STRIDES}",
+    threads=256,
+    registers=40,
+    samples=[{"axes": axes, "threads": 256} for axes in (1, 3, 6)],
+)
+def copy(axes: int, threads: int):
+    """``count`` cells of ``axes`` axes (0 innermost) from x to y; a block does ``threads * EACH`` of them.
+
+    Neighbouring threads write neighbours, as axis 0 is contiguous in y; how x is read is up to its strides.
+    Divisions by sizes are the arithmetic there is: some ten instructions each, hidden behind EACH loads of
+    each of the 1,536 threads that an SM holds at 40 registers.
+    """
+    return _copying(axes, threads, np.int32)
+
+
+@kernel(
+    f"x f8[], y f8[], count i4, x_start i4, y_start i4, {SIZES}, {STRIDES}",
+    threads=256,
+    registers=40,
+    samples=[{"axes": axes, "threads": 256} for axes in (1, 3, 6)],
+)
+def copy_pairs(axes: int, threads: int):
+    """As `copy`, two neighbouring cells at a time: sizes, starts and strides count pairs. 8-byte accesses."""
+    return _copying(axes, threads, np.float64)
+
+
+@kernel(
+    "x i4[], y i4[], rows i4, cols i4, x_row i4, y_col i4, across i4, down i4, n1 i4, n2 i4, "
+    "x0 i4, x1 i4, x2 i4, y0 i4, y1 i4, y2 i4",
+    threads=256,
+    registers=40,
+    samples=[{"tile": 32}],
+)
+def transpose(tile: int):
+    """``y[.., r, c] = x[.., c, r]`` by tiles: rows r are ``x_row`` apart in x and contiguous in y, columns c
+    contiguous in x and ``y_col`` apart in y; around them three axes, the first as long as there are blocks.
+
+    A block of ``[tile, tile / EACH]`` threads takes a tile through shared memory, EACH loads of a thread
+    under way; rows of ``tile + 1`` cells there, so that a column's 32 cells lie in 32 banks. Reads and writes
+    are runs of 32 cells, whole sectors. 8 blocks of 4 KB on an SM: 2,048 loads under way.
+    """
+    step = tile // EACH
+    pitch = tile + 1
+
+    def transpose(x, y, rows, cols, x_row, y_col, across, down, n1, n2, x0, x1, x2, y0, y1, y2):
+        held = cuda.shared.array((tile, pitch), np.int32)
+        b = u(cuda.blockIdx.x)
+        q = u(b // u(across))
+        first_c = u(u(b - u(q * u(across))) * u(tile))
+        b = q
+        q = u(b // u(down))
+        first_r = u(u(b - u(q * u(down))) * u(tile))
+        b = q
+        q = u(b // u(n2))
+        i2 = u(b - u(q * u(n2)))
+        b = q
+        q = u(b // u(n1))
+        i1 = u(b - u(q * u(n1)))
+        tx, ty = u(cuda.threadIdx.x), u(cuda.threadIdx.y)
+        source = q * x0 + i1 * x1 + i2 * x2
+        target = q * y0 + i1 * y1 + i2 * y2
+        c = u(first_c + tx)
+        for e in range(EACH):
+            r = u(first_r + ty + u(e * step))
+            if r < u(rows) and c < u(cols):
+                held[ty + u(e * step), tx] = x[np.uint64(source + r * x_row + c)]
+        cuda.syncthreads()
+        r = u(first_r + tx)
+        for e in range(EACH):
+            c = u(first_c + ty + u(e * step))
+            if r < u(rows) and c < u(cols):
+                y[np.uint64(target + c * y_col + r)] = held[tx, ty + u(e * step)]
+
+    return transpose

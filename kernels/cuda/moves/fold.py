@@ -1,0 +1,57 @@
+"""Columns added up where their windows lie: each element of the image looks for the windows it is in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.rows.rows import THREADS
+from bslite.kernels.cuda.runtime.device import cuda
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+u = np.uint32
+
+
+@kernel(
+    "x f4[], y f4[], planes i4[], lines i4[], pixels i4[], total i4, depth i4, height i4, width i4, "
+    "of_plane i4, of_line i4, of_pixel i4, channel i4",
+    threads=THREADS,
+    registers=40,
+    samples=[{"threads": 256}],
+)
+def fold(threads: int):
+    """``y[c, d, h, w]``, ``total`` elements, dense: the sum of ``x[c, planes[d, i] + lines[h, j] +
+    pixels[w, k]]``, x dense with ``channel`` elements of each c, in float64, in the order of i, j, k.
+
+    A table's line has ``of_plane``, ``of_line`` or ``of_pixel`` offsets, those that are none (-1) last.
+    Neighbouring threads have neighbouring pixels, whose windows are neighbours where the stride is 1: loads
+    are runs. The tables are a few KB, from L1; at 40 registers an SM holds 1,536 threads, whose loads hide
+    each other's latency.
+    """
+
+    def fold(x, y, planes, lines, pixels, total, depth, height, width, of_plane, of_line, of_pixel, channel):
+        i = u(cuda.blockIdx.x) * u(threads) + u(cuda.threadIdx.x)
+        if i < u(total):
+            line = u(i // u(width))
+            w = u(i - u(line * u(width)))
+            plane = u(line // u(height))
+            h = u(line - u(plane * u(height)))
+            c = u(plane // u(depth))
+            d = u(plane - u(c * u(depth)))
+            start = np.int64(c) * channel
+            sum_of = 0.0
+            for a in range(of_plane):
+                deep = planes[u(u(d * u(of_plane)) + u(a))]
+                if deep < 0:
+                    break
+                for b in range(of_line):
+                    down = lines[u(u(h * u(of_line)) + u(b))]
+                    if down < 0:
+                        break
+                    for e in range(of_pixel):
+                        across = pixels[u(u(w * u(of_pixel)) + u(e))]
+                        if across < 0:
+                            break
+                        sum_of += np.float64(x[np.uint64(start + deep + down + across)])
+            y[i] = np.float32(sum_of)
+
+    return fold

@@ -1,0 +1,92 @@
+"""Elements picked by index, triangles of matrices, and lengths of sequences, checked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.moves.copy import AXES, SIZES
+from bslite.kernels.cuda.moves.copy import place as strided
+from bslite.kernels.cuda.rows.rows import THREADS
+from bslite.kernels.cuda.runtime.device import cuda
+from bslite.kernels.cuda.runtime.flag import raise_flag
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+u = np.uint32
+
+
+@kernel(
+    f"x i4[], indices i4[], y i4[], flag i4[], count i4, size i4, x_step i4, {SIZES}, "
+    + ", ".join(f"x{i} i4" for i in range(AXES)),
+    threads=THREADS,
+    registers=48,
+    samples=[{"threads": 256, "axes": axes} for axes in (1, 3, 6)],
+)
+def gather_elements(threads: int, axes: int):
+    """``y[i] = x[place of i + indices[i] * x_step]`` for ``count`` elements of ``axes`` axes (0 innermost),
+    of which the one picked along has a stride of 0 in x; an index counts from the end if negative, is 0 and
+    flagged if out of range. Reads and writes of indices and y are runs; those of x lie where they lie.
+    """
+
+    def gather_elements(x, indices, y, flag, count, size, x_step, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5):
+        i = u(cuda.blockIdx.x) * u(threads) + u(cuda.threadIdx.x)
+        if i < u(count):
+            index = indices[i]
+            wanted = index + size if index < 0 else index
+            if wanted < 0 or wanted >= size:
+                raise_flag(flag, np.int64(index))
+                wanted = 0
+            at = strided(axes, i, 0, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5)
+            y[i] = x[np.uint64(np.int64(at) + np.int64(wanted) * x_step)]
+
+    return gather_elements
+
+
+@kernel(
+    "x i4[], y i4[], count i4, height i4, width i4, diagonal i4",
+    threads=THREADS,
+    registers=32,
+    samples=[{"threads": 256, "upper": upper} for upper in (0, 1)],
+)
+def trilu(threads: int, upper: int):
+    """``count`` cells of dense matrices ``[height, width]``: kept on and above the diagonal (``upper``), or
+    on and below it, else 0.
+    """
+
+    def trilu(x, y, count, height, width, diagonal):
+        i = u(cuda.blockIdx.x) * u(threads) + u(cuda.threadIdx.x)
+        if i < u(count):
+            row = u(i // u(width))
+            above = np.int64(u(i - u(row * u(width)))) - np.int64(u(row % u(height)))
+            keep = above >= diagonal if upper else above <= diagonal
+            y[i] = x[i] if keep else np.int32(0)
+
+    return trilu
+
+
+@kernel(
+    "x i4[], y i4[], range_flag i4[], order_flag i4[], whole_flag i4[], count i4, most i4, steps i4",
+    threads=1,
+    registers=32,
+    samples=[{"in_order": 1}],
+)
+def sequence_lengths(in_order: int):
+    """``y = x``, of ``count`` lengths; flags for what is not in 1 to ``most``, for what follows a shorter one
+    (where ``in_order``), and for a longest below ``steps``. 1 stands for what is out of range. One thread.
+    """
+
+    def sequence_lengths(x, y, range_flag, order_flag, whole_flag, count, most, steps):
+        before, longest = most, 0
+        for i in range(count):
+            length = x[i]
+            if length < 1 or length > most:
+                raise_flag(range_flag, np.int64(length))
+                length = 1
+            elif in_order and length > before:
+                raise_flag(order_flag, np.int64(length))
+            before = length
+            longest = max(longest, length)
+            y[i] = length
+        if longest < steps:
+            raise_flag(whole_flag, np.int64(longest))
+
+    return sequence_lengths

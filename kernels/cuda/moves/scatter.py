@@ -1,0 +1,195 @@
+"""Cells put at computed places, in the order of the updates; and where coordinates point."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.math.libm import as_float, as_int, larger, plus, smaller, times
+from bslite.kernels.cuda.moves.copy import AXES, SIZES
+from bslite.kernels.cuda.moves.copy import place as strided
+from bslite.kernels.cuda.rows.rows import THREADS
+from bslite.kernels.cuda.runtime.device import cuda, device_function
+from bslite.kernels.cuda.runtime.flag import raise_flag
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+u = np.uint32
+NONE, ADD, MUL, MAX, MIN = range(5)  # reductions
+LEAST, MOST = -(2**31), 2**31 - 1
+HELD = 4  # updates of a thread, in shared memory
+
+
+@device_function
+def wrapped(index, size, flag):
+    """``index`` counted from 0; the flag is raised, and 0 taken, if it is out of range."""
+    at = index + size if index < 0 else index
+    if at < 0 or at >= size:
+        raise_flag(flag, np.int64(index))
+        at = np.int32(0)
+    return np.int32(at)
+
+
+@kernel(
+    "indices i4[], table i4[], rows i4[], flag i4[], count i4, coordinates i4, per_batch i4, batch_rows i4",
+    threads=THREADS,
+    registers=40,
+    samples=[{"threads": 256}],
+)
+def rows_at(threads: int):
+    """``rows[q]``: which row of a dense tensor the ``coordinates`` at ``indices[q]`` point to; ``table`` has
+    the size of each axis and how many rows its neighbours are apart. ``per_batch`` of the ``count`` points
+    are in each ``batch_rows`` rows.
+    """
+
+    def rows_at(indices, table, rows, flag, count, coordinates, per_batch, batch_rows):
+        q = u(cuda.blockIdx.x) * u(threads) + u(cuda.threadIdx.x)
+        if q < u(count):
+            row = u(u(q // u(per_batch)) * u(batch_rows))
+            for d in range(coordinates):
+                index = indices[np.uint64(np.int64(q) * coordinates + d)]
+                at = wrapped(index, table[u(2 * d)], flag)
+                row = u(row + u(u(at) * u(table[u(2 * d + 1)])))
+            rows[q] = row
+
+    return rows_at
+
+
+def _updating(reduction: int, floats: int):
+    """``(cell, update, overflow) -> cell``. NaN is the largest and the smallest; integers have 64 bits on
+    the way, and one that does not fit 32 is flagged and becomes 0.
+    """
+    combine = {ADD: plus, MUL: times, MAX: larger, MIN: smaller}.get(reduction)
+
+    @device_function
+    def put(cell, update, overflow):
+        return update
+
+    @device_function
+    def combined(cell, update, overflow):
+        return as_int(combine(as_float(cell), as_float(update)))
+
+    @device_function
+    def counted(cell, update, overflow):
+        a, b = np.int64(cell), np.int64(update)
+        made = a
+        if reduction == ADD:
+            made = a + b
+        elif reduction == MUL:
+            made = a * b
+        elif (reduction == MAX and b > a) or (reduction == MIN and b < a):
+            made = b
+        if made < LEAST or made > MOST:
+            raise_flag(overflow, made)
+            made = np.int64(0)
+        return np.int32(made)
+
+    if reduction == NONE:
+        return put
+    return combined if floats else counted
+
+
+@kernel(
+    "y i4[], indices i4[], updates i4[], flag i4[], overflow i4[], lines i4, size i4, count i4, share i4, "
+    f"y_step i4, i_step i4, u_step i4, own i4, {SIZES}, "
+    + ", ".join(f"{letter}{i} i4" for letter in "uy" for i in range(AXES)),
+    threads=THREADS,
+    registers=64,
+    samples=[
+        {"threads": 256, "across": 1, "axes": 1, "reduction": NONE, "floats": 0, "alone": 0},
+        {"threads": 256, "across": 32, "axes": 2, "reduction": ADD, "floats": 1, "alone": 1},
+        {"threads": 256, "across": 32, "axes": 6, "reduction": MAX, "floats": 1, "alone": 0},
+        {"threads": 256, "across": 1, "axes": 1, "reduction": MUL, "floats": 0, "alone": 1},
+    ],
+)
+def scatter(threads: int, across: int, axes: int, reduction: int, floats: int, alone: int):
+    """``y[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along each of
+    ``lines`` lines of ``size`` cells, ``y_step`` apart; y holds the input already.
+
+    Lines lie along ``axes`` axes, with strides in y and in the updates; in the indices with those of the
+    updates (``own``), or every line has the same. Grid: (blocks of ``across`` lines, parts of the size): a
+    thread has ``share`` cells of one line, and nobody else writes them, so there is no atomic operation and
+    what comes of several updates of one cell has the same bits however many threads there are. All
+    threads of a line look through all its indices, which the block brings into shared memory with the
+    updates: some five instructions for one that is another's, where one thread by itself would wait for L2
+    at every one. A thread that has a single cell (``alone``) keeps it in a register. Lanes read neighbours
+    there, or all the same cell: no bank conflicts.
+    """
+    down = threads // across
+    depth, room = HELD * down, HELD * threads  # updates of a line at a time, of all
+    updated = _updating(reduction, floats)
+
+    def scatter(
+        y, indices, updates, flag, overflow, lines, size, count, share, y_step, i_step, u_step, own,
+        n0, n1, n2, n3, n4, u0, u1, u2, u3, u4, u5, y0, y1, y2, y3, y4, y5,
+    ):  # fmt: skip
+        places = cuda.shared.array(room, np.int32)
+        values = cuda.shared.array(room, np.int32)
+        tx, ty = u(cuda.threadIdx.x) % u(across), u(cuda.threadIdx.x) // u(across)
+        line = u(cuda.blockIdx.x) * u(across) + tx
+        there = line < u(lines)
+        source = np.int64(0)
+        target = np.int64(0)
+        if there:
+            source = np.int64(strided(axes, line, 0, n0, n1, n2, n3, n4, u0, u1, u2, u3, u4, u5))
+            target = np.int64(strided(axes, line, 0, n0, n1, n2, n3, n4, y0, y1, y2, y3, y4, y5))
+        first = np.int32((np.int64(cuda.blockIdx.y) * down + ty) * share)
+        mine = there and first < size
+        cell = np.int32(0)
+        if alone and mine:
+            cell = y[np.uint64(target + np.int64(first) * y_step)]
+        for start in range(0, count, depth):
+            for e in range(HELD):
+                k = start + e * down + np.int32(ty)
+                if there and k < count:
+                    index = indices[np.uint64(source * own + np.int64(k) * i_step)]
+                    at = u(u(e * down) + ty) * u(across) + tx
+                    places[at] = wrapped(index, size, flag)
+                    values[at] = updates[np.uint64(source + np.int64(k) * u_step)]
+            cuda.syncthreads()
+            if mine:
+                for k in range(min(depth, count - start)):
+                    at = u(u(k) * u(across) + tx)
+                    beyond = places[at] - first
+                    if beyond >= 0 and beyond < share:
+                        if alone:
+                            cell = updated(cell, values[at], overflow)
+                        else:
+                            place = np.uint64(target + np.int64(places[at]) * y_step)
+                            y[place] = updated(y[place], values[at], overflow)
+            cuda.syncthreads()
+        if alone and mine:
+            y[np.uint64(target + np.int64(first) * y_step)] = cell
+
+    return scatter
+
+
+@kernel(
+    "y i4[], sorted i4[], updates i4[], overflow i4[], total i8, count i4, inner i4",
+    threads=THREADS,
+    registers=40,
+    samples=[{"threads": 256, "reduction": ADD, "floats": 1}],
+)
+def scatter_sorted(threads: int, reduction: int, floats: int):
+    """As `scatter` of many updates into rows of ``inner`` cells, dense, y ``[rows, inner]``: ``sorted[q, 2]``
+    are the rows in order, each with the number of its update; of one row, updates are in their own order.
+
+    A thread to a cell of an update, ``total`` of all; that of a row's first goes through those that follow.
+    Neighbouring threads have neighbouring cells; where the next update is does not depend on the sum so far,
+    so loads run ahead. A row of very many updates is one thread's, though.
+    """
+    updated = _updating(reduction, floats)
+
+    def scatter_sorted(y, sorted, updates, overflow, total, count, inner):
+        i = cuda.blockIdx.x * np.int64(threads) + cuda.threadIdx.x
+        if i < total:
+            q, j = i // inner, i % inner
+            row = sorted[np.uint64(2 * q)]
+            if q == 0 or sorted[np.uint64(2 * q - 2)] != row:
+                place = np.uint64(np.int64(row) * inner + j)
+                cell = y[place]
+                while q < count and sorted[np.uint64(2 * q)] == row:
+                    update = updates[np.uint64(np.int64(sorted[np.uint64(2 * q + 1)]) * inner + j)]
+                    cell = updated(cell, update, overflow)
+                    q += 1
+                y[place] = cell
+
+    return scatter_sorted

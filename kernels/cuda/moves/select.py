@@ -1,0 +1,214 @@
+"""The largest elements of rows, in order; and positions as ones among zeros.
+
+Elements are compared as 64-bit numbers, whose upper half is an int32 with the order of the values (reversed
+where the largest come first) and whose lower half is the index: no two are alike, of equal values the first
+comes first, and NaN is the largest of all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.math.libm import as_float
+from bslite.kernels.cuda.rows.rows import THREADS
+from bslite.kernels.cuda.runtime.device import cuda, device_function
+from bslite.kernels.cuda.runtime.flag import raise_flag
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+u = np.uint32
+i32, i64 = np.int32, np.int64
+LAST = 0x7FFFFFFF  # behind every value, together with an index beyond the row
+
+
+@device_function
+def upper(cell, largest, floats):
+    """An int32 with the order in which cells come."""
+    if floats:
+        value = as_float(cell)
+        if value != value:
+            cell = i32(LAST)
+        elif value == np.float32(0.0):
+            cell = i32(0)  # of either sign
+        elif cell < 0:
+            cell = i32(cell ^ i32(LAST))
+    return i32(~cell) if largest else i32(cell)
+
+
+@device_function
+def joined(high, low):
+    """Both halves as one number."""
+    return (i64(high) << i64(32)) | i64(low)
+
+
+@kernel(
+    "x i4[], y i4[], rows i4, length i4, k i4",
+    threads=THREADS,
+    registers=40,
+    samples=[{"threads": 256, "largest": 1, "floats": 1}],
+)
+def topk_short(threads: int, largest: int, floats: int):
+    """Dense rows ``y [k]`` of indices into rows ``x [length]``, at most ``threads``: an element's place is
+    how many come before it.
+
+    A thread to an element, whole rows to a block, in shared memory; the threads of a row read the same cell
+    at a time. ``length`` comparisons of an element: for short rows fewer than any sort's, and no barrier.
+    """
+
+    def topk_short(x, y, rows, length, k):
+        held = cuda.shared.array(threads, np.int32)
+        me = cuda.threadIdx.x
+        mine = me // length
+        each = threads // length
+        row = i64(cuda.blockIdx.x) * each + mine
+        there = mine < each and row < rows
+        own = i32(0)
+        if there:
+            own = upper(x[np.uint64(row * length + me % length)], largest, floats)
+            held[me] = own
+        cuda.syncthreads()
+        if there:
+            first = mine * length
+            before = 0
+            for i in range(first, first + length):
+                other = held[i]
+                if other < own or (other == own and i < me):
+                    before += 1
+            if before < k:
+                y[np.uint64(row * k + before)] = me % length
+
+    return topk_short
+
+
+@kernel(
+    "x i4[], y i4[], length i4, tiles i4, kept i4",
+    threads=THREADS,
+    registers=48,
+    samples=[
+        {"threads": 256, "tile": 4096, "largest": 1, "floats": 1, "whole": 0},
+        {"threads": 256, "tile": 512, "largest": 0, "floats": 0, "whole": 1},
+    ],
+)
+def topk_tiles(threads: int, tile: int, largest: int, floats: int, whole: int):
+    """The first ``kept`` of each ``tile`` elements of each row, in order: as indices, if a tile is the
+    ``whole`` row, else as cells of upper half and index, ``y[row, tile, kept, 2]``. Grid: rows times tiles.
+
+    A bitonic sort in shared memory (Batcher 1968), whose lanes read and write numbers of 8 bytes side by
+    side: no bank conflicts, but two to a bank at the last four distances of each merge. 32 KB for 4096
+    numbers, and 48 registers: five blocks on an SM of an H200.
+    """
+    levels = tile.bit_length() - 1
+    pairs = tile // 2
+
+    def topk_tiles(x, y, length, tiles, kept):
+        held = cuda.shared.array(tile, np.int64)
+        me = i32(cuda.threadIdx.x)
+        row, part = i64(cuda.blockIdx.x) // tiles, i32(cuda.blockIdx.x) % tiles
+        first = i32(part) * i32(tile)
+        for i in range(me, tile, threads):
+            high = i32(LAST)
+            if first + i < length:
+                high = upper(x[np.uint64(row * length + first + i)], largest, floats)
+            held[i] = joined(high, first + i)
+        cuda.syncthreads()
+        for level in range(1, levels + 1):
+            for step in range(level):
+                distance = i32(1 << (level - 1 - step))
+                for p in range(me, pairs, threads):
+                    low = i32(p & (distance - 1))
+                    at = i32(((p - low) << 1) + low)
+                    a, b = held[at], held[at + distance]
+                    down = (at >> level) & 1
+                    if (a > b) != (down == 1):
+                        held[at] = b
+                        held[at + distance] = a
+                cuda.syncthreads()
+        for i in range(me, kept, threads):
+            to = i64(cuda.blockIdx.x) * kept + i
+            if whole:
+                y[np.uint64(to)] = i32(held[i])
+            else:
+                y[np.uint64(2 * to)] = i32(held[i] >> i64(32))
+                y[np.uint64(2 * to + 1)] = i32(held[i])
+
+    return topk_tiles
+
+
+@kernel(
+    "x i4[], y i4[], total i8, runs i4, fan i4, groups i4, length i4, kept i4",
+    threads=THREADS,
+    registers=48,
+    samples=[{"threads": 256, "whole": 0}],
+)
+def topk_merge(threads: int, whole: int):
+    """The first ``kept`` of every ``fan`` of the ``runs`` of each row, in order: of runs ``x[row, runs,
+    length, 2]``, as `topk_tiles` leaves them, the ``groups`` runs ``y[row, groups, kept, 2]``; or the indices
+    of the one that is left, if it is ``whole``.
+
+    A thread to an element of ``fan * groups`` runs, ``total`` of all rows: its place is its own in its run
+    and how many come before it in each of the others, by bisection, which neighbours take the same way,
+    through L1 and L2. Runs that are missing in the last group have elements behind all others.
+    """
+
+    def topk_merge(x, y, total, runs, fan, groups, length, kept):
+        i = cuda.blockIdx.x * i64(threads) + cuda.threadIdx.x
+        if i < total:
+            run, own = i // length, i32(i % length)
+            row, run = run // (fan * groups), i32(run % (fan * groups))
+            group = run // fan
+            start = row * runs
+            high, low = i32(LAST), i32(LAST)
+            place = i32(run - group * fan) * length + own  # if it is missing, all others come before
+            if run < runs:
+                at = 2 * ((start + run) * length + own)
+                high, low = x[np.uint64(at)], x[np.uint64(at + 1)]
+                mine = joined(high, low)
+                place = own
+                for other in range(group * fan, min(runs, (group + 1) * fan)):
+                    if other != run:
+                        first = (start + other) * length
+                        least, most = i32(0), i32(length)
+                        while least < most:
+                            middle = i32((least + most) >> 1)
+                            at = 2 * (first + middle)
+                            theirs = joined(x[np.uint64(at)], x[np.uint64(at + 1)])
+                            if theirs < mine or (theirs == mine and other < run):
+                                least = i32(middle + 1)
+                            else:
+                                most = middle
+                        place += least
+            if place < kept:
+                to = (row * groups + group) * kept + place
+                if whole:
+                    y[np.uint64(to)] = low
+                else:
+                    y[np.uint64(2 * to)] = high
+                    y[np.uint64(2 * to + 1)] = low
+
+    return topk_merge
+
+
+@kernel(
+    "x i4[], y i4[], values i4[], flag i4[], total i4, depth i4, inner i4",
+    threads=THREADS,
+    registers=32,
+    samples=[{"threads": 256, "strict": 1}],
+)
+def one_hot(threads: int, strict: int):
+    """Dense: of x ``[outer, inner]``, y ``[outer, depth, inner]``, ``total`` cells: ``values[1]`` where the
+    position along the depth is the index, else ``values[0]``. A negative index counts from the end; one that
+    is negative or beyond is flagged, if ``strict``. A thread to a cell of y, which are written in runs.
+    """
+
+    def one_hot(x, y, values, flag, total, depth, inner):
+        i = u(cuda.blockIdx.x) * u(threads) + u(cuda.threadIdx.x)
+        if i < u(total):
+            line = u(i // u(inner))
+            outer = u(line // u(depth))
+            d = i32(line - u(outer * u(depth)))
+            index = x[u(u(outer * u(inner)) + u(i - u(line * u(inner))))]
+            if strict and (index < 0 or index >= depth):
+                raise_flag(flag, i64(index))
+            wanted = index + depth if index < 0 else index
+            y[i] = values[u(1)] if wanted == d else values[u(0)]
+
+    return one_hot

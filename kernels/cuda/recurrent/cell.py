@@ -1,0 +1,63 @@
+"""The cells of recurrent layers: what happens to a unit's sums. One unit of one sequence is one thread's."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bslite.kernels.cuda.math.functions import larger
+from bslite.kernels.cuda.runtime.device import device_function
+from bslite.kernels.cuda.runtime.exchange import exp
+
+#: Kinds of passes. PROJECTED is an LSTM's first, PROJECTION what makes h of it; BEFORE has the gates of a GRU
+#: whose reset comes before the product, NEW the rest of it.
+LSTM, GRU, TANH, RELU, PROJECTED, PROJECTION, BEFORE, NEW = range(8)
+GATES = (4, 3, 1, 1, 4, 1, 2, 1)  # sums of a unit
+FIRST = (PROJECTED, BEFORE)  # passes that leave something for a second
+SECOND = (PROJECTION, NEW)  # passes that take what a first pass left, in the same time step
+f = np.float32
+
+
+@device_function
+def sigmoid(x):
+    """``1 / (1 + exp(-x))``."""
+    return f(1.0) / (f(1.0) + exp(-x))
+
+
+@device_function
+def tanh(x):
+    """Hyperbolic tangent."""
+    return f(math.tanh(x))
+
+
+@device_function
+def lstm_cell(x, sums, c, peephole, p_i, p_f):
+    """The new c, of the products with x and with h, gates input, forget, cell."""
+    i, forget = x[0] + sums[0], x[1] + sums[1]
+    if peephole:
+        i += p_i * c
+        forget += p_f * c
+    return sigmoid(forget) * c + sigmoid(i) * tanh(x[2] + sums[2])
+
+
+@device_function
+def lstm_output(x, sums, c, peephole, p_o):
+    """h, of the new c."""
+    o = x[3] + sums[3]
+    if peephole:
+        o += p_o * c
+    return sigmoid(o) * tanh(c)
+
+
+@device_function
+def gru_cell(x, sums, h):
+    """The new h; the reset gate is applied to the product with h."""
+    r, z = sigmoid(x[0] + sums[0]), sigmoid(x[1] + sums[1])
+    return (f(1.0) - z) * tanh(x[2] + r * sums[2]) + z * h
+
+
+@device_function
+def plain_cell(x, total, rectified):
+    """The new h of a plain recurrent layer."""
+    return larger(f(0.0), x + total) if rectified else tanh(x + total)

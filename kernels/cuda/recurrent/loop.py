@@ -1,0 +1,350 @@
+"""Recurrent layers as one loop (arXiv 1909.13654): a block of threads has some hidden units, all gates of
+them, and their weights on chip, as far as they fit (`recurrent_sums` says where); products with the inputs of
+all steps were made before.
+
+In each time step a block needs all of h, which the others made in the step before. It goes through L2 as
+cells of 8 bytes: a float32 and the number of the step it is for, written and read at once. Who needs it reads
+until the number is right. So there is no barrier and no fence: a value that is there is complete, and a step
+costs one write and one read of L2. Two sets of cells change places: a block that overwrites step s with
+s + 2 has seen all of s + 1, so everyone is done with s.
+
+That needs all blocks on the GPU at once: they are launched together (cooperatively), which the driver refuses
+if they do not fit; the planner makes one for each SM at most, of which a block has all registers and most of
+the shared memory. Should one be lost nonetheless, the others give up after PATIENCE reads, and make NaN from
+there on. The same kernel does one time step per launch where a layer has two passes a step, or there are more
+blocks than SMs; then nobody waits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.gemm.tile import QUAD
+from bslite.kernels.cuda.recurrent.cell import (
+    BEFORE,
+    FIRST,
+    GATES,
+    GRU,
+    LSTM,
+    NEW,
+    PROJECTED,
+    PROJECTION,
+    RELU,
+    SECOND,
+    gru_cell,
+    lstm_cell,
+    lstm_output,
+    plain_cell,
+    sigmoid,
+    tanh,
+)
+from bslite.kernels.cuda.recurrent.sums import Shares, folding, multiplying, reading, storing
+from bslite.kernels.cuda.runtime.device import SIMULATED, cuda, device_function
+from bslite.kernels.cuda.runtime.exchange import ROOM, look, publish
+from bslite.kernels.cuda.runtime.flag import raise_flag
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+PATIENCE = 1 << 3 if SIMULATED else 1 << 23  # reads of L2, some seconds; blocks do not wait in the simulator
+NAN = np.float32(np.nan)
+f = np.float32
+
+
+def _receiving(threads: int, deep: int, together: int):
+    """``(source, base, want, ...) -> patience``: all threads wait for ``together`` rows of h, which are then
+    in shared memory, zeros beyond their ends. What does not come is NaN, and no patience is left (one read).
+    """
+    per = -(-deep // threads)
+
+    @device_function
+    def received(source, base, want, n0, n_last, depth, h, to, me, zero, patience):
+        tries, missing = 0, 1
+        while missing != 0 and tries < patience:
+            missing = 0
+            for j in range(together):
+                row = base + min(n0 + j, n_last - 1) * np.int64(depth)
+                for e in range(per):  # no branch before a read: all are under way before the first is there
+                    k = me + e * threads
+                    value, tag = look(source, np.uint64(row + (k if k < depth else 0)), tries * zero)
+                    if tag != want:
+                        missing = 1
+                        value = NAN
+                    if k < deep:
+                        h[np.uint64(to + j * deep + k)] = value if k < depth else f(0.0)
+            missing = cuda.syncthreads_or(missing)
+            tries += 1
+        return patience if missing == 0 else 1
+
+    return received
+
+
+ARRAYS = (
+    "weights f4[], bias f4[], inputs f4[], state f8[], between f8[], cell f4[], update f4[], peepholes f4[], "
+    "y f4[], lengths i4[], flag i4[]"
+)
+SCALARS = (
+    "first i4, stop i4, steps i4, sequences i4, depth i4, width i4, hidden i4, units i4, inputs_row i4, "
+    "gate i4, y_time i8, y_row i8, zero i4"
+)
+LAYER = {
+    "warps": 8, "lanes": 32, "parts": 4, "rows": 8, "held": 6, "rounds": 0, "near": 0, "far": 0, "abreast": 1,
+    "batch": 1, "chunk": 1, "biased": 1, "reverse": 0, "ragged": 0, "peephole": 0, "together": 1,
+}  # fmt: skip
+#: Weights in all three places; four sequences at a time.
+MIXED = {"parts": 1, "held": 2, "rounds": 4, "near": 2, "far": 2}
+FOUR = {"abreast": 4, "batch": 4, "chunk": 4}
+
+
+def _dynamic(variant):
+    """Bytes of weights in shared memory."""
+    return 4 * Shares(*(variant[name] for name in Shares._fields)).cells
+
+
+def _recurrent(
+    kind: int, s: Shares, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
+    together: int,
+):  # fmt: skip
+    lanes, parts, rows, abreast, longest, span = s.lanes, s.parts, s.rows, s.abreast, s.longest, s.span
+    threads, block_rows, gates = s.threads, s.block_rows, GATES[kind]
+    second, lstm = kind in SECOND, kind in (LSTM, PROJECTED)
+    has_inputs, keeps_h = kind != PROJECTION, kind != PROJECTED
+    folded, received = folding(s.sums, lanes), _receiving(threads, longest, chunk)
+    hold, store, multiply = reading(s, s.held), storing(s), multiplying(s)
+    fetch, fetched_first = reading(s, s.far), (s.held + s.near) * lanes
+    turns = (
+        2 if chunk < batch else 1
+    )  # h of the next sequences may come while some threads are still at these
+    h_cells, partial_cells = turns * chunk * longest, parts * block_rows * batch
+    own_sums, totals, share = rows * abreast, max(1, s.sums // lanes), max(1, lanes // s.sums)
+    sums_cells, stored_cells = max(s.sums, 4), s.array
+    held_cells, near_cells, far_cells = (max(1, n) for n in (rows * s.held, QUAD * s.quads, rows * s.far))
+
+    def recurrent(
+        weights, bias, inputs, state, between, cell, update, peepholes, y, lengths, flag,
+        first, stop, steps, sequences, depth, width, hidden, units, inputs_row, gate, y_time, y_row, zero,
+    ):  # fmt: skip
+        room = cuda.shared.array(ROOM, np.float64)
+        h = cuda.shared.array(h_cells, np.float32)
+        partial = cuda.shared.array(partial_cells, np.float32)
+        stored = cuda.shared.array(stored_cells, np.float32, alignment=16)
+        kept = cuda.local.array(held_cells, np.float32)
+        now = cuda.local.array(near_cells, np.float32)
+        ahead = cuda.local.array(far_cells, np.float32)
+        row_at = cuda.local.array(rows, np.uint32)
+        value = cuda.local.array(abreast, np.float32)
+        sums = cuda.local.array(sums_cells, np.float32)
+        x = cuda.local.array(4, np.float32)
+
+        me = cuda.threadIdx.x
+        lane, warp = me % lanes, me // lanes
+        part, group = warp % parts, warp // parts
+        total = width if kind == PROJECTION else hidden  # units of all blocks
+        unit0 = cuda.blockIdx.x * units
+        n_first = cuda.blockIdx.y * batch
+        n_last = min(sequences, n_first + batch)
+
+        # Divisions of 32 bits without signs: those of 64 are calls, which registers would have to survive.
+        own_row = np.int32(np.uint32(me) // np.uint32(units))
+        own_unit = me - own_row * units
+        of_gate = np.int32(np.uint32(group * rows) // np.uint32(units))
+        own = np.int32(group * rows - of_gate * units)
+        for i in range(rows):
+            live = unit0 + own < total and of_gate < gates  # of other rows' sums nobody takes notice
+            row_at[i] = np.uint32((of_gate * total + unit0 + own) * depth if live else 0)
+            last = own == units - 1
+            own, of_gate = np.int32(0 if last else own + 1), np.int32(of_gate + 1 if last else of_gate)
+        column = np.uint32(part * span + lane)
+        hold(0, weights, row_at, column, depth, kept)
+        store(weights, row_at, column, depth, me, now, stored)
+        fetch(0, weights, row_at, column + fetched_first, depth, ahead)
+
+        # This thread's unit and sequence, where there is one.
+        unit, n = unit0 + own_unit, n_first + own_row
+        mine = unit < total and n < n_last
+        length = steps
+        c, old, p_i, p_f, p_o, own_bias = f(0.0), f(0.0), f(0.0), f(0.0), f(0.0), f(0.0)
+        if mine:
+            if ragged:
+                length = lengths[np.uint64(n)]
+                if length < 1 or length > steps:
+                    raise_flag(flag, np.int64(length))
+                    length = steps
+            if lstm:
+                c = cell[np.uint64(n * hidden + unit)]
+            if keeps_h:
+                at = ((first & 1) * sequences + n) * np.int64(width) + unit
+                old, _ = look(state, np.uint64(at), 0)
+            if peephole:
+                p_i = peepholes[np.uint64(unit)]
+                p_f, p_o = peepholes[np.uint64(hidden + unit)], peepholes[np.uint64(2 * hidden + unit)]
+
+        patience = PATIENCE
+        turn = 0
+        for s in range(first, stop):
+            live = mine and s < length
+            time = s
+            if reverse and live:
+                time = length - 1 - s
+            if has_inputs and live:
+                at = (time * np.int64(sequences) + n) * inputs_row + gate * hidden + unit
+                for g in range(gates):
+                    x[g] = inputs[np.uint64(at + g * hidden)]
+                    if biased and not (kind == GRU and g == 2):
+                        x[g] += bias[np.uint64(g * total + unit)]
+                if biased and kind == GRU:  # the reset gate sees this one
+                    own_bias = bias[np.uint64(2 * total + unit)]
+
+            want = s + 1 if second else s
+            base = (want & 1) * np.int64(sequences) * depth
+            for n0 in range(n_first, n_last, chunk):
+                to = turn * chunk * longest
+                turn = (turn + 1) % turns
+                if second:
+                    patience = received(between, base, want, n0, n_last, depth, h, to, me, zero, patience)
+                else:
+                    patience = received(state, base, want, n0, n_last, depth, h, to, me, zero, patience)
+                for j in range(0, min(chunk, n_last - n0), abreast):
+                    at_h = np.uint32(to + j * longest + part * span + lane)
+                    multiply(
+                        weights, row_at, column, depth, me, kept, stored, ahead, now, value, h, at_h,
+                        sums, zero,
+                    )  # fmt: skip
+                    folded(sums, lane, room)
+                    if lane % share == 0:
+                        for e in range(totals):
+                            number = lane // share * totals + e
+                            if number < own_sums:
+                                row = n0 - n_first + j + number // rows
+                                at = (row * parts + part) * block_rows + group * rows + number % rows
+                                partial[np.uint64(at)] = sums[e]
+            cuda.syncthreads()
+
+            if mine:
+                for g in range(gates):
+                    at = (n - n_first) * parts * block_rows + g * units + own_unit
+                    total_here = partial[np.uint64(at)]
+                    for p in range(1, parts):
+                        total_here += partial[np.uint64(at + p * block_rows)]
+                    sums[g] = total_here
+                made = old
+                if live:
+                    if lstm:
+                        c = lstm_cell(x, sums, c, peephole, p_i, p_f)
+                        made = lstm_output(x, sums, c, peephole, p_o)
+                    elif kind == GRU:
+                        sums[2] += own_bias
+                        made = gru_cell(x, sums, old)
+                    elif kind == BEFORE:
+                        made = sigmoid(x[0] + sums[0]) * old
+                        update[np.uint64(n * hidden + unit)] = sigmoid(x[1] + sums[1])
+                    elif kind == NEW:
+                        z = update[np.uint64(n * hidden + unit)]
+                        made = (f(1.0) - z) * tanh(x[0] + sums[0]) + z * old
+                    elif kind == PROJECTION:
+                        made = sums[0]
+                    else:
+                        made = plain_cell(x[0], sums[0], kind == RELU)
+                at = ((s + 1) & 1) * np.int64(sequences) + n
+                if kind in FIRST:
+                    publish(between, np.uint64(at * hidden + unit), made, s + 1)
+                else:
+                    publish(state, np.uint64(at * width + unit), made, s + 1)
+                    old = made
+                    to = time * y_time + n * y_row + unit
+                    y[np.uint64(to)] = made if live else f(0.0)
+                    if live and s == length - 1:
+                        y[np.uint64(steps * y_time + n * y_row + unit)] = made
+                if lstm and live and s == length - 1:
+                    y[np.uint64((steps + 1) * y_time + n * y_row + unit)] = c
+            if together:
+                cuda.syncthreads()  # the sums are read, this block's h is out
+        if lstm and mine:
+            cell[np.uint64(n * hidden + unit)] = c
+
+    return recurrent
+
+
+@kernel(
+    f"{ARRAYS}, {SCALARS}",
+    threads=256,
+    registers=255,
+    dynamic=_dynamic,
+    samples=[
+        {**LAYER, "kind": LSTM},
+        {**LAYER, **MIXED, "kind": LSTM, "batch": 16, "chunk": 2, "peephole": 1, "ragged": 1},
+        {**LAYER, "kind": GRU, "rows": 15, "held": 2, "abreast": 2, "batch": 4, "chunk": 2},
+        {**LAYER, "kind": RELU, "parts": 8, "rows": 1, "held": 4, "reverse": 1, "together": 0},
+        *({**LAYER, "kind": kind, "together": 0} for kind in (PROJECTED, PROJECTION, BEFORE, NEW)),
+    ],
+)
+def recurrent(
+    kind: int, warps: int, lanes: int, parts: int, rows: int, held: int, rounds: int, near: int, far: int,
+    abreast: int, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
+    together: int,
+):  # fmt: skip
+    """Time steps ``first`` to ``stop`` of ``sequences`` sequences, of which a block takes ``batch`` at most
+    and ``units`` hidden units; grid: (blocks of units, of sequences). ``together``: the blocks wait for each
+    other, else ``stop`` is ``first + 1``.
+
+    ``weights [gates * n, depth]`` of n units; a warp takes ``rows`` of its block's ``gates * units`` rows,
+    ``parts`` warps share a row; ``held``, ``rounds``, ``near``, ``far`` say which weights of a lane are where
+    (`Shares`), 48 in registers or so (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs``
+    [steps * sequences, inputs_row], of which the gates begin at ``gate * hidden``. ``state`` [2, sequences,
+    width] and ``between`` [2, sequences, hidden] are cells of `publish`; ``cell`` and ``update``
+    [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``. ``batch``,
+    ``chunk`` (sequences staged at once) and ``abreast`` (multiplied at once) are powers of two, each no more
+    than the one before; ``zero`` is 0.
+
+    For each sequence a thread loads its columns' values of h from shared memory, neighbours from neighbouring
+    banks, each of which serves ``rows`` multiply-adds; the sums are folded over the warp in sums - 1 +
+    log2(lanes / sums) shuffles, 9 for 8 rows. Waiting for h is what a step of batch 1 takes while weights
+    are in registers: what does not depend on it (products with x, bias) is loaded before.
+    """
+    shares = Shares(warps, lanes, parts, rows, held, rounds, near, far, abreast)
+    return _recurrent(kind, shares, batch, chunk, biased, reverse, ragged, peephole, together)
+
+
+@kernel(
+    f"{ARRAYS}, {SCALARS}",
+    threads=256,
+    registers=255,
+    dynamic=_dynamic,
+    since=(9, 0),
+    samples=[
+        {**LAYER, **MIXED, "kind": LSTM, "held": 16, "rounds": 12, "peephole": 1, "ragged": 1},  # LSTM 2048
+        {**LAYER, "kind": GRU, "parts": 2, "rows": 12, "held": 14, "rounds": 18, "near": 1},  # GRU 2048
+        {**LAYER, **MIXED, "kind": GRU, "held": 11, "rounds": 23, "near": 1, **FOUR},  # GRU 2560, batch 4
+    ],
+)
+def recurrent_wide(
+    kind: int, warps: int, lanes: int, parts: int, rows: int, held: int, rounds: int, near: int, far: int,
+    abreast: int, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
+    together: int,
+):  # fmt: skip
+    """`recurrent` with up to 190 weights to a thread in registers: 8 warps of 32 lanes keep 190 KB of an SM's
+    256 KB. Before compute capability 9.0 the assembler takes more for all else, and would spill.
+    """
+    shares = Shares(warps, lanes, parts, rows, held, rounds, near, far, abreast)
+    return _recurrent(kind, shares, batch, chunk, biased, reverse, ragged, peephole, together)
+
+
+@kernel(
+    "given f4[], state f8[], count i4, width i4, given_row i8, given_step i8",
+    threads=256,
+    registers=40,  # six blocks on an SM; it runs once, over a few thousand values
+    samples=[{"threads": 256, "zeros": zeros} for zeros in (0, 1)],
+)
+def recurrent_start(threads: int, zeros: int):
+    """``state [2, sequences, width]``: for step 0 what is given (``zeros``: nothing is), the other set for no
+    step at all. ``count`` is sequences * width.
+    """
+
+    def recurrent_start(given, state, count, width, given_row, given_step):
+        i = cuda.blockIdx.x * threads + cuda.threadIdx.x
+        if i < count:
+            value = f(0.0)
+            if not zeros:
+                value = given[np.uint64(i // width * given_row + i % width * given_step)]
+            publish(state, np.uint64(i), value, 0)
+            publish(state, np.uint64(count + i), f(0.0), -1)
+
+    return recurrent_start

@@ -1,0 +1,137 @@
+"""Running sums and products along rows: a block takes a row in stretches, each scanned in shared memory."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bslite.kernels.cuda.rows.rows import ROWS, THREADS, place
+from bslite.kernels.cuda.runtime.device import cuda, device_function
+from bslite.kernels.cuda.runtime.exchange import log
+from bslite.kernels.cuda.runtime.flag import raise_flag
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+SUM, PRODUCT, LOGSUMEXP = 0, 1, 2  # kinds
+FAR = 2147483649  # beyond 32 bits, and the product of two such still fits 64
+f = np.float32
+
+
+@device_function
+def _sum(a, b):
+    return a + b
+
+
+@device_function
+def _product(a, b):
+    return a * b
+
+
+@device_function
+def _held_product(a, b):
+    return min(max(a * b, np.int64(-FAR)), np.int64(FAR))
+
+
+@device_function
+def _logaddexp(a, b):
+    if a == b:  # the same infinity, or a doubled sum
+        return a + math.log(2.0)
+    if a != a or b != b:
+        return a + b
+    return max(a, b) + log(1.0 + math.exp(-abs(a - b)))
+
+
+def _cumulating(threads: int, kind: int, wide, combine, start):
+    """A device function that scans one stretch of a row."""
+
+    @device_function
+    def scanned(x, held, source, first, length, by, before, me):
+        """Totals up to element ``first + me``, with it and without, and of the whole stretch; ``before`` is
+        that of all before it.
+        """
+        own = wide(start)
+        if first + me < length:
+            own = wide(x[np.uint64(source + (first + me) * by)])
+        held[me] = own
+        reach = 1
+        while reach < threads:
+            cuda.syncthreads()
+            if me >= reach:
+                own = combine(held[me - reach], own)
+            cuda.syncthreads()
+            held[me] = own
+            reach *= 2
+        cuda.syncthreads()
+        inclusive = combine(before, own)
+        exclusive = combine(before, held[me - 1]) if me > 0 else before
+        after = combine(before, held[threads - 1])
+        cuda.syncthreads()  # before the cells are written again
+        return inclusive, exclusive, after
+
+    return scanned
+
+
+@kernel(
+    f"x f4[], y f4[], {ROWS}",
+    threads=THREADS,
+    registers=56,
+    samples=[
+        {"threads": 256, "kind": kind, "exclusive": int(kind == SUM), "reverse": int(kind == SUM)}
+        for kind in (SUM, PRODUCT, LOGSUMEXP)
+    ],
+)
+def cumulate(threads: int, kind: int, exclusive: int, reverse: int):
+    """Running totals of each row, in float64; ``exclusive``: without the element itself; ``reverse``: from
+    the row's end. A block to a row; a stretch of ``threads`` elements takes log2(threads) steps.
+    """
+    combine = (_sum, _product, _logaddexp)[kind]
+    start = (0.0, 1.0, -math.inf)[kind]
+    scanned = _cumulating(threads, kind, np.float64, combine, start)
+
+    def cumulate(x, y, rows, length, n1, n2, x0, x1, x2, y0, y1, y2):
+        held = cuda.shared.array(threads, np.float64)
+        me = cuda.threadIdx.x
+        source = place(cuda.blockIdx.x, n1, n2, x0, x1, x2)
+        target = place(cuda.blockIdx.x, n1, n2, y0, y1, y2)
+        by = 1
+        if reverse:
+            source, target, by = source + length - 1, target + length - 1, -1
+        before = start
+        for first in range(0, length, threads):
+            inclusive, without, before = scanned(x, held, source, first, length, by, before, me)
+            if first + me < length:
+                y[np.uint64(target + (first + me) * by)] = f(without if exclusive else inclusive)
+
+    return cumulate
+
+
+@kernel(
+    f"x i4[], y i4[], flag i4[], {ROWS}",
+    threads=THREADS,
+    registers=56,
+    samples=[{"threads": 256, "kind": kind, "exclusive": 0, "reverse": 0} for kind in (SUM, PRODUCT)],
+)
+def cumulate_integers(threads: int, kind: int, exclusive: int, reverse: int):
+    """As `cumulate`, of integers, in 64 bits; ``flag`` notes a total that does not fit 32."""
+    combine = (_sum, _held_product)[kind]
+    scanned = _cumulating(threads, kind, np.int64, combine, kind)
+
+    def cumulate_integers(x, y, flag, rows, length, n1, n2, x0, x1, x2, y0, y1, y2):
+        held = cuda.shared.array(threads, np.int64)
+        me = cuda.threadIdx.x
+        source = place(cuda.blockIdx.x, n1, n2, x0, x1, x2)
+        target = place(cuda.blockIdx.x, n1, n2, y0, y1, y2)
+        by = 1
+        if reverse:
+            source, target, by = source + length - 1, target + length - 1, -1
+        before = np.int64(kind)  # 0 is no sum, 1 no product
+        for first in range(0, length, threads):
+            inclusive, without, before = scanned(x, held, source, first, length, by, before, me)
+            if first + me < length:
+                made = without if exclusive else inclusive
+                if made < -(2**31) or made > 2**31 - 1:
+                    raise_flag(flag, made)
+                    made = np.int64(0)
+                y[np.uint64(target + (first + me) * by)] = made
+
+    return cumulate_integers

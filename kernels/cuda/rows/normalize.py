@@ -1,0 +1,241 @@
+"""Normalisation of rows by their own statistics; of pixels, by those of nearby channels.
+
+Sums of elements and of their squares run in float64, in one pass: a float32's square is exact there, and what
+cancels is 2**-53 of the mean's square, less than rounding the elements to float32 cost.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bslite.kernels.cuda.rows.across import total
+from bslite.kernels.cuda.rows.rows import PART, ROWS, THREADS, place, take
+from bslite.kernels.cuda.runtime.device import cuda, device_function
+from bslite.kernels.cuda.runtime.exchange import ROOM, WARP, root
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+f = np.float32
+LAYER, RMS, UNIT = 0, 1, 2  # kinds
+
+
+@device_function
+def inverse_deviation(variance, eps):
+    """``1 / sqrt(variance + eps)``, float64; a variance below zero, which rounding can make, is zero."""
+    if variance < 0.0:
+        variance = 0.0
+    whole = root(variance + eps)
+    return 1.0 / whole if whole != 0.0 else math.inf
+
+
+def _statistics(kind: int):
+    """What a row's sums make of an element: ``(x - centre) * scale + shift``."""
+
+    @device_function
+    def statistics(plain, squares, length, eps):
+        centre, shift = f(0.0), f(0.0)
+        if kind == LAYER:
+            mean = plain / length
+            inverse = inverse_deviation(squares / length - mean * mean, eps)
+            centre = f(mean)
+            shift = f((np.float64(centre) - mean) * inverse)
+        elif kind == RMS:
+            inverse = inverse_deviation(squares / length, eps)
+        else:
+            norm = root(squares)
+            inverse = 1.0 / (eps if norm < eps else norm)
+        return centre, f(inverse), shift
+
+    return statistics
+
+
+@kernel(
+    f"x f4[], y f4[], weight f4[], bias f4[], {ROWS}, eps f8",
+    threads=THREADS,
+    registers=128,
+    blocks=2,
+    samples=[
+        {"threads": 256, "width": 256, "each": 16, "held": 1, "kind": 0, "weighted": 1, "biased": 1},
+        {"threads": 256, "width": 256, "each": 8, "held": 0, "kind": 0, "weighted": 1, "biased": 0},
+        {"threads": 256, "width": 64, "each": 4, "held": 1, "kind": 1, "weighted": 1, "biased": 0},
+        {"threads": 256, "width": 8, "each": 4, "held": 1, "kind": 2, "weighted": 0, "biased": 0},
+    ],
+)
+def normalize_rows(threads: int, width: int, each: int, held: int, kind: int, weighted: int, biased: int):
+    """Each row less its mean, over its standard deviation (kind LAYER), over the root of its mean square
+    (RMS), or over the root of its sum of squares, at least eps (UNIT); then times ``weight``, plus ``bias``.
+
+    Threads and loads as in `softmax.softmax`; a row that is ``held`` is read once, others twice. With 16
+    elements each, a thread may take 128 registers: two blocks to an SM, 32 KB under way, which is enough.
+    """
+    rows_here = threads // width
+    span = width * each
+    warps = max(1, threads // WARP)
+    sum_of, statistics = total(width), _statistics(kind)
+
+    def normalize_rows(x, y, weight, bias, rows, length, n1, n2, x0, x1, x2, y0, y1, y2, eps):
+        room = cuda.shared.array(ROOM, np.float64)
+        parts = cuda.shared.array(warps, np.float64)
+        values = cuda.local.array(each, np.float32)
+        me = cuda.threadIdx.x
+        row = cuda.blockIdx.x * rows_here + me // width
+        w = me % width
+        inside = length if row < rows else 0  # all threads go through the sums
+        source, target = place(row, n1, n2, x0, x1, x2), place(row, n1, n2, y0, y1, y2)
+        turns = 1 if held else -(-length // span)
+
+        plain, squares = 0.0, 0.0
+        for turn in range(turns):
+            take(values, x, source, w + turn * span, width, each, inside, f(0.0))
+            for e in range(each):
+                value = np.float64(values[e])
+                plain += value
+                squares += value * value
+        squares = sum_of(squares, me, room, parts)
+        if kind == LAYER:
+            plain = sum_of(plain, me, room, parts)
+        centre, scale, shift = statistics(plain, squares, length, eps)
+        for turn in range(turns):
+            first = w + turn * span
+            if not held:
+                take(values, x, source, first, width, each, inside, f(0.0))
+            for e in range(each):
+                i = first + e * width
+                if i < inside:
+                    value = (values[e] - centre) * scale + shift
+                    if weighted:
+                        value = value * weight[np.uint64(i)]
+                    if biased:
+                        value = value + bias[np.uint64(i)]
+                    y[np.uint64(target + i)] = value
+
+    return normalize_rows
+
+
+@kernel(
+    f"x f4[], made f8[], {PART}",
+    threads=THREADS,
+    registers=64,
+    blocks=4,
+    samples=[{"threads": 256, "each": 8}],
+)
+def normalize_part(threads: int, each: int):
+    """``made[row, part]``: the sum of a part of a row, and of its squares, float64. Grid: (parts, rows). For
+    rows too few to fill a GPU.
+    """
+    span = threads * each
+    warps = max(1, threads // WARP)
+    sum_of = total(threads)
+
+    def normalize_part(x, made, length, chunk, parts, n1, n2, x0, x1, x2):
+        room = cuda.shared.array(ROOM, np.float64)
+        partial = cuda.shared.array(warps, np.float64)
+        values = cuda.local.array(each, np.float32)
+        me = cuda.threadIdx.x
+        first = cuda.blockIdx.x * chunk
+        last = min(length, first + chunk)
+        source = place(cuda.blockIdx.y, n1, n2, x0, x1, x2)
+        plain, squares = 0.0, 0.0
+        for start in range(first + me, last, span):
+            take(values, x, source, start, threads, each, last, f(0.0))
+            for e in range(each):
+                value = np.float64(values[e])
+                plain += value
+                squares += value * value
+        plain = sum_of(plain, me, room, partial)
+        squares = sum_of(squares, me, room, partial)
+        if me == 0:
+            at = (cuda.blockIdx.y * np.int64(parts) + cuda.blockIdx.x) * 2
+            made[np.uint64(at)] = plain
+            made[np.uint64(at + 1)] = squares
+
+    return normalize_part
+
+
+@kernel(
+    f"x f4[], made f8[], y f4[], weight f4[], bias f4[], {PART}, y0 i8, y1 i8, y2 i8, eps f8",
+    threads=THREADS,
+    registers=64,
+    blocks=4,
+    samples=[{"threads": 256, "each": 8, "kind": 0, "weighted": 1, "biased": 1}],
+)
+def normalize_join(threads: int, each: int, kind: int, weighted: int, biased: int):
+    """The result of a part of a row; every block joins what `normalize_part` made of all, in their order."""
+    span = threads * each
+    warps = max(1, threads // WARP)
+    sum_of, statistics = total(threads), _statistics(kind)
+
+    def normalize_join(x, made, y, weight, bias, length, chunk, parts, n1, n2, x0, x1, x2, y0, y1, y2, eps):
+        room = cuda.shared.array(ROOM, np.float64)
+        partial = cuda.shared.array(warps, np.float64)
+        values = cuda.local.array(each, np.float32)
+        me = cuda.threadIdx.x
+        row = np.int64(cuda.blockIdx.y)
+        plain, squares = 0.0, 0.0
+        for part in range(me, parts, threads):
+            at = (row * parts + part) * 2
+            plain += made[np.uint64(at)]
+            squares += made[np.uint64(at + 1)]
+        plain = sum_of(plain, me, room, partial)
+        squares = sum_of(squares, me, room, partial)
+        centre, scale, shift = statistics(plain, squares, length, eps)
+
+        first = cuda.blockIdx.x * chunk
+        last = min(length, first + chunk)
+        source, target = place(row, n1, n2, x0, x1, x2), place(row, n1, n2, y0, y1, y2)
+        for start in range(first + me, last, span):
+            take(values, x, source, start, threads, each, last, f(0.0))
+            for e in range(each):
+                i = start + e * threads
+                if i < last:
+                    value = (values[e] - centre) * scale + shift
+                    if weighted:
+                        value = value * weight[np.uint64(i)]
+                    if biased:
+                        value = value + bias[np.uint64(i)]
+                    y[np.uint64(target + i)] = value
+
+    return normalize_join
+
+
+#: Values of the compile-time ``power``: the exponent beta is 0, 1/2, 3/4, 1, or any.
+ZERO, HALF, THREE_QUARTERS, ONE, ANY = range(5)
+
+
+@kernel(
+    f"x f4[], y f4[], {ROWS}, below i4, above i4, alpha f4, k f4, beta f4",
+    threads=THREADS,
+    registers=48,
+    samples=[{"threads": 256, "power": power} for power in (THREE_QUARTERS, ANY)],
+)
+def lrn(threads: int, power: int):
+    """``x / (k + alpha * sum of squares over channels [c - below, c + above]) ** beta``; a thread to each
+    channel of each pixel, whose row is its channels.
+
+    The window's loads are those of the neighbouring threads, from L1: an image is read once from memory.
+    """
+
+    def lrn(x, y, rows, length, n1, n2, x0, x1, x2, y0, y1, y2, below, above, alpha, k, beta):
+        i = cuda.blockIdx.x * np.int64(threads) + cuda.threadIdx.x
+        row, c = i // length, i % length
+        if row < rows:
+            source, target = place(row, n1, n2, x0, x1, x2), place(row, n1, n2, y0, y1, y2)
+            squares = f(0.0)
+            for j in range(max(c - below, 0), min(c + above, length - 1) + 1):
+                value = x[np.uint64(source + j)]
+                squares += value * value
+            squares = alpha * squares + k
+            value = x[np.uint64(source + c)]
+            if power == THREE_QUARTERS:
+                half = f(math.sqrt(squares))
+                value = value / (half * f(math.sqrt(half)))
+            elif power == HALF:
+                value = value / f(math.sqrt(squares))
+            elif power == ONE:
+                value = value / squares
+            elif power == ANY:
+                value = value / f(math.pow(squares, beta))
+            y[np.uint64(target + c)] = value
+
+    return lrn

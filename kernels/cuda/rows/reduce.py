@@ -1,0 +1,245 @@
+"""Reductions over any axes: the contiguous axis among what is reduced ("rows"), or among what is kept.
+
+What is reduced is one count of elements along four axes; the threads that share a result take every so
+many-th of them, counting along the axes with carries rather than by division. What they gather meets in
+shared memory by halves. Where results are few and long, several blocks share one: each leaves what it has
+gathered, and a second launch merges that in order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bslite.kernels.cuda.rows.reducers import REDUCERS
+from bslite.kernels.cuda.rows.rows import THREADS, place
+from bslite.kernels.cuda.runtime.device import cuda, device_function
+from bslite.kernels.cuda.runtime.exchange import synchronise
+from bslite.kernels.cuda.runtime.flag import raise_flag
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+#: Kept: sizes of the inner two of three axes, strides in x and in y. Reduced: sizes of all of four axes but
+#: the outermost, strides. ``results``, and the ``count`` of elements of each.
+KEPT = "n1 i4, n2 i4, x0 i8, x1 i8, x2 i8"
+TO = "y0 i8, y1 i8, y2 i8"
+REDUCED = "m1 i4, m2 i4, m3 i4, s0 i8, s1 i8, s2 i8, s3 i8"
+
+
+def wide_of(name: str) -> Any:
+    """The type of what reduction ``name`` gathers."""
+    return np.int64 if name.startswith("int_") else np.float64
+
+
+@device_function
+def _largest(x, source, first, last, width, m1, m2, m3, s0, s1, s2, s3, lowest):
+    """The largest finite element of a thread's share; zero if one is infinite or NaN."""
+    best = lowest
+    for r in range(first, last, width):
+        i3, q = r % m3, r // m3
+        i2, q = q % m2, q // m2
+        value = np.float64(x[np.uint64(source + q // m1 * s0 + q % m1 * s1 + i2 * s2 + i3 * s3)])
+        best = value if value > best or value != value else best
+    return best if best - best == 0.0 else 0.0
+
+
+def _gathering(threads: int, width: int, rows: int, name: str, last_of: int):
+    """What a block gathers of its chunk: the first thread of each result has it, of ``width``."""
+    start_a, start_b = REDUCERS[name].start
+    take, merge, centre = REDUCERS[name].take, REDUCERS[name].merge, REDUCERS[name].centre
+    wide = wide_of(name)
+    side = threads // width  # results side by side
+
+    @device_function
+    def gathered(
+        x, held, me, block, part, results, count, chunk, n1, n2, x0, x1, x2, m1, m2, m3, s0, s1, s2, s3
+    ):
+        if rows:
+            w, own, step = me % width, me // width, 1
+        else:
+            w, own, step = me // side, me % side, side
+        row = block * np.int64(side) + own
+        first = part * chunk + w
+        last = min(count, (part + 1) * chunk) if row < results else 0
+        source = place(row, n1, n2, x0, x1, x2)
+        a, b = wide(start_a), wide(start_b)
+        if centre:
+            a = _largest(x, source, first, last, width, m1, m2, m3, s0, s1, s2, s3, a)
+        # Where element `first` lies along the four axes, and how far along each `width` elements are.
+        i3, q = first % m3, first // m3
+        i2, q = q % m2, q // m2
+        i1, i0 = q % m1, q // m1
+        d3, q = width % m3, width // m3
+        d2, q = q % m2, q // m2
+        d1, d0 = q % m1, q // m1
+        for r in range(first, last, width):
+            value = x[np.uint64(source + i0 * s0 + i1 * s1 + i2 * s2 + i3 * s3)]
+            a, b = take(a, b, value, r, last_of)
+            i3 += d3
+            i2 += d2
+            i1 += d1
+            i0 += d0
+            if i3 >= m3:
+                i3 -= m3
+                i2 += 1
+            if i2 >= m2:
+                i2 -= m2
+                i1 += 1
+            if i1 >= m1:
+                i1 -= m1
+                i0 += 1
+        held[0, me] = a
+        held[1, me] = b
+        half = width // 2
+        while half > 0:
+            synchronise()
+            if w < half:
+                other = me + half * step
+                a, b = merge(held[0, me], held[1, me], held[0, other], held[1, other], last_of)
+                held[0, me] = a
+                held[1, me] = b
+            half //= 2
+        return a, b, row, w == 0 and row < results
+
+    return gathered
+
+
+def _samples(*names: str, **more: int) -> list[dict[str, Any]]:
+    shape = {"threads": THREADS, "width": 32, "last_of": 0}
+    return [{**shape, "name": name, "rows": i % 2, **more} for i, name in enumerate(names)]
+
+
+def _reducing(threads: int, width: int, rows: int, name: str, last_of: int):
+    """A kernel that makes results."""
+    gathered = _gathering(threads, width, rows, name, last_of)
+    finish, wide = REDUCERS[name].finish, wide_of(name)
+
+    def reduce(x, y, results, count, n1, n2, x0, x1, x2, y0, y1, y2, m1, m2, m3, s0, s1, s2, s3, divisor):
+        held = cuda.shared.array((2, threads), wide)
+        a, b, row, mine = gathered(
+            x, held, cuda.threadIdx.x, cuda.blockIdx.x, 0, results, count, count, n1, n2, x0, x1, x2,
+            m1, m2, m3, s0, s1, s2, s3,
+        )  # fmt: skip
+        if mine:
+            y[np.uint64(place(row, n1, n2, y0, y1, y2))] = finish(a, b, np.float64(count), divisor)
+
+    return reduce
+
+
+@kernel(
+    f"x f4[], y f4[], results i4, count i4, {KEPT}, {TO}, {REDUCED}, divisor f8",
+    threads=THREADS,
+    registers=72,
+    samples=_samples(*(n for n in REDUCERS if not n.startswith(("int_", "arg")))),
+)
+def reduce(threads: int, width: int, rows: int, name: str, last_of: int):
+    """Reduction ``name``, a float32 for each result, of ``width`` threads.
+
+    Neighbouring threads read neighbours, in rows along the count, else along the results. The loads of a
+    thread depend on nothing but its counters, so several are under way; two float64 sums per element are half
+    of what an SM of an A100 or H200 does while the element comes from memory.
+    """
+    return _reducing(threads, width, rows, name, last_of)
+
+
+@kernel(
+    f"x f4[], y i4[], results i4, count i4, {KEPT}, {TO}, {REDUCED}, divisor f8",
+    threads=THREADS,
+    registers=72,
+    samples=_samples("argmax", "argmin"),
+)
+def reduce_place(threads: int, width: int, rows: int, name: str, last_of: int):
+    """The place of an extreme, in the order of the count; else as `reduce`."""
+    return _reducing(threads, width, rows, name, last_of)
+
+
+@kernel(
+    f"x i4[], y i4[], flag i4[], results i4, count i4, {KEPT}, {TO}, {REDUCED}, divisor f8",
+    threads=THREADS,
+    registers=72,
+    samples=_samples(*(n for n in REDUCERS if n.startswith("int_"))),
+)
+def reduce_integers(threads: int, width: int, rows: int, name: str, last_of: int):
+    """Reduction ``name`` of integers, in 64 bits; ``flag`` notes a result that does not fit 32."""
+    gathered = _gathering(threads, width, rows, name, last_of)
+
+    def reduce_integers(
+        x, y, flag, results, count, n1, n2, x0, x1, x2, y0, y1, y2, m1, m2, m3, s0, s1, s2, s3, divisor
+    ):
+        held = cuda.shared.array((2, threads), np.int64)
+        a, _, row, mine = gathered(
+            x, held, cuda.threadIdx.x, cuda.blockIdx.x, 0, results, count, count, n1, n2, x0, x1, x2,
+            m1, m2, m3, s0, s1, s2, s3,
+        )  # fmt: skip
+        if mine:
+            if a < -(2**31) or a > 2**31 - 1:
+                raise_flag(flag, a)
+                a = np.int64(0)
+            y[np.uint64(place(row, n1, n2, y0, y1, y2))] = a
+
+    return reduce_integers
+
+
+@kernel(
+    f"x f4[], made f8[], results i4, count i4, chunk i4, parts i4, {KEPT}, {REDUCED}",
+    threads=THREADS,
+    registers=72,
+    samples=_samples("sum", "var", "logsumexp"),
+)
+def reduce_part(threads: int, width: int, rows: int, name: str, last_of: int):
+    """``made[result, part]``, two float64: what is gathered of the part's ``chunk`` elements. Grid: (blocks
+    of results, parts). For results too few to fill a GPU.
+    """
+    gathered = _gathering(threads, width, rows, name, last_of)
+
+    def reduce_part(x, made, results, count, chunk, parts, n1, n2, x0, x1, x2, m1, m2, m3, s0, s1, s2, s3):
+        held = cuda.shared.array((2, threads), np.float64)
+        part = cuda.blockIdx.y
+        a, b, row, mine = gathered(
+            x, held, cuda.threadIdx.x, cuda.blockIdx.x, part, results, count, chunk, n1, n2, x0, x1, x2,
+            m1, m2, m3, s0, s1, s2, s3,
+        )  # fmt: skip
+        if mine:
+            at = (row * parts + part) * 2
+            made[np.uint64(at)] = a
+            made[np.uint64(at + 1)] = b
+
+    return reduce_part
+
+
+def _merging(threads: int, name: str, last_of: int):
+    merge, finish = REDUCERS[name].merge, REDUCERS[name].finish
+
+    def merged(made, y, results, count, parts, n1, n2, y0, y1, y2, divisor):
+        row = cuda.blockIdx.x * np.int64(threads) + cuda.threadIdx.x
+        if row < results:
+            at = row * parts * 2
+            a, b = made[np.uint64(at)], made[np.uint64(at + 1)]
+            for _ in range(1, parts):
+                at += 2
+                a, b = merge(a, b, made[np.uint64(at)], made[np.uint64(at + 1)], last_of)
+            y[np.uint64(place(row, n1, n2, y0, y1, y2))] = finish(a, b, np.float64(count), divisor)
+
+    return merged
+
+
+@kernel(
+    f"made f8[], y f4[], results i4, count i4, parts i4, n1 i4, n2 i4, {TO}, divisor f8",
+    threads=THREADS,
+    registers=72,
+    samples=[{"threads": 64, "name": name, "last_of": 0} for name in ("sum", "var", "logsumexp")],
+)
+def reduce_merge(threads: int, name: str, last_of: int):
+    """What `reduce_part` left, merged part after part: a thread to a result. A few hundred numbers."""
+    return _merging(threads, name, last_of)
+
+
+@kernel(
+    f"made f8[], y i4[], results i4, count i4, parts i4, n1 i4, n2 i4, {TO}, divisor f8",
+    threads=THREADS,
+    registers=72,
+    samples=[{"threads": 64, "name": "argmax", "last_of": 0}],
+)
+def reduce_merge_place(threads: int, name: str, last_of: int):
+    """As `reduce_merge`, of places."""
+    return _merging(threads, name, last_of)

@@ -1,0 +1,255 @@
+"""What reductions do with each element and with what two threads have gathered: see
+`kernels.cuda.rows.reduce`.
+
+What is gathered are two numbers: float64 for float32 elements (sums lose nothing there that float32 could
+show; a position is exact), int64 for integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bslite.kernels.cuda.runtime.device import device_function
+from bslite.kernels.cuda.runtime.exchange import exp, log, root
+
+LOWEST = -3.4e38  # the largest of no elements: finite, so that differences are numbers
+f = np.float32
+
+
+class Reducer(NamedTuple):
+    """What makes up a reduction. Sides ``a, b``; ``i`` is an element's place, ``last`` whether of equals the
+    last is wanted, ``k`` what a mean divides by.
+    """
+
+    start: tuple[Any, Any]
+    take: Callable[..., Any]  # (a, b, x, i, last) -> a, b
+    merge: Callable[..., Any]  # (a, b, a', b', last) -> a, b
+    finish: Callable[..., Any]  # (a, b, n, k) -> the result
+    centre: bool = False  # whether the largest element of a thread is found first, as its `a`
+
+
+def _sums(take: Callable[..., Any], finish: Callable[..., Any]) -> Reducer:
+    return Reducer((0.0, 0.0), take, _merge_sums, finish)
+
+
+@device_function
+def _merge_sums(a, b, c, d, last):
+    return a + c, b + d
+
+
+@device_function
+def _add(a, b, x, i, last):
+    return a + np.float64(x), b
+
+
+@device_function
+def _add_square(a, b, x, i, last):
+    return a + np.float64(x) * np.float64(x), b
+
+
+@device_function
+def _add_size(a, b, x, i, last):
+    return a + np.float64(abs(x)), b
+
+
+@device_function
+def _add_both(a, b, x, i, last):
+    wide = np.float64(x)
+    return a + wide, b + wide * wide
+
+
+@device_function
+def _multiply(a, b, x, i, last):
+    return a * np.float64(x), b
+
+
+@device_function
+def _merge_products(a, b, c, d, last):
+    return a * c, b
+
+
+@device_function
+def _amax(a, b, x, i, last):
+    wide = np.float64(x)
+    return (a if a > wide or a != a else wide), b
+
+
+@device_function
+def _merge_amax(a, b, c, d, last):
+    return (a if a > c or a != a else c), b
+
+
+@device_function
+def _amin(a, b, x, i, last):
+    wide = np.float64(x)
+    return (a if a < wide or a != a else wide), b
+
+
+@device_function
+def _merge_amin(a, b, c, d, last):
+    return (a if a < c or a != a else c), b
+
+
+@device_function
+def _merge_argmax(a, b, c, d, last):
+    # b, d: places, negative of a thread without elements; a NaN counts as the largest
+    if d < 0.0:
+        return a, b
+    if b < 0.0:
+        return c, d
+    same = a == c or (a != a and c != c)
+    better = c != c if a == a and c != c else (c > a and a == a)
+    if same:
+        better = (d > b) if last else (d < b)
+    return (c, d) if better else (a, b)
+
+
+@device_function
+def _argmax(a, b, x, i, last):
+    return _merge_argmax(a, b, np.float64(x), np.float64(i), last)
+
+
+@device_function
+def _argmin(a, b, x, i, last):
+    return _merge_argmax(a, b, -np.float64(x), np.float64(i), last)
+
+
+@device_function
+def _scaled(total, by):
+    """``total * exp(by)``; an infinite total stays so even where the exponential is zero."""
+    return total * math.exp(by) if total - total == 0.0 else total
+
+
+@device_function
+def _add_exp(a, b, x, i, last):
+    return a, b + np.float64(exp(f(x - f(a))))
+
+
+@device_function
+def _merge_exp(a, b, c, d, last):
+    top = a if a > c else c
+    return top, _scaled(b, a - top) + _scaled(d, c - top)
+
+
+@device_function
+def _first(a, b, n, k):
+    return f(a)
+
+
+@device_function
+def _place(a, b, n, k):
+    return np.int32(b)
+
+
+@device_function
+def _mean(a, b, n, k):
+    return f(a / k)
+
+
+@device_function
+def _root(a, b, n, k):
+    return f(root(a))
+
+
+@device_function
+def _log(a, b, n, k):
+    return f(log(a))
+
+
+@device_function
+def _log_around(a, b, n, k):
+    return f(log(b) + a)
+
+
+@device_function
+def _variance(a, b, n, k):
+    squares = b - a * (a / n)
+    if squares < 0.0:
+        squares = 0.0
+    return squares / k
+
+
+@device_function
+def _var(a, b, n, k):
+    return f(_variance(a, b, n, k))
+
+
+@device_function
+def _std(a, b, n, k):
+    return f(root(_variance(a, b, n, k)))
+
+
+# -- integers: cells are int32, numbers int64 ---------------------------------------------------------------
+
+FAR = 2**31 + 1  # a product beyond has left 32 bits, unless a zero comes; it is held where the next fits 64
+
+
+@device_function
+def _int_add(a, b, x, i, last):
+    return a + np.int64(x), b
+
+
+@device_function
+def _int_hold(value):
+    return min(max(value, np.int64(-FAR)), np.int64(FAR))
+
+
+@device_function
+def _int_multiply(a, b, x, i, last):
+    return _int_hold(a * np.int64(x)), b
+
+
+@device_function
+def _int_merge_products(a, b, c, d, last):
+    return _int_hold(a * c), b
+
+
+@device_function
+def _int_amax(a, b, x, i, last):
+    return max(a, np.int64(x)), b
+
+
+@device_function
+def _int_merge_amax(a, b, c, d, last):
+    return max(a, c), b
+
+
+@device_function
+def _int_amin(a, b, x, i, last):
+    return min(a, np.int64(x)), b
+
+
+@device_function
+def _int_merge_amin(a, b, c, d, last):
+    return min(a, c), b
+
+
+@device_function
+def _int_first(a, b, n, k):
+    return a
+
+
+REDUCERS = {
+    "sum": _sums(_add, _first),
+    "mean": _sums(_add, _mean),
+    "sum_square": _sums(_add_square, _first),
+    "l1_norm": _sums(_add_size, _first),
+    "l2_norm": _sums(_add_square, _root),
+    "log_sum": _sums(_add, _log),
+    "var": _sums(_add_both, _var),
+    "std": _sums(_add_both, _std),
+    "prod": Reducer((1.0, 0.0), _multiply, _merge_products, _first),
+    "amax": Reducer((-math.inf, 0.0), _amax, _merge_amax, _first),
+    "amin": Reducer((math.inf, 0.0), _amin, _merge_amin, _first),
+    "logsumexp": Reducer((LOWEST, 0.0), _add_exp, _merge_exp, _log_around, centre=True),
+    "argmax": Reducer((0.0, -1.0), _argmax, _merge_argmax, _place),
+    "argmin": Reducer((0.0, -1.0), _argmin, _merge_argmax, _place),
+    "int_sum": Reducer((0, 0), _int_add, _merge_sums, _int_first),
+    "int_prod": Reducer((1, 0), _int_multiply, _int_merge_products, _int_first),
+    "int_amax": Reducer((-(2**31), 0), _int_amax, _int_merge_amax, _int_first),
+    "int_amin": Reducer((2**31 - 1, 0), _int_amin, _int_merge_amin, _int_first),
+}

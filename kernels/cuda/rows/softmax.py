@@ -1,0 +1,201 @@
+"""Softmax of rows, and its logarithm: maximum, then the sum of exponentials, then the result.
+
+Rows that are few and long are shared by several blocks, in two launches: maximum and sum of every part; then
+every block joins those, in the order of the parts, and makes its part of the result.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bslite.kernels.cuda.math.functions import larger
+from bslite.kernels.cuda.rows.across import most, total
+from bslite.kernels.cuda.rows.rows import PART, ROWS, THREADS, place, take
+from bslite.kernels.cuda.runtime.device import cuda, device_function
+from bslite.kernels.cuda.runtime.exchange import ROOM, WARP, exp, log
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+f = np.float32
+LOWEST = f(-np.inf)
+
+
+@device_function
+def scale_of(whole, log_of):
+    """What ``exp(x - max)`` is multiplied by, or its logarithm is less by, given the sum of all."""
+    if log_of:
+        return f(log(whole))
+    return f(1.0 / whole) if whole != 0.0 else f(whole)
+
+
+@device_function
+def rescaled(sum_of, largest, other):
+    """A sum of exponentials relative to ``largest`` as one relative to ``other``; that of nothing is 0."""
+    return 0.0 if largest == LOWEST else sum_of * math.exp(np.float64(largest) - np.float64(other))
+
+
+@kernel(
+    f"x f4[], y f4[], {ROWS}",
+    threads=THREADS,
+    registers=64,
+    blocks=4,
+    samples=[
+        {"threads": 256, "width": 256, "each": 16, "held": 1, "log_of": 0},
+        {"threads": 256, "width": 256, "each": 8, "held": 0, "log_of": 1},
+        {"threads": 256, "width": 32, "each": 4, "held": 1, "log_of": 1},
+        {"threads": 256, "width": 1, "each": 4, "held": 1, "log_of": 0},
+    ],
+)
+def softmax(threads: int, width: int, each: int, held: int, log_of: int):
+    """``exp(x - max) / sum(exp(x - max))`` of each row, or its logarithm; ``width`` threads to a row.
+
+    ``held``: ``each * width`` is a row or more, which is loaded once and stays in registers; else it is
+    read three times, from L2 if it does not stay in L1. Neighbouring threads load neighbours: a warp's
+    request is 128 bytes whole, so that wider loads would save instructions, not bandwidth; ``each`` of them
+    are under way per thread. At 64 registers an SM holds 1,024 threads: with four loads each, 16 KB under
+    way, more than HBM's latency needs. The sum runs in float64, warps by shuffles.
+    """
+    rows_here = threads // width
+    span = width * each
+    warps = max(1, threads // WARP)
+    largest, sum_of = most(width), total(width)
+
+    def softmax(x, y, rows, length, n1, n2, x0, x1, x2, y0, y1, y2):
+        room = cuda.shared.array(ROOM, np.float64)
+        parts = cuda.shared.array(warps, np.float64)
+        values = cuda.local.array(each, np.float32)
+        me = cuda.threadIdx.x
+        row = cuda.blockIdx.x * rows_here + me // width
+        w = me % width
+        inside = length if row < rows else 0  # all threads go through the sums
+        source, target = place(row, n1, n2, x0, x1, x2), place(row, n1, n2, y0, y1, y2)
+        turns = 1 if held else -(-length // span)
+
+        best = LOWEST
+        for turn in range(turns):
+            take(values, x, source, w + turn * span, width, each, inside, LOWEST)
+            for e in range(each):
+                best = larger(best, values[e])
+        best = f(largest(np.float64(best), me, room, parts))
+
+        sum_here = 0.0
+        for turn in range(turns):
+            first = w + turn * span
+            if not held:
+                take(values, x, source, first, width, each, inside, LOWEST)
+            for e in range(each):
+                if first + e * width < inside:  # of an infinite maximum, what is beyond would be NaN
+                    power = exp(values[e] - best)
+                    sum_here += np.float64(power)
+                    if held and not log_of:
+                        values[e] = power
+        whole = sum_of(sum_here, me, room, parts)
+
+        scale = scale_of(whole, log_of)
+        for turn in range(turns):
+            first = w + turn * span
+            if not held:
+                take(values, x, source, first, width, each, inside, LOWEST)
+            for e in range(each):
+                i = first + e * width
+                if i < inside:
+                    if log_of:
+                        value = values[e] - best - scale
+                    elif held:
+                        value = values[e] * scale
+                    else:
+                        value = exp(values[e] - best) * scale
+                    y[np.uint64(target + i)] = value
+
+    return softmax
+
+
+@kernel(
+    f"x f4[], made f8[], {PART}",
+    threads=THREADS,
+    registers=64,
+    blocks=4,
+    samples=[{"threads": 256, "each": 8}],
+)
+def softmax_part(threads: int, each: int):
+    """``made[row, part] = (max, sum(exp(x - max)))``, float64, over a part of a row. Grid: (parts, rows).
+
+    One pass: a thread brings its sum to the maximum so far, ``each`` elements at a time, which are under way
+    at once.
+    """
+    span = threads * each
+    warps = max(1, threads // WARP)
+    largest, sum_of = most(threads), total(threads)
+
+    def softmax_part(x, made, length, chunk, parts, n1, n2, x0, x1, x2):
+        room = cuda.shared.array(ROOM, np.float64)
+        partial = cuda.shared.array(warps, np.float64)
+        values = cuda.local.array(each, np.float32)
+        me = cuda.threadIdx.x
+        first = cuda.blockIdx.x * chunk
+        last = min(length, first + chunk)
+        source = place(cuda.blockIdx.y, n1, n2, x0, x1, x2)
+        best, sum_here = LOWEST, 0.0
+        for start in range(first + me, last, span):
+            take(values, x, source, start, threads, each, last, LOWEST)
+            before = best
+            for e in range(each):
+                best = larger(best, values[e])
+            if best != before:
+                sum_here = rescaled(sum_here, before, best)
+            if best != LOWEST:
+                for e in range(each):
+                    if start + e * threads < last:
+                        sum_here += np.float64(exp(values[e] - best))
+        whole = f(largest(np.float64(best), me, room, partial))
+        sum_here = sum_of(rescaled(sum_here, best, whole), me, room, partial)
+        if me == 0:
+            at = (cuda.blockIdx.y * np.int64(parts) + cuda.blockIdx.x) * 2
+            made[np.uint64(at)] = np.float64(whole)
+            made[np.uint64(at + 1)] = sum_here
+
+    return softmax_part
+
+
+@kernel(
+    f"x f4[], made f8[], y f4[], {PART}, y0 i8, y1 i8, y2 i8",
+    threads=THREADS,
+    registers=64,
+    blocks=4,
+    samples=[{"threads": 256, "each": 8, "log_of": 0}],
+)
+def softmax_join(threads: int, each: int, log_of: int):
+    """The result of a part of a row, from what `softmax_part` made of all its parts."""
+    span = threads * each
+    warps = max(1, threads // WARP)
+    largest, sum_of = most(threads), total(threads)
+
+    def softmax_join(x, made, y, length, chunk, parts, n1, n2, x0, x1, x2, y0, y1, y2):
+        room = cuda.shared.array(ROOM, np.float64)
+        partial = cuda.shared.array(warps, np.float64)
+        values = cuda.local.array(each, np.float32)
+        me = cuda.threadIdx.x
+        row = np.int64(cuda.blockIdx.y)
+        best = LOWEST
+        for part in range(me, parts, threads):
+            best = larger(best, f(made[np.uint64((row * parts + part) * 2)]))
+        best = f(largest(np.float64(best), me, room, partial))
+        sum_here = 0.0
+        for part in range(me, parts, threads):
+            at = (row * parts + part) * 2
+            sum_here += rescaled(made[np.uint64(at + 1)], f(made[np.uint64(at)]), best)
+        scale = scale_of(sum_of(sum_here, me, room, partial), log_of)
+
+        first = cuda.blockIdx.x * chunk
+        last = min(length, first + chunk)
+        source, target = place(row, n1, n2, x0, x1, x2), place(row, n1, n2, y0, y1, y2)
+        for start in range(first + me, last, span):
+            take(values, x, source, start, threads, each, last, LOWEST)
+            for e in range(each):
+                i = start + e * threads
+                if i < last:
+                    value = values[e] - best - scale if log_of else exp(values[e] - best) * scale
+                    y[np.uint64(target + i)] = value
+
+    return softmax_join

@@ -1,0 +1,111 @@
+"""What a CUDA kernel says of itself: the engine launches it, the tests simulate and compile it from that."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from bslite.kernels.cuda.runtime.device import compile_ptx, simulated
+
+# Cells of arrays and kinds of scalars, as `kernel` is told them. ``f8`` is a pair of float32 (`device.pair`).
+DTYPES = {"f4": np.float32, "i4": np.int32, "f8": np.float64}
+SCALARS = {"f4": numba.float32, "f8": numba.float64, "i4": numba.int32, "i8": numba.int64}
+
+KERNELS: dict[str, Kernel] = {}
+
+
+def _none(variant: Mapping[str, Any]) -> int:
+    return 0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A family of kernels, one per *variant*: the compile-time constants that ``make`` takes.
+
+    ``make(**variant)`` gives the Python function that is compiled, whose parameters are ``arrays`` (flat,
+    contiguous), then ``scalars``. ``threads`` is the most threads of a block, ``registers`` the most
+    registers a thread may need (what the occupancy in the docstring rests on); no variant may spill.
+    ``samples`` are variants that between them are all the code there is: tests compile each of them.
+    ``blocks``: so many of ``threads`` threads must fit on an SM at once, which bounds the registers the
+    compiler may take. ``dynamic``: bytes of shared memory that a launch must give a variant, beside those
+    that the code itself asks for; this is how a block comes by more than 48 KB.
+    """
+
+    name: str
+    make: Callable[..., Callable[..., None]]
+    arrays: Mapping[str, str]
+    scalars: Mapping[str, str]
+    samples: Sequence[Mapping[str, Any]]
+    threads: int
+    registers: int
+    blocks: int = 1
+    since: tuple[int, int] = (8, 0)
+    dynamic: Callable[[Mapping[str, Any]], int] = _none
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """Numba types of all parameters."""
+        flat = [
+            numba.types.Array(numba.from_dtype(np.dtype(DTYPES[t])), 1, "C") for t in self.arrays.values()
+        ]
+        return (*flat, *(SCALARS[t] for t in self.scalars.values()))
+
+    def function(self, **variant: Any) -> Any:
+        """The simulated kernel of a variant, to be called as ``function[grid, block](*arguments)``.
+
+        RuntimeError where there is the compiler instead: see `bslite.engines.cuda.gpu`.
+        """
+        return _simulated(self.name, tuple(sorted(variant.items())))
+
+    def ptx(self, capability: tuple[int, int], **variant: Any) -> str:
+        """A variant's code for GPUs of this compute capability; needs no GPU. Not in the simulator."""
+        return str(compile_ptx(self.make(**variant), self.signature, capability, (self.threads, self.blocks)))
+
+    def arguments(self, given: Mapping[str, Any]) -> list[Any]:
+        """``given``, arrays and numbers by name, in the order of the parameters; numbers in their types."""
+        kinds = {"f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64}
+        numbers = (kinds[kind](given[name]) for name, kind in self.scalars.items())
+        return [*(given[name] for name in self.arrays), *numbers]
+
+
+@functools.cache
+def _simulated(name: str, variant: tuple[tuple[str, Any], ...]) -> Any:
+    return simulated(KERNELS[name].make(**dict(variant)))
+
+
+def kernel(
+    types: str,
+    *,
+    threads: int,
+    registers: int,
+    blocks: int = 1,
+    since: tuple[int, int] = (8, 0),
+    samples: Sequence[Mapping[str, Any]] = ({},),
+    dynamic: Callable[[Mapping[str, Any]], int] = _none,
+) -> Callable[[Callable[..., Callable[..., None]]], Kernel]:
+    """Register a function that makes kernels, under its name.
+
+    ``types`` names the parameters of what it makes, in order, each with its type: arrays (``"x f4[]"``)
+    first, then scalars (``"n i4"``).
+    """
+
+    def register(make: Callable[..., Callable[..., None]]) -> Kernel:
+        parameters = dict(p.split() for p in types.split(","))
+        arrays = {name: t[:-2] for name, t in parameters.items() if t.endswith("[]")}
+        scalars = {name: t for name, t in parameters.items() if not t.endswith("[]")}
+        name = make.__name__
+        taken = list(inspect.signature(make(**samples[0])).parameters)
+        if name in KERNELS or taken != [*arrays, *scalars]:
+            raise RuntimeError(f"kernel {name!r}: registered twice, or {taken} is not {list(parameters)}")
+        KERNELS[name] = Kernel(
+            name, make, arrays, scalars, tuple(samples), threads, registers, blocks, since, dynamic
+        )
+        return KERNELS[name]
+
+    return register

@@ -1,0 +1,86 @@
+"""Depth-first over a stack of pools, batch norms, activations, depthwise filters and sums, in one launch.
+
+What BrainSlug (arXiv 1804.08378) is about: between reading the first layer's input and writing the last one's
+output nothing leaves the multiprocessor; here, not even a thread's registers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.math.cells import FLOATS
+from bslite.kernels.cuda.math.functions import FUNCTIONS
+from bslite.kernels.cuda.math.libm import fma, larger, plus, quotient, times
+from bslite.kernels.cuda.runtime.device import cuda
+from bslite.kernels.cuda.runtime.kernel import kernel
+from bslite.kernels.cuda.stack.source import function, stack_source
+
+THREADS = 64
+BLOCK = "max:3,3,1,1,1,1,1,1 affine relu"
+SAMPLES = [
+    {"stages": stages, "columns": columns, "turn": turn, "threads": THREADS}
+    for stages, columns, turn in (
+        (BLOCK, 8, 2),
+        (f"{BLOCK} {BLOCK}", 14, 2),
+        (f"{BLOCK} {BLOCK} {BLOCK}", 8, 2),
+        (f"{BLOCK} {BLOCK} {BLOCK} {BLOCK}", 2, 2),
+        ("avg:2,2,2,2,0,0,0,0,4 with:add silu", 4, 1),
+        ("affine relu avg:3,3,2,2,1,1,1,1,0", 4, 1),
+        ("depthwise:3,3,1,1,1,1,1,1,1 clamp:0.0,6.0", 8, 1),
+        ("depthwise:3,3,2,2,1,1,1,1,0 affine by:mul", 4, 1),
+    )
+]
+
+f = np.float32
+
+
+@kernel(
+    "x f4[], y f4[], z f4[], v f4[], c f4[], sizes i4[], channels i4, strips i4, groups i4, bands i4, "
+    "band_rows i4, x_image i8, x_row i4, x_col i4, x_channel i4, "
+    "y_image i8, y_row i4, y_col i4, y_channel i4, "
+    "z_image i8, z_row i4, z_col i4, z_channel i4, v_image i8, v_row i4, v_col i4, v_channel i4",
+    threads=THREADS,
+    registers=216,
+    samples=SAMPLES,
+)
+def stack(stages: str, columns: int, turn: int, threads: int):
+    """The stack ``stages`` (stack_stages.py) of x ``[images, rows, cols, channels]``; its windows move in two
+    axes. Each thread has one channel, ``columns`` columns of the result, and slides down ``band_rows`` rows.
+
+    A thread reads the columns its windows need, a row at a time, and keeps of each window what the rows to
+    come need: of a maximum or a sum, each row reduced along itself; of a filter, the rows. So every element
+    of every layer is computed once for each strip of columns, plus the columns at its sides that the strip
+    beside it computes, too, and the rows above a band. No shared memory, no barrier, no spill; loads and
+    stores do not grow with the depth but for those columns, which come from L1: neighbouring strips are in
+    one block. Neighbouring threads have neighbouring channels: whole sectors.
+
+    The budget: at the speed of memory an H200 moves 0.55e12 elements in and out per second, and issues 31e12
+    instructions: 56 for each. Of a block of max 3x3, batch norm and ReLU, three maxima (by rows and columns
+    apart, pairs of neighbours shared), a multiply-add and a maximum are needed for an element; maxima go at
+    half rate, that is 9 slots. Counted in machine code for sm_90, addresses, loads, stores and the columns at
+    the sides included: 15 instructions (20 slots) for one block, 8 columns; 20 (28) for two, 14 columns; 32
+    (48) for three, 8 columns. So three such blocks run at the speed of a copy, if four slots of five are
+    used; deeper stacks are cut (bslite/plan/cuda/stack/choose.py): beyond that, instructions take the time,
+    wherever the cuts are.
+
+    Where there are several windows, turns of the loop away from all edges run without tests of rows and
+    columns: they are a sixth of the slots. For one window memory is what takes the time.
+
+    Occupancy: registers hold the state, up to 216; then an SM has 256 threads or more with ``turn`` rows of
+    columns in flight each, 28 or more loads: 28 KB, of the 25 that cover HBM's latency.
+
+    Arrays: y is like x; z and v are tensors from outside; all have strides of their own, in elements. c
+    ``[.., channels]`` holds the numbers per channel in the order of the stages: a filter's taps and its bias,
+    scale and shift of an affine. ``sizes``: rows and columns of x and after each window. There are ``strips``
+    of columns (the last one ends at the edge: what two compute is the same), ``groups`` of blocks for the
+    threads of one band, ``bands`` per image; a block for each group, band and image, group fastest.
+    """
+    names = {
+        "u": np.uint32, "i32": np.int32, "i64": np.int64, "u64": np.uint64, "f": f, "cuda": cuda, "fma": fma,
+        "larger": larger, "plus": plus, "times": times, "quotient": quotient,
+        "ZERO": f(0.0), "ONE": f(1.0), "MINUS_ZERO": f(-0.0), "LEAST": f(-np.inf),
+    }  # fmt: skip
+    text, more = stack_source(
+        stages, columns, turn, threads, {"float32": f, "functions": FUNCTIONS, "pairs": FLOATS}
+    )
+    return function(text, {**names, **more})

@@ -1,0 +1,160 @@
+"""Sampling an image or volume at positions: what is around a position once, then all channels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bslite.kernels.cuda.math.libm import fma, times
+from bslite.kernels.cuda.rows.rows import THREADS
+from bslite.kernels.cuda.runtime.device import SIMULATED, cuda, device_function, libdevice
+from bslite.kernels.cuda.runtime.kernel import kernel
+
+u = np.uint32
+f = np.float32
+NEAREST, LINEAR, CUBIC = 0, 1, 2
+ZEROS, BORDER, REFLECTION = 0, 1, 2
+TAPS = (1, 2, 4)  # along an axis, by mode
+floor, rint, fmod = (
+    (np.floor, np.rint, np.fmod) if SIMULATED else (libdevice.floor, libdevice.rint, libdevice.fmod)
+)
+
+
+@device_function
+def offset_of(at, size, stride):
+    """Where the element at a whole position lies, -1 for one outside (or none)."""
+    return np.int32(np.int32(at) * stride) if at >= 0.0 and at < size else np.int32(-1)
+
+
+@device_function
+def cubic(distance):
+    """Keys' kernel with a = -3/4."""
+    d = abs(distance)
+    if d <= 1.0:
+        return (1.25 * d - 2.25) * d * d + 1.0
+    return ((-0.75 * d + 3.75) * d - 6.0) * d + 3.0
+
+
+def _around(mode: int, padding: int, align: int, axes: int):
+    """What is around a position along one axis."""
+
+    @device_function
+    def padded(at, size):
+        """The position moved to where the image is; a NaN as torch does."""
+        if padding == ZEROS:
+            return at
+        if padding == REFLECTION:
+            least = 0.0 if align else -0.5
+            span = np.float64(size - 1) if align else np.float64(size)
+            away = abs(at - least)
+            if span == 0.0:
+                at = away * 0.0
+            else:
+                turns, rest = floor(away / span), fmod(away, span)
+                at = (rest if fmod(turns, 2.0) == 0.0 else span - rest) + least
+        if at != at:
+            return 0.0 if axes == 2 else size - 1.0
+        return min(max(at, 0.0), size - 1.0)
+
+    @device_function
+    def tap(whole, at, size, stride, near, weights, axis, k):
+        near[axis, k] = offset_of(padded(whole, size), size, stride)
+        weights[axis, k] = f(cubic(at - whole))
+
+    @device_function
+    def around(g, size, stride, near, weights, axis):
+        """Offsets (-1: outside) and weights of the elements around ``g``, into rows ``axis``."""
+        wide = np.float64(g)
+        at = (wide + 1.0) / 2.0 * (size - 1) if align else ((wide + 1.0) * size - 1.0) / 2.0
+        if mode == CUBIC:
+            low = floor(at)
+            # written out, as the compiler unrolls no loop of this length, and the arrays must be registers
+            tap(low - 1.0, at, size, stride, near, weights, axis, 0)
+            tap(low, at, size, stride, near, weights, axis, 1)
+            tap(low + 1.0, at, size, stride, near, weights, axis, 2)
+            tap(low + 2.0, at, size, stride, near, weights, axis, 3)
+        elif mode == NEAREST:
+            near[axis, 0] = offset_of(rint(padded(at, size)), size, stride)
+            weights[axis, 0] = f(1.0)
+        else:
+            at = padded(at, size)
+            low = floor(at)
+            near[axis, 0] = offset_of(low, size, stride)
+            near[axis, 1] = offset_of(low + 1.0, size, stride)
+            weights[axis, 0] = f(1.0 - (at - low))
+            weights[axis, 1] = f(at - low)
+
+    return around
+
+
+@kernel(
+    "x f4[], grid f4[], y f4[], depth i4, height i4, width i4, planes i4, lines i4, pixels i4, "
+    "channels i4, points i4, x0 i8, x1 i4, x2 i4, x3 i4, y0 i8, y1 i8, y2 i8, y3 i8",
+    threads=THREADS,
+    registers=80,
+    blocks=3,
+    samples=[
+        {"threads": 256, "across": 32, "axes": 2, "mode": LINEAR, "padding": ZEROS, "align": 0},
+        {"threads": 256, "across": 32, "axes": 2, "mode": CUBIC, "padding": REFLECTION, "align": 1},
+        {"threads": 256, "across": 4, "axes": 3, "mode": LINEAR, "padding": BORDER, "align": 0},
+    ],
+)
+def grid_sample(threads: int, across: int, axes: int, mode: int, padding: int, align: int):
+    """``y[n, c, p] = sum of weight * x[n, c, around]``, channels contiguous on both sides, at the positions
+    ``grid[n, p]``, dense. An image is a volume of one plane (``axes`` of them are the grid's).
+
+    ``across`` threads have a position's channels side by side, and work its neighbours out for
+    themselves: in float64, some 200 instructions, which a warp issues once for its lanes. Then each
+    channel is a load and a multiply-add per tap, in runs of ``across``; all taps of a channel are under way
+    at once. Positions near each other share elements, from L1 and L2.
+    """
+    taps = TAPS[mode]
+    deep = taps if axes == 3 else 1
+    around = _around(mode, padding, align, axes)
+    beyond_counts = axes == 2 and mode != NEAREST
+
+    def grid_sample(
+        x, grid, y, depth, height, width, planes, lines, pixels, channels, points, x0, x1, x2, x3,
+        y0, y1, y2, y3,
+    ):  # fmt: skip
+        near = cuda.local.array((3, taps), np.int32)
+        weights = cuda.local.array((3, taps), np.float32)
+        point = u(cuda.blockIdx.x) * u(threads // across) + u(cuda.threadIdx.x) // u(across)
+        if point < u(points):
+            line = u(point // u(pixels))
+            pixel = u(point - u(line * u(pixels)))
+            plane = u(line // u(lines))
+            line = u(line - u(plane * u(lines)))
+            image = u(plane // u(planes))
+            plane = u(plane - u(image * u(planes)))
+            first = np.int64(point) * axes
+            around(grid[np.uint64(first)], width, x3, near, weights, 0)
+            around(grid[np.uint64(first + 1)], height, x2, near, weights, 1)
+            if axes == 3:
+                around(grid[np.uint64(first + 2)], depth, x1, near, weights, 2)
+            else:
+                near[2, 0] = 0
+                weights[2, 0] = f(1.0)
+            beyond = f(0.0)
+            for j in range(taps):
+                for k in range(taps):
+                    if beyond_counts and (near[1, j] < 0 or near[0, k] < 0):  # NaN if the position was none
+                        beyond += times(weights[1, j], weights[0, k]) * f(0.0)
+            source = np.int64(image) * x0
+            target = np.int64(image) * y0 + np.int64(plane) * y1 + np.int64(line) * y2
+            target += np.int64(pixel) * y3
+            for c in range(np.int32(u(cuda.threadIdx.x) % u(across)), channels, across):
+                value = beyond
+                for i in range(deep):
+                    for j in range(taps):
+                        for k in range(taps):
+                            if near[2, i] >= 0 and near[1, j] >= 0 and near[0, k] >= 0:
+                                if axes == 3:
+                                    weight = np.float64(weights[2, i]) * weights[1, j]
+                                    weight = f(weight * weights[0, k])
+                                else:
+                                    weight = times(weights[1, j], weights[0, k])
+                                at = source + (near[2, i] + near[1, j] + near[0, k] + c)
+                                value = fma(weight, x[np.uint64(at)], value)
+                y[np.uint64(target + c)] = value
+
+    return grid_sample

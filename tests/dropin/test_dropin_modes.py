@@ -1,0 +1,237 @@
+"""Where bslite does not compute, the original does, and one warning says why."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from support.dropin_models import F, Net, Stack, agree, by_bslite, images, near, nn, said, torch, wrapped
+
+import bslite
+
+
+def test_training_mode_runs_the_original_with_one_warning() -> None:
+    net = Net()
+    fast = bslite.optimize(net, tune=False)
+    first = said(fast, images(4))
+    assert len(first) == 1
+    assert "model 'Net' runs in torch: it is in training mode" in first[0]
+    assert said(fast, images(4)) == []
+    fast(images(4)).sum().backward()
+    assert net.conv1.weight.grad is not None
+    fast.eval()
+    agree(fast, net, images())
+
+
+def test_a_layer_in_training_mode() -> None:
+    net = Net().eval()
+    fast = bslite.optimize(net, tune=False)
+    agree(fast, net, images())
+    net.bn1.train()
+    with torch.no_grad():
+        assert "training mode (bn1)" in said(fast, images())[0]
+
+
+def test_gradients_that_are_needed() -> None:
+    net = Net().eval()
+    fast = bslite.optimize(net, tune=False)
+    assert "gradients are enabled" in said(fast, images())[0]
+    y = fast(images())
+    assert y.requires_grad
+    net.requires_grad_(False)
+    assert said(fast, images()) == []
+    assert not fast(images()).requires_grad
+    x = images().requires_grad_()
+    fast(x).sum().backward()
+    assert x.grad is not None
+    calls = sum(bslite.report(fast).calls_in_torch.values())
+    with torch.inference_mode():
+        assert fast(images()).is_inference()
+    agree(fast, net, x)
+    by_bslite(fast, calls)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: images().double(), "float64"),
+        (lambda: images().to("meta"), "an input is on meta"),
+        (lambda: images(0), "an input is empty"),
+        (lambda: images().to_sparse(), "sparse"),
+        (lambda: F.pad(images(), (0, 1)).to(torch.bfloat16), "bfloat16"),
+    ],
+)
+def test_inputs_that_bslite_does_not_take(make: Any, text: str) -> None:
+    """Torch's answer or torch's error; and what bslite takes is still its own."""
+    fast = bslite.optimize(nn.ReLU().eval(), tune=False)
+    x = make()
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        y = fast(x)
+        assert y.dtype == x.dtype
+        assert y.device == x.device
+        fast(x)
+    assert len(caught) == 1
+    assert text in str(caught[0].message)
+
+
+def test_the_warning_points_at_the_call() -> None:
+    fast = bslite.optimize(Net(), tune=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fast(images(2))
+    assert caught[0].filename == __file__
+
+
+def test_silent_says_nothing() -> None:
+    fast = bslite.optimize(Net(), tune=False, fallback="silent")
+    assert said(fast, images(4)) == []
+    assert list(bslite.report(fast).calls_in_torch) == [
+        "it is in training mode; bslite runs inference: call .eval()"
+    ]
+
+
+def test_parameters_of_another_dtype() -> None:
+    net = Net().eval().double()
+    fast = bslite.optimize(net, tune=False)
+    with torch.no_grad():
+        assert "float64" in said(fast, images().double())[0]
+    net.float()
+    calls = sum(bslite.report(fast).calls_in_torch.values())
+    agree(fast, net, images())
+    by_bslite(fast, calls)
+
+
+def test_autocast() -> None:
+    net = Net().eval()
+    fast = bslite.optimize(net, tune=False)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert "autocast" in said(fast, images())[0]
+        assert fast(images()).dtype == torch.bfloat16
+    agree(fast, net, images())
+
+
+def test_under_other_tools() -> None:
+    """Traces, transforms and dispatch modes see the original's operations."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    net = Stack().eval()
+    fast = bslite.optimize(net, tune=False, fallback="silent")
+    x = torch.randn(3, 12)
+    agree(fast, net, x)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with FlopCounterMode(display=False) as counter:
+            fast(x)
+        assert counter.get_total_flops() == 2 * 3 * 12 * 16 + 2 * 3 * 16 * 7
+        near(torch.func.vmap(fast)(x), net(x))
+        near(torch.jit.trace(fast, x)(2 * x), net(2 * x))
+        exported = torch.export.export(fast, (x,))
+        near(exported.module()(x), net(x))
+        assert "linear" in str(exported.graph)
+        traced = torch.fx.experimental.proxy_tensor.make_fx(fast)(x)
+        assert "mm" in str(traced.graph)
+        near(torch.compile(fast, backend="eager", fullgraph=True)(x), net(x))
+
+
+def test_within_a_bigger_module() -> None:
+    net = nn.Sequential(nn.Linear(12, 12), Stack(), nn.Softmax(1)).eval()
+    inner = nn.Sequential(net[0], wrapped(net[1]), net[2])
+    outer = wrapped(inner)
+    x = torch.randn(3, 12)
+    agree(inner, net, x)
+    agree(outer, net, x)
+    by_bslite(outer)
+
+
+def test_many_threads_at_once() -> None:
+    """First calls and later ones, of several sizes, from several threads."""
+    net = Net().eval()
+    fast = wrapped(net)
+    inputs = [images(b) for b in (1, 2, 3, 2, 1, 4)]
+    with torch.no_grad():
+        want = [net(x) for x in inputs]
+    failures: list[Any] = []
+
+    def call(seed: int) -> None:
+        for i in np.random.default_rng(seed).integers(len(inputs), size=30):
+            try:
+                with torch.no_grad():
+                    near(fast(inputs[i]), want[i])
+            except BaseException as e:
+                failures.append(e)
+
+    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+    by_bslite(fast)
+
+
+def test_specialisations_are_bounded() -> None:
+    from bslite.dropin.runner import MAX_KINDS
+
+    net = Net().eval()
+    fast = wrapped(net)
+    for side in range(5, 5 + MAX_KINDS + 3):
+        agree(fast, net, images(2, side))
+    assert len(bslite.report(fast).kinds) == MAX_KINDS
+    agree(fast, net, images(2, 5))
+    by_bslite(fast)
+
+
+def test_threads_and_torchs_setting() -> None:
+    net = Net().eval()
+    x = images(4)
+    one, two = wrapped(net, threads=1), wrapped(net, threads=2)
+    with torch.no_grad():
+        assert torch.equal(one(x), two(x))
+    default = wrapped(net)
+    before = torch.get_num_threads()
+    try:
+        with torch.no_grad():
+            first = default(x)
+            torch.set_num_threads(1)
+            assert torch.equal(default(x), first)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_module_whose_attributes_change_at_every_call_is_left_to_torch() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.calls = nn.Linear(4, 4), 0
+
+        def forward(self, x: Any) -> Any:
+            self.calls += 1
+            return self.fc(x)
+
+    class Keeping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.seen = nn.Linear(4, 4), []
+
+        def forward(self, x: Any) -> Any:
+            self.seen.append(x)
+            return self.fc(x)
+
+    net = Counting().eval()
+    fast = bslite.optimize(net, tune=False, fallback="silent")
+    x = torch.randn(2, 4)
+    for _ in range(12):
+        with torch.no_grad():
+            near(fast(x), net.fc(x))
+    assert net.calls == 12
+    keeping = Keeping().eval()
+    fast = bslite.optimize(keeping, tune=False, fallback="silent")
+    with torch.no_grad():
+        for _ in range(12):
+            near(fast(x), keeping.fc(x))
+    assert all(kept is x for kept in keeping.seen)
+    assert len(keeping.seen) == 12

@@ -1,0 +1,323 @@
+"""What bslite has no op for runs in torch, in the same graph, with as few cuts as possible, and is listed."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+from support.dropin_models import Stack, agree, by_bslite, images, near, nn, said, torch, wrapped
+from support.torch_modules import CASES
+from support.torchvision_models import model as torchvision_model
+
+import bslite
+from bslite.dropin import tune as tuning
+
+
+class Odd(nn.Module):
+    """A linear layer, what bslite does not have, and another linear layer."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.before, self.after, self.function = nn.Linear(8, 8), nn.Linear(8, 8), function
+
+    def forward(self, x: Any) -> Any:
+        return self.after(self.function(self.before(x).relu()).relu())
+
+
+def inverse(x: Any) -> Any:
+    return torch.linalg.inv(x + 20 * torch.eye(8))
+
+
+def two_results(x: Any) -> Any:
+    q, r = torch.linalg.qr(x + 20 * torch.eye(8))
+    return q + 0.1 * r
+
+
+def erfinv(x: Any) -> Any:
+    return torch.special.erfinv(0.5 * torch.tanh(x))
+
+
+def parts(module: Any) -> list[str]:
+    (kind,) = bslite.report(module).kinds
+    return [p.runs_in for p in kind.parts]
+
+
+def quietly(module: Any, original: Any, *args: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return agree(module, original, *args)
+
+
+@pytest.mark.parametrize("function", [inverse, two_results, erfinv], ids=lambda f: f.__name__)
+def test_an_unsupported_operation_in_the_middle(function: Any) -> None:
+    net = Odd(function).eval()
+    fast = wrapped(net, fallback="warn")
+    for batch in (2, 5, 1):
+        quietly(fast, net, torch.randn(batch, 8, 8))
+    for kind in bslite.report(fast).kinds:
+        assert [p.runs_in for p in kind.parts] == ["bslite", "bslite"]
+        assert 0 < kind.torch_share < 0.5
+
+
+def test_two_cuts() -> None:
+    net = nn.Sequential(Odd(inverse), nn.Tanh(), Odd(erfinv)).eval()
+    fast = wrapped(net, fallback="silent")
+    agree(fast, net, torch.randn(3, 8, 8))
+    assert parts(fast) == ["bslite"] * 3
+
+
+def test_branches_that_meet_make_no_more_parts_than_needed() -> None:
+    """The branch beside the cut goes with the part before or after it."""
+
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c, self.d = (nn.Linear(8, 8) for _ in range(4))
+
+        def forward(self, x: Any) -> Any:
+            left = erfinv(torch.tanh(self.a(x)))
+            right = self.b(x).relu()
+            return self.d(torch.cat([self.c(left), right], -1)[..., :8] + right)
+
+    net = Branches().eval()
+    fast = wrapped(net, fallback="silent")
+    agree(fast, net, torch.randn(4, 8))
+    assert parts(fast) == ["bslite", "bslite"]
+
+
+def test_the_warning_lists_everything_at_once() -> None:
+    net = nn.Sequential(Odd(inverse), nn.Sequential(Odd(erfinv)), Odd(erfinv)).eval()
+    fast = wrapped(net, fallback="warn")
+    with torch.no_grad():
+        (text,) = said(fast, torch.randn(3, 8, 8))
+        assert said(fast, torch.randn(4, 8, 8)) == []
+    first, *lines = text.splitlines()
+    assert first.startswith("model 'Sequential': bslite lacks some of its operations; ")
+    assert first.endswith("% of the flops is torch's:")
+    assert lines[0] == "  2 x aten.special_erfinv.default; at 1.0, 2"
+    assert any("linalg" in line and line.endswith("; at 0") for line in lines)
+
+
+def test_operations_that_read_each_other_are_all_listed() -> None:
+    """Two that bslite lacks, one reading the other's result, and a form that it lacks behind both."""
+
+    def forward(x: Any) -> Any:
+        return torch.lgamma(torch.digamma(x.tanh() + 3)).round(decimals=1)
+
+    net = Odd(forward).eval()
+    with torch.no_grad():
+        (text,) = said(wrapped(net, fallback="warn"), torch.randn(3, 8, 8))
+    with pytest.raises(bslite.UnsupportedError) as caught:
+        bslite.optimize(net, torch.randn(3, 8, 8), fallback="error", tune=False)
+    for message in (text, str(caught.value)):
+        for operation in ("aten.lgamma.default", "aten.digamma.default", "aten.round.decimals: "):
+            assert message.count(operation) == 1, message
+
+
+def test_error_and_silent() -> None:
+    x = torch.randn(3, 8, 8)
+    with pytest.raises(bslite.UnsupportedError, match="special_erfinv"):
+        bslite.optimize(Odd(erfinv).eval(), x, fallback="error", tune=False)
+    fast = bslite.optimize(Odd(erfinv).eval(), fallback="silent", tune=False)
+    with torch.no_grad():
+        assert said(fast, x) == []
+    assert parts(fast) == ["bslite", "bslite"]
+
+
+class Deciding(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.fc(x) if x.sum() > 0 else x * 2
+
+
+def test_control_flow_on_data_runs_in_torch_as_it_is() -> None:
+    net = Deciding().eval()
+    fast = wrapped(net, fallback="warn")
+    x = torch.randn(3, 4).abs()
+    with torch.no_grad():
+        (text,) = said(fast, x)
+    assert "torch.export cannot trace it" in text
+    agree(fast, net, x)
+    agree(fast, net, -x)
+    assert "cannot trace it" in str(bslite.report(fast))
+    with pytest.raises(bslite.UnsupportedError, match="Could not guard on data"):
+        bslite.optimize(Deciding().eval(), x, fallback="error")
+
+
+def test_a_branch_on_the_batch_of_one() -> None:
+    class Squeezing(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.relu().squeeze()
+
+    fast = wrapped(Squeezing())
+    for batch in (3, 1, 2):
+        agree(fast, Squeezing(), torch.randn(batch, 5, 1))
+    by_bslite(fast)
+
+
+def test_a_branch_on_the_batch() -> None:
+    class Large(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.relu() if x.shape[0] > 4 else x.tanh()
+
+    fast = wrapped(Large())
+    for batch in (3, 6, 1, 2, 3, 6):
+        agree(fast, Large(), torch.randn(batch, 5))
+    by_bslite(fast)
+
+
+def test_an_input_changed_in_place_runs_in_torch() -> None:
+    net = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)).eval()
+    fast = wrapped(net, fallback="warn")
+    x = torch.randn(3, 4)
+    y = x.clone()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        near(fast(x), net(y))
+    assert torch.equal(x, y)
+    assert (x >= 0).all()
+    assert "changes its input" in str(bslite.report(fast))
+
+
+def test_a_buffer_changed_by_the_forward_runs_in_torch() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x: Any) -> Any:
+            self.count += 1
+            return x + self.count
+
+    net = Counter().eval()
+    fast = wrapped(net, fallback="silent")
+    x = torch.zeros(2, 3)
+    with torch.no_grad():
+        answers = [float(fast(x).max()) for _ in range(4)]
+    assert answers == [1, 2, 3, 4]
+
+
+def test_work_in_place_beside_a_cut() -> None:
+    """Parts run at another moment than their nodes did; a write must not overtake a read."""
+
+    class Writing(nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = x * 2
+            before = y.relu() + 1
+            y.add_(torch.special.erfinv(torch.tanh(x) * 0.5))
+            after = y.sigmoid()
+            return before, after, y
+
+    fast = wrapped(Writing(), fallback="silent")
+    agree(fast, Writing(), torch.randn(3, 5))
+
+
+def test_random_numbers_stay_in_torch() -> None:
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.fc(x + torch.rand_like(x))
+
+    net = Noisy().eval()
+    fast = wrapped(net, fallback="silent")
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        fast(x)
+        torch.manual_seed(1)
+        want = net(x)
+        torch.manual_seed(1)
+        near(fast(x), want)
+    assert not torch.equal(fast(x), fast(x))
+
+
+def test_other_dtypes_on_the_way() -> None:
+    net = Odd(lambda x: (x.double() * 1.5).half().float()).eval()
+    fast = wrapped(net, fallback="silent")
+    agree(fast, net, torch.randn(3, 8))
+    assert parts(fast) == ["bslite", "bslite"]
+
+
+def test_an_index_out_of_range_is_torchs_error() -> None:
+    net = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 4)).eval()
+    fast = wrapped(net, fallback="warn")
+    agree(fast, net, torch.tensor([[1, 2, 9]]))
+    by_bslite(fast)
+    bad = torch.tensor([[1, 2, 10]])
+    with torch.no_grad(), pytest.warns(UserWarning, match="out of"), pytest.raises(IndexError):
+        fast(bad)
+
+
+@pytest.mark.parametrize("slower", ["bslite", "torch"])
+def test_a_part_measured_slower_stays_in_torch(slower: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = (2.0, 1.0) if slower == "bslite" else (1.0, 2.0)
+    measured: list[int] = []
+    monkeypatch.setattr(tuning, "compare", lambda a, b: (a(), b(), measured.append(1)) and seconds)
+    net = nn.Sequential(Odd(inverse), Odd(erfinv)).eval()
+    fast = bslite.optimize(net, fallback="silent")
+    agree(fast, net, torch.randn(3, 8, 8))
+    assert len(measured) == 3
+    (kind,) = bslite.report(fast).kinds
+    other = "torch" if slower == "bslite" else "bslite"
+    assert {p.runs_in for p in kind.parts} == {other}
+    assert {p.seconds for p in kind.parts} == {seconds}
+    text = str(bslite.report(fast))
+    assert "measured" in text
+    assert ("every part is faster in torch" in text) == (slower == "bslite")
+    agree(fast, net, torch.randn(5, 8, 8))
+    assert len(measured) == 3
+
+
+def test_only_the_slow_part_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([(1.0, 2.0), (2.0, 1.0), (1.0, 2.0)])
+    monkeypatch.setattr(tuning, "compare", lambda a, b: next(answers))
+    net = nn.Sequential(Odd(inverse), Odd(erfinv)).eval()
+    fast = bslite.optimize(net, fallback="silent")
+    agree(fast, net, torch.randn(3, 8, 8))
+    assert parts(fast) == ["bslite", "torch", "bslite"]
+    net[0].after.weight.data.mul_(2)
+    agree(fast, net, torch.randn(3, 8, 8))
+
+
+def test_measuring_measures() -> None:
+    ours, theirs = tuning.compare(lambda: None, lambda: sum(range(20000)))
+    assert 0 < ours < theirs
+
+
+def test_nothing_is_measured_without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(tuning, "compare", never)
+    net = Stack().eval()
+    agree(wrapped(net), net, torch.randn(2, 12))
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
+def test_a_network_from_torchvision(name: str) -> None:
+    net = torchvision_model(name)
+    fast = bslite.optimize(net, fallback="error")
+    for batch in (2, 1):
+        agree(fast, net, images(batch, 64))
+    for kind in bslite.report(fast).kinds:
+        assert len(kind.parts) == 1
+        assert kind.parts[0].seconds is not None
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.label)
+def test_whatever_from_torch_takes(case: Any) -> None:
+    """Nothing of it stays in torch, with a free batch and with a batch of one."""
+    torch.manual_seed(0)
+    net = case.module().eval()
+    if getattr(net, "inplace", False):  # on the user's own tensor, which bslite leaves to torch
+        net = nn.Sequential(nn.Tanh(), net).eval()
+    fast = wrapped(net)
+    for batch in (3, 1):
+        agree(fast, net, torch.randn(batch, *case.shape))
+    by_bslite(fast)

@@ -1,0 +1,264 @@
+"""Changed weights are noticed at the next call, however they were changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.dropin_models import Net, Stack, agree, by_bslite, images, near, nn, torch, wrapped
+
+import bslite
+from bslite.dropin import refresh
+
+
+def step(net: Any) -> None:
+    net.train()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    net(images(4)).square().sum().backward()
+    optimizer.step()
+    net.eval()
+
+
+def average(net: Any) -> None:
+    """As weight averages are kept: in place, behind the version counter's back."""
+    for p in net.parameters():
+        p.data.mul_(0.9).add_(0.1)
+
+
+def from_numpy(net: Any) -> None:
+    net.fc.weight.detach().numpy()[...] *= 2
+
+
+def replace_data(net: Any) -> None:
+    net.fc.weight.data = torch.randn(5, 8)
+
+
+def replace_parameter(net: Any) -> None:
+    net.fc.weight = nn.Parameter(torch.randn(5, 8))
+
+
+def replace_layer(net: Any) -> None:
+    net.fc = nn.Linear(8, 3).eval()
+
+
+def statistics(net: Any) -> None:
+    net.bn1.running_var.mul_(4)
+
+
+def loaded(net: Any) -> None:
+    net.load_state_dict(Net().state_dict())
+
+
+def assigned(net: Any) -> None:
+    net.load_state_dict(Net().state_dict(), assign=True)
+
+
+def small_constant(net: Any) -> None:
+    net.bn1.eps = 0.5
+
+
+def dropped(net: Any) -> None:
+    net.fc.bias = None
+
+
+def element(net: Any) -> None:
+    with torch.no_grad():
+        net.conv2.weight[3, 2, 1, 1] += 5
+
+
+def element_of_a_vector(net: Any) -> None:
+    net.fc.bias.data[2] += 5  # short tensors are watched whole
+
+
+CHANGES: list[Callable[[Any], None]] = [
+    step, average, from_numpy, replace_data, replace_parameter, replace_layer, statistics, loaded, assigned,
+    small_constant, dropped, element, element_of_a_vector,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("through", ["original", "wrapped"])
+def test_a_change_is_followed(change: Callable[[Any], None], through: str) -> None:
+    net = Net().eval()
+    fast = bslite.optimize(net, tune=False, fallback="silent")
+    x = images(3)
+    before = agree(fast, net, x)
+    change(net if through == "original" else fast)
+    calls = sum(bslite.report(fast).calls_in_torch.values())
+    after = agree(fast, net, x)
+    assert after.shape != before.shape or not torch.equal(after, before)
+    by_bslite(fast, calls)
+    assert bslite.report(fast).weights_followed >= 1
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
+def test_the_change_is_real(change: Callable[[Any], None]) -> None:
+    """Each of them does change the answer: without that the tests above show nothing."""
+    net = Net().eval()
+    x = images(3)
+    with torch.no_grad():
+        before = net(x).clone()
+    change(net)
+    with torch.no_grad():
+        after = net(x)
+    assert after.shape != before.shape or not torch.equal(after, before)
+
+
+def test_a_change_between_batches_reaches_plans_made_later() -> None:
+    net = Net().eval()
+    fast = wrapped(net)
+    agree(fast, net, images(2))
+    average(net)
+    agree(fast, net, images(5))
+    agree(fast, net, images(2))
+    agree(fast, net, images(1))
+    by_bslite(fast)
+
+
+def test_nothing_is_rebuilt_without_a_change() -> None:
+    net = Net().eval()
+    fast = wrapped(net)
+    for batch in (2, 3, 2, 1, 1):
+        agree(fast, net, images(batch))
+    net.eval()
+    net.requires_grad_(False)
+    agree(fast, net, images(2))
+    assert bslite.report(fast).weights_followed == 0
+
+
+def test_the_export_is_kept_when_only_weights_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bslite.dropin import runner
+
+    exports: list[int] = []
+    capture = runner.capture
+    monkeypatch.setattr(runner, "capture", lambda *a: exports.append(1) or capture(*a))
+    net = Net().eval()
+    fast = wrapped(net)
+    for change in (average, step, assigned, average):
+        agree(fast, net, images(3))
+        change(net)
+    agree(fast, net, images(3))
+    assert len(exports) == 1
+
+
+@pytest.mark.parametrize("batches", [(1, 2), (2, 1)])
+def test_weights_are_packed_once_for_all_batches(batches: tuple[int, int]) -> None:
+    """Though a batch of one is exported for itself."""
+    net = Net().eval()
+    fast = wrapped(net)
+    for batch in (*batches, *batches):
+        agree(fast, net, images(batch))
+    executables = list(fast._bslite_runner._state.executables.values())
+    assert len(executables) == 2
+    assert len({id(m) for e in executables for m in e.models}) == 1
+
+
+def test_a_tensor_attribute_that_is_no_buffer() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scales = [torch.full((4,), 2.0)]
+            self.shift = torch.ones(4)
+
+        def forward(self, x: Any) -> Any:
+            return x * self.scales[0] + self.shift
+
+    net = Scaled().eval()
+    fast = wrapped(net)
+    x = torch.randn(2, 4)
+    agree(fast, net, x)
+    net.scales[0].mul_(3)
+    agree(fast, net, x)
+    net.shift = torch.zeros(4)
+    agree(fast, net, x)
+    by_bslite(fast)
+
+
+def test_plain_containers_that_the_forward_reads() -> None:
+    class Configured(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.config = {"scales": [2.0, 3.0], "flip": False}
+            self.tables = [torch.full((4,), 2.0)]
+
+        def forward(self, x: Any) -> Any:
+            y = x * self.config["scales"][1] + self.tables[0]
+            return -y if self.config["flip"] else y
+
+    net = Configured().eval()
+    fast = wrapped(net)
+    x = torch.randn(2, 4)
+    agree(fast, net, x)
+    net.config["scales"][1] = 5.0
+    agree(fast, net, x)
+    net.config["flip"] = True
+    agree(fast, net, x)
+    net.tables[0] = torch.zeros(4)
+    agree(fast, net, x)
+    by_bslite(fast)
+
+
+def test_tied_weights() -> None:
+    net = Stack().eval()
+    net.second = nn.Linear(16, 12)
+    net.second.weight = nn.Parameter(net.first.weight.detach().t().contiguous())
+    net.first.weight = nn.Parameter(net.second.weight.detach().t())  # the same memory, transposed
+    fast = wrapped(net)
+    x = torch.randn(3, 12)
+    agree(fast, net, x)
+    net.second.weight.data.mul_(2)
+    agree(fast, net, x)
+
+
+def test_parameters_made_under_inference_mode_stay_in_torch() -> None:
+    with torch.inference_mode():
+        net = Stack().eval()
+    fast = bslite.optimize(net, tune=False)
+    x = torch.randn(3, 12)
+    with torch.inference_mode(), pytest.warns(UserWarning, match=r"made in torch\.inference_mode"):
+        near(fast(x), net(x))
+
+
+def test_refresh_after_a_change_that_cannot_be_noticed() -> None:
+    net = nn.Linear(512, 2).eval()
+    fast = wrapped(net)
+    x = torch.ones(1, 512)
+    agree(fast, net, x)
+    net.weight.data[0, 3] += 5  # neither counted nor among the sampled words
+    refresh(fast)
+    agree(fast, net, x)
+
+
+def test_changes_while_other_threads_run() -> None:
+    """Weights switched between two sets: every answer is that of one of them, the last that of the last."""
+    net = Net().eval()
+    fast = wrapped(net)
+    x, states = images(2), [Net().state_dict(), Net().state_dict()]
+    answers = []
+    for state in states:
+        net.load_state_dict(state)
+        answers.append(agree(fast, net, x))
+    wrong: list[Any] = []
+    stop = threading.Event()
+    gate = threading.Lock()
+
+    def call() -> None:
+        while not stop.is_set():
+            with torch.no_grad(), gate:
+                y = fast(x)
+            if not any(torch.allclose(y, a, rtol=1e-4, atol=1e-4) for a in answers):
+                wrong.append(y)
+
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for i in range(10):
+        with gate:
+            net.load_state_dict(states[i % 2])
+    stop.set()
+    for t in threads:
+        t.join()
+    assert not wrong
+    near(agree(fast, net, x), answers[1])

@@ -1,0 +1,283 @@
+"""Measuring the machine: what is measured is plausible, kept, taken up, and changes no bit of a result."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bslite
+from bslite.engines.cpu import calibrate, detect
+from bslite.errors import EngineError
+from bslite.frontends.weights.architectures.random_weights import random_state_dict
+from bslite.frontends.weights.state_dict import from_state_dict
+from bslite.machine import LEVELS, Machine, Rates
+from bslite.spec import ModelSpec
+
+#: A machine nobody here has, as one would write it down.
+BY_HAND = """{
+ "threads": 48, "lanes": 8, "registers": 16, "l1": 32768, "l2": 2097152, "l3": 94371840,
+ "fma_ports": 2, "l2_bytes_per_cycle": 48, "l3_bytes_per_cycle": 12.5, "memory_bytes_per_cycle": 1.5
+}"""
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(calibrate, "folder", lambda: tmp_path / "machines")
+    detect.detect.cache_clear()
+    yield
+    detect.detect.cache_clear()
+
+
+def made_up(**rates: float) -> calibrate.Calibration:
+    """A calibration of this machine with invented rates."""
+    blank = calibrate._blank()
+    usual = dict.fromkeys(dataclasses.asdict(blank.one), 1e11) | {"clock": 3e9} | rates
+    one = Rates(**{**usual, "threads": 1})
+    most = {k: v if k in ("clock", "threads") else v * blank.cores for k, v in usual.items()}
+    return dataclasses.replace(blank, date="2026", one=one, all=Rates(**{**most, "threads": blank.cores}))
+
+
+def test_measured_rates_are_plausible() -> None:
+    found = calibrate.measure(seconds=0.01)
+    for rates, threads in ((found.one, 1), (found.all, found.cores)):
+        assert rates.threads == threads
+        assert 0.3e9 < rates.clock < 10e9
+        assert all(1e8 < rates.read(level) < 1e14 and 1e8 < rates.copy(level) < 1e14 for level in LEVELS)
+        # No core has more than 4 ports for multiply-adds, nor for loads; disturbed, both may look slower.
+        assert 0 < rates.flops / (2 * found.lanes * threads) < 4.5 * rates.clock
+    assert found.one.read("l1") > found.one.read("memory")
+
+
+def test_working_sets_grow_level_by_level() -> None:
+    for machine in (Machine(), Machine(l2=256 << 10, l3=8 << 20), Machine(l2=2 << 20, l3=512 << 20)):
+        for threads in (1, 2, 48):
+            sizes = list(calibrate.working_sets(machine, threads).values())
+            assert all(size % 4096 == 0 for size in sizes)
+            assert threads * sizes[3] <= calibrate.MOST_MEMORY
+            assert sizes[0] < machine.l1 < sizes[1] < machine.l2 < sizes[2]
+            assert threads > 2 or sizes[2] < sizes[3]
+
+
+def test_kept_and_taken_up() -> None:
+    assert calibrate.load() is None
+    plain = detect.detect(1)
+    assert plain.measured is None
+    kept = made_up(l3_read=0.6e11)
+    target = calibrate.save(kept)
+    assert target == calibrate.path()
+    assert calibrate.load() == kept
+    machine = detect.detect(1)
+    assert machine == calibrate.calibrated(plain, kept)
+    assert machine.measured == kept.one
+    assert machine.l3_bytes_per_cycle == pytest.approx(0.6 * machine.l2_bytes_per_cycle, rel=0.05)
+    assert calibrate.forget()
+    assert not calibrate.forget()
+    assert detect.detect(1) == plain
+
+
+def test_a_run_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise AssertionError("measured in the middle of a run")
+
+    monkeypatch.setattr(calibrate, "measure", fail)
+    spec, x = network()
+    bslite.run(spec, x)
+    assert not calibrate.folder().exists()
+
+
+def test_a_disturbed_measurement_is_known_as_one() -> None:
+    kept = dataclasses.replace(made_up(), cores=2)
+    assert not dataclasses.replace(kept, all=dataclasses.replace(kept.one, threads=2, flops=1e11)).disturbed
+    lost = dataclasses.replace(kept, all=dataclasses.replace(kept.one, threads=2, flops=1e9))
+    assert lost.disturbed
+    assert dataclasses.replace(kept, all=dataclasses.replace(kept.one, threads=2, l3_read=1e9)).disturbed
+    # Multiply-adds that came to a standstill do not make the caches look fast.
+    plain = detect.described(2)
+    assert calibrate.calibrated(plain, lost).l2_bytes_per_cycle <= 2 * plain.lanes * 4
+
+
+def test_threads_share_what_all_were_measured_at() -> None:
+    kept = made_up()
+    kept = dataclasses.replace(
+        kept, cores=8, all=dataclasses.replace(kept.one, threads=8, memory_read=3e11, l2_read=8e11, clock=2e9)
+    )
+    three = calibrate.at_threads(kept, 3)
+    assert three.threads == 3
+    assert three.clock == 2e9
+    assert three.memory_read == pytest.approx(3e11)
+    assert three.l2_read == pytest.approx(3e11)
+    assert calibrate.at_threads(kept, 4).memory_read == pytest.approx(3e11)
+    assert calibrate.at_threads(kept, 4).l2_read == pytest.approx(4e11)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"format": 99}', "{broken", b"\xff\xfe", "wrong machine", "wrong number"],
+)
+def test_a_file_of_no_use_is_a_warning(content: str | bytes) -> None:
+    target = calibrate.save(made_up())
+    data = json.loads(target.read_text())
+    if content == "wrong machine":
+        content = json.dumps({**data, "cpu": "another"})
+    elif content == "wrong number":
+        content = json.dumps({**data, "one": {**data["one"], "l2_read": -1.0}})
+    target.write_bytes(content.encode() if isinstance(content, str) else content)
+    detect.detect.cache_clear()
+    with pytest.warns(RuntimeWarning, match="bslite calibrate"):
+        machine = detect.detect(1)
+    assert machine == detect.described(1)
+
+
+def network() -> tuple[ModelSpec, Any]:
+    """Convolutions with long sums, concats, pools and a linear layer."""
+    spec = from_state_dict("squeezenet1_1", random_state_dict("squeezenet1_1"))
+    return spec, np.random.default_rng(0).standard_normal((2, 3, 96, 96), np.float32)
+
+
+def test_results_are_the_same_bits_whatever_was_measured() -> None:
+    """Plans do differ: only the order of sums may not."""
+    nets = [network()]
+    vgg = from_state_dict("resnet18", random_state_dict("resnet18"))
+    nets.append((vgg, np.random.default_rng(1).standard_normal((1, 3, 64, 64), np.float32)))
+    rates = [
+        {},
+        {"flops": 4e12},
+        {"l2_read": 1e9, "l3_read": 1e9, "memory_read": 1e8},
+        {"l2_read": 1e13, "l3_read": 1e13, "memory_read": 1e13},
+    ]
+    from bslite.passes import simplify
+    from bslite.plan import build_plan
+
+    for spec, x in nets:
+        wanted = bslite.run(spec, x)
+        plans = set()
+        for changed in rates:
+            calibrate.save(made_up(**changed))
+            fresh = ModelSpec(spec.name, spec.inputs, spec.nodes, spec.outputs, spec.params)  # no plans yet
+            for threads in (1, 2):
+                np.testing.assert_array_equal(bslite.run(fresh, x, threads=threads), wanted)
+            plans.add(str(build_plan(simplify(spec), [x.shape], detect.detect(2)).as_dict()))
+        assert len(plans) > 1
+
+
+def test_machine_round_trip() -> None:
+    for machine in (Machine(), Machine.from_json(BY_HAND), calibrate.calibrated(Machine(), made_up())):
+        assert Machine.from_json(machine.to_json()) == machine
+    assert Machine.from_json("{}") == Machine()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("nonsense", "JSON"),
+        ("[1]", "JSON object"),
+        ('{"cores": 4}', "'cores'.*threads"),
+        ('{"threads": 0}', "threads must be a positive whole number, got 0"),
+        ('{"threads": 1.5}', "threads"),
+        ('{"threads": true}', "threads"),
+        ('{"l2": "1M"}', "l2.*'1M'"),
+        ('{"l3_bytes_per_cycle": Infinity}', "l3_bytes_per_cycle"),
+        ('{"measured": {"threads": 1}}', "clock"),
+        ('{"measured": 3}', "rates"),
+    ],
+)
+def test_machine_json_errors(text: str, complaint: str) -> None:
+    with pytest.raises(EngineError, match=complaint):
+        Machine.from_json(text)
+
+
+def test_a_plan_for_another_machine_needs_no_compiler() -> None:
+    code = f"""
+import sys
+from bslite.frontends.weights.architectures.random_weights import random_state_dict
+from bslite.frontends.weights.state_dict import from_state_dict
+from bslite.machine import Machine
+from bslite.passes import simplify
+from bslite.plan import build_plan
+spec = simplify(from_state_dict("resnet18", random_state_dict("resnet18")))
+machine = Machine.from_json({BY_HAND!r})
+plan = build_plan(spec, [(1, 3, 224, 224)], machine)
+again = build_plan(spec, [(1, 3, 224, 224)], Machine.from_json(machine.to_json()))
+assert plan.threads == 48
+assert str(plan) == str(again)
+assert str(plan) != str(build_plan(spec, [(1, 3, 224, 224)], Machine(threads=1)))
+assert max(step.items for step in plan.steps if step.kernel == "conv") >= 24
+assert not {{"numba", "llvmlite", "torch"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("typer")
+    from bslite import cli
+
+    monkeypatch.setattr(calibrate, "measure", made_up)
+
+    def call(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(arguments)
+        assert stop.value.code == 0
+        return capsys.readouterr().out
+
+    assert "memory" in call("calibrate", "--dry-run", "--json", str(tmp_path / "machine.json"))
+    assert not calibrate.path().exists()
+    assert "not yet" in call("info")
+    assert str(calibrate.path()) in call("calibrate").replace("\n", "")
+    assert "GFLOP/s" in call("info")
+    written = Machine.from_json((tmp_path / "machine.json").read_text())
+    assert written == detect.detect(written.threads)
+    monkeypatch.setattr(calibrate.Calibration, "disturbed", True)
+    calibrate.forget()
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["calibrate"])
+    assert stop.value.code == 2
+    assert "try again" in capsys.readouterr().err
+    assert not calibrate.path().exists()
+    calibrate.save(made_up())
+    assert "forgotten" in call("calibrate", "--forget")
+    assert "nothing" in call("calibrate", "--forget")
+
+
+def test_reading_in_turns_reads_all_of_it() -> None:
+    """Every element counts once in each pass, whichever way it goes; the last panels may be fewer."""
+    from bslite.engines.cpu.job import start_threads
+    from bslite.kernels.cpu.runtime.stream import PANELS, READ, RUN, TURNS
+
+    start_threads(2)
+    size = 2 * PANELS + 3 * RUN
+    for mode in (READ, TURNS):
+        for passes in (1, 2, 3):
+            memory, sink = np.zeros((2 * size + 4096) // 4, np.float32), np.zeros(32, np.float32)
+            skip = -memory.ctypes.data % 4096 // 4
+            data = memory[skip : skip + 2 * size // 4]
+            data[:] = np.arange(len(data)) % 7
+            calibrate._job(mode, 2, size, passes, memory, sink).run(2)
+            halves = data.reshape(2, -1).sum(axis=1, dtype=np.float64)
+            assert sink[::16].tolist() == (passes * halves).tolist()
+
+
+@pytest.mark.parametrize("alternate", [False, True])
+def test_a_turn_of_reading_says_how_much_it_reads(alternate: bool) -> None:
+    from bslite.kernels.cpu.runtime.stream import RUN
+
+    for size, read in ((10 * RUN, 10 * RUN), (7 * RUN + 4, 6 * RUN), (4, 2 * RUN)):
+        call, bytes_ = calibrate.read_turn(2, size, 3, alternate)
+        call()
+        assert bytes_ == 3 * read
+
+
+def test_threads_meet() -> None:
+    assert calibrate.meeting(1, 100) < 1e-3
+    with pytest.raises(EngineError, match="cannot run at once"):
+        calibrate.meeting(10_000, 1)
+    if detect.available_cores() > 1 and detect.numba_threads() > 1:
+        assert 0 < calibrate.meeting(2, 100) < 0.1

@@ -1,0 +1,44 @@
+"""Whole networks on the CPU engine against torchvision's own definitions, same weights, three-way."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from support.check import Array, assert_three_way
+from support.torchvision_models import model
+
+import bslite
+from bslite.frontends.weights import architectures
+
+
+def sizes(name: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Two small image sizes the network accepts, neither square."""
+    return ((107, 99), (139, 128)) if name == "inception_v3" else ((64, 79), (97, 70))
+
+
+def image(batch: int, size: tuple[int, int], seed: int) -> Array:
+    """Seeded normal noise, float32."""
+    return np.random.default_rng(seed).standard_normal((batch, 3, *size)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", architectures.NAMES)
+def test_matches_torchvision_at_batches_and_resolutions(name: str) -> None:
+    module = model(name)
+    double = copy.deepcopy(module).double()
+    spec = bslite.from_state_dict(name, module.state_dict())
+    first, second = sizes(name)
+    for run, (batch, size) in enumerate([(1, first), (3, first), (1, second)]):
+        x = image(batch, size, seed=run)
+        with torch.no_grad():
+            peer = module(torch.from_numpy(x)).numpy()
+            exact = double(torch.from_numpy(x).double()).numpy()
+        got = bslite.run(spec, x)
+        assert_three_way(got, peer, exact)
+        assert bslite.run(spec, x, threads=1).tobytes() == got.tobytes()
+        assert bslite.run(spec, x, threads=2).tobytes() == got.tobytes()
+        assert bslite.run(spec, x, layerwise=True).tobytes() == got.tobytes()
+        for i in range(batch if batch > 1 else 0):  # nor do an image's bits depend on its neighbours
+            assert bslite.run(spec, x[i : i + 1]).tobytes() == got[i : i + 1].tobytes()

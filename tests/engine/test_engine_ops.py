@@ -1,0 +1,54 @@
+"""Every op, every case, on the CPU engine: against float64, as near as torch's float32 is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.check import all_cases, assert_three_way, single_op_spec
+from support.torch_oracle import torch_output
+
+import bslite
+from bslite import ops, reference
+from bslite.ops import Case, Op
+from bslite.plan.core.lowering import LOWERINGS
+
+
+def test_every_op_has_a_kernel() -> None:
+    from bslite.plan.cpu import build  # noqa: F401  (registers them)
+
+    assert set(ops.REGISTRY) - set(LOWERINGS) == {"dropout"}  # dropped before planning
+
+
+@pytest.mark.parametrize("layerwise", [False, True], ids=["fused", "layerwise"])
+@pytest.mark.parametrize(("op", "case"), all_cases())
+def test_three_way(op: type[Op], case: Case, layerwise: bool) -> None:
+    spec, inputs = single_op_spec(op, case)
+    exact = reference.run(spec, inputs, np.float64)[0]
+    got = bslite.run(spec, inputs, layerwise=layerwise)
+    if op.arity[0] == 0:
+        peer = reference.run(spec, inputs, np.float32)[0]
+    else:
+        node = spec.nodes[0]
+        peer = torch_output(op, inputs, spec.node_params(node), node.attrs, np.float32)
+    assert_three_way(got, peer, exact)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("k", [1, 24, 25, 500, 999, 1000])
+def test_topk_of_equals_takes_the_first(k: int, largest: bool) -> None:
+    """Rows of few different values, NaN and infinities among them, against a stable sort."""
+    values = np.array([0, 1, -1, np.inf, -np.inf, np.nan, 0.5], np.float32)
+    x = np.random.default_rng(k).choice(values, (5, 1000))
+    graph = bslite.GraphBuilder("topk")
+    spec = graph.build(graph.add("topk", "topk", graph.input("x", x.shape), k=k, axis=-1, largest=largest))
+    rank = np.where(np.isnan(x), np.inf, x) + np.isnan(x)  # inf + 1 is inf: NaN by the second key
+    order = np.lexsort([np.where(largest, -rank, rank), np.isnan(x) != largest], -1)
+    np.testing.assert_array_equal(bslite.run(spec, x), order[:, :k])
+
+
+@pytest.mark.parametrize(("op", "case"), all_cases())
+def test_same_bits_at_any_thread_count_and_every_time(op: type[Op], case: Case) -> None:
+    spec, inputs = single_op_spec(op, case)
+    alone = bslite.run(spec, inputs, threads=1)
+    for threads in (2, 1, 2):
+        assert bslite.run(spec, inputs, threads=threads).tobytes() == alone.tobytes()

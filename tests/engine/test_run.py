@@ -1,0 +1,185 @@
+"""`bslite.run` as a user meets it: what it takes, what it refuses and how it says so."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from support.check import Array
+
+import bslite
+from bslite import BsliteError, EngineError, GraphBuilder, InputError, ModelSpec, SpecError
+
+
+def small_net(fixed: bool = False) -> ModelSpec:
+    """conv -> relu -> max pool -> conv + skip -> global pool -> linear, odd sizes throughout."""
+    rng = np.random.default_rng(0)
+    g = GraphBuilder("small")
+    shape = ("N", 5, 20, 22) if fixed else ("N", 5, "H", "W")
+    x = g.input("image", shape, (1, 5, 20, 22))
+
+    def conv(name: str, source: str, c: int, k: int, r: int) -> str:
+        g.params[f"{name}.weight"] = rng.standard_normal((k, c, r, r)).astype(np.float32) / c
+        return g.add("conv2d", name, source, params={"weight": f"{name}.weight"}, padding=r // 2)
+
+    x = g.add("relu", "relu", conv("stem", x, 5, 19, 3))
+    x = g.add("max_pool2d", "pool", x, kernel=3, stride=2)
+    x = g.add("add", "add", conv("conv", x, 19, 19, 3), x)
+    x = g.add("flatten", "flatten", g.add("adaptive_avg_pool2d", "avgpool", x, output_size=1))
+    g.params["fc.weight"] = rng.standard_normal((7, 19)).astype(np.float32)
+    return g.build(g.add("linear", "fc", x, params={"weight": "fc.weight"}))
+
+
+@pytest.fixture(scope="module")
+def spec() -> ModelSpec:
+    return small_net()
+
+
+def picture(batch: int = 2, height: int = 20, width: int = 22, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal((batch, 5, height, width)).astype(np.float32)
+
+
+def test_any_memory_layout_gives_the_same_bits(spec: ModelSpec) -> None:
+    x = picture()
+    want = bslite.run(spec, x).tobytes()
+    wide = np.zeros((2, 5, 40, 66), np.float32)
+    wide[:, :, ::2, ::3] = x
+    layouts = {
+        "channels last": np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2),
+        "fortran": np.asfortranarray(x),
+        "strided": wide[:, :, ::2, ::3],
+        "reversed twice": np.ascontiguousarray(x[:, :, ::-1])[:, :, ::-1],
+        "read only": np.frombuffer(x.tobytes(), np.float32).reshape(x.shape),
+        "transposed image": np.ascontiguousarray(x.swapaxes(2, 3)).swapaxes(2, 3),
+        "cut out": np.pad(x, ((0, 0), (0, 0), (1, 2), (3, 1)))[:, :, 1:-2, 3:-1],
+    }
+    for name, array in layouts.items():
+        assert np.array_equal(array, x), name
+        assert bslite.run(spec, array).tobytes() == want, name
+
+
+def test_broadcast_input(spec: ModelSpec) -> None:
+    x = np.broadcast_to(picture(1), (3, 5, 20, 22))
+    assert bslite.run(spec, x).tobytes() == bslite.run(spec, x.copy()).tobytes()
+
+
+def test_misaligned_memory(spec: ModelSpec) -> None:
+    x = picture()
+    raw = np.zeros(x.nbytes + 2, np.uint8)
+    crooked = raw[2:].view(np.float32).reshape(x.shape) if raw[2:].ctypes.data % 4 == 0 else None
+    if crooked is None:
+        crooked = np.ndarray(x.shape, np.float32, raw, offset=2)
+    crooked[...] = x
+    assert bslite.run(spec, crooked).tobytes() == bslite.run(spec, x).tobytes()
+
+
+def test_torch_in_torch_out(spec: ModelSpec) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(picture())
+    want = bslite.run(spec, x.numpy())
+    for tensor in (x, x.to(memory_format=torch.channels_last), x.clone().requires_grad_()):
+        got = bslite.run(spec, tensor)
+        assert isinstance(got, torch.Tensor)
+        assert not got.requires_grad
+        assert got.numpy().tobytes() == want.tobytes()
+
+
+def test_the_input_is_not_written_to_and_outputs_are_new(spec: ModelSpec) -> None:
+    x = picture()
+    kept = x.copy()
+    first = bslite.run(spec, x)
+    copy = first.copy()
+    second = bslite.run(spec, picture(seed=1))
+    assert np.array_equal(x, kept)
+    assert np.array_equal(first, copy)
+    assert not np.shares_memory(first, second)
+
+
+def test_reference_backend_agrees(spec: ModelSpec) -> None:
+    x = picture()
+    np.testing.assert_allclose(
+        bslite.run(spec, x, backend="reference"), bslite.run(spec, x), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        (picture().astype(np.float64), "is float64, expected float32; bslite does not cast"),
+        (picture().astype(np.float16), "is float16, expected float32"),
+        (picture().astype(">f4"), "is >f4, expected float32"),
+        (picture()[0], r"got rank 3 \[5, 20, 22\], expected \[N, 5, H, W\]"),
+        (np.zeros((2, 4, 20, 22), np.float32), "axis 1 is 4, should be 5"),
+        (np.zeros((0, 5, 20, 22), np.float32), "size 0 at axis 0"),
+        (np.zeros((1, 5, 0, 22), np.float32), "size 0 at axis 2"),
+        (picture().tolist(), r"takes 1 input\(s\), got 2"),
+        ("image.png", "is a str; expected a numpy array or torch tensor"),
+        (None, "is a NoneType"),
+        ([picture(), picture()], r"takes 1 input\(s\), got 2"),
+        ([], r"takes 1 input\(s\), got 0"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named(spec: ModelSpec, x: object, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        bslite.run(spec, x)
+
+
+def test_an_image_too_small_names_the_layer(spec: ModelSpec) -> None:
+    with pytest.raises(SpecError, match=r"layer 'pool'.*\[2, 19, 2, 2\]"):
+        bslite.run(spec, picture(2, 2, 2))
+
+
+def test_fixed_size_model_refuses_another_size() -> None:
+    with pytest.raises(InputError, match="axis 2 is 24, should be 20"):
+        bslite.run(small_net(fixed=True), picture(1, 24, 22))
+
+
+def test_bad_arguments(spec: ModelSpec) -> None:
+    with pytest.raises(EngineError, match="backend 'tpu' is not one of"):
+        bslite.run(spec, picture(), backend="tpu")
+    for threads in (0, -1, True, 1.5):
+        with pytest.raises(EngineError, match="threads must be a positive integer"):
+            bslite.run(spec, picture(), threads=threads)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="takes a ModelSpec first, got str"):
+        bslite.run("resnet50", picture())  # type: ignore[arg-type]
+    assert issubclass(InputError, BsliteError)
+
+
+def test_torch_tensors_of_another_kind_are_refused(spec: ModelSpec) -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(InputError, match=r"is torch\.float64, expected torch\.float32"):
+        bslite.run(spec, torch.zeros(1, 5, 20, 22, dtype=torch.float64))
+    with pytest.raises(InputError, match="is on meta"):
+        bslite.run(spec, torch.zeros(1, 5, 20, 22, device="meta"))
+    with pytest.raises(InputError, match="sparse"):
+        bslite.run(spec, torch.zeros(1, 5, 20, 22).to_sparse())
+
+
+def test_many_callers_at_once(spec: ModelSpec) -> None:
+    inputs = [picture(1 + i % 3, 20 + i % 2, 22, seed=i) for i in range(24)]
+    want = [bslite.run(spec, x, threads=1).tobytes() for x in inputs]
+    with ThreadPoolExecutor(8) as pool:
+        for threads in (1, 2, None):
+            got = pool.map(lambda x, n=threads: bslite.run(spec, x, threads=n).tobytes(), inputs * 4)
+            assert list(got) == want * 4
+
+
+def test_plans_are_bounded(spec: ModelSpec) -> None:
+    from bslite.engines.cpu.engine import MAX_PLANS, engine_for
+
+    for width in range(22, 22 + 2 * MAX_PLANS):
+        bslite.run(spec, picture(1, 20, width))
+    assert len(engine_for(spec)._sessions) == MAX_PLANS
+
+
+def test_several_inputs_and_outputs() -> None:
+    g = GraphBuilder("two")
+    a, b = g.input("a", ("N", 4)), g.input("b", ("N", 4))
+    total = g.add("add", "sum", a, b)
+    spec = g.build(total, g.add("relu", "relu", total), a)
+    x, y = np.float32([[1, -2, 3, -4]]), np.float32([[1, 1, -9, 1]])
+    got = bslite.run(spec, (x, y))
+    assert [o.tolist() for o in got] == [[[2, -1, -6, -3]], [[2, 0, 0, 0]], [[1, -2, 3, -4]]]
+    with pytest.raises(InputError, match="axis 0 is 2, should be 1"):
+        bslite.run(spec, (x, np.zeros((2, 4), np.float32)))

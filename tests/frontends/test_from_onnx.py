@@ -1,0 +1,319 @@
+"""`from_onnx`: names, free sizes, opsets, constants, functions; results against ONNX's own evaluator."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from support.check import assert_three_way
+from support.onnx_models import BOOL, INT64, SMALL, helper, model, numbers, numpy_helper, tokens, value
+
+from bslite import InputError, ModelSpec, SpecError, UnsupportedError, from_onnx, load, reference, run
+
+node = helper.make_node
+
+
+def i64(*numbers: int) -> Any:
+    return np.array(numbers, np.int64)
+
+
+def evaluated(proto: Any, inputs: dict[str, Any]) -> list[Any]:
+    """The outputs by onnx's reference evaluator, which has no batch norm of opset 7: 9 has the same."""
+    from onnx.reference import ReferenceEvaluator
+
+    proto = copy.deepcopy(proto)
+    proto.opset_import[0].version = max(9, proto.opset_import[0].version)
+    return list(ReferenceEvaluator(proto).run(None, inputs))
+
+
+def sample(spec: ModelSpec, batch: int, seed: int = 0) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    shapes = [(batch, *i.example[1:]) for i in spec.inputs]
+    return [
+        rng.standard_normal(s).astype(np.float32) if i.dtype == "float32" else rng.integers(0, 11, s)
+        for i, s in zip(spec.inputs, shapes, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_agrees_with_onnx(name: str) -> None:
+    """At several batches, the engine against onnx's reference and our own in float64."""
+    proto = SMALL[name]()
+    spec = from_onnx(proto)
+    for batch in (1, 3):
+        inputs = sample(spec, batch)
+        peer = evaluated(proto, {i.name: x for i, x in zip(spec.inputs, inputs, strict=True)})
+        exact = reference.run(spec, inputs, np.float64)
+        assert_three_way(run(spec, inputs), peer[0].astype(np.float32), exact[0])
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_survives_a_bslite_file(name: str, tmp_path: Any) -> None:
+    spec = from_onnx(SMALL[name]())
+    spec.save(tmp_path / "m.safetensors")
+    (x,) = sample(spec, 2)
+    assert np.array_equal(run(load(tmp_path / "m.safetensors"), x), run(spec, x))
+
+
+def test_a_path_bytes_and_a_proto_give_the_same(tmp_path: Any) -> None:
+    proto = tokens()
+    (tmp_path / "net.onnx").write_bytes(proto.SerializeToString())
+    for given in (proto, proto.SerializeToString(), tmp_path / "net.onnx", str(tmp_path / "net.onnx")):
+        assert from_onnx(given).name == "small"
+    proto.graph.ClearField("name")
+    (tmp_path / "net.onnx").write_bytes(proto.SerializeToString())
+    assert from_onnx(tmp_path / "net.onnx").name == "net"
+    assert from_onnx(proto, name="mine").name == "mine"
+
+
+class TestNames:
+    """Layers are named after nodes, else after outputs; parameters after initialisers."""
+
+    def test_layers_and_parameters(self) -> None:
+        spec = from_onnx(SMALL["image_net"]())
+        assert [n.name for n in spec.nodes][:3] == ["conv", "n", "r"]
+        assert set(spec.params) == {"w", "b", "s", "o", "m", "v", "w2", "fc", "fb"}
+
+    def test_layers_of_a_function_are_below_its_call(self) -> None:
+        spec = from_onnx(SMALL["functions"]())
+        assert "block/b" in [n.name for n in spec.nodes]
+        assert "block/c/b" in [n.name for n in spec.nodes]
+
+    def test_a_node_of_several_layers(self) -> None:
+        nodes = [node("Gemm", ["x", "w", "c"], ["y"], name="fc", alpha=0.5)]
+        inputs = [value("x", [2, 3]), value("w", [3, 4]), value("c", [4])]
+        assert [n.name for n in from_onnx(model(nodes, inputs, ["y"])).nodes] == [
+            "fc.matmul",
+            "fc.alpha",
+            "fc.mul",
+            "fc",
+        ]
+
+
+class TestFreeSizes:
+    """What is left open at axis 0 is the batch; the rest needs an example."""
+
+    def relu(self, *dims: Any) -> Any:
+        return model([node("Relu", ["x"], ["y"])], [value("x", dims)], ["y"])
+
+    def test_the_batch(self) -> None:
+        assert from_onnx(self.relu("batch", 3)).inputs[0].shape == ("N", 3)
+        assert from_onnx(self.relu(None, 3)).inputs[0].shape == ("N", 3)
+        assert from_onnx(self.relu(5, 3)).inputs[0].shape == (5, 3)
+
+    def test_others_need_an_example(self) -> None:
+        with pytest.raises(InputError, match="leaves the size h at axis 1 open"):
+            from_onnx(self.relu("batch", "h"))
+        spec = from_onnx(self.relu("batch", "h", "batch"), shapes={"x": (2, 7, 2)})
+        assert (spec.inputs[0].shape, spec.inputs[0].example) == (("N", "h", "N"), (2, 7, 2))
+
+    @pytest.mark.parametrize(
+        ("shape", "message"),
+        [((2,), "2 dimensions"), ((2, 8), "does not fit"), ((0, 3), "axis 0"), ((-1, 3), "negative")],
+    )
+    def test_an_example_that_does_not_fit(self, shape: Any, message: str) -> None:
+        with pytest.raises((InputError, SpecError), match=message):
+            from_onnx(self.relu("batch", 3), shapes={"x": shape})
+
+    def test_an_unknown_input(self) -> None:
+        with pytest.raises(InputError, match="no input 'z'"):
+            from_onnx(self.relu(1), shapes={"z": (1,)})
+
+    def test_a_shape_the_file_does_not_say(self) -> None:
+        proto = self.relu(1)
+        proto.graph.input[0].type.tensor_type.ClearField("shape")
+        with pytest.raises(InputError, match="does not say the shape of its input 'x'"):
+            from_onnx(proto)
+        assert from_onnx(proto, shapes={"x": (2, 3)}).inputs[0].shape == (2, 3)
+
+    def test_a_token_for_every_image(self) -> None:
+        """Expand to a shape with the batch in it: what exporters make of a class token."""
+        nodes = [
+            node("Shape", ["x"], ["s"], start=0, end=1),
+            node("Concat", ["s", "rest"], ["to"], axis=0),
+            node("Expand", ["token", "to"], ["t"]),
+            node("Concat", ["t", "x"], ["y"], axis=1),
+        ]
+        stored = {"token": numbers(1, 1, 4), "rest": i64(1, 4)}
+        spec = from_onnx(model(nodes, [value("x", ["n", 3, 4])], ["y"], stored))
+        for batch in (1, 2, 5):
+            x = numbers(batch, 3, 4)
+            want = np.concatenate([np.broadcast_to(stored["token"], (batch, 1, 4)), x], 1)
+            assert np.array_equal(run(spec, x), want)
+
+    def test_sizes_that_cannot_stay_free_are_fixed(self) -> None:
+        """Every other row, by a list of indices as long as there are rows."""
+        nodes = [
+            node("Shape", ["x"], ["s"]),
+            node("Gather", ["s", "two"], ["h"]),
+            node("Range", ["zero", "h", "two"], ["r"]),
+            node("Gather", ["x", "r"], ["y"], axis=2),
+        ]
+        stored = {"two": np.int64(2), "zero": np.int64(0)}
+        proto = model(nodes, [value("x", ["n", 3, "h", "w"])], ["y"], stored)
+        with pytest.warns(UserWarning, match="free sizes h, w are fixed"):
+            spec = from_onnx(proto, shapes={"x": (1, 3, 4, 4)})
+        assert spec.inputs[0].shape == ("N", 3, 4, 4)
+
+
+class TestConstants:
+    """Constants of every form, initialisers among the inputs, inputs built in."""
+
+    @pytest.mark.parametrize(
+        ("attribute", "want"),
+        [
+            ({"value": numpy_helper.from_array(numbers(3))}, numbers(3)),
+            ({"value_float": 2.5}, np.float32(2.5)),
+            ({"value_floats": [1.0, 2.0]}, np.array([1, 2], np.float32)),
+            ({"value_int": 7}, np.int64(7)),
+            ({"value_ints": [1, 2]}, i64(1, 2)),
+            ({"value": numpy_helper.from_array(np.array([True, False]))}, np.array([True, False])),
+        ],
+    )
+    def test_forms(self, attribute: Any, want: Any) -> None:
+        proto = model([node("Constant", [], ["y"], **attribute)], [value("x", [1])], ["y"])
+        got = run(from_onnx(proto), numbers(1))
+        assert got.dtype == want.dtype
+        assert np.array_equal(got, want)
+
+    def test_of_two_values(self) -> None:
+        proto = model([node("Constant", [], ["y"], value_int=1, value_float=1.0)], [value("x", [1])], ["y"])
+        with pytest.raises(SpecError, match="gives 2 values"):
+            from_onnx(proto)
+
+    def test_an_input_built_in(self) -> None:
+        proto = model(
+            [node("Reshape", ["x", "s"], ["y"])], [value("x", ["n", 6]), value("s", [3], INT64)], ["y"]
+        )
+        with pytest.raises(UnsupportedError, match="Reshape: its shape is computed from the input s"):
+            from_onnx(proto)
+        spec = from_onnx(proto, constants={"s": i64(0, 2, 3)})
+        assert [i.name for i in spec.inputs] == ["x"]
+        assert run(spec, numbers(5, 6)).shape == (5, 2, 3)
+
+    def test_integers_run(self) -> None:
+        proto = model(
+            [node("Add", ["x", "c"], ["y"])], [value("x", ["n", 2], INT64)], ["y"], {"c": i64(1, 2)}
+        )
+        assert np.array_equal(run(from_onnx(proto), i64(3, 4)[None]), i64(4, 6)[None])
+
+
+class TestOpsets:
+    """Operators that changed their meaning."""
+
+    def test_softmax_before_13_is_over_all_axes_behind(self) -> None:
+        x = numbers(2, 3, 4)
+        for opset, axes in ((12, (1, 2)), (13, (1,))):
+            proto = model(
+                [node("Softmax", ["x"], ["y"], axis=1)], [value("x", [2, 3, 4])], ["y"], opset=opset
+            )
+            e = np.exp(x.astype(np.float64))
+            assert np.allclose(run(from_onnx(proto), x), e / e.sum(axes, keepdims=True), atol=1e-6)
+
+    @pytest.mark.parametrize("opset", [9, 10, 11, 13])
+    def test_axes_as_attribute_and_as_input(self, opset: int) -> None:
+        stored = {"ax": i64(0), "st": i64(1), "en": i64(3), "sax": i64(1)}
+        old = opset < 13
+        nodes = [
+            node("Slice", ["x"], ["s"], starts=[1], ends=[3], axes=[1])
+            if opset < 10
+            else node("Slice", ["x", "st", "en", "sax"], ["s"]),
+            node("Squeeze", ["s"], ["q"], axes=[0]) if old else node("Squeeze", ["s", "ax"], ["q"]),
+            node("Unsqueeze", ["q"], ["u"], axes=[0]) if old else node("Unsqueeze", ["q", "ax"], ["u"]),
+            node("ReduceSum", ["u"], ["y"], axes=[0]) if old else node("ReduceSum", ["u", "ax"], ["y"]),
+        ]
+        x = numbers(1, 4, 3)
+        got = run(from_onnx(model(nodes, [value("x", [1, 4, 3])], ["y"], stored, opset)), x)
+        assert np.array_equal(got, x[:, 1:3])
+
+    @pytest.mark.parametrize("opset", [10, 11, 13])
+    def test_clip(self, opset: int) -> None:
+        nodes = (
+            [node("Clip", ["x"], ["y"], min=-0.5, max=0.25)]
+            if opset < 11
+            else [node("Clip", ["x", "lo", "hi"], ["y"])]
+        )
+        stored = {"lo": np.float32(-0.5), "hi": np.float32(0.25)}
+        x = numbers(3, 4)
+        got = run(from_onnx(model(nodes, [value("x", [3, 4])], ["y"], stored, opset)), x)
+        assert np.array_equal(got, np.clip(x, np.float32(-0.5), np.float32(0.25)))
+
+
+class TestBranches:
+    """An If is what its condition says, where that is known."""
+
+    def proto(self, condition: Any, *inputs: Any) -> Any:
+        branches = {
+            f"{name}_branch": helper.make_graph([node(op, ["x"], ["r"])], name, [], [value("r", None)])
+            for name, op in (("then", "Relu"), ("else", "Neg"))
+        }
+        nodes = [*condition, node("If", ["c"], ["y"], **branches)]
+        return model(nodes, [value("x", [3]), *inputs], ["y"])
+
+    @pytest.mark.parametrize("truth", [True, False])
+    def test_known(self, truth: bool) -> None:
+        condition = node("Constant", [], ["c"], value=numpy_helper.from_array(np.array(truth)))
+        (layer,) = from_onnx(self.proto([condition])).nodes
+        assert layer.op == ("relu" if truth else "neg")
+
+    def test_computed_from_an_input(self) -> None:
+        with pytest.raises(UnsupportedError, match="If: its condition is computed from the input"):
+            from_onnx(self.proto([], value("c", [], BOOL)))
+
+
+def test_dead_nodes_are_left_out() -> None:
+    """What no output needs is not looked at, even where it is unsupported."""
+    nodes = [node("Relu", ["x"], ["y"]), node("Frobnicate", ["x"], ["z"])]
+    assert [n.op for n in from_onnx(model(nodes, [value("x", [2])], ["y"])).nodes] == ["relu"]
+
+
+def test_constants_are_folded() -> None:
+    """What depends on no input becomes one parameter."""
+    nodes = [
+        node("Transpose", ["w"], ["t"]),
+        node("Mul", ["t", "t"], ["m"]),
+        node("MatMul", ["x", "m"], ["y"]),
+    ]
+    spec = from_onnx(model(nodes, [value("x", ["n", 3])], ["y"], {"w": numbers(4, 3)}))
+    assert [n.op for n in spec.nodes] == ["linear"]
+    assert len(spec.params) == 1
+
+
+def test_an_operator_without_a_builder_is_written_out() -> None:
+    """MeanVarianceNormalization is a function of operators that there are builders for."""
+    proto = model([node("MeanVarianceNormalization", ["x"], ["y"])], [value("x", [2, 3, 4, 4])], ["y"])
+    x = numbers(2, 3, 4, 4)
+    assert np.allclose(run(from_onnx(proto), x), evaluated(proto, {"x": x})[0], atol=1e-5)
+
+
+def test_outputs_that_are_inputs_and_constants() -> None:
+    proto = model([node("Identity", ["x"], ["y"])], [value("x", [2])], ["y", "c", "x"], {"c": numbers(3)})
+    x = numbers(2, seed=1)
+    y, c, again = run(from_onnx(proto), x)
+    assert np.array_equal(y, x)
+    assert np.array_equal(c, numbers(3))
+    assert np.array_equal(again, x)
+
+
+@pytest.mark.parametrize(
+    "equation", ["nij,jk->nik", "nij,nkj->nik", "nij->nj", "nij,nij->ni", "...j,kj->...k"]
+)
+def test_einsum_keeps_the_batch_free(equation: str) -> None:
+    second = {"nij,jk->nik": (4, 5), "...j,kj->...k": (5, 4)}.get(equation)
+    stored = {"w": numbers(*second)} if second else {}
+    nodes = [node("Einsum", ["x", "w" if second else "x"][: 1 + ("," in equation)], ["y"], equation=equation)]
+    spec = from_onnx(model(nodes, [value("x", ["n", 3, 4])], ["y"], stored))
+    for batch in (1, 3):
+        x = numbers(batch, 3, 4)
+        operands = [x, stored.get("w", x)][: 1 + ("," in equation)]
+        assert np.allclose(run(spec, x), np.einsum(equation, *operands), atol=1e-5)
+
+
+def test_a_batch_that_another_input_gives_the_example_of() -> None:
+    nodes = [node("Concat", ["x", "z"], ["y"], axis=1)]
+    proto = model(nodes, [value("x", ["n", 3]), value("z", ["n", "w"])], ["y"])
+    spec = from_onnx(proto, shapes={"z": (4, 3)})
+    assert [i.example for i in spec.inputs] == [(4, 3), (4, 3)]
+    assert [i.shape for i in spec.inputs] == [("N", 3), ("N", "w")]

@@ -1,0 +1,172 @@
+"""What `from_torch` refuses, and what it says then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.torch_modules import F, Fn, nn, torch
+
+import bslite
+from bslite import from_torch
+
+IMAGE = torch.randn(2, 3, 8, 8)
+
+
+def refuse(error: type[Exception], net: Any, example: Any = IMAGE) -> str:
+    """The message that ``net`` is refused with."""
+    with pytest.raises(error) as caught:
+        from_torch(net, example)
+    return str(caught.value)
+
+
+class Odd(nn.Module):
+    """Two operations that bslite does not have, in one forward."""
+
+    def forward(self, x: Any) -> Any:
+        return torch.lgamma(torch.digamma(x))
+
+
+def test_everything_unsupported_is_listed_at_once() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 1), Odd(), nn.ReLU(), nn.Sequential(Odd(), nn.RReLU()), Fn(torch.i0))
+    lines = refuse(bslite.UnsupportedError, net.eval()).splitlines()
+    assert lines[0] == "model 'Sequential' needs what bslite does not have:"
+    assert sorted(lines[1:]) == [
+        "  1 x aten.i0.default; at 4",
+        "  1 x aten.rrelu.default; at 3.1",
+        "  2 x aten.digamma.default; at 1, 3.0",
+        "  2 x aten.lgamma.default; at 1, 3.0",
+    ]
+
+
+def test_forms_behind_what_is_unsupported_are_looked_at() -> None:
+    """Of one result and of several, of sizes that depend on the batch; what bslite has is not listed."""
+
+    def forward(x: Any) -> Any:
+        a = F.max_pool2d(torch.digamma(x).relu(), 2, return_indices=True)[1]
+        sign, log = torch.linalg.slogdet(x)
+        return a, sign.round(decimals=2), log.tanh().double()
+
+    lines = refuse(bslite.UnsupportedError, Fn(forward).eval()).splitlines()[1:]
+    for part in (
+        "1 x aten.digamma.default;",
+        "more than its first result is used",
+        "slogdet",
+        "decimals=2",
+        "makes float64",
+    ):
+        assert sum(part in line for line in lines) == 1, (part, lines)
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: torch.digamma(x), "1 x aten.digamma.default; at the model's own forward"),
+        (lambda x: F.max_pool2d(x, 2, return_indices=True), "more than its first result is used"),
+        (lambda x: x.clamp(float("nan"), 1), "a bound is NaN"),
+        (lambda x: x.round(decimals=2), "decimals=2"),
+        (lambda x: torch.linalg.vector_norm(x, 0), "of order 0"),
+        (lambda x: x @ torch.ones(8), "with a vector"),
+        (lambda x: torch.cat([x, x]).split([x.shape[0]] * 2)[0], "splits the batch"),
+        (lambda x: torch.cat([x, x])[: x.shape[0]], "bounds depend on the batch"),
+        (lambda x: x * x.shape[0], "computed from the input's size"),
+        (lambda x: F.conv2d(x, x[:1, :, :2, :2].tanh()), "its weight is computed from the input"),
+        (lambda x: F.batch_norm(x, None, None, training=True), "statistics of the batch"),
+        (lambda x: F.dropout(x, training=True), "called with training=True"),
+        (lambda x: x.double(), "makes float64; bslite has float32, int64, int32, bool"),
+        (lambda x: x + torch.rand(8), "aten.rand.default"),
+        (lambda x: torch.zeros(x.shape[0], 3, 8, 8) + x, "aten.zeros.default"),
+        (lambda x: (x, torch.arange(3, dtype=torch.int8)), "a forward that returns int8"),
+        (lambda x: (x, 3), "a forward that returns 3"),
+        (lambda x: (x, x.shape[0]), "a forward that returns a size"),
+    ],
+)
+def test_forms_of_operations_that_do_not_fit(function: Any, reason: str) -> None:
+    assert reason in refuse(bslite.UnsupportedError, Fn(function).eval())
+
+
+def test_a_gradient_context_around_a_parameter() -> None:
+    def forward(x: Any, p: Any) -> Any:
+        with torch.enable_grad():
+            return x * p
+
+    message = refuse(bslite.UnsupportedError, Fn(forward, 8).eval())
+    assert "1 x wrap_with_set_grad_enabled; at the model's own forward" in message
+
+
+def test_the_batch_as_an_inner_axis_is_refused() -> None:
+    net = Fn(lambda x, p: p.expand(-1, x.shape[0], -1).tanh() + x.sum(), 1, 1, 4).eval()
+    assert "size depends on the batch" in refuse(bslite.UnsupportedError, net, torch.randn(2, 5, 4))
+
+
+def test_training_mode() -> None:
+    assert "call .eval()" in refuse(bslite.SpecError, nn.Conv2d(3, 4, 1).train())
+    net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)).eval()
+    net[1].train()
+    assert "(1)" in refuse(bslite.SpecError, net)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_parameters_of_another_dtype(dtype: str) -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 1)).eval().to(getattr(torch, dtype))
+    message = refuse(bslite.SpecError, net)
+    assert f"0.weight is {dtype}, 0.bias is {dtype}" in message
+    assert ".float()" in message
+
+
+def test_parameters_without_values() -> None:
+    assert "meta device: weight" in refuse(bslite.SpecError, nn.Conv2d(3, 4, 1, device="meta").eval())
+
+
+def test_examples_that_do_not_fit() -> None:
+    net = nn.Conv2d(3, 4, 1).eval()
+    assert "float64 [2, 3, 8, 8]" in refuse(bslite.InputError, net, IMAGE.double())
+    assert "example input 1 is float16" in refuse(bslite.InputError, net, (IMAGE, torch.zeros(3).half()))
+    assert "too many positional arguments" in refuse(bslite.InputError, net, (IMAGE, IMAGE))
+    assert "no tensor" in refuse(bslite.InputError, net, ())
+
+
+def test_no_module() -> None:
+    assert "got function" in refuse(bslite.UnsupportedError, refuse)
+
+
+class Deciding(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.tanh() if x.sum() > 0 else x
+
+
+def test_control_flow_on_data_names_the_layer() -> None:
+    net = nn.Sequential(nn.ReLU(), nn.Sequential(Deciding())).eval()
+    message = refuse(bslite.UnsupportedError, net)
+    assert (
+        "model 'Sequential': torch.export cannot trace it at layer '1.0': Could not guard on data" in message
+    )
+
+
+def test_a_wrong_example_size_names_the_layer() -> None:
+    net = nn.Sequential(nn.ReLU(), nn.Conv2d(5, 4, 1)).eval()
+    assert "at layer '1'" in refuse(bslite.UnsupportedError, net)
+
+
+def test_a_forward_that_changes_a_buffer() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(8))
+
+        def forward(self, x: Any) -> Any:
+            self.count += 1
+            return x + self.count
+
+    net = Counter().eval()
+    assert "a forward that changes 'count'" in refuse(bslite.UnsupportedError, net)
+    assert float(net.count.sum()) == 0
+
+
+def test_torch_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(bslite.EngineError, match=r"pip install 'bslite\[torch\]'"):
+        from_torch(torch.nn.Tanh(), None)

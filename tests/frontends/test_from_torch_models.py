@@ -1,0 +1,106 @@
+"""torchvision's networks, converted whole and run layer by layer, against torch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.torch_modules import MODULES_OF_ATTENTION, torch
+from support.torchvision_models import model
+
+import bslite
+from bslite import ModelSpec, from_torch, reference
+from bslite.passes import simplify
+
+#: Network -> image size: small, but enough for every pooling.
+NETS = {
+    "resnet18": 64,
+    "densenet121": 64,
+    "googlenet": 64,
+    "inception_v3": 75,
+    "mobilenet_v2": 64,
+    "mobilenet_v3_small": 64,
+    "efficientnet_b0": 64,
+    "squeezenet1_1": 64,
+    "shufflenet_v2_x1_0": 64,
+    "mnasnet0_5": 64,
+    "regnet_y_400mf": 64,
+    "convnext_tiny": 64,
+    "vit_b_32": 224,
+    "swin_t": 64,
+    "swin_v2_t": 64,
+    "lraspp_mobilenet_v3_large": 64,
+}
+
+
+#: Networks that compute tables from some of their parameters, which become constants of the model: a part
+#: of those constants' names.
+TABLES = {"swin_t": "attn", "swin_v2_t": "attn"}
+
+
+def check(module: Any, spec: ModelSpec, size: int) -> None:
+    """Compare in float64, where a network that amplifies rounding errors (EfficientNet) cannot hide anything.
+
+    What remains is scalars of the forward methods, which the model stores in float32.
+    """
+    x = torch.randn(2, 3, size, size, dtype=torch.float64, generator=torch.manual_seed(1))
+    with torch.no_grad():
+        (want,) = (y.numpy() for y in torch.utils._pytree.tree_leaves(copy.deepcopy(module).double()(x)))
+    (got,) = reference.run(spec, [x.numpy()], np.float64)
+    assert np.linalg.norm(got - want) <= 1e-6 * np.linalg.norm(want)
+
+
+@pytest.mark.parametrize(("name", "size"), NETS.items())
+def test_agrees_with_torch(name: str, size: int) -> None:
+    module = model(name)
+    spec = from_torch(module, torch.zeros(1, 3, size, size))
+    assert spec.inputs[0].shape == ("N", 3, size, size)
+    own = set(module.state_dict())
+    computed = {key for key in spec.params if key not in own and not key.startswith("scalar.")}
+    assert not computed or all(TABLES.get(name, "none") in key for key in computed), sorted(computed)[:5]
+    layers = {
+        f"{p}.weight" for p, m in module.named_modules() if isinstance(m, (torch.nn.Linear, torch.nn.Conv2d))
+    }
+    assert {key for key in layers if "cpb_mlp" not in key and "aux" not in key.lower()} <= set(spec.params)
+    check(module, spec, size)
+
+
+def test_layer_names_of_resnet18() -> None:
+    module = model("resnet18")
+    spec = from_torch(module, torch.randn(1, 3, 64, 64))
+    paths = dict(module.named_modules())
+    convs = [n.name for n in spec.nodes if n.op == "conv2d"]
+    assert convs == [path for path, m in paths.items() if isinstance(m, torch.nn.Conv2d)]
+    assert [n.name for n in spec.nodes if n.name not in paths and "#" not in n.name] == [
+        *(f"layer{i}.{j}.add" for i in (1, 2, 3, 4) for j in (0, 1)),
+        "flatten",
+    ]
+
+
+def test_googlenet_with_transformed_input() -> None:
+    """The input's channels are picked, scaled and shifted one by one, and put together again."""
+    module = model("googlenet", transform_input=True)
+    spec = from_torch(module, torch.randn(1, 3, 64, 64))
+    check(module, spec, 64)
+
+
+@pytest.mark.parametrize("make", MODULES_OF_ATTENTION.values(), ids=MODULES_OF_ATTENTION)
+def test_modules_of_attention(make: Callable[[], Any]) -> None:
+    """torch's own modules: never by their fast path, whose operations are whole layers; in any batch."""
+    torch.manual_seed(0)
+    module = make().eval()
+    spec = from_torch(module, torch.randn(2, 5, 12))
+    assert spec.inputs[0].shape == ("N", 5, 12)
+    fused = simplify(spec)
+    assert "attention" in {n.op for n in fused.nodes}
+    assert "softmax" not in {n.op for n in fused.nodes}
+    x = torch.randn(3, 5, 12, dtype=torch.float64)
+    with torch.no_grad():
+        want = copy.deepcopy(module).double()(x).numpy()
+    for version in (spec, fused):
+        (got,) = reference.run(version, [x.numpy()], np.float64)
+        assert np.linalg.norm(got - want) <= 1e-6 * np.linalg.norm(want)
+    assert np.linalg.norm(bslite.run(spec, x.float().numpy()) - want) <= 1e-6 * np.linalg.norm(want)

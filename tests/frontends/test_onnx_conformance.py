@@ -1,0 +1,58 @@
+"""ONNX's own node tests of every claimed operator, run by ONNX's own runner through the backend."""
+
+from __future__ import annotations
+
+import unittest
+import warnings
+
+import numpy as np
+import pytest
+from support.onnx_conformance import claimed_tests, node_tests
+
+from bslite.frontends.onnx.claims import CLAIMED, NOT_COMPARABLE
+from bslite.onnx import backend as onnx_backend
+
+LEAST = 600  # tests that have to be claimed
+
+
+def claimed_cases() -> type[unittest.TestCase]:
+    """The runner's test class, of which only the claimed tests are left."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the makers of the test data divide by zero on purpose
+        import onnx.backend.test
+
+        suite = onnx.backend.test.BackendTest(onnx_backend.Backend, __name__)
+    cases: type[unittest.TestCase] = suite.test_cases["OnnxBackendNodeModelTest"]
+    wanted = {f"{t.case.name}_cpu" for t in claimed_tests()}
+    for name in [n for n in vars(cases) if n.startswith("test_") and n not in wanted]:
+        delattr(cases, name)
+    missing = wanted - {n for n in vars(cases) if n.startswith("test_")}
+    assert not missing, f"the runner has no tests {sorted(missing)[:5]}"
+    return cases
+
+
+# A reader of warnings would see those of the operators' own tests: dividing by zero and the like.
+TestNodes = pytest.mark.filterwarnings("ignore::RuntimeWarning")(claimed_cases())
+
+
+def test_enough_is_claimed() -> None:
+    assert len(claimed_tests()) >= LEAST
+
+
+def test_claims_name_operators_and_tests_that_exist() -> None:
+    tests = node_tests()
+    assert len(set(CLAIMED)) == len(CLAIMED)
+    assert set(CLAIMED) <= {t.op for t in tests}
+    assert set(NOT_COMPARABLE) <= {t.case.name for t in tests}
+
+
+def test_most_claimed_tests_run_on_the_engine() -> None:
+    """What depends on no input, or on shapes alone, is computed while the model is read: that is in the
+    operator's nature (Shape, Range, ...), and must stay the exception.
+    """
+    computed = 0
+    for t in claimed_tests():
+        rep = onnx_backend.prepare(t.case.model)
+        arrays = [np.asarray(x) for x in t.case.data_sets[0][0]]
+        computed += rep.specialised(dict(zip(rep.names, arrays, strict=True))).spec is not None
+    assert computed >= LEAST, f"{computed} of {len(claimed_tests())} run on the engine"

@@ -1,0 +1,90 @@
+"""The depthwise convolution: every microkernel, every width of a line, the same bits whichever is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.check import Array
+from support.kernel_checks import check, noise, ran
+
+from bslite.machine import Machine
+from bslite.plan.cpu.ops import conv as lower_conv
+from bslite.plan.cpu.ops.conv import BY_FILTER_ROWS
+from bslite.spec import GraphBuilder, ModelSpec
+
+WIDTHS = range(1, 31)
+#: Filter columns, horizontal stride, dilation: with microkernels of their own, and without.
+OWN = [(cols, stride, 1) for cols, stride in sorted(BY_FILTER_ROWS)]
+GENERAL = [(1, 1, 1), (2, 1, 1), (4, 2, 1), (3, 3, 1), (3, 1, 2), (5, 2, 3), (9, 1, 1)]
+
+
+def model(x: Array, rows: int, cols: int, activation: str = "", **attrs: Any) -> ModelSpec:
+    """A depthwise convolution of an image like ``x``, read from a buffer of the engine's own."""
+    c = x.shape[1]
+    graph = GraphBuilder("depthwise")
+    graph.params |= {"weight": noise(c, 1, rows, cols, seed=1), "bias": noise(c, seed=2)}
+    value = graph.add("relu", "first", graph.input("x", x.shape))
+    params = {"weight": "weight", "bias": "bias"}
+    value = graph.add("conv2d", "conv", value, params=params, groups=c, **attrs)
+    return graph.build(graph.add(activation, "act", value) if activation else value)
+
+
+def image(c: int, rows: int, cols: int, stride: int, dilation: int, width: int) -> Array:
+    """An image that makes lines of ``width`` outputs, three of them, without padding."""
+    w = (width - 1) * stride + (cols - 1) * dilation + 1
+    return noise(1, c, (rows - 1) * dilation + 1 + 2 * stride, w)
+
+
+@pytest.mark.parametrize(("cols", "stride", "dilation"), OWN + GENERAL)
+def test_every_width(cols: int, stride: int, dilation: int) -> None:
+    for width in WIDTHS:
+        c = (5, 16, 37, 50)[width % 4]
+        x = image(c, 3, cols, stride, dilation, width)
+        y = check(model(x, 3, cols, stride=stride, dilation=dilation), x)
+        assert y.shape == (1, c, 3, width)
+
+
+@pytest.mark.parametrize(("cols", "stride", "dilation"), OWN)
+@pytest.mark.parametrize("rows", [1, 2, 3, 7])
+@pytest.mark.parametrize("activation", ["", "relu6", "silu"])
+def test_the_same_bits_without_a_microkernel_of_its_own(
+    cols: int, stride: int, dilation: int, rows: int, activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attrs = {"stride": stride, "padding": (rows // 2, cols // 2, rows // 2, cols // 2)}
+    for width in (1, 2, 6, 13, 14, 15, 29):
+        x = image(37, rows, cols, stride, dilation, width)
+        got = ran(model(x, rows, cols, activation, **attrs), x)
+        with monkeypatch.context() as m:
+            m.setattr(lower_conv, "BY_FILTER_ROWS", frozenset())
+            np.testing.assert_array_equal(ran(model(x, rows, cols, activation, **attrs), x), got, strict=True)
+
+
+@pytest.mark.parametrize("activation", ["", "hardswish"])
+@pytest.mark.parametrize(("c", "side"), [(130, 30), (520, 9), (1024, 6)])
+def test_many_channels_go_through_in_runs(c: int, side: int, activation: str) -> None:
+    x = noise(2, c, side, side)
+    check(model(x, 3, 3, activation, padding=1), x)
+    check(model(x, 5, 5, activation, padding=2, stride=2), x)
+
+
+def test_nan_and_infinities_stay_in_their_channel() -> None:
+    x = noise(1, 20, 9, 9)
+    x[0, 3, 4, 4], x[0, 17, 2, 2] = np.nan, np.inf
+    y = check(model(x, 3, 3, padding=1), x)
+    assert np.isnan(y[0, 3]).sum() == 9
+    assert not np.isfinite(y[0, 17]).all()
+    others = np.delete(y[0], [3, 17], axis=0)
+    assert np.isfinite(others).all()
+
+
+def test_a_run_of_channels_fits_l1() -> None:
+    machine = Machine(lanes=16, l1=48 << 10)
+    for registers, lines, pixels in ((24, 3, 14), (12, 3, 28), (30, 5, 14), (60, 3, 7)):
+        run = lower_conv.channel_run(machine, registers, lines, pixels, 64 * registers)
+        assert 1 < run < registers
+        assert lines * pixels * run * 64 <= 0.7 * machine.l1
+    # 64 channels, 112 pixels: no fewer registers than all would meet more of L1's sets
+    assert lower_conv.channel_run(machine, 4, 3, 112, 256) == 4
+    assert lower_conv.channel_run(machine, 1, 3, 1000, 64) == 1

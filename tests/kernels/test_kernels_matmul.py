@@ -1,0 +1,112 @@
+"""Products of two computed matrices: packing from any layout, broadcasting, long sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.check import TINY, Array
+from support.kernel_checks import noise, one_op, ran
+
+from bslite import reference
+from bslite.spec import GraphBuilder, ModelSpec
+
+
+def check(spec: ModelSpec, *inputs: Array, terms: int) -> None:
+    """Each element within the bound for a sum of ``terms`` roundings, and well within if they are many."""
+    exact = reference.run(spec, list(inputs), np.float64)[0]
+    size = reference.run(spec, [np.abs(x) for x in inputs], np.float64)[0]
+    error = np.abs(ran(spec, *inputs) - exact)
+    assert (error <= min(terms + 1, 40) * TINY * size).all()
+
+
+@pytest.mark.parametrize("n", [1, 3, 15, 16, 17, 33, 64, 65, 130])
+@pytest.mark.parametrize("m", [1, 2, 14, 37])
+def test_sizes(m: int, n: int) -> None:
+    for k in (1, 5, 16, 33, 300):
+        check(one_op("matmul", (m, k), (k, n)), noise(m, k), noise(k, n, seed=1), terms=k)
+
+
+@pytest.mark.parametrize("k", [1024, 1025, 1031, 2048, 5000])
+def test_long_sums(k: int) -> None:
+    check(one_op("matmul", (3, k), (k, 20)), noise(3, k), noise(k, 20, seed=1), terms=k)
+
+
+BATCH = st.lists(st.integers(1, 3), max_size=3)
+
+
+@settings(deadline=None, max_examples=80)
+@given(BATCH, st.data(), st.tuples(*[st.integers(1, 20)] * 3))
+def test_broadcasting(batch: list[int], data: st.DataObject, mkn: tuple[int, int, int]) -> None:
+    m, k, n = mkn
+    shapes = []
+    for tail in ((m, k), (k, n)):
+        lead = [1 if data.draw(st.booleans()) else size for size in batch]
+        shapes.append((*lead[data.draw(st.integers(0, len(lead))) :], *tail))
+    check(one_op("matmul", *shapes), noise(*shapes[0]), noise(*shapes[1], seed=1), terms=k)
+
+
+@pytest.mark.parametrize("images", [1, 2, 20])
+@pytest.mark.parametrize(("tokens", "heads", "width"), [(5, 3, 8), (50, 4, 16), (33, 2, 20)])
+def test_attention(images: int, tokens: int, heads: int, width: int) -> None:
+    """Heads split off by permuting, keys transposed; 20 images would make more steps than are worth it."""
+    graph = GraphBuilder("attention")
+    split = {}
+    for i, (name, order) in enumerate({"q": (0, 2, 1, 3), "k": (0, 2, 3, 1), "v": (0, 2, 1, 3)}.items()):
+        value = graph.input(f"x{i}", (images, tokens, heads * width))
+        value = graph.add("reshape", f"{name} heads", value, shape=(images, tokens, heads, width))
+        split[name] = graph.add("permute", name, value, order=order)
+    scores = graph.add("matmul", "scores", split["q"], split["k"])
+    value = graph.add("matmul", "mixed", graph.add("softmax", "attention", scores), split["v"])
+    value = graph.add("permute", "tokens first", value, order=(0, 2, 1, 3))
+    spec = graph.build(graph.add("reshape", "joined", value, shape=(images, tokens, heads * width)))
+    inputs = [noise(images, tokens, heads * width, seed=i) for i in range(3)]
+    exact = reference.run(spec, inputs, np.float64)[0]
+    assert np.abs(ran(spec, *inputs) - exact).max() < 1e-5
+
+
+def test_operands_with_steps() -> None:
+    """Every second column and row: neither operand has a contiguous axis."""
+    graph = GraphBuilder("steps")
+    values = []
+    for i, shape in enumerate([(4, 10, 66), (4, 66, 70)]):
+        value = graph.input(f"x{i}", shape)
+        for axis in (1, 2):
+            value = graph.add("slice", "step", value, axis=axis, step=2)
+        values.append(value)
+    spec = graph.build(graph.add("matmul", "product", *values))
+    check(spec, noise(4, 10, 66), noise(4, 66, 70, seed=1), terms=33)
+
+
+def test_many_batches_broadcast_both_ways() -> None:
+    """More separate products than steps: copied out first."""
+    a, b = noise(30, 1, 5, 7), noise(1, 40, 7, 9, seed=1)
+    check(one_op("matmul", a.shape, b.shape), a, b, terms=7)
+
+
+def test_images_times_images() -> None:
+    """The last two axes of channels-last images, into a concat and a residual."""
+    graph = GraphBuilder("images")
+    x = graph.input("x0", (2, 5, 6, 6))
+    y = graph.add("relu", "relu", x)
+    product = graph.add("matmul", "product", x, y)
+    spec = graph.build(
+        graph.add(
+            "add", "sum", graph.add("concat", "join", product, y, axis=1), graph.input("x1", (2, 10, 6, 6))
+        )
+    )
+    inputs = [noise(2, 5, 6, 6), noise(2, 10, 6, 6, seed=1)]
+    assert np.abs(ran(spec, *inputs) - reference.run(spec, inputs, np.float64)[0]).max() < 1e-5
+
+
+def test_nan_stays_in_its_row_and_column() -> None:
+    a, b = noise(4, 20, 9), noise(4, 9, 35, seed=1)
+    spec = one_op("matmul", a.shape, b.shape)
+    clean = ran(spec, a, b)
+    a[2, 3, 4], b[1, 0, 34] = np.nan, np.nan
+    got = ran(spec, a, b)
+    touched = np.zeros(clean.shape, bool)
+    touched[2, 3], touched[1, :, 34] = True, True
+    assert np.isnan(got[touched]).all()
+    np.testing.assert_array_equal(got[~touched], clean[~touched])

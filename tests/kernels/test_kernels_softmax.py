@@ -1,0 +1,80 @@
+"""Softmax kernels: any axis, any length, any layout, extreme values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.check import TINY
+from support.kernel_checks import check, check_in_every_layout, noise, one_op, ran
+
+from bslite.spec import GraphBuilder
+
+OPS = ("softmax", "log_softmax")
+LENGTHS = (1, 2, 3, 15, 16, 17, 33, 63, 64, 65, 130, 1000)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("op", OPS)
+def test_rows(op: str, length: int) -> None:
+    x = noise(5, length, scale=3)
+    check(one_op(op, x.shape), x)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=5), st.data())
+def test_any_axis_of_any_rank(shape: list[int], data: st.DataObject) -> None:
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    for op in OPS:
+        check(one_op(op, shape, axis=axis), noise(*shape))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+@pytest.mark.parametrize("op", OPS)
+def test_every_layout(op: str, axis: int) -> None:
+    check_in_every_layout(lambda g, v: g.add(op, "op", v, axis=axis), noise(2, 5, 6, 7))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_axes_that_do_not_merge(op: str) -> None:
+    """Steps in every axis of five: more loops than the kernel has, so through copies."""
+    x = noise(4, 6, 4, 6, 8)
+    graph = GraphBuilder("steps")
+    value = graph.input("x", x.shape)
+    for axis in range(5):
+        value = graph.add("slice", "every second", value, axis=axis, step=2)
+    value = graph.add("permute", "turn", value, order=(3, 0, 4, 2, 1))
+    check(graph.build(graph.add(op, "op", value, axis=2)), x)
+
+
+def test_rows_sum_to_one_however_large_or_long() -> None:
+    for scale in (1.0, 1e4, 3e37):
+        y = ran(one_op("softmax", (7, 1000)), noise(7, 1000, scale=scale))
+        assert np.abs(y.astype(np.float64).sum(1) - 1).max() < 1e-6
+    y = ran(one_op("softmax", (1, 300_001)), noise(1, 300_001, scale=0.1))
+    assert abs(float(y.astype(np.float64).sum()) - 1) < 1e-6
+
+
+def test_minus_infinity_is_a_probability_of_zero() -> None:
+    x = noise(3, 35)
+    x[:, ::3] = -np.inf
+    y = ran(one_op("softmax", x.shape), x)
+    assert (y[:, ::3] == 0).all()
+    assert np.isneginf(ran(one_op("log_softmax", x.shape), x)[:, ::3]).all()
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_rows_without_a_maximum_are_nan_and_leave_the_others_alone(op: str) -> None:
+    x = noise(4, 21)
+    clean = ran(one_op(op, x.shape), x)
+    x[0], x[1, 20], x[2, 3] = -np.inf, np.inf, np.nan
+    y = ran(one_op(op, x.shape), x)
+    assert np.isnan(y[:3]).all()
+    np.testing.assert_array_equal(y[3], clean[3])
+
+
+def test_log_of_long_rows() -> None:
+    x = noise(2, 100_003)
+    y = ran(one_op("log_softmax", x.shape), x).astype(np.float64)
+    assert np.abs(np.exp(y).sum(1) - 1).max() < 32 * TINY

@@ -1,0 +1,61 @@
+"""Kernels compiled for AVX2 and for 128 bits without fused multiply-adds: a few cases, in another process.
+
+`test_processes` runs whole networks so; here are the kernels that those do not reach. All cases of all ops,
+by hand: ``NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES= pytest tests/engine/test_engine_ops.py`` and the like.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+
+import pytest
+from test_processes import python
+
+#: Ops whose kernels differ in shape from one another, and how many of their cases to run, spread over all.
+OPS = {
+    "conv1d": 3, "conv3d": 3, "conv_transpose2d": 3, "max_pool3d": 2, "avg_pool1d": 2, "attention": 4,
+    "sum": 3, "var": 2, "amax": 2, "argmin": 2, "logsumexp": 2, "cumsum": 2, "cumprod": 2,
+    "gather_nd": 2, "scatter_elements": 3, "scatter_nd": 3, "topk": 2, "resize": 5, "grid_sample": 6,
+    "fold": 3, "unfold": 2, "pow": 2, "remainder": 2, "where": 2, "cast": 2, "rms_norm": 2,
+    "lstm": 3, "gru": 3,
+}  # fmt: skip
+#: Those that are tried at 128 bits too, which shows less: the same code in more registers.
+NARROWEST = ("conv3d", "attention", "sum", "var", "scatter_nd", "resize", "grid_sample", "pow", "lstm")
+CHECK = """
+import numpy as np
+import bslite
+from bslite import ops, reference
+from bslite.kernels.cpu.vector.target import simd
+from support.check import TINY, rel_l2, single_op_spec
+
+ran = 0
+for name, count in {ops}.items():
+    op = ops.get(name)
+    cases = op.cases()
+    for case in [cases[i * (len(cases) - 1) // max(1, count - 1)] for i in range(count)]:
+        spec, inputs = single_op_spec(op, case)
+        exact = reference.run(spec, inputs, np.float64)[0]
+        peer = reference.run(spec, inputs, np.float32)[0]
+        got = bslite.run(spec, inputs, threads=1)
+        where = (name, case.label)
+        assert bslite.run(spec, inputs, threads=2).tobytes() == got.tobytes(), where
+        assert got.dtype == peer.dtype, where
+        if got.dtype == np.float32:
+            error, other = rel_l2(got, exact), rel_l2(peer, exact)
+            assert error <= 4 * other + TINY, (*where, error, other)
+        else:
+            assert np.array_equal(got, exact), where
+        ran += 1
+print("ran", ran, "lanes", simd().lanes)
+"""
+
+
+@pytest.mark.parametrize(("cpu", "lanes", "names"), [("haswell", 8, OPS), ("x86-64", 4, NARROWEST)])
+def test_kernels(cpu: str, lanes: int, names: Iterable[str]) -> None:
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip("names of x86 processors")
+    tried = {name: OPS[name] for name in names}
+    done = python(CHECK.format(ops=tried), NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES="")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["ran", str(sum(tried.values())), "lanes", str(lanes)]

@@ -1,0 +1,318 @@
+"""Depth-first within an image: bands of rows give the same bits, their rows are those that are needed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.check import Array
+
+import bslite
+from bslite import GraphBuilder, ModelSpec, reference
+from bslite.engines.cpu.detect import detect
+from bslite.frontends.weights.architectures.random_weights import random_state_dict
+from bslite.ops import RowMap
+from bslite.passes import fuse, simplify
+from bslite.plan import Plan, build_plan
+from bslite.plan.core.bands import input_rows, share
+from bslite.plan.core.json import from_json, to_json
+from bslite.plan.cpu import banding
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices under which every run that can be taken in bands is, however small."""
+    monkeypatch.setattr(banding, "WORTH", 0)
+    monkeypatch.setattr(banding, "SYNC", 1e9)
+    monkeypatch.setattr(banding, "LONGEST", 6)
+    monkeypatch.setattr(banding, "ROUNDS", (1, 3, 8))
+
+
+def images(batch: int, size: tuple[int, int]) -> Array:
+    return np.random.default_rng(batch).standard_normal((batch, 3, *size)).astype(np.float32)
+
+
+def plan_of(spec: ModelSpec, shape: tuple[int, ...], threads: int = 2) -> Plan:
+    return build_plan(simplify(spec), [shape], detect(threads))
+
+
+def bands_of(plan: Plan) -> list[int]:
+    """Numbers of bands of all stacks, those within stacks included."""
+    steps = [s for s in plan.steps if s.bands]
+    return [len(s.bands) for s in steps] + [n for s in steps for p in s.plans for n in bands_of(p)]
+
+
+@pytest.mark.parametrize(
+    "arch",
+    ["resnet18", "densenet121", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0", "vgg11", "alexnet"],
+)
+@pytest.mark.parametrize("size", [(96, 96), (101, 75)], ids=str)
+@pytest.mark.usefixtures("eager")
+def test_same_bits_as_layer_by_layer(arch: str, size: tuple[int, int]) -> None:
+    spec = bslite.from_state_dict(arch, random_state_dict(arch, 0, 10))
+    assert max(bands_of(plan_of(spec, (1, 3, *size)))) > 1
+    for batch in (1, 3):
+        x = images(batch, size)
+        want = bslite.run(spec, x, layerwise=True).tobytes()
+        for threads in (1, 2):
+            assert bslite.run(spec, x, threads=threads).tobytes() == want
+
+
+def test_networks_of_full_size_are_taken_in_bands() -> None:
+    """With the prices as they are, on a machine with 2 MB of L2: no test of the prices, but that there are
+    some.
+    """
+    machine = dataclasses.replace(detect(2), l2=2 << 20)
+    for arch in ("mobilenet_v2", "squeezenet1_1", "densenet121"):
+        spec = simplify(bslite.from_state_dict(arch, random_state_dict(arch)))
+        alone = build_plan(spec, [(1, 3, 224, 224)], machine)
+        many = build_plan(spec, [(16, 3, 224, 224)], machine)
+        assert bands_of(alone), arch
+        assert max(bands_of(many)) > 1, arch  # within the stacks of images
+        again = build_plan(spec, [(1, 3, 224, 224)], machine)
+        assert to_json(again) == to_json(alone)
+        assert from_json(to_json(alone)) == alone
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_chains_of_windows(data: st.DataObject) -> None:
+    """Convolutions and pools of any size, stride, padding and dilation, sums and concats between them."""
+    rng = np.random.default_rng(0)
+    g = GraphBuilder("chain")
+    height, width = data.draw(st.integers(9, 40)), data.draw(st.integers(7, 20))
+    value, channels = g.input("x", (1, 3, height, width)), 3
+    kept: list[tuple[str, int]] = []
+    for i in range(data.draw(st.integers(2, 6))):
+        kinds = ["conv", "depthwise", "max", "avg", "relu", "concat", "add", "norm"]
+        kind = data.draw(st.sampled_from(kinds))
+        same = [name for name, c in kept if c == channels]
+        if kind in ("conv", "depthwise"):
+            k = data.draw(st.sampled_from([1, 2, 3, 5]))
+            out = channels if kind == "depthwise" else data.draw(st.sampled_from([4, 16, 19]))
+            groups = channels if kind == "depthwise" else 1
+            shape = (out, channels // groups, k, k)
+            g.params[f"w{i}"] = rng.standard_normal(shape).astype(np.float32)
+            pads = tuple(data.draw(st.integers(0, k)) for _ in range(4))
+            stride = data.draw(st.sampled_from([1, 1, 2, 3]))
+            attrs: dict[str, Any] = {"padding": pads, "stride": stride, "groups": groups}
+            attrs["dilation"] = data.draw(st.sampled_from([1, 1, 2]))
+            value = g.add("conv2d", f"n{i}", value, params={"weight": f"w{i}"}, **attrs)
+            channels, kept = out, [] if stride > 1 or pads != (k // 2,) * 4 or k % 2 == 0 else kept
+            kept = kept if attrs["dilation"] == 1 else []
+        elif kind in ("max", "avg"):
+            k = data.draw(st.sampled_from([2, 3]))
+            pads = (data.draw(st.integers(0, k // 2)),) * 2 + (data.draw(st.integers(0, k // 2)),) * 2
+            stride = data.draw(st.integers(1, 2))
+            value = g.add(f"{kind}_pool2d", f"n{i}", value, kernel=k, stride=stride, padding=pads)
+            kept = []
+        elif kind == "relu":
+            value = g.add("relu", f"n{i}", value)
+        elif kind == "norm":
+            for role in ("running_mean", "running_var"):
+                g.params[f"{role}{i}"] = rng.uniform(0.5, 1, channels).astype(np.float32)
+            params = {role: f"{role}{i}" for role in ("running_mean", "running_var")}
+            value = g.add("batch_norm", f"n{i}", value, params=params)
+        elif kind == "concat" and kept:
+            other, more = kept[-1]
+            value, channels = g.add("concat", f"n{i}", value, other, axis=1), channels + more
+        elif kind == "add" and same:
+            value = g.add("add", f"n{i}", value, same[-1])
+        kept.append((value, channels))
+    try:
+        spec = g.build(value)
+        x = images(1, (height, width))
+        want = bslite.run(spec, x, layerwise=True)
+    except bslite.SpecError:
+        return  # the image grew too small for its windows
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(banding, "WORTH", 0)
+        patch.setattr(banding, "SYNC", 1e9)
+        for threads in (2, 1):
+            np.testing.assert_array_equal(bslite.run(spec, x, threads=threads), want)
+    exact = reference.run(spec, [x], np.float64)[0]
+    np.testing.assert_allclose(want, exact, rtol=1e-3, atol=1e-3 * float(abs(exact).max() + 1e-9))
+
+
+@pytest.mark.usefixtures("eager")
+def test_values_that_leave_and_enter_in_the_middle() -> None:
+    """Outputs from within a run, a residual from before it, a broadcast, a constant."""
+    rng = np.random.default_rng(0)
+    g = GraphBuilder("ends")
+    x = g.input("x", ("N", 3, "H", "W"), (1, 3, 40, 20))
+    g.params["w"] = rng.standard_normal((3, 3, 3, 3)).astype(np.float32)
+    g.params["c"] = rng.standard_normal((1, 3, 1, 1)).astype(np.float32)
+    c = g.add("constant", "c", params={"value": "c"})
+    first = g.add("conv2d", "first", x, params={"weight": "w"}, padding=1)
+    shifted = g.add("mul", "shifted", first, c)
+    second = g.add("conv2d", "second", shifted, params={"weight": "w"}, padding=1)
+    summed = g.add("relu", "act", g.add("add", "residual", second, first))
+    third = g.add("conv2d", "third", summed, params={"weight": "w"}, padding=(0, 1, 2, 1), stride=(2, 1))
+    joined = g.add("concat", "joined", summed, x, shifted, axis=1)
+    spec = g.build(joined, first, third, summed)
+    assert bands_of(plan_of(spec, (1, 3, 40, 20)))
+    data = images(1, (40, 20))
+    want = bslite.run(spec, data, layerwise=True)
+    for threads in (1, 2):
+        got = bslite.run(spec, data, threads=threads)
+        assert [y.tobytes() for y in got] == [y.tobytes() for y in want]
+
+
+def test_twenty_runs_give_one_answer() -> None:
+    """With the prices as they are: bands, shares and stolen items differ from run to run, the bits do not."""
+    spec = bslite.from_state_dict("mobilenet_v2", random_state_dict("mobilenet_v2", 0, 10))
+    for batch in (1, 5):
+        x = images(batch, (160, 160))
+        found = {bslite.run(spec, x, threads=threads).tobytes() for threads in (2, 1) for _ in range(20)}
+        assert found == {bslite.run(spec, x, layerwise=True).tobytes()}
+
+
+@pytest.mark.usefixtures("eager")
+def test_nan_and_infinities_come_through() -> None:
+    spec = bslite.from_state_dict("squeezenet1_1", random_state_dict("squeezenet1_1", 0, 10))
+    x = images(1, (64, 64))
+    x[0, 0, 3, 5], x[0, 1, 40, 40] = np.nan, np.inf
+    want = bslite.run(spec, x, layerwise=True)
+    assert np.isnan(want).any()
+    np.testing.assert_array_equal(bslite.run(spec, x, threads=2), want)
+
+
+def check(spec: ModelSpec, *inputs: Array) -> None:
+    """Same bits layer by layer and not, and near the reference."""
+    want = bslite.run(spec, list(inputs), layerwise=True)
+    wants = want if isinstance(want, (list, tuple)) else [want]
+    for threads in (1, 2):
+        got = bslite.run(spec, list(inputs), threads=threads)
+        gots = got if isinstance(got, (list, tuple)) else [got]
+        assert [y.tobytes() for y in gots] == [y.tobytes() for y in wants]
+    for y, exact in zip(wants, reference.run(spec, list(inputs), np.float64), strict=True):
+        np.testing.assert_allclose(y, exact, rtol=1e-4, atol=1e-4)
+
+
+def normal(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("pad", {"pads": (0, 0, 0, 0, 0, 0, 1, 1)}),
+        ("pad", {"pads": (0, 0, 2, 1, 0, 0, 0, 0)}),
+        ("pad", {"pads": (0, 0, 0, 1, 0, 0, 0, 1), "value": 2.0}),
+        ("slice", {"axis": 2, "start": 0, "stop": -1}),
+        ("slice", {"axis": 2, "start": 3, "stop": 30}),
+        ("slice", {"axis": 3, "start": 0, "stop": -1}),
+    ],
+    ids=str,
+)
+def test_ops_that_give_more_or_fewer_rows(op: str, attrs: dict[str, Any]) -> None:
+    g = GraphBuilder(op)
+    g.params["w"] = normal(4, 4, 3, 3)
+    x = g.add("relu", "a", g.input("x", (1, 4, 33, 12)))
+    x = g.add(op, "moved", x, **attrs)
+    x = g.add("conv2d", "conv", x, params={"weight": "w"}, padding=1)
+    check(
+        g.build(g.add("sigmoid", "b", g.add("max_pool2d", "pool", x, kernel=3, stride=2))),
+        normal(1, 4, 33, 12),
+    )
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("shape", [(1, 4, 33, 12), (1, 4, 33, 1), (1, 1, 1, 12), (4, 33, 12)], ids=str)
+def test_constants_as_tall_as_the_image(shape: tuple[int, ...], batch: int) -> None:
+    g = GraphBuilder("constant")
+    g.params["w"], g.params["c"] = normal(4, 4, 3, 3), normal(*shape)
+    x = g.input("x", ("N", 4, 33, 12), (1, 4, 33, 12))
+    a = g.add("conv2d", "a", x, params={"weight": "w"}, padding=1)
+    c = g.add("constant", "c", params={"value": "c"})
+    b = g.add("mul", "b", a, c)
+    d = g.add("conv2d", "d", b, params={"weight": "w"}, padding=1)
+    e = g.add("add", "e", g.add("relu", "r", d), c)
+    check(g.build(e, g.add("softmax", "s", g.add("add", "f", c, e), axis=2)), normal(batch, 4, 33, 12))
+
+
+@pytest.mark.usefixtures("eager")
+def test_images_that_are_no_longer_the_batch() -> None:
+    g = GraphBuilder("folded")
+    g.params["w"] = normal(4, 4, 3, 3)
+    x = g.add("relu", "a", g.input("x", (1, 8, 24, 12)))
+    x = g.add("reshape", "two", x, shape=(2, 4, 24, 12))
+    x = g.add("conv2d", "conv", x, params={"weight": "w"}, padding=1)
+    x = g.add("max_pool2d", "pool", g.add("sigmoid", "b", x), kernel=3, stride=1, padding=1)
+    check(g.build(x), normal(1, 8, 24, 12))
+
+
+@pytest.mark.usefixtures("eager")
+def test_inputs_of_different_batches() -> None:
+    g = GraphBuilder("two batches")
+    y, x = g.input("y", ("A", 3), (1, 3)), g.input("x", ("B", 4, 16, 8), (4, 4, 16, 8))
+    for i in range(3):
+        x = g.add("max_pool2d", f"p{i}", x, kernel=3, stride=1, padding=1)
+    check(g.build(x, g.add("relu", "r", y)), normal(1, 3), normal(4, 4, 16, 8))
+
+
+def test_a_stack_waits_for_the_zeros_it_reads() -> None:
+    """A value that leaves a stack and is read inside it, with zeros that a step outside fills."""
+    g = GraphBuilder("zeros")
+    g.params["w"], g.params["v"] = normal(16, 16, 3, 3), normal(16, 16, 1, 1)
+    x = g.input("x", ("N", 16, 40, 40))
+    a = g.add("conv2d", "a", x, params={"weight": "v"})
+    spec = g.build(a, g.add("conv2d", "b", a, params={"weight": "w"}, padding=1))
+    plan = plan_of(spec, (4, 16, 40, 40))
+    halos = [i for i, s in enumerate(plan.steps) if s.kernel == "halo" and "a" in s.layers]
+    stacks = [s for s in plan.steps if s.stack]
+    assert stacks
+    assert halos
+    assert all(s.after > max(halos) for s in stacks)
+    check(spec, normal(4, 16, 40, 40))
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_residual_that_is_the_convolutions_own_input() -> None:
+    g = GraphBuilder("own")
+    g.params["w"] = normal(4, 4, 3, 3)
+    x = g.add("relu", "a", g.input("x", (1, 4, 8, 8)))
+    c = g.add("conv2d", "c", x, params={"weight": "w"}, stride=2, padding=(5, 5, 4, 4))
+    check(g.build(g.add("tanh", "t", g.add("add", "s", c, x))), normal(1, 4, 8, 8))
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_shares_cover_the_image_once(height: int, bands: int) -> None:
+    rows = [r for band in range(bands) for r in range(*share(height, band, bands))]
+    assert rows == list(range(height))
+
+
+@given(st.integers(1, 50), st.integers(1, 4), st.integers(0, 4), st.integers(1, 9), st.data())
+def test_input_rows_are_those_read(
+    height: int, stride: int, before: int, extent: int, data: st.DataObject
+) -> None:
+    out = max(1, (height + 2 * before - extent) // stride + 1)
+    first = data.draw(st.integers(0, out - 1))
+    last = data.draw(st.integers(first + 1, out))
+    a, z = input_rows((first, last), RowMap(stride, before, extent), out, height)
+    read = {
+        r
+        for p in range(first, last)
+        for r in range(p * stride - before, p * stride - before + extent)
+        if 0 <= r < height
+    }
+    assert 0 <= a < z <= height
+    assert read <= set(range(a, z))
+    assert z - a <= (last - first - 1) * stride + extent
+
+
+def test_a_layer_that_reads_the_whole_image_is_not_banded() -> None:
+    g = GraphBuilder("whole")
+    x = g.input("x", (1, 3, 64, 64))
+    x = g.add("relu", "a", x)
+    x = g.add("adaptive_avg_pool2d", "pool", x, output_size=(4, 4))
+    spec = g.build(g.add("sigmoid", "b", x))
+    shapes = spec.infer_shapes([(1, 3, 64, 64)])
+    able = {layer.name: banding.can_band(layer, spec, shapes) for layer in fuse(spec)}
+    assert able == {"a": True, "b": False}  # the sigmoid is in the pool's store

@@ -1,0 +1,106 @@
+"""Depth-first over images: the same bits as layer by layer in a fraction of the memory, and when not to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.check import Array, all_cases, arguments, runs, unlike
+
+import bslite
+from bslite import GraphBuilder, ModelSpec, reference
+from bslite.engines.cpu.detect import detect
+from bslite.frontends.weights.architectures.random_weights import random_state_dict
+from bslite.ops import Case, Op
+from bslite.passes import simplify
+from bslite.plan import Plan, build_plan
+
+
+def plan_of(spec: ModelSpec, batch: int, threads: int = 2, **options: Any) -> Plan:
+    shapes = [(batch, *i.example[1:]) for i in spec.inputs]
+    return build_plan(simplify(spec), shapes, detect(threads), **options)
+
+
+def memory(plan: Plan) -> int:
+    """Elements of activation memory, every thread's scratch counted."""
+    return plan.arena_size + plan.threads * plan.scratch_size
+
+
+def network(arch: str, size: int = 64) -> ModelSpec:
+    return bslite.from_state_dict(arch, random_state_dict(arch, 0, 10), image_size=size)
+
+
+def images(batch: int, size: int = 64) -> Array:
+    return np.random.default_rng(batch).standard_normal((batch, 3, size, size)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "arch", ["resnet18", "densenet121", "mobilenet_v2", "squeezenet1_1", "googlenet", "alexnet"]
+)
+def test_same_bits_as_layer_by_layer(arch: str) -> None:
+    spec = network(arch)
+    assert any(step.stack for step in plan_of(spec, 4).steps)
+    for batch in (2, 4, 5):
+        x = images(batch)
+        want = bslite.run(spec, x, layerwise=True).tobytes()
+        for _ in range(3):
+            assert bslite.run(spec, x, threads=2).tobytes() == want
+        assert bslite.run(spec, x, threads=1).tobytes() == want
+
+
+@pytest.mark.parametrize("arch", ["densenet201", "mobilenet_v2"])
+def test_at_most_half_the_memory_at_batch_16(arch: str) -> None:
+    spec = network(arch, 224)
+    assert memory(plan_of(spec, 16)) <= 0.5 * memory(plan_of(spec, 16, layerwise=True))
+
+
+@pytest.mark.parametrize(("op", "case"), all_cases(least_inputs=1))
+def test_an_op_that_keeps_images_apart_does(op: type[Op], case: Case) -> None:
+    inputs, function, integers = runs(op, case)
+    attrs = arguments(op, case)[2]
+    ranks = [x.ndim for x in inputs]
+    want = function(*inputs)
+    batch = {x.shape[0] if x.ndim else 0 for x in inputs} | {want.shape[0] if want.ndim else 0}
+    if len(batch) > 1 or batch == {0} or not op.keeps_images_apart(ranks, attrs):
+        return
+    others = [x.copy() for x in inputs]
+    for x in others:
+        x[1:] = unlike(x[1:], integers)
+    np.testing.assert_array_equal(function(*others)[:1], want[:1])
+
+
+def test_ops_across_the_batch_are_not_stacked() -> None:
+    g = GraphBuilder("across")
+    x = g.input("x", ("N", 3, 8, 8))
+    x = g.add("relu", "a", x)
+    x = g.add("softmax", "across", x, axis=0)
+    x = g.add("relu", "b", x)
+    spec = g.build(x)
+    inside = {name for step in plan_of(spec, 4).steps if step.stack for name in step.layers}
+    assert "across" not in inside
+    y = images(4, 8)
+    np.testing.assert_allclose(
+        bslite.run(spec, y, threads=2), bslite.run(spec, y, backend="reference"), rtol=1e-5
+    )
+
+
+def test_values_that_leave_a_stack_and_constants_that_enter() -> None:
+    """Outputs from the middle, a residual from before, a constant, a concat with an input of the model."""
+    rng = np.random.default_rng(0)
+    g = GraphBuilder("ends")
+    x = g.input("x", ("N", 3, "H", "W"), (1, 3, 20, 20))
+    g.params["w"] = rng.standard_normal((3, 3, 3, 3)).astype(np.float32)
+    g.params["c"] = rng.standard_normal((1, 3, 1, 1)).astype(np.float32)
+    c = g.add("constant", "c", params={"value": "c"})
+    first = g.add("conv2d", "first", x, params={"weight": "w"}, padding=1)
+    shifted = g.add("add", "shifted", first, c)
+    second = g.add("conv2d", "second", shifted, params={"weight": "w"}, padding=1)
+    joined = g.add("concat", "joined", g.add("add", "residual", second, first), x, shifted, axis=1)
+    spec = g.build(joined, first, g.add("flatten", "flat", shifted))
+    data = images(4, 20)
+    want = bslite.run(spec, data, layerwise=True)
+    got = bslite.run(spec, data, threads=2)
+    assert [y.tobytes() for y in got] == [y.tobytes() for y in want]
+    for y, exact in zip(got, reference.run(spec, [data], np.float64), strict=True):
+        np.testing.assert_allclose(y, exact, rtol=1e-4, atol=1e-4)

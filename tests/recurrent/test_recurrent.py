@@ -1,0 +1,221 @@
+"""Recurrent modules from torch: what torch returns, by every runner, for every shape they come in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.check import assert_three_way
+from torch import nn
+
+import bslite
+from bslite import GraphBuilder, InputError, ModelSpec, SpecError, reference
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN"),
+]
+
+
+def compare(module: nn.Module, *inputs: torch.Tensor) -> None:
+    """Three-way, all outputs; then for another batch."""
+    spec = bslite.from_torch(module.eval(), inputs)
+    for xs in (inputs, tuple(x[:1] for x in inputs)):
+        with torch.no_grad():
+            peers = [y.numpy() for y in torch.utils._pytree.tree_leaves(module(*xs))]
+        got = bslite.run(spec, [x.numpy() for x in xs])
+        got = got if isinstance(got, list) else [got]
+        exact = reference.run(spec, [x.numpy() for x in xs], np.float64)
+        for y, peer, want in zip(got, peers, exact, strict=True):
+            assert_three_way(y, peer, want)
+
+
+@pytest.mark.parametrize("bias", [True, False], ids=["biased", "no bias"])
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN", "RNN relu", "LSTM projected"])
+def test_modules(kind: str, bidirectional: bool, layers: int, bias: bool) -> None:
+    torch.manual_seed(0)
+    name, _, what = kind.partition(" ")
+    extra: dict[str, Any] = {"relu": {"nonlinearity": "relu"}, "projected": {"proj_size": 5}}.get(what, {})
+    module = getattr(nn, name)(
+        7, 18, num_layers=layers, bidirectional=bidirectional, bias=bias, batch_first=True, **extra
+    )
+    compare(module, torch.randn(3, 6, 7))
+
+
+class WithState(nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.net = getattr(nn, kind)(5, 9, num_layers=2)
+
+    def forward(self, x: Any, h: Any, c: Any) -> Any:
+        x, h, c = (v.transpose(0, 1) for v in (x, h, c))
+        return self.net(x, (h, c) if isinstance(self.net, nn.LSTM) else h)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_from_a_state(kind: str) -> None:
+    torch.manual_seed(0)
+    compare(WithState(kind), torch.randn(4, 3, 5), torch.randn(4, 2, 9), torch.randn(4, 2, 9))
+
+
+class Cells(nn.Module):
+    """A cell called step by step, its state handed on."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.cell = getattr(nn, kind)(5, 9)
+
+    def forward(self, x: Any) -> Any:
+        state, made = None, []
+        for t in range(3):
+            state = self.cell(x[:, t], state)
+            made.append(state[0] if isinstance(state, tuple) else state)
+        return torch.stack(made, 1)
+
+
+@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
+def test_cells(kind: str) -> None:
+    torch.manual_seed(0)
+    compare(Cells(kind), torch.randn(4, 3, 5))
+
+
+class Tagger(nn.Module):
+    """Tokens to classes, and a convolution before the LSTM."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.conv = nn.Embedding(30, 12), nn.Conv2d(1, 4, 3, padding=1)
+        self.lstm = nn.LSTM(48, 16, bidirectional=True, batch_first=True)
+        self.out = nn.Linear(32, 5)
+
+    def forward(self, ids: Any) -> Any:
+        x = self.conv(self.words(ids)[:, None]).permute(0, 2, 1, 3).flatten(2)
+        return torch.softmax(self.out(self.lstm(x)[0]), -1)
+
+
+def test_embedding_convolution_lstm_softmax() -> None:
+    torch.manual_seed(0)
+    compare(Tagger(), torch.randint(0, 30, (3, 11)))
+
+
+def single(op: str, steps: int, batch: int, size: int, hidden: int, lengths: bool, **attrs: Any) -> ModelSpec:
+    """A model of one recurrent layer, its weights as torch would draw them."""
+    g = GraphBuilder(op)
+    rng = np.random.default_rng(0)
+    k = {"lstm": 4, "gru": 3}.get(op, 1) * hidden
+    edge = hidden**-0.5
+    for role, shape in {
+        "weight_ih": (k, size),
+        "weight_hh": (k, hidden),
+        "bias_ih": (k,),
+        "bias_hh": (k,),
+    }.items():
+        g.params[role] = rng.uniform(-edge, edge, shape).astype(np.float32)
+    inputs = [g.input("x", (steps, batch, size))]
+    if lengths:
+        inputs.append(g.input("lengths", (batch,), dtype="int64"))
+    return g.build(g.add(op, "layer", *inputs, params={r: r for r in g.params}, lengths=lengths, **attrs))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(["lstm", "gru", "rnn"]), st.integers(1, 9), st.integers(1, 20), st.integers(1, 40),
+    st.integers(1, 70), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@example("gru", 1, 1, 20, 1, False, False, 1)
+def test_any_size(
+    op: str, steps: int, batch: int, size: int, hidden: int, lengths: bool, reverse: bool, seed: int
+) -> None:
+    spec = single(op, steps, batch, size, hidden, lengths, reverse=reverse)
+    rng = np.random.default_rng(seed)
+    inputs = [rng.standard_normal((steps, batch, size)).astype(np.float32)]
+    if lengths:
+        inputs.append(rng.integers(1, steps + 1, batch))
+    exact, single_precision = (reference.run(spec, inputs, d)[0] for d in (np.float64, np.float32))
+    got = bslite.run(spec, inputs)
+    # Of so few values the peer's may all be exact by chance: then an ulp is what it could have been off.
+    assert_three_way(got, single_precision, exact, least=2.0**-24 if got.size < 32 else 0.0)
+    assert bslite.run(spec, inputs, threads=1).tobytes() == got.tobytes()
+
+
+@pytest.mark.parametrize("op", ["lstm", "gru", "rnn"])
+def test_ten_thousand_steps(op: str) -> None:
+    spec = single(op, 10_000, 1, 8, 24, lengths=False)
+    x = np.random.default_rng(0).standard_normal((10_000, 1, 8)).astype(np.float32)
+    exact, near = (reference.run(spec, [x], d)[0] for d in (np.float64, np.float32))
+    assert_three_way(bslite.run(spec, x), near, exact)
+
+
+def test_twenty_runs_give_the_same_bits_while_other_threads_run() -> None:
+    spec = single("lstm", 50, 2, 64, 128, lengths=False)
+    x = np.random.default_rng(0).standard_normal((50, 2, 64)).astype(np.float32)
+    want = bslite.run(spec, x, threads=1).tobytes()
+    assert all(bslite.run(spec, x, threads=2).tobytes() == want for _ in range(20))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("length", [0, -1, 6])
+def test_a_length_that_cannot_be(length: int, backend: str) -> None:
+    spec = single("gru", 5, 3, 4, 8, lengths=True)
+    x = np.zeros((5, 3, 4), np.float32)
+    with pytest.raises(InputError, match=rf"layer 'layer': sequence length {length} is not between 1 and 5"):
+        bslite.run(spec, [x, np.array([5, length, 1])], backend=backend)
+    assert np.isfinite(bslite.run(spec, [x, np.array([5, 2, 1])], backend=backend)).all()
+
+
+def test_wrong_weights_states_and_lengths_are_named() -> None:
+    def refused(inputs: dict[str, tuple[int, ...]], shapes: dict[str, tuple[int, ...]], **attrs: Any) -> str:
+        g = GraphBuilder("wrong")
+        names = [g.input(k, s, dtype="int64" if k == "lengths" else "float32") for k, s in inputs.items()]
+        g.params |= {k: np.zeros(s, np.float32) for k, s in shapes.items()}
+        g.add("lstm", "layer", *names, params={k: k for k in shapes}, **attrs)
+        with pytest.raises(SpecError) as error:
+            g.build("layer")
+        return str(error.value)
+
+    good: dict[str, tuple[int, ...]] = {"weight_ih": (32, 5), "weight_hh": (32, 8)}
+    x = {"x": (4, 2, 5)}
+    assert "x [4, 2, 6] has 6 features, weight_ih [32, 5] expects 5" in refused({"x": (4, 2, 6)}, good)
+    assert "weight_hh has shape [32, 9], expected [32, 8]" in refused(x, {**good, "weight_hh": (32, 9)})
+    assert "needs parameter 'weight_hh'" in refused(x, {"weight_ih": (32, 5)})
+    assert "bias_hh has shape [8], expected [32]" in refused(x, {**good, "bias_hh": (8,)})
+    assert "weight_ih [30, 5] is not 4 gates" in refused(x, {"weight_ih": (30, 5), "weight_hh": (30, 8)})
+    assert "got 1 inputs, expected 3: x, the initial state" in refused(x, good, initial_state=True)
+    assert "the initial c is [2, 7], expected [2, 8]" in refused(
+        {**x, "h": (2, 8), "c": (2, 7)}, good, initial_state=True
+    )
+    assert "the lengths are [3], expected [2]" in refused({**x, "lengths": (3,)}, good, lengths=True)
+
+
+def test_any_number_of_steps_from_onnx() -> None:
+    onnx = pytest.importorskip("onnx")
+    rng = np.random.default_rng(0)
+    w, r = (rng.standard_normal((2, 36, n)).astype(np.float32) for n in (5, 9))
+    node = onnx.helper.make_node(
+        "LSTM", ["x", "w", "r"], ["y", "h", "c"], direction="bidirectional", hidden_size=9
+    )
+    values = [onnx.helper.make_tensor_value_info(n, 1, None) for n in ("y", "h", "c")]
+    graph = onnx.helper.make_graph(
+        [node], "lstm", [onnx.helper.make_tensor_value_info("x", 1, ["T", 3, 5])], values,
+        [onnx.numpy_helper.from_array(w, "w"), onnx.numpy_helper.from_array(r, "r")],
+    )  # fmt: skip
+    spec = bslite.from_onnx(onnx.helper.make_model(graph), shapes={"x": (4, 3, 5)})
+    module = nn.LSTM(5, 9, bidirectional=True, bias=False)
+    order = [0, 2, 3, 1]  # ONNX: input, output, forget, cell
+    for d, side in enumerate(("", "_reverse")):
+        for role, part in (("weight_ih_l0", w), ("weight_hh_l0", r)):
+            rows = part[d].reshape(4, 9, -1)[order].reshape(36, -1)
+            getattr(module, role + side).data = torch.from_numpy(rows)
+    for steps in (1, 2, 30):
+        x = torch.randn(steps, 3, 5)
+        with torch.no_grad():
+            y, (h, c) = module(x)
+        got = bslite.run(spec, x)
+        torch.testing.assert_close(got[0], y.reshape(steps, 3, 2, 9).transpose(1, 2))
+        torch.testing.assert_close(got[1], h)
+        torch.testing.assert_close(got[2], c)

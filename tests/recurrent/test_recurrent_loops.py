@@ -1,0 +1,206 @@
+"""The loops of recurrent layers: every point of the space gives the same bits; layers in flight; the pick."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+import bslite
+from bslite import GraphBuilder, ModelSpec
+from bslite.engines.cpu.engine import prepare
+from bslite.explore import Recurrent, search
+from bslite.explore.cpu import Explorer, Loops, choose, estimate, space
+from bslite.machine import Machine
+from bslite.plan import Plan
+from bslite.plan.core.json import from_json, to_json
+from bslite.plan.cpu.ops import recurrent as lower_recurrent
+
+Array = NDArray[Any]
+LANES = 16
+# Time comes first here, and torch.export does not keep it free.
+pytestmark = pytest.mark.filterwarnings("ignore:.*the batch is fixed at the example's")
+
+
+def answers(spec: ModelSpec, xs: list[Array], threads: int, loops: Loops | None) -> tuple[Plan, list[Array]]:
+    """All outputs, with the loop parameters given."""
+    session = prepare(spec, xs, threads, False, loops=loops)
+    outputs = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
+    session.run(xs, outputs)
+    return session.plan, outputs
+
+
+def recurrent_steps(plan: Plan) -> list[Any]:
+    return [step for step in plan.steps if step.kernel == "recurrent"]
+
+
+def network(kind: str, inputs: int, hidden: int, **options: Any) -> nn.Module:
+    torch.manual_seed(5)
+    module: nn.Module = getattr(nn, kind)(inputs, hidden, **options)
+    return module.eval()
+
+
+@pytest.mark.parametrize(("kind", "batch"), [("lstm", 1), ("lstm", 5), ("gru", 2), ("rnn", 1), ("rnn", 7)])
+def test_every_point_gives_the_same_bits(kind: str, batch: int) -> None:
+    hidden, steps = 8 * LANES - 3, 6
+    module = network(kind.upper(), 21, hidden, num_layers=3)
+    x = np.random.default_rng(2).standard_normal((steps, batch, 21), np.float32)
+    spec = bslite.from_torch(module, torch.from_numpy(x))
+    machine = Machine(threads=2)
+    problem = Recurrent(kind, hidden, hidden, steps, batch, layers=3)
+    want = [np.asarray(y) for y in bslite.run(spec, x, layerwise=True, threads=1)]
+    seen = set()
+    points = [Loops.of(point) for point in space(problem, machine).points()]
+    assert len(points) > 20
+    for loops in random.Random(0).sample(points, 30):
+        plan, got = answers(spec, [x], 2, loops)
+        args, flight = recurrent_steps(plan)[-1].args, max(s.args["flight"] for s in recurrent_steps(plan))
+        seen.add((args["units"], args["tile"], flight, args["shares"], args["sweeps_back"]))
+        for y, z in zip(got, want, strict=True):
+            np.testing.assert_array_equal(y, z, err_msg=str(loops))
+    assert len(seen) > 10
+    assert {flight for _, _, flight, _, _ in seen} == {1, 2, 3}
+
+
+def pick_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the prices say, put all layers in flight."""
+    monkeypatch.setattr(
+        lower_recurrent,
+        "choose",
+        lambda problem, machine: (choose(problem, machine)[0]._replace(flight=problem.layers), 0.0),
+    )
+
+
+class Between(nn.Module):
+    """Layers with initial states, read in the middle, too."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.lower, self.upper = getattr(nn, kind)(9, 33), getattr(nn, kind)(33, 50)
+
+    def forward(self, x: Any) -> Any:
+        middle, _ = self.lower(x)
+        out, last = self.upper(middle)
+        return out, last, middle
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_layers_of_different_sizes_in_flight(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(11, 3, 9)
+    spec = bslite.from_torch(Between(kind).eval(), x)
+    want = bslite.run(spec, x.numpy(), layerwise=True)
+    pick_flight(monkeypatch)
+    for threads in (1, 2):
+        plan, got = answers(spec, [x.numpy()], threads, None)
+        assert [(s.args["flight"], s.items > 0) for s in recurrent_steps(plan)] == [(1, False), (2, True)]
+        for y, z in zip(got, want, strict=True):
+            np.testing.assert_array_equal(y, z)
+        text = to_json(plan)
+        assert from_json(text) == plan
+
+
+@pytest.mark.parametrize(
+    "options", [{"bidirectional": True}, {"proj_size": 7}], ids=["both directions", "projected"]
+)
+def test_layers_that_do_not_fly(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    module = network("LSTM", 9, 20, num_layers=2, **options)
+    x = torch.randn(5, 2, 9)
+    spec = bslite.from_torch(module, x)
+    pick_flight(monkeypatch)
+    plan, _ = answers(spec, [x.numpy()], 2, None)
+    assert {s.args["flight"] for s in recurrent_steps(plan)} == {1}
+
+
+def test_nan_in_flight_stays_with_its_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = network("GRU", 9, 20, num_layers=2)
+    x = torch.randn(5, 3, 9)
+    spec = bslite.from_torch(module, x)
+    pick_flight(monkeypatch)
+    bad = x.numpy().copy()
+    bad[2, 1, 0] = np.nan
+    _, (y, _) = answers(spec, [bad], 2, None)
+    assert np.isnan(y[2:, 1]).all()
+    assert np.isfinite(y[:2]).all()
+    assert np.isfinite(y[:, [0, 2]]).all()
+
+
+def test_explained_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = network("LSTM", 32, 32, num_layers=3)
+    spec = bslite.from_torch(module, torch.zeros(8, 2, 32))
+    pick_flight(monkeypatch)
+    explanation = bslite.explain(spec, (8, 2, 32))
+    rows = [row for row in explanation.rows if row.op == "lstm"]
+    assert [row.name for row in rows] == ["3 in flight: lstm to lstm#3"]
+    assert rows[0].flops == sum(
+        node.declaration.flops(
+            [(8, 2, 32)], (10, 2, 32), spec.param_shapes(node), node.attrs
+        )
+        for node in spec.nodes
+        if node.op == "lstm"
+    )  # fmt: skip
+
+
+def test_a_layer_with_a_batch_that_leaves_no_rows() -> None:
+    """A forced tile that is wider than the registers allow for this batch is still right."""
+    g = GraphBuilder("wide")
+    rng = np.random.default_rng(0)
+    g.params |= {
+        "weight_ih": rng.standard_normal((32, 8), np.float32),
+        "weight_hh": rng.standard_normal((32, 32), np.float32),
+    }
+    x = g.input("x", (3, 9, 8))
+    g.add("rnn", "layer", x, params={k: k for k in g.params}, activation="tanh")
+    spec = g.build("layer")
+    given = rng.standard_normal((3, 9, 8), np.float32)
+    loops = Loops(units=2, tile=2, unroll=8, threads=1, alternate=False, flight=1)
+    _, (got,) = answers(spec, [given], 1, loops)
+    np.testing.assert_array_equal(got, bslite.run(spec, given))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 48])
+@pytest.mark.parametrize("registers", [16, 32])
+def test_the_pick_is_of_the_space_and_the_cheapest(threads: int, registers: int) -> None:
+    machine = Machine(threads=threads, registers=registers, lanes=8 if registers == 16 else 16)
+    for kind, hidden, batch in (("lstm", 1024, 1), ("gru", 200, 4), ("rnn", 17, 64)):
+        problem = Recurrent(kind, hidden, hidden, 25, batch)
+        found = search(Explorer(), problem, machine)
+        assert len(found.ranked) == len(list(space(problem, machine).points()))
+        loops, seconds = choose(problem, machine)
+        assert Loops.of(found.best.point) == loops
+        assert seconds == min(estimate(problem, machine, e.point).seconds for e in found.ranked)
+        assert loops.threads <= threads
+
+
+def test_planner_and_kernel_speak_of_the_same() -> None:
+    """Plans are made without compiling anything, so the planner repeats a few of the kernels' constants."""
+    from bslite.kernels.cpu.gemm import tile as gemm_tile
+    from bslite.kernels.cpu.recurrent import cell as recurrent_cell
+    from bslite.kernels.cpu.vector import atomic
+
+    assert (lower_recurrent.NOTHING, lower_recurrent.OWN) == (gemm_tile.NOTHING, gemm_tile.OWN)
+    assert 4 * lower_recurrent.COUNTER_CELLS == atomic.LINE
+    kinds = recurrent_cell
+    assert tuple(range(6)) == (
+        kinds.LSTM,
+        kinds.GRU,
+        kinds.GRU_BEFORE,
+        kinds.TANH,
+        kinds.RELU,
+        kinds.PROJECTED,
+    )
+
+
+def test_prices_follow_the_machine() -> None:
+    problem = Recurrent("lstm", 1024, 1024, 25, 1)
+    point = search(Explorer(), problem, Machine(threads=2)).best.point
+    slow = Machine(threads=2, l2_bytes_per_cycle=8.0, l3_bytes_per_cycle=2.0, memory_bytes_per_cycle=1.0)
+    assert estimate(problem, slow, point).seconds > 2 * estimate(problem, Machine(threads=2), point).seconds
+    # What fits L2 twice over is not read from beyond it.
+    big = Machine(threads=2, l2=32 << 20)
+    assert estimate(problem, big, point).seconds < estimate(problem, Machine(threads=2), point).seconds

@@ -1,0 +1,207 @@
+"""Models with recurrent layers among others: from torch and from ONNX, run and optimized, three-way."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.check import assert_three_way
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import bslite
+from bslite import ModelSpec, reference
+from bslite.dropin.wrapper import runner_of
+
+
+class LanguageModel(nn.Module):
+    """Tokens to logarithms of the next one's probabilities, tied weights, dropout in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flat = True
+        self.drop, self.words = nn.Dropout(0.5), nn.Embedding(40, 24)
+        self.rnn = nn.LSTM(24, 24, num_layers=2, dropout=0.4, batch_first=True)
+        self.out = nn.Linear(24, 40)
+        self.out.weight = self.words.weight
+
+    def forward(self, ids: Any) -> Any:
+        y, _ = self.rnn(self.drop(self.words(ids)))
+        scores = self.out(self.drop(y))
+        return torch.log_softmax(scores.view(-1, 40) if self.flat else scores, -1)
+
+
+class Speech(nn.Module):
+    """Frames through convolutions along time and a bidirectional LSTM to CTC labels, time first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Sequential(
+            nn.Conv1d(13, 20, 5, stride=2, padding=2), nn.BatchNorm1d(20), nn.ReLU(),
+            nn.Conv1d(20, 20, 3, padding=1),
+        )  # fmt: skip
+        self.rnn = nn.LSTM(20, 17, num_layers=2, bidirectional=True)
+        self.out = nn.Linear(34, 11)
+
+    def forward(self, x: Any) -> Any:  # [N, 13, T] -> [T/2, N, 11]
+        return torch.log_softmax(self.out(self.rnn(self.conv(x).permute(2, 0, 1))[0]), 2)
+
+
+class Reader(nn.Module):
+    """A CRNN: an image's columns are the time steps of a GRU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(8, 12, 3, padding=1), nn.ReLU(), nn.MaxPool2d((2, 1)),
+        )  # fmt: skip
+        self.rnn, self.out = nn.GRU(12 * 4, 19, bidirectional=True, batch_first=True), nn.Linear(38, 10)
+
+    def forward(self, x: Any) -> Any:
+        x = self.conv(x)  # [N, 12, 4, W]
+        x = x.permute(0, 3, 1, 2).flatten(2)
+        return torch.softmax(self.out(self.rnn(x)[0]), -1)
+
+
+class Translator(nn.Module):
+    """Encoder and decoder, the state handed over, attention over the encoder's steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.source, self.target = nn.Embedding(30, 12), nn.Embedding(25, 12)
+        self.encoder = nn.LSTM(12, 18, batch_first=True, num_layers=2)
+        self.decoder = nn.LSTM(12, 18, batch_first=True, num_layers=2)
+        self.out = nn.Linear(36, 25)
+
+    def forward(self, source: Any, target: Any) -> Any:
+        keys, state = self.encoder(self.source(source))
+        y, _ = self.decoder(self.target(target), state)
+        weights = torch.softmax(y @ keys.transpose(1, 2), -1)
+        return self.out(torch.cat([y, weights @ keys], -1))
+
+
+class Characters(nn.Module):
+    """GRU cells in a Python loop, unrolled; each step sees the one before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters, self.below, self.above = nn.Embedding(28, 9), nn.GRUCell(9, 16), nn.GRUCell(16, 16)
+        self.out = nn.Linear(16, 28)
+
+    def forward(self, ids: Any) -> Any:
+        x = self.letters(ids)
+        low = high = x.new_zeros(1).expand(x.shape[0], 16)
+        made = []
+        for t in range(ids.shape[1]):
+            low = self.below(x[:, t], low)
+            high = self.above(low, high)
+            made.append(self.out(high))
+        return torch.stack(made, 1)
+
+
+class Classifier(nn.Module):
+    """Packed, bidirectional, summed over each sequence's own steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.rnn = nn.Embedding(50, 10), nn.GRU(10, 13, bidirectional=True, batch_first=True)
+        self.out = nn.Linear(26, 4)
+
+    def forward(self, ids: Any, lengths: Any) -> Any:
+        packed = pack_padded_sequence(self.words(ids), lengths, batch_first=True, enforce_sorted=False)
+        y, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=ids.shape[1])
+        return torch.softmax(self.out(y.sum(1)), -1)
+
+
+def ids(batch: int, steps: int, most: int) -> torch.Tensor:
+    return torch.randint(0, most, (batch, steps))
+
+
+MODELS: dict[str, tuple[Any, Any]] = {
+    "language model": (LanguageModel, lambda n: (ids(n, 7, 40),)),
+    "speech": (Speech, lambda n: (torch.randn(n, 13, 23),)),
+    "reader": (Reader, lambda n: (torch.randn(n, 1, 16, 30),)),
+    "translator": (Translator, lambda n: (ids(n, 6, 30), ids(n, 5, 25))),
+    "characters": (Characters, lambda n: (ids(n, 5, 28),)),
+    "classifier": (Classifier, lambda n: (ids(n, 8, 50), torch.arange(n) % 8 + 1)),
+}
+
+
+def compare(spec: ModelSpec, module: nn.Module, inputs: Any) -> None:
+    given = [x.numpy() for x in inputs]
+    with torch.no_grad():
+        peer = module(*inputs).numpy()
+    got = bslite.run(spec, given)
+    assert_three_way(got, peer, reference.run(spec, given, np.float64)[0])
+    assert bslite.run(spec, given, threads=1).tobytes() == got.tobytes()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_from_torch_at_any_batch(name: str, tmp_path: Any) -> None:
+    torch.manual_seed(0)
+    make, draw = MODELS[name]
+    module = make().eval()
+    spec = bslite.from_torch(module, draw(3))
+    for batch in (3, 1, 6):
+        compare(spec, module, draw(batch))
+    spec.save(tmp_path / "model.safetensors")  # weights from torch, then no torch
+    compare(bslite.load(tmp_path / "model.safetensors"), module, draw(2))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_optimized(name: str) -> None:
+    torch.manual_seed(0)
+    make, draw = MODELS[name]
+    module = make().eval()
+    fast = bslite.optimize(module, tune=False, fallback="error")
+    with torch.no_grad():
+        for batch in (4, 2):
+            inputs = draw(batch)
+            torch.testing.assert_close(fast(*inputs), module(*inputs))
+        for p in module.parameters():  # changed weights are followed
+            p.mul_(0.5)
+        torch.testing.assert_close(fast(*inputs), module(*inputs))
+    assert not runner_of(fast).in_torch
+    assert len(runner_of(fast).kinds) == 1  # one export for both batches
+
+
+@pytest.mark.parametrize("name", ["language model", "translator"])
+def test_from_onnx_at_any_number_of_steps(name: str, tmp_path: Any) -> None:
+    pytest.importorskip("onnx")
+    torch.manual_seed(0)
+    make, draw = MODELS[name]
+    module, inputs = make().eval(), draw(3)
+    names = [f"x{i}" for i in range(len(inputs))]
+    axes = {n: {0: "N", x.ndim - 1: f"T{i}"} for i, (n, x) in enumerate(zip(names, inputs, strict=True))}
+    module.flat = False
+    path = str(tmp_path / "model.onnx")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module, inputs, path, input_names=names, dynamic_axes=axes, dynamo=False, opset_version=17
+        )
+    spec = bslite.from_onnx(path, shapes={n: tuple(x.shape) for n, x in zip(names, inputs, strict=True)})
+    compare(spec, module, inputs)
+    if name != "translator":
+        for steps in (2, 19):
+            x = inputs[0]
+            compare(spec, module, (torch.cat([x] * 3, -1)[..., :steps],))
+
+
+def test_nan_reaches_what_it_must_and_nothing_else() -> None:
+    """In one sequence of a batch, at one step: that sequence, from that step on (both ways: all of it)."""
+    torch.manual_seed(0)
+    for both in (False, True):
+        module = nn.LSTM(5, 9, batch_first=True, bidirectional=both, num_layers=2).eval()
+        x = torch.randn(3, 7, 5)
+        spec = bslite.from_torch(module, (x,))
+        clean = bslite.run(spec, x)[0]
+        x[1, 4, 2] = torch.nan
+        y = bslite.run(spec, x)[0]
+        assert torch.equal(y[[0, 2]], clean[[0, 2]])
+        assert torch.isnan(y[1, 4:, :9]).all()
+        assert torch.isnan(y[1, :4]).all() if both else torch.equal(y[1, :4], clean[1, :4])

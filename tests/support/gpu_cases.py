@@ -1,0 +1,30 @@
+"""A case of an op through ``backend="cuda"``, whatever that is: the simulator, PTX on the CPU, a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import bslite
+from bslite import reference
+from bslite.ops import Case, Op
+from support.check import assert_three_way, single_op_spec
+from support.torch_oracle import torch_output
+
+#: What rounding alone may do to a value of float32, relative to it: no answer can be expected to be nearer.
+#: CUDA's functions are good to an ulp or two; the simulator's are rounded once, from float64.
+HALF_ULP = 2.0**-25
+
+
+def check_on_cuda(op: type[Op], case: Case, least: float = 0.0) -> None:
+    """As near to float64 as torch on the CPU is; ``least``: as torch could be, where an answer is so short
+    that torch's may be exact by chance.
+    """
+    spec, inputs = single_op_spec(op, case)
+    exact = reference.run(spec, inputs, np.float64)[0]
+    got = bslite.run(spec, inputs, backend="cuda")
+    if op.arity[0] == 0:
+        peer = reference.run(spec, inputs, np.float32)[0]
+    else:
+        node = spec.nodes[0]
+        peer = torch_output(op, inputs, spec.node_params(node), node.attrs, np.float32)
+    assert_three_way(got, peer, exact, least=least)

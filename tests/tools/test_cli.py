@@ -1,0 +1,272 @@
+"""The command line, in process: what each command prints, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("PIL")
+
+from bslite import api, cli
+from bslite.cli import demo, info, inputs, progress, timing
+from bslite.engines import cpu
+from bslite.frontends.weights import architectures
+from bslite.frontends.weights.architectures.random_weights import random_state_dict
+from bslite.frontends.weights.state_dict import from_state_dict
+
+SMALL = ("--arch", "squeezenet1_1", "--shape", "1,3,64,64")
+COMMANDS = ("demo", "run", "verify", "bench", "stream", "explain", "explore", "info", "calibrate", "warmup")
+
+
+@pytest.fixture
+def bslite(capsys: pytest.CaptureFixture[str]) -> Any:
+    """``bslite(*arguments) -> (exit code, stdout, stderr)``."""
+
+    def call(*arguments: str) -> tuple[Any, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return stop.value.code, out, err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    spec = from_state_dict("squeezenet1_1", random_state_dict("squeezenet1_1"), image_size=64)
+    path = tmp_path_factory.mktemp("models") / "small.safetensors"
+    spec.save(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "SETTLE", 0.0)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(bslite: Any, command: str) -> None:
+    code, out, _ = bslite(command, "--help")
+    assert code == 0
+    assert f"Usage: bslite {command}" in out
+
+
+def test_help_lists_the_commands(bslite: Any) -> None:
+    code, out, _ = bslite("--help")
+    assert code == 0
+    assert all(command in out for command in COMMANDS)
+
+
+def test_run_a_file_on_the_sample(bslite: Any, saved: Path, tmp_path: Path) -> None:
+    target = tmp_path / "scores.npy"
+    code, out, _ = bslite("run", str(saved), "-i", str(inputs.SAMPLE), "--batch", "2", "--save", str(target))
+    assert code == 0
+    assert "[2, 1000] float32" in out
+    assert out.count("class ") == 10
+    scores = np.load(target)
+    assert scores.shape == (2, 1000)
+    assert np.array_equal(scores[0], scores[1])
+
+
+def test_run_agrees_with_the_reference(bslite: Any, tmp_path: Path) -> None:
+    answers = []
+    for options in ((), ("--layerwise", "--threads", "1"), ("--backend", "reference")):
+        target = tmp_path / "y.npy"
+        assert bslite("run", *SMALL, *options, "--save", str(target))[0] == 0
+        answers.append(np.load(target))
+    np.testing.assert_allclose(answers[0], answers[2], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(answers[1], answers[2], rtol=1e-3, atol=1e-4)
+
+
+def test_run_an_array(bslite: Any, saved: Path, tmp_path: Path) -> None:
+    x = tmp_path / "x.npy"
+    np.save(x, np.ones((1, 3, 70, 65), np.float32))
+    assert bslite("run", str(saved), "--input", str(x))[0] == 0
+    np.save(x, np.ones((1, 3, 70, 65)))
+    code, _, err = bslite("run", str(saved), "--input", str(x))
+    assert code == 2
+    assert "float64, expected float32" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("run", "--arch", "resnet49"), "did you mean resnet"),
+        (("run", "missing.safetensors"), "missing.safetensors: no such file"),
+        (("run",), "either a MODEL file or --arch"),
+        (("run", "m.safetensors", "--arch", "resnet18"), "either a MODEL file or --arch"),
+        (("verify", "m.safetensors", "--weights", "w.pth"), "--weights goes with --arch"),
+        (("run", *SMALL, "--input", "missing.png"), "missing.png: not a readable image"),
+        (("run", *SMALL, "--input", "missing.npy"), "missing.npy: not a readable .npy file"),
+        (("run", *SMALL, "--input", __file__), "not a readable image"),
+        (("run", "--arch", "squeezenet1_1", "--shape", "1,three"), "not a list of sizes"),
+        (("verify", "--arch", "squeezenet1_1", "--shape", "1,4,64,64"), "axis 1 is 4, should be 3"),
+        (("run", *SMALL, "--save", "/nowhere/at/all.npy"), "cannot write"),
+        (("warmup", "--all", "--arch", "vgg16"), "--all takes no model"),
+        (("dance",), "No such command"),
+    ],
+)
+def test_mistakes_are_told(bslite: Any, arguments: tuple[str, ...], expected: str) -> None:
+    code, _, err = bslite(*arguments)
+    assert code == 2
+    assert expected in " ".join(err.replace("│", " ").split())
+
+
+def test_a_missing_package_is_told(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "typer", None)
+    code, _, err = bslite("info")
+    assert code == 2
+    assert 'needs typer; install it with: pip install "bslite[cli]"' in err
+
+
+def test_verify_passes(bslite: Any, tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    code, out, _ = bslite("verify", *SMALL, "--no-torch", "--json", str(figures))
+    assert code == 0
+    assert "passed:" in out
+    assert "max_pool2d" in out
+    assert json.loads(figures.read_text())["passed"] is True
+    code, out, _ = bslite("verify", *SMALL, "--quiet")
+    assert code == 0
+    assert "max_pool2d" not in out
+
+
+def test_verify_fails_with_exit_code_1(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = cpu.trace
+    monkeypatch.setattr(
+        cpu, "trace", lambda *a, **k: ((name, value * np.float32(1.001)) for name, value in honest(*a, **k))
+    )
+    code, out, _ = bslite("verify", *SMALL, "--no-torch")
+    assert code == 1
+    assert "FAILED" in out
+
+
+def test_bench(bslite: Any) -> None:
+    code, out, _ = bslite("bench", *SMALL, "--rounds", "1")
+    assert code == 0
+    assert "layer by layer" in out
+    assert "1.00 x" in out
+
+
+def test_warmup(bslite: Any, saved: Path) -> None:
+    for arguments in (("warmup", str(saved), "--batch", "3"), ("warmup", *SMALL), ("warmup",)):
+        code, out, _ = bslite(*arguments)
+        assert code == 0
+        assert "kernels compiled" in out
+
+
+def test_warmup_leaves_nothing_to_compile(bslite: Any) -> None:
+    from bslite.kernels.cpu.runtime.compile import compiled
+
+    assert bslite("warmup", *SMALL)[0] == 0
+    before = list(compiled)
+    assert bslite("run", *SMALL)[0] == 0
+    assert compiled == before
+
+
+def test_info(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(info, "first_answer", lambda: (0.125, 2.5))
+    code, out, _ = bslite("info", "--timings")
+    assert code == 0
+    for expected in ("float32 lanes", "kernels on disk", "threads", "numba", "0.12 s", "2.50 s"):
+        assert expected in out
+
+
+def test_timings_come_from_fresh_processes() -> None:
+    imported, answered = info.first_answer(runs=1)
+    assert 0 <= imported < answered < 60
+
+
+def test_demo(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "ROUNDS", 1)
+    code, out, _ = bslite("demo")
+    assert code == 0
+    assert "resnet50" in out
+    assert "sample.png" in out
+    assert "passed:" in out
+    assert "NumPy reference" in out
+    assert out.count("class ") == 10
+
+
+def test_demo_fails_with_exit_code_1(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "ROUNDS", 1)
+    honest = api.run
+    monkeypatch.setattr(
+        api,
+        "run",
+        lambda *a, **k: honest(*a, **k) + np.float32(0 if k.get("backend") == "reference" else 0.01),
+    )
+    code, out, _ = bslite("demo")
+    assert code == 1
+    assert "FAILED" in out
+
+
+def test_the_picture_is_cropped_and_normalised(tmp_path: Path) -> None:
+    from PIL import Image
+
+    pixels = np.zeros((80, 200, 3), np.uint8)
+    pixels[:, 60:140] = (255, 0, 0)
+    Image.fromarray(pixels).save(tmp_path / "red.png")
+    x = inputs.load_image(tmp_path / "red.png", (32, 32))
+    assert (x.shape, x.dtype) == ((1, 3, 32, 32), np.float32)
+    np.testing.assert_allclose(x[0, 0], (1 - 0.485) / 0.229, rtol=1e-5)
+    np.testing.assert_allclose(x[0, 1], (0 - 0.456) / 0.224, rtol=1e-5)
+
+
+def test_the_sample_is_small_and_drawn_as_it_says() -> None:
+    import runpy
+
+    from PIL import Image
+
+    assert inputs.SAMPLE.stat().st_size < 60_000
+    drawn = runpy.run_path(str(inputs.SAMPLE.with_name("draw_sample.py")))["draw"]()
+    with Image.open(inputs.SAMPLE) as shipped:
+        apart = np.abs(np.asarray(shipped, int) - np.asarray(drawn, int))
+    assert apart.max() <= 1
+
+
+def test_compilation_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    from bslite.kernels.cpu.runtime.compile import on_ready
+
+    before = list(on_ready)
+    with progress.activity("Preparing"):
+        for name, from_cache in (("a", False), ("b", True), ("c", False)):
+            for hook in on_ready:
+                hook(name, from_cache)
+    assert on_ready == before
+    assert "compiled 2 kernels" in capsys.readouterr().err
+
+
+def test_rivals_take_turns() -> None:
+    order: list[str] = []
+    seconds = timing.interleaved(
+        {name: lambda name=name: order.append(name) for name in "ab"}, rounds=2, per_turn=1
+    )
+    assert order == list("aabbaabb")
+    assert {name: len(each) for name, each in seconds.items()} == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize("arch", ["squeezenet1_1", "googlenet", "densenet121", "mobilenet_v2"])
+def test_the_torch_rival_computes_the_same(arch: str) -> None:
+    torch = pytest.importorskip("torch")
+    from bslite.cli.torch_peer import TorchModel
+
+    spec = from_state_dict(arch, random_state_dict(arch))
+    x = np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)
+    [got] = TorchModel(spec)(torch.from_numpy(x))
+    expected = api.run(spec, x, backend="reference")
+    assert np.linalg.norm(got.numpy() - expected) <= 1e-5 * np.linalg.norm(expected)
+
+
+def test_hollow_models_fit_every_architecture() -> None:
+    from bslite.cli.warmup import hollow
+
+    smallest = min(architectures.NAMES, key=len)
+    assert hollow(smallest).name == smallest
