@@ -1,4 +1,4 @@
-"""The GPU's recipes: how weights lie for its kernels. `bslite.engines.common.recipes` has those of all engines."""
+"""Recipes of the GPU: how weights lie for its kernels. `engines.common.recipes` has those of all engines."""
 
 from __future__ import annotations
 
