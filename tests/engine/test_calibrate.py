@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.noise import noise
 
 import bslite
 from bslite.engines.cpu import calibrate, detect
@@ -138,14 +139,14 @@ def test_a_file_of_no_use_is_a_warning(content: str | bytes) -> None:
 def network() -> tuple[ModelSpec, Any]:
     """Convolutions with long sums, concats, pools and a linear layer."""
     spec = from_state_dict("squeezenet1_1", random_state_dict("squeezenet1_1"))
-    return spec, np.random.default_rng(0).standard_normal((2, 3, 96, 96), np.float32)
+    return spec, noise(2, 3, 96, 96)
 
 
 def test_results_are_the_same_bits_whatever_was_measured() -> None:
     """Plans do differ: only the order of sums may not."""
     nets = [network()]
     vgg = from_state_dict("resnet18", random_state_dict("resnet18"))
-    nets.append((vgg, np.random.default_rng(1).standard_normal((1, 3, 64, 64), np.float32)))
+    nets.append((vgg, noise(1, 3, 64, 64, seed=1)))
     rates = [
         {},
         {"flops": 4e12},

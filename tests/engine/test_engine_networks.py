@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 from support.check import Array, assert_three_way
+from support.noise import noise
 from support.torchvision_models import model
 
 import bslite
@@ -21,7 +21,7 @@ def sizes(name: str) -> tuple[tuple[int, int], tuple[int, int]]:
 
 def image(batch: int, size: tuple[int, int], seed: int) -> Array:
     """Seeded normal noise, float32."""
-    return np.random.default_rng(seed).standard_normal((batch, 3, *size)).astype(np.float32)
+    return noise(batch, 3, *size, seed=seed)
 
 
 @pytest.mark.parametrize("name", architectures.NAMES)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from support.check import Array
+from support.noise import noise
 
 import bslite
 from bslite import BsliteError, EngineError, GraphBuilder, InputError, ModelSpec, SpecError
@@ -37,7 +38,7 @@ def spec() -> ModelSpec:
 
 
 def picture(batch: int = 2, height: int = 20, width: int = 22, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).standard_normal((batch, 5, height, width)).astype(np.float32)
+    return noise(batch, 5, height, width, seed=seed)
 
 
 def test_any_memory_layout_gives_the_same_bits(spec: ModelSpec) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.noise import noise
 
 import bslite
 from bslite import api
@@ -43,7 +44,7 @@ def model(outputs: tuple[str, ...] = ("fc",), seed: int = 0) -> ModelSpec:
 
 
 def image(batch: int = 2, seed: int = 1) -> Array:
-    return np.random.default_rng(seed).standard_normal((batch, 3, 12, 10), np.float32)
+    return noise(batch, 3, 12, 10, seed=seed)
 
 
 def spoil_trace(monkeypatch: pytest.MonkeyPatch, layer: str, spoil: Any) -> None:

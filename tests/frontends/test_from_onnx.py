@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import assert_three_way
-from support.onnx_models import BOOL, INT64, SMALL, helper, model, numbers, numpy_helper, tokens, value
+from support.noise import noise
+from support.onnx_models import BOOL, INT64, SMALL, helper, i64, model, numpy_helper, tokens, value
 
 from bslite import InputError, ModelSpec, SpecError, UnsupportedError, from_onnx, load, reference, run
 
 node = helper.make_node
-
-
-def i64(*numbers: int) -> Any:
-    return np.array(numbers, np.int64)
 
 
 def evaluated(proto: Any, inputs: dict[str, Any]) -> list[Any]:
@@ -136,10 +133,10 @@ class TestFreeSizes:
             node("Expand", ["token", "to"], ["t"]),
             node("Concat", ["t", "x"], ["y"], axis=1),
         ]
-        stored = {"token": numbers(1, 1, 4), "rest": i64(1, 4)}
+        stored = {"token": noise(1, 1, 4), "rest": i64(1, 4)}
         spec = from_onnx(model(nodes, [value("x", ["n", 3, 4])], ["y"], stored))
         for batch in (1, 2, 5):
-            x = numbers(batch, 3, 4)
+            x = noise(batch, 3, 4)
             want = np.concatenate([np.broadcast_to(stored["token"], (batch, 1, 4)), x], 1)
             assert np.array_equal(run(spec, x), want)
 
@@ -164,7 +161,7 @@ class TestConstants:
     @pytest.mark.parametrize(
         ("attribute", "want"),
         [
-            ({"value": numpy_helper.from_array(numbers(3))}, numbers(3)),
+            ({"value": numpy_helper.from_array(noise(3))}, noise(3)),
             ({"value_float": 2.5}, np.float32(2.5)),
             ({"value_floats": [1.0, 2.0]}, np.array([1, 2], np.float32)),
             ({"value_int": 7}, np.int64(7)),
@@ -174,7 +171,7 @@ class TestConstants:
     )
     def test_forms(self, attribute: Any, want: Any) -> None:
         proto = model([node("Constant", [], ["y"], **attribute)], [value("x", [1])], ["y"])
-        got = run(from_onnx(proto), numbers(1))
+        got = run(from_onnx(proto), noise(1))
         assert got.dtype == want.dtype
         assert np.array_equal(got, want)
 
@@ -191,7 +188,7 @@ class TestConstants:
             from_onnx(proto)
         spec = from_onnx(proto, constants={"s": i64(0, 2, 3)})
         assert [i.name for i in spec.inputs] == ["x"]
-        assert run(spec, numbers(5, 6)).shape == (5, 2, 3)
+        assert run(spec, noise(5, 6)).shape == (5, 2, 3)
 
     def test_integers_run(self) -> None:
         proto = model(
@@ -204,7 +201,7 @@ class TestOpsets:
     """Operators that changed their meaning."""
 
     def test_softmax_before_13_is_over_all_axes_behind(self) -> None:
-        x = numbers(2, 3, 4)
+        x = noise(2, 3, 4)
         for opset, axes in ((12, (1, 2)), (13, (1,))):
             proto = model(
                 [node("Softmax", ["x"], ["y"], axis=1)], [value("x", [2, 3, 4])], ["y"], opset=opset
@@ -224,7 +221,7 @@ class TestOpsets:
             node("Unsqueeze", ["q"], ["u"], axes=[0]) if old else node("Unsqueeze", ["q", "ax"], ["u"]),
             node("ReduceSum", ["u"], ["y"], axes=[0]) if old else node("ReduceSum", ["u", "ax"], ["y"]),
         ]
-        x = numbers(1, 4, 3)
+        x = noise(1, 4, 3)
         got = run(from_onnx(model(nodes, [value("x", [1, 4, 3])], ["y"], stored, opset)), x)
         assert np.array_equal(got, x[:, 1:3])
 
@@ -236,7 +233,7 @@ class TestOpsets:
             else [node("Clip", ["x", "lo", "hi"], ["y"])]
         )
         stored = {"lo": np.float32(-0.5), "hi": np.float32(0.25)}
-        x = numbers(3, 4)
+        x = noise(3, 4)
         got = run(from_onnx(model(nodes, [value("x", [3, 4])], ["y"], stored, opset)), x)
         assert np.array_equal(got, np.clip(x, np.float32(-0.5), np.float32(0.25)))
 
@@ -276,7 +273,7 @@ def test_constants_are_folded() -> None:
         node("Mul", ["t", "t"], ["m"]),
         node("MatMul", ["x", "m"], ["y"]),
     ]
-    spec = from_onnx(model(nodes, [value("x", ["n", 3])], ["y"], {"w": numbers(4, 3)}))
+    spec = from_onnx(model(nodes, [value("x", ["n", 3])], ["y"], {"w": noise(4, 3)}))
     assert [n.op for n in spec.nodes] == ["linear"]
     assert len(spec.params) == 1
 
@@ -284,16 +281,16 @@ def test_constants_are_folded() -> None:
 def test_an_operator_without_a_builder_is_written_out() -> None:
     """MeanVarianceNormalization is a function of operators that there are builders for."""
     proto = model([node("MeanVarianceNormalization", ["x"], ["y"])], [value("x", [2, 3, 4, 4])], ["y"])
-    x = numbers(2, 3, 4, 4)
+    x = noise(2, 3, 4, 4)
     assert np.allclose(run(from_onnx(proto), x), evaluated(proto, {"x": x})[0], atol=1e-5)
 
 
 def test_outputs_that_are_inputs_and_constants() -> None:
-    proto = model([node("Identity", ["x"], ["y"])], [value("x", [2])], ["y", "c", "x"], {"c": numbers(3)})
-    x = numbers(2, seed=1)
+    proto = model([node("Identity", ["x"], ["y"])], [value("x", [2])], ["y", "c", "x"], {"c": noise(3)})
+    x = noise(2, seed=1)
     y, c, again = run(from_onnx(proto), x)
     assert np.array_equal(y, x)
-    assert np.array_equal(c, numbers(3))
+    assert np.array_equal(c, noise(3))
     assert np.array_equal(again, x)
 
 
@@ -302,11 +299,11 @@ def test_outputs_that_are_inputs_and_constants() -> None:
 )
 def test_einsum_keeps_the_batch_free(equation: str) -> None:
     second = {"nij,jk->nik": (4, 5), "...j,kj->...k": (5, 4)}.get(equation)
-    stored = {"w": numbers(*second)} if second else {}
+    stored = {"w": noise(*second)} if second else {}
     nodes = [node("Einsum", ["x", "w" if second else "x"][: 1 + ("," in equation)], ["y"], equation=equation)]
     spec = from_onnx(model(nodes, [value("x", ["n", 3, 4])], ["y"], stored))
     for batch in (1, 3):
-        x = numbers(batch, 3, 4)
+        x = noise(batch, 3, 4)
         operands = [x, stored.get("w", x)][: 1 + ("," in equation)]
         assert np.allclose(run(spec, x), np.einsum(equation, *operands), atol=1e-5)
 

@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.onnx_models import INT64, helper, image_net, model, numbers, value
+from support.noise import noise
+from support.onnx_models import INT64, helper, i64, image_net, model, value
 
 from bslite import InputError, UnsupportedError, from_onnx, run
 from bslite.onnx import backend as onnx_backend
 
 node = helper.make_node
-
-
-def i64(*numbers: int) -> Any:
-    return np.array(numbers, np.int64)
 
 
 def reshaping() -> Any:
@@ -25,18 +22,18 @@ def reshaping() -> Any:
 
 
 def test_is_what_run_gives() -> None:
-    x = numbers(2, 3, 8, 8)
+    x = noise(2, 3, 8, 8)
     (got,) = onnx_backend.run_model(image_net(), [x])
     assert np.array_equal(got, run(from_onnx(image_net()), x))
 
 
 def test_inputs_by_name_and_as_one_array() -> None:
-    rep, x = onnx_backend.prepare(image_net()), numbers(1, 3, 8, 8)
+    rep, x = onnx_backend.prepare(image_net()), noise(1, 3, 8, 8)
     assert np.array_equal(rep.run({"x": x})[0], rep.run(x)[0])
 
 
 def test_a_value_that_is_needed_is_built_in_anew_each_time() -> None:
-    rep, x = onnx_backend.prepare(reshaping()), numbers(4, 6)
+    rep, x = onnx_backend.prepare(reshaping()), noise(4, 6)
     for shape in ((4, 2, 3), (4, 3, 2), (2, 2, 6), (4, 2, 3)):
         (got,) = rep.run([x, i64(*shape)])
         assert np.array_equal(got, np.maximum(x.reshape(shape), 0))
@@ -46,19 +43,19 @@ def test_a_value_that_is_needed_is_built_in_anew_each_time() -> None:
 def test_models_kept_are_bounded() -> None:
     rep = onnx_backend.prepare(reshaping())
     for n in range(1, onnx_backend.MAX_KEPT + 4):
-        assert rep.run([numbers(n, 6), i64(n, 2, 3)])[0].shape == (n, 2, 3)
+        assert rep.run([noise(n, 6), i64(n, 2, 3)])[0].shape == (n, 2, 3)
     assert len(rep._kept) == onnx_backend.MAX_KEPT
 
 
 def test_an_array_changed_afterwards_does_not_show() -> None:
-    rep, x, shape = onnx_backend.prepare(reshaping()), numbers(4, 6), i64(4, 2, 3)
+    rep, x, shape = onnx_backend.prepare(reshaping()), noise(4, 6), i64(4, 2, 3)
     rep.run([x, shape])
     shape[:] = (4, 3, 2)
     assert rep.run([x, shape])[0].shape == (4, 3, 2)
 
 
 def test_run_node() -> None:
-    x, y = numbers(2, 3), numbers(3, seed=1)
+    x, y = noise(2, 3), noise(3, seed=1)
     assert np.array_equal(onnx_backend.run_node(node("Add", ["x", "y"], ["z"]), [x, y])[0], x + y)
     (got,) = onnx_backend.run_node(node("Squeeze", ["x"], ["z"], axes=[0]), [x[:1]], opset_version=11)
     assert np.array_equal(got, x[0])
@@ -80,10 +77,10 @@ def test_wrong_inputs() -> None:
     with pytest.raises(InputError, match="takes 1 arrays"):
         rep.run([[1.0]])
     with pytest.raises(InputError, match="expected float32"):
-        rep.run([numbers(1, 3, 8, 8).astype(np.float64)])
+        rep.run([noise(1, 3, 8, 8).astype(np.float64)])
 
 
 def test_on_the_reference() -> None:
-    x = numbers(2, 3, 8, 8)
+    x = noise(2, 3, 8, 8)
     (got,) = onnx_backend.run_model(image_net(), [x], backend="reference")
     assert np.array_equal(got, run(from_onnx(image_net()), x, backend="reference"))

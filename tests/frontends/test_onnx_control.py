@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.onnx_models import BOOL, FLOAT, INT64, helper, model, numbers, value
+from support.noise import noise
+from support.onnx_models import BOOL, FLOAT, INT64, helper, model, value
 
 from bslite import SpecError, UnsupportedError, from_onnx, run
 from bslite.frontends.onnx.control import MAX_STEPS
@@ -37,7 +38,7 @@ def power(condition: str = "") -> Any:
     ]
     graph = body(inside, {"v": "next"}, ["shown"], "still")
     loop = node("Loop", ["n", condition, "x"], ["y", "all"], body=graph, name="loop")
-    stored = {"w": numbers(4, 4), "n": np.int64(3), "yes": np.array(True)}
+    stored = {"w": noise(4, 4), "n": np.int64(3), "yes": np.array(True)}
     return model([loop], [value("x", ["n0", 4])], ["y", "all"], stored)
 
 
@@ -49,10 +50,10 @@ def test_loop(condition: str, batch: int) -> None:
     assert [n.name for n in spec.nodes if n.op in ("linear", "matmul")] == [
         f"loop/{i}/product" for i in range(3)
     ]
-    x = numbers(batch, 4)
+    x = noise(batch, 4)
     want, rows = x, []
     for step in range(3):
-        want = want @ numbers(4, 4)
+        want = want @ noise(4, 4)
         rows.append(want + step)
     y, every = run(spec, x)
     assert np.allclose(y, want, rtol=1e-5, atol=1e-5)
@@ -70,7 +71,7 @@ def test_while() -> None:
     stored = {"k0": np.float32(1), "end": np.float32(20), "yes": np.array(True)}
     loop = node("Loop", ["", "yes", "x", "k0"], ["y", "k"], body=graph)
     proto = model([loop], [value("x", [3])], ["y", "k"], stored)
-    x = numbers(3)
+    x = noise(3)
     y, k = run(from_onnx(proto), x)
     assert np.array_equal(y, 32 * x)
     assert k == 32
@@ -81,7 +82,7 @@ def test_no_step_at_all() -> None:
     proto = model(
         [node("Loop", ["n", "", "x"], ["y"], body=graph)], [value("x", [3])], ["y"], {"n": np.int64(0)}
     )
-    assert np.array_equal(run(from_onnx(proto), numbers(3)), numbers(3))
+    assert np.array_equal(run(from_onnx(proto), noise(3)), noise(3))
 
 
 def test_loops_within_loops_see_what_is_outside() -> None:
@@ -93,7 +94,7 @@ def test_loops_within_loops_see_what_is_outside() -> None:
     outer = body(outer_nodes, {"v": "next"})
     stored = {"two": np.int64(2), "half": np.float32(0.25)}
     proto = model([node("Loop", ["two", "", "x"], ["y"], body=outer)], [value("x", [3])], ["y"], stored)
-    x = numbers(3)
+    x = noise(3)
     once = (x + 2 * x) / 4  # the inner loop adds the state it was given, twice
     assert np.allclose(run(from_onnx(proto), x), (once + 2 * once) / 4, atol=1e-6)
 
@@ -112,9 +113,7 @@ def scanned(**attributes: Any) -> Any:
         "body", [value("s", [4]), value("a", [4]), value("b", [4])], [value("u", [4]), value("shown", [4])],
     )  # fmt: skip
     scan = node("Scan", ["s0", "x", "z"], ["last", "all"], body=graph, num_scan_inputs=2, **attributes)
-    return model(
-        [scan], [value("x", [5, 4]), value("z", [5, 4])], ["last", "all"], {"s0": numbers(4, seed=9)}
-    )
+    return model([scan], [value("x", [5, 4]), value("z", [5, 4])], ["last", "all"], {"s0": noise(4, seed=9)})
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,7 @@ def scanned(**attributes: Any) -> Any:
     ],
 )
 def test_scan(attributes: dict[str, Any]) -> None:
-    x, z, total, rows = numbers(5, 4), numbers(5, 4, seed=1), numbers(4, seed=9), []
+    x, z, total, rows = noise(5, 4), noise(5, 4, seed=1), noise(4, seed=9), []
     first, second = attributes.get("scan_input_directions", [0, 0])
     for a, b in zip(x[:: -1 if first else 1], z[:: -1 if second else 1], strict=True):
         total = total + a - b
@@ -155,7 +154,7 @@ def test_scan_along_another_axis_of_an_open_batch() -> None:
     ]  # fmt: skip
     spec = from_onnx(model(nodes, [value("x", ["n", 6, 4])], ["y"], {"axis": np.array([1])}))
     for batch in (1, 3):
-        x = numbers(batch, 6, 4)
+        x = noise(batch, 6, 4)
         assert np.allclose(run(spec, x), np.cumsum(x, 1), atol=1e-5)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.onnx_models import helper, image_net, model, numbers, onnx, value
+from support.noise import noise
+from support.onnx_models import helper, i64, image_net, model, onnx, value
 
 from bslite import FileError, InputError, SpecError, UnsupportedError, from_onnx
 
@@ -18,13 +19,9 @@ node = helper.make_node
 X = [value("x", [2, 3, 4, 4])]
 
 
-def i64(*numbers: int) -> Any:
-    return np.array(numbers, np.int64)
-
-
 def broken_tensor(**fields: Any) -> Any:
     """A model that adds an initialiser with some fields of its proto replaced."""
-    made = model([node("Add", ["x", "w"], ["y"])], X, ["y"], {"w": numbers(4)})
+    made = model([node("Add", ["x", "w"], ["y"])], X, ["y"], {"w": noise(4)})
     tensor = made.graph.initializer[0]
     for name, content in fields.items():
         tensor.ClearField(name)
@@ -94,7 +91,7 @@ def without_opset() -> Any:
 
 
 def two_initialisers() -> Any:
-    made = one("Add", "x", "w", stored={"w": numbers(4)})
+    made = one("Add", "x", "w", stored={"w": noise(4)})
     made.graph.initializer.append(made.graph.initializer[0])
     return made
 
@@ -136,17 +133,17 @@ HOSTILE: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "node 'it'.*axis 7 is out of range",
     ),
     "negative pads": (
-        lambda: one("Conv", "x", "w", stored={"w": numbers(2, 3, 3, 3)}, pads=[-1, 0, 0, 0]),
+        lambda: one("Conv", "x", "w", stored={"w": noise(2, 3, 3, 3)}, pads=[-1, 0, 0, 0]),
         SpecError,
         "node 'it'.*negative",
     ),
     "kernel larger than the image": (
-        lambda: one("Conv", "x", "w", stored={"w": numbers(2, 3, 9, 9)}),
+        lambda: one("Conv", "x", "w", stored={"w": noise(2, 3, 9, 9)}),
         SpecError,
         "node 'it'",
     ),
     "channels that do not fit": (
-        lambda: one("Conv", "x", "w", stored={"w": numbers(2, 5, 1, 1)}),
+        lambda: one("Conv", "x", "w", stored={"w": noise(2, 5, 1, 1)}),
         SpecError,
         "node 'it'.*3 channels",
     ),
@@ -161,7 +158,7 @@ HOSTILE: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "node 'it'",
     ),
     "sizes that do not broadcast": (
-        lambda: one("Add", "x", "w", stored={"w": numbers(3)}),
+        lambda: one("Add", "x", "w", stored={"w": noise(3)}),
         SpecError,
         "node 'it'.*do not broadcast",
     ),
@@ -171,7 +168,7 @@ HOSTILE: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "node 'it'.*too|more than",
     ),
     "huge expand": (
-        lambda: one("Expand", "w", "s", stored={"w": numbers(1, 1), **HUGE}),
+        lambda: one("Expand", "w", "s", stored={"w": noise(1, 1), **HUGE}),
         SpecError,
         "node 'it'",
     ),
@@ -295,7 +292,7 @@ class TestExternalData:
         return path
 
     def test_is_read(self, tmp_path: Path) -> None:
-        weights = numbers(4, seed=3)
+        weights = noise(4, seed=3)
         (tmp_path / "w.bin").write_bytes(b"....." + weights.tobytes())
         spec = from_onnx(self.write(tmp_path, external("w.bin", offset="5", length="16")))
         assert np.array_equal(spec.params["w"], weights)

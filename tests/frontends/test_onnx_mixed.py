@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.noise import images, noise
 
 onnx = pytest.importorskip("onnx")
 from onnx import helper  # noqa: E402
@@ -31,7 +32,7 @@ def model(
 
 def between() -> Any:
     """Convolution, a determinant per channel, and what is computed from both."""
-    w = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
+    w = noise(4, 3, 3, 3)
     return model(
         helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["c"], ["r"], name="relu"),
@@ -43,19 +44,18 @@ def between() -> Any:
     )  # fmt: skip
 
 
-def images(batch: int) -> np.ndarray:
-    return np.random.default_rng(batch).standard_normal((batch, 3, 5, 5)).astype(np.float32)
-
-
 def test_what_bslite_lacks_is_evaluated_in_between_and_a_warning_lists_it_once() -> None:
     made = between()
     rep = onnx_backend.prepare(made, fallback="warn")
     with pytest.warns(UserWarning, match=r"(?s)1 x Det.*at determinant.*reference evaluator runs these"):
-        rep.run([images(2)])
+        rep.run([images(2, 5, 5)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for batch in (2, 1, 3):
-            got, want = rep.run([images(batch)]), ReferenceEvaluator(made).run(None, {"x": images(batch)})
+            got, want = (
+                rep.run([images(batch, 5, 5)]),
+                ReferenceEvaluator(made).run(None, {"x": images(batch, 5, 5)}),
+            )
             for a, b in zip(got, want, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
     assert [(len(p.nodes), p.refused) for p in rep.pieces] == [(2, False), (1, True), (3, False)]
@@ -63,10 +63,10 @@ def test_what_bslite_lacks_is_evaluated_in_between_and_a_warning_lists_it_once()
 
 def test_error_and_silent() -> None:
     with pytest.raises(bslite.UnsupportedError, match=r"Det.*determinant"):
-        onnx_backend.prepare(between()).run([images(1)])
+        onnx_backend.prepare(between()).run([images(1, 5, 5)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(onnx_backend.prepare(between(), fallback="silent").run([images(1)])) == 2
+        assert len(onnx_backend.prepare(between(), fallback="silent").run([images(1, 5, 5)])) == 2
     with pytest.raises(bslite.InputError, match="fallback 'maybe'"):
         onnx_backend.prepare(between(), fallback="maybe")
 
@@ -83,7 +83,7 @@ def test_one_hidden_behind_another_and_branches_beside_them() -> None:
         helper.make_node("Add", ["t", "s"], ["y"], name="y"),
         inputs={"x": [2, 3, 4, 4]}, outputs=("y",), stored={"five": np.array(5)},
     )  # fmt: skip
-    x = np.random.default_rng(0).standard_normal((2, 3, 4, 4)).astype(np.float32)
+    x = noise(2, 3, 4, 4)
     rep = onnx_backend.prepare(made, fallback="silent")
     (got,), (want,) = rep.run([x]), ReferenceEvaluator(made).run(None, {"x": x})
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.onnx_models import FLOAT, INT64, helper, model, numbers, value
+from support.noise import noise
+from support.onnx_models import FLOAT, INT64, helper, model, value
 
 from bslite import UnsupportedError, from_onnx
 from bslite.frontends.onnx.read import INSTEAD, NotConverted
@@ -53,7 +54,7 @@ def test_forms_behind_a_result_whose_shape_onnx_infers() -> None:
         node("Det", ["m"], ["g"], name="again"),
         node("Add", ["d", "g"], ["h"]),
     ]
-    lines = listed(nodes, outputs=["f", "h"], stored={"w": numbers(4, 100)[:, :4].copy()})
+    lines = listed(nodes, outputs=["f", "h"], stored={"w": noise(4, 100)[:, :4].copy()})
     assert lines[0] == "  2 x Det: bslite has no such operator; at det, again"
     assert sorted(lines[1:3]) == [
         "  1 x Cast: to float64; at wide",
@@ -97,7 +98,7 @@ def test_consequences_are_not_reported() -> None:
     assert caught.value.nodes == {"unique"}
 
     wrong = [node("Fused", ["x"], ["a"], domain="com.example"), node("MatMul", ["a", "w"], ["y"])]
-    proto = model(wrong, X, ["y"], {"w": numbers(4, 4)})
+    proto = model(wrong, X, ["y"], {"w": noise(4, 4)})
     proto.opset_import.append(helper.make_opsetid("com.example", 1))
     proto.graph.value_info.append(value("a", [1, 4, 3]))  # a lie
     with pytest.raises(UnsupportedError, match=r"1 x Fused: of the operator set 'com\.example'; at a"):
@@ -130,7 +131,7 @@ def test_the_evaluator_is_given_all_of_them_at_the_first_run() -> None:
     ]
     rep = onnx_backend.prepare(model(nodes, [value("x", [2, 3, 3], FLOAT)], ["y"]), fallback="warn")
     with pytest.warns(UserWarning, match="reference evaluator runs these") as caught:
-        rep.run([numbers(2, 3, 3)])
+        rep.run([noise(2, 3, 3)])
     assert len(caught) == 1
     assert "Det" in str(caught[0].message)
     assert "Unique" in str(caught[0].message)

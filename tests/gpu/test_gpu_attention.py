@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.gpu_simulate import launch
+from support.noise import noise
 
 from bslite import reference
 from bslite.kernels.cuda import KERNELS
@@ -14,10 +15,6 @@ from bslite.plan.cuda.ops.attention import TILES, Tiles
 
 Array = np.ndarray[Any, Any]
 TINY = TILES[0]
-
-
-def noise(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def run(

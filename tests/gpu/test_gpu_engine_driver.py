@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.fake_gpu import DriverError, FakeApi, FakeGpu, api  # noqa: F401  (api is a fixture)
+from support.noise import noise
 
 import bslite
 from bslite import EngineError, GraphBuilder, InputError, ModelSpec
@@ -21,7 +22,7 @@ from bslite.engines.cuda.session import CudaSession
 
 OUT_OF_MEMORY = DriverError(2, "CUDA_ERROR_OUT_OF_MEMORY")
 SHAPE = (2, 8, 2, 2)
-X = np.random.default_rng(0).standard_normal(SHAPE, np.float32)
+X = noise(*SHAPE)
 
 
 def model(shape: tuple[int, ...] = SHAPE) -> ModelSpec:
@@ -195,7 +196,7 @@ def test_threads(api: FakeApi) -> None:  # noqa: F811
     wrong: list[Any] = []
 
     def work(seed: int) -> None:
-        x = np.random.default_rng(seed).standard_normal(SHAPE, np.float32)
+        x = noise(*SHAPE, seed=seed)
         try:
             for _ in range(3):
                 close(bslite.run(spec, x, backend="cuda"), expected(spec, x))

@@ -100,9 +100,9 @@ def test_a_stack_and_what_is_inside() -> None:
 
 def test_a_launch_of_many_steps_waits_for_each() -> None:
     g = GraphBuilder("rnn")
-    noise = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     shapes = {"weight_ih": (64, 8), "weight_hh": (64, 16)}
-    g.params = {role: noise.standard_normal(shape).astype(np.float32) for role, shape in shapes.items()}
+    g.params = {role: rng.standard_normal(shape).astype(np.float32) for role, shape in shapes.items()}
     x = g.input("x", ("T", 1, 8), (5, 1, 8))
     spec = g.build(g.add("lstm", "y", x, params={role: role for role in shapes}))
     seconds = [

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.gpu_simulate import launch
+from support.noise import noise
 
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.gemm.tile import Tile
@@ -20,10 +21,6 @@ NUMBERS = dict.fromkeys(KERNELS["gemm"].scalars, 0) | {
 }  # fmt: skip
 VARIANT = {"tile": TINY, "window": 0, "across": 0, "scatter": 0, "bias": 0, "residual": 0, "code": 0,
            "before": "none", "before_code": 0}  # fmt: skip
-
-
-def noise(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def run(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import Array, assert_three_way, same_specials
+from support.noise import noise
 from support.torch_oracle import torch_output
 
 import bslite
@@ -81,9 +82,9 @@ def test_updates_that_meet_go_in_order(
     shape: tuple[int, ...], updates: tuple[int, ...], axis: int, reduction: str
 ) -> None:
     """To the bit, as on the CPU, which takes them one after the other."""
-    noise = np.random.default_rng(len(reduction) + shape[0])
-    x, u = (noise.standard_normal(s).astype(np.float32) for s in (shape, updates))
-    indices = noise.integers(-shape[axis], shape[axis], updates)
+    rng = np.random.default_rng(len(reduction) + shape[0])
+    x, u = (rng.standard_normal(s).astype(np.float32) for s in (shape, updates))
+    indices = rng.integers(-shape[axis], shape[axis], updates)
     for given in ([x, indices, u], [(9 * x).astype(np.int64), indices, u.astype(np.int64)]):
         spec = spec_of("scatter_elements", *given, axis=axis, reduction=reduction)
         got = bslite.run(spec, given, backend="cuda")
@@ -92,9 +93,9 @@ def test_updates_that_meet_go_in_order(
 
 @pytest.mark.parametrize("reduction", ["none", "add"])
 def test_slices_that_meet_go_in_order(reduction: str) -> None:
-    noise = np.random.default_rng(1)
-    x, u = (noise.standard_normal(s).astype(np.float32) for s in ((3, 4, 5), (70, 5)))
-    given = [x, noise.integers(-3, 3, (70, 2)), u]
+    rng = np.random.default_rng(1)
+    x, u = (rng.standard_normal(s).astype(np.float32) for s in ((3, 4, 5), (70, 5)))
+    given = [x, rng.integers(-3, 3, (70, 2)), u]
     spec = spec_of("scatter_nd", *given, reduction=reduction)
     got = bslite.run(spec, given, backend="cuda")
     assert got.tobytes() == bslite.run(spec, given, backend="cpu").tobytes()
@@ -106,11 +107,11 @@ def test_many_updates_are_sorted(op: str, reduction: str, monkeypatch: pytest.Mo
     """By row, each row's in their own order: the same bits again. Tiles of 64, so that there are several."""
     monkeypatch.setattr(lower_scatter, "SORTED", 100)
     monkeypatch.setattr(lower_select, "TILE", 2)
-    noise = np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     shape, cells = ((1, 40), (1, 150)) if op == "scatter_elements" else ((5, 8, 3), (150, 3))
-    places = noise.integers(-40, 40, cells) if op == "scatter_elements" else noise.integers(-5, 5, (150, 2))
+    places = rng.integers(-40, 40, cells) if op == "scatter_elements" else rng.integers(-5, 5, (150, 2))
     attrs = {"axis": 1} if op == "scatter_elements" else {}
-    x, u = (noise.standard_normal(s).astype(np.float32) for s in (shape, cells))
+    x, u = (rng.standard_normal(s).astype(np.float32) for s in (shape, cells))
     for given in ([x, places, u], [(9 * x).astype(np.int64), places, u.astype(np.int64)]):
         spec = spec_of(op, *given, reduction=reduction, **attrs)
         shapes = [v.shape for v in given]
@@ -182,10 +183,10 @@ def test_runs_are_merged_in_rounds(k: int, monkeypatch: pytest.MonkeyPatch) -> N
 def test_positions_that_are_none_or_far(axes: int, padding: str, mode: str) -> None:
     if axes == 3 and mode == "cubic":
         pytest.skip("there are no cubic volumes")
-    noise = np.random.default_rng(axes)
-    x = noise.standard_normal((1, 3, *(4, 5, 3)[:axes])).astype(np.float32)
+    rng = np.random.default_rng(axes)
+    x = rng.standard_normal((1, 3, *(4, 5, 3)[:axes])).astype(np.float32)
     x[0, 0].flat[:2] = np.nan, np.inf
-    grid = noise.uniform(-1.5, 1.5, (1, *(1,) * (axes - 1), 9, axes)).astype(np.float32)
+    grid = rng.uniform(-1.5, 1.5, (1, *(1,) * (axes - 1), 9, axes)).astype(np.float32)
     for i, special in enumerate((np.nan, np.inf, -np.inf, 1e30, -7.25)):
         grid[..., i, i % axes] = special
     for align in (False, True):
@@ -202,5 +203,5 @@ def test_even_rows_of_a_layers_result_are_gathered_in_pairs() -> None:
     spec = graph.build(graph.add("gather", "picked", graph.add("relu", "r", x), at, axis=0))
     plan = build_plan(spec, [(5, 6), (4,)], SimulatedDriver.machine)
     assert "gather_pairs" in [step.kernel for step in plan.steps]
-    given = [np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32), np.array([4, -5, 0, 2])]
+    given = [noise(5, 6), np.array([4, -5, 0, 2])]
     np.testing.assert_array_equal(bslite.run(spec, given, backend="cuda"), np.maximum(given[0], 0)[given[1]])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.noise import noise
 
 import bslite
 from bslite import GraphBuilder, ModelSpec, reference
@@ -16,10 +17,6 @@ from bslite.plan.cuda import build_plan
 
 Array = np.ndarray[Any, Any]
 MACHINE = GpuMachine(block_threads=32)  # as the simulator's
-
-
-def noise(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def model(make: Callable[[GraphBuilder, str], str], *shape: int) -> ModelSpec:

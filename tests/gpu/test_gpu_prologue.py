@@ -8,25 +8,20 @@ import numpy as np
 import pytest
 from support.check import TINY, Array, rel_l2
 from support.gpu_simulate import launch
+from support.noise import noise
+from support.plans import gpu_plan_of
 
 import bslite
 from bslite import GraphBuilder, ModelSpec, reference
 from bslite.engines.cuda.simulated import SimulatedDriver
-from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.math.functions import CODES
-from bslite.passes import simplify
 from bslite.plan import Plan
-from bslite.plan.cuda import build_plan
 from bslite.plan.cuda.gemm import prologues, separable_tiles
 from bslite.plan.cuda.gemm import tiles as gemm_tiles
 
 MACHINE = SimulatedDriver.machine
 PRODUCTS = ("gemm", "gemm_pairs", "gemm_depthwise")
-
-
-def noise(*shape: int, seed: int = 0) -> Array:
-    return np.asarray(np.random.default_rng(seed).standard_normal(shape), np.float32)
 
 
 class Model:
@@ -57,10 +52,6 @@ class Model:
         return self.add("batch_norm", x, params=params, eps=1e-5)
 
 
-def plan_of(spec: ModelSpec, *shapes: tuple[int, ...], machine: GpuMachine = MACHINE, **how: Any) -> Plan:
-    return build_plan(simplify(spec), list(shapes), machine, **how)
-
-
 def kinds(plan: Plan) -> list[str]:
     """Of each product that has one, which."""
     found = []
@@ -87,9 +78,9 @@ def check(spec: ModelSpec, *inputs: Array) -> Plan:
     alone = bslite.run(spec, list(inputs), backend="cuda", layerwise=True)
     assert got.tobytes() == alone.tobytes()
     shapes = [x.shape for x in inputs]
-    assert kinds(plan_of(spec, *shapes, layerwise=True)) == []
-    assert kinds(plan_of(spec, *shapes, keep_values=True)) == []
-    return plan_of(spec, *shapes)
+    assert kinds(gpu_plan_of(spec, *shapes, machine=MACHINE, layerwise=True)) == []
+    assert kinds(gpu_plan_of(spec, *shapes, machine=MACHINE, keep_values=True)) == []
+    return gpu_plan_of(spec, *shapes, machine=MACHINE)
 
 
 @pytest.mark.parametrize(("c", "act"), [(10, "relu"), (7, "sigmoid")])
@@ -172,7 +163,7 @@ def test_specials_reach_what_reads_them(always: None, kind: str, value: float) -
     for place in ((0, 0, 0, 0), (1, 5, 3, 4), (1, 2, 1, 2)):
         inputs = [noise(*shape)] + ([noise(n, 2 * c, 1, 1)] if kind == "gate" else [])
         inputs[-1][place[:2] + ((0, 0) if kind == "gate" else place[2:])] = value
-        assert kinds(plan_of(spec, *(i.shape for i in inputs))) == [kind]
+        assert kinds(gpu_plan_of(spec, *(i.shape for i in inputs), machine=MACHINE)) == [kind]
         with np.errstate(all="ignore"):
             want = reference.run(spec, inputs, np.float64)[0]
         got = bslite.run(spec, inputs, backend="cuda")
@@ -225,7 +216,7 @@ def test_a_mobilenet_block_is_two_launches(batch: int) -> None:
         y = m.add("relu6", m.conv(x, 144, 24))
         y = m.add("relu6", m.conv(y, 144, 144, 3, groups=144))
         x = m.add("add", m.conv(y, 24, 144), x)
-    plan = plan_of(m.graph.build(m.add("relu", x)), shape, machine=GpuMachine())
+    plan = gpu_plan_of(m.graph.build(m.add("relu", x)), shape)
     found = [k for k in launches(plan) if k != "gemm_join"]
     assert found[:4] == ["gemm_pairs", "gemm_depthwise"] * 2
     (first, _) = (step for step in plan.steps if step.kernel == "gemm_depthwise")
@@ -239,7 +230,7 @@ def test_a_wide_projection_stays_apart() -> None:
     shape = (128, 960, 7, 7)
     m = Model(*shape)
     y = m.conv(m.add("relu", m.conv(m.add("relu", m.x), 960, 960, 3, groups=960)), 1280, 960)
-    assert kinds(plan_of(m.graph.build(y), shape, machine=GpuMachine())) == []
+    assert kinds(gpu_plan_of(m.graph.build(y), shape)) == []
 
 
 @pytest.mark.parametrize("batch", [1, 16, 128])
@@ -252,7 +243,7 @@ def test_an_efficientnet_block_makes_no_gated_image(batch: int) -> None:
     gate = m.add("silu", m.conv(m.add("adaptive_avg_pool2d", y, output_size=1), 10, 240))
     gate = m.add("sigmoid", m.conv(gate, 240, 10))
     y = m.add("add", m.conv(m.add("mul", gate, y), 40, 240), x)
-    plan = plan_of(m.graph.build(y), shape, machine=GpuMachine())
+    plan = gpu_plan_of(m.graph.build(y), shape)
     assert kinds(plan) == ["gate"]
     assert sum(step.written == 4 * 240 * 28 * 28 * batch for step in plan.steps) == 2
 
@@ -268,7 +259,7 @@ def test_a_dense_layer_is_two_launches(batch: int) -> None:
         y = m.add("relu", m.conv(y, 128, c, bias=False))
         x = m.add("concat", x, m.conv(y, 32, 128, 3, bias=False), axis=1)
         c += 32
-    plan = plan_of(m.graph.build(m.add("relu", m.conv(x, 16, c))), shape, machine=GpuMachine())
+    plan = gpu_plan_of(m.graph.build(m.add("relu", m.conv(x, 16, c))), shape)
     assert kinds(plan) == ["affine", "affine"]
     assert [k for k in launches(plan) if k != "gemm_join"] == ["gemm_pairs"] * 8
 
@@ -279,11 +270,11 @@ def test_what_is_read_twice_or_asked_for_is_in_memory() -> None:
     y = m.norm(m.add("concat", m.x, m.x, axis=1), 32)
     first, second = m.conv(y, 16, 32), m.conv(y, 16, 32, 3)
     spec = m.graph.build(m.add("add", first, second))
-    assert kinds(plan_of(spec, shape, machine=GpuMachine())) == []
+    assert kinds(gpu_plan_of(spec, shape)) == []
     m = Model(*shape)
     y = m.norm(m.add("concat", m.x, m.x, axis=1), 32)
     spec = m.graph.build(y, m.conv(y, 16, 32))
-    assert kinds(plan_of(spec, shape, machine=GpuMachine())) == []
+    assert kinds(gpu_plan_of(spec, shape)) == []
 
 
 @pytest.mark.parametrize(("start", "width", "kept"), [(2, 6, 1), (2, 5, 0), (1, 6, 0)])

@@ -87,9 +87,9 @@ def test_integers() -> None:
 @pytest.mark.parametrize(("way", "toward"), [("rm", math.floor), ("rz", math.trunc), ("rp", math.ceil)])
 def test_directed_rounding(way: str, toward: Any) -> None:
     """Against exact fractions."""
-    noise = np.random.default_rng(0)
-    a, b = (noise.standard_normal(32).astype(np.float32) for _ in range(2))
-    c = (noise.standard_normal(32) * 1e-3).astype(np.float32)
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(32).astype(np.float32) for _ in range(2))
+    c = (rng.standard_normal(32) * 1e-3).astype(np.float32)
     c[:4], a[4:8] = -a[:4] * b[:4], 3.0
     got = computed(f"fma.{way}.f32", "f32 f32 f32 f32", a, b, c)
     for x, y, z, result in zip(a, b, c, got, strict=True):

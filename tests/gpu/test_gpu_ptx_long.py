@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import assert_three_way
+from support.noise import noise
 from support.ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
 from test_gpu_index import spec_of
 
@@ -19,7 +20,7 @@ from bslite.plan.cuda.ops import scatter as lower_scatter
     ("op", "attrs"), [("softmax", {"axis": 1}), ("log_softmax", {"axis": 1}), ("normalize", {"axis": 1})]
 )
 def test_long_rows(op: str, attrs: dict[str, Any], ptx: PtxDriver) -> None:  # noqa: F811
-    x = np.random.default_rng(0).standard_normal((2, 30000)).astype(np.float32)
+    x = noise(2, 30000)
     spec = spec_of(op, x, **attrs)
     exact, peer = (reference.run(spec, [x], kind)[0] for kind in (np.float64, np.float32))
     assert_three_way(bslite.run(spec, x, backend="cuda"), peer, exact)
@@ -37,9 +38,9 @@ def test_rows_longer_than_a_tile(k: int, ptx: PtxDriver) -> None:  # noqa: F811
 
 def test_sorted_updates(ptx: PtxDriver, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setattr(lower_scatter, "SORTED", 100)
-    noise = np.random.default_rng(1)
-    x, u = (noise.standard_normal(s).astype(np.float32) for s in ((6, 7, 5), (300, 5)))
-    given = [x, noise.integers(-6, 6, (300, 2)), u]
+    rng = np.random.default_rng(1)
+    x, u = (rng.standard_normal(s).astype(np.float32) for s in ((6, 7, 5), (300, 5)))
+    given = [x, rng.integers(-6, 6, (300, 2)), u]
     spec = spec_of("scatter_nd", *given, reduction="add")
     got = bslite.run(spec, given, backend="cuda")
     assert got.tobytes() == bslite.run(spec, given, backend="cpu").tobytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.check import assert_three_way
+from support.noise import noise
 from support.ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
 from support.torchvision_models import model
 
@@ -26,7 +27,7 @@ NETWORKS = {
 @pytest.mark.parametrize("name", NETWORKS)
 def test_three_way(name: str, ptx: PtxDriver) -> None:  # noqa: F811
     module = model(name).eval()
-    x = np.random.default_rng(0).standard_normal((1, 3, 64, 64)).astype(np.float32)
+    x = noise(1, 3, 64, 64)
     spec = bslite.from_torch(module, torch.from_numpy(x))
     got = bslite.run(spec, x, backend="cuda")
     with torch.no_grad():

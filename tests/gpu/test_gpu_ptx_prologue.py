@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.check import TINY, rel_l2
+from support.noise import noise
 from support.ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
-from test_gpu_prologue import Model, kinds, noise
+from test_gpu_prologue import Model, kinds
 
 import bslite
 from bslite import reference

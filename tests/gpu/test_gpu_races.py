@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import all_cases, single_op_spec
+from support.noise import uniform
 from test_gpu_ops import MOST_FLOPS, flops
-from test_gpu_recurrent import noise, parameters, run
+from test_gpu_recurrent import parameters, run
 
 import bslite
 from bslite.kernels.cuda.recurrent.cell import GRU
@@ -64,7 +65,7 @@ ROUNDS = {"warps": 4, "lanes": 4, "parts": 2, "rows": 6, "held": 0, "rounds": 2,
 
 @pytest.mark.parametrize("variant", [{"batch": 4, "abreast": 2}, {"batch": 2, "chunk": 1}], ids=str)
 def test_recurrent_weights_in_any_order_have_the_same_bits(variant: dict[str, int]) -> None:
-    hidden, x = 4, noise(0, 3, 4, 2)
+    hidden, x = 4, uniform(3, 4, 2)
     given = parameters(3, hidden, 2)
 
     def answer() -> bytes:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.check import Array, assert_three_way, single_op_spec
 from support.gpu_simulate import launch
+from support.noise import uniform
 from support.torch_oracle import torch_output
 
 import bslite
@@ -33,10 +34,6 @@ TILE = {
     "warps": 4, "lanes": 8, "parts": 2, "rows": 4, "held": 2, "rounds": 0, "near": 0, "far": 0, "abreast": 1,
     "batch": 2, "chunk": 2,
 }  # fmt: skip
-
-
-def noise(seed: int, *shape: int) -> Array:
-    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
 
 
 def run(kind: int, hidden: int, units: int, steps: int, at_once: bool, x: Array, given: dict[str, Array],
@@ -72,8 +69,8 @@ def run(kind: int, hidden: int, units: int, steps: int, at_once: bool, x: Array,
 def parameters(gates: int, hidden: int, features: int) -> dict[str, Array]:
     k = gates * hidden
     return {
-        "weight_ih": noise(1, k, features), "weight_hh": noise(2, k, hidden),
-        "bias_ih": noise(3, k), "bias_hh": noise(4, k),
+        "weight_ih": uniform(k, features, seed=1), "weight_hh": uniform(k, hidden, seed=2),
+        "bias_ih": uniform(k, seed=3), "bias_hh": uniform(k, seed=4),
     }  # fmt: skip
 
 
@@ -85,7 +82,7 @@ def test_one_launch_or_many(kind: int, variant: dict[str, int]) -> None:
     """
     steps, batch, hidden = 4, 3, 2
     given = parameters(GATES[OPS[kind]], hidden, 5)
-    x = noise(0, steps, batch, 5)
+    x = uniform(steps, batch, 5)
     attrs: dict[str, Any] = {"reverse": False, "initial_state": False, "lengths": False}
     attrs |= {"gru": {"reset_after": True}, "rnn": {"activation": "relu" if kind == RELU else "tanh"}}.get(
         OPS[kind], {}
@@ -120,7 +117,7 @@ def test_weights_anywhere(kind: int, hidden: int, shape: dict[str, int], places:
     """
     steps, batch = 3, 4
     given = parameters(GATES[OPS[kind]], hidden, 2)
-    x = noise(0, steps, batch, 2)
+    x = uniform(steps, batch, 2)
     attrs: dict[str, Any] = {"reverse": False, "initial_state": False, "lengths": False}
     attrs |= {"gru": {"reset_after": True}, "rnn": {"activation": "tanh"}}.get(OPS[kind], {})
     exact, peer = (reference.call(OPS[kind], [x], given, attrs, t) for t in (np.float64, np.float32))
@@ -169,11 +166,11 @@ def test_gates_join_sums_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert steps[first - 1].kernel == "gemm_pairs"
     assert steps[first].args["parts"] == steps[first - 1].args["grid"][2] > 1
     hidden, sequences, parts = 3, 2, 3
-    products = noise(0, parts, sequences, 4 * hidden)
+    products = uniform(parts, sequences, 4 * hidden)
     given: dict[str, Any] = {
-        "bias": noise(1, 4 * hidden), "inputs": noise(2, sequences, 4 * hidden),
-        "h": noise(3, sequences, hidden), "cell": noise(4, sequences, hidden),
-        "peepholes": noise(5, 3 * hidden), "flag": np.zeros(4, np.int32),
+        "bias": uniform(4 * hidden, seed=1), "inputs": uniform(sequences, 4 * hidden, seed=2),
+        "h": uniform(sequences, hidden, seed=3), "cell": uniform(sequences, hidden, seed=4),
+        "peepholes": uniform(3 * hidden, seed=5), "flag": np.zeros(4, np.int32),
         "y": np.zeros((3, sequences, hidden), np.float32), "lengths": np.zeros(sequences, np.int32),
         "step": 0, "steps": 1, "sequences": sequences, "hidden": hidden, "inputs_row": 4 * hidden,
         "y_time": sequences * hidden, "y_row": hidden,
@@ -191,14 +188,14 @@ def test_gates_join_sums_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_blocks_that_are_lost_are_seen_and_hang_nobody() -> None:
     """Two blocks where only one runs at a time: what the first waits for does not come."""
     given = parameters(4, 4, 3)
-    y = run(LSTM, 4, 2, 3, True, noise(0, 3, 1, 3), given)
+    y = run(LSTM, 4, 2, 3, True, uniform(3, 1, 3), given)
     assert np.isfinite(y[0, :, :2]).all()
     assert np.isnan(y[1:3]).all()
 
 
 def test_nan_reaches_what_depends_on_it() -> None:
     given = parameters(3, 3, 2)
-    x = noise(0, 4, 2, 2)
+    x = uniform(4, 2, 2)
     x[2, 0, 1] = np.nan
     y = run(GRU, 3, 1, 4, False, x, given, batch=1, chunk=1)
     bad = np.isnan(y)

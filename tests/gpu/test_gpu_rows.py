@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.check import Array, assert_three_way, same_specials
 from support.gpu_simulate import launch
+from support.noise import noise
 
 import bslite
 from bslite import reference
@@ -25,7 +26,7 @@ SHARES = [(64, 64, 2, 1), (64, 64, 1, 0), (32, 8, 4, 1), (4, 1, 3, 0)]
 
 def rows(count: int, length: int) -> Array:
     """Noise, one row of it with a NaN, one with an infinity, one of minus infinities, one far off."""
-    x = np.random.default_rng(length).standard_normal((count, length)).astype(np.float32)
+    x = noise(count, length, seed=length)
     x[0, -1], x[1, 0], x[2], x[3] = np.nan, np.inf, -np.inf, x[3] + 90
     return x
 
@@ -65,9 +66,9 @@ def test_softmax(share: tuple[int, int, int, int], log_of: int) -> None:
 @pytest.mark.parametrize(("op", "kind"), [("layer_norm", 0), ("rms_norm", 1), ("normalize", 2)])
 def test_norms(share: tuple[int, int, int, int], op: str, kind: int) -> None:
     x = rows(7, share[1] * share[2] if share[3] else 2 * share[1] * share[2] + 1)
-    noise = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     roles = {"layer_norm": ("weight", "bias"), "rms_norm": ("weight",), "normalize": ()}[op]
-    params = {role: noise.standard_normal(x.shape[1]).astype(np.float32) for role in roles}
+    params = {role: rng.standard_normal(x.shape[1]).astype(np.float32) for role in roles}
     given = {"eps": 1e-5, "weight": x[:1], "bias": x[:1], **params}
     got = run("normalize_rows", x, share, given, kind=kind, weighted=int("weight" in params),
               biased=int("bias" in params))  # fmt: skip
@@ -77,7 +78,7 @@ def test_norms(share: tuple[int, int, int, int], op: str, kind: int) -> None:
 
 def test_far_from_zero_norms_keep_their_digits() -> None:
     """The mean is ten thousand times the deviation."""
-    x = (np.random.default_rng(0).standard_normal((5, 70)) + 1e4).astype(np.float32)
+    x = noise(5, 70, shift=10000.0)
     given = {"eps": 1e-5, "weight": x[:1], "bias": x[:1]}
     got = run("normalize_rows", x, (32, 32, 4, 1), given, kind=0, weighted=0, biased=0)
     exact = reference.call("layer_norm", [x], {}, {"normalized_shape": (70,), "eps": 1e-5}, np.float64)
@@ -96,8 +97,8 @@ def test_few_long_rows_are_shared_by_blocks(op: str) -> None:
     x = rows(7, 1300)
     x[4, :600], x[5, -1], x[6, -1] = -np.inf, -np.inf, 50
     roles = {"layer_norm": ("weight", "bias"), "rms_norm": ("weight",)}.get(op, ())
-    noise, graph = np.random.default_rng(3), bslite.GraphBuilder(op)
-    graph.params |= {role: noise.standard_normal(1300).astype(np.float32) for role in roles}
+    rng, graph = np.random.default_rng(3), bslite.GraphBuilder(op)
+    graph.params |= {role: rng.standard_normal(1300).astype(np.float32) for role in roles}
     name = graph.input("x", ("N", 1300), (1, 1300))
     spec = graph.build(graph.add(op, "y", name, params={r: r for r in roles}, **LONG[op]))
     with np.errstate(all="ignore"):
@@ -128,7 +129,7 @@ def test_how_many_blocks_take_a_row(shape: tuple[int, int], parts: int) -> None:
 
 def test_group_norm_of_one_large_image() -> None:
     """Few channels side by side; bands so many that their sums are soon joined."""
-    x = (np.random.default_rng(0).standard_normal((1, 3, 30, 40)) + 2).astype(np.float32)
+    x = noise(1, 3, 30, 40, shift=2)
     graph = bslite.GraphBuilder("net")
     name = graph.input("x", (1, 3, "H", "W"), x.shape)
     spec = graph.build(graph.add("group_norm", "y", name, num_groups=1))
@@ -153,7 +154,7 @@ def reduced(op: str, x: Array, **attrs: Any) -> tuple[Array, Array]:
 )
 @pytest.mark.parametrize("shape", [(7, 40), (3, 1200)], ids=["one block", "several blocks"])
 def test_reductions_of_nan_and_infinities(op: str, shape: tuple[int, int]) -> None:
-    x = np.random.default_rng(0).standard_normal((8, *shape)).astype(np.float32)
+    x = noise(8, *shape)
     if op == "prod":
         x = 1 + x / 50  # else it underflows, here or there
     x[0, :, 5], x[1, :, -1], x[2, :, 3], x[3] = np.nan, np.inf, -np.inf, -np.inf

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.check import TINY, Array, rel_l2
 from support.gpu_simulate import launch
+from support.noise import noise
 
 from bslite import reference
 from bslite.kernels.cuda import KERNELS
@@ -128,10 +129,6 @@ def expected(stages: str, x: Array, numbers: list[Array], outside: list[Array], 
     return value.transpose(0, 2, 3, 1)
 
 
-def noise(*shape: int, seed: int = 0) -> Array:
-    return np.asarray(np.random.default_rng(seed).standard_normal(shape) * 2, np.float32)
-
-
 def outside_of(stages: str, x: Array) -> list[Array]:
     """A tensor for each stage that takes one."""
     found: list[Array] = []
@@ -139,7 +136,7 @@ def outside_of(stages: str, x: Array) -> list[Array]:
     for word in words_of(stages):
         h, w = window_shape(word, h, w)
         if word.startswith(("with:", "by:")):
-            found.append(noise(x.shape[0], h, w, x.shape[3], seed=len(found) + 5))
+            found.append(noise(x.shape[0], h, w, x.shape[3], seed=len(found) + 5, scale=2))
     return found
 
 
@@ -181,13 +178,13 @@ STACKS = [
 
 @pytest.mark.parametrize("stages", STACKS)
 def test_against_the_reference(stages: str) -> None:
-    check(stages, noise(2, 9, 10, 3), 3, bands=2)
+    check(stages, noise(2, 9, 10, 3, scale=2), 3, bands=2)
 
 
 @pytest.mark.parametrize(("columns", "turn", "bands"), [(1, 1, 3), (4, 2, 1), (2, 4, 2), (8, 3, 1)])
 def test_any_cut_gives_the_same_bits(columns: int, turn: int, bands: int) -> None:
     stages = f"{BLOCK} depthwise:3,3,2,2,1,1,1,1,1 avg:3,3,1,1,1,1,1,1,0 {BLOCK}"
-    x = noise(1, 15, 17, 2)
+    x = noise(1, 15, 17, 2, scale=2)
     numbers = constants(stages, 2)
     whole = launched(stages, x, numbers, [], 9)
     other = launched(stages, x, numbers, [], columns, turn=turn, bands=bands)
@@ -197,7 +194,7 @@ def test_any_cut_gives_the_same_bits(columns: int, turn: int, bands: int) -> Non
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("stages", [BLOCK, "avg:3,3,1,1,1,1,1,1,0 relu", "depthwise:3,3,1,1,1,1,1,1,0"])
 def test_specials_reach_what_reads_them(stages: str, value: float) -> None:
-    x = noise(1, 7, 8, 2)
+    x = noise(1, 7, 8, 2, scale=2)
     numbers = constants(stages, 2)
     for r, c in itertools.product((0, 3, 6), (0, 4, 7)):
         there = x.copy()

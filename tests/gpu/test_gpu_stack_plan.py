@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from support.check import TINY, Array, rel_l2
+from support.noise import noise
+from support.plans import gpu_plan_of
 
 import bslite
 from bslite import reference
@@ -62,10 +64,6 @@ class Model:
         return self.graph.build(self.value)
 
 
-def plan_of(spec: ModelSpec, *shapes: tuple[int, ...], machine: GpuMachine | None = None) -> Plan:
-    return build_plan(simplify(spec), list(shapes), machine or GpuMachine())
-
-
 def stacks_of(plan: Plan) -> list[str]:
     return [step.args["variant"]["stages"] for step in plan.steps if step.kernel == "stack"]
 
@@ -81,16 +79,12 @@ def check(spec: ModelSpec, *inputs: Array) -> Array:
     return got
 
 
-def noise(*shape: int, seed: int = 0) -> Array:
-    return np.asarray(np.random.default_rng(seed).standard_normal(shape), np.float32)
-
-
 def test_blocks_share_a_launch() -> None:
     model = Model(1, 3, 7, 9)
     for _ in range(3):
         model.block()
     spec = model.built()
-    assert [s.count("max") for s in stacks_of(plan_of(spec, (1, 3, 7, 9)))] == [3]
+    assert [s.count("max") for s in stacks_of(gpu_plan_of(spec, (1, 3, 7, 9)))] == [3]
     check(spec, noise(1, 3, 7, 9))
 
 
@@ -105,7 +99,7 @@ def test_residual_from_outside() -> None:
     model.add("mul", other)
     model.add("silu")
     spec = model.built()
-    (stages,) = stacks_of(plan_of(spec, (2, 2, 6, 7), (2, 2, 6, 7)))
+    (stages,) = stacks_of(gpu_plan_of(spec, (2, 2, 6, 7), (2, 2, 6, 7)))
     assert [word.partition(":")[0] for word in stages.split()] == [
         "max", "affine", "relu", "with", "depthwise", "with", "silu"
     ]  # fmt: skip
@@ -118,7 +112,7 @@ def test_a_number_per_channel_from_outside() -> None:
     model.block()
     model.add("mul", gate)
     spec = model.built()
-    assert stacks_of(plan_of(spec, (1, 4, 5, 6), (1, 4, 1, 1)))[0].endswith("with:mul")
+    assert stacks_of(gpu_plan_of(spec, (1, 4, 5, 6), (1, 4, 1, 1)))[0].endswith("with:mul")
     check(spec, noise(1, 4, 5, 6), noise(1, 4, 1, 1, seed=1))
 
 
@@ -132,7 +126,7 @@ def test_what_two_layers_read_is_in_memory() -> None:
     model.depthwise()
     model.add("sub", left)
     spec = model.built()
-    assert len(stacks_of(plan_of(spec, (1, 2, 6, 6)))) == 3
+    assert len(stacks_of(gpu_plan_of(spec, (1, 2, 6, 6)))) == 3
     check(spec, noise(1, 2, 6, 6))
 
 
@@ -144,7 +138,7 @@ def test_strides_and_averages() -> None:
     model.add("max_pool2d", kernel=2, stride=2, ceil_mode=True)
     model.norm()
     spec = model.built()
-    assert len(stacks_of(plan_of(spec, (1, 3, 13, 11)))) == 1
+    assert len(stacks_of(gpu_plan_of(spec, (1, 3, 13, 11)))) == 1
     check(spec, noise(1, 3, 13, 11))
 
 
@@ -167,7 +161,7 @@ def test_deep_stacks_are_cut(batch: int) -> None:
     model = Model(*shape)
     for _ in range(40):
         model.block()
-    plan = plan_of(model.built(), shape)
+    plan = gpu_plan_of(model.built(), shape)
     depths = [s.count("max") for s in stacks_of(plan)]
     assert sum(depths) == 40
     assert 2 <= min(depths) <= max(depths) <= 5
@@ -183,8 +177,8 @@ def test_slower_memory_is_worth_deeper_stacks() -> None:
     for _ in range(12):
         model.block()
     spec = model.built()
-    fast = plan_of(spec, shape)
-    slow = plan_of(spec, shape, machine=GpuMachine(memory_bandwidth=1e12))
+    fast = gpu_plan_of(spec, shape)
+    slow = gpu_plan_of(spec, shape, machine=GpuMachine(memory_bandwidth=1e12))
     assert len(stacks_of(slow)) < len(stacks_of(fast))
 
 
@@ -193,7 +187,7 @@ def test_windows_without_code_are_pools_of_their_own() -> None:
     model.add("max_pool2d", kernel=3, stride=1, dilation=2)
     model.norm()
     model.add("max_pool2d", kernel=8, stride=1)
-    plan = plan_of(model.built(), (1, 2, 12, 12))
+    plan = gpu_plan_of(model.built(), (1, 2, 12, 12))
     assert [step.kernel for step in plan.steps if step.kernel in ("pool", "stack")] == ["pool", "pool"]
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import Array
-from support.kernel_checks import check, noise, ran
+from support.kernel_checks import check, ran
+from support.noise import noise
 
 from bslite.machine import Machine
 from bslite.plan.cpu.ops import conv as lower_conv

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import Array, rel_l2
-from support.kernel_checks import CHANNELS, noise, ran
+from support.kernel_checks import CHANNELS, ran
+from support.noise import noise
 
 from bslite import reference
 from bslite.spec import GraphBuilder, ModelSpec

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import TINY, Array
-from support.kernel_checks import noise, one_op, ran
+from support.kernel_checks import one_op, ran
+from support.noise import noise
 
 from bslite import reference
 from bslite.spec import GraphBuilder, ModelSpec

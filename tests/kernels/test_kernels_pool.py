@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.check import TINY
-from support.kernel_checks import CHANNELS, check, check_in_every_layout, noise, one_op, ran
+from support.kernel_checks import CHANNELS, check, check_in_every_layout, one_op, ran
+from support.noise import noise
 
 from bslite import reference
 from bslite.errors import SpecError

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import TINY
-from support.kernel_checks import check, check_in_every_layout, noise, one_op, ran
+from support.kernel_checks import check, check_in_every_layout, one_op, ran
+from support.noise import noise
 
 from bslite.spec import GraphBuilder
 

@@ -13,7 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import TINY, Array
-from support.kernel_checks import CHANNELS, check_in_every_layout, noise, one_op, ran
+from support.kernel_checks import CHANNELS, check_in_every_layout, one_op, ran
+from support.noise import noise
 
 from bslite import reference
 from bslite.plan.cpu.ops.upsample import Blend, bilinear_blends, nearest_sources

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import Array, rel_l2
-from support.kernel_checks import CHANNELS, MANY, check_in_every_layout, noise
+from support.kernel_checks import CHANNELS, MANY, check_in_every_layout
+from support.noise import noise
 
 import bslite
 from bslite import GraphBuilder, ModelSpec, ops, reference

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.kernel_checks import check, noise
+from support.kernel_checks import check
+from support.noise import noise
 from support.torch_modules import nn, torch
 from support.torchvision_models import model
 

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import Array
+from support.noise import images, noise
+from support.plans import plan_of
 
 import bslite
 from bslite import GraphBuilder, ModelSpec, reference
@@ -32,14 +34,6 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(banding, "ROUNDS", (1, 3, 8))
 
 
-def images(batch: int, size: tuple[int, int]) -> Array:
-    return np.random.default_rng(batch).standard_normal((batch, 3, *size)).astype(np.float32)
-
-
-def plan_of(spec: ModelSpec, shape: tuple[int, ...], threads: int = 2) -> Plan:
-    return build_plan(simplify(spec), [shape], detect(threads))
-
-
 def bands_of(plan: Plan) -> list[int]:
     """Numbers of bands of all stacks, those within stacks included."""
     steps = [s for s in plan.steps if s.bands]
@@ -56,7 +50,7 @@ def test_same_bits_as_layer_by_layer(arch: str, size: tuple[int, int]) -> None:
     spec = bslite.from_state_dict(arch, random_state_dict(arch, 0, 10))
     assert max(bands_of(plan_of(spec, (1, 3, *size)))) > 1
     for batch in (1, 3):
-        x = images(batch, size)
+        x = images(batch, *size)
         want = bslite.run(spec, x, layerwise=True).tobytes()
         for threads in (1, 2):
             assert bslite.run(spec, x, threads=threads).tobytes() == want
@@ -125,7 +119,7 @@ def test_chains_of_windows(data: st.DataObject) -> None:
         kept.append((value, channels))
     try:
         spec = g.build(value)
-        x = images(1, (height, width))
+        x = images(1, height, width)
         want = bslite.run(spec, x, layerwise=True)
     except bslite.SpecError:
         return  # the image grew too small for its windows
@@ -155,7 +149,7 @@ def test_values_that_leave_and_enter_in_the_middle() -> None:
     joined = g.add("concat", "joined", summed, x, shifted, axis=1)
     spec = g.build(joined, first, third, summed)
     assert bands_of(plan_of(spec, (1, 3, 40, 20)))
-    data = images(1, (40, 20))
+    data = images(1, 40, 20)
     want = bslite.run(spec, data, layerwise=True)
     for threads in (1, 2):
         got = bslite.run(spec, data, threads=threads)
@@ -166,7 +160,7 @@ def test_twenty_runs_give_one_answer() -> None:
     """With the prices as they are: bands, shares and stolen items differ from run to run, the bits do not."""
     spec = bslite.from_state_dict("mobilenet_v2", random_state_dict("mobilenet_v2", 0, 10))
     for batch in (1, 5):
-        x = images(batch, (160, 160))
+        x = images(batch, 160, 160)
         found = {bslite.run(spec, x, threads=threads).tobytes() for threads in (2, 1) for _ in range(20)}
         assert found == {bslite.run(spec, x, layerwise=True).tobytes()}
 
@@ -174,7 +168,7 @@ def test_twenty_runs_give_one_answer() -> None:
 @pytest.mark.usefixtures("eager")
 def test_nan_and_infinities_come_through() -> None:
     spec = bslite.from_state_dict("squeezenet1_1", random_state_dict("squeezenet1_1", 0, 10))
-    x = images(1, (64, 64))
+    x = images(1, 64, 64)
     x[0, 0, 3, 5], x[0, 1, 40, 40] = np.nan, np.inf
     want = bslite.run(spec, x, layerwise=True)
     assert np.isnan(want).any()
@@ -193,10 +187,6 @@ def check(spec: ModelSpec, *inputs: Array) -> None:
         np.testing.assert_allclose(y, exact, rtol=1e-4, atol=1e-4)
 
 
-def normal(*shape: int) -> Array:
-    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
-
-
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(
     ("op", "attrs"),
@@ -212,13 +202,13 @@ def normal(*shape: int) -> Array:
 )
 def test_ops_that_give_more_or_fewer_rows(op: str, attrs: dict[str, Any]) -> None:
     g = GraphBuilder(op)
-    g.params["w"] = normal(4, 4, 3, 3)
+    g.params["w"] = noise(4, 4, 3, 3)
     x = g.add("relu", "a", g.input("x", (1, 4, 33, 12)))
     x = g.add(op, "moved", x, **attrs)
     x = g.add("conv2d", "conv", x, params={"weight": "w"}, padding=1)
     check(
         g.build(g.add("sigmoid", "b", g.add("max_pool2d", "pool", x, kernel=3, stride=2))),
-        normal(1, 4, 33, 12),
+        noise(1, 4, 33, 12),
     )
 
 
@@ -227,25 +217,25 @@ def test_ops_that_give_more_or_fewer_rows(op: str, attrs: dict[str, Any]) -> Non
 @pytest.mark.parametrize("shape", [(1, 4, 33, 12), (1, 4, 33, 1), (1, 1, 1, 12), (4, 33, 12)], ids=str)
 def test_constants_as_tall_as_the_image(shape: tuple[int, ...], batch: int) -> None:
     g = GraphBuilder("constant")
-    g.params["w"], g.params["c"] = normal(4, 4, 3, 3), normal(*shape)
+    g.params["w"], g.params["c"] = noise(4, 4, 3, 3), noise(*shape)
     x = g.input("x", ("N", 4, 33, 12), (1, 4, 33, 12))
     a = g.add("conv2d", "a", x, params={"weight": "w"}, padding=1)
     c = g.add("constant", "c", params={"value": "c"})
     b = g.add("mul", "b", a, c)
     d = g.add("conv2d", "d", b, params={"weight": "w"}, padding=1)
     e = g.add("add", "e", g.add("relu", "r", d), c)
-    check(g.build(e, g.add("softmax", "s", g.add("add", "f", c, e), axis=2)), normal(batch, 4, 33, 12))
+    check(g.build(e, g.add("softmax", "s", g.add("add", "f", c, e), axis=2)), noise(batch, 4, 33, 12))
 
 
 @pytest.mark.usefixtures("eager")
 def test_images_that_are_no_longer_the_batch() -> None:
     g = GraphBuilder("folded")
-    g.params["w"] = normal(4, 4, 3, 3)
+    g.params["w"] = noise(4, 4, 3, 3)
     x = g.add("relu", "a", g.input("x", (1, 8, 24, 12)))
     x = g.add("reshape", "two", x, shape=(2, 4, 24, 12))
     x = g.add("conv2d", "conv", x, params={"weight": "w"}, padding=1)
     x = g.add("max_pool2d", "pool", g.add("sigmoid", "b", x), kernel=3, stride=1, padding=1)
-    check(g.build(x), normal(1, 8, 24, 12))
+    check(g.build(x), noise(1, 8, 24, 12))
 
 
 @pytest.mark.usefixtures("eager")
@@ -254,13 +244,13 @@ def test_inputs_of_different_batches() -> None:
     y, x = g.input("y", ("A", 3), (1, 3)), g.input("x", ("B", 4, 16, 8), (4, 4, 16, 8))
     for i in range(3):
         x = g.add("max_pool2d", f"p{i}", x, kernel=3, stride=1, padding=1)
-    check(g.build(x, g.add("relu", "r", y)), normal(1, 3), normal(4, 4, 16, 8))
+    check(g.build(x, g.add("relu", "r", y)), noise(1, 3), noise(4, 4, 16, 8))
 
 
 def test_a_stack_waits_for_the_zeros_it_reads() -> None:
     """A value that leaves a stack and is read inside it, with zeros that a step outside fills."""
     g = GraphBuilder("zeros")
-    g.params["w"], g.params["v"] = normal(16, 16, 3, 3), normal(16, 16, 1, 1)
+    g.params["w"], g.params["v"] = noise(16, 16, 3, 3), noise(16, 16, 1, 1)
     x = g.input("x", ("N", 16, 40, 40))
     a = g.add("conv2d", "a", x, params={"weight": "v"})
     spec = g.build(a, g.add("conv2d", "b", a, params={"weight": "w"}, padding=1))
@@ -270,16 +260,16 @@ def test_a_stack_waits_for_the_zeros_it_reads() -> None:
     assert stacks
     assert halos
     assert all(s.after > max(halos) for s in stacks)
-    check(spec, normal(4, 16, 40, 40))
+    check(spec, noise(4, 16, 40, 40))
 
 
 @pytest.mark.usefixtures("eager")
 def test_a_residual_that_is_the_convolutions_own_input() -> None:
     g = GraphBuilder("own")
-    g.params["w"] = normal(4, 4, 3, 3)
+    g.params["w"] = noise(4, 4, 3, 3)
     x = g.add("relu", "a", g.input("x", (1, 4, 8, 8)))
     c = g.add("conv2d", "c", x, params={"weight": "w"}, stride=2, padding=(5, 5, 4, 4))
-    check(g.build(g.add("tanh", "t", g.add("add", "s", c, x))), normal(1, 4, 8, 8))
+    check(g.build(g.add("tanh", "t", g.add("add", "s", c, x))), noise(1, 4, 8, 8))
 
 
 @given(st.integers(1, 60), st.integers(1, 60))

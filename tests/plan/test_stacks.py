@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from support.check import Array, all_cases, arguments, runs, unlike
+from support.check import all_cases, arguments, runs, unlike
+from support.noise import images
+from support.plans import plan_of
 
 import bslite
 from bslite import GraphBuilder, ModelSpec, reference
-from bslite.engines.cpu.detect import detect
 from bslite.frontends.weights.architectures.random_weights import random_state_dict
 from bslite.ops import Case, Op
-from bslite.passes import simplify
-from bslite.plan import Plan, build_plan
-
-
-def plan_of(spec: ModelSpec, batch: int, threads: int = 2, **options: Any) -> Plan:
-    shapes = [(batch, *i.example[1:]) for i in spec.inputs]
-    return build_plan(simplify(spec), shapes, detect(threads), **options)
+from bslite.plan import Plan
 
 
 def memory(plan: Plan) -> int:
@@ -31,10 +24,6 @@ def network(arch: str, size: int = 64) -> ModelSpec:
     return bslite.from_state_dict(arch, random_state_dict(arch, 0, 10), image_size=size)
 
 
-def images(batch: int, size: int = 64) -> Array:
-    return np.random.default_rng(batch).standard_normal((batch, 3, size, size)).astype(np.float32)
-
-
 @pytest.mark.parametrize(
     "arch", ["resnet18", "densenet121", "mobilenet_v2", "squeezenet1_1", "googlenet", "alexnet"]
 )
@@ -42,7 +31,7 @@ def test_same_bits_as_layer_by_layer(arch: str) -> None:
     spec = network(arch)
     assert any(step.stack for step in plan_of(spec, 4).steps)
     for batch in (2, 4, 5):
-        x = images(batch)
+        x = images(batch, 64, 64)
         want = bslite.run(spec, x, layerwise=True).tobytes()
         for _ in range(3):
             assert bslite.run(spec, x, threads=2).tobytes() == want
@@ -79,7 +68,7 @@ def test_ops_across_the_batch_are_not_stacked() -> None:
     spec = g.build(x)
     inside = {name for step in plan_of(spec, 4).steps if step.stack for name in step.layers}
     assert "across" not in inside
-    y = images(4, 8)
+    y = images(4, 8, 8)
     np.testing.assert_allclose(
         bslite.run(spec, y, threads=2), bslite.run(spec, y, backend="reference"), rtol=1e-5
     )
@@ -98,7 +87,7 @@ def test_values_that_leave_a_stack_and_constants_that_enter() -> None:
     second = g.add("conv2d", "second", shifted, params={"weight": "w"}, padding=1)
     joined = g.add("concat", "joined", g.add("add", "residual", second, first), x, shifted, axis=1)
     spec = g.build(joined, first, g.add("flatten", "flat", shifted))
-    data = images(4, 20)
+    data = images(4, 20, 20)
     want = bslite.run(spec, data, layerwise=True)
     got = bslite.run(spec, data, threads=2)
     assert [y.tobytes() for y in got] == [y.tobytes() for y in want]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from support.noise import noise
 from torch import nn
 
 import bslite
@@ -49,7 +50,7 @@ def network(kind: str, inputs: int, hidden: int, **options: Any) -> nn.Module:
 def test_every_point_gives_the_same_bits(kind: str, batch: int) -> None:
     hidden, steps = 8 * LANES - 3, 6
     module = network(kind.upper(), 21, hidden, num_layers=3)
-    x = np.random.default_rng(2).standard_normal((steps, batch, 21), np.float32)
+    x = noise(steps, batch, 21, seed=2)
     spec = bslite.from_torch(module, torch.from_numpy(x))
     machine = Machine(threads=2)
     problem = Recurrent(kind, hidden, hidden, steps, batch, layers=3)

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import assert_three_way
+from support.noise import noise
 from torch import nn
 
 import bslite
@@ -185,7 +186,7 @@ class Learned(nn.Module):
 def test_a_learned_initial_state() -> None:
     torch.manual_seed(0)
     spec = bslite.from_torch(Learned().eval(), (torch.randn(N, T, 5),))
-    x = np.random.default_rng(0).standard_normal((2, T, 5)).astype(np.float32)
+    x = noise(2, T, 5)
     session = bslite.Session(spec, batch=2)
     assert np.stack([session.step(x[:, t]) for t in range(T)], 1).tobytes() == bslite.run(spec, x).tobytes()
 
@@ -353,7 +354,7 @@ def test_a_step_model_is_a_model_like_any_other(tmp_path: Any) -> None:
 def test_states_whose_names_layers_have() -> None:
     module = nn.LSTM(5, 9, num_layers=2, proj_size=4)
     spec = bslite.from_state_dict("lstm", module.state_dict())  # its layers are l0, l0.h, l0.c, ...
-    x = np.random.default_rng(0).standard_normal((T, N, 5)).astype(np.float32)
+    x = noise(T, N, 5)
     session = bslite.Session(spec, batch=N)
     y, h, c = bslite.run(spec, x)
     made = [session.step(row) for row in x]

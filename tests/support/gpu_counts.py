@@ -16,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 
+from support.noise import noise
+
 if __name__ == "__main__":
     os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
     sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
@@ -46,7 +48,7 @@ def main() -> None:
     from support.torchvision_models import model
 
     module = model(given.network).eval()
-    x = np.random.default_rng(0).standard_normal((given.batch, 3, given.size, given.size)).astype(np.float32)
+    x = noise(given.batch, 3, given.size, given.size)
     spec = bslite.from_torch(module, torch.from_numpy(x))
     driver = PtxDriver()
     engine.driver_for = lambda device=0: driver  # type: ignore[assignment]

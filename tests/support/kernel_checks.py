@@ -11,15 +11,11 @@ import bslite
 from bslite import reference
 from bslite.spec import GraphBuilder, ModelSpec
 from support.check import TINY, Array, rel_l2, same_specials
+from support.noise import noise
 
 #: Channel counts around the widths of vector registers and of the runs kernels take at once.
 CHANNELS = (1, 3, 8, 17, 33, 64, 65, 130)
 MANY = 8  # threads to plan for; fewer may run
-
-
-def noise(*shape: int, seed: int = 0, scale: float = 1.0, shift: float = 0.0) -> Array:
-    """Seeded normal noise, float32."""
-    return np.asarray(np.random.default_rng(seed).standard_normal(shape) * scale + shift, np.float32)
 
 
 def one_op(

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.noise import noise
+
 onnx = pytest.importorskip("onnx")
 helper, numpy_helper = onnx.helper, onnx.numpy_helper
 FLOAT, INT64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
-
-
-def numbers(*shape: int, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def value(name: str, shape: Any, kind: int = FLOAT) -> Any:
@@ -48,8 +46,8 @@ def image_net() -> Any:
     """Convolution, batch norm, residual, pooling, Gemm; opset 7, weights listed as inputs, batch open."""
     node = helper.make_node
     stored = {
-        "w": numbers(8, 3, 3, 3), "b": numbers(8), "s": numbers(8), "o": numbers(8), "m": numbers(8),
-        "v": np.abs(numbers(8)) + 0.5, "w2": numbers(8, 1, 3, 3), "fc": numbers(5, 8), "fb": numbers(5),
+        "w": noise(8, 3, 3, 3), "b": noise(8), "s": noise(8), "o": noise(8), "m": noise(8),
+        "v": np.abs(noise(8)) + 0.5, "w2": noise(8, 1, 3, 3), "fc": noise(5, 8), "fb": noise(5),
     }  # fmt: skip
     nodes = [
         node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1], name="conv"),
@@ -72,7 +70,7 @@ def tokens() -> Any:
     """Embedding, attention written out, shapes computed from shapes; int64 input, batch open."""
     node, i64 = helper.make_node, lambda *v: np.array(v, np.int64)
     stored = {
-        "table": numbers(11, 8), "wq": numbers(8, 8), "wk": numbers(8, 8), "two": i64(2), "four": i64(4),
+        "table": noise(11, 8), "wq": noise(8, 8), "wk": noise(8, 8), "two": i64(2), "four": i64(4),
         "zero": np.array(0, np.int64), "minus": i64(-1), "scale": np.float32(0.5), "axis0": i64(0),
         "one": i64(1),
     }  # fmt: skip
@@ -125,7 +123,7 @@ def functions() -> Any:
         node("Split", ["p"], ["s1", "s2"], axis=1, num_outputs=2),
         node("Add", ["s1", "s2"], ["y"]),
     ]
-    return model(nodes, [value("x", ["N", 7])], ["y"], {"w": numbers(7, 9)}, 18, [inner, outer])
+    return model(nodes, [value("x", ["N", 7])], ["y"], {"w": noise(7, 9)}, 18, [inner, outer])
 
 
 def loops() -> Any:
@@ -152,7 +150,7 @@ def loops() -> Any:
         node("ReduceMax", ["h"], ["s0"], axes=[1], keepdims=0),
         node("Scan", ["s0", "rows"], ["y"], body=step, num_scan_inputs=1, name="scan"),
     ]
-    stored = {"w": numbers(5, 5), "two": np.int64(2), "yes": np.array(True)}
+    stored = {"w": noise(5, 5), "two": np.int64(2), "yes": np.array(True)}
     return model(nodes, [value("x", ["n", 5])], ["y"], stored)
 
 
@@ -208,3 +206,8 @@ SMALL: dict[str, Callable[[], Any]] = {
     "loops": loops,
     "exported_net": exported_net,
 }
+
+
+def i64(*numbers: int) -> Any:
+    """A vector of int64."""
+    return np.array(numbers, np.int64)

@@ -1,0 +1,24 @@
+"""Plans of models, simplified, for the CPU and for a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bslite import ModelSpec
+from bslite.engines.cpu.detect import detect
+from bslite.explore.gpu import GpuMachine
+from bslite.passes import simplify
+from bslite.plan import Plan, build_plan, cuda
+
+MACHINE = GpuMachine()
+
+
+def plan_of(spec: ModelSpec, at: int | tuple[int, ...], threads: int = 2, **options: Any) -> Plan:
+    """For this machine's CPU; ``at``: the shape of the one input, or the batch of all example inputs."""
+    shapes = [(at, *i.example[1:]) for i in spec.inputs] if isinstance(at, int) else [at]
+    return build_plan(simplify(spec), shapes, detect(threads), **options)
+
+
+def gpu_plan_of(spec: ModelSpec, *shapes: tuple[int, ...], machine: GpuMachine = MACHINE, **how: Any) -> Plan:
+    """For a GPU, a large one unless told."""
+    return cuda.build_plan(simplify(spec), list(shapes), machine, **how)
