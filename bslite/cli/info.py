@@ -87,13 +87,13 @@ def _software() -> dict[str, str]:
 
 def _machine() -> dict[str, str]:
     from bslite.engines.cpu.detect import available_cores, default_threads
-    from bslite.kernels.cpu.runtime.cache import kernel_dir
+    from bslite.kernels.cpu.runtime.cache import kernels_dir, of_these_sources
     from bslite.kernels.cpu.vector.target import simd
 
     lanes, registers, cpu, _ = simd()
-    folder = kernel_dir()
-    ours = len(list(folder.glob("*.nbi")))
-    others = len(list(folder.parent.glob("*/*.nbi"))) - ours
+    folder, digests = kernels_dir(), of_these_sources()
+    kept = [file.parent.name in digests for file in folder.glob("*/*.nbi")]
+    ours, others = sum(kept), len(kept) - sum(kept)
     stale = f", {others} of other versions" if others else ""
     return {
         "processor": f"{cpu}, {available_cores()} of {os.cpu_count()} cores available",

@@ -78,7 +78,8 @@ def test_code_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("cuda.bindings.nvjitlink", reason="nvJitLink is not installed")
     script = """
 import sys
-from bslite.kernels.cuda import compile, kernel
+import bslite.kernels.cuda
+from bslite.kernels.cuda.runtime import compile, kernel
 if "kept" in sys.argv:
     kernel.Kernel.ptx = None
 image, entry = compile.code_of("copy", (9, 0), {"axes": 1, "threads": 256})
@@ -106,7 +107,8 @@ def test_a_gpu_newer_than_the_assembler(tmp_path: Path) -> None:
     pytest.importorskip("cuda.bindings.nvjitlink", reason="nvJitLink is not installed")
     script = """
 import sys
-from bslite.kernels.cuda import compile, kernel
+import bslite.kernels.cuda
+from bslite.kernels.cuda.runtime import compile, kernel
 if "kept" in sys.argv:
     kernel.Kernel.ptx = None
 image, entry = compile.code_of("copy", (99, 0), {"axes": 1, "threads": 256})

@@ -1,32 +1,154 @@
-"""The store of compiled kernels: old versions go, what is not ours stays."""
+"""The store of compiled kernels: what their digests depend on; old versions go, what is not ours stays."""
 
 from __future__ import annotations
 
+import ast
 import os
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from bslite.kernels.cpu.runtime import cache
+from bslite import cache
+from bslite.kernels import sources
+
+CPU, CUDA = "bslite.kernels.cpu", "bslite.kernels.cuda"
+KERNELS = Path(sources.__file__).parent
+MODULES = sources.modules()
 
 
-def test_old_versions_are_dropped_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BSLITE_CACHE_DIR", str(tmp_path))
+@pytest.fixture(params=["math/vecpow.py", "gemm/sweep.py", "windows/pool_run.py", "vector/target.py"])
+def edited(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of the CPU's kernels, of whose source this process has read an edited copy."""
+    copy = tmp_path / "kernels"
+    shutil.copytree(KERNELS, copy)
+    with (copy / "cpu" / request.param).open("a") as file:
+        file.write("\n# edited\n")
+    monkeypatch.setattr(sources, "__file__", str(copy / "sources.py"))
+    monkeypatch.setattr(sources, "_SOURCES", sources._read())
+    monkeypatch.setattr(sources, "_digest", sources._digest.__wrapped__)
+    monkeypatch.setattr(sources, "_imported", sources._imported.__wrapped__)
+    return f"{CPU}." + str(request.param).removesuffix(".py").replace("/", ".")
+
+
+BEFORE = {module: sources.digest([module]) for module in MODULES}
+
+
+def dependents(module: str) -> set[str]:
+    """All modules that import ``module``, directly or through others, as Python's parser sees them."""
+    found = {module}
+    while more := {m for m in MODULES if m not in found and parsed_imports(m) & found}:
+        found |= more
+    return found
+
+
+def parsed_imports(module: str) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(sources._SOURCES[module])):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports relatively, which the pattern does not see"
+            found.add(str(node.module))
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found & set(MODULES)
+
+
+def test_an_edit_changes_the_digests_of_what_imports_it_and_of_nothing_else(edited: str) -> None:
+    changed = {module for module in MODULES if sources.digest([module]) != BEFORE[module]}
+    assert changed == dependents(edited)
+    assert f"{CPU}.moves.trilu" not in changed or edited.endswith("target")
+    assert not any(module.startswith(CUDA) for module in changed)
+
+
+def test_every_import_is_seen() -> None:
+    """The pattern finds all that Python's parser finds, and all of it is among the sources."""
+    for module in MODULES:
+        found = sources.imports_of(sources._SOURCES[module])
+        assert parsed_imports(module) <= found, module
+        if module.startswith("bslite.kernels."):
+            named = {name for name in found if name in MODULES or name.rpartition(".")[0] in MODULES}
+            assert found == named, f"{module} imports what no digest holds"
+
+
+def test_a_module_in_a_subfolder_is_in_the_digest_of_a_kernel() -> None:
+    from bslite.kernels.cpu.gemm.sweep import gemm_sweep
+    from bslite.kernels.cuda.gemm.gemm import gemm
+
+    reached = sources.closure(sources.homes_of(gemm_sweep(2, 6).py_func))
+    assert {f"{CPU}.gemm.sweep", f"{CPU}.gemm.tile", f"{CPU}.vector.simd"} <= reached
+    assert f"{CPU}.windows.pool" not in reached
+    reached = sources.closure(sources.homes_of(gemm.make))
+    assert {f"{CUDA}.gemm.gemm", f"{CUDA}.gemm.tile", f"{CUDA}.math.libm"} <= reached
+    assert f"{CUDA}.rows.softmax" not in reached
+
+
+def test_functions_that_a_factory_was_given_count() -> None:
+    from bslite.kernels.cpu.rows.reducers import REDUCERS
+
+    def factory(function: object) -> object:
+        def kernel() -> object:
+            return function
+
+        return kernel
+
+    (home,) = sources.homes_of(factory(None))  # type: ignore[arg-type]
+    assert home == __name__
+    made = factory((next(iter(REDUCERS.values())), len))
+    assert sources.homes_of(made) >= {__name__, f"{CPU}.rows.reducers"}  # type: ignore[arg-type]
+
+
+def test_a_kernel_is_kept_under_its_digest(tmp_path: Path) -> None:
+    """A second process finds it, even if another kernel was edited meanwhile; not if it was itself."""
+    copy = tmp_path / "bslite"
+    shutil.copytree(Path(cache.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(KERNELS, copy / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    script = """
+import sys
+from bslite.kernels.cpu.moves.trilu import trilu
+from bslite.kernels.cpu.runtime.compile import compiled
+assert trilu.address
+print(*compiled)
+"""
+    environment = {**os.environ, "BSLITE_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+
+    def compiled() -> str:
+        command = [sys.executable, "-S", "-c", f"import sys; sys.path += {sys.path!r}\n{script}"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert compiled() == "trilu"
+    assert compiled() == ""
+    with (copy / "kernels" / "cpu" / "gemm" / "sweep.py").open("a") as file:
+        file.write("\n# edited\n")
+    assert compiled() == ""
+    with (copy / "kernels" / "cpu" / "moves" / "trilu.py").open("a") as file:
+        file.write("\n# edited\n")
+    assert compiled() == "trilu"
+
+
+def test_what_no_process_has_used_for_long_is_dropped_and_nothing_else(tmp_path: Path) -> None:
     long_ago = time.time() - (cache.KEEP_DAYS + 1) * 86400
-    for name, stamp in {"0" * 16: long_ago, "f" * 16: time.time(), "my-thesis": long_ago}.items():
-        (tmp_path / "kernels" / name).mkdir(parents=True)
-        os.utime(tmp_path / "kernels" / name, (stamp, stamp))
-    assert cache.writable(cache.kernel_dir())
-    left = {p.name for p in (tmp_path / "kernels").iterdir()}
-    assert left == {"f" * 16, "my-thesis", cache.fingerprint()}
+    used, new = "1" * 16, "2" * 16
+    for name, stamp in {
+        "0" * 16: long_ago,
+        used: long_ago,
+        "f" * 16: time.time(),
+        "thesis": long_ago,
+    }.items():
+        (tmp_path / name).mkdir(parents=True)
+        os.utime(tmp_path / name, (stamp, stamp))
+    assert cache.version_folder(tmp_path, used) == tmp_path / used
+    assert cache.version_folder(tmp_path, new) == tmp_path / new
+    assert {p.name for p in tmp_path.iterdir()} == {used, new, "f" * 16, "thesis"}
 
 
-def test_an_edited_kernel_source_changes_the_fingerprint_of_the_next_process_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = cache.fingerprint()
-    read = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda p: read(p) + (b"#" if p.name == "conv.py" else b""))
-    assert cache._digest() != before
-    assert cache.fingerprint() == before  # this process has read the sources as they were
+def test_a_file_is_replaced_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "file"
+    cache.write(file, "first")
+    cache.write(file, b"second")
+    assert [(p.name, p.read_text()) for p in file.parent.iterdir()] == [("file", "second")]

@@ -80,7 +80,7 @@ def measure(seconds: float = SECONDS) -> Calibration:
 
 def folder() -> Path:
     """Where calibrations are kept."""
-    from bslite.kernels.cpu.runtime.cache import cache_dir
+    from bslite.cache import cache_dir
 
     return cache_dir() / "machines"
 

@@ -1,7 +1,8 @@
-"""Kernels as machine code, made without a GPU and kept on disk: who finds them there compiles nothing.
+"""Kernels as machine code, made without a GPU and kept on disk, where later processes find them.
 
 numba-cuda makes PTX of a kernel; nvJitLink, which is the assembler ``ptxas`` as a library, machine code of
-that. The files lie under a digest of all that they are made from and by, beside those of the CPU's kernels.
+that. The files of a kernel lie in a folder named by a digest of the sources and the compilers that they are
+made from and by, beside those of the CPU's kernels.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import os
 import re
 import threading
 from collections.abc import Mapping
@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bslite.kernels.cpu.runtime.cache import cache_dir, writable
+from bslite import cache
+from bslite.kernels import sources
 from bslite.kernels.cuda.runtime.kernel import KERNELS
 
 #: numba-cuda is told for whom to compile by way of a global (`device.compile_ptx`).
@@ -42,9 +43,7 @@ def code_of(name: str, capability: tuple[int, int], variant: Mapping[str, Any]) 
     made = Code(image_of(ptx, capability), entry_of(ptx))
     if file is not None:
         with suppress(OSError):  # a full disk, say: it is compiled again next time
-            partial = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
-            partial.write_bytes(made.entry.encode() + b"\n" + made.image)
-            partial.replace(file)
+            cache.write(file, made.entry.encode() + b"\n" + made.image)
     return made
 
 
@@ -85,11 +84,10 @@ def entry_of(ptx: str) -> str:
 
 
 @functools.cache
-def fingerprint() -> str:
-    """Digest of all kernel sources and of the versions of their compilers."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.name.encode() + path.read_bytes())
+def fingerprint(*kernels: str) -> str:
+    """Digest of the sources of these kernels (all, if none is named) and of their compilers' versions."""
+    roots = {home for name in kernels or KERNELS for home in sources.homes_of(KERNELS[name].make)}
+    digest = hashlib.sha256(sources.digest(roots).encode())
     for package in ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "cuda-bindings"):
         try:
             digest.update(f"{package} {importlib.metadata.version(package)}".encode())
@@ -98,17 +96,13 @@ def fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-def code_dir() -> Path:
-    """Where the code of exactly these sources is."""
-    return cache_dir() / "cuda" / fingerprint()
-
-
 def _file(name: str, capability: tuple[int, int], variant: Mapping[str, Any]) -> Path | None:
-    """Where it is kept; None where nothing can be."""
-    if not writable(code_dir()):
+    """The file that keeps a variant; None where nothing can be kept."""
+    folder = cache.version_folder(cache.cache_dir() / "cuda", fingerprint(name))
+    if folder is None:
         return None
     which = hashlib.sha256(json.dumps([name, capability, sorted(variant.items())]).encode()).hexdigest()[:24]
-    return code_dir() / f"{name}-{which}.cubin"
+    return folder / f"{name}-{which}.cubin"
 
 
 def _read(file: Path) -> Code | None:

@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from bslite import cache
 from support.ptx.text import Program, program
 
 CAPABILITY = (9, 0)
@@ -28,7 +29,7 @@ _asked: dict[tuple[str, str], Future[str]] = {}
 
 
 def program_of(kernel: str, variant: Mapping[str, Any]) -> Program:
-    """A kernel's variant, compiled once and kept on disk under a digest of the kernels' sources."""
+    """A kernel's variant, compiled once and kept on disk under a digest of the kernel's sources."""
     return _program(kernel, _key(variant))
 
 
@@ -67,11 +68,10 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _text(kernel: str, variant: str) -> str:
-    from bslite.kernels.cpu.runtime.cache import cache_dir
     from bslite.kernels.cuda.runtime.compile import fingerprint
 
     which = hashlib.sha256(f"{CAPABILITY} {variant}".encode()).hexdigest()[:24]
-    file = cache_dir() / "tests" / fingerprint() / f"{kernel}-{which}.ptx"
+    file = cache.cache_dir() / "tests" / fingerprint(kernel) / f"{kernel}-{which}.ptx"
     if file.exists():
         return file.read_text()
     if not hasattr(_local, "process"):
@@ -84,10 +84,7 @@ def _text(kernel: str, variant: str) -> str:
     if not answer:
         raise RuntimeError(f"no PTX for {kernel} {variant}: the compiling process ended")
     text = str(json.loads(answer))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.{os.getpid()}")
-    partial.write_text(text)
-    partial.replace(file)
+    cache.write(file, text)
     return text
 
 

@@ -20,6 +20,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from bslite.cache import cache_dir, write
 from support.ptx.semantics import CONTROL, FREQUENT, MEANINGS, OPCODES
 
 WARP = 32
@@ -178,14 +179,11 @@ def _cell(kind: str, row: str) -> str:
 @functools.cache
 def interpreter() -> Callable[..., int]:
     """The compiled loop; its source is a file of its own, so that Numba keeps what it compiles."""
-    from bslite.kernels.cpu.runtime.cache import cache_dir
-
     text = source()
     digest = hashlib.sha256((text + Path(__file__).read_text()).encode()).hexdigest()[:16]
     file = cache_dir() / "tests" / f"ptx_{digest}.py"
-    file.parent.mkdir(parents=True, exist_ok=True)
     if not file.exists():
-        file.write_text(text)
+        write(file, text)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
     sys.modules[file.stem] = module
