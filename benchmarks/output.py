@@ -6,7 +6,6 @@ import argparse
 import datetime
 import importlib.util
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import origin
+from bslite import cache
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -55,9 +55,9 @@ def header(benchmark: str, options: argparse.Namespace) -> dict[str, Any]:
 def write(options: argparse.Namespace, data: dict[str, Any], text: str) -> None:
     """The JSON and the tables, to the files asked for."""
     if options.json:
-        _replace(options.json, json.dumps(data, indent=1) + "\n")
+        cache.write(options.json, json.dumps(data, indent=1) + "\n")
     if options.md:
-        _replace(options.md, text)
+        cache.write(options.md, text)
 
 
 def finish(options: argparse.Namespace, data: dict[str, Any], text: str) -> None:
@@ -78,10 +78,3 @@ def notes() -> Callable[[str], None]:
         print(f"[{time.perf_counter() - start:6.1f} s] {text}", file=sys.stderr, flush=True)
 
     return note
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write so that whoever stops the run, whenever, finds a whole file."""
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(text)
-    os.replace(draft, path)

@@ -1,8 +1,13 @@
-"""The folder in which bslite keeps files between processes: compiled kernels, measurements of machines."""
+"""What bslite keeps: files between processes (compiled kernels, measurements), a few objects within one.
+
+The files lie in one folder (`cache_dir`). They are written whole or not at all (`write`), and one that cannot
+be read is a warning (`read_json`) or is made anew.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import shutil
@@ -10,8 +15,16 @@ import tempfile
 import threading
 import time
 import warnings
+from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from bslite.errors import BsliteError, EngineError
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 KEEP_DAYS = 30  # a version's folder that no process has used for so long is removed
 
@@ -22,6 +35,11 @@ def cache_dir() -> Path:
         return Path(chosen)
     base = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "bslite"
+
+
+def machines_dir() -> Path:
+    """The folder of what was measured of machines, one file each."""
+    return cache_dir() / "machines"
 
 
 @functools.cache
@@ -84,3 +102,81 @@ def write(file: Path, data: bytes | str) -> None:
     partial = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
     partial.write_bytes(data.encode() if isinstance(data, str) else data)
     partial.replace(file)
+
+
+def write_json(file: Path, format: int, content: dict[str, Any]) -> None:
+    """Replace ``file`` by ``content`` under the number of its format; OSError where it cannot be written."""
+    write(file, json.dumps({"format": format, **content}, indent=1) + "\n")
+
+
+def read_json(
+    file: Path, format: int, parse: Callable[[dict[str, Any]], V], what: str, then: str
+) -> V | None:
+    """What ``parse`` makes of a file that `write_json` wrote; None if there is none.
+
+    A file that cannot be used is a warning, not an error: "bslite ignores ``what`` in ... ; ``then``".
+    """
+    try:
+        data = json.loads(file.read_text())
+        if data["format"] != format:
+            raise EngineError(f"format {data['format']!r}, expected {format}")
+        return parse(data)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, BsliteError) as e:
+        text = f"bslite ignores {what} in {file} ({type(e).__name__}: {e}); {then}"
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+        return None
+
+
+class Recent(Generic[K, V]):
+    """At most ``size`` values by key: beyond, the least recently used is dropped. Threads may share it.
+
+    ``dropped`` is called with each key and value that is dropped so (not with those that `clear` removes).
+    """
+
+    def __init__(self, size: int, dropped: Callable[[K, V], None] | None = None) -> None:
+        self.size = size
+        self._dropped = dropped
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def find(self, key: K) -> V | None:
+        """The value of ``key``, which counts as a use of it; None if there is none."""
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key]
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """The value of ``key``, made if there is none: by one thread, while the others wait."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+            return self.put(key, make())
+
+    def put(self, key: K, value: V) -> V:
+        """Keep ``value``, and return it."""
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > self.size:
+                old = self._values.popitem(last=False)
+                if self._dropped is not None:
+                    self._dropped(*old)
+            return value
+
+    def clear(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._values.clear()
+
+    def values(self) -> list[V]:
+        """All values, the least recently used first."""
+        with self._lock:
+            return list(self._values.values())
+
+    def __len__(self) -> int:
+        return len(self._values)

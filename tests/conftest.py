@@ -31,7 +31,7 @@ def _no_stored_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
     empty = tmp_path_factory.mktemp("machines")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibrate, "folder", lambda: empty)
+        patch.setattr(calibrate, "machines_dir", lambda: empty)
         detect.cache_clear()
         yield
     detect.cache_clear()

@@ -44,7 +44,7 @@ def explain_module(module: Any, **options: Any) -> ModuleExplanation:
     held = dict(named_tensors(runner.module))
     specs = [
         kind.blueprint.spec(part, held)
-        for kind in list(runner.kinds.values())
+        for kind in runner.kinds.values()
         if isinstance(kind.blueprint, Blueprint)
         for part in kind.blueprint.in_bslite
     ]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from bslite import api
+from bslite.cache import Recent
 from bslite.dropin import place
 from bslite.engines.cpu.detect import default_threads
 from bslite.engines.cpu.engine import engine_for
@@ -18,7 +19,7 @@ from bslite.spec import Array, ModelSpec
 
 Tensor = torch.Tensor
 Call = Callable[[Sequence[Tensor]], list[Tensor]]
-MAX_CALLS = 64
+MAX_CALLS = 64  # shapes and strides known: beyond, the least recently used are dropped
 
 
 def serves(general: ModelSpec, special: ModelSpec) -> bool:
@@ -49,7 +50,7 @@ class Model:
 
     def __init__(self, spec: ModelSpec, threads: int | None = None) -> None:
         self.spec, self.threads = spec, threads
-        self._calls: dict[tuple[object, ...], Call] = {}
+        self._calls: Recent[tuple[object, ...], Call] = Recent(MAX_CALLS)
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         return self.prepared(tensors)(tensors)
@@ -57,13 +58,7 @@ class Model:
     def prepared(self, tensors: Sequence[Tensor]) -> Call:
         """What to call for tensors of these shapes and strides."""
         key = (*((t.shape, t.stride(), t.device) for t in tensors), self.threads or torch.get_num_threads())
-        call = self._calls.get(key)
-        if call is None:
-            call = self._prepare(tensors)
-            if len(self._calls) >= MAX_CALLS:
-                self._calls.clear()
-            self._calls[key] = call
-        return call
+        return self._calls.get(key, lambda: self._prepare(tensors))
 
     def _prepare(self, tensors: Sequence[Tensor]) -> Call:
         spec = self.spec

@@ -94,7 +94,7 @@ def report_of(runner: Runner) -> Report:
         runner.name,
         options.fallback,
         options.tune,
-        tuple(_kind(k) for k in list(runner.kinds.values())),
+        tuple(_kind(k) for k in runner.kinds.values()),
         dict(runner.in_torch),
         runner.rebuilt,
         next((str(place.of(tensor)) for _, tensor in named_tensors(runner.module)), "cpu"),

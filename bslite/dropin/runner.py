@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from bslite.cache import Recent
 from bslite.dropin import place, reasons
 from bslite.dropin.blueprint import Blueprint, Executable, draw
 from bslite.dropin.capture import capture, reachable_tensors
@@ -52,7 +52,7 @@ class State:
     """All that holds for the weights as they are now."""
 
     watch: Watch
-    calls: dict[Key, Run | InTorch] = field(default_factory=dict)
+    calls: Recent[Key, Run | InTorch] = field(default_factory=lambda: Recent(MAX_CALLS))
     executables: dict[Key, Executable] = field(default_factory=dict)
     used: bool = False
 
@@ -71,7 +71,7 @@ class Runner:
     def __init__(self, module: torch.nn.Module, options: Options) -> None:
         self.module, self.options = module, options
         self.name = type(module).__name__
-        self.kinds: OrderedDict[Key, Kind] = OrderedDict()
+        self.kinds: Recent[Key, Kind] = Recent(MAX_KINDS, self._forget_kind)
         self.in_torch: dict[str, int] = {}  # why calls ran in torch -> how many
         self.rebuilt = 0  # times the weights were packed anew
         self._state: State | None = None
@@ -98,7 +98,7 @@ class Runner:
         state = self._current()
         if torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or state.watch.requires_grad()):
             return self._run_torch(InTorch(reasons.GRADIENTS), args, kwargs)
-        run = state.calls.get(key)
+        run = state.calls.find(key)
         if run is None and place.capturing(tensors):
             return self._run_torch(InTorch(reasons.CAPTURED), args, kwargs)
         if run is None:
@@ -165,8 +165,8 @@ class Runner:
         if why:
             return InTorch(why)
         with self._lock:
-            if key in state.calls:
-                return state.calls[key]
+            if (known := state.calls.find(key)) is not None:
+                return known
             found, specialised = self._kind(args, kwargs, tensors)
             specialised.shapes.setdefault(tuple(tuple(t.shape) for t in tensors), 0)
             run: Run | InTorch
@@ -179,10 +179,7 @@ class Runner:
                     run = self._executable(state, found, specialised.blueprint).prepared(tensors)
                 except BsliteError as e:
                     run = InTorch(str(e))
-            if len(state.calls) >= MAX_CALLS:
-                state.calls.clear()
-            state.calls[key] = run
-            return run
+            return state.calls.put(key, run)
 
     def _executable(self, state: State, found: Key, blueprint: Blueprint) -> Executable:
         executable = state.executables.get(found)
@@ -202,9 +199,8 @@ class Runner:
         """The specialisation for this kind of call."""
         free = kind(args, kwargs, True)
         found = kind(args, kwargs, False) if free in self._unfree else free
-        if found in self.kinds:
-            self.kinds.move_to_end(found)
-            return found, self.kinds[found]
+        if (known := self.kinds.find(found)) is not None:
+            return found, known
         blueprint = self._draw(args, kwargs, tensors, found is free)
         if (
             found is free
@@ -214,15 +210,15 @@ class Runner:
         ):
             self._unfree.add(free)
             found = kind(args, kwargs, False)
-        self.kinds[found] = Kind(blueprint)
-        while len(self.kinds) > MAX_KINDS:
-            dropped, _ = self.kinds.popitem(last=False)
-            if self._state is not None:
-                self._state.executables.pop(dropped, None)
-                self._state.calls.clear()
+        made = self.kinds.put(found, Kind(blueprint))
         if isinstance(blueprint, Blueprint) and self._state is not None and blueprint.constants():
             self._state.watch = self._watch()
-        return found, self.kinds[found]
+        return found, made
+
+    def _forget_kind(self, key: Key, kind: Kind) -> None:
+        if self._state is not None:
+            self._state.executables.pop(key, None)
+            self._state.calls.clear()
 
     def _draw(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], free: bool

@@ -10,12 +10,12 @@ convolution, given as inputs), the model is specialised on the value it is given
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from bslite.cache import Recent
 from bslite.errors import InputError, UnsupportedError
 from bslite.frontends.onnx.file import Source, read_model
 from bslite.frontends.onnx.lazy import load_backend_base, load_onnx
@@ -24,7 +24,7 @@ from bslite.frontends.onnx.values import Const
 from bslite.spec import Array, ModelSpec
 
 base = load_backend_base()
-MAX_KEPT = 16  # models specialised on shapes and values, beyond which the oldest is dropped
+MAX_KEPT = 16  # models specialised on shapes and values, beyond, the least recently used is dropped
 
 
 class Specialised:
@@ -73,7 +73,7 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
         self.source, self.backend = source, backend
         stored = {t.name for t in source.model.graph.initializer}
         self.names = [v.name for v in source.model.graph.input if v.name not in stored]
-        self._kept: OrderedDict[Any, Specialised] = OrderedDict()
+        self._kept: Recent[Any, Specialised] = Recent(MAX_KEPT)
         self._wanted: frozenset[str] = frozenset()  # inputs whose values were needed before
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
@@ -89,9 +89,8 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
         built_in = {n for n, x in given.items() if n in self._wanted or not x.size}
         shapes = {n: x.shape for n, x in given.items()}
         key = tuple((n, x.shape, _digest(x) if n in built_in else x.dtype.name) for n, x in given.items())
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
+        if (found := self._kept.find(key)) is not None:
+            return found
         while True:
             constants = {n: np.array(given[n]) for n in built_in}
             free = {n: s for n, s in shapes.items() if n not in built_in}
@@ -104,10 +103,7 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
                 built_in |= e.roots
                 self._wanted |= e.roots
         key = tuple((n, x.shape, _digest(x) if n in built_in else x.dtype.name) for n, x in given.items())
-        self._kept[key] = made = Specialised(converted, sorted(built_in))
-        while len(self._kept) > MAX_KEPT:
-            self._kept.popitem(last=False)
-        return made
+        return self._kept.put(key, Specialised(converted, sorted(built_in)))
 
 
 def _digest(x: Array) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bslite.cache import Recent
 from bslite.errors import InputError, SpecError
 from bslite.frontends.onnx.file import Source
 from bslite.frontends.onnx.lazy import load_backend_base, load_onnx
@@ -33,7 +34,8 @@ class Piece:
     inputs: list[str]
     outputs: list[str]
     refused: bool
-    runners: dict[Any, Any] = field(default_factory=dict)  # by dtypes and shapes of the inputs
+    #: By dtypes and shapes of the inputs.
+    runners: Recent[Any, Any] = field(default_factory=lambda: Recent(MAX_KEPT))
 
 
 class MixedRep(base.BackendRep):  # type: ignore[name-defined]
@@ -126,11 +128,8 @@ class MixedRep(base.BackendRep):  # type: ignore[name-defined]
             return {}
         given = {name: self._value(values, name) for name in piece.inputs}
         kinds = tuple((x.dtype, x.shape) for x in given.values())
-        if kinds not in piece.runners:
-            if len(piece.runners) >= MAX_KEPT:
-                piece.runners.clear()
-            piece.runners[kinds] = self._runner(piece, given)
-        return dict(zip(piece.outputs, piece.runners[kinds](given), strict=True))
+        run = piece.runners.get(kinds, lambda: self._runner(piece, given))
+        return dict(zip(piece.outputs, run(given), strict=True))
 
     def _runner(self, piece: Piece, given: Mapping[str, Array]) -> Any:
         onnx, source = load_onnx(), self.source

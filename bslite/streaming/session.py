@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bslite.api import as_arrays, check_threads
+from bslite.cache import Recent
 from bslite.errors import InputError
 from bslite.ops import Shape
 from bslite.spec import Array, Input, ModelSpec
@@ -64,7 +64,7 @@ class Session:
         self._threads = self._streams.threads if threads is None else threads
         self._lock = threading.Lock()
         self._now, self._next = (_Buffers(self._streams.states) for _ in range(2))
-        self._calls: OrderedDict[int, _Call] = OrderedDict()
+        self._calls: Recent[int, _Call] = Recent(MAX_LENGTHS)
         self.steps = 0  # time steps taken since the start
         self._held: dict[str, Array] = {}
         self._start: list[Array] = []
@@ -169,11 +169,7 @@ class Session:
 
     def _take(self, x: Any, steps: int, single: bool) -> Any:
         with self._lock:
-            call = self._calls.get(steps)
-            if call is None:
-                call = self._calls[steps] = _Call(self._streams, steps, self._threads)
-                if len(self._calls) > MAX_LENGTHS:
-                    self._calls.popitem(last=False)
+            call = self._calls.get(steps, lambda: _Call(self._streams, steps, self._threads))
             arrays, as_torch = call.arrays(x, single)
             made = call.run(arrays, self._held, self._now, self._next, single)
             self._now, self._next = self._next, self._now
@@ -307,24 +303,19 @@ class Streams:
         keys = {key for n in spec.nodes if n.op != "gather" for key in n.params.values()}
         weights = sum(spec.params[key].nbytes for key in keys if spec.params[key].ndim > 1)
         self.threads: int | None = 1 if weights < SHARED_FROM else None
-        self._models: OrderedDict[int, ModelSpec] = OrderedDict()
-        self._lock = threading.Lock()
+        self._models: Recent[int, ModelSpec] = Recent(MAX_LENGTHS)
         self._starting = starting(self.flow, self.states)
 
     def model(self, steps: int) -> ModelSpec:
         """The model of so many steps; all of them share the packed weights."""
         from bslite.engines.cpu.engine import engine_for
 
-        with self._lock:
-            found = self._models.get(steps)
-            if found is None:
-                found = self._models[steps] = stepping(self.flow, self.states, steps)
-                engine_for(found).share_constants(engine_for(self.spec))
-                if len(self._models) > MAX_LENGTHS:
-                    self._models.popitem(last=False)
-            else:
-                self._models.move_to_end(steps)
-            return found
+        def make() -> ModelSpec:
+            made = stepping(self.flow, self.states, steps)
+            engine_for(made).share_constants(engine_for(self.spec))
+            return made
+
+        return self._models.get(steps, make)
 
     def declared(self, inputs: Sequence[Any]) -> ModelSpec:
         """A model of just these inputs, to check arrays against."""

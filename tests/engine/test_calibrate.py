@@ -30,7 +30,7 @@ BY_HAND = """{
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(calibrate, "folder", lambda: tmp_path / "machines")
+    monkeypatch.setattr(calibrate, "machines_dir", lambda: tmp_path / "machines")
     detect.detect.cache_clear()
     yield
     detect.detect.cache_clear()
@@ -90,7 +90,7 @@ def test_a_run_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "measure", fail)
     spec, x = network()
     bslite.run(spec, x)
-    assert not calibrate.folder().exists()
+    assert not calibrate.machines_dir().exists()
 
 
 def test_a_disturbed_measurement_is_known_as_one() -> None:

@@ -20,8 +20,7 @@ from support.fake_gpu import FakeApi, FakeGpu  # noqa: E402
 
 import bslite  # noqa: E402
 from bslite import GraphBuilder, ModelSpec  # noqa: E402
-from bslite.engines.cpu import calibrate  # noqa: E402
-from bslite.engines.cuda import engine  # noqa: E402
+from bslite.engines.cuda import engine, library  # noqa: E402
 from bslite.engines.cuda.gpu_launch import TorchGraph  # noqa: E402
 from bslite.engines.cuda.library import ROUNDS, Library, TorchCall  # noqa: E402
 from bslite.engines.cuda.simulated import memory_at  # noqa: E402
@@ -133,7 +132,7 @@ class TorchGpu(FakeGpu):
 def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TorchGpu:
     found = TorchGpu(FakeApi(), cuda_torch())
     monkeypatch.setattr(engine, "driver_for", lambda device=0: found)
-    monkeypatch.setattr(calibrate, "folder", lambda: tmp_path)
+    monkeypatch.setattr(library, "machines_dir", lambda: tmp_path)
     return found
 
 

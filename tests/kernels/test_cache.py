@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,45 @@ def test_a_file_is_replaced_at_once(tmp_path: Path) -> None:
     cache.write(file, "first")
     cache.write(file, b"second")
     assert [(p.name, p.read_text()) for p in file.parent.iterdir()] == [("file", "second")]
+
+
+def test_the_least_recently_used_value_is_dropped() -> None:
+    gone: list[tuple[str, int]] = []
+    recent: cache.Recent[str, int] = cache.Recent(2, lambda key, value: gone.append((key, value)))
+    assert recent.put("a", 1) == recent.get("a", lambda: 9) == 1
+    assert recent.get("b", lambda: 2) == 2
+    assert recent.find("a") == 1  # a use, so "b" is the oldest
+    assert recent.get("c", lambda: 3) == 3
+    assert gone == [("b", 2)]
+    assert (recent.find("b"), recent.values(), len(recent)) == (None, [1, 3], 2)
+    recent.clear()
+    assert (len(recent), len(gone)) == (0, 1)
+
+
+def test_one_thread_makes_a_value() -> None:
+    recent: cache.Recent[str, int] = cache.Recent(2)
+    made: list[int] = []
+
+    def make() -> int:
+        time.sleep(0.01)
+        made.append(len(made))
+        return made[-1]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: recent.get("key", make), range(32))) == {0}
+    assert made == [0]
+
+
+def test_a_file_that_cannot_be_used_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+
+    def read() -> int | None:
+        return cache.read_json(file, 2, lambda data: int(data["n"]), "the count", "count again")
+
+    assert read() is None
+    cache.write_json(file, 2, {"n": 7})
+    assert read() == 7
+    for text in ("", "[]", "{}", '{"format": 1, "n": 7}', '{"format": 2}', '{"format": 2, "n": "x"}'):
+        file.write_text(text)
+        with pytest.warns(RuntimeWarning, match=r"bslite ignores the count in .*file\.json .*; count again"):
+            assert read() is None

@@ -9,11 +9,9 @@ the results are the same bits: no sum may be cut or ordered by what a calibratio
 from __future__ import annotations
 
 import datetime
-import json
 import re
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,9 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bslite.cache import machines_dir, read_json, write_json
 from bslite.engines.cpu.detect import available_cores, cpu_model, described, detect, numba_threads
 from bslite.engines.cpu.job import Job, in_forked_child, start_threads
-from bslite.errors import BsliteError, EngineError
+from bslite.errors import EngineError
 from bslite.machine import LEVELS, Machine, Rates
 
 Floats = npt.NDArray[np.float32]
@@ -78,25 +77,15 @@ def measure(seconds: float = SECONDS) -> Calibration:
     )
 
 
-def folder() -> Path:
-    """Where calibrations are kept."""
-    from bslite.cache import cache_dir
-
-    return cache_dir() / "machines"
-
-
 def path() -> Path:
     """The file of this machine, which need not exist."""
-    return folder() / f"{_blank().key}.json"
+    return machines_dir() / f"{_blank().key}.json"
 
 
 def save(calibration: Calibration) -> Path:
     """Keep it. Plans made from now on, in this process too, are made with it."""
-    target = folder() / f"{calibration.key}.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(".tmp")
-    partial.write_text(json.dumps({"format": FORMAT, **asdict(calibration)}, indent=1) + "\n")
-    partial.replace(target)
+    target = machines_dir() / f"{calibration.key}.json"
+    write_json(target, FORMAT, asdict(calibration))
     detect.cache_clear()
     return target
 
@@ -111,24 +100,11 @@ def forget() -> bool:
 
 def load() -> Calibration | None:
     """What was kept of this machine, if anything. A file that cannot be used is a warning, not an error."""
-    file = path()
-    try:
-        return _parse(json.loads(file.read_text()))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, BsliteError) as e:
-        warnings.warn(
-            f"bslite ignores its measurements of this machine in {file} ({type(e).__name__}: {e}); "
-            "make them anew with: bslite calibrate",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return None
+    remedy = "make them anew with: bslite calibrate"
+    return read_json(path(), FORMAT, _parse, "its measurements of this machine", remedy)
 
 
 def _parse(data: Mapping[str, Any]) -> Calibration:
-    if data["format"] != FORMAT:
-        raise EngineError(f"format {data['format']!r}, expected {FORMAT}")
     one, all_ = Rates.from_dict(data["one"]), Rates.from_dict(data["all"])
     found = Calibration(
         str(data["cpu"]), int(data["lanes"]), int(data["cores"]), str(data["date"]), one, all_

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bslite.cache import Recent
 from bslite.engines.common.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu import constants
 from bslite.engines.cpu.detect import default_threads, detect
@@ -33,8 +32,7 @@ class Engine:
         #: Nothing needs converting at the border.
         self.plain = all(spec.dtypes[n] == "float32" for n in (*(i.name for i in spec.inputs), *spec.outputs))
         self._constants: dict[Const, Array] = {}
-        self._sessions: OrderedDict[tuple[Any, ...], Session] = OrderedDict()
-        self._lock = threading.RLock()
+        self._sessions: Recent[tuple[Any, ...], Session] = Recent(MAX_PLANS)
 
     def session(
         self,
@@ -46,11 +44,8 @@ class Engine:
         loops: Loops | None = None,
     ) -> Session:
         """The session for inputs of these shapes and strides (elements)."""
-        key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, loops)
-        with self._lock:
-            if key in self._sessions:
-                self._sessions.move_to_end(key)
-                return self._sessions[key]
+
+        def make() -> Session:
             plan = build_plan(
                 self.spec,
                 shapes,
@@ -60,11 +55,10 @@ class Engine:
                 keep_values=keep_values,
                 loops=loops,
             )
-            session = Session(plan, self.constant)
-            self._sessions[key] = session
-            while len(self._sessions) > MAX_PLANS:
-                self._sessions.popitem(last=False)
-            return session
+            return Session(plan, self.constant)
+
+        key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, loops)
+        return self._sessions.get(key, make)
 
     def constant(self, const: Const) -> Array:
         """The data of a constant, made on first use."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from bslite.cache import Recent
 from bslite.engines.common.cells import from_cells, inputs_to_cells
 from bslite.engines.common.recipes import data_of
 from bslite.engines.cuda import constants  # noqa: F401  (registers its recipes)
@@ -33,9 +32,8 @@ class CudaEngine:
         self.spec = simplify(spec)
         self.driver = driver
         self._constants: dict[Const, Memory] = {}
-        self._sessions: OrderedDict[tuple[Any, ...], CudaSession] = OrderedDict()
+        self._sessions: Recent[tuple[Any, ...], CudaSession] = Recent(MAX_PLANS, self._keep_captured)
         self._in_graphs: list[CudaSession] = []  # graphs of the caller's hold addresses of their memory
-        self._lock = threading.RLock()
 
     def session(
         self,
@@ -45,11 +43,8 @@ class CudaEngine:
         keep_values: bool = False,
     ) -> CudaSession:
         """The session for inputs of these shapes and strides (elements)."""
-        key = (tuple(shapes), tuple(strides), layerwise, keep_values)
-        with self._lock:
-            if key in self._sessions:
-                self._sessions.move_to_end(key)
-                return self._sessions[key]
+
+        def make() -> CudaSession:
             plan = build_plan(
                 self.spec,
                 shapes,
@@ -61,13 +56,13 @@ class CudaEngine:
             params = {key: p.shape for key, p in self.spec.params.items()}
             library = None if layerwise or keep_values else library_of(self.driver)
             with self.driver.unrestricted():
-                session = CudaSession(plan, self.driver, self.constant, params, library)
-            self._sessions[key] = session
-            while len(self._sessions) > MAX_PLANS:
-                _, oldest = self._sessions.popitem(last=False)
-                if oldest.captured:
-                    self._in_graphs.append(oldest)
-            return session
+                return CudaSession(plan, self.driver, self.constant, params, library)
+
+        return self._sessions.get((tuple(shapes), tuple(strides), layerwise, keep_values), make)
+
+    def _keep_captured(self, key: tuple[Any, ...], session: CudaSession) -> None:
+        if session.captured:
+            self._in_graphs.append(session)
 
     def constant(self, const: Const) -> Memory:
         """The data of a constant on the device, made on first use."""

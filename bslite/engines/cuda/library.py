@@ -9,7 +9,6 @@ computes in full float32, by deterministic algorithms only.
 from __future__ import annotations
 
 import json
-import os
 import re
 import threading
 import warnings
@@ -17,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bslite.cache import machines_dir, read_json, write_json
 from bslite.engines.cuda import library_before
 from bslite.engines.cuda.driver import Driver, Graph, Memory
 from bslite.engines.cuda.program import Launch
 from bslite.engines.cuda.strict import strict
-from bslite.errors import EngineError
 from bslite.ops import Shape
 from bslite.plan import Plan, Step
 
@@ -227,11 +226,8 @@ class Library:
         if self._file is None:
             return
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
             seconds = {**_load(self._file), **self._known}  # with what other processes have measured since
-            partial = self._file.with_suffix(f".{os.getpid()}")
-            partial.write_text(json.dumps({"format": FORMAT, "seconds": seconds}, indent=1) + "\n")
-            partial.replace(self._file)
+            write_json(self._file, FORMAT, {"seconds": seconds})
         except OSError as e:
             warnings.warn(f"bslite cannot keep its measurements in {self._file} ({e})", stacklevel=2)
 
@@ -240,17 +236,11 @@ def _load(file: Path | None) -> dict[str, list[float]]:
     """What was measured before. A file that cannot be used is a warning, not an error."""
     if file is None:
         return {}
-    try:
-        data = json.loads(file.read_text())
-        if data["format"] != FORMAT:
-            raise EngineError(f"format {data['format']!r}, expected {FORMAT}")
+
+    def parse(data: dict[str, Any]) -> dict[str, list[float]]:
         return {str(k): [float(ours), float(theirs)] for k, (ours, theirs) in data["seconds"].items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EngineError) as e:
-        text = f"bslite ignores its measurements in {file} ({type(e).__name__}: {e}) and makes them anew"
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
-        return {}
+
+    return read_json(file, FORMAT, parse, "its measurements", "it makes them anew") or {}
 
 
 def library_of(driver: Any) -> Library | None:
@@ -259,11 +249,10 @@ def library_of(driver: Any) -> Library | None:
     if not torch:
         return None
     if getattr(driver, "library", None) is None:
-        from bslite.engines.cpu.calibrate import folder
         from bslite.kernels.cuda.runtime.compile import fingerprint
 
         name = re.sub(r"[^a-z0-9]+", "-", driver.name.partition("(")[2].lower()).strip("-")
         version = f"{torch.__version__} {torch.backends.cudnn.version()} {fingerprint()}"
-        driver.library = Library(driver, folder() / f"gpu-{name}.json", version)
+        driver.library = Library(driver, machines_dir() / f"gpu-{name}.json", version)
     found: Library = driver.library
     return found
