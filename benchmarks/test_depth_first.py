@@ -85,7 +85,7 @@ def test_memory_is_as_planned(tmp_path: Path) -> None:
     shape = (1, 8, 500, 500)
     image = graph.input("x", shape, shape)
     graph.build(graph.add("relu", "b", graph.add("sigmoid", "a", image))).save(tmp_path / "m.safetensors")
-    from bslite.spec.file import load
+    from bslite.spec import load
 
     x = np.zeros(shape, np.float32)
     planned = memory.between_layers(load(tmp_path / "m.safetensors"), x, 1, True)

@@ -5,7 +5,8 @@
 
     y = bslite.run(spec, x)
 
-Importing bslite imports NumPy and nothing heavier; Numba comes with the first run, torch only if you use it.
+Importing bslite imports its errors and nothing else: NumPy comes with the first name that needs it, Numba
+with the first run, torch only if you use it.
 """
 
 from __future__ import annotations

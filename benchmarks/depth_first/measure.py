@@ -15,7 +15,7 @@ from benchmarks.peers.nets import Net
 from benchmarks.tables import median_ratio
 from bslite.api import run
 from bslite.cli.timing import interleaved, medians
-from bslite.spec.file import load
+from bslite.spec import load
 
 MODES = {"depth-first": False, "layerwise": True}  # the argument ``layerwise`` of `bslite.run`
 LONG = 1.0  # seconds; of a call this long one a turn will do, the rounds are there to repeat it

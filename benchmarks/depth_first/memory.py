@@ -26,7 +26,7 @@ def measure(model: str, shape: Sequence[int], threads: int, layerwise: bool) -> 
     from bslite.api import run
     from bslite.engines.cpu import prepare
     from bslite.engines.cpu.job import start_threads
-    from bslite.spec.file import load
+    from bslite.spec import load
 
     spec = load(Path(model))
     x = np.random.default_rng(0).standard_normal(shape, np.float32)

@@ -8,10 +8,10 @@ from typing import Any
 from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.reporting import Report, report_of
-from bslite.dropin.wrapper import runner_of
+from bslite.dropin.runner import runner_of
 from bslite.errors import InputError
 from bslite.explanation import Explanation, GpuExplanation, explain
-from bslite.explanation.data.gpu import explain_on_gpu
+from bslite.explanation.gpu import explain_on_gpu
 from bslite.frontends.torch.capture import tensors as named_tensors
 
 

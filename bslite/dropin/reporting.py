@@ -8,8 +8,7 @@ from typing import Any
 
 from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint, Part
-from bslite.dropin.runner import Kind, Runner
-from bslite.dropin.wrapper import runner_of
+from bslite.dropin.runner import Kind, Runner, runner_of
 from bslite.frontends.torch.capture import tensors as named_tensors
 
 

@@ -20,11 +20,12 @@ from bslite.dropin.signature import Key, Unsignable, kind, signature
 from bslite.dropin.structure import Structure
 from bslite.dropin.tune import tune
 from bslite.dropin.watch import Watch
-from bslite.errors import BsliteError, UnsupportedError
+from bslite.errors import BsliteError, InputError, UnsupportedError
 from bslite.frontends.torch.capture import tensors as named_tensors
 
 Tensor = torch.Tensor
 Run = Callable[[Sequence[Tensor]], Any]
+SLOT = "_bslite_runner"  # the attribute of a wrapped module that holds its runner
 MAX_KINDS = 8  # specialisations kept: beyond, the least recently used is dropped
 MAX_CALLS = 256  # shapes and strides known, over all of them
 MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to torch
@@ -246,6 +247,15 @@ class Runner:
         if blueprint.in_bslite:
             blueprint.assemble()
         return blueprint
+
+
+def runner_of(module: Any) -> Runner:
+    """The runner of a wrapped module. Raises InputError for any other."""
+    runner = getattr(type(module), SLOT, None)
+    if runner is None:
+        raise InputError(f"expected a module made by bslite.optimize, got {type(module).__name__}")
+    found: Runner = runner.__get__(module)
+    return found
 
 
 def _callers_level() -> int:

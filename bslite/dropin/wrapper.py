@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from bslite.api import check_threads
-from bslite.dropin.runner import Options, Runner
+from bslite.dropin.explaining import explain_module
+from bslite.dropin.runner import SLOT, Options, Runner, runner_of
 from bslite.errors import InputError, UnsupportedError
 
 FALLBACKS = ("warn", "error", "silent")
-_SLOT = "_bslite_runner"
 
 
 def optimize(
@@ -69,18 +69,9 @@ def optimize(
     return wrapped
 
 
-def runner_of(module: Any) -> Runner:
-    """The runner of a wrapped module. Raises InputError for any other."""
-    runner = getattr(type(module), _SLOT, None)
-    if runner is None:
-        raise InputError(f"expected a module made by bslite.optimize, got {type(module).__name__}")
-    found: Runner = runner.__get__(module)
-    return found
-
-
 def is_wrapped(module: Any) -> bool:
     """Whether `optimize` made it."""
-    return hasattr(type(module), _SLOT)
+    return hasattr(type(module), SLOT)
 
 
 def original_of(module: torch.nn.Module) -> torch.nn.Module:
@@ -96,7 +87,7 @@ def refresh(module: torch.nn.Module) -> None:
 def _wrap(module: torch.nn.Module, options: Options) -> torch.nn.Module:
     wrapped: torch.nn.Module = object.__new__(_class_for(type(module)))  # type: ignore[arg-type]
     object.__setattr__(wrapped, "__dict__", module.__dict__)
-    object.__setattr__(wrapped, _SLOT, Runner(module, options))
+    object.__setattr__(wrapped, SLOT, Runner(module, options))
     return wrapped
 
 
@@ -125,11 +116,12 @@ def _class_for(kind: Any) -> type[torch.nn.Module]:
     forward.__wrapped__ = kind.forward  # type: ignore[attr-defined]
     forward.__doc__ = kind.forward.__doc__
     scope = {
-        "__slots__": (_SLOT,),
+        "__slots__": (SLOT,),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
         "forward": forward,
+        "_bslite_explain": explain_module,
         "__reduce_ex__": __reduce_ex__,
         "__deepcopy__": __deepcopy__,
         "__copy__": __copy__,

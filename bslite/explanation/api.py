@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bslite.api import as_arrays, check_threads, cuda_tensors
 from bslite.errors import EngineError, InputError
+from bslite.explanation.cpu import Explanation
 from bslite.explanation.data.inside import inner_shares
 from bslite.explanation.data.layers import layer_rows
 from bslite.explanation.data.limits import Limits, measured
 from bslite.explanation.data.memory import memory_of
 from bslite.explanation.data.profile import profile
-from bslite.explanation.data.result import Explanation
+from bslite.explanation.gpu import GpuExplanation, explain_on_gpu
+from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec
-
-if TYPE_CHECKING:
-    from bslite.explanation.data.gpu import GpuExplanation
-    from bslite.explore.gpu import GpuMachine
 
 
 def explain(
@@ -52,15 +50,14 @@ def explain(
     """
     if backend not in (None, "cpu", "cuda"):
         raise EngineError(f"backend {backend!r} is not one of 'cpu', 'cuda'")
-    if hasattr(type(spec), "_bslite_runner"):
-        from bslite.dropin.explaining import explain_module
-
+    look = getattr(type(spec), "_bslite_explain", None)
+    if look is not None:  # made by `bslite.optimize`: its class knows how
         if any(given is not None for given in (shape, batch, backend, machine)):
             raise InputError(
                 "explain() of an optimized module takes no shape, backend or machine: it says what was made "
                 "when the module was called; call it first"
             )
-        return explain_module(spec, runs=runs, limits=limits, **({"threads": threads} if threads else {}))
+        return look(spec, runs=runs, limits=limits, **({"threads": threads} if threads else {}))
     from bslite.engines.common.cells import inputs_to_cells
     from bslite.engines.cpu import engine_for, prepare
     from bslite.engines.cpu.detect import detect
@@ -90,8 +87,6 @@ def _on_gpu(
     spec: ModelSpec, given: Any, batch: int | None, tensors: Sequence[Any], machine: GpuMachine | None
 ) -> GpuExplanation:
     """The plan for what is given, and for how it lies."""
-    from bslite.explanation.data.gpu import explain_on_gpu
-
     if tensors:
         shapes, strides = [tuple(t.shape) for t in tensors], [tuple(t.stride()) for t in tensors]
         return explain_on_gpu(spec, shapes, strides, machine, tensors[0].device.index or 0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bslite.spec.graph import Array, Input, ModelSpec, Node
+from bslite.spec.graph import Array, Input, Node
+from bslite.spec.model import ModelSpec
 
 
 class GraphBuilder:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import BsliteError, FileError, SpecError
-from bslite.spec.graph import Array, Input, ModelSpec, Node
-from bslite.spec.tensors import Path, TensorFile, little_endian, write
+from bslite.spec.graph import Array, G, Graph, Input, Node
+from bslite.spec.tensors import Path, TensorFile, little_endian, write_tensors
 
 KEY = "bslite"
 VERSION = 1
@@ -26,19 +26,15 @@ CHECKSUM = ',\n  "crc32": "'  # what precedes the checksum, and follows the text
 ENTRIES = {"format", "version", "name", "inputs", "outputs", "layers", "params", "crc32"}
 
 
-def save(spec: ModelSpec, path: Path) -> None:
-    """Write ``spec`` to ``path``, replacing what is there in one step. FileError if that fails."""
+def write(spec: Graph, path: Path) -> None:
+    """Write ``spec`` to ``path``; see `bslite.spec.model.save`."""
     if "__metadata__" in spec.params:
         raise SpecError("a parameter cannot be called '__metadata__': safetensors reserves the name")
-    write(path, spec.params, {KEY: graph_json(spec)})
+    write_tensors(path, spec.params, {KEY: graph_json(spec)})
 
 
-def load(path: Path) -> ModelSpec:
-    """Read a model written by `save`.
-
-    Raises FileError, naming the file and the layer, if it is missing, truncated, corrupt, written by a
-    newer bslite, or does not describe a valid model.
-    """
+def read(path: Path, kind: type[G]) -> G:
+    """A model of class ``kind`` from ``path``; see `bslite.spec.model.load`."""
     with TensorFile(path) as file:
         text = file.metadata.get(KEY)
         if text is None:
@@ -48,7 +44,7 @@ def load(path: Path) -> ModelSpec:
             _check_version(graph)
             _check_damage(graph, text)
             params = _read_params(file, _take(graph, "params", dict, "the model"))
-            return _to_spec(graph, params)
+            return _to_spec(graph, params, kind)
         except FileError:
             raise
         except BsliteError as e:
@@ -59,7 +55,7 @@ def load(path: Path) -> ModelSpec:
             raise FileError(f"{file.path}: invalid model ({type(e).__name__}: {e})") from e
 
 
-def graph_json(spec: ModelSpec) -> str:
+def graph_json(spec: Graph) -> str:
     """The graph as JSON text, the same for the same model; parameters by shape and CRC-32 of their bytes."""
     header = {"format": "bslite", "version": VERSION, "name": spec.name}
     inputs = [
@@ -219,11 +215,11 @@ def _read_params(file: TensorFile, table: Mapping[str, Any]) -> dict[str, Array]
     return params
 
 
-def _to_spec(graph: Mapping[str, Any], params: dict[str, Array]) -> ModelSpec:
+def _to_spec(graph: Mapping[str, Any], params: dict[str, Array], kind: type[G]) -> G:
     name = _take(graph, "name", str, "the model")
     inputs = [_to_input(e, f"input {i}") for i, e in enumerate(_take(graph, "inputs", list, "the model"))]
     nodes = [_to_node(e, f"layer {i}") for i, e in enumerate(_take(graph, "layers", list, "the model"))]
-    return ModelSpec(name, tuple(inputs), tuple(nodes), _strings(graph, "outputs", "the model"), params)
+    return kind(name, tuple(inputs), tuple(nodes), _strings(graph, "outputs", "the model"), params)
 
 
 def _to_input(entry: Any, where: str) -> Input:

@@ -1,4 +1,4 @@
-"""The model description: a graph of named ops with parameters. Pure data, validated on construction."""
+"""The data of a model: a graph of named ops with parameters, validated on construction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from bslite.errors import InputError, SpecError
 from bslite.ops import Shape
 
 Array = npt.NDArray[Any]
+G = TypeVar("G", bound="Graph")
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,12 @@ def _read_only(array: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class ModelSpec:
-    """A model: inputs, nodes in topological order, names of the outputs, and a store of parameters.
+class Graph:
+    """The data of a model: inputs, nodes in topological order, names of the outputs, a store of parameters.
 
-    Raises SpecError on construction if a name is repeated or unknown, or an op's arity, parameters,
-    attributes or shapes do not fit; the message names the layer.
+    Users meet it as `ModelSpec`, which adds the file and the printed table. Raises SpecError on construction
+    if a name is repeated or unknown, or if an op's arity, parameters, attributes or shapes do not fit; the
+    message names the layer.
     """
 
     name: str
@@ -141,7 +143,7 @@ class ModelSpec:
         self.infer_shapes([i.example for i in self.inputs])
 
     def __reduce__(self) -> Any:  # to pickle and copy the description, not what engines keep on it
-        return ModelSpec, (self.name, self.inputs, self.nodes, self.outputs, dict(self.params))
+        return type(self), (self.name, self.inputs, self.nodes, self.outputs, dict(self.params))
 
     def _check_names(self) -> None:
         if not self.inputs:
@@ -222,21 +224,11 @@ class ModelSpec:
         """Role -> array of one node's parameters."""
         return {role: self.params[key] for role, key in node.params.items()}
 
-    def replace(self, **changes: Any) -> ModelSpec:
+    def replace(self: G, **changes: Any) -> G:
         """A copy with some fields changed, validated anew."""
         return dataclasses.replace(self, **changes)
 
-    def save(self, path: Any) -> None:
-        """Write the model to one safetensors file; see `bslite.spec.file`."""
-        from bslite.spec import file
-
-        file.save(self, path)
-
-    def __str__(self) -> str:
-        from bslite.spec.table import layer_table
-
-        return layer_table(self)
-
     def __repr__(self) -> str:
         count = sum(p.size for p in self.params.values())
-        return f"<ModelSpec {self.name!r}: {len(self.nodes)} layers, {count / 1e6:.2f} M parameters>"
+        kind, millions = type(self).__name__, count / 1e6
+        return f"<{kind} {self.name!r}: {len(self.nodes)} layers, {millions:.2f} M parameters>"

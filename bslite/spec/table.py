@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bslite.ops import Shape
-from bslite.spec.graph import ModelSpec
+from bslite.spec.graph import Graph
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class LayerRow:
     traffic: int
 
 
-def layer_rows(spec: ModelSpec, inputs: Sequence[Shape] | None = None) -> list[LayerRow]:
+def layer_rows(spec: Graph, inputs: Sequence[Shape] | None = None) -> list[LayerRow]:
     """A row per layer in order, for ``inputs`` shapes (the model's example shapes if None)."""
     shapes = spec.infer_shapes(inputs or [i.example for i in spec.inputs])
     rows = []
@@ -44,7 +44,7 @@ def layer_rows(spec: ModelSpec, inputs: Sequence[Shape] | None = None) -> list[L
     return rows
 
 
-def layer_table(spec: ModelSpec, inputs: Sequence[Shape] | None = None) -> str:
+def layer_table(spec: Graph, inputs: Sequence[Shape] | None = None) -> str:
     """`layer_rows` as aligned text with totals.
 
     MFLOP counts a multiply-add as two. MB (10^6 bytes) is what a layer must at least move: inputs,

@@ -69,7 +69,7 @@ def little_endian(array: Array) -> Array:
     return np.asarray(array, array.dtype.newbyteorder("<"), order="C")
 
 
-def write(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+def write_tensors(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
     """Write arrays to ``path``, whole or not at all: a reader never sees half a file.
 
     The data goes to a temporary file beside the target, which then replaces it in one step.

@@ -14,7 +14,7 @@ import bslite
 from bslite.engines.cuda import devices
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.errors import EngineError, InputError
-from bslite.explanation.data.gpu import GpuExplanation, explain_on_gpu
+from bslite.explanation.gpu import GpuExplanation, explain_on_gpu
 from bslite.explore.gpu import GpuMachine
 from bslite.frontends.weights.architectures.random_weights import random_state_dict
 from bslite.frontends.weights.state_dict import from_state_dict

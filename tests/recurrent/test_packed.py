@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 import bslite
 from bslite import InputError, SpecError, UnsupportedError, reference
-from bslite.dropin.wrapper import runner_of
+from bslite.dropin.runner import runner_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN"),

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import bslite
 from bslite import ModelSpec, reference
-from bslite.dropin.wrapper import runner_of
+from bslite.dropin.runner import runner_of
 
 
 class LanguageModel(nn.Module):

@@ -391,7 +391,7 @@ def test_a_torch_loop_that_carries_its_state(kind: str) -> None:
             y, state = fast(x, state)
             want, want_state = module(x, want_state)
             torch.testing.assert_close(y, want)
-    from bslite.dropin.wrapper import runner_of
+    from bslite.dropin.runner import runner_of
 
     runner = runner_of(fast)
     assert len(runner.kinds) == 1  # one export for all steps

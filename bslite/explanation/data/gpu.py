@@ -1,4 +1,4 @@
-"""What the GPU engine will do with a model: its plan, launch by launch, each with its price. Nothing runs."""
+"""The plan of a model for a GPU, launch by launch, each with its price. Nothing runs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from bslite.errors import EngineError, InputError
 from bslite.explanation.data.fusions import Fusion, fusions
 from bslite.explanation.data.work import work
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
-from bslite.passes import simplify
 from bslite.plan import Plan, Step
-from bslite.plan.cuda import build_plan
-from bslite.plan.cuda.price import FLOAT, footprint, price_of
+from bslite.plan.cuda.price import footprint, price_of
 from bslite.spec import ModelSpec
 
 #: Kernels that only bring data into place for the one that computes, or join its sums.
@@ -51,10 +48,11 @@ class GpuRow:
 
 
 @dataclass(frozen=True)
-class GpuExplanation:
-    """The plan of one model at one size for ``machine``, which is that of ``device``. ``str()`` is a table.
+class GpuResult:
+    """The plan of one model at one size for ``machine``, the GPU called ``device``.
 
-    ``rows`` are its launches in order. ``memory``: bytes by owner.
+    Users meet it as `bslite.explanation.GpuExplanation`. ``rows`` are the launches in order; layers without a
+    launch stand between them. ``memory``: bytes by owner.
     """
 
     model: str
@@ -74,11 +72,6 @@ class GpuExplanation:
         """What all launches are thought to take."""
         return sum(r.seconds for r in self.rows)
 
-    def __str__(self) -> str:
-        from bslite.explanation.views.gpu_text import table
-
-        return table(self)
-
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return {
@@ -93,48 +86,13 @@ class GpuExplanation:
         }
 
 
-def explain_on_gpu(
-    spec: ModelSpec,
-    shapes: Sequence[Shape],
-    strides: Sequence[Shape] | None = None,
-    machine: GpuMachine | None = None,
-    device: int = 0,
-) -> GpuExplanation:
-    """The plan for inputs of these shapes, and strides in elements (row-major if not given).
+def gpu_rows(
+    original: ModelSpec, spec: ModelSpec, plan: Plan, machine: GpuMachine, driver: Any
+) -> list[GpuRow]:
+    """The launches in order; layers without a launch stand where the model has them.
 
-    ``machine``: the GPU to plan for; by default the one that is here, and where there is none, a `GpuMachine`
-    with its defaults.
+    ``plan`` is made of ``spec``: ``original`` as simplified. ``driver`` is that of the GPU; None without one.
     """
-    if machine is not None and not isinstance(machine, GpuMachine):
-        raise InputError(f"explain(): machine is a {type(machine).__name__}, expected a GpuMachine")
-    driver, named = None, "a machine as described"
-    if machine is None:
-        machine, named, driver = _here(device)
-    simple = simplify(spec)
-    plan = build_plan(simple, shapes, machine, input_strides=strides)
-    rows = _rows(spec, simple, plan, machine, driver)
-    ends = {
-        kind: FLOAT * sum(b.size for b in plan.buffers.values() if b.kind == kind)
-        for kind in ("input", "output")
-    }
-    weights = FLOAT * sum(p.size for p in simple.params.values())
-    memory = {**ends, "weights": weights, "arena": FLOAT * plan.arena_size}
-    return GpuExplanation(spec.name, plan.shapes, named, machine, tuple(rows), memory)
-
-
-def _here(device: int) -> tuple[GpuMachine, str, Any]:
-    """The machine, its name and its driver; without them, what is assumed."""
-    from bslite.engines.cuda.devices import driver_for
-
-    try:
-        driver = driver_for(device)
-    except EngineError:
-        return GpuMachine(), "an H200 by its data sheet, assumed because there is no GPU here", None
-    return driver.machine, driver.name, driver
-
-
-def _rows(original: ModelSpec, spec: ModelSpec, plan: Plan, machine: GpuMachine, driver: Any) -> list[GpuRow]:
-    """Launches in order; layers without one stand where the model has them."""
     found = fusions(original, spec, plan)
     home = {node: f for f in found for node in f.members}
     shapes, params = spec.infer_shapes(plan.shapes), {key: p.shape for key, p in spec.params.items()}

@@ -1,12 +1,10 @@
-"""What `explain` found: a table, plain data, a trace, a report."""
+"""The data of an explanation on the CPU."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from bslite.errors import FileError
 from bslite.explanation.data.limits import Limits
 from bslite.explanation.data.memory import Memory
 from bslite.explanation.data.profile import Profile
@@ -15,12 +13,12 @@ from bslite.ops import Shape
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """Where the time of one model at one size goes. ``str()`` is a table. Seconds and bytes throughout.
+class Result:
+    """The time of one model at one size, by layer. Users meet it as `bslite.Explanation`.
 
-    ``rows`` are the layers in the order of execution; see `Row`. A stack is followed by those inside it,
-    whose times are its own once more. ``profile`` holds the items of one run, ``limits`` what the machine can
-    do, ``memory`` who held how much of it when.
+    ``rows`` are the layers in the order of execution; see `Row`. The layers inside a stack follow the row of
+    the stack and share its time. ``profile`` holds the work items of one run, ``limits`` the rates of the
+    machine, ``memory`` the bytes by owner. Times are in seconds, sizes in bytes.
     """
 
     model: str
@@ -45,11 +43,6 @@ class Explanation:
         """Seconds that the floors of all layers, each on its own, add up to."""
         return sum(r.floor for r in self.layers)
 
-    def __str__(self) -> str:
-        from bslite.explanation.views.text import table
-
-        return table(self)
-
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON; the single items are in the trace, not here."""
         p = self.profile
@@ -69,22 +62,3 @@ class Explanation:
                 for r in self.rows
             ],
         }
-
-    def save_trace(self, path: Any) -> None:
-        """Write the items of one run as a trace for Perfetto (https://ui.perfetto.dev) or chrome://tracing."""
-        from bslite.explanation.views.trace import trace_json
-
-        _write(path, trace_json(self))
-
-    def save_html(self, path: Any) -> None:
-        """Write a report with plots, one file that needs nothing else. Needs plotly: ``bslite[report]``."""
-        from bslite.explanation.views.page import page
-
-        _write(path, page(self))
-
-
-def _write(path: Any, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as e:
-        raise FileError(f"{path}: cannot write ({e.strerror})") from e

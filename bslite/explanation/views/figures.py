@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
+from bslite.explanation.data.result import Result
 from bslite.explanation.data.rows import Row
-
-if TYPE_CHECKING:
-    from bslite.explanation.data.result import Explanation
 
 #: What kinds of rows there are, with their colours; also the order of the legend.
 COLOURS = {
@@ -48,7 +46,7 @@ def family(r: Row) -> str:
     return "elementwise, norms" if r.flops else "moving data"
 
 
-def time_per_layer(e: Explanation) -> Any:
+def time_per_layer(e: Result) -> Any:
     """Bars in the order of execution: busy by family, waiting on top, the floor as a tick."""
     rows = [r for r in e.layers if r.seconds]
     labels = [f"{i + 1}" for i in range(len(rows))]
@@ -79,7 +77,7 @@ def time_per_layer(e: Explanation) -> Any:
     return styled(figure, 430)
 
 
-def roofline(e: Explanation) -> Any:
+def roofline(e: Result) -> Any:
     """GFLOP/s over flops per byte, both logarithmic; a point's area is its layer's share of the time."""
     rows = [r for r in e.layers if r.flops and r.seconds and r.bytes + r.weights]
     intensity = [r.flops / (r.bytes + r.weights) for r in rows]
@@ -117,7 +115,7 @@ def roofline(e: Explanation) -> Any:
     return styled(figure, 520)
 
 
-def timeline(e: Explanation) -> Any:
+def timeline(e: Result) -> Any:
     """What each walker did in one run. Items of a step in a row are one bar, a stack's images are not."""
     items = e.profile.items
     home = {step: r for r in e.timed for step in r.steps}
@@ -153,7 +151,7 @@ def timeline(e: Explanation) -> Any:
     return styled(figure, 200 + 42 * e.profile.threads)
 
 
-def memory(e: Explanation) -> Any:
+def memory(e: Result) -> Any:
     """Megabytes by owner while the run goes on; the arena by what is live in it."""
     m = e.memory
     times = [1e3 * t for t in (*m.starts, float(e.profile.items.stop.max(initial=0.0)))]
@@ -177,7 +175,7 @@ def memory(e: Explanation) -> Any:
     return styled(figure, 400)
 
 
-def predictions(e: Explanation) -> Any | None:
+def predictions(e: Result) -> Any | None:
     """Measured over predicted time of each row, or None where the plan predicts nothing."""
     rows = [r for r in e.layers if r.predicted and r.seconds]
     if not rows:

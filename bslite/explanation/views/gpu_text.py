@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bslite.explanation.data.gpu import GpuResult, GpuRow
 from bslite.explanation.views.text import aligned, percent, reasons, shortened
-
-if TYPE_CHECKING:
-    from bslite.explanation.data.gpu import GpuExplanation, GpuRow
 
 HEADER = (
     "layer", "op", "kernel", "output", "tile", "blocks", "threads", "MFLOP", "MB", "µs", "share", "bound by",
@@ -16,7 +12,7 @@ HEADER = (
 WORDS = (0, 1, 2, 3, 11, 12)  # columns of words, to the left; the others are numbers
 
 
-def table(e: GpuExplanation) -> str:
+def table(e: GpuResult) -> str:
     """The whole: for which machine, a line per launch, totals, then what each layer holds and why it ends."""
     cells = [HEADER, *(_cells(r, e.seconds) for r in e.rows)]
     flops, moved = sum(r.flops for r in e.launches), sum(r.bytes for r in e.launches)
@@ -29,7 +25,7 @@ def table(e: GpuExplanation) -> str:
     )
 
 
-def _headline(e: GpuExplanation) -> list[str]:
+def _headline(e: GpuResult) -> list[str]:
     m = e.machine
     takes = " ".join(str(list(s)) for s in e.shapes)
     return [
@@ -42,7 +38,7 @@ def _headline(e: GpuExplanation) -> list[str]:
     ]
 
 
-def _notes(e: GpuExplanation) -> list[str]:
+def _notes(e: GpuResult) -> list[str]:
     if any(r.library.startswith("or ") for r in e.rows):
         return ["(or ...: torch's, if it is faster when both are measured, on the device's first run)"]
     return []

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bslite.errors import UnsupportedError
+from bslite.explanation.data.result import Result
 from bslite.explanation.views.text import HEADER, WORDS, cells_of
-
-if TYPE_CHECKING:
-    from bslite.explanation.data.result import Explanation
 
 STYLE = """
 :root { color-scheme: light }
@@ -45,7 +43,7 @@ def need_plotly() -> None:
         ) from None
 
 
-def page(e: Explanation) -> str:
+def page(e: Result) -> str:
     """The whole file."""
     need_plotly()
     from plotly.offline import get_plotlyjs
@@ -102,7 +100,7 @@ def page(e: Explanation) -> str:
     )
 
 
-def _tiles(e: Explanation) -> str:
+def _tiles(e: Result) -> str:
     """The figures that matter most."""
     p = e.profile
     seconds = sum(r.seconds for r in e.timed) or 1e-12
@@ -134,7 +132,7 @@ def _text(title: str, text: str) -> str:
     return f"<section><h2>{title}</h2><p>{text}</p></section>"
 
 
-def _table(e: Explanation) -> str:
+def _table(e: Result) -> str:
     kinds = ["" if i in WORDS else " class='n'" for i in range(len(HEADER))]
     head = "".join(f"<th{k}>{h}</th>" for k, h in zip(kinds, HEADER, strict=True))
     lines = [f"<tr><th class='n'>#</th>{head}<th>holds</th><th>why it ends there</th></tr>"]

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
+from bslite.explanation.data.gpu import GpuRow
+from bslite.explanation.data.result import Result
 from bslite.explanation.data.rows import Row
-
-if TYPE_CHECKING:
-    from bslite.explanation.data.gpu import GpuRow
-    from bslite.explanation.data.result import Explanation
 
 HEADER = (
     "layer", "op", "kernel", "output", "tile", "items", "MFLOP", "MB", "µs", "share", "wait", "GFLOP/s",
@@ -19,7 +16,7 @@ WORDS = (0, 1, 2, 3, 14)  # columns of words, to the left; the others are number
 WIDEST = 44  # characters of a layer's name
 
 
-def table(e: Explanation) -> str:
+def table(e: Result) -> str:
     """The whole: what was run, a line per layer, totals, then what each layer holds and why it ends there."""
     cells = [HEADER, *map(cells_of, e.rows)]
     flops, moved = sum(r.flops for r in e.layers), sum(r.bytes + r.weights for r in e.layers)
@@ -39,12 +36,12 @@ def table(e: Explanation) -> str:
     )
 
 
-def _note(e: Explanation) -> list[str]:
+def _note(e: Result) -> list[str]:
     stacked = any(r.inside for r in e.rows)
     return ["(layers inside a stack: its time, divided as when run once more by one thread)"] * stacked
 
 
-def headline(e: Explanation) -> list[str]:
+def headline(e: Result) -> list[str]:
     """The run and the machine in a few lines."""
     p, limits = e.profile, e.limits
     takes = " ".join(str(list(s)) for s in e.shapes)

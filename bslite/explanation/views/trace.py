@@ -6,20 +6,18 @@ The format: "Trace Event Format", Google, events "M" (names) and "X" (a slice wi
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bslite.explanation.data.result import Result
 from bslite.explanation.data.rows import Row
 
-if TYPE_CHECKING:
-    from bslite.explanation.data.result import Explanation
 
-
-def trace_json(e: Explanation) -> str:
+def trace_json(e: Result) -> str:
     """The run that `Profile.items` tells of."""
     return json.dumps({"traceEvents": [*_tracks(e), *_slices(e)], "displayTimeUnit": "ns"})
 
 
-def _tracks(e: Explanation) -> list[dict[str, Any]]:
+def _tracks(e: Result) -> list[dict[str, Any]]:
     named = {"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": e.model}}
     return [named] + [
         {"name": "thread_name", "ph": "M", "pid": 1, "tid": w, "args": {"name": f"walker {w}"}}
@@ -27,7 +25,7 @@ def _tracks(e: Explanation) -> list[dict[str, Any]]:
     ]
 
 
-def _slices(e: Explanation) -> list[dict[str, Any]]:
+def _slices(e: Result) -> list[dict[str, Any]]:
     items = e.profile.items
     home: dict[int, Row] = {step: r for r in e.timed for step in r.steps}
     kernels = {step: k for r in e.timed for step, k in zip(r.steps, r.kernels, strict=True)}

@@ -34,7 +34,7 @@ def wrong(error: Exception, name: str, node: Any) -> BsliteError:
         )
     if isinstance(error, BsliteError):
         return error
-    # whatever a hostile file made of an operator; see `bslite.spec.file.load`
+    # whatever a hostile file made of an operator; see `bslite.spec.file.read`
     return SpecError(f"node {name!r} ({node.op_type}): invalid ({type(error).__name__}: {error})")
 
 
