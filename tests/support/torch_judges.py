@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import torch
 
+from bslite.cli.torch_ops import TORCH_OPS
+
 Tensor = torch.Tensor
-ORACLE: dict[str, Callable[..., Tensor]] = {}
+ORACLE: dict[str, Callable[..., Tensor]] = dict(TORCH_OPS)
 
 
 def oracle(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -1,0 +1,306 @@
+"""Each op as torch computes it: op name -> a call on tensors, with parameters and attributes by name.
+
+`bslite.cli.torch_peer` computes whole models with it; the tests hold the reference against it op by op. An op
+that torch only has in roundabout ways (LSTM with lengths, ONNX's resize) is none of torch's here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from bslite.errors import UnsupportedError
+
+Tensor = torch.Tensor
+Ints = tuple[int, ...]
+TORCH_OPS: dict[str, Callable[..., Tensor]] = {}
+
+
+def torch_op(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Register ``function`` for the op it is named after."""
+    TORCH_OPS[function.__name__.rstrip("_")] = function
+    return function
+
+
+def sided(pads: Ints) -> list[int]:
+    """``pads``, all starts then all ends of the last axes, in the order of `torch.nn.functional.pad`."""
+    axes = len(pads) // 2
+    return [side for axis in reversed(range(axes)) for side in (pads[axis], pads[axis + axes])]
+
+
+def padded(x: Tensor, pads: Ints, value: float = 0.0) -> tuple[Tensor, Ints]:
+    """``x`` and the padding left to do: torch's own ops pad both ends of an axis alike or not at all."""
+    axes = len(pads) // 2
+    if pads[:axes] == pads[axes:]:
+        return x, pads[:axes]
+    return F.pad(x, sided(pads), value=value), (0,) * axes
+
+
+def conv(
+    x: Tensor, *, weight: Tensor, bias: Tensor | None = None, stride: Ints, padding: Ints, dilation: Ints,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    function: Any = (F.conv1d, F.conv2d, F.conv3d)[len(stride) - 1]
+    x, pads = padded(x, padding)
+    return function(x, weight, bias, stride, pads, dilation, groups)
+
+
+def conv_transpose(
+    x: Tensor, *, weight: Tensor, bias: Tensor | None = None, stride: Ints, padding: Ints,
+    output_padding: Ints, dilation: Ints, groups: int,
+) -> Tensor:  # fmt: skip
+    axes = len(stride)
+    function: Any = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[axes - 1]
+    even = padding[:axes] == padding[axes:]
+    pads = padding[:axes] if even else (0,) * axes
+    y: Tensor = function(x, weight, bias, stride, pads, output_padding, groups, dilation)
+    for axis in range(0 if even else axes):
+        y = y.narrow(2 + axis, padding[axis], y.shape[2 + axis] - padding[axis] - padding[axes + axis])
+    return y
+
+
+def max_pool(
+    x: Tensor, *, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+) -> Tensor:
+    function: Any = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[len(kernel) - 1]
+    wide, pads = padded(x, padding, -math.inf)
+    if ceil_mode and wide is not x:
+        raise UnsupportedError("torch has no max pooling with asymmetric padding and ceil_mode")
+    return function(wide, kernel, stride, pads, dilation, ceil_mode)
+
+
+def avg_pool(
+    x: Tensor, *, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool,
+    count_include_pad: bool, divisor_override: int | None,
+) -> Tensor:  # fmt: skip
+    axes = len(kernel)
+    even = padding[:axes] == padding[axes:]
+    if ceil_mode and (set(dilation) != {1} or not even):
+        raise UnsupportedError("torch has no average pooling with ceil_mode and dilation or uneven padding")
+    if set(dilation) != {1}:  # torch has none: a convolution with ones
+        filters = torch.ones(x.shape[1], 1, *kernel, dtype=x.dtype)
+        taps = {"stride": stride or kernel, "padding": padding, "dilation": dilation, "groups": x.shape[1]}
+        counted = (
+            torch.tensor(math.prod(kernel), dtype=x.dtype)
+            if count_include_pad
+            else conv(torch.ones_like(x), weight=filters, **taps)  # type: ignore[arg-type]
+        )
+        return conv(x, weight=filters, **taps) / (divisor_override or counted)  # type: ignore[arg-type]
+    if axes == 1:  # torch has no divisor there: as an image of one row
+        flat = avg_pool(
+            x[:, :, None], kernel=(1, *kernel), stride=(1, *stride) if stride else stride,
+            padding=(0, padding[0], 0, padding[1]), ceil_mode=ceil_mode, dilation=(1, *dilation),
+            count_include_pad=count_include_pad, divisor_override=divisor_override,
+        )  # fmt: skip
+        return flat[:, :, 0]
+    function: Any = (F.avg_pool2d, F.avg_pool3d)[axes - 2]
+    if even:
+        return function(x, kernel, stride, padding[:axes], ceil_mode, count_include_pad, divisor_override)
+    if count_include_pad or divisor_override:
+        return function(padded(x, padding)[0], kernel, stride, divisor_override=divisor_override)
+    sums, counts = (
+        function(padded(a, padding)[0], kernel, stride, divisor_override=1) for a in (x, torch.ones_like(x))
+    )
+    return sums / counts
+
+
+def adaptive_avg_pool(x: Tensor, *, output_size: Sequence[int | None]) -> Tensor:
+    pools: Any = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
+    return pools[len(output_size) - 1](x, _filled(x, output_size))
+
+
+def adaptive_max_pool(x: Tensor, *, output_size: Sequence[int | None]) -> Tensor:
+    pools: Any = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)
+    return pools[len(output_size) - 1](x, _filled(x, output_size))
+
+
+def _filled(x: Tensor, output_size: Sequence[int | None]) -> list[int]:
+    """``output_size`` with the input's own size where it leaves one open."""
+    return [size or own for size, own in zip(output_size, x.shape[2:], strict=True)]
+
+
+for family in (conv, conv_transpose, max_pool, avg_pool, adaptive_avg_pool, adaptive_max_pool):
+    TORCH_OPS |= {f"{family.__name__}{axes}d": family for axes in (1, 2, 3)}
+
+
+@torch_op
+def batch_norm(
+    x: Tensor, *, running_mean: Tensor, running_var: Tensor, weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float,
+) -> Tensor:  # fmt: skip
+    return F.batch_norm(x, running_mean, running_var, weight, bias, eps=eps)
+
+
+@torch_op
+def pad(x: Tensor, *, pads: Ints, value: float, mode: str) -> Tensor:
+    if mode == "constant":
+        return F.pad(x, sided(pads), value=value)
+    mode = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}[mode]
+    y = x.double()  # torch pads no integers so; the last axis of three only, for any rank
+    for axis in range(x.ndim):
+        before, after = pads[axis], pads[axis + x.ndim]
+        around, cut = (max(before, 0), max(after, 0)), (max(-before, 0), max(-after, 0))
+        line = y.movedim(axis, -1)
+        wide = F.pad(line.reshape(1, -1, x.shape[axis]), around, mode)
+        wide = wide[..., cut[0] : wide.shape[-1] - cut[1]]
+        y = wide.reshape(*line.shape[:-1], -1).movedim(-1, axis)
+    return y.to(x.dtype)
+
+
+@torch_op
+def reshape(x: Tensor, *, shape: Ints) -> Tensor:
+    return x.reshape([x.shape[i] if d == 0 else d for i, d in enumerate(shape)])
+
+
+@torch_op
+def slice_(x: Tensor, *, axis: int, start: int, stop: int | None, step: int) -> Tensor:
+    chosen = slice(start, stop, step)
+    if step > 0:
+        return x[(slice(None),) * (axis % x.ndim) + (chosen,)]
+    return x.index_select(axis, torch.tensor(range(x.shape[axis])[chosen]))  # torch has no negative steps
+
+
+@torch_op
+def trilu(x: Tensor, *, upper: bool, diagonal: int) -> Tensor:
+    return (torch.triu if upper else torch.tril)(x, diagonal)
+
+
+@torch_op
+def upsample(x: Tensor, *, mode: str, size: Any, scale: Any, align_corners: bool) -> Tensor:
+    corners = align_corners if mode == "bilinear" else None
+    return F.interpolate(x, size, scale, mode, corners, recompute_scale_factor=False)
+
+
+@torch_op
+def hardsigmoid(x: Tensor, *, alpha: float, beta: float) -> Tensor:
+    return F.hardsigmoid(x) if (alpha, beta) == (1 / 6, 0.5) else torch.clamp(alpha * x + beta, 0, 1)
+
+
+@torch_op
+def shrink(x: Tensor, *, lambd: float, bias: float) -> Tensor:
+    if bias in (0, lambd):
+        return F.hardshrink(x, lambd) if bias == 0 else F.softshrink(x, lambd)
+    moved = torch.where(x > lambd, x - bias, torch.where(x < -lambd, x + bias, 0))
+    return torch.where(x.isnan(), x, moved)
+
+
+#: Ops of one value, and of two, that torch has under the same name.
+UNARY = (
+    *("neg", "abs", "sign", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "log", "log2", "log10", "log1p"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"),
+    *("floor", "ceil", "round", "trunc"),
+)
+BINARY = (
+    *("add", "mul", "sub", "pow", "maximum", "minimum", "fmod", "remainder", "atan2"),
+    *("not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "where"),
+)
+TORCH_OPS |= {name: getattr(torch, name) for name in (*UNARY, *BINARY)}
+
+
+def _axes(x: Tensor, axes: Sequence[int]) -> Ints:
+    return tuple(axes) or tuple(range(x.ndim))
+
+
+@torch_op
+def prod(x: Tensor, *, axes: Ints, keepdim: bool) -> Tensor:
+    for axis in sorted((a % x.ndim for a in _axes(x, axes)), reverse=True):
+        x = x.prod(axis, keepdim, dtype=x.dtype)
+    return x
+
+
+@torch_op
+def argmax(x: Tensor, *, axis: int | None, keepdim: bool, last: bool) -> Tensor:
+    if axis is None and keepdim:
+        return argmax(x, axis=None, keepdim=False, last=last).reshape((1,) * x.ndim)
+    if not last:
+        return torch.argmax(x, axis, keepdim)
+    size = x.numel() if axis is None else x.shape[axis]
+    return size - 1 - torch.argmax(x.flip(axis), axis, keepdim)  # type: ignore[arg-type]
+
+
+def _cumulated(function: Any, first: float, x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
+    x = x.flip(axis) if reverse else x
+    y: Tensor = function(x, axis, dtype=x.dtype)
+    if exclusive:
+        start = torch.full_like(y.narrow(axis, 0, 1), first)
+        y = torch.cat([start, y.narrow(axis, 0, y.shape[axis] - 1)], axis)
+    return y.flip(axis) if reverse else y
+
+
+@torch_op
+def cast(x: Tensor, *, to: str) -> Tensor:
+    return x.to(x.dtype if to == "float32" and x.is_floating_point() else getattr(torch, to))
+
+
+@torch_op
+def gather(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
+    axis %= x.ndim
+    rows = torch.index_select(x, axis, (indices % x.shape[axis]).reshape(-1))
+    return rows.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+
+
+TORCH_OPS |= {
+    "sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim, dtype=x.dtype),
+    "mean": lambda x, axes, keepdim: x.mean(_axes(x, axes), keepdim),
+    "amax": lambda x, axes, keepdim: x.amax(_axes(x, axes), keepdim),
+    "amin": lambda x, axes, keepdim: x.amin(_axes(x, axes), keepdim),
+    "sum_square": lambda x, axes, keepdim: (x * x).sum(_axes(x, axes), keepdim),
+    "l1_norm": lambda x, axes, keepdim: torch.linalg.vector_norm(x, 1, _axes(x, axes), keepdim),
+    "l2_norm": lambda x, axes, keepdim: torch.linalg.vector_norm(x, 2, _axes(x, axes), keepdim),
+    "log_sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim).log(),
+    "logsumexp": lambda x, axes, keepdim: torch.logsumexp(x, _axes(x, axes), keepdim),
+    "var": lambda x, axes, **kw: torch.var(x, _axes(x, axes), **kw),
+    "std": lambda x, axes, **kw: torch.std(x, _axes(x, axes), **kw),
+    "argmin": lambda x, **kw: argmax(-x, **kw),
+    "cumsum": lambda x, **kw: _cumulated(torch.cumsum, 0, x, **kw),
+    "cumprod": lambda x, **kw: _cumulated(torch.cumprod, 1, x, **kw),
+    "logcumsumexp": lambda x, axis: torch.logcumsumexp(x, axis),
+    "linear": F.linear,
+    "matmul": torch.matmul,
+    "layer_norm": F.layer_norm,
+    "rms_norm": F.rms_norm,
+    "normalize": lambda x, axis, eps: F.normalize(x, 2.0, axis, eps),
+    "group_norm": F.group_norm,
+    "lrn": F.local_response_norm,
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "silu": lambda x, beta: F.silu(x) if beta == 1 else x * torch.sigmoid(beta * x),
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "hardswish": F.hardswish,
+    "clamp": lambda x, low, high: torch.clamp(x, low, high),
+    "selu": lambda x, alpha, gamma: gamma * F.elu(x, alpha),
+    "celu": F.celu,
+    "softplus": F.softplus,
+    "softsign": F.softsign,
+    "mish": F.mish,
+    "logsigmoid": F.logsigmoid,
+    "threshold": F.threshold,
+    "softmax": lambda x, axis: F.softmax(x, axis),
+    "log_softmax": lambda x, axis: F.log_softmax(x, axis),
+    "dropout": lambda x, p: x,
+    "div": lambda x, y: torch.div(x, y, rounding_mode=None if x.is_floating_point() else "trunc"),
+    "floor_div": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "equal": torch.eq,
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+    "not": torch.bitwise_not,
+    "isinf": lambda x, negative, positive: (torch.isneginf(x) & negative) | (torch.isposinf(x) & positive),
+    "prelu": lambda x, y: torch.where(x > 0, x, x * y),
+    "constant": lambda value: value,
+    "concat": lambda *xs, axis: torch.cat(xs, axis),
+    "flatten": lambda x, start_axis, end_axis: torch.flatten(x, start_axis, end_axis),
+    "repeat_batch": lambda x, like: x.expand(len(like), *x.shape[1:]),
+    "permute": lambda x, order: x.permute(order),
+    "expand": lambda x, shape: x.expand(torch.broadcast_shapes(x.shape, [abs(d) for d in shape])),
+    "tile": lambda x, repeats: x.repeat(repeats),
+    "roll": lambda x, shifts, axes: torch.roll(x, shifts, axes) if axes else x,
+}
