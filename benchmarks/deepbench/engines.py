@@ -11,6 +11,7 @@ import numpy as np
 from benchmarks.peers.engines import ENGINES as PEERS
 from benchmarks.peers.engines import Engine, TorchEager
 from bslite.explore.cpu import Loops
+from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import Array, ModelSpec
 
 KERNEL = "recurrent"
@@ -42,7 +43,7 @@ class Traced:
         from bslite.engines.cpu.engine import prepare
         from bslite.kernels.cpu.runtime.walk import EVENT
 
-        self.x, self.session = x, prepare(spec, [x], threads, False, loops=loops)
+        self.x, self.session = x, prepare(spec, [x], threads, False, tuning=Tuning(loops))
         self.out = [np.empty(v.shape, np.float32) for v in self.session.plan.outputs]
         self.steps = [i for i, s in enumerate(self.session.plan.steps) if s.kernel == KERNEL]
         self.column = {name: i for i, name in enumerate(EVENT)}

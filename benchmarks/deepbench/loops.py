@@ -15,6 +15,7 @@ from bslite.engines.cpu.session import Session
 from bslite.machine import Machine
 from bslite.plan import build_plan
 from bslite.plan.core.views import contiguous
+from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
 
@@ -44,5 +45,5 @@ def session_with(spec: ModelSpec, shape: tuple[int, ...], machine: Machine, loop
     from bslite.engines.cpu.engine import engine_for
 
     engine = engine_for(spec)
-    plan = build_plan(engine.spec, [shape], machine, input_strides=[contiguous(shape)], loops=loops)
+    plan = build_plan(engine.spec, [shape], machine, input_strides=[contiguous(shape)], tuning=Tuning(loops))
     return Session(plan, engine.constant)

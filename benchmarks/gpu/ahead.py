@@ -25,7 +25,7 @@ def wanted_by(spec: ModelSpec, shapes: Sequence[Shape], machine: Any) -> set[Wan
     found = set()
     for layerwise in (False, True):
         plan = build_plan(simplify(spec), shapes, machine, layerwise=layerwise)
-        found |= {(step.kernel, json.dumps(step.args["variant"], sort_keys=True)) for step in plan.steps}
+        found |= {(step.kernel, json.dumps(step.variant.constants(), sort_keys=True)) for step in plan.steps}
     return found
 
 

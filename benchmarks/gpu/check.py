@@ -205,9 +205,9 @@ def blocks_that_wait(cases: int, ops: tuple[str, ...]) -> str:
 
 def _cases(cases: int, ops: tuple[str, ...]) -> Iterator[tuple[type[Op], Case]]:
     from bslite.ops import parse_attrs
-    from bslite.plan.cuda.build import LOWERINGS
+    from bslite.plan.core.lowering import CUDA
 
-    for name in ops or sorted(set(LOWERINGS) & set(REGISTRY)):
+    for name in ops or sorted(set(CUDA) & set(REGISTRY)):
         op, taken = REGISTRY[name], 0
         for case in op.cases():
             attrs = parse_attrs(op, case.attrs)

@@ -49,9 +49,9 @@ def ops_of(tensors: Iterable[Tensor]) -> frozenset[str] | None:
     """The ops that the engine for these tensors has kernels for; None if that is all of them."""
     if not any(map(on_gpu, tensors)):
         return None
-    from bslite.plan.cuda.build import LOWERINGS
+    from bslite.plan.core.lowering import CUDA
 
-    return frozenset(LOWERINGS) | {"dropout"}
+    return frozenset(CUDA) | {"dropout"}
 
 
 def wait(tensors: Iterable[Tensor]) -> None:

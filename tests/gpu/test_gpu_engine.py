@@ -88,15 +88,13 @@ def test_strided_inputs(how: str) -> None:
     same(chain("relu", "tanh", shape=(2, 4, 6, 4)), x)
 
 
-def test_plan_prints_and_round_trips() -> None:
+def test_plan_prints() -> None:
     from bslite.explore.gpu import GpuMachine
-    from bslite.plan.core.json import from_json, to_json
 
     spec = chain("relu", "sigmoid", shape=(2, 16, 8, 8))
     plan = build_plan(spec, [(2, 16, 8, 8)], GpuMachine())
     assert "transpose" in str(plan)
     assert "blocks of 32x8" in str(plan)
-    assert from_json(to_json(plan)) == plan
 
 
 def test_copies_beyond_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:

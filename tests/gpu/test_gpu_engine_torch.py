@@ -225,9 +225,9 @@ class Net(torch.nn.Module):
 
 def test_optimize_runs_on_the_gpu(on_gpu: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has no GPU kernel stays in torch, with a warning that lists it; the rest is the GPU's."""
-    from bslite.plan.cuda import build
+    from bslite.plan.core import lowering
 
-    monkeypatch.delitem(build.LOWERINGS, "cumsum", raising=False)
+    monkeypatch.delitem(lowering.CUDA, "cumsum", raising=False)
     net, x = Net().eval(), images()
     fast = bslite.optimize(net, tune=False)
     with torch.no_grad(), pytest.warns(UserWarning, match=r"cumsum.*: no GPU kernel for cum"):

@@ -38,7 +38,7 @@ def test_rows_are_the_launches_of_the_plan(found: Any) -> None:
     spec, e = found
     plan = build_plan(simplify(spec), e.shapes, GpuMachine())
     assert [r.kernel for r in e.launches] == [s.kernel for s in plan.steps]
-    assert [r.grid for r in e.launches] == [s.args["grid"] for s in plan.steps]
+    assert [r.grid for r in e.launches] == [s.grid for s in plan.steps]
     assert e.memory["arena"] == 4 * plan.arena_size
     assert all(r.bytes > 0 and r.bound for r in e.launches)
 

@@ -147,9 +147,9 @@ def test_what_few_lines_are_shared_by() -> None:
     spec = spec_of("scatter_elements", x, indices, x[:1000], axis=0)
     plan = build_plan(spec, [x.shape, (1000,), (1000,)], GpuMachine())
     (step,) = (s for s in plan.steps if s.kernel == "scatter")
-    owners = step.args["grid"][0] * step.args["grid"][1] * step.args["block"][0]
-    assert lower_scatter.BLOCKS * 132 >= step.args["grid"][1] > 132
-    assert owners * step.args["share"] >= 10**6 > (owners - 256) * step.args["share"]
+    owners = step.grid[0] * step.grid[1] * step.block[0]
+    assert lower_scatter.BLOCKS * 132 >= step.grid[1] > 132
+    assert owners * step.record.numbers()["share"] >= 10**6 > (owners - 256) * step.record.numbers()["share"]
 
 
 SPECIAL = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, 1.0, -1.0, np.nan, 2.0**-140], np.float32)

@@ -17,11 +17,12 @@ from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.runtime.device import SIMULATED
 from bslite.ops import Case, Op
 from bslite.passes import simplify
-from bslite.plan.cuda.build import LOWERINGS, build_plan
+from bslite.plan.core.lowering import CUDA
+from bslite.plan.cuda.build import build_plan
 
 #: In the simulator every sixth case of an op, the first included, and none that takes minutes:
 #: test_gpu_ptx_ops.py runs all of them as compiled.
-CASES = all_cases(names=sorted(LOWERINGS))
+CASES = all_cases(names=sorted(CUDA))
 MOST_FLOPS = 5e6
 #: Kernels that no case is large enough for, and where the simulator runs them. `recurrent_wide` is
 #: `recurrent` for GPUs that have more registers to a thread.
@@ -41,7 +42,7 @@ def chosen() -> list[Any]:
     """The cases to run: on a GPU all."""
     if not SIMULATED:
         return CASES
-    few = [p for op in LOWERINGS for p in [p for p in CASES if p.values[0].name == op][::6]]
+    few = [p for op in CUDA for p in [p for p in CASES if p.values[0].name == op][::6]]
     return [p for p in few if flops(*p.values) <= MOST_FLOPS]
 
 
@@ -66,13 +67,13 @@ def test_every_kernel_is_simulated() -> None:
 
 
 def test_every_op_has_a_lowering() -> None:
-    assert set(ops.REGISTRY) - set(LOWERINGS) == {"dropout"}  # which simplifying drops
+    assert set(ops.REGISTRY) - set(CUDA) == {"dropout"}  # which simplifying drops
 
 
 def test_ops_without_a_lowering_are_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them are listed, whatever else is in the model."""
     for name in ("softmax", "relu"):
-        monkeypatch.delitem(LOWERINGS, name)
+        monkeypatch.delitem(CUDA, name)
     graph = bslite.GraphBuilder("net")
     y = graph.add("relu", "r", graph.add("tanh", "t", graph.input("x", (2, 3))))
     spec = graph.build(graph.add("softmax", "s", graph.add("relu", "again", y), axis=1))

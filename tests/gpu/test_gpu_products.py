@@ -64,7 +64,7 @@ def test_a_residual_block(c: int) -> None:
     plan = check(spec, noise(2, 3, 6, 5))
     found = [k for k in kernels(plan) if k.startswith("gemm")]
     assert found.count("gemm_pairs" if c == 8 else "gemm") >= 2
-    residuals = [s for s in plan.steps if s.args["variant"].get("residual")]
+    residuals = [s for s in plan.steps if s.variant.constants().get("residual")]
     assert len(residuals) == 1
 
 
@@ -80,9 +80,9 @@ def test_a_sum_in_parts(act: str) -> None:
     plan = check(spec, noise(1, 40, 3, 4))
     (at,) = [i for i, k in enumerate(kernels(plan)) if k == "gemm_join"]
     first, join = plan.steps[at - 1 : at + 1]
-    assert first.args["grid"][2] == join.args["splits"] > 1
-    assert (first.args["variant"]["residual"], join.args["variant"]["residual"]) == (0, 1)
-    assert first.args["library"]["steps"] == 2
+    assert first.grid[2] == join.record.numbers()["splits"] > 1
+    assert (first.variant.constants()["residual"], join.variant.constants()["residual"]) == (0, 1)
+    assert first.library["steps"] == 2
 
 
 @pytest.mark.parametrize("widths", [(4, 6, 8), (3, 6, 5)])

@@ -58,8 +58,8 @@ def kinds(plan: Plan) -> list[str]:
     for step in plan.steps:
         if step.kernel == "gemm_depthwise":
             found.append("depthwise")
-        elif step.kernel in PRODUCTS and step.args["variant"]["before"] != "none":
-            found.append(step.args["variant"]["before"])
+        elif step.kernel in PRODUCTS and step.variant.constants()["before"] != "none":
+            found.append(step.variant.constants()["before"])
     return found
 
 
@@ -142,7 +142,7 @@ def test_sums_in_parts(always: None, monkeypatch: pytest.MonkeyPatch) -> None:
     y = m.conv(m.add("relu", m.norm(m.add("concat", y, x, axis=1), 36)), 20, 36, 3)
     plan = check(m.graph.build(y), noise(1, 18, 3, 4))
     assert kinds(plan) == ["depthwise", "affine"]
-    assert [s.args["splits"] for s in plan.steps if s.kernel == "gemm_join"] == [3, 3]
+    assert [s.record.numbers()["splits"] for s in plan.steps if s.kernel == "gemm_join"] == [3, 3]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -221,7 +221,7 @@ def test_a_mobilenet_block_is_two_launches(batch: int) -> None:
     assert found[:4] == ["gemm_pairs", "gemm_depthwise"] * 2
     (first, _) = (step for step in plan.steps if step.kernel == "gemm_depthwise")
     assert len(first.layers) == 4
-    assert first.args["variant"]["residual"] or first.args["grid"][2] > 1
+    assert first.variant.constants()["residual"] or first.grid[2] > 1
     assert "gemm_depthwise" in str(plan)
 
 

@@ -9,14 +9,14 @@ from support.ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
 
 from bslite.kernels.cuda.runtime.device import SIMULATED
 from bslite.ops import Case, Op
-from bslite.plan.cuda.build import LOWERINGS
+from bslite.plan.core.lowering import CUDA
 
 pytestmark = pytest.mark.skipif(not SIMULATED, reason="there is a GPU to run them on")
 #: Passes over shared memory for each that there must be, where banks are in conflict: the first rounds of a
 #: bitonic sort, and a few sums of channels in float64.
 CONFLICTS = {"topk_tiles": 2.0, "channel_sums": 2.0}
 FEW = 64  # passes that nobody need count
-CASES = all_cases(names=sorted(LOWERINGS))
+CASES = all_cases(names=sorted(CUDA))
 
 
 @pytest.mark.parametrize(("op", "case"), CASES)

@@ -17,7 +17,7 @@ import bslite
 from bslite.kernels.cuda.recurrent.cell import GRU
 from bslite.kernels.cuda.runtime.device import SIMULATED, cuda
 from bslite.ops import Case, Op
-from bslite.plan.cuda.build import LOWERINGS
+from bslite.plan.core.lowering import CUDA
 
 if not SIMULATED:
     pytest.skip("there is a GPU", allow_module_level=True)
@@ -42,7 +42,7 @@ ORDERS = {"backwards": backwards, "shuffled": shuffled}
 def cases() -> Iterator[Any]:
     """A few of each op."""
     seen: dict[str, int] = {}
-    for case in all_cases(names=sorted(LOWERINGS)):
+    for case in all_cases(names=sorted(CUDA)):
         op = case.values[0]
         if seen.get(op.name, 0) < EACH and flops(*case.values) < FEW:
             seen[op.name] = seen.get(op.name, 0) + 1

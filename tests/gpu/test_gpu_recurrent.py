@@ -164,7 +164,7 @@ def test_gates_join_sums_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = build_plan(spec, [x.shape for x in inputs], GpuMachine()).steps
     first = next(i for i, step in enumerate(steps) if step.kernel == "recurrent_gates")
     assert steps[first - 1].kernel == "gemm_pairs"
-    assert steps[first].args["parts"] == steps[first - 1].args["grid"][2] > 1
+    assert steps[first].record.numbers()["parts"] == steps[first - 1].grid[2] > 1
     hidden, sequences, parts = 3, 2, 3
     products = uniform(parts, sequences, 4 * hidden)
     given: dict[str, Any] = {

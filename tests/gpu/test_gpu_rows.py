@@ -111,7 +111,7 @@ def test_few_long_rows_are_shared_by_blocks(op: str) -> None:
     for count, parts in ((1, 3), (2, 2)):
         steps = build_plan(spec, [(count, 1300)], SimulatedDriver.machine).steps
         assert [s.kernel for s in steps][:2] == [f"{kernel}_part", f"{kernel}_join"]
-        assert steps[0].args["grid"] == (parts, count)
+        assert steps[0].grid == (parts, count)
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_group_norm_of_one_large_image() -> None:
     assert_three_way(bslite.run(spec, x, backend="cuda"), peer, exact)
     plan = build_plan(spec, [(1, 3, 1000, 1000)], GpuMachine())
     (sums,) = (step for step in plan.steps if step.kernel == "channel_sums")
-    assert sums.args["grid"] == (1, 512, 1)
-    assert sums.args["block"] == (4, 64)
+    assert sums.grid == (1, 512, 1)
+    assert sums.block == (4, 64)
 
 
 def reduced(op: str, x: Array, **attrs: Any) -> tuple[Array, Array]:

@@ -65,7 +65,7 @@ class Model:
 
 
 def stacks_of(plan: Plan) -> list[str]:
-    return [step.args["variant"]["stages"] for step in plan.steps if step.kernel == "stack"]
+    return [step.variant.constants()["stages"] for step in plan.steps if step.kernel == "stack"]
 
 
 def check(spec: ModelSpec, *inputs: Array) -> Array:

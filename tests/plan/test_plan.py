@@ -17,7 +17,6 @@ from bslite.frontends.weights.architectures.random_weights import random_state_d
 from bslite.machine import Machine
 from bslite.passes import simplify
 from bslite.plan import Plan, build_plan
-from bslite.plan.core.json import from_json, to_json
 from bslite.plan.core.plan import Access
 from bslite.plan.core.views import contiguous, reshaped_strides
 from bslite.plan.cpu.reduction import LONGEST, reduction
@@ -40,18 +39,10 @@ def plan_of(arch: str, batch: int = 1, machine: Machine | None = None, **options
 
 @pytest.mark.parametrize("batch", [1, 16])
 @pytest.mark.parametrize("arch", ["resnet50", "densenet201", "mobilenet_v2", "inception_v3"])
-def test_json_round_trip_and_determinism(arch: str, batch: int) -> None:
+def test_equal_models_have_equal_plans(arch: str, batch: int) -> None:
     plan = plan_of(arch, batch)
-    text = to_json(plan)
-    assert to_json(from_json(text)) == text
-    assert from_json(text) == plan
-    assert to_json(plan_of(arch, batch)) == text
+    assert plan_of(arch, batch) == plan
     assert "stack" in str(plan) or batch == 1
-
-
-def test_json_that_is_no_plan() -> None:
-    with pytest.raises(ValueError, match="not a bslite plan"):
-        from_json("[1, 2]")
 
 
 @pytest.mark.parametrize("batch", [1, 16])
@@ -111,7 +102,7 @@ def test_no_step_starts_before_what_it_depends_on(arch: str) -> None:
 def test_a_plan_for_another_machine_needs_nothing_of_it() -> None:
     big = plan_of("resnet50", machine=Machine(threads=48, lanes=8, registers=16, l2=512 << 10))
     convs = [step for step in big.steps if step.kernel == "conv"]
-    assert all(step.args["sweep"][2] <= 14 for step in convs)
+    assert all(step.record.numbers()["sweep"][2] <= 14 for step in convs)
     assert sum(step.items >= 48 for step in convs) > len(convs) // 2
 
 

@@ -29,7 +29,7 @@ def network(arch: str, size: int = 64) -> ModelSpec:
 )
 def test_same_bits_as_layer_by_layer(arch: str) -> None:
     spec = network(arch)
-    assert any(step.stack for step in plan_of(spec, 4).steps)
+    assert any(step.inner for step in plan_of(spec, 4).steps)
     for batch in (2, 4, 5):
         x = images(batch, 64, 64)
         want = bslite.run(spec, x, layerwise=True).tobytes()
@@ -66,7 +66,7 @@ def test_ops_across_the_batch_are_not_stacked() -> None:
     x = g.add("softmax", "across", x, axis=0)
     x = g.add("relu", "b", x)
     spec = g.build(x)
-    inside = {name for step in plan_of(spec, 4).steps if step.stack for name in step.layers}
+    inside = {name for step in plan_of(spec, 4).steps if step.inner for name in step.layers}
     assert "across" not in inside
     y = images(4, 8, 8)
     np.testing.assert_allclose(

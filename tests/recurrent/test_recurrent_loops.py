@@ -21,6 +21,7 @@ from bslite.machine import Machine
 from bslite.plan import Plan
 from bslite.plan.core.json import from_json, to_json
 from bslite.plan.cpu.ops import recurrent as lower_recurrent
+from bslite.plan.cpu.tuning import Tuning
 
 Array = NDArray[Any]
 LANES = 16
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*the batch is fixed at the exam
 
 def answers(spec: ModelSpec, xs: list[Array], threads: int, loops: Loops | None) -> tuple[Plan, list[Array]]:
     """All outputs, with the loop parameters given."""
-    session = prepare(spec, xs, threads, False, loops=loops)
+    session = prepare(spec, xs, threads, False, tuning=Tuning(loops))
     outputs = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
     session.run(xs, outputs)
     return session.plan, outputs
@@ -60,7 +61,10 @@ def test_every_point_gives_the_same_bits(kind: str, batch: int) -> None:
     assert len(points) > 20
     for loops in random.Random(0).sample(points, 30):
         plan, got = answers(spec, [x], 2, loops)
-        args, flight = recurrent_steps(plan)[-1].args, max(s.args["flight"] for s in recurrent_steps(plan))
+        args, flight = (
+            recurrent_steps(plan)[-1].record.numbers(),
+            max(s.record.numbers()["flight"] for s in recurrent_steps(plan)),
+        )
         seen.add((args["units"], args["tile"], flight, args["shares"], args["sweeps_back"]))
         for y, z in zip(got, want, strict=True):
             np.testing.assert_array_equal(y, z, err_msg=str(loops))
@@ -99,7 +103,10 @@ def test_layers_of_different_sizes_in_flight(kind: str, monkeypatch: pytest.Monk
     pick_flight(monkeypatch)
     for threads in (1, 2):
         plan, got = answers(spec, [x.numpy()], threads, None)
-        assert [(s.args["flight"], s.items > 0) for s in recurrent_steps(plan)] == [(1, False), (2, True)]
+        assert [(s.record.numbers()["flight"], s.items > 0) for s in recurrent_steps(plan)] == [
+            (1, False),
+            (2, True),
+        ]
         for y, z in zip(got, want, strict=True):
             np.testing.assert_array_equal(y, z)
         text = to_json(plan)
@@ -115,7 +122,7 @@ def test_layers_that_do_not_fly(options: dict[str, Any], monkeypatch: pytest.Mon
     spec = bslite.from_torch(module, x)
     pick_flight(monkeypatch)
     plan, _ = answers(spec, [x.numpy()], 2, None)
-    assert {s.args["flight"] for s in recurrent_steps(plan)} == {1}
+    assert {s.record.numbers()["flight"] for s in recurrent_steps(plan)} == {1}
 
 
 def test_nan_in_flight_stays_with_its_sequence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,8 +76,8 @@ def main() -> None:
             if ".global" in line
         )
         passes, fewest = counted.passes
-        blocks = int(np.prod(step.args["grid"]))
-        threads = int(np.prod(step.args["block"]))
+        blocks = int(np.prod(step.grid))
+        threads = int(np.prod(step.block))
         busy = min(blocks, machine.sms) / machine.sms  # a last, smaller wave of blocks is left out
         at_best = max(
             warps / (issue * machine.sms * busy), sectors * 32 / machine.l2_bandwidth / max(busy, 0.2)

@@ -112,7 +112,7 @@ def watched(plan: Plan, driver: Any, bases: Mapping[str, int], constants: Mappin
 def variants(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
     """The kernels of a plan, by name and compile-time constants."""
     return [
-        (step.kernel, {k: program.constants_of(v) for k, v in step.args["variant"].items()})
+        (step.kernel, {k: program.constants_of(v) for k, v in step.variant.constants().items()})
         for step in plan.steps
     ]
 

@@ -13,11 +13,11 @@ from bslite.engines.common.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu import constants
 from bslite.engines.cpu.detect import default_threads, detect
 from bslite.engines.cpu.session import Session
-from bslite.explore.cpu import Loops
 from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const, build_plan
 from bslite.plan.core.views import contiguous
+from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
 Array = npt.NDArray[Any]
@@ -41,7 +41,7 @@ class Engine:
         threads: int,
         layerwise: bool,
         keep_values: bool = False,
-        loops: Loops | None = None,
+        tuning: Tuning | None = None,
     ) -> Session:
         """The session for inputs of these shapes and strides (elements)."""
 
@@ -53,11 +53,11 @@ class Engine:
                 input_strides=strides,
                 layerwise=layerwise,
                 keep_values=keep_values,
-                loops=loops,
+                tuning=tuning,
             )
             return Session(plan, self.constant)
 
-        key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, loops)
+        key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, tuning)
         return self._sessions.get(key, make)
 
     def constant(self, const: Const) -> Array:
@@ -87,13 +87,13 @@ def prepare(
     threads: int | None,
     layerwise: bool,
     keep_values: bool = False,
-    loops: Loops | None = None,
+    tuning: Tuning | None = None,
 ) -> Session:
-    """The session for these inputs, checked and made cells; ``loops`` as `build_plan` takes them."""
+    """The session for these inputs, checked and made cells; ``tuning`` as `build_plan` takes it."""
     shapes = [x.shape for x in inputs]
     strides = [tuple([s // 4 for s in x.strides]) for x in inputs]  # a generator takes three times as long
     threads = threads or default_threads()
-    return engine_for(spec).session(shapes, strides, threads, layerwise, keep_values, loops)
+    return engine_for(spec).session(shapes, strides, threads, layerwise, keep_values, tuning)
 
 
 def run(

@@ -9,18 +9,23 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.errors import EngineError
+from bslite.kernels.contracts.record import Variant
 from bslite.machine import Machine
-from bslite.plan import Const, Plan
-from bslite.plan.core.memory import bases_of, own_scratch, stack_arena_at
-from bslite.plan.core.plan import Step
+from bslite.plan import Const
 from bslite.plan.cpu.ops.move import AXES
+from bslite.plan.cpu.scratch import bases_of, own_scratch, stack_arena_at
+from bslite.plan.cpu.step import CpuPlan, CpuStep
 from bslite.plan.cpu.tiling import WIDTHS, max_rows
 
 Array = npt.NDArray[Any]
 
 
 def kernel_of(reference: Any) -> Any:
-    """The kernel that a plan names as ``["gemm_sweep", rows, vecs]`` and the like."""
+    """The kernel that a plan names by a variant, or as ``["gemm_sweep", rows, vecs]`` and the like."""
+    from bslite.kernels.cpu.runtime.compile import kernel_of as typed
+
+    if isinstance(reference, Variant):
+        return typed(reference)
     from bslite.kernels.cpu.elementwise.elementwise import elementwise_function
     from bslite.kernels.cpu.gemm.sweep import depthwise_sweep, gemm_sweep
     from bslite.kernels.cpu.math.activation import activation
@@ -36,7 +41,7 @@ def kernel_of(reference: Any) -> Any:
     }[name](*variant)
 
 
-def kernels(plan: Plan) -> list[Any]:
+def kernels(plan: CpuPlan) -> list[Any]:
     """Every kernel the plan calls, each once, in order of first use."""
     from bslite.kernels.cpu import STEP_KERNELS
 
@@ -44,7 +49,7 @@ def kernels(plan: Plan) -> list[Any]:
     for step in plan.steps:
         for kernel in (
             *(kernel for plan_ in step.plans for kernel in kernels(plan_)),
-            *(kernel_of(v) for v in step.args.values() if isinstance(v, (list, tuple))),
+            *(kernel_of(v) for v in step.record.numbers().values() if isinstance(v, (list, tuple, Variant))),
             STEP_KERNELS[step.kernel],
         ):
             found.setdefault(kernel.name, kernel)
@@ -55,7 +60,7 @@ def kernels(plan: Plan) -> list[Any]:
 BY_SHAPE = ("copy", "halo", "interleave", "stack", "transpose")
 
 
-def kernels_for_any_shape(plan: Plan, machine: Machine) -> list[Any]:
+def kernels_for_any_shape(plan: CpuPlan, machine: Machine) -> list[Any]:
     """What the plan calls, and what plans of the same model for other batches and sizes may call besides.
 
     Made ready together, so that once a model has run, no other input compiles anything.
@@ -79,7 +84,7 @@ class Program:
     The constants' addresses are filled in, and the kernels', which are compiled or loaded here if need be.
     """
 
-    def __init__(self, plan: Plan, constant: Callable[[Const], Array]) -> None:
+    def __init__(self, plan: CpuPlan, constant: Callable[[Const], Array]) -> None:
         from bslite.kernels.cpu.runtime.compile import CELLS
 
         self.index = {name: 0 for name, buffer in plan.buffers.items() if buffer.kind == "arena"}
@@ -93,7 +98,7 @@ class Program:
             self.bases[self.index[name]] = data.ctypes.data
         self.records = np.zeros((len(plan.steps), CELLS), np.int64)
         for record, step in zip(self.records, plan.steps, strict=True):
-            given: dict[str, Any] = {"items": step.items, "after": step.after, **step.args}
+            given: dict[str, Any] = {"items": step.items, "after": step.after, **step.record.numbers()}
             if step.bands:
                 given |= self._stack(step, plan.places, constant)
             for name, (buffer, offset) in step.operands.items():
@@ -105,7 +110,7 @@ class Program:
             _fill(record, step.kernel, given)
 
     def _stack(
-        self, step: Step, places: Mapping[str, int], constant: Callable[[Const], Array]
+        self, step: CpuStep, places: Mapping[str, int], constant: Callable[[Const], Array]
     ) -> dict[str, int]:
         """Cells of a "stack" step: a table of its bands, each with its program and its ends."""
         inner = [Program(plan, constant) for plan in step.plans]
@@ -152,7 +157,9 @@ def _fill(record: Any, name: str, given: dict[str, Any]) -> None:
 
 def _cell(value: Any) -> int:
     """One argument as a cell: a float as its float32 bits in the low half, a kernel as its address."""
-    if isinstance(value, (list, tuple)):
+    if value is None:
+        return 0
+    if isinstance(value, (list, tuple, Variant)):
         return int(kernel_of(value).address)
     if isinstance(value, float):
         return int(np.float32(value).view(np.uint32))

@@ -19,10 +19,10 @@ from typing import Any
 from bslite.cache import machines_dir, read_json, write_json
 from bslite.engines.cuda import library_before
 from bslite.engines.cuda.driver import Driver, Graph, Memory
-from bslite.engines.cuda.program import Launch
+from bslite.engines.cuda.program import Ready
 from bslite.engines.cuda.strict import strict
 from bslite.ops import Shape
-from bslite.plan import Plan, Step
+from bslite.plan.cuda.launch import CudaPlan, Launch
 
 FORMAT = 1
 LONG = 5e-4  # seconds that a graph takes, if repeating a way MOST times does: starting it is then little
@@ -75,8 +75,8 @@ def compute(
 
 
 def torch_call(
-    plan: Plan,
-    step: Step,
+    plan: CudaPlan,
+    step: Launch,
     driver: Any,
     bases: Mapping[str, int],
     constants: Mapping[str, Memory],
@@ -86,7 +86,7 @@ def torch_call(
 
     ``params``: shapes of the model's parameters, by key.
     """
-    form = step.args["library"]
+    form = step.library
     views = [form[name] for name in VIEWS if form.get(name) is not None]
     able = form["function"] in STORES and library_before.can(form)
     if not able or any(v["buffer"] not in bases for v in views):
@@ -130,9 +130,9 @@ class Library:
 
     def choose(
         self,
-        plan: Plan,
-        launches: Sequence[Launch],
-        alternative: Callable[[Step], TorchCall | None],
+        plan: CudaPlan,
+        launches: Sequence[Ready],
+        alternative: Callable[[Launch], TorchCall | None],
         measure: bool = True,
     ) -> list[Any]:
         """The launches, with torch's calls in the places of those that they are slower than. What is not
@@ -142,7 +142,7 @@ class Library:
         ours: list[Any]
         index, learnt = 0, False
         while index < len(launches):
-            form = plan.steps[index].args.get("library")
+            form = plan.steps[index].library
             count = form["steps"] if form else 1
             ours = list(launches[index : index + count])
             theirs = None
@@ -164,16 +164,16 @@ class Library:
             self._save()
         return chosen
 
-    def key(self, step: Step) -> str:
+    def key(self, step: Launch) -> str:
         """What the times of a step depend on: the problem, and how it is cut for our kernels, which changes
         with the planner.
         """
-        form = dict(step.args["library"])
+        form = dict(step.library)
         for name in VIEWS:
             if form.get(name) is not None:
                 form[name] = [form[name]["shape"], form[name]["strides"]]
         form["bias"] = step.operands["w"][0] != step.operands["biases"][0]
-        form["ours"] = [step.kernel, sorted(step.args["variant"].items()), step.args["grid"]]
+        form["ours"] = [step.kernel, sorted(step.variant.constants().items()), step.grid]
         return json.dumps([self._version, sorted(form.items())])
 
     def _measured(self, ours: Sequence[Any], theirs: TorchCall) -> list[float]:
@@ -218,7 +218,7 @@ class Library:
         ]
         return [sorted(each)[ROUNDS // 2] for each in zip(*found, strict=True)]
 
-    def seconds(self, steps: Sequence[Step]) -> list[float] | None:
+    def seconds(self, steps: Sequence[Launch]) -> list[float] | None:
         """What was measured of steps that a call of torch's may stand for: ours, its. None if nothing was."""
         return self._known.get(self.key(steps[0]))
 

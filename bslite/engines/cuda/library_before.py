@@ -9,7 +9,7 @@ from typing import Any
 
 from bslite.engines.cuda.driver import Memory
 from bslite.ops import Shape
-from bslite.plan import Plan, Step
+from bslite.plan.cuda.launch import CudaPlan, Launch
 
 #: Activations of a prologue that torch has, in place or not.
 ACTIVATIONS = ("identity", "relu", "clamp", "silu", "hardswish")
@@ -21,13 +21,13 @@ def can(form: Mapping[str, Any]) -> bool:
 
 
 def tensors(
-    plan: Plan, step: Step, constants: Mapping[str, Memory], params: Mapping[str, Shape],
+    plan: CudaPlan, step: Launch, constants: Mapping[str, Memory], params: Mapping[str, Shape],
     tensor: Callable[..., Any], gate: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """What the prologue reads besides the convolution's x, by name. ``tensor``: one of an address, a shape
     and strides; ``gate``: the tensor of the view of that name, if there is one.
     """
-    form = step.args["library"]
+    form = step.library
     if "before" not in form:
         return {}
 

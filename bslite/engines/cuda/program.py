@@ -8,12 +8,11 @@ from typing import Any
 
 from bslite.engines.cuda.driver import Bound, Cells, Driver, Memory
 from bslite.errors import EngineError
-from bslite.plan import Plan, Step
-from bslite.plan.cuda.launch import OWN
+from bslite.plan.cuda.launch import CudaPlan, Launch
 
 
 @dataclass
-class Launch:
+class Ready:
     """A compiled kernel and its arguments. ``ends`` are those that lie in the caller's arrays: (argument,
     buffer, first byte).
     """
@@ -40,20 +39,20 @@ def constants_of(value: Any) -> Any:
 
 
 def launches(
-    plan: Plan, driver: Driver, bases: Mapping[str, int], constants: Mapping[str, Memory]
-) -> list[Launch]:
+    plan: CudaPlan, driver: Driver, bases: Mapping[str, int], constants: Mapping[str, Memory]
+) -> list[Ready]:
     """All steps of the plan. ``bases`` are the addresses of buffers that are ours, not the caller's."""
     return [_launch(plan, step, driver, bases, constants) for step in plan.steps]
 
 
 def _launch(
-    plan: Plan, step: Step, driver: Driver, bases: Mapping[str, int], constants: Mapping[str, Memory]
-) -> Launch:
+    plan: CudaPlan, step: Launch, driver: Driver, bases: Mapping[str, int], constants: Mapping[str, Memory]
+) -> Ready:
     from bslite.kernels.cuda import KERNELS
     from bslite.kernels.cuda.runtime.kernel import DTYPES
 
     kernel = KERNELS[step.kernel]
-    numbers = {name: value for name, value in step.args.items() if name not in OWN}
+    numbers = step.record.numbers()
     if set(numbers) != set(kernel.scalars) or set(step.operands) != set(kernel.arrays):
         wrong = sorted((set(numbers) ^ set(kernel.scalars)) | (set(step.operands) ^ set(kernel.arrays)))
         raise EngineError(f"step {step.kernel!r}: {wrong} are given but not known, or known but not given")
@@ -74,14 +73,12 @@ def _launch(
                 f"element {offset} of {buffer}, not on {4 * width} bytes"
             )
         given[name] = Cells(address, DTYPES[kind], count)
-    variant = {k: constants_of(v) for k, v in step.args["variant"].items()}
-    bound = driver.bind(
-        driver.function(step.kernel, variant), step.args["grid"], step.args["block"], kernel.arguments(given)
-    )
-    return Launch(bound, ends)
+    variant = {k: constants_of(v) for k, v in step.variant.constants().items()}
+    bound = driver.bind(driver.function(step.kernel, variant), step.grid, step.block, kernel.arguments(given))
+    return Ready(bound, ends)
 
 
-def _cells(plan: Plan, buffer: str, constants: Mapping[str, Memory]) -> int:
+def _cells(plan: CudaPlan, buffer: str, constants: Mapping[str, Memory]) -> int:
     """How many cells there are from its start on."""
     if buffer in constants:
         return constants[buffer].size // 4
@@ -90,11 +87,11 @@ def _cells(plan: Plan, buffer: str, constants: Mapping[str, Memory]) -> int:
     return plan.buffers[buffer].size
 
 
-def segments(steps: Sequence[Launch], least: int) -> Iterator[tuple[bool, list[Launch]]]:
+def segments(steps: Sequence[Ready], least: int) -> Iterator[tuple[bool, list[Ready]]]:
     """The launches in order, in runs: whether they touch nothing of the caller's, and are at least ``least``
     (a graph, then: its addresses stay), and which they are.
     """
-    run: list[Launch] = []
+    run: list[Ready] = []
     for launch in [*steps, None]:
         if launch is not None and not launch.ends:
             run.append(launch)

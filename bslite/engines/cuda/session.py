@@ -12,7 +12,7 @@ import numpy as np
 
 from bslite.engines.cuda.driver import Array, Driver, Graph, Memory
 from bslite.engines.cuda.library import Library, TorchCall, torch_call
-from bslite.engines.cuda.program import Launch, launches, segments
+from bslite.engines.cuda.program import Ready, launches, segments
 from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
 from bslite.plan import Const, Plan
@@ -53,7 +53,7 @@ class Workspace:
                 measure=not theirs,
             )
         self.runs = 0
-        self._parts: list[Graph | list[Launch]] | None = None
+        self._parts: list[Graph | list[Ready]] | None = None
         self.ends: list[Memory] = []  # copies of the host's inputs and outputs
 
     def clear_flags(self, count: int, stream: int) -> None:
@@ -86,7 +86,7 @@ class Workspace:
                 part.start(stream)
 
 
-def _start(run: Sequence[Launch], stream: int, callers: Mapping[str, int]) -> None:
+def _start(run: Sequence[Ready], stream: int, callers: Mapping[str, int]) -> None:
     for launch in run:
         launch.start(stream, callers)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bslite.explanation.data.names import owners
 from bslite.explanation.data.stacking import Forecast
 from bslite.passes import Layer, fuse, readers, why_not_folded
-from bslite.plan import Plan
+from bslite.plan import AnyPlan
 from bslite.plan.core.concats import VIEW_OPS
 from bslite.plan.core.views import View
 from bslite.spec import ModelSpec, Node
@@ -31,7 +31,7 @@ class Fusion:
     forecast: Forecast | None = None
 
 
-def fusions(original: ModelSpec, spec: ModelSpec, plan: Plan) -> list[Fusion]:
+def fusions(original: ModelSpec, spec: ModelSpec, plan: AnyPlan) -> list[Fusion]:
     """The layers of ``spec``, which is ``original`` simplified, in the order of the model."""
     owner = owners(original, spec)
     before = {n.name: n for n in original.nodes}
@@ -91,11 +91,11 @@ def _holds(
     return said
 
 
-def _inner_values(plan: Plan) -> dict[str, View]:
+def _inner_values(plan: AnyPlan) -> dict[str, View]:
     """Views of the values inside stacks."""
     found: dict[str, View] = {}
     for step in plan.steps:
-        inner = step.stack
+        inner = step.inner
         if inner is not None:
             found |= {**_inner_values(inner), **inner.values}
     return found

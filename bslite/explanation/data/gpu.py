@@ -10,7 +10,7 @@ from bslite.explanation.data.fusions import Fusion, fusions
 from bslite.explanation.data.work import work
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
-from bslite.plan import Plan, Step
+from bslite.plan.cuda.launch import CudaPlan, Launch
 from bslite.plan.cuda.price import footprint, price_of
 from bslite.spec import ModelSpec
 
@@ -87,7 +87,7 @@ class GpuResult:
 
 
 def gpu_rows(
-    original: ModelSpec, spec: ModelSpec, plan: Plan, machine: GpuMachine, driver: Any
+    original: ModelSpec, spec: ModelSpec, plan: CudaPlan, machine: GpuMachine, driver: Any
 ) -> list[GpuRow]:
     """The launches in order; layers without a launch stand where the model has them.
 
@@ -108,7 +108,7 @@ def gpu_rows(
         row = _layer_row(layers[-1] if layers else OUTPUTS, shapes)
         row = replace(
             row, nodes=tuple(n for f in held for n in f.nodes), kernel=step.kernel, tile=_tile(step),
-            grid=step.args["grid"], block=step.args["block"], flops=flops, bytes=price.bytes,
+            grid=step.grid, block=step.block, flops=flops, bytes=price.bytes,
             seconds=price.seconds, bound=price.bound, library=_library(plan.steps[i:], driver),
         )  # fmt: skip
         if not held and layers:
@@ -134,12 +134,12 @@ def gpu_rows(
     return [row for _, row in sorted(placed, key=lambda pair: pair[0])]
 
 
-def _layers(step: Step, home: dict[str, Fusion]) -> list[Fusion]:
+def _layers(step: Launch, home: dict[str, Fusion]) -> list[Fusion]:
     """The layers of a launch, each once, in order; none if it is only about outputs."""
     return list({home[n].value: home[n] for n in step.layers if n in home}.values())
 
 
-def _computing(plan: Plan, owners: Sequence[Sequence[Fusion]]) -> dict[str, int]:
+def _computing(plan: CudaPlan, owners: Sequence[Sequence[Fusion]]) -> dict[str, int]:
     """The value of each layer -> the launch that computes it: the last that does more than help."""
     found: dict[str, int] = {}
     for i, (step, layers) in enumerate(zip(plan.steps, owners, strict=True)):
@@ -155,15 +155,15 @@ def _layer_row(f: Fusion, shapes: Mapping[str, Shape]) -> GpuRow:
     return GpuRow(f.name, f.op, f.nodes, shape, "", "", (), (), 0, 0, 0.0, "", "", f.holds, f.apart)
 
 
-def _tile(step: Step) -> str:
+def _tile(step: Launch) -> str:
     """Rows and columns of a block's tile, or of a thread's in a stack."""
-    tile = step.args["variant"].get("tile")
+    tile = step.variant.constants().get("tile")
     return f"{tile[0]}x{tile[1]}" if isinstance(tile, (list, tuple)) else step.tile
 
 
-def _library(steps: Sequence[Step], driver: Any) -> str:
+def _library(steps: Sequence[Launch], driver: Any) -> str:
     """Torch's call that makes the same as the first of these, and what is known of it."""
-    form = steps[0].args.get("library")
+    form = steps[0].library
     if not form:
         return ""
     library = getattr(driver, "library", None)

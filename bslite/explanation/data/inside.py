@@ -17,7 +17,8 @@ from bslite.engines.cpu.job import Job
 from bslite.engines.cpu.program import Program
 from bslite.engines.cpu.session import Session
 from bslite.explanation.data.profile import Array, steps_of
-from bslite.plan import Const, Plan, Step
+from bslite.plan import Const
+from bslite.plan.cpu.step import CpuPlan, CpuStep
 
 ITEMS = 4  # bands or images, at most; the first is run twice, to warm up
 ROUNDS = 5
@@ -41,7 +42,7 @@ def inner_shares(
         session.bind(workspace, inputs, outputs)
         workspace.job.run(plan.threads)
         memory = _Memory(plan, session.program, workspace.bases)
-        return {i: _divide(s, memory, constant) for i, s in enumerate(plan.steps) if s.stack}
+        return {i: _divide(s, memory, constant) for i, s in enumerate(plan.steps) if s.inner}
     finally:
         session.release(workspace)
 
@@ -50,7 +51,7 @@ def inner_shares(
 class _Memory:
     """Where the buffers of a plan are while it runs."""
 
-    plan: Plan
+    plan: CpuPlan
     program: Program
     bases: Array
 
@@ -58,8 +59,8 @@ class _Memory:
         return int(self.bases[self.program.index[buffer]]) + 4 * self.plan.places.get(buffer, 0)
 
 
-def _divide(step: Step, outside: _Memory, constant: Callable[[Const], Array]) -> Inner:
-    plan = step.stack
+def _divide(step: CpuStep, outside: _Memory, constant: Callable[[Const], Array]) -> Inner:
+    plan = step.inner
     assert plan is not None
     program = Program(plan, constant)
     arena = aligned(np.zeros(max(1, plan.arena_size), np.float32))
@@ -81,5 +82,5 @@ def _divide(step: Step, outside: _Memory, constant: Callable[[Const], Array]) ->
         rounds.append(ticks / max(1.0, ticks.sum()))
     typical = np.median(rounds, axis=0)
     memory = _Memory(plan, program, bases)
-    stacks = {i: _divide(s, memory, constant) for i, s in enumerate(plan.steps) if s.stack}
+    stacks = {i: _divide(s, memory, constant) for i, s in enumerate(plan.steps) if s.inner}
     return Inner(np.asarray(typical / (typical.sum() or 1.0)), stacks)

@@ -18,7 +18,7 @@ from bslite.explanation.data.units import Unit, main_step, predicted, tile_of, u
 from bslite.explanation.data.work import Work, footprint, work
 from bslite.machine import Machine
 from bslite.ops import Shape
-from bslite.plan import Plan
+from bslite.plan.cpu.step import CpuPlan
 from bslite.spec import ModelSpec
 
 
@@ -49,7 +49,7 @@ class Whole:
 def layer_rows(
     original: ModelSpec,
     spec: ModelSpec,
-    plan: Plan,
+    plan: CpuPlan,
     machine: Machine,
     timing: Profile,
     inner: Mapping[int, Inner],
@@ -100,14 +100,14 @@ def _items(unit: Unit) -> int:
 
 
 def _forecast(
-    found: list[Fusion], spec: ModelSpec, plan: Plan, machine: Machine, limits: Limits
+    found: list[Fusion], spec: ModelSpec, plan: CpuPlan, machine: Machine, limits: Limits
 ) -> list[Fusion]:
     """With what the planner expected of each."""
     expected = forecasts(spec, plan, machine, limits.clock)
     return [replace(f, forecast=expected.get(f.value)) for f in found]
 
 
-def _row(whole: Whole, plan: Plan, unit: Unit, times: Times, at_once: float = 1.0) -> Row:
+def _row(whole: Whole, plan: CpuPlan, unit: Unit, times: Times, at_once: float = 1.0) -> Row:
     """``at_once``: the part of the values' bytes that is in use at the same time."""
     known = [f for f in unit.fusions if f.value]
     cost = work(whole.spec, whole.shapes, plan, known) if known else Work(0, 0, 0)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import Layer, fuse
-from bslite.plan import Plan
 from bslite.plan.core.bands import can_band
 from bslite.plan.cpu.banding import layer_cost, whole_cycles
 from bslite.plan.cpu.stacks import one_image, price, stackable, weights_stay_in_l3
+from bslite.plan.cpu.step import CpuPlan
 from bslite.spec import ModelSpec
 
 
@@ -23,7 +23,7 @@ class Forecast:
     why: str
 
 
-def forecasts(spec: ModelSpec, plan: Plan, machine: Machine, clock: float) -> dict[str, Forecast]:
+def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) -> dict[str, Forecast]:
     """By the name of each layer's value; empty where the planner has no price. ``clock``: cycles a second."""
     shapes = spec.infer_shapes(plan.shapes)
     single = one_image(spec, shapes)
@@ -33,7 +33,7 @@ def forecasts(spec: ModelSpec, plan: Plan, machine: Machine, clock: float) -> di
     batch = first[0]
     layers = fuse(spec)
     constants = {layer.name for layer in layers if layer.node.op == "constant"}
-    within = {n: len(step.bands) for step in plan.steps for n in step.layers if step.stack is not None}
+    within = {n: len(step.bands) for step in plan.steps for n in step.layers if step.inner is not None}
     in_l3 = weights_stay_in_l3(spec, machine)
     by_bands = batch < max(2, machine.threads)
     found = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bslite.explanation.data.fusions import Fusion
-from bslite.plan import Plan, Step
+from bslite.plan.cpu.step import CpuPlan, CpuStep
 
 #: Kernels that only bring data into place for the one that computes.
 HELPERS = ("copy", "interleave", "halo", "fill")
@@ -20,29 +20,29 @@ class Unit:
 
     fusions: tuple[Fusion, ...]
     steps: tuple[int, ...]
-    main: Step | None
-    stack: Plan | None = None
+    main: CpuStep | None
+    stack: CpuPlan | None = None
 
 
-def units(plan: Plan, found: Sequence[Fusion]) -> list[Unit]:
+def units(plan: CpuPlan, found: Sequence[Fusion]) -> list[Unit]:
     """The plan's steps gathered by layer, with the layers that take no step where they stand in the model."""
     home = {node: f for f in found for node in f.members}
     steps: dict[str, list[int]] = {}
     stacks: dict[int, list[Fusion]] = {}
     inside: dict[str, int] = {}  # value -> the step of the stack it is made in
     for i, step in enumerate(plan.steps):
-        if step.stack is not None:
+        if step.inner is not None:
             held = {home[n].value for n in step.layers if n in home}
             stacks[i] = [f for f in found if f.value in held]
             inside |= dict.fromkeys(held, i)
     flights: dict[int, list[Fusion]] = {}
     for i, step in enumerate(plan.steps):
-        if step.kernel == "recurrent" and step.args["flight"] > 1 and step.items:
+        if step.kernel == "recurrent" and step.record.numbers()["flight"] > 1 and step.items:
             held = {home[n].value for n in step.layers if n in home}
             flights[i] = [f for f in found if f.value in held]
             inside |= dict.fromkeys(held, i)
     for i, step in enumerate(plan.steps):
-        if step.stack is None:
+        if step.inner is None:
             owner = home.get(step.layers[-1]) if step.layers else None
             steps.setdefault(owner.value if owner else "", []).append(i)
     placed: list[tuple[float, Unit]] = []
@@ -57,7 +57,7 @@ def units(plan: Plan, found: Sequence[Fusion]) -> list[Unit]:
     for i, layers in stacks.items():
         # The zeros around what leaves it are filled by steps before it.
         helpers = [s for f in layers for s in steps.get(f.value, ())]
-        placed.append((i, Unit(tuple(layers), (*helpers, i), plan.steps[i], plan.steps[i].stack)))
+        placed.append((i, Unit(tuple(layers), (*helpers, i), plan.steps[i], plan.steps[i].inner)))
     for i, layers in flights.items():
         mine = tuple(sorted(s for f in layers for s in steps.get(f.value, ())))
         placed.append((i, Unit(tuple(layers), mine, plan.steps[i])))
@@ -68,13 +68,13 @@ def units(plan: Plan, found: Sequence[Fusion]) -> list[Unit]:
     return [unit for _, unit in sorted(placed, key=lambda pair: pair[0])]
 
 
-def main_step(plan: Plan, steps: Sequence[int]) -> Step | None:
+def main_step(plan: CpuPlan, steps: Sequence[int]) -> CpuStep | None:
     """The last step that does more than bring data into place; else the last."""
     chosen = [plan.steps[i] for i in steps]
     return next((s for s in reversed(chosen) if s.kernel not in HELPERS), chosen[-1] if chosen else None)
 
 
-def tile_of(step: Step | None) -> str:
+def tile_of(step: CpuStep | None) -> str:
     """Its register tile, if it has one."""
     return step.tile if step else ""
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
-from bslite.explore.cpu import Loops
-from bslite.machine import Machine
-from bslite.ops import RowMap, Shape
-from bslite.passes import Layer
-from bslite.passes.families import CONVS, TRANSPOSED
+from bslite.ops import Shape
 from bslite.plan.core.bands import Crop
 from bslite.plan.core.concats import Place
 from bslite.plan.core.layouts import channels_second, innermost
-from bslite.plan.core.plan import Const, Step, accesses
+from bslite.plan.core.plan import Const, Step
 from bslite.plan.core.views import NO_HALO, Buffer, View, channel_axis, contiguous, size_of
-from bslite.plan.core.windows import windows_of
 from bslite.spec import ModelSpec
 
 Halo = tuple[int, int, int, int]
@@ -23,49 +18,80 @@ FLAG_CELLS = 4  # of `kernels.cpu.runtime.flag`: was it raised, and a number
 PAGE = 2048  # bytes: at this pixel stride (doubled by a strided layer) a tile's lines meet in one set of L1
 
 
-def wider(a: Halo, b: Halo) -> Halo:
-    """The least halo that holds both."""
-    return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
+M = TypeVar("M")  # the machine
+T = TypeVar("T")  # the planner's options
+S = TypeVar("S", bound=Step)
 
 
-class Builder:
+class Target(Protocol[M, T, S]):
+    """What planning for one kind of machine means, where the two kinds differ."""
+
+    @property
+    def machine(self) -> M: ...
+
+    @property
+    def tuning(self) -> T: ...
+
+    @property
+    def over_reads(self) -> bool:
+        """Whether kernels load whole vectors, and so read beyond the last element of a view."""
+
+    @property
+    def pixel_padding(self) -> int:
+        """Elements that keep pixels a page apart out of one set of L1."""
+
+    def copy(self, b: Builder[M, T, S], source: View, target: View) -> None:
+        """Append a strided copy between views of equal logical shape."""
+
+    def halo(self, b: Builder[M, T, S], view: View) -> None:
+        """Append the zeros around the images of ``view``."""
+
+
+class Builder(Generic[M, T, S]):
     """Collects the steps of one plan. Views handed out are always inside buffers the plan owns.
 
-    ``layerwise``: nothing may be fused. ``loops``: those of recurrent layers, where they are not to be
-    chosen.
+    ``layerwise``: nothing may be fused. ``halos``: zeros that a value's buffer has around its images.
     """
 
     def __init__(
         self,
         spec: ModelSpec,
         shapes: Mapping[str, Shape],
-        machine: Machine,
-        halos: Mapping[str, Halo],
+        target: Target[M, T, S],
         places: Mapping[str, Place],
+        halos: Mapping[str, Halo] | None = None,
         crop: Crop | None = None,
         second: frozenset[str] | None = None,
         layerwise: bool = False,
-        loops: Loops | None = None,
     ) -> None:
         self.spec = spec
         self.shapes = shapes
         self.dtypes = spec.dtypes
-        self.machine = machine
+        self.target = target
         self.crop = crop or Crop({}, shapes)
         self.layerwise = layerwise
-        self.loops = loops
         self.values: dict[str, View] = {}
         self.buffers: dict[str, Buffer] = {}
         self.consts: dict[str, Const] = {}
-        self.steps: list[Step] = []
+        self.steps: list[S] = []
         self.flags: list[tuple[str, str]] = []
         self.layer: tuple[str, ...] = ()
         self.second = channels_second(spec, shapes) if second is None else second
-        self._halos = halos
+        self._halos = halos or {}
         self._places = places
         self._direct: dict[str, View] = {}  # outputs to be written in place
         self._roots: dict[str, View] = {}
         self._const_names: dict[tuple[Any, ...], str] = {}
+
+    @property
+    def machine(self) -> M:
+        """The machine that is planned for."""
+        return self.target.machine
+
+    @property
+    def tuning(self) -> T:
+        """The planner's options."""
+        return self.target.tuning
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -74,12 +100,12 @@ class Builder:
         return innermost(len(self.shapes[name]), name in self.second)
 
     def read(self, name: str, inner: int | None = None, halo: Halo = NO_HALO, exact: bool = False) -> View:
-        """The value ``name`` with contiguous axis ``inner`` (default: channels) and at least ``halo`` zeros
-        around.
+        """The value ``name`` with axis ``inner`` (default: channels) contiguous and at least ``halo`` zeros
+        around it.
 
-        Copied into a fresh buffer if it does not lie so. A kernel that loads whole vectors reads beyond the
-        last element,
-        so what is in the caller's own array is copied too, unless the kernel is ``exact``.
+        A value that does not lie so is copied into a fresh buffer. A kernel that loads whole vectors reads
+        beyond the last element, so a value in the caller's own array is copied too, unless the kernel is
+        ``exact``.
         """
         return self.arranged(self.values[name], self.inner(name) if inner is None else inner, halo, exact)
 
@@ -91,9 +117,8 @@ class Builder:
             return view
         inner = channel_axis(len(view.shape)) if inner is None else inner % len(view.shape)
         callers = view.buffer in self.buffers and self.buffers[view.buffer].kind == "input"
-        enough = (exact or not callers) and all(
-            have >= need for have, need in zip(view.halo, halo, strict=True)
-        )
+        safe = exact or not callers or not self.target.over_reads
+        enough = safe and all(have >= need for have, need in zip(view.halo, halo, strict=True))
         if enough and (view.shape[inner] == 1 or view.strides[inner] == 1):
             return view
         fresh = self.fresh(view.shape, inner, halo)
@@ -179,16 +204,12 @@ class Builder:
             strides[axis] = step
             step *= padded[axis]
             if axis == inner and step * 4 % PAGE == 0 and len(shape) > 1 and size_of(shape) > step:
-                step += self.pixel_padding()
+                step += self.target.pixel_padding
         offset = top * strides[-2] + left * strides[-1] if halo != NO_HALO else 0
         view = View(self.buffer(step).name, offset, shape, tuple(strides), halo)
         if halo != NO_HALO:
-            self._fill_halo(view)
+            self.target.halo(self, view)
         return view
-
-    def pixel_padding(self) -> int:
-        """Elements that keep pixels a page apart out of one set of L1."""
-        return self.machine.lanes
 
     def const(self, recipe: str, *keys: str, **args: Any) -> str:
         """The name of a constant; the same recipe, keys and arguments give the same one."""
@@ -206,82 +227,15 @@ class Builder:
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def step(
-        self,
-        kernel: str,
-        items: int,
-        args: dict[str, Any],
-        operands: dict[str, tuple[str, int]],
-        reads: Sequence[View] = (),
-        writes: Sequence[View] = (),
-        scratch: int = 0,
-    ) -> None:
-        """Append a step of the current layer, which uses ``scratch`` elements of its thread's own memory."""
-        self.steps.append(
-            Step(
-                kernel, self.layer, items, args, operands, accesses(reads), accesses(writes), scratch=scratch
-            )
-        )
-
-    def take_back(self, count: int) -> list[Step]:
-        """The last ``count`` steps, taken off the plan; who takes them puts them in again."""
+    def take_back(self, count: int) -> list[S]:
+        """The last ``count`` steps, taken off the plan; the caller puts them in again."""
         taken = self.steps[len(self.steps) - count :]
         del self.steps[len(self.steps) - count :]
         return taken
 
     def copy(self, source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""
-        from bslite.plan.cpu.ops.move import copy_step
-
-        copy_step(self, source, target)
-
-    def _fill_halo(self, view: View) -> None:
-        from bslite.plan.cpu.ops.move import halo_step
-
-        halo_step(self, view)
+        self.target.copy(self, source, target)
 
 
-def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo, Halo]:
-    """Where the first window of a convolution starts, in rows from row 0 of its input; the part of the
-    padding that lies within the band; and the zeros it needs around that input: those beside it. Rows of a
-    filter above or below the image are left out.
-    """
-    name = layer.node.inputs[0]
-    top, left, bottom, right = layer.node.attrs["padding"]
-    start, stop = -top, bottom
-    if layer.name in crop.rows:
-        (a, z), (first, last) = crop.rows[layer.name], crop.rows[name]
-        start = a * maps.stride - top - first
-        stop = (z - 1) * maps.stride - top + maps.extent - last
-    return start, (max(0, -start), left, max(0, stop), right), (0, left, 0, right)
-
-
-def halo_needs(
-    layers: Sequence[Layer], places: Mapping[str, Place], spec: ModelSpec, crop: Crop
-) -> dict[str, Halo]:
-    """Zeros each buffer should have around its images, by the name of the value or concat that owns it."""
-    needs: dict[str, Halo] = {}
-    for layer in layers:
-        if layer.node.op not in (*CONVS, *TRANSPOSED):
-            continue
-        name = layer.node.inputs[0]
-        owner = name
-        if name in places:
-            if places[name].axis != 1:
-                continue
-            owner = places[name].root
-        needs[owner] = wider(needs.get(owner, NO_HALO), layer_halo(layer, spec, crop))
-    return needs
-
-
-def layer_halo(layer: Layer, spec: ModelSpec, crop: Crop) -> Halo:
-    """Zeros that a convolution needs around its input."""
-    node, params = layer.node, spec.param_shapes(layer.node)
-    if node.op == "conv2d":
-        maps = node.declaration.rows(params, node.attrs)
-        assert maps is not None
-        return halo_of(layer, maps, crop)[2]
-    halo = NO_HALO
-    for window in windows_of(node, params, crop.whole, layer.name):
-        halo = wider(halo, window.halo)
-    return halo
+AnyBuilder = Builder[Any, Any, Any]

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bslite.plan.core.builder import Builder
+from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.views import NO_HALO, View, channel_axis, size_of
 
 MOST = 64  # copies of one value; beyond, one axis after the other
@@ -35,7 +35,7 @@ def pieces(sources: Sequence[int]) -> list[Piece]:
     return found
 
 
-def mapped_copy(b: Builder, x: View, y: View, sources: Sequence[Sequence[int] | None]) -> None:
+def mapped_copy(b: AnyBuilder, x: View, y: View, sources: Sequence[Sequence[int] | None]) -> None:
     """Append steps for ``y[i, j, ...] = x[sources[0][i], sources[1][j], ...]``; None: an axis as it is."""
     runs = [
         pieces(s) if s is not None else [Piece(0, 0, n, 1)] for s, n in zip(sources, x.shape, strict=True)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from bslite.ops import Shape
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
+from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.views import Buffer, View, contiguous, size_of
 
 
-def place_inputs(b: Builder, shapes: Sequence[Shape], strides: Sequence[Shape] | None) -> None:
+def place_inputs(b: AnyBuilder, shapes: Sequence[Shape], strides: Sequence[Shape] | None) -> None:
     """The caller's arrays, as values; ``strides`` in elements, row-major if not given."""
     strides = strides or [contiguous(s) for s in shapes]
     for i, (declared, shape, stride) in enumerate(zip(b.spec.inputs, shapes, strides, strict=True)):
@@ -19,7 +19,7 @@ def place_inputs(b: Builder, shapes: Sequence[Shape], strides: Sequence[Shape] |
         b.values[declared.name] = View(buffer.name, 0, tuple(shape), tuple(stride))
 
 
-def place_outputs(b: Builder, layers: Sequence[Layer]) -> tuple[list[View], dict[str, View]]:
+def place_outputs(b: AnyBuilder, layers: Sequence[Layer]) -> tuple[list[View], dict[str, View]]:
     """Row-major views of the arrays to be filled, and, by name, those that a layer may write in place."""
     outputs = []
     made_by = {layer.name: layer for layer in layers}
@@ -34,7 +34,7 @@ def place_outputs(b: Builder, layers: Sequence[Layer]) -> tuple[list[View], dict
     return outputs, direct
 
 
-def copy_outputs(b: Builder, outputs: Sequence[View]) -> None:
+def copy_outputs(b: AnyBuilder, outputs: Sequence[View]) -> None:
     """Append copies of the outputs that lie elsewhere."""
     b.layer = ("outputs",)
     for name, view in zip(b.spec.outputs, outputs, strict=True):

@@ -1,4 +1,4 @@
-"""Op name -> the function that turns one layer into steps. One entry per op; see the ``lower_*`` files."""
+"""Tables of lowerings: op name -> the function that turns one layer into steps, for each target."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from collections.abc import Callable
 from typing import Any
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
+from bslite.plan.core.builder import AnyBuilder
+from bslite.registry import Registry
 from bslite.spec import Node
 
-Lowering = Callable[[Builder, Layer], None]
-LOWERINGS: dict[str, Lowering] = {}
+Lowering = Callable[[Any, Layer], None]
+#: Lowerings of a CPU, and of a GPU.
+CPU: Registry[Lowering] = Registry("CPU lowering of op")
+CUDA: Registry[Lowering] = Registry("GPU lowering of op")
+
+
+def lowers(*names: str) -> Callable[[Lowering], Lowering]:
+    """Register a lowering that both targets share."""
+
+    def register(function: Lowering) -> Lowering:
+        return CUDA.register(*names)(CPU.register(*names)(function))
+
+    return register
 
 
 #: The attributes that an activation's kernel takes as its two parameters.
@@ -26,19 +38,6 @@ PARAMETERS = {
     "shrink": ("lambd", "bias"),
     "hardsigmoid": ("alpha", "beta"),
 }
-
-
-def lowers(*names: str) -> Callable[[Lowering], Lowering]:
-    """Register a lowering for these ops."""
-
-    def register(function: Lowering) -> Lowering:
-        for name in names:
-            if name in LOWERINGS:
-                raise RuntimeError(f"op {name!r} has two lowerings")
-            LOWERINGS[name] = function
-        return function
-
-    return register
 
 
 def epilogue(activation: Node | None) -> dict[str, Any]:
@@ -65,7 +64,7 @@ def epilogue(activation: Node | None) -> dict[str, Any]:
     return {**cells, "activation": ["activation", name], "act_a": act_a, "act_b": act_b}
 
 
-def affine(b: Builder, batch_norm: Node | None) -> tuple[dict[str, Any], str | None, str | None]:
+def affine(b: AnyBuilder, batch_norm: Node | None) -> tuple[dict[str, Any], str | None, str | None]:
     """The cell that says whether the store applies ``x*scale + shift`` per channel, and both constants."""
     if batch_norm is None:
         return {"affine": 0}, None, None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bslite.plan.core.plan import Access, Plan
+from bslite.plan.core.plan import Access, AnyPlan
 
 ALIGN = 16  # elements: a cache line
 
 
-def lifetimes(plan: Plan) -> dict[str, tuple[int, int]]:
+def lifetimes(plan: AnyPlan) -> dict[str, tuple[int, int]]:
     """First and last step that touches each arena buffer."""
     spans: dict[str, tuple[int, int]] = {}
     for index, step in enumerate(plan.steps):
@@ -18,7 +18,7 @@ def lifetimes(plan: Plan) -> dict[str, tuple[int, int]]:
     return spans
 
 
-def place_buffers(plan: Plan, reuse: bool = True, align: int = ALIGN) -> None:
+def place_buffers(plan: AnyPlan, reuse: bool = True, align: int = ALIGN) -> None:
     """Fill in ``plan.places`` and ``plan.arena_size``. Largest first, each at the lowest place free in its
     lifetime that is a multiple of ``align`` elements.
     """
@@ -38,28 +38,7 @@ def place_buffers(plan: Plan, reuse: bool = True, align: int = ALIGN) -> None:
     plan.arena_size = max((stop for _, stop, _, _ in placed), default=0)
 
 
-def bases_of(plan: Plan) -> int:
-    """Entries in a plan's table of base addresses: arena, other buffers, constants."""
-    return 1 + sum(b.kind != "arena" for b in plan.buffers.values()) + len(plan.consts)
-
-
-def stack_arena_at(plan: Plan) -> int:
-    """First element of a stack's arena in a thread's scratch memory: behind its table of base addresses."""
-    return -(-2 * bases_of(plan) // ALIGN) * ALIGN
-
-
-def own_scratch(plan: Plan) -> int:
-    """Elements of scratch memory that a stack with this plan uses itself; stacks within it start behind."""
-    return stack_arena_at(plan) + -(-plan.arena_size // ALIGN) * ALIGN + ALIGN
-
-
-def scratch_of(plan: Plan) -> int:
-    """Elements of scratch memory that running the plan's steps takes a thread."""
-    stacks = [own_scratch(p) + scratch_of(p) for step in plan.steps for p in step.plans]
-    return max([*stacks, *(-(-step.scratch // ALIGN) * ALIGN for step in plan.steps)], default=0)
-
-
-def set_order(plan: Plan, sequential: bool = False) -> None:
+def set_order(plan: AnyPlan, sequential: bool = False) -> None:
     """Fill in ``step.after``: all steps up to the last one whose data or memory this step depends on."""
     moved = [
         ([_in_arena(plan, a) for a in s.reads], [_in_arena(plan, a) for a in s.writes]) for s in plan.steps
@@ -80,7 +59,7 @@ def set_order(plan: Plan, sequential: bool = False) -> None:
             step.after -= 1
 
 
-def _in_arena(plan: Plan, access: Access) -> tuple[str, int, int, Access]:
+def _in_arena(plan: AnyPlan, access: Access) -> tuple[str, int, int, Access]:
     place = plan.places.get(access.buffer)
     if place is None:
         return access.buffer, access.lo, access.hi, access

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from bslite.kernels.contracts.record import Operand, Record
 from bslite.ops import Shape
 from bslite.plan.core.views import Buffer, View
 
@@ -26,10 +26,11 @@ class Access:
     """Elements a step reads or writes: those in ``[lo, hi)`` of a buffer whose index mod ``period`` is in
     ``[first, last)``.
 
-    ``inside``: of a step that fills the zeros around an image, the image's own extent. Who touches nothing
-    beyond that, because it fills the image, need not wait; who reads the image with its zeros reaches beyond
-    it, and does. (A slice of images with their zeros may lie inside too; its reader comes after the image's
-    writer, and that after these zeros, because a step waits for all steps before the last one it needs.)
+    ``inside``: only of a step that fills the zeros around an image: the extent of the image itself, which
+    that step leaves alone. A step that touches nothing beyond the image need not wait for the zeros; a step
+    that reads the image with its zeros reaches beyond it, and waits. (A slice of images with their zeros may
+    lie inside the extent too. Its reader comes after the image's writer, and that one after these zeros,
+    because a step waits for all steps before the last one that it needs.)
     """
 
     buffer: str
@@ -51,76 +52,65 @@ class Access:
         return not (same_grid and (self.last <= other.first or other.last <= self.first))
 
 
-@dataclass(frozen=True)
-class End:
-    """Ties a buffer of a stack's plan to memory outside: image n's starts at ``offset + n * image``."""
-
-    inner: str
-    outer: str
-    offset: int  # elements
-    image: int  # elements
-
-
-@dataclass(frozen=True)
-class Band:
-    """One work item of a stack for each image: plan number ``plan`` of the step's, between these ends."""
-
-    plan: int
-    ends: tuple[End, ...]
-
-
-@dataclass
+@dataclass(kw_only=True)
 class Step:
-    """One kernel over ``items`` independent work items. ``args`` fills the cells of the kernel's record.
+    """One kernel at work for ``layers``, on any target; see `plan.cpu.step.CpuStep` and
+    `plan.cuda.launch.Launch`.
 
-    A value in ``args`` is an int, a float, or a list naming a kernel (``["gemm_sweep", 14, 2]``);
-    ``operands`` are
-    (buffer or const name, element offset).
+    ``record`` is what the kernel is told. ``after``: how many leading steps of the plan must be complete
+    before this one starts.
     """
 
-    kernel: str
+    record: Record
     layers: tuple[str, ...]
-    items: int
-    args: dict[str, Any]
-    operands: dict[str, tuple[str, int]]
     reads: list[Access] = field(default_factory=list)
     writes: list[Access] = field(default_factory=list)
-    after: int = 0  # how many leading steps must be complete before this one starts
-    # Of a "stack" step: plans that one thread runs from end to end, and the bands of an image they are for.
-    plans: tuple[Plan, ...] = ()
-    bands: tuple[Band, ...] = ()
-    scratch: int = 0  # elements of memory that a thread needs for one of its items; of a stack, its plans say
+    after: int = 0
 
     @property
-    def stack(self) -> Plan | None:
-        """Of a "stack" step, the plan that is typical of it: that of the band in the middle."""
-        return self.plans[self.bands[len(self.bands) // 2].plan] if self.bands else None
+    def kernel(self) -> str:
+        """The name of the kernel."""
+        return str(self.record.kernel)
+
+    @property
+    def operands(self) -> dict[str, Operand]:
+        """Where the kernel's tensors begin, by the names of its parameters."""
+        return self.record.operands()
 
     @property
     def tile(self) -> str:
-        """Register tile as ``rows x vector registers``, where the kernel has one; on a GPU, what a thread of
-        a stack takes at a time as ``rows x columns``.
+        """What the kernel has in registers at a time, as ``rows x ...``, or nothing."""
+        return ""
+
+    @property
+    def work(self) -> str:
+        """How the work is cut, in a line of the printed plan."""
+        return ""
+
+    @property
+    def inner(self) -> AnyPlan | None:
+        """The plan that a depth-first step runs in each of its items, the typical one where there are
+        several.
         """
-        variant = self.args.get("variant", {})
-        if "columns" in variant:
-            return f"{variant['turn']}x{variant['columns']}"
-        rows = self.args.get("rows1")
-        return f"{rows}x{self.args.get('width', 1)}" if rows else ""
+        return None
 
     @property
     def written(self) -> int:
-        """Bytes it writes; of a slice of channels, its part."""
+        """Bytes that the step writes; of a slice of channels, only these channels."""
         return sum(4 * (a.hi - a.lo) * (a.last - a.first) // a.period for a in self.writes)
 
 
+S = TypeVar("S", bound=Step)
+
+
 @dataclass
-class Plan:
+class Plan(Generic[S]):
     """Steps in order, the buffers they use with their place in the arena, and the constants they need."""
 
     model: str
     shapes: tuple[Shape, ...]
     threads: int
-    steps: list[Step]
+    steps: list[S]
     buffers: dict[str, Buffer]
     consts: dict[str, Const]
     values: dict[str, View]  # where each materialised value is (or was, once the arena is reused)
@@ -144,22 +134,17 @@ class Plan:
         lines = []
         for i, s in enumerate(self.steps):
             what = " + ".join(s.layers)
-            if s.stack:
-                memory = 4e-3 * s.stack.arena_size
-                what = f"{len(s.layers)} nodes in {len(s.bands)} band(s) of an image, {memory:,.0f} KB each:"
-            work = f"items {s.items:5d} after {s.after:4d} tile {s.tile or '-':>5}"
-            if "grid" in s.args:
-                work = f"{s.items:7d} blocks of {'x'.join(map(str, s.args['block'])):<7}"
+            if s.inner:
+                what = f"{len(s.layers)} nodes, {s.work}, {4e-3 * s.inner.arena_size:,.0f} KB each:"
             lines.append(
-                f"{indent}{i:4d} {s.kernel:<{width}} {work} writes {s.written / 1e3:8,.0f} KB  {what}"
+                f"{indent}{i:4d} {s.kernel:<{width}} {s.work} writes {s.written / 1e3:8,.0f} KB  {what}"
             )
-            if s.stack:
-                lines += s.stack._lines(indent + "    ")
+            if s.inner:
+                lines += s.inner._lines(indent + "    ")
         return lines
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return dataclasses.asdict(self)
+
+AnyPlan = Plan[Any]
 
 
 def accesses(views: Sequence[View]) -> list[Access]:

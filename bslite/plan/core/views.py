@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bslite.kernels.contracts.record import Operand
 from bslite.ops import Shape
 
 NO_HALO = (0, 0, 0, 0)
@@ -40,6 +41,11 @@ class View:
     shape: Shape
     strides: Shape
     halo: tuple[int, int, int, int] = NO_HALO
+
+    @property
+    def start(self) -> Operand:
+        """Where the value begins, as records hold it."""
+        return Operand(self.buffer, self.offset)
 
     @property
     def extent(self) -> tuple[int, int]:

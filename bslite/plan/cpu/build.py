@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bslite.errors import EngineError
-from bslite.explore.cpu import Loops
 from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import by_level, fuse
 from bslite.plan.core.bands import Crop
-from bslite.plan.core.builder import Builder, halo_needs
 from bslite.plan.core.concats import place_concats
 from bslite.plan.core.ends import copy_outputs, place_inputs, place_outputs
-from bslite.plan.core.lowering import LOWERINGS
-from bslite.plan.core.memory import place_buffers, scratch_of, set_order
-from bslite.plan.core.plan import Plan
+from bslite.plan.core.lowering import CPU
+from bslite.plan.core.memory import place_buffers, set_order
+from bslite.plan.cpu.halos import halo_needs
+from bslite.plan.cpu.scratch import scratch_of
 from bslite.plan.cpu.stack_steps import lower_layers
 from bslite.plan.cpu.stacks import choose_stacks, shown, worth_threads
+from bslite.plan.cpu.step import CpuBuilder, CpuPlan
+from bslite.plan.cpu.target import Cpu
+from bslite.plan.cpu.tuning import Tuning
 from bslite.registry import load_modules
 from bslite.spec import ModelSpec
 
+load_modules("bslite.plan.shared.ops")
 load_modules("bslite.plan.cpu.ops")
 
 
@@ -32,18 +35,17 @@ def build_plan(
     input_strides: Sequence[Shape] | None = None,
     layerwise: bool = False,
     keep_values: bool = False,
-    loops: Loops | None = None,
-) -> Plan:
+    tuning: Tuning | None = None,
+) -> CpuPlan:
     """Plan a *simplified* spec (`bslite.passes.simplify`) for inputs of these shapes.
 
     ``input_strides``: in elements; row-major if not given. ``layerwise``: one layer at a time, nothing fused,
     nothing overlapped. ``keep_values``: every value keeps memory of its own, so that it can be looked at
-    afterwards. ``loops``: the loop parameters of recurrent layers, to measure a point of their space; by
-    default the search's pick.
+    afterwards. ``tuning``: options of the planner, to measure one choice against another.
     """
     all_shapes = spec.infer_shapes(shapes)
     layers = fuse(spec, enabled=not layerwise)
-    unsupported = sorted({layer.node.op for layer in layers} - set(LOWERINGS))
+    unsupported = sorted({layer.node.op for layer in layers} - set(CPU))
     if unsupported:
         raise EngineError(f"the CPU engine has no kernel for {', '.join(unsupported)} (model {spec.name!r})")
     whole = layerwise or keep_values
@@ -53,13 +55,14 @@ def build_plan(
     crop = Crop({}, all_shapes)
     places = place_concats(shown(layers, stacks, spec.outputs), all_shapes)
     halos = halo_needs(layers, places, spec, crop)
-    b = Builder(spec, all_shapes, machine, halos, places, crop, layerwise=layerwise, loops=loops)
+    target = Cpu(machine, tuning or Tuning())
+    b = CpuBuilder(spec, all_shapes, target, places, halos, crop, layerwise=layerwise)
     place_inputs(b, shapes, input_strides)
     outputs, direct = place_outputs(b, layers)
     b.write_outputs_to(direct)
     lower_layers(b, layers, stacks, spec.outputs)
     copy_outputs(b, outputs)
-    plan = Plan(
+    plan = CpuPlan(
         model=spec.name,
         shapes=tuple(map(tuple, shapes)),
         threads=machine.threads if worth_threads(layers, spec, all_shapes, machine) else 1,

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
 from bslite.plan.core.lowering import epilogue
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.cpu.reduction import Reduction
+from bslite.plan.cpu.step import CpuBuilder, untyped
 from bslite.plan.cpu.tiling import LineTiling, choose_items, line_length, line_tiling, max_rows
 
 
 def merge_lines(
-    b: Builder, n: int, p: int, q: int, channels: int, geometry: dict[str, tuple[int, int, int]]
+    b: CpuBuilder, n: int, p: int, q: int, channels: int, geometry: dict[str, tuple[int, int, int]]
 ) -> tuple[int, int, int, dict[str, tuple[int, int, int]]]:
     """Where pixels are evenly spaced across lines (and images), re-cut them into lines that suit the register
     tile.
@@ -49,7 +49,7 @@ INSIDE = {
 
 
 def contraction(
-    b: Builder,
+    b: CpuBuilder,
     layer: Layer,
     x: tuple[str, int],
     y: View,
@@ -132,4 +132,4 @@ def contraction(
         "offsets": (table, 0),
     }
     operands["residual"] = (residual.buffer, residual.offset) if residual is not None else operands["y"]
-    b.step("conv", images * items.bands * items.blocks, args, operands, reads, [y])
+    untyped(b, "conv", images * items.bands * items.blocks, args, operands, reads, [y])

@@ -9,11 +9,12 @@ from typing import Any
 
 from bslite.ops import Shape
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
+from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.loops import into_items, merged_axes, split_for_items
 from bslite.plan.core.lowering import epilogue
 from bslite.plan.core.views import NO_HALO, View, channel_axis, contiguous, size_of
 from bslite.plan.cpu.sharing import item_count
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 AXES = 5  # loops of the kernel, the channels included
 OPERANDS = "xzw"
@@ -21,7 +22,7 @@ Place = tuple[str, int]
 
 
 def elementwise_layer(
-    b: Builder, layer: Layer, function: str, cycles: float = 4.0, fails: str | None = None
+    b: CpuBuilder, layer: Layer, function: str, cycles: float = 4.0, fails: str | None = None
 ) -> None:
     """One function of the layer's inputs, broadcast to its shape; ``cycles`` of a register of results.
 
@@ -56,7 +57,7 @@ def in_store(layer: Layer) -> dict[str, Any]:
     return cells
 
 
-def _aligned(b: Builder, view: View, shape: Shape, inner: int) -> View:
+def _aligned(b: CpuBuilder, view: View, shape: Shape, inner: int) -> View:
     """``view`` with ``shape``: broadcast by strides of zero, contiguous or constant along ``inner``."""
     missing = len(shape) - len(view.shape)
     view = View(view.buffer, view.offset, (1,) * missing + view.shape, (0,) * missing + view.strides)
@@ -66,7 +67,7 @@ def _aligned(b: Builder, view: View, shape: Shape, inner: int) -> View:
 
 
 def elementwise_step(
-    b: Builder, operands: Sequence[View], y: View, cells: dict[str, Any], cycles: float, flag: Place | None
+    b: CpuBuilder, operands: Sequence[View], y: View, cells: dict[str, Any], cycles: float, flag: Place | None
 ) -> None:
     """Append one "elementwise" step from operands of y's shape, strides of zero among theirs."""
     views = [
@@ -91,10 +92,10 @@ def elementwise_step(
         args |= {f"{letter}{i}": 4 * s for i, s in enumerate(run[:-1])}
     places = {name: (v.buffer, v.offset) for name, v in zip(OPERANDS, views, strict=True)}
     places |= {"y": (y.buffer, y.offset), "flag": flag or places["x"]}
-    b.step("elementwise", sizes[0] * sizes[1], args, places, list(operands), [y])
+    untyped(b, "elementwise", sizes[0] * sizes[1], args, places, list(operands), [y])
 
 
-def in_plain_order(b: Builder, operands: Sequence[View], y: View) -> tuple[list[View], View]:
+def in_plain_order(b: AnyBuilder, operands: Sequence[View], y: View) -> tuple[list[View], View]:
     """Operands that lie in too many different orders, each copied out in full, row-major; and where the
     result goes before it is copied to y.
     """

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
+from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.cpu.sharing import share_rows
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 OUTER = 3  # axes around the rows that the row kernels walk
 
 
-def writable(b: Builder, name: str, inner: int) -> tuple[View, View]:
+def writable(b: AnyBuilder, name: str, inner: int) -> tuple[View, View]:
     """Where a kernel can write ``name`` with axis ``inner`` contiguous, and where the value must end up.
 
     The two differ where the value has a place that lies otherwise; the caller then copies.
@@ -25,7 +26,7 @@ def writable(b: Builder, name: str, inner: int) -> tuple[View, View]:
     return b.fresh(home.shape, inner, NO_HALO), home
 
 
-def row_layer(b: Builder, layer: Layer, kernel: str, axis: int, cycles: float, **more: Any) -> None:
+def row_layer(b: CpuBuilder, layer: Layer, kernel: str, axis: int, cycles: float, **more: Any) -> None:
     """A layer that is a row kernel along ``axis`` of its input; for the rest see `row_step`."""
     x = b.read(layer.node.inputs[0], inner=axis, exact=True)
     y, home = writable(b, layer.name, axis)
@@ -35,7 +36,7 @@ def row_layer(b: Builder, layer: Layer, kernel: str, axis: int, cycles: float, *
 
 
 def row_step(
-    b: Builder,
+    b: CpuBuilder,
     kernel: str,
     x: View,
     y: View,
@@ -73,4 +74,4 @@ def row_step(
         memory = b.buffer(items * work)
         operands["work"] = (memory.name, 0)
         writes.append(View(memory.name, 0, (memory.size,), (1,)))
-    b.step(kernel, items, {**cells, **(args or {})}, operands, [x], writes)
+    untyped(b, kernel, items, {**cells, **(args or {})}, operands, [x], writes)

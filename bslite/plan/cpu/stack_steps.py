@@ -5,21 +5,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from bslite.kernels.contracts.cpu.stack import Stacked
 from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.bands import WINDOWED, Crop, Rows, crop, row_map, share
-from bslite.plan.core.builder import Builder, halo_needs
 from bslite.plan.core.concats import place_concats
-from bslite.plan.core.lowering import LOWERINGS
-from bslite.plan.core.memory import place_buffers, scratch_of
-from bslite.plan.core.plan import Band, End, Plan
+from bslite.plan.core.lowering import CPU
+from bslite.plan.core.memory import place_buffers
 from bslite.plan.core.views import NO_HALO, Buffer, View, size_of, with_halo
 from bslite.plan.cpu.banding import choose_bands
+from bslite.plan.cpu.halos import halo_needs
+from bslite.plan.cpu.scratch import scratch_of
 from bslite.plan.cpu.stacks import Stack, one_image, shown
+from bslite.plan.cpu.step import Band, CpuBuilder, CpuPlan, End, step
+from bslite.plan.cpu.target import Cpu
 
 
 def lower_layers(
-    b: Builder, layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[str]
+    b: CpuBuilder, layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[str]
 ) -> None:
     """Append the steps of all layers, runs of them as ``stacks``; ``outputs`` are needed at the end."""
     starts = {stack.start: stack for stack in stacks}
@@ -36,7 +39,7 @@ def lower_layers(
             _lower(b, layer)
 
 
-def lower_stack(b: Builder, layers: Sequence[Layer], leaving: Sequence[str], bands: int = 1) -> None:
+def lower_stack(b: CpuBuilder, layers: Sequence[Layer], leaving: Sequence[str], bands: int = 1) -> None:
     """Append the step for ``layers`` in ``bands`` bands of rows; ``leaving`` is what is needed after it."""
     single = one_image(b.spec, b.shapes)
     assert single is not None
@@ -61,7 +64,7 @@ def lower_stack(b: Builder, layers: Sequence[Layer], leaving: Sequence[str], ban
         alone = dataclasses.replace(b.machine, threads=1)
         runs = choose_bands(layers, b.spec, single, alone, 1, range(len(layers)), leaving)
         stacks = [Stack(r.start, r.stop, r.bands) for r in runs]
-    plans: list[Plan] = []
+    plans: list[CpuPlan] = []
     parts: list[Band] = []
     for band in range(bands):
         cut = crop(layers, maps, single, leaving, places, band, bands) if bands > 1 else Crop({}, single)
@@ -71,8 +74,8 @@ def lower_stack(b: Builder, layers: Sequence[Layer], leaving: Sequence[str], ban
         if same == len(plans):
             plans.append(plan)
         parts.append(Band(same, tuple(ends)))
-    b.step("stack", batch * bands, {}, {}, reads, writes)
-    b.steps[-1].plans, b.steps[-1].bands = tuple(plans), tuple(parts)
+    made = step(b, Stacked(), batch * bands, reads, writes)
+    made.plans, made.bands = tuple(plans), tuple(parts)
 
 
 def taken_values(layers: Sequence[Layer]) -> list[str]:
@@ -82,20 +85,21 @@ def taken_values(layers: Sequence[Layer]) -> list[str]:
 
 
 def _band(
-    b: Builder,
+    b: CpuBuilder,
     layers: Sequence[Layer],
     cut: Crop,
     leaving: Sequence[str],
     mine: Mapping[str, Rows],
     stacks: Sequence[Stack],
-) -> tuple[Plan, list[End]]:
+) -> tuple[CpuPlan, list[End]]:
     """The plan of one band of one image, and its ends. ``mine``: the rows of what leaves it that it answers
     for; ``stacks``: those within it.
     """
     shapes = dict(cut.whole) | {name: _height(cut.whole[name], z - a) for name, (a, z) in cut.rows.items()}
     places = place_concats(shown(layers, stacks, leaving), shapes)
-    machine = dataclasses.replace(b.machine, threads=1)
-    inner = Builder(b.spec, shapes, machine, halo_needs(layers, places, b.spec, cut), places, cut, b.second)
+    alone = Cpu(dataclasses.replace(b.machine, threads=1), b.tuning)
+    halos = halo_needs(layers, places, b.spec, cut)
+    inner = CpuBuilder(b.spec, shapes, alone, places, halos, cut, b.second)
     ends: list[End] = []
     for name in taken_values(layers):
         outside = b.values[name]
@@ -126,7 +130,7 @@ def _band(
                 first, last = mine[name]
                 value = value.slice(2, first - taken[name][0], last - taken[name][0])
             inner.copy(value, view)
-    plan = Plan(
+    plan = CpuPlan(
         model=f"{layers[0].name} to {layers[-1].name}",
         shapes=tuple(v.shape for v in inner.values.values() if v.buffer.startswith("in")),
         threads=1,
@@ -142,20 +146,20 @@ def _band(
     return plan, ends
 
 
-def _lower(b: Builder, layer: Layer) -> None:
+def _lower(b: CpuBuilder, layer: Layer) -> None:
     """Lower one layer of a band; an op that maps rows to themselves sees no others of its inputs."""
     if layer.node.op in WINDOWED:
-        LOWERINGS[layer.node.op](b, layer)
+        CPU[layer.node.op](b, layer)
         return
     kept = {name: b.values[name] for name in layer.inputs}
     for name, view in kept.items():
         b.values[name] = b.like(view, name, layer.name)
-    LOWERINGS[layer.node.op](b, layer)
+    CPU[layer.node.op](b, layer)
     b.values.update(kept)
 
 
 def _end(
-    b: Builder, ends: list[End], end: str, name: str, outside: View, kind: str, rows: Rows | None = None
+    b: CpuBuilder, ends: list[End], end: str, name: str, outside: View, kind: str, rows: Rows | None = None
 ) -> View:
     """The buffer ``end`` in a band's plan: its part of the value ``name``, of which ``outside`` is all; or
     the part ``rows`` of it.

@@ -10,15 +10,17 @@ from bslite.ops import Shape
 from bslite.passes import fuse
 from bslite.plan.core.concats import place_concats
 from bslite.plan.core.ends import copy_outputs, place_inputs, place_outputs
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.memory import place_buffers, set_order
-from bslite.plan.core.plan import Plan
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.gemm.prologues import choose_prologues
-from bslite.plan.cuda.lowering import LOWERINGS
+from bslite.plan.cuda.launch import CudaBuilder, CudaPlan
 from bslite.plan.cuda.stack.choose import choose_stacks, lower_stacked
+from bslite.plan.cuda.target import Gpu
+from bslite.plan.cuda.tuning import Tuning
 from bslite.registry import load_modules
 from bslite.spec import ModelSpec
 
+load_modules("bslite.plan.shared.ops")
 load_modules("bslite.plan.cuda.ops")
 
 ALIGN = 64  # elements between buffers: 256 bytes, as the driver's own allocations lie
@@ -32,7 +34,8 @@ def build_plan(
     input_strides: Sequence[Shape] | None = None,
     layerwise: bool = False,
     keep_values: bool = False,
-) -> Plan:
+    tuning: Tuning | None = None,
+) -> CudaPlan:
     """Plan a *simplified* spec (`bslite.passes.simplify`) for inputs of these shapes on this GPU.
 
     ``input_strides``: in elements; row-major if not given. ``layerwise``: nothing fused. ``keep_values``:
@@ -43,7 +46,8 @@ def build_plan(
     if missing:
         raise EngineError(f"the GPU engine has no kernel for {', '.join(missing)} (model {spec.name!r})")
     layers = fuse(spec, enabled=not layerwise)
-    b = CudaBuilder(spec, all_shapes, machine, place_concats(layers, all_shapes), layerwise=layerwise)
+    target = Gpu(machine, tuning or Tuning())
+    b = CudaBuilder(spec, all_shapes, target, place_concats(layers, all_shapes), layerwise=layerwise)
     place_inputs(b, shapes, input_strides)
     outputs, direct = place_outputs(b, layers)
     b.write_outputs_to(direct)
@@ -53,7 +57,7 @@ def build_plan(
     prologues = [] if whole else choose_prologues(b, layers, spec.outputs, stacked)
     lower_stacked(b, layers, stacks, prologues)
     copy_outputs(b, outputs)
-    plan = Plan(
+    plan = CudaPlan(
         model=spec.name,
         shapes=tuple(map(tuple, shapes)),
         threads=1,
@@ -72,4 +76,4 @@ def build_plan(
 
 def unsupported_ops(spec: ModelSpec) -> list[str]:
     """Ops of a simplified spec that have no GPU kernel, in alphabetical order."""
-    return sorted({node.op for node in spec.nodes} - set(LOWERINGS))
+    return sorted({node.op for node in spec.nodes} - set(CUDA))

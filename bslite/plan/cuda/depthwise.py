@@ -7,9 +7,8 @@ from bslite.ops.conv import Conv
 from bslite.passes import Layer
 from bslite.plan.core.views import size_of
 from bslite.plan.core.windows import volume
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import activation
-from bslite.plan.cuda.launch import launch
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.stack.steps import as_stack, small
 
 THREADS = 128
@@ -56,4 +55,4 @@ def lower_depthwise(b: CudaBuilder, layer: Layer) -> None:
     bias = b.const("param", node.params["bias"]) if biased else weight
     places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "w": (weight, 0), "bias": (bias, 0)}
     variant = {"biased": biased, "activation": name, "threads": threads}
-    launch(b, "depthwise", variant, [-(-count // threads)], [threads], scalars, places, [x], [y])
+    untyped(b, "depthwise", variant, [-(-count // threads)], [threads], scalars, places, [x], [y])

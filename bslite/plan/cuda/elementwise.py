@@ -11,8 +11,7 @@ from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import epilogue
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.elementwise import in_plain_order
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
+from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, untyped
 from bslite.spec import Node
 
 AXES = 5  # of the kernel
@@ -93,4 +92,4 @@ def elementwise_step(
     threads = min(THREADS, b.machine.block_threads)
     variant = {"function": function, "activation": name, "axes": axes, "threads": threads}
     grid = [-(-count // (threads * EACH))]
-    launch(b, "elementwise", variant, grid, [threads], scalars, places, list(operands), [y])
+    untyped(b, "elementwise", variant, grid, [threads], scalars, places, list(operands), [y])

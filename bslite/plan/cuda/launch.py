@@ -3,21 +3,115 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from bslite.errors import EngineError
+from bslite.explore.gpu import GpuMachine
+from bslite.kernels.contracts.launch import LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.record import Operand
+from bslite.plan.core.builder import Builder
+from bslite.plan.core.plan import Plan, Step, accesses
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.cuda.tuning import Tuning
 
 #: The most blocks along x, y and z.
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 #: Elements of a view: kernels compute places in 32 bits.
 MOST_ELEMENTS = 2**31 - 1
-#: Keys of a step's arguments that are not the kernel's numbers.
-OWN = ("variant", "grid", "block", "library", "seconds")
+
+
+@dataclass(kw_only=True)
+class Launch(Step):
+    """A grid of blocks of a kernel. ``variant`` is compiled in, ``record`` holds the kernel's parameters.
+
+    ``seconds``: what the planner thinks that the launch takes, where a price chose it. ``library``: the call
+    of torch's that computes the same, for the engine to measure against; empty where there is none.
+    """
+
+    record: LaunchRecord
+    variant: LaunchVariant
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    seconds: float | None = None
+    library: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def tile(self) -> str:
+        """What a thread of a stack takes at a time, as ``rows x columns``."""
+        constants = self.variant.constants()
+        return f"{constants['turn']}x{constants['columns']}" if "columns" in constants else ""
+
+    @property
+    def work(self) -> str:
+        """Blocks, and threads of each."""
+        return f"{size_of(self.grid):7d} blocks of {'x'.join(map(str, self.block)):<7}"
+
+
+CudaPlan = Plan[Launch]
+CudaBuilder = Builder[GpuMachine, Tuning, Launch]
 
 
 def launch(
+    b: CudaBuilder,
+    record: LaunchRecord,
+    variant: LaunchVariant,
+    grid: Sequence[int],
+    block: Sequence[int],
+    reads: Sequence[View] = (),
+    writes: Sequence[View] = (),
+    seconds: float | None = None,
+) -> Launch | None:
+    """Append a launch by the current layer. A launch of no blocks is left out.
+
+    ``reads`` and ``writes`` are what the launch touches: the arena is shared out by that. Raises EngineError
+    if there are more blocks than a GPU takes.
+    """
+    if not size_of(tuple(grid)):
+        return None
+    shape = tuple(map(int, grid))
+    if any(n > most for n, most in zip(shape, MOST_BLOCKS, strict=False)):
+        raise EngineError(f"layer {b.layer[-1]!r}: {shape} blocks; a GPU takes at most {MOST_BLOCKS}")
+    made = Launch(
+        record=record,
+        variant=variant,
+        grid=shape,
+        block=tuple(map(int, block)),
+        layers=b.layer,
+        reads=accesses(reads),
+        writes=accesses(writes),
+        seconds=seconds,
+    )
+    b.steps.append(made)
+    return made
+
+
+@dataclass(frozen=True)
+class UntypedLaunch(LaunchRecord):
+    """A record that has no type of its own yet: parameters by name."""
+
+    kernel: str
+    scalars: Mapping[str, int | float]
+    given: Mapping[str, tuple[str, int]]
+
+    def operands(self) -> dict[str, Operand]:
+        return {name: Operand(*place) for name, place in self.given.items()}
+
+    def numbers(self) -> dict[str, Any]:
+        return dict(self.scalars)
+
+
+@dataclass(frozen=True)
+class UntypedVariant(LaunchVariant):
+    """A variant that has no type of its own yet: constants by name."""
+
+    given: Mapping[str, Any]
+
+    def constants(self) -> dict[str, Any]:
+        return dict(self.given)
+
+
+def untyped(
     b: CudaBuilder,
     kernel: str,
     variant: Mapping[str, Any],
@@ -27,20 +121,9 @@ def launch(
     operands: Mapping[str, tuple[str, int]],
     reads: Sequence[View] = (),
     writes: Sequence[View] = (),
-) -> None:
-    """Append a launch of ``kernel`` (its name) by the current layer.
-
-    ``variant`` are its compile-time constants: ints, names of activations, tuples of these. ``scalars`` and
-    ``operands``, (buffer or constant, first element), are its parameters by name; "seconds" among the scalars
-    is what the planner thinks it takes. ``reads`` and ``writes`` are what it touches: the arena is shared out
-    by that. A launch of no blocks is left out.
-
-    Raises EngineError if there are more blocks than a GPU takes.
-    """
-    if not size_of(tuple(grid)):
-        return
-    shape = tuple(map(int, grid))
-    if any(n > most for n, most in zip(shape, MOST_BLOCKS, strict=False)):
-        raise EngineError(f"layer {b.layer[-1]!r}: {shape} blocks; a GPU takes at most {MOST_BLOCKS}")
-    args = {"variant": dict(variant), "grid": shape, "block": tuple(map(int, block)), **scalars}
-    b.step(kernel, size_of(shape), args, dict(operands), reads, writes)
+) -> Launch | None:
+    """As `launch`, of a kernel whose record has no type yet; "seconds" may be among the scalars."""
+    numbers = dict(scalars)
+    seconds = numbers.pop("seconds", None)
+    record = UntypedLaunch(kernel, numbers, operands)
+    return launch(b, record, UntypedVariant(variant), grid, block, reads, writes, seconds)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
-from bslite.plan.core.plan import Access, Plan, Step
+from bslite.plan.core.plan import Access
+from bslite.plan.cuda.launch import CudaPlan, Launch
 
 FLOAT = 4  # bytes
 
@@ -23,14 +24,14 @@ class Price(NamedTuple):
     bound: str
 
 
-def footprint(plan: Plan, params: Mapping[str, Shape]) -> int:
+def footprint(plan: CudaPlan, params: Mapping[str, Shape]) -> int:
     """Bytes a whole run touches: arena, inputs and outputs, constants."""
     ends = sum(b.size for b in plan.buffers.values() if b.kind in ("input", "output"))
     return FLOAT * (plan.arena_size + ends) + sum(_const_bytes(plan, name, params) for name in plan.consts)
 
 
 def price_of(
-    plan: Plan, step: Step, machine: GpuMachine, params: Mapping[str, Shape], flops: int, whole: int
+    plan: CudaPlan, step: Launch, machine: GpuMachine, params: Mapping[str, Shape], flops: int, whole: int
 ) -> Price:
     """Of one launch. ``params``: shapes of the model's parameters, by key; ``flops``: of the layers that it
     computes; ``whole``: the plan's `footprint`, which may stay in L2.
@@ -46,23 +47,24 @@ def price_of(
         "launch": machine.launch,
     }
     throughput = max(parts["compute"], parts["L2" if fits else "memory"])
-    own = step.args.get("seconds")
+    own = step.seconds
     if own is None:
         own = throughput + parts["latency"] + machine.launch
     parts["latency"] = own - throughput - machine.launch  # what a price of its own says beyond these
     return Price(moved, own, max(parts, key=lambda name: parts[name]))
 
 
-def _turns(step: Step) -> int:
+def _turns(step: Launch) -> int:
     """Steps of a recurrent layer within the launch, each of which waits for the one before."""
-    return int(step.args["stop"] - step.args["first"]) if {"first", "stop"} <= set(step.args) else 0
+    numbers = step.record.numbers()
+    return int(numbers["stop"] - numbers["first"]) if {"first", "stop"} <= set(numbers) else 0
 
 
 def _bytes(access: Access) -> int:
     return FLOAT * (access.hi - access.lo) * (access.last - access.first) // access.period
 
 
-def _const_bytes(plan: Plan, name: str, params: Mapping[str, Shape]) -> int:
+def _const_bytes(plan: CudaPlan, name: str, params: Mapping[str, Shape]) -> int:
     """Of a constant, as large as the parameters it is made from; nothing if it is a buffer."""
     const = plan.consts.get(name)
     if const is None:

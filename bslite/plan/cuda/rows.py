@@ -10,8 +10,7 @@ from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.cpu.rows import writable
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.launch import launch
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 
 OUTER = 3  # axes around the rows
 THREADS = 256
@@ -102,9 +101,9 @@ def _in_parts(
     joining = {name: n for name, n in numbers.items() if name != "rows"} | {"chunk": chunk, "parts": parts}
     gathering = {name: n for name, n in joining.items() if name not in ("y0", "y1", "y2", "eps")}
     sums = (made.buffer, 0)
-    launch(b, f"{kernel}_part", share, [parts, rows], [threads], gathering,
+    untyped(b, f"{kernel}_part", share, [parts, rows], [threads], gathering,
            {"x": operands["x"], "made": sums}, [x], [made])  # fmt: skip
-    launch(b, f"{kernel}_join", {**share, **variant}, [parts, rows], [threads], joining,
+    untyped(b, f"{kernel}_join", {**share, **variant}, [parts, rows], [threads], joining,
            {**operands, "made": sums}, [x, made], [y])  # fmt: skip
 
 
@@ -163,4 +162,4 @@ def row_step(
         blocks = -(-rows // shared.rows)
     elif per == "element":
         blocks = -(-rows * length // shared.threads)
-    launch(b, kernel, {**chosen, **(variant or {})}, [blocks], [shared.threads], numbers, operands, [x], [y])
+    untyped(b, kernel, {**chosen, **(variant or {})}, [blocks], [shared.threads], numbers, operands, [x], [y])

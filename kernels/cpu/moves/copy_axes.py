@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from bslite.kernels.contracts.cpu.moves import CopyAxes
 from bslite.kernels.cpu.moves.move import copy_run
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import load_int
 
-F = record("copy_axes", "x x_at y y_at table table_at axes planes item_planes n0 n1 x0 x1 y0 y1 vector")
+F = offsets(CopyAxes)
 ENTRY = 24  # bytes of a table entry: size, byte stride in x, in y
 
 
-@step_kernel("copy_axes", F)
+@step_kernel(CopyAxes)
 def copy_axes(step, bases, item, scratch):
     """Planes of the two innermost axes; the ``axes`` around them are in the table, innermost first."""
     table, axes = operand(step, bases, F.table), load_int(step + F.axes)
@@ -21,7 +22,7 @@ def copy_axes(step, bases, item, scratch):
     )  # fmt: skip
     first = item * load_int(step + F.item_planes)
     for plane in range(first, min(load_int(step + F.planes), first + load_int(step + F.item_planes))):
-        x, y = operand(step, bases, F.x), operand(step, bases, F.y)
+        x, y = operand(step, bases, F.source), operand(step, bases, F.target)
         rest = plane
         for axis in range(axes):
             size = load_int(table + axis * ENTRY)

@@ -8,7 +8,8 @@ from numba import types
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic, register_jitable
 
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.contracts.cpu.moves import Copy, Fill, Halo, Interleave
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.ir import const
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import (
@@ -28,7 +29,7 @@ from bslite.kernels.cpu.vector.simd import (
 )
 
 ZERO = np.float32(0.0)
-C = record("copy", "x x_at y y_at n0 n1 n2 n3 n4 n5 x0 x1 x2 x3 x4 x5 y0 y1 y2 y3 y4 y5 vector")
+C = offsets(Copy)
 
 
 @register_jitable
@@ -52,13 +53,13 @@ def copy_run(x, y, count, x_step, y_step, vector):
             y += y_step
 
 
-@step_kernel("copy", C)
+@step_kernel(Copy)
 def copy(step, bases, item, scratch):
     """``y[i0..i5] = x[i0..i5]``, byte strides, the item being one (i0, i1)."""
     n1 = load_int(step + C.n1)
     i0, i1 = item // n1, item % n1
-    x = operand(step, bases, C.x) + i0 * load_int(step + C.x0) + i1 * load_int(step + C.x1)
-    y = operand(step, bases, C.y) + i0 * load_int(step + C.y0) + i1 * load_int(step + C.y1)
+    x = operand(step, bases, C.source) + i0 * load_int(step + C.x0) + i1 * load_int(step + C.x1)
+    y = operand(step, bases, C.target) + i0 * load_int(step + C.y0) + i1 * load_int(step + C.y1)
     n2, n3, n4, n5 = (
         load_int(step + C.n2),
         load_int(step + C.n3),
@@ -97,7 +98,7 @@ def fill_run(y, count, value):
         store_first(y, v, rest)
 
 
-R = record("interleave", "x x_at y y_at lines pixels x_image x_plane x_line y_image y_line")
+R = offsets(Interleave)
 
 
 @intrinsic
@@ -123,13 +124,13 @@ def interleave_rgb(typingctx, x, plane, y):
     return signature(types.void, types.int64, types.int64, types.int64), codegen
 
 
-@step_kernel("interleave", R)
+@step_kernel(Interleave)
 def interleave(step, bases, item, scratch):
     """One line of an image of three planes, as pixels of three channels: the way a picture comes in."""
     lines, pixels = load_int(step + R.lines), load_int(step + R.pixels)
     image, line = item // lines, item % lines
-    x = operand(step, bases, R.x) + image * load_int(step + R.x_image) + line * load_int(step + R.x_line)
-    y = operand(step, bases, R.y) + image * load_int(step + R.y_image) + line * load_int(step + R.y_line)
+    x = operand(step, bases, R.source) + image * load_int(step + R.x_image) + line * load_int(step + R.x_line)
+    y = operand(step, bases, R.target) + image * load_int(step + R.y_image) + line * load_int(step + R.y_line)
     plane = load_int(step + R.x_plane)
     whole = pixels // LANES
     for _ in range(whole):
@@ -143,10 +144,10 @@ def interleave(step, bases, item, scratch):
         y += 12
 
 
-H = record("halo", "y y_at y_image y_plane y_line planes lines left right top bottom whole bands")
+H = offsets(Halo)
 
 
-@step_kernel("halo", H)
+@step_kernel(Halo)
 def halo(step, bases, item, scratch):
     """Zeros around one of ``bands`` bands of lines of a plane of an image: ``y`` is its first element inside,
     counts are floats (``whole``: a line with both sides).
@@ -155,7 +156,7 @@ def halo(step, bases, item, scratch):
     """
     bands, planes = load_int(step + H.bands), load_int(step + H.planes)
     rest, band = item // bands, item % bands
-    y = operand(step, bases, H.y)
+    y = operand(step, bases, H.target)
     y += rest // planes * load_int(step + H.y_image) + rest % planes * load_int(step + H.y_plane)
     line, lines = load_int(step + H.y_line), load_int(step + H.lines)
     left, right = load_int(step + H.left), load_int(step + H.right)
@@ -172,11 +173,11 @@ def halo(step, bases, item, scratch):
             fill_run(start + 4 * (left + inside), right, ZERO)
 
 
-L = record("fill", "y y_at y_step count value")
+L = offsets(Fill)
 
 
-@step_kernel("fill", L)
+@step_kernel(Fill)
 def fill(step, bases, item, scratch):
     """A run of ``count`` equal floats per item, the runs ``y_step`` bytes apart."""
-    y = operand(step, bases, L.y) + item * load_int(step + L.y_step)
+    y = operand(step, bases, L.target) + item * load_int(step + L.y_step)
     fill_run(y, load_int(step + L.count), load_scalar(step + L.value))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import namedtuple
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from llvmlite import ir
@@ -18,6 +19,7 @@ from numba.core.ccallback import CFunc
 from numba.core.typing.templates import signature
 from numba.extending import intrinsic
 
+from bslite.kernels.contracts.record import StepRecord, Variant, cells
 from bslite.kernels.cpu.runtime.cache import cache_for
 from bslite.kernels.cpu.vector.simd import I64
 
@@ -107,13 +109,40 @@ def record(name: str, fields: str) -> Any:
     return namedtuple(f"{name}_record", names)(*(8 * i for i in range(len(names))))
 
 
-def step_kernel(name: str, layout: Any) -> Callable[[Callable[..., None]], StepKernel]:
-    """Register a function as the kernel of steps called ``name`` with the record ``layout``."""
+def offsets(contract: type[StepRecord]) -> Any:
+    """The cells of a record as byte offsets: ``F = offsets(Copy)``; ``load_int(step + F.n0)``."""
+    return record(contract.kernel, " ".join(cells(contract)))
+
+
+def step_kernel(
+    contract: type[StepRecord] | str, layout: Any = None
+) -> Callable[[Callable[..., None]], StepKernel]:
+    """Register a function as the kernel of the steps that have records of this type."""
 
     def wrap(py_func: Callable[..., None]) -> StepKernel:
+        name = contract if isinstance(contract, str) else contract.kernel
         kernel = StepKernel(py_func, name, 4)
-        kernel.fields = layout._fields
+        kernel.fields = (offsets(contract) if layout is None else layout)._fields
         STEP_KERNELS[name] = kernel
         return kernel
 
     return wrap
+
+
+#: Kind of variant -> the function that gives its compiled kernel, from the variant's fields in order.
+VARIANTS: dict[type[Variant], Callable[..., Kernel]] = {}
+
+
+def makes(kind: type[Variant]) -> Callable[[Callable[..., Kernel]], Callable[..., Kernel]]:
+    """Register a function as what makes the kernels of this kind of variant: ``make(*fields)``."""
+
+    def wrap(make: Callable[..., Kernel]) -> Callable[..., Kernel]:
+        VARIANTS[kind] = make
+        return make
+
+    return wrap
+
+
+def kernel_of(variant: Variant) -> Kernel:
+    """The kernel that a variant names."""
+    return VARIANTS[type(variant)](*(getattr(variant, f.name) for f in fields(variant)))

@@ -7,11 +7,12 @@ base addresses they see differ from thread to thread, image to image and band to
 
 from __future__ import annotations
 
-from bslite.kernels.cpu.runtime.compile import CELLS, call_item, record, step_kernel
+from bslite.kernels.contracts.cpu.stack import Stacked
+from bslite.kernels.cpu.runtime.compile import CELLS, call_item, offsets, step_kernel
 from bslite.kernels.cpu.vector.simd import load_int, store_int
 
 # Items: images x bands. `table`: the address of one row of BAND for each band.
-F = record("stack", "table bands")
+F = offsets(Stacked)
 # `program`, `count`: the steps. `bases`, `entries`: a template of their base addresses, to be completed
 # by `ends`, `end_count`: rows of END. `arena_at`: where in scratch memory the stack's arena starts;
 # `free_at`: what a stack within this one may use.
@@ -20,7 +21,7 @@ END = ("entry", "base", "offset", "image")  # which entry; which outer base, byt
 ROW = 8 * len(BAND)  # bytes
 
 
-@step_kernel("stack", F)
+@step_kernel(Stacked)
 def stack(step, bases, item, scratch):
     """All layers for one band of one image."""
     bands = load_int(step + F.bands)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.moves import Copy, CopyPairs, CopyVariant, Transpose, TransposeVariant
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.kernel import kernel
 
-EACH = 4  # elements of a thread: as many loads under way before the first is needed
-AXES = 6
+EACH = Copy.EACH
 
 u = np.uint32
-SIZES = ", ".join(f"n{i} i4" for i in range(AXES - 1))
-STRIDES = ", ".join(f"{a}{i} i4" for a in "xy" for i in range(AXES))
 
 
 @device_function
@@ -58,27 +56,48 @@ def place(axes, i, start, n0, n1, n2, n3, n4, s0, s1, s2, s3, s4, s5):
 
 def _copying(axes: int, threads: int, cell: type):
     def copy(
-        x, y, count, x_start, y_start, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5, y0, y1, y2, y3, y4, y5
+        source,
+        target,
+        count,
+        x_start,
+        y_start,
+        n0,
+        n1,
+        n2,
+        n3,
+        n4,
+        x0,
+        x1,
+        x2,
+        x3,
+        x4,
+        x5,
+        y0,
+        y1,
+        y2,
+        y3,
+        y4,
+        y5,
     ):
         held = cuda.local.array(EACH, cell)  # all loads before the first store, which might change x
         start = u(cuda.blockIdx.x) * u(threads * EACH) + u(cuda.threadIdx.x)
         for e in range(EACH):
             i = u(start + u(e * threads))
             if i < u(count):
-                held[e] = x[place(axes, i, x_start, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5)]
+                held[e] = source[place(axes, i, x_start, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5)]
         for e in range(EACH):
             i = u(start + u(e * threads))
             if i < u(count):
-                y[place(axes, i, y_start, n0, n1, n2, n3, n4, y0, y1, y2, y3, y4, y5)] = held[e]
+                target[place(axes, i, y_start, n0, n1, n2, n3, n4, y0, y1, y2, y3, y4, y5)] = held[e]
 
     return copy
 
 
 @kernel(
-    f"x i4[], y i4[], count i4, x_start i4, y_start i4, {SIZES}, {STRIDES}",
+    Copy,
     threads=256,
     registers=40,
-    samples=[{"axes": axes, "threads": 256} for axes in (1, 3, 6)],
+    samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)],
 )
 def copy(axes: int, threads: int):
     """``count`` cells of ``axes`` axes (0 innermost) from x to y; a block does ``threads * EACH`` of them.
@@ -91,10 +110,10 @@ def copy(axes: int, threads: int):
 
 
 @kernel(
-    f"x f8[], y f8[], count i4, x_start i4, y_start i4, {SIZES}, {STRIDES}",
+    CopyPairs,
     threads=256,
     registers=40,
-    samples=[{"axes": axes, "threads": 256} for axes in (1, 3, 6)],
+    samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)],
 )
 def copy_pairs(axes: int, threads: int):
     """As `copy`, two neighbouring cells at a time: sizes, starts and strides count pairs. 8-byte accesses."""
@@ -102,11 +121,10 @@ def copy_pairs(axes: int, threads: int):
 
 
 @kernel(
-    "x i4[], y i4[], rows i4, cols i4, x_row i4, y_col i4, across i4, down i4, n1 i4, n2 i4, "
-    "x0 i4, x1 i4, x2 i4, y0 i4, y1 i4, y2 i4",
+    Transpose,
     threads=256,
     registers=40,
-    samples=[{"tile": 32}],
+    samples=[TransposeVariant(tile=32)],
 )
 def transpose(tile: int):
     """``y[.., r, c] = x[.., c, r]`` by tiles: rows r are ``x_row`` apart in x and contiguous in y, columns c
@@ -119,7 +137,7 @@ def transpose(tile: int):
     step = tile // EACH
     pitch = tile + 1
 
-    def transpose(x, y, rows, cols, x_row, y_col, across, down, n1, n2, x0, x1, x2, y0, y1, y2):
+    def transpose(source, target, rows, cols, x_row, y_col, across, down, n1, n2, x0, x1, x2, y0, y1, y2):
         held = cuda.shared.array((tile, pitch), np.int32)
         b = u(cuda.blockIdx.x)
         q = u(b // u(across))
@@ -134,18 +152,18 @@ def transpose(tile: int):
         q = u(b // u(n1))
         i1 = u(b - u(q * u(n1)))
         tx, ty = u(cuda.threadIdx.x), u(cuda.threadIdx.y)
-        source = q * x0 + i1 * x1 + i2 * x2
-        target = q * y0 + i1 * y1 + i2 * y2
+        x_first = q * x0 + i1 * x1 + i2 * x2
+        y_first = q * y0 + i1 * y1 + i2 * y2
         c = u(first_c + tx)
         for e in range(EACH):
             r = u(first_r + ty + u(e * step))
             if r < u(rows) and c < u(cols):
-                held[ty + u(e * step), tx] = x[np.uint64(source + r * x_row + c)]
+                held[ty + u(e * step), tx] = source[np.uint64(x_first + r * x_row + c)]
         cuda.syncthreads()
         r = u(first_r + tx)
         for e in range(EACH):
             c = u(first_c + ty + u(e * step))
             if r < u(rows) and c < u(cols):
-                y[np.uint64(target + c * y_col + r)] = held[tx, ty + u(e * step)]
+                target[np.uint64(y_first + c * y_col + r)] = held[tx, ty + u(e * step)]
 
     return transpose

@@ -11,6 +11,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from bslite.kernels.contracts.launch import LaunchRecord, LaunchVariant, kinds
 from bslite.kernels.cuda.runtime.device import compile_ptx, simulated
 
 # Cells of arrays and kinds of scalars, as `kernel` is told them. ``f8`` is a pair of float32 (`device.pair`).
@@ -80,32 +81,41 @@ def _simulated(name: str, variant: tuple[tuple[str, Any], ...]) -> Any:
 
 
 def kernel(
-    types: str,
+    contract: str | type[LaunchRecord],
     *,
     threads: int,
     registers: int,
     blocks: int = 1,
     since: tuple[int, int] = (8, 0),
-    samples: Sequence[Mapping[str, Any]] = ({},),
+    samples: Sequence[Mapping[str, Any] | LaunchVariant] = ({},),
     dynamic: Callable[[Mapping[str, Any]], int] = _none,
 ) -> Callable[[Callable[..., Callable[..., None]]], Kernel]:
-    """Register a function that makes kernels, under its name.
+    """Register a function that makes the kernels of launches with records of this type.
 
-    ``types`` names the parameters of what it makes, in order, each with its type: arrays (``"x f4[]"``)
-    first, then scalars (``"n i4"``).
+    The parameters of what it makes are the record's, arrays first, then numbers; its own are the variant's.
     """
 
     def register(make: Callable[..., Callable[..., None]]) -> Kernel:
-        parameters = dict(p.split() for p in types.split(","))
-        arrays = {name: t[:-2] for name, t in parameters.items() if t.endswith("[]")}
-        scalars = {name: t for name, t in parameters.items() if not t.endswith("[]")}
-        name = make.__name__
-        taken = list(inspect.signature(make(**samples[0])).parameters)
+        arrays, scalars, name = _parameters(contract, make)
+        variants = tuple(s.constants() if isinstance(s, LaunchVariant) else s for s in samples)
+        taken = list(inspect.signature(make(**variants[0])).parameters)
         if name in KERNELS or taken != [*arrays, *scalars]:
-            raise RuntimeError(f"kernel {name!r}: registered twice, or {taken} is not {list(parameters)}")
+            wanted = [*arrays, *scalars]
+            raise RuntimeError(f"kernel {name!r}: registered twice, or {taken} is not {wanted}")
         KERNELS[name] = Kernel(
-            name, make, arrays, scalars, tuple(samples), threads, registers, blocks, since, dynamic
+            name, make, arrays, scalars, variants, threads, registers, blocks, since, dynamic
         )
         return KERNELS[name]
 
     return register
+
+
+def _parameters(
+    contract: str | type[LaunchRecord], make: Callable[..., Any]
+) -> tuple[dict[str, str], dict[str, str], str]:
+    """Types of arrays and numbers by name, and the kernel's name; a text is ``"x f4[], n i4"``."""
+    if not isinstance(contract, str):
+        return *kinds(contract), contract.kernel
+    parameters = dict(p.split() for p in contract.split(","))
+    arrays = {name: t[:-2] for name, t in parameters.items() if t.endswith("[]")}
+    return arrays, {name: t for name, t in parameters.items() if not t.endswith("[]")}, make.__name__

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
 from bslite.plan.core.loops import merged_axes, padded
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.cpu.rows import writable
 from bslite.plan.cpu.sharing import item_count
+from bslite.plan.cpu.step import CpuBuilder, untyped
 from bslite.plan.cpu.tiling import LineTiling, line_tiling, max_rows
 
 LONGEST = 256  # keys of a block: their panels and a tile's scores are to lie in L1 and L2
@@ -23,8 +23,8 @@ CLEAR = 8  # registers that the kernel fills with zeros, at the start of scratch
 LEAST_ROWS = 64  # of an item: each packs all keys and values for itself
 
 
-@lowers("attention")
-def lower_attention(b: Builder, layer: Layer) -> None:
+@CPU.register("attention")
+def lower_attention(b: CpuBuilder, layer: Layer) -> None:
     """Heads and batch are axes around matrices, walked by strides; where they do not merge, copies."""
     node, shape = layer.node, b.shapes[layer.name]
     names, batch = node.inputs, shape[:-2]
@@ -63,7 +63,7 @@ def _spread(view: View, batch: Shape, matrix: Shape | None = None) -> View:
     return View(view.buffer, view.offset, wanted, over)
 
 
-def _row_mask(b: Builder, mask: View, keys: int) -> View:
+def _row_mask(b: CpuBuilder, mask: View, keys: int) -> View:
     """``mask`` with its rows contiguous and as long as there are keys."""
     if mask.shape[-1:] == (keys,):
         return b.arranged(mask, -1, exact=True)
@@ -84,7 +84,7 @@ def _grouped(view: View, groups: int, repeat: bool) -> View:
     return View(view.buffer, view.offset, shape, (*lead, *steps, *strides))
 
 
-def _copied(b: Builder, view: View) -> View:
+def _copied(b: CpuBuilder, view: View) -> View:
     """A copy with all that is repeated in memory of its own."""
     fresh = b.fresh(view.shape, len(view.shape) - 1, NO_HALO)
     b.copy(view, fresh)
@@ -132,7 +132,7 @@ def choose_tiles(machine: Machine, matrices: int, rows: int, keys: int, depth: i
 
 
 def _step(
-    b: Builder,
+    b: CpuBuilder,
     layer: Layer,
     kind: int,
     views: Mapping[str, View],
@@ -178,4 +178,6 @@ def _step(
     operands = {role: (x.buffer, x.offset) for role, x in views.items()}
     operands.setdefault("mask", operands["q"])
     reads = [x for role, x in views.items() if role != "y"]
-    b.step("attention", size_of(tuple(sizes)) * tiles.shares, args, operands, reads, [views["y"]], scratch=at)
+    untyped(
+        b, "attention", size_of(tuple(sizes)) * tiles.shares, args, operands, reads, [views["y"]], scratch=at
+    )

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from bslite.machine import Machine
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder, halo_of, layer_halo
-from bslite.plan.core.lowering import epilogue, lowers
+from bslite.plan.core.builder import AnyBuilder
+from bslite.plan.core.lowering import CPU, epilogue
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.core.windows import Window, made_by, volume, windows_of
 from bslite.plan.cpu.contraction import Planes, contraction, merge_lines
+from bslite.plan.cpu.halos import halo_of, layer_halo
 from bslite.plan.cpu.reduction import reduction
+from bslite.plan.cpu.step import CpuBuilder, untyped
 from bslite.plan.cpu.tiling import TALLEST, choose_items, cut_line, line_length
 
 
@@ -32,8 +34,8 @@ class Filters(NamedTuple):
         return self.groups > 1 and self.group_depth == self.group_channels == 1
 
 
-@lowers("conv1d", "conv2d", "conv3d")
-def lower_conv(b: Builder, layer: Layer) -> None:
+@CPU.register("conv1d", "conv2d", "conv3d")
+def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     """A convolution, dense, grouped or depthwise, with residual and activation in its store."""
     node = layer.node
     k, cg, *_ = b.spec.params[node.params["weight"]].shape
@@ -54,7 +56,7 @@ def lower_conv(b: Builder, layer: Layer) -> None:
     convolve(b, layer, x, b.write(layer.name), residual_of(b, layer), window, filters, clipped)
 
 
-def residual_of(b: Builder, layer: Layer) -> View | None:
+def residual_of(b: AnyBuilder, layer: Layer) -> View | None:
     """The value that the layer's store adds."""
     if layer.residual is None:
         return None
@@ -63,7 +65,7 @@ def residual_of(b: Builder, layer: Layer) -> View | None:
 
 
 def convolve(
-    b: Builder,
+    b: CpuBuilder,
     layer: Layer,
     x: View,
     y: View,
@@ -135,7 +137,7 @@ Geometry = dict[str, tuple[int, int, int]]
 
 
 def _recut(
-    b: Builder,
+    b: CpuBuilder,
     window: Window,
     n: int,
     d: int,
@@ -190,7 +192,7 @@ def channel_run(machine: Machine, registers: int, lines: int, pixels: int, pixel
 
 
 def _depthwise(
-    b: Builder,
+    b: CpuBuilder,
     layer: Layer,
     x: View,
     y: View,
@@ -251,4 +253,4 @@ def _depthwise(
         "x": (x.buffer, origin), "y": (y.buffer, y.offset),
         "weights": (weights, 0), "bias": (biases, 0),
     }  # fmt: skip
-    b.step("depthwise", n * items.bands * items.blocks, args, operands, [with_halo(x)], [y])
+    untyped(b, "depthwise", n * items.bands * items.blocks, args, operands, [with_halo(x)], [y])

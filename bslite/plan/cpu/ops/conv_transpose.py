@@ -8,14 +8,15 @@ convolution of the input, on the same kernels as any other, that writes every ``
 from __future__ import annotations
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder, layer_halo
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.windows import windows_of
+from bslite.plan.cpu.halos import layer_halo
 from bslite.plan.cpu.ops.conv import Filters, convolve, residual_of
+from bslite.plan.cpu.step import CpuBuilder
 
 
-@lowers("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
-def lower_conv_transpose(b: Builder, layer: Layer) -> None:
+@CPU.register("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
     """A step for every phase, with residual and activation in its store."""
     node = layer.node
     c, kg, *_ = b.spec.params[node.params["weight"]].shape

@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 from bslite.ops.fold import positions
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, contiguous, size_of
 from bslite.plan.cpu.ops.move import fill_step
 from bslite.plan.cpu.sharing import share_rows
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 TAP_CYCLES = 4.0
 
 
-@lowers("unfold")
-def lower_unfold(b: Builder, layer: Layer) -> None:
+@CPU.register("unfold")
+def lower_unfold(b: CpuBuilder, layer: Layer) -> None:
     """The image seen as [N, C, window, places] by its strides."""
     x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
     windows = positions(x.shape[2:], attrs)
@@ -64,8 +64,8 @@ def fold_axes(layer: Layer) -> list[FoldAxis]:
     return [FoldAxis()] * (3 - axes) + given
 
 
-@lowers("fold")
-def lower_fold(b: Builder, layer: Layer) -> None:
+@CPU.register("fold")
+def lower_fold(b: CpuBuilder, layer: Layer) -> None:
     """Line by line of the image."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
     y = b.write(layer.name)
@@ -83,4 +83,4 @@ def lower_fold(b: Builder, layer: Layer) -> None:
         **cells, **{f"y{i}": 4 * s for i, s in enumerate(y_steps)},
         "lines": lines, "item_lines": item_lines, "channels": y.shape[1],
     }  # fmt: skip
-    b.step("fold", items, args, {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}, [x], [y])
+    untyped(b, "fold", items, args, {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}, [x], [y])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bslite.errors import EngineError
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
 from bslite.plan.core.loops import into_items, merged_axes, split_for_items
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, contiguous, size_of
 from bslite.plan.cpu.ops.move import AXES
 from bslite.plan.cpu.sharing import item_count
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 #: (from a float?, to what?) -> mode of the "cast" kernel; what is not listed has the same cells.
 MODES = {
@@ -33,8 +33,8 @@ def _family(dtype: str) -> str:
     return "int" if dtype in ("int64", "int32") else dtype
 
 
-@lowers("cast")
-def lower_cast(b: Builder, layer: Layer) -> None:
+@CPU.register("cast")
+def lower_cast(b: CpuBuilder, layer: Layer) -> None:
     """Another view of the same memory where the cells are the same, else one step."""
     source, to = layer.node.inputs[0], layer.node.attrs["to"]
     x = b.values[source]
@@ -54,11 +54,11 @@ def lower_cast(b: Builder, layer: Layer) -> None:
     args |= {f"x{i}": 4 * s for i, s in enumerate(xs)} | {f"y{i}": 4 * s for i, s in enumerate(ys)}
     flag = b.flag(layer.name, CAST_FAILS.format(to=to))
     operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "flag": flag}
-    b.step("cast", sizes[0] * sizes[1], args, operands, [x], [y])
+    untyped(b, "cast", sizes[0] * sizes[1], args, operands, [x], [y])
 
 
-@lowers("gather")
-def lower_gather(b: Builder, layer: Layer) -> None:
+@CPU.register("gather")
+def lower_gather(b: CpuBuilder, layer: Layer) -> None:
     """Runs of what lies behind the axis, copied from a dense table."""
     table, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     axis = layer.node.attrs["axis"] % len(table.shape)
@@ -73,5 +73,5 @@ def lower_gather(b: Builder, layer: Layer) -> None:
         "flag": flag,
     }  # fmt: skip
     args = {"size": size, "inner": inner, "count": count, "parts": parts}
-    b.step("gather", outer * parts, args, operands, [table, indices], [y])
+    untyped(b, "gather", outer * parts, args, operands, [table, indices], [y])
     b.alias(layer.name, y)

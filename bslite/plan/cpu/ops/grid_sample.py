@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bslite.ops.grid_sample import MODES, PADDINGS
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.rows import writable
 from bslite.plan.cpu.sharing import share_rows
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 SCRATCH = 112  # cells: `kernels.cpu.windows.grid_sample.SCRATCH` bytes
 TAP_CYCLES, POINT_CYCLES = 4.0, 60.0
@@ -32,8 +32,8 @@ def sampling(layer: Layer) -> dict[str, int]:
     }  # fmt: skip
 
 
-@lowers("grid_sample")
-def lower_grid_sample(b: Builder, layer: Layer) -> None:
+@CPU.register("grid_sample")
+def lower_grid_sample(b: CpuBuilder, layer: Layer) -> None:
     """Taps of a position, then all channels."""
     attrs = layer.node.attrs
     x = b.read(layer.node.inputs[0], inner=1, exact=True)
@@ -53,6 +53,6 @@ def lower_grid_sample(b: Builder, layer: Layer) -> None:
     }  # fmt: skip
     args |= {f"x{i}": 4 * s for i, s in enumerate(x_steps)} | {f"y{i}": 4 * s for i, s in enumerate(y_steps)}
     operands = {role: (v.buffer, v.offset) for role, v in (("x", x), ("grid", grid), ("y", y))}
-    b.step("grid_sample", items, args, operands, [x, grid], [y], scratch=SCRATCH)
+    untyped(b, "grid_sample", items, args, operands, [x, grid], [y], scratch=SCRATCH)
     if y is not home:
         b.copy(y, home)

@@ -7,16 +7,17 @@ from typing import Any
 
 from bslite.ops.index import REDUCTIONS
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.builder import AnyBuilder
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, contiguous, size_of
 from bslite.plan.cpu.sharing import item_count, share_rows
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 CELL_CYCLES = 4.0  # to pick or put one cell
 OVERFLOW = "{value} is beyond the 32 bits of an engine's integers"
 
 
-def dense(b: Builder, shape: tuple[int, ...]) -> View:
+def dense(b: AnyBuilder, shape: tuple[int, ...]) -> View:
     """A new row-major buffer."""
     return View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
 
@@ -25,7 +26,7 @@ def _operands(**views: View) -> dict[str, tuple[str, int]]:
     return {role: (view.buffer, view.offset) for role, view in views.items()}
 
 
-def _lines(b: Builder, x: View, indices: View, axis: int) -> tuple[int, dict[str, Any], str]:
+def _lines(b: CpuBuilder, x: View, indices: View, axis: int) -> tuple[int, dict[str, Any], str]:
     """Number of items, cells and table of a kernel that goes line by line along ``axis``."""
     outer = [a for a in reversed(range(len(x.shape))) if a != axis]
     table = [cell for a in outer for cell in (indices.shape[a], 4 * x.strides[a], 4 * indices.strides[a])]
@@ -39,19 +40,19 @@ def _lines(b: Builder, x: View, indices: View, axis: int) -> tuple[int, dict[str
     return items, args, b.const("offsets", values=table)
 
 
-def range_flag(b: Builder, layer: Layer, where: str) -> tuple[str, int]:
+def range_flag(b: AnyBuilder, layer: Layer, where: str) -> tuple[str, int]:
     """Where an index that is out of range is noted."""
     return b.flag(layer.name, f"index {{value}} is out of range for {where}")
 
 
-def reduction_of(b: Builder, layer: Layer) -> dict[str, int]:
+def reduction_of(b: AnyBuilder, layer: Layer) -> dict[str, int]:
     """How updates meet what is there, and whether they are floats."""
     floats = int(b.dtypes[layer.name] == "float32")
     return {"reduction": REDUCTIONS.index(layer.node.attrs["reduction"]), "floats": floats}
 
 
-@lowers("gather_elements")
-def lower_gather_elements(b: Builder, layer: Layer) -> None:
+@CPU.register("gather_elements")
+def lower_gather_elements(b: CpuBuilder, layer: Layer) -> None:
     """Line by line along the axis."""
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     axis = layer.node.attrs["axis"] % len(x.shape)
@@ -59,12 +60,12 @@ def lower_gather_elements(b: Builder, layer: Layer) -> None:
     items, args, table = _lines(b, x, indices, axis)
     flag = range_flag(b, layer, f"axis {axis} of size {x.shape[axis]}")
     operands = {**_operands(x=x, indices=indices, y=y), "flag": flag, "table": (table, 0)}
-    b.step("gather_elements", items, args, operands, [x, indices], [y])
+    untyped(b, "gather_elements", items, args, operands, [x, indices], [y])
     b.alias(layer.name, y)
 
 
-@lowers("scatter_elements")
-def lower_scatter_elements(b: Builder, layer: Layer) -> None:
+@CPU.register("scatter_elements")
+def lower_scatter_elements(b: CpuBuilder, layer: Layer) -> None:
     """A copy of the input, then line by line along the axis."""
     x, indices, updates = (b.values[name] for name in layer.node.inputs)
     indices, updates = b.flat(indices), b.flat(updates)
@@ -79,17 +80,17 @@ def lower_scatter_elements(b: Builder, layer: Layer) -> None:
         "table": (table, 0),
     }
     args |= reduction_of(b, layer)
-    b.step("scatter_elements", items, args, operands, [y, indices, updates], [y])
+    untyped(b, "scatter_elements", items, args, operands, [y, indices, updates], [y])
     b.alias(layer.name, y)
 
 
-def _coordinates(b: Builder, sizes: Sequence[int], strides: Sequence[int]) -> str:
+def _coordinates(b: CpuBuilder, sizes: Sequence[int], strides: Sequence[int]) -> str:
     """Table of the axes that coordinates run along."""
     return b.const("offsets", values=[c for n, s in zip(sizes, strides, strict=True) for c in (n, 4 * s)])
 
 
-@lowers("gather_nd")
-def lower_gather_nd(b: Builder, layer: Layer) -> None:
+@CPU.register("gather_nd")
+def lower_gather_nd(b: CpuBuilder, layer: Layer) -> None:
     """Slice by slice."""
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     batch, depth = layer.node.attrs["batch_dims"], indices.shape[-1]
@@ -104,12 +105,12 @@ def lower_gather_nd(b: Builder, layer: Layer) -> None:
     table = _coordinates(b, x.shape[batch:behind], x.strides[batch:behind])
     flag = range_flag(b, layer, f"axes of sizes {list(x.shape[batch:behind])}")
     operands = {**_operands(x=x, indices=indices, y=y), "flag": flag, "table": (table, 0)}
-    b.step("gather_nd", items, args, operands, [x, indices], [y])
+    untyped(b, "gather_nd", items, args, operands, [x, indices], [y])
     b.alias(layer.name, y)
 
 
-@lowers("scatter_nd")
-def lower_scatter_nd(b: Builder, layer: Layer) -> None:
+@CPU.register("scatter_nd")
+def lower_scatter_nd(b: CpuBuilder, layer: Layer) -> None:
     """A copy of the input, then all slices in order, a part of each per item."""
     x, indices, updates = (b.values[name] for name in layer.node.inputs)
     indices, updates = b.flat(indices), b.flat(updates)
@@ -125,11 +126,11 @@ def lower_scatter_nd(b: Builder, layer: Layer) -> None:
         "overflow": b.flag(layer.name, OVERFLOW),
         "table": (_coordinates(b, x.shape[:depth], y.strides[:depth]), 0),
     }
-    b.step("scatter_nd", parts, args, operands, [y, indices, updates], [y])
+    untyped(b, "scatter_nd", parts, args, operands, [y, indices, updates], [y])
     b.alias(layer.name, y)
 
 
-def topk_rows(b: Builder, layer: Layer) -> tuple[View, View]:
+def topk_rows(b: AnyBuilder, layer: Layer) -> tuple[View, View]:
     """Input and output as dense rows along the axis; the output is recorded as the layer's value."""
     x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
     axis = attrs["axis"] % len(x.shape)
@@ -140,8 +141,8 @@ def topk_rows(b: Builder, layer: Layer) -> tuple[View, View]:
     return x, y
 
 
-@lowers("topk")
-def lower_topk(b: Builder, layer: Layer) -> None:
+@CPU.register("topk")
+def lower_topk(b: CpuBuilder, layer: Layer) -> None:
     """Row by row."""
     (x, y), attrs = topk_rows(b, layer), layer.node.attrs
     rows, length = size_of(x.shape[:-1]), x.shape[-1]
@@ -151,7 +152,7 @@ def lower_topk(b: Builder, layer: Layer) -> None:
         "rows": rows, "item_rows": each, "length": length, "k": attrs["k"], "largest": int(attrs["largest"]),
         "floats": int(b.dtypes[layer.node.inputs[0]] == "float32"),
     }  # fmt: skip
-    b.step("topk", items, args, _operands(x=x, y=y), [x], [y])
+    untyped(b, "topk", items, args, _operands(x=x, y=y), [x], [y])
 
 
 def one_hot_numbers(layer: Layer) -> list[float]:
@@ -161,13 +162,13 @@ def one_hot_numbers(layer: Layer) -> list[float]:
     return [number(attrs["off"]), number(attrs["on"])]
 
 
-def depth_flag(b: Builder, layer: Layer) -> tuple[str, int]:
+def depth_flag(b: AnyBuilder, layer: Layer) -> tuple[str, int]:
     """Where an index out of range is noted, if that is an error."""
     return range_flag(b, layer, f"depth {layer.node.attrs['depth']}")
 
 
-@lowers("one_hot")
-def lower_one_hot(b: Builder, layer: Layer) -> None:
+@CPU.register("one_hot")
+def lower_one_hot(b: CpuBuilder, layer: Layer) -> None:
     """Line by line along the new axis."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
     axis = attrs["axis"] % (len(x.shape) + 1)
@@ -179,5 +180,5 @@ def lower_one_hot(b: Builder, layer: Layer) -> None:
         "places": places, "item_places": each, "depth": attrs["depth"], "inner": size_of(x.shape[axis:]),
         "on": on, "off": off, "strict": int(attrs["strict"]),
     }  # fmt: skip
-    b.step("one_hot", items, args, {**_operands(x=x, y=y), "flag": depth_flag(b, layer)}, [x], [y])
+    untyped(b, "one_hot", items, args, {**_operands(x=x, y=y), "flag": depth_flag(b, layer)}, [x], [y])
     b.alias(layer.name, y)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.cpu.ops.index import dense
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 
-@lowers("sequence_lengths")
-def lower_sequence_lengths(b: Builder, layer: Layer) -> None:
+@CPU.register("sequence_lengths")
+def lower_sequence_lengths(b: CpuBuilder, layer: Layer) -> None:
     """One item. Each thing that can be wrong has its flag."""
     attrs, lengths = layer.node.attrs, b.flat(b.values[layer.node.inputs[0]])
     steps, y = b.shapes[layer.node.inputs[1]][0], dense(b, lengths.shape)
@@ -32,5 +32,5 @@ def lower_sequence_lengths(b: Builder, layer: Layer) -> None:
             f"pad_packed_sequence total_length={steps}",
         ),
     }  # fmt: skip
-    b.step("sequence_lengths", 1, args, operands, [lengths], [y])
+    untyped(b, "sequence_lengths", 1, args, operands, [lengths], [y])
     b.alias(layer.name, y)

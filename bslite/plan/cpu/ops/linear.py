@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.reduction import reduction
+from bslite.plan.cpu.step import CpuBuilder
 
 
-@lowers("linear")
-def lower_linear(b: Builder, layer: Layer) -> None:
+@CPU.register("linear")
+def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     """``x @ weight.T + bias``: the rows of x are the pixels of a line, or of several if they are many."""
     node = layer.node
     k, c = b.spec.params[node.params["weight"]].shape

@@ -8,14 +8,14 @@ from typing import Any
 
 from bslite.ops import Shape
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
 from bslite.plan.core.loops import merged_axes, padded
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.rows import writable
 from bslite.plan.cpu.sharing import item_count
+from bslite.plan.cpu.step import CpuBuilder, untyped
 from bslite.plan.cpu.tiling import LineTiling
 
 MAX_STEPS = (
@@ -24,8 +24,8 @@ MAX_STEPS = (
 OUTER = 3  # axes around a matrix that the packing kernel walks
 
 
-@lowers("matmul")
-def lower_matmul(b: Builder, layer: Layer) -> None:
+@CPU.register("matmul")
+def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
     """``[..., M, K] @ [..., K, N]``: batch axes become images of a convolution with weights per image."""
     name_x, name_w = layer.node.inputs
     x, w = b.read(name_x, inner=-1, exact=True), b.values[name_w]
@@ -50,14 +50,14 @@ def _spread(view: View, batch: Shape) -> View:
     return View(view.buffer, view.offset, (*batch, *view.shape[-2:]), (*over, *view.strides[-2:]))
 
 
-def _copied(b: Builder, view: View) -> View:
+def _copied(b: CpuBuilder, view: View) -> View:
     """A copy with every repeated matrix in memory of its own, row by row."""
     fresh = b.fresh(view.shape, len(view.shape) - 1, NO_HALO)
     b.copy(view, fresh)
     return fresh
 
 
-def _multiply(b: Builder, layer: Layer, x: View, w: View, y: View) -> bool:
+def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
     """Append the steps for operands of the full batch; False, and none, if they would be too many."""
     (m, k), n = x.shape[-2:], w.shape[-1]
     batch = y.shape[:-2]
@@ -95,7 +95,7 @@ def _multiply(b: Builder, layer: Layer, x: View, w: View, y: View) -> bool:
     return True
 
 
-def _pack(b: Builder, w: View, own: Shape, tiling: LineTiling) -> View:
+def _pack(b: CpuBuilder, w: View, own: Shape, tiling: LineTiling) -> View:
     """Append the step that packs the matrices of ``w``, ``own`` of them, into ``[matrices, elements]``."""
     k, n = w.shape[-2:]
     lanes = b.machine.lanes
@@ -116,5 +116,5 @@ def _pack(b: Builder, w: View, own: Shape, tiling: LineTiling) -> View:
         "block_panels": block_panels, "blocks": blocks,
     }  # fmt: skip
     operands = {"x": (w.buffer, w.offset), "y": (memory.buffer, 0)}
-    b.step("pack_panels", count * blocks, args, operands, [w], [memory])
+    untyped(b, "pack_panels", count * blocks, args, operands, [w], [memory])
     return memory

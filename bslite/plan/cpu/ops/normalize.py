@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
 from bslite.plan.core.loops import merged_axes
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 from bslite.plan.cpu.rows import row_layer, row_step, writable
 from bslite.plan.cpu.sharing import share_image, share_rows
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 BAND_PIXELS = 512  # of a partial sum; by size alone, so that results do not depend on the number of threads
 
 
-def _affine(b: Builder, layer: Layer) -> tuple[dict[str, Any], dict[str, str | None]]:
+def _affine(b: CpuBuilder, layer: Layer) -> tuple[dict[str, Any], dict[str, str | None]]:
     """The cells and the constants that weight and bias take, whether they are there or not."""
     keys = {role: layer.node.params.get(role) for role in layer.node.declaration.params}
     cells: dict[str, Any] = {f"has_{role}": int(key is not None) for role, key in keys.items()}
@@ -24,8 +24,8 @@ def _affine(b: Builder, layer: Layer) -> tuple[dict[str, Any], dict[str, str | N
     return {**cells, "eps": float(layer.node.attrs["eps"])}, consts
 
 
-@lowers("normalize")
-def lower_normalize(b: Builder, layer: Layer) -> None:
+@CPU.register("normalize")
+def lower_normalize(b: CpuBuilder, layer: Layer) -> None:
     """Along any axis: it is made contiguous first."""
     attrs, shape = layer.node.attrs, b.shapes[layer.name]
     axis = attrs["axis"] % len(shape)
@@ -33,8 +33,8 @@ def lower_normalize(b: Builder, layer: Layer) -> None:
     row_layer(b, layer, "normalize", axis, cycles, args={"eps": float(attrs["eps"])})
 
 
-@lowers("layer_norm", "rms_norm")
-def lower_layer_norm(b: Builder, layer: Layer) -> None:
+@CPU.register("layer_norm", "rms_norm")
+def lower_layer_norm(b: CpuBuilder, layer: Layer) -> None:
     """Over the last axis where the value lies; over more of them in row-major order, where they are one."""
     shape, axes = b.shapes[layer.name], len(layer.node.attrs["normalized_shape"])
     args, consts = _affine(b, layer)
@@ -56,8 +56,8 @@ def lower_layer_norm(b: Builder, layer: Layer) -> None:
         b.copy(y, home)
 
 
-@lowers("lrn")
-def lower_lrn(b: Builder, layer: Layer) -> None:
+@CPU.register("lrn")
+def lower_lrn(b: CpuBuilder, layer: Layer) -> None:
     """Over windows of channels, which become contiguous."""
     attrs, lanes = layer.node.attrs, b.machine.lanes
     size, beta = attrs["size"], attrs["beta"]
@@ -73,8 +73,8 @@ def lower_lrn(b: Builder, layer: Layer) -> None:
     row_layer(b, layer, "lrn", 1, 40 + padded / lanes * (60 + size), args=args, work=work)
 
 
-@lowers("group_norm")
-def lower_group_norm(b: Builder, layer: Layer) -> None:
+@CPU.register("group_norm")
+def lower_group_norm(b: CpuBuilder, layer: Layer) -> None:
     """Moments of channels, statistics of groups, then every pixel: three steps."""
     x = b.read(layer.node.inputs[0], inner=1, exact=True)
     y, home = writable(b, layer.name, 1)
@@ -90,7 +90,7 @@ def lower_group_norm(b: Builder, layer: Layer) -> None:
         b.copy(target, home)
 
 
-def _plain(b: Builder, view: View) -> View:
+def _plain(b: CpuBuilder, view: View) -> View:
     """A copy with the channels innermost and the other axes in order."""
     fresh = b.fresh(view.shape, 1, NO_HALO)
     b.copy(view, fresh)
@@ -115,7 +115,7 @@ def _lines(
 
 
 def _group_norm(
-    b: Builder,
+    b: CpuBuilder,
     layer: Layer,
     x: View,
     y: View,
@@ -139,7 +139,9 @@ def _group_norm(
     blocks = share_image(machine, n * bands, 1, channels, 3 * loads)
     cut = {**blocks._asdict(), "band_lines": band_lines, "bands": bands}
     operands = {"x": (x.buffer, x.offset), "moments": (moments.buffer, 0)}
-    b.step("channel_moments", n * bands * blocks.blocks, {**shape, **from_x, **cut}, operands, [x], [moments])
+    untyped(
+        b, "channel_moments", n * bands * blocks.blocks, {**shape, **from_x, **cut}, operands, [x], [moments]
+    )
 
     args, consts = _affine(b, layer)
     groups = layer.node.attrs["num_groups"]
@@ -151,15 +153,17 @@ def _group_norm(
     }  # fmt: skip
     operands = {"moments": (moments.buffer, 0), "scales": (scales.buffer, 0)}
     operands |= {role: (name, 0) if name else operands["moments"] for role, name in consts.items()}
-    b.step("group_scales", items, args, operands, [moments], [scales])
+    untyped(b, "group_scales", items, args, operands, [moments], [scales])
 
     shares = share_image(machine, n, lines, channels, 2 * loads)
     to_y = {"y_image": 4 * y.strides[0], "y_line": 4 * y_strides[0], "y_pixel": 4 * y_strides[1]}
     operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "scales": (scales.buffer, 0)}
     items = n * shares.bands * shares.blocks
-    b.step("scale_pixels", items, {**shape, **from_x, **to_y, **shares._asdict()}, operands, [x, scales], [y])
+    untyped(
+        b, "scale_pixels", items, {**shape, **from_x, **to_y, **shares._asdict()}, operands, [x, scales], [y]
+    )
 
 
-def _table(b: Builder, size: int) -> View:
+def _table(b: CpuBuilder, size: int) -> View:
     """Memory for intermediate statistics."""
     return View(b.buffer(size).name, 0, (size,), (1,))

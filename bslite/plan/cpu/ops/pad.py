@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
 from bslite.plan.core.cuts import mapped_copy
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.cpu.ops.move import fill_step
+from bslite.plan.cpu.step import CpuBuilder
 
 
 def padded_sources(size: int, before: int, after: int, mode: str) -> list[int]:
@@ -21,8 +21,8 @@ def padded_sources(size: int, before: int, after: int, mode: str) -> list[int]:
     return [i if 0 <= i < size else -1 for i in indices]
 
 
-@lowers("pad")
-def lower_pad(b: Builder, layer: Layer) -> None:
+@CPU.register("pad")
+def lower_pad(b: CpuBuilder, layer: Layer) -> None:
     """A constant everywhere, then what is left of the input copied over it; or pieces of the input alone."""
     x = b.values[layer.node.inputs[0]]
     y = b.write(layer.name)
@@ -42,8 +42,8 @@ def lower_pad(b: Builder, layer: Layer) -> None:
     b.copy(x, y)
 
 
-@lowers("roll")
-def lower_roll(b: Builder, layer: Layer) -> None:
+@CPU.register("roll")
+def lower_roll(b: CpuBuilder, layer: Layer) -> None:
     """Two pieces along each axis that turns."""
     x = b.values[layer.node.inputs[0]]
     turns = [0] * len(x.shape)

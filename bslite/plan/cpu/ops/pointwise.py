@@ -10,26 +10,26 @@ from bslite.errors import EngineError
 from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.passes.fuse import ACTIVATIONS
-from bslite.plan.core.builder import Builder
 from bslite.plan.core.loops import into_items, merged_axes, split_for_items
-from bslite.plan.core.lowering import affine, epilogue, lowers
+from bslite.plan.core.lowering import CPU, affine, epilogue
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.ops.elementwise import lower_integers
 from bslite.plan.cpu.sharing import item_count
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 OUTER = 4  # loops of the kernel around the channels
 
 
-@lowers(*ACTIVATIONS)
-def lower_activation(b: Builder, layer: Layer) -> None:
+@CPU.register(*ACTIVATIONS)
+def lower_activation(b: CpuBuilder, layer: Layer) -> None:
     """One activation over memory."""
     _pointwise(
         b, layer, b.read(layer.node.inputs[0], exact=True), {"op": 0, "affine": 0, **epilogue(layer.node)}
     )
 
 
-@lowers("batch_norm")
-def lower_batch_norm(b: Builder, layer: Layer) -> None:
+@CPU.register("batch_norm")
+def lower_batch_norm(b: CpuBuilder, layer: Layer) -> None:
     """``x*scale + shift`` per channel, and the activation after it."""
     node = layer.node
     x = b.read(node.inputs[0], inner=1, exact=True)
@@ -38,8 +38,8 @@ def lower_batch_norm(b: Builder, layer: Layer) -> None:
     _pointwise(b, layer, x, cells, inner=1, scale=scale, shift=shift)
 
 
-@lowers("add", "mul")
-def lower_binary(b: Builder, layer: Layer) -> None:
+@CPU.register("add", "mul")
+def lower_binary(b: CpuBuilder, layer: Layer) -> None:
     """Two values, broadcast; the one that has the result's shape is walked in its own order."""
     if b.dtypes[layer.name] != "float32":
         lower_integers(b, layer)
@@ -66,7 +66,7 @@ def _broadcast(view: View, shape: Shape) -> View:
     )
 
 
-def _materialised(b: Builder, view: View, shape: Shape, inner: int) -> View:
+def _materialised(b: CpuBuilder, view: View, shape: Shape, inner: int) -> View:
     """A broadcast value copied out in full: where neither operand has the result's shape."""
     fresh = b.fresh(shape, inner, (0, 0, 0, 0))
     b.copy(_broadcast(view, shape), fresh)
@@ -74,7 +74,7 @@ def _materialised(b: Builder, view: View, shape: Shape, inner: int) -> View:
 
 
 def _pointwise(
-    b: Builder,
+    b: CpuBuilder,
     layer: Layer,
     x: View,
     cells: dict[str, Any],
@@ -119,7 +119,7 @@ def _pointwise(
         "scale": (scale, 0) if scale else nowhere, "shift": (shift, 0) if shift else nowhere,
     }  # fmt: skip
     reads = [x] + ([z] if z is not None else [])
-    b.step("pointwise", sizes[0] * sizes[1], args, operands, reads, [target])
+    untyped(b, "pointwise", sizes[0] * sizes[1], args, operands, reads, [target])
     if target is not y:
         b.copy(target, y)
 

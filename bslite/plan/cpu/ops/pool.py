@@ -10,11 +10,11 @@ from bslite import ops
 from bslite.ops import Shape
 from bslite.ops.pool import WindowPool
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
-from bslite.plan.core.lowering import affine, epilogue, lowers
+from bslite.plan.core.lowering import CPU, affine, epilogue
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.core.windows import volume
 from bslite.plan.cpu.sharing import share_image
+from bslite.plan.cpu.step import CpuBuilder, untyped
 from bslite.spec import Node
 
 LARGE = 256  # pixels from which on an average over the whole image is taken in two steps
@@ -99,8 +99,8 @@ def spans_of(node: Node, sizes: Shape, made: Shape) -> tuple[list[list[Span]], S
     return spans, dilation
 
 
-@lowers("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
-def lower_pool(b: Builder, layer: Layer) -> None:
+@CPU.register("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
+def lower_pool(b: CpuBuilder, layer: Layer) -> None:
     """Sliding windows."""
     node = layer.node
     spans, dilation = spans_of(node, b.crop.whole[node.inputs[0]][2:], b.crop.whole[layer.name][2:])
@@ -112,8 +112,8 @@ def lower_pool(b: Builder, layer: Layer) -> None:
     _pool(b, _kernel(layer), x, b.write(layer.name), spans, dilation, layer)
 
 
-@lowers(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
-def lower_adaptive_pool(b: Builder, layer: Layer) -> None:
+@CPU.register(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
+def lower_adaptive_pool(b: CpuBuilder, layer: Layer) -> None:
     """Windows that divide the image."""
     n, c, *sizes = b.shapes[layer.node.inputs[0]]
     made = b.shapes[layer.name][2:]
@@ -138,7 +138,7 @@ def _kernel(layer: Layer) -> str:
 
 
 def _pool(
-    b: Builder,
+    b: CpuBuilder,
     kernel: str,
     x: View,
     y: View,
@@ -183,7 +183,7 @@ def _single(spans: Sequence[Span]) -> bool:
 
 
 def _pool_step(
-    b: Builder,
+    b: CpuBuilder,
     kernel: str,
     x: View,
     y: View,
@@ -228,7 +228,7 @@ def _pool_step(
         "scale": (scale, 0) if scale else (x.buffer, x.offset),
         "shift": (shift, 0) if shift else (x.buffer, x.offset),
     }
-    b.step(kernel, n * shares.bands * shares.blocks, args, operands, [x], [y])
+    untyped(b, kernel, n * shares.bands * shares.blocks, args, operands, [x], [y])
 
 
 def _table(spans: Sequence[Span], stride: int) -> list[int]:

@@ -11,12 +11,13 @@ from typing import Any
 from bslite.explore.cpu import choose, tall
 from bslite.explore.problem import GATES, Recurrent
 from bslite.passes import Layer
-from bslite.plan.core.builder import PAGE, Builder
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.builder import PAGE
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.ops.move import fill_step
 from bslite.plan.cpu.reduction import reduction
+from bslite.plan.cpu.step import CpuBuilder, untyped
 from bslite.plan.cpu.tiling import LineTiling, cut_line
 
 COUNTER_CELLS = 16  # of a cache line
@@ -24,13 +25,13 @@ WAYS = 8  # of L1: so many rows a page apart can be in use together
 NOTHING, OWN = 1, 2  # `kernels.cpu.gemm.tile`: who fetches weights from beyond L1
 
 
-def _dense(b: Builder, *shape: int) -> View:
+def _dense(b: CpuBuilder, *shape: int) -> View:
     """A new row-major buffer."""
     return View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
 
 
-@lowers("lstm", "gru", "rnn")
-def lower_recurrent(b: Builder, layer: Layer) -> None:
+@CPU.register("lstm", "gru", "rnn")
+def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     """Products with x for all steps; the initial state; the sequence. Or, in flight with the layer below:
     that one's step, and this one's behind it.
     """
@@ -46,12 +47,13 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
     blocks2 = -(-width // lanes) if before or projected else 0
 
     problem = Recurrent(op, hidden, max(1, features), max(1, steps), max(1, batch))
-    loops = choose(problem, machine)[0] if b.loops is None else b.loops
+    loops = choose(problem, machine)[0] if b.tuning.loops is None else b.tuning.loops
     below = None if blocks2 or attrs["reverse"] else _below(b, layer, problem)
     flying = b.take_back(below) if below else []
     if flying:
         loops = loops._replace(
-            threads=flying[-1].args["shares"], alternate=bool(flying[-1].args["sweeps_back"])
+            threads=flying[-1].record.numbers()["shares"],
+            alternate=bool(flying[-1].record.numbers()["sweeps_back"]),
         )
     first = (0, 1) if before else tuple(range(gates))
     tile = loops.tile if blocks % loops.tile == 0 and not blocks2 else 1
@@ -149,7 +151,7 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
     for step in flying:
         step.items = 0  # the last one's record leads to these
         b.steps.append(step)
-    b.step("recurrent", shares, args, operands, reads, [y, state, cell, between, update, counters, work])
+    untyped(b, "recurrent", shares, args, operands, reads, [y, state, cell, between, update, counters, work])
     step = b.steps[-1]
     step.layers = tuple(dict.fromkeys(name for s in (*flying, step) for name in s.layers))
     for lower in flying:
@@ -157,20 +159,30 @@ def lower_recurrent(b: Builder, layer: Layer) -> None:
         step.writes += lower.writes
 
 
-def _below(b: Builder, layer: Layer, problem: Recurrent) -> int:
+def _below(b: CpuBuilder, layer: Layer, problem: Recurrent) -> int:
     """How many steps, the last ones, are of the layers below that this one should be in flight with."""
     last = b.steps[-1] if b.steps else None
     x, lengths = b.values[layer.node.inputs[0]], layer.node.attrs["lengths"]
     if b.layerwise or last is None or last.kernel != "recurrent" or lengths:
         return 0
-    flight = last.args["flight"]
-    same = (last.operands["y"] == (x.buffer, x.offset) and last.args["steps"] == problem.steps
-            and last.args["batch"] == problem.batch)  # fmt: skip
-    alike = (4 * x.strides[0], 4 * x.strides[1], x.strides[2]) == (last.args["y_time"], last.args["y_row"], 1)
-    if not same or not alike or last.args["blocks2"] or last.args["reverse"] or last.args["has_lengths"]:
+    flight = last.record.numbers()["flight"]
+    same = (last.operands["y"] == (x.buffer, x.offset) and last.record.numbers()["steps"] == problem.steps
+            and last.record.numbers()["batch"] == problem.batch)  # fmt: skip
+    alike = (4 * x.strides[0], 4 * x.strides[1], x.strides[2]) == (
+        last.record.numbers()["y_time"],
+        last.record.numbers()["y_row"],
+        1,
+    )
+    if (
+        not same
+        or not alike
+        or last.record.numbers()["blocks2"]
+        or last.record.numbers()["reverse"]
+        or last.record.numbers()["has_lengths"]
+    ):
         return 0
-    if b.loops is not None:
-        return flight if b.loops.flight > flight else 0
+    if b.tuning.loops is not None:
+        return flight if b.tuning.loops.flight > flight else 0
     together = Recurrent(
         problem.kind, problem.hidden, problem.inputs, problem.steps, problem.batch, flight + 1
     )
@@ -178,7 +190,7 @@ def _below(b: Builder, layer: Layer, problem: Recurrent) -> int:
 
 
 def _products_by_step(
-    b: Builder, layer: Layer, gates: int, tile: int, x: View | None, nowhere: tuple[str, int]
+    b: CpuBuilder, layer: Layer, gates: int, tile: int, x: View | None, nowhere: tuple[str, int]
 ) -> tuple[dict[str, Any], dict[str, tuple[str, int]]]:
     """Cells and operands of the products with ``x``, taken in each time step; of none, without it."""
     args: dict[str, Any] = {"x_time": 0, "x_row": 0, "taps_x": 0, "chunk_taps_x": 0, "depth_x": 0}
@@ -200,11 +212,11 @@ def _products_by_step(
     return args, operands
 
 
-def _table(b: Builder, offsets: tuple[int, ...]) -> str:
+def _table(b: CpuBuilder, offsets: tuple[int, ...]) -> str:
     return b.const("offsets", values=[4 * o for o in offsets])
 
 
-def _input_products(b: Builder, layer: Layer, gates: int, blocks: int) -> View:
+def _input_products(b: CpuBuilder, layer: Layer, gates: int, blocks: int) -> View:
     """``weight_ih x + bias_ih`` as ``[T*N, blocks * gates * LANES]``: the gates of a block side by side."""
     node, lanes = layer.node, b.machine.lanes
     name = node.inputs[0]

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from bslite.ops.reduce import REDUCED, Arg, Reduction, reduced_axes
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
+from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.loops import merged_axes, padded
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 from bslite.plan.cpu.elementwise import inner_axis
 from bslite.plan.cpu.rows import row_layer
 from bslite.plan.cpu.sharing import share_rows
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 KEPT = REDUCE = 3  # loops of the kernel over either
 RUN = 2  # registers of lanes it takes at once
@@ -33,7 +34,7 @@ class Reduced(NamedTuple):
     arg: bool  # whether the result is a position
 
 
-def reduced_of(b: Builder, layer: Layer) -> Reduced:
+def reduced_of(b: AnyBuilder, layer: Layer) -> Reduced:
     """Of a layer; y is where its result goes."""
     node = layer.node
     op = node.declaration
@@ -55,8 +56,8 @@ def reduced_of(b: Builder, layer: Layer) -> Reduced:
     return Reduced(x, y, axes, kept, arg)
 
 
-@lowers(*REDUCED)
-def lower_reduction(b: Builder, layer: Layer) -> None:
+@CPU.register(*REDUCED)
+def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     """One step; of a value whose axes do not merge into the kernel's loops, a copy in plain order first."""
     node = layer.node
     x, y, axes, kept, arg = reduced_of(b, layer)
@@ -89,7 +90,7 @@ def lower_reduction(b: Builder, layer: Layer) -> None:
 
 
 def _reduce_step(
-    b: Builder,
+    b: CpuBuilder,
     name: str,
     x: View,
     y: View,
@@ -135,12 +136,12 @@ def _reduce_step(
     for i in range(3):
         args |= {f"x{i}": 4 * xs[i], f"y{i}": 4 * ys[i], f"m{i}": counts[i], f"s{i}": 4 * steps[i]}
     operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "flag": flag}
-    b.step("reduce", items, args, operands, [x], [y])
+    untyped(b, "reduce", items, args, operands, [x], [y])
     return True
 
 
-@lowers("cumsum", "cumprod")
-def lower_cumulative(b: Builder, layer: Layer) -> None:
+@CPU.register("cumsum", "cumprod")
+def lower_cumulative(b: CpuBuilder, layer: Layer) -> None:
     """Along any axis: it is made contiguous first."""
     op, attrs, shape = layer.node.op, layer.node.attrs, b.shapes[layer.name]
     axis = attrs["axis"] % len(shape)
@@ -151,8 +152,8 @@ def lower_cumulative(b: Builder, layer: Layer) -> None:
     row_layer(b, layer, op, axis, cycles=20 + 6.0 * shape[axis], args=args, places={"flag": flag})
 
 
-@lowers("logcumsumexp")
-def lower_logcumsumexp(b: Builder, layer: Layer) -> None:
+@CPU.register("logcumsumexp")
+def lower_logcumsumexp(b: CpuBuilder, layer: Layer) -> None:
     """Along any axis: it is made contiguous first."""
     shape = b.shapes[layer.name]
     axis = layer.node.attrs["axis"] % len(shape)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bslite.ops import Shape
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, contiguous, size_of
 from bslite.plan.cpu.sharing import share_rows
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 
 def broadcast(view: View, shape: Shape) -> View:
@@ -22,14 +22,14 @@ def broadcast(view: View, shape: Shape) -> View:
     )
 
 
-@lowers("expand")
-def lower_expand(b: Builder, layer: Layer) -> None:
+@CPU.register("expand")
+def lower_expand(b: CpuBuilder, layer: Layer) -> None:
     """Strides of zero."""
     b.alias(layer.name, broadcast(b.values[layer.node.inputs[0]], b.shapes[layer.name]))
 
 
-@lowers("tile")
-def lower_tile(b: Builder, layer: Layer) -> None:
+@CPU.register("tile")
+def lower_tile(b: CpuBuilder, layer: Layer) -> None:
     """One copy: each axis seen as (repeats, size), along the first of which the input stands still."""
     x, y = b.values[layer.node.inputs[0]], b.write(layer.name)
     repeats = layer.node.attrs["repeats"]
@@ -42,8 +42,8 @@ def lower_tile(b: Builder, layer: Layer) -> None:
     b.copy(View(x.buffer, x.offset, shape, from_x), View(y.buffer, y.offset, shape, to_y))
 
 
-@lowers("trilu")
-def lower_trilu(b: Builder, layer: Layer) -> None:
+@CPU.register("trilu")
+def lower_trilu(b: CpuBuilder, layer: Layer) -> None:
     """Row by row: zeros, what is kept, zeros."""
     x = b.flat(b.values[layer.node.inputs[0]])
     attrs = layer.node.attrs
@@ -55,5 +55,5 @@ def lower_trilu(b: Builder, layer: Layer) -> None:
         "height": height, "width": width, "upper": int(attrs["upper"]),
         "diagonal": max(-height, min(attrs["diagonal"], width)), "rows": rows, "item_rows": item_rows,
     }  # fmt: skip
-    b.step("trilu", items, args, {"x": (x.buffer, x.offset), "y": (y.buffer, 0)}, [x], [y])
+    untyped(b, "trilu", items, args, {"x": (x.buffer, x.offset), "y": (y.buffer, 0)}, [x], [y])
     b.alias(layer.name, y)

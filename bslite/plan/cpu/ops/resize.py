@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.builder import AnyBuilder
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, channel_axis, contiguous, size_of
 from bslite.plan.cpu.ops.move import fill_step
 from bslite.plan.cpu.ops.upsample import _bits
 from bslite.plan.cpu.sharing import share_rows
+from bslite.plan.cpu.step import CpuBuilder, untyped
 from bslite.plan.shared.resampling import Axis, outside, taps
 
 
-def axes_of(b: Builder, layer: Layer) -> tuple[View, list[int], dict[int, Axis]]:
+def axes_of(b: AnyBuilder, layer: Layer) -> tuple[View, list[int], dict[int, Axis]]:
     """The input row-major in an order of its axes, channels last; that order; and what is resized, by axis of
     the view, the one that shrinks most first.
     """
@@ -30,8 +31,8 @@ def axes_of(b: Builder, layer: Layer) -> tuple[View, list[int], dict[int, Axis]]
     return b.flat(x.permute(order)), order, {axis: places[axis] for axis in by_shrinking}
 
 
-@lowers("resize")
-def lower_resize(b: Builder, layer: Layer) -> None:
+@CPU.register("resize")
+def lower_resize(b: CpuBuilder, layer: Layer) -> None:
     """Axis by axis, the one that shrinks most first; then what lies beyond a crop."""
     view, order, places = axes_of(b, layer)
     attrs = layer.node.attrs
@@ -53,7 +54,7 @@ def lower_resize(b: Builder, layer: Layer) -> None:
             "x": (view.buffer, view.offset), "y": (y.buffer, 0),
             "table": (b.const("offsets", values=cells), 0),
         }  # fmt: skip
-        b.step("resample", items, args, operands, [view], [y])
+        untyped(b, "resample", items, args, operands, [view], [y])
         view = y
     if attrs["roi"]:
         for axis, place in places.items():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.cpu.rows import row_layer
+from bslite.plan.cpu.step import CpuBuilder
 
 
-@lowers("softmax", "log_softmax")
-def lower_softmax(b: Builder, layer: Layer) -> None:
+@CPU.register("softmax", "log_softmax")
+def lower_softmax(b: CpuBuilder, layer: Layer) -> None:
     """Along any axis: it is made contiguous first."""
     shape = b.shapes[layer.name]
     axis = layer.node.attrs["axis"] % len(shape)

@@ -7,9 +7,9 @@ import struct
 from typing import Any, NamedTuple
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import Builder
-from bslite.plan.core.lowering import lowers
+from bslite.plan.core.lowering import CPU
 from bslite.plan.cpu.sharing import share_image
+from bslite.plan.cpu.step import CpuBuilder, untyped
 
 
 class Blend(NamedTuple):
@@ -51,8 +51,8 @@ def _bits(x: float) -> int:
     return int(struct.unpack("I", struct.pack("f", x))[0])
 
 
-@lowers("upsample")
-def lower_upsample(b: Builder, layer: Layer) -> None:
+@CPU.register("upsample")
+def lower_upsample(b: CpuBuilder, layer: Layer) -> None:
     """Nearest: a table of input rows and one of columns. Bilinear: two of each, and their weights."""
     attrs = layer.node.attrs
     x = b.read(layer.node.inputs[0], exact=True)
@@ -78,4 +78,4 @@ def lower_upsample(b: Builder, layer: Layer) -> None:
     }  # fmt: skip
     operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
     operands |= {role: (b.const("offsets", values=cells), 0) for role, cells in tables.items()}
-    b.step(f"upsample_{attrs['mode']}", n * shares.bands * shares.blocks, args, operands, [x], [y])
+    untyped(b, f"upsample_{attrs['mode']}", n * shares.bands * shares.blocks, args, operands, [x], [y])

@@ -12,10 +12,9 @@ from typing import Any
 from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.gemm.tiles import FEW, Choice, Problem, choose, choose_groups
-from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
+from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, untyped
 
 THREADS = 256
 #: The kernel's numbers that count floats, so that pairs halve them.
@@ -105,7 +104,7 @@ def append(b: CudaBuilder, layer: Layer, p: Product) -> View | None:
     else:
         apart = _tiled(b, p, choose(problem, b.machine), cell, numbers, ends)
     if p.library:
-        b.steps[first].args["library"] = {**p.library, "steps": len(b.steps) - first, **ends}
+        b.steps[first].library = {**p.library, "steps": len(b.steps) - first, **ends}
     return apart
 
 
@@ -140,7 +139,7 @@ def _tiled(
     operands |= {"shift": (p.before.shift if p.before else None) or operands["scale"]}
     scalars |= {"col_tiles": col_tiles, "a": ends["a"], "b": ends["b"]}
     scalars |= {"before_a": p.before.a if p.before else 0.0, "before_b": p.before.b if p.before else 0.0}
-    launch(
+    untyped(
         b,
         "gemm_pairs" if cell == 2 else "gemm",
         variant,
@@ -182,7 +181,7 @@ def _few_rows(
     }  # fmt: skip
     operands = {"x": p.x, "w": p.w, "biases": (p.bias, 0) if p.bias else p.w, "y": y}
     grid = (-(-p.cols // (g.threads // g.across * g.outputs)), g.parts)
-    launch(
+    untyped(
         b,
         "gemv_pairs" if cell == 2 else "gemv",
         variant,
@@ -216,7 +215,7 @@ def join(
         "y_image", "y_plane", "y_line", "r_image", "r_plane", "r_line",
     )  # fmt: skip
     threads = min(THREADS, b.machine.block_threads)
-    launch(
+    untyped(
         b, "gemm_join",
         {"scatter": p.scatter, "bias": int(p.bias is not None), "residual": int(p.residual is not None),
          "code": ends["function"]},

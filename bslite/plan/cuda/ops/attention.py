@@ -9,12 +9,11 @@ from typing import NamedTuple
 from bslite.explore.gpu import GpuMachine
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.cpu.rows import writable
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.gemm.product import in_pairs
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.ops.matmul import copied, spread
 
 OUTER = 3  # axes around the matrices that the kernel walks
@@ -49,7 +48,7 @@ def choose_tiles(features: int, machine: GpuMachine) -> Tiles:
     return next((t for t in fitting if t.width >= features), fitting[-1])
 
 
-@lowers("attention")
+@CUDA.register("attention")
 def lower_attention(b: CudaBuilder, layer: Layer) -> None:
     """One launch; where heads and batch do not merge into three axes, operands are copied first."""
     node, shape = layer.node, b.shapes[layer.name]
@@ -140,7 +139,7 @@ def _step(
         scalars[f"{role}_row"] = views[role].strides[-2] // cell
     operands = {role: places[role] for role in ours}
     operands["mask"], operands["flags"] = (places.get("mask", places["q"]),) * 2
-    launch(
+    untyped(
         b, "attention_pairs" if cell == 2 else "attention", variant,
         (size_of(tuple(sizes)) * row_tiles, -(-features // tiles.width)), (tiles.threads,), scalars, operands,
         [x for role, x in views.items() if role != "y"], [views["y"]],

@@ -12,16 +12,16 @@ from dataclasses import asdict
 from typing import Any
 
 from bslite.passes import Layer
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.core.windows import Window, made_by, volume, windows_of
 from bslite.plan.cpu.ops.conv import Filters, residual_of
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.depthwise import is_depthwise, lower_depthwise
 from bslite.plan.cuda.gemm.product import Before, Product, append
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder
 
 
-@lowers("conv1d", "conv2d", "conv3d")
+@CUDA.register("conv1d", "conv2d", "conv3d")
 def lower_conv(b: CudaBuilder, layer: Layer) -> None:
     """A convolution, dense or grouped, with residual and activation in its store."""
     if is_depthwise(b, layer):
@@ -51,7 +51,7 @@ def convolution(
     )  # fmt: skip
 
 
-@lowers("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+@CUDA.register("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def lower_conv_transpose(b: CudaBuilder, layer: Layer) -> None:
     """A convolution for every place within a stride, as on the CPU; no product with an inserted zero."""
     node = layer.node

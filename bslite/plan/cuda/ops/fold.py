@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from bslite.ops.fold import positions
 from bslite.passes import Layer
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View, contiguous, size_of
 from bslite.plan.cpu.ops.fold import fold_axes
 from bslite.plan.cpu.ops.index import dense
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.ops.pad import fill
 from bslite.plan.cuda.rows import block_threads
 
 
-@lowers("fold")
+@CUDA.register("fold")
 def lower_fold(b: CudaBuilder, layer: Layer) -> None:
     """A table for each axis: at every element, where in x the windows are that it is in."""
     x, axes = b.flat(b.values[layer.node.inputs[0]]), fold_axes(layer)
@@ -33,11 +32,11 @@ def lower_fold(b: CudaBuilder, layer: Layer) -> None:
         table = [offset for line in found for offset in (*line, *(-1,) * (most - len(line)))]
         operands[f"{name}s"] = (b.const("cells", values=table), 0)
         numbers[f"of_{name}"] = most
-    launch(b, "fold", {"threads": threads}, [-(-total // threads)], [threads], numbers, operands, [x], [y])
+    untyped(b, "fold", {"threads": threads}, [-(-total // threads)], [threads], numbers, operands, [x], [y])
     b.alias(layer.name, y)
 
 
-@lowers("unfold")
+@CUDA.register("unfold")
 def lower_unfold(b: CudaBuilder, layer: Layer) -> None:
     """The image seen as [N, C, window, places] by its strides: one copy."""
     x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs

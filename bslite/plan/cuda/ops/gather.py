@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bslite.passes import Layer
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.ops.index import dense, range_flag
 from bslite.plan.cpu.ops.resize import axes_of
 from bslite.plan.cpu.ops.upsample import bilinear_blends, nearest_sources
 from bslite.plan.cpu.rows import writable
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.ops.pad import fill
 from bslite.plan.cuda.rows import block_threads
 from bslite.plan.shared.resampling import outside, taps
@@ -25,7 +24,7 @@ def _blocks(b: CudaBuilder, total: int) -> tuple[list[int], list[int], dict[str,
     return [-(-total // (threads * EACH))], [threads], {"threads": threads}
 
 
-@lowers("gather")
+@CUDA.register("gather")
 def lower_gather(b: CudaBuilder, layer: Layer) -> None:
     """Runs of what lies behind the axis, copied from a dense table; in pairs where they are even."""
     table, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
@@ -50,11 +49,11 @@ def gather_rows(
     }  # fmt: skip
     numbers = {"total": total, "size": size, "inner": inner // each, "count": size_of(indices.shape)}
     grid, block, variant = _blocks(b, total)
-    launch(b, "gather_pairs" if pairs else "gather", variant, grid, block, numbers, operands,
+    untyped(b, "gather_pairs" if pairs else "gather", variant, grid, block, numbers, operands,
            [table, indices], [y])  # fmt: skip
 
 
-@lowers("upsample")
+@CUDA.register("upsample")
 def lower_upsample(b: CudaBuilder, layer: Layer) -> None:
     """A table of input rows, one of columns, and how much of each."""
     attrs = layer.node.attrs
@@ -78,12 +77,12 @@ def lower_upsample(b: CudaBuilder, layer: Layer) -> None:
     for letter, view in (("x", x), ("y", y)):
         numbers |= {f"{letter}_{part}": view.strides[a] for a, part in AXES.items()}
     variant["bilinear"] = int(bilinear)
-    launch(b, "upsample", variant, grid, block, numbers, operands, [x], [y])
+    untyped(b, "upsample", variant, grid, block, numbers, operands, [x], [y])
     if y is not home:
         b.copy(y, home)
 
 
-@lowers("resize")
+@CUDA.register("resize")
 def lower_resize(b: CudaBuilder, layer: Layer) -> None:
     """Axis by axis, the one that shrinks most first; then what lies beyond a crop."""
     view, order, places = axes_of(b, layer)
@@ -105,7 +104,7 @@ def lower_resize(b: CudaBuilder, layer: Layer) -> None:
             "weights": (b.const("numbers", values=[tap.weight for line in table for tap in line]), 0),
         }  # fmt: skip
         grid, block, variant = _blocks(b, total)
-        launch(b, "resample", {**variant, "moves": int(moves)}, grid, block, numbers, operands, [view], [y])
+        untyped(b, "resample", {**variant, "moves": int(moves)}, grid, block, numbers, operands, [view], [y])
         view = y
     if attrs["roi"]:
         for axis, place in places.items():

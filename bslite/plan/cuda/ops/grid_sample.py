@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from bslite.passes import Layer
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.ops.grid_sample import as_volume, sampling
 from bslite.plan.cpu.rows import writable
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.rows import block_threads, power_above
 
 ACROSS = 32  # channels side by side at most
 
 
-@lowers("grid_sample")
+@CUDA.register("grid_sample")
 def lower_grid_sample(b: CudaBuilder, layer: Layer) -> None:
     """One launch."""
     x, grid = b.read(layer.node.inputs[0], inner=1), b.flat(b.values[layer.node.inputs[1]])
@@ -30,7 +29,7 @@ def lower_grid_sample(b: CudaBuilder, layer: Layer) -> None:
         numbers |= {f"{letter}{i}": s for i, s in enumerate(steps)}
     variant = {"threads": threads, "across": across, "axes": len(x.shape) - 2, **sampling(layer)}
     operands = {role: (v.buffer, v.offset) for role, v in (("x", x), ("grid", grid), ("y", y))}
-    launch(b, "grid_sample", variant, [-(-points // (threads // across))], [threads], numbers, operands,
+    untyped(b, "grid_sample", variant, [-(-points // (threads // across))], [threads], numbers, operands,
            [x, grid], [y])  # fmt: skip
     if y is not home:
         b.copy(y, home)

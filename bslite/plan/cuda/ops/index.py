@@ -5,17 +5,16 @@ from __future__ import annotations
 from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.ops.index import dense, range_flag
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.rows import block_threads
 
 AXES = 6  # of the kernel
 
 
-@lowers("gather_elements")
+@CUDA.register("gather_elements")
 def lower_gather_elements(b: CudaBuilder, layer: Layer) -> None:
     """A thread to an element; along the axis that is picked along, x stands still."""
     x, indices = b.values[layer.node.inputs[0]], b.flat(b.values[layer.node.inputs[1]])
@@ -35,12 +34,12 @@ def lower_gather_elements(b: CudaBuilder, layer: Layer) -> None:
         "x": (x.buffer, x.offset), "indices": (indices.buffer, indices.offset), "y": (y.buffer, 0),
         "flag": flag,
     }  # fmt: skip
-    launch(b, "gather_elements", {"threads": threads, "axes": axes}, [-(-count // threads)], [threads],
+    untyped(b, "gather_elements", {"threads": threads, "axes": axes}, [-(-count // threads)], [threads],
            numbers, operands, [x, indices], [y])  # fmt: skip
     b.alias(layer.name, y)
 
 
-@lowers("trilu")
+@CUDA.register("trilu")
 def lower_trilu(b: CudaBuilder, layer: Layer) -> None:
     """A thread to an element."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
@@ -50,14 +49,14 @@ def lower_trilu(b: CudaBuilder, layer: Layer) -> None:
         "count": count, "height": height, "width": width,
         "diagonal": max(-height, min(attrs["diagonal"], width)),
     }  # fmt: skip
-    launch(
+    untyped(
         b, "trilu", {"threads": threads, "upper": int(attrs["upper"])}, [-(-count // threads)], [threads],
         numbers, {"x": (x.buffer, x.offset), "y": (y.buffer, 0)}, [x], [y],
     )  # fmt: skip
     b.alias(layer.name, y)
 
 
-@lowers("sequence_lengths")
+@CUDA.register("sequence_lengths")
 def lower_sequence_lengths(b: CudaBuilder, layer: Layer) -> None:
     """One thread. Each thing that can be wrong has its flag."""
     attrs, x = layer.node.attrs, b.flat(b.values[layer.node.inputs[0]])
@@ -78,5 +77,5 @@ def lower_sequence_lengths(b: CudaBuilder, layer: Layer) -> None:
             f"pad_packed_sequence total_length={steps}",
         ),
     }  # fmt: skip
-    launch(b, "sequence_lengths", {"in_order": int(attrs["sorted"])}, [1], [1], numbers, operands, [x], [y])
+    untyped(b, "sequence_lengths", {"in_order": int(attrs["sorted"])}, [1], [1], numbers, operands, [x], [y])
     b.alias(layer.name, y)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from bslite.passes import Layer
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View, size_of
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.gemm.product import Product, append
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder
 
 
 def rows_of(b: CudaBuilder, view: View) -> View:
@@ -23,7 +23,7 @@ def rows_of(b: CudaBuilder, view: View) -> View:
     return rows
 
 
-@lowers("linear")
+@CUDA.register("linear")
 def lower_linear(b: CudaBuilder, layer: Layer) -> None:
     """``x @ weight.T + bias`` for all rows of x."""
     node = layer.node

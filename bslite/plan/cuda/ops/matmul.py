@@ -8,11 +8,11 @@ import math
 from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.cpu.rows import writable
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.gemm.product import Product, append
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder
 
 AXES = 2  # of the batch that the kernel walks
 MOST_LAUNCHES = 4  # where there are more axes; beyond, both operands are copied out in full
@@ -33,7 +33,7 @@ def copied(b: CudaBuilder, view: View, inner: int = -1) -> View:
     return fresh
 
 
-@lowers("matmul")
+@CUDA.register("matmul")
 def lower_matmul(b: CudaBuilder, layer: Layer) -> None:
     """``[..., M, K] @ [..., K, N]``: the batch lies along the grid; either axis of the second may be
     contiguous.

@@ -1,27 +1,20 @@
-"""Ops that move data: changes of strides, as on the CPU, and the copies where those do not suffice."""
+"""Copies between strided views: element by element, in pairs, or by tiles where different axes are
+contiguous.
+"""
 
 from __future__ import annotations
 
 from bslite.errors import EngineError
+from bslite.kernels.contracts.cuda.moves import Copy, CopyPairs, CopyVariant, Transpose, TransposeVariant
+from bslite.kernels.contracts.record import Operand
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cpu.ops import move as shared
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, launch
 
-AXES = 6  # of the copy kernel
-EACH = 4  # elements of a thread, of it and of the transposition
+AXES, EACH = Copy.AXES, Copy.EACH
 TILE = 32  # rows and columns of a block of the transposition
 OUTER = 3  # axes around the rows and columns
 LEAST_ROWS = 8  # fewer planes than that are read as they are: the sectors of one warp serve the next from L1
-
-lowers("reshape", "flatten")(shared.lower_reshape)
-lowers("permute")(shared.lower_permute)
-lowers("repeat_batch")(shared.lower_repeat_batch)
-lowers("slice")(shared.lower_slice)
-lowers("concat")(shared.lower_concat)
-lowers("constant")(shared.lower_constant)
 
 
 def copy_step(b: CudaBuilder, source: View, target: View) -> None:
@@ -71,16 +64,14 @@ def _strided_step(
     count = size_of(tuple(sizes))
     threads = min(256, b.machine.block_threads)
     inward, (x, y) = padded(sizes, runs, AXES)
-    scalars = {"count": count, "x_start": starts[0], "y_start": starts[1]}
-    scalars |= {f"n{i}": n for i, n in enumerate(reversed(inward[1:]))}  # of the outermost: what is left
-    for letter, run in (("x", x), ("y", y)):
-        scalars |= {f"{letter}{i}": s for i, s in enumerate(reversed(run))}
-    launch(
-        b, "copy_pairs" if pairs else "copy", {"axes": len(sizes), "threads": threads},
-        [-(-count // (threads * EACH))], [threads], scalars,
-        {"x": (source.buffer, lows[0] // each * each), "y": (target.buffer, lows[1] // each * each)},
-        [source], [target],
+    kind = CopyPairs if pairs else Copy
+    record = kind(
+        Operand(source.buffer, lows[0] // each * each), Operand(target.buffer, lows[1] // each * each), count,
+        x_start=starts[0], y_start=starts[1], n=tuple(reversed(inward[1:])), x=tuple(reversed(x)),
+        y=tuple(reversed(y)),
     )  # fmt: skip
+    grid = [-(-count // (threads * Copy.EACH))]
+    launch(b, record, CopyVariant(len(sizes), threads), grid, [threads], [source], [target])
 
 
 def _in_pairs(sizes: list[int], runs: list[list[int]], places: list[int]) -> bool:
@@ -107,13 +98,10 @@ def _transpose_step(
     n, (xs, ys) = padded([sizes[a] for a in outer], [[run[a] for a in outer] for run in runs], OUTER)
     tile = TILE if b.machine.block_threads >= TILE * TILE // EACH else TILE // 4
     across, down = -(-sizes[col] // tile), -(-sizes[row] // tile)
-    scalars = {
-        "rows": sizes[row], "cols": sizes[col], "x_row": x[row], "y_col": y[col], "across": across,
-        "down": down, "n1": n[1], "n2": n[2],
-        **{f"x{i}": s for i, s in enumerate(xs)}, **{f"y{i}": s for i, s in enumerate(ys)},
-    }  # fmt: skip
-    launch(
-        b, "transpose", {"tile": tile}, [across * down * size_of(tuple(n))], [tile, tile // EACH], scalars,
-        {"x": (source.buffer, source.offset), "y": (target.buffer, target.offset)}, [source], [target],
+    record = Transpose(
+        source.start, target.start, rows=sizes[row], cols=sizes[col], x_row=x[row], y_col=y[col],
+        across=across, down=down, n1=n[1], n2=n[2], x=tuple(xs), y=tuple(ys),
     )  # fmt: skip
+    blocks = across * down * size_of(tuple(n))
+    launch(b, record, TransposeVariant(tile), [blocks], [tile, tile // EACH], [source], [target])
     return True

@@ -7,11 +7,10 @@ from typing import Any
 
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 from bslite.plan.cpu.rows import writable
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.rows import block_threads, power_above, row_layer, row_step
 
 LAYER, RMS, UNIT = 0, 1, 2  # kinds of `kernels.cuda.rows.normalize`
@@ -27,7 +26,7 @@ def _affine(b: CudaBuilder, layer: Layer) -> tuple[dict[str, int], dict[str, str
     return there, {role: b.const("param", key) if key is not None else None for role, key in keys.items()}
 
 
-@lowers("normalize")
+@CUDA.register("normalize")
 def lower_normalize(b: CudaBuilder, layer: Layer) -> None:
     """Along any axis: it is made contiguous first."""
     attrs = layer.node.attrs
@@ -39,7 +38,7 @@ def lower_normalize(b: CudaBuilder, layer: Layer) -> None:
     )  # fmt: skip
 
 
-@lowers("layer_norm", "rms_norm")
+@CUDA.register("layer_norm", "rms_norm")
 def lower_layer_norm(b: CudaBuilder, layer: Layer) -> None:
     """Over the last axis where the value lies; over more of them in row-major order, where they are one."""
     shape, axes = b.shapes[layer.name], len(layer.node.attrs["normalized_shape"])
@@ -65,7 +64,7 @@ def lower_layer_norm(b: CudaBuilder, layer: Layer) -> None:
         b.copy(y, home)
 
 
-@lowers("lrn")
+@CUDA.register("lrn")
 def lower_lrn(b: CudaBuilder, layer: Layer) -> None:
     """Over windows of channels, which become contiguous."""
     attrs = layer.node.attrs
@@ -78,7 +77,7 @@ def lower_lrn(b: CudaBuilder, layer: Layer) -> None:
     row_layer(b, layer, "lrn", 1, variant={"power": power}, scalars=scalars, per="element")
 
 
-@lowers("group_norm")
+@CUDA.register("group_norm")
 def lower_group_norm(b: CudaBuilder, layer: Layer) -> None:
     """Sums of channels, statistics of groups, then every pixel: three launches."""
     x = b.read(layer.node.inputs[0], inner=1)
@@ -124,7 +123,7 @@ def _group_norm(
     scales = _table(b, n * 3 * channels)
     source, made = {"x": (x.buffer, x.offset)}, {"scales": (scales.buffer, 0)}
 
-    launch(
+    untyped(
         b, "channel_sums", shape, grid, block, {**size, **from_x, "bands": bands, "band": band},
         {**source, "sums": (sums.buffer, 0)}, [x], [sums],
     )  # fmt: skip
@@ -135,11 +134,11 @@ def _group_norm(
         "channels": channels, "group": group, "bands": bands, "count": group * pixels,
         "eps": float(layer.node.attrs["eps"]),
     }  # fmt: skip
-    launch(
+    untyped(
         b, "group_scales", {"threads": threads, **there}, [groups, n], [threads], numbers,
         {"sums": (sums.buffer, 0), **weights, **made}, [sums], [scales],
     )  # fmt: skip
-    launch(
+    untyped(
         b, "scale_pixels", shape, grid, block, {**size, **from_x, **to_y, "band": band},
         {**source, "y": (y.buffer, y.offset), **made}, [x, scales], [y],
     )  # fmt: skip

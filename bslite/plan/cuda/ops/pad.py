@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from bslite.passes import Layer
 from bslite.plan.core.cuts import mapped_copy
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.ops import pad as shared
 from bslite.plan.cpu.ops import repeat as repeated
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder
 
-lowers("roll")(shared.lower_roll)
-lowers("expand")(repeated.lower_expand)
-lowers("tile")(repeated.lower_tile)
+CUDA.register("roll")(shared.lower_roll)
+CUDA.register("expand")(repeated.lower_expand)
+CUDA.register("tile")(repeated.lower_tile)
 
 
 def fill(b: CudaBuilder, view: View, value: float) -> None:
@@ -23,7 +23,7 @@ def fill(b: CudaBuilder, view: View, value: float) -> None:
     b.copy(View(name, 0, view.shape, (0,) * len(view.shape)), view)
 
 
-@lowers("pad")
+@CUDA.register("pad")
 def lower_pad(b: CudaBuilder, layer: Layer) -> None:
     """A constant everywhere, then what is left of the input copied over it; or pieces of the input alone."""
     x, y = b.values[layer.node.inputs[0]], b.write(layer.name)

@@ -6,17 +6,16 @@ from typing import Any
 
 from bslite.passes import Layer
 from bslite.passes.fuse import ACTIVATIONS
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import activation, elementwise_step
-from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, untyped
 from bslite.spec import Node
 
 EACH = 4  # elements of a thread
 
 
-@lowers(*ACTIVATIONS)
+@CUDA.register(*ACTIVATIONS)
 def lower_activation(b: CudaBuilder, layer: Layer) -> None:
     """One function over memory as it lies; by strides, if it lies with gaps or otherwise than its result."""
     x, y = b.values[layer.node.inputs[0]], b.write(layer.name)
@@ -33,7 +32,7 @@ def run(b: CudaBuilder, node: Node, x: View, y: View) -> None:
     scalars: dict[str, Any] = {"count": count, "a": first, "b": second}
     threads = min(256, b.machine.block_threads)
     blocks = -(-count // (threads * EACH))
-    launch(
+    untyped(
         b, "pointwise", {"code": name, "threads": threads}, [blocks], [threads], scalars,
         {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}, [x], [y],
     )  # fmt: skip

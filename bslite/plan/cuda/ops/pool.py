@@ -6,21 +6,19 @@ import itertools
 from collections.abc import Sequence
 
 from bslite.passes import Layer
-from bslite.plan.core.lowering import affine
+from bslite.plan.core.lowering import CUDA, affine
 from bslite.plan.core.views import View, size_of
 from bslite.plan.core.windows import volume
 from bslite.plan.cpu.ops.pool import Span, adaptive_spans, spans_of
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import activation
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.stack.steps import as_stack, small
 
 THREADS = 128
 GROUPS = 8  # threads that share a channel's pixels, of a pool over the whole image
 
 
-@lowers("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
+@CUDA.register("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
 def lower_pool(b: CudaBuilder, layer: Layer) -> None:
     """Sliding windows."""
     if as_stack(b, layer):
@@ -30,7 +28,7 @@ def lower_pool(b: CudaBuilder, layer: Layer) -> None:
     pool_step(b, _largest(layer), b.read(name), b.write(layer.name), spans, dilation, layer)
 
 
-@lowers(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
+@CUDA.register(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
 def lower_adaptive_pool(b: CudaBuilder, layer: Layer) -> None:
     """Windows that divide the image."""
     sizes = b.shapes[layer.node.inputs[0]][2:]
@@ -62,7 +60,7 @@ def whole_step(b: CudaBuilder, layer: Layer, x: View) -> bool:
     }  # fmt: skip
     places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
     places["scale"], places["shift"] = ((k, 0) if k else places["x"] for k in (scale, shift))
-    launch(b, "whole_pool", variant, [groups * n], [lanes, GROUPS], scalars, places, [x], [y])
+    untyped(b, "whole_pool", variant, [groups * n], [lanes, GROUPS], scalars, places, [x], [y])
     return True
 
 
@@ -104,4 +102,4 @@ def pool_step(
     }  # fmt: skip
     places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "spans": (table, 0)}
     places["scale"], places["shift"] = ((k, 0) if k else places["x"] for k in (scale, shift))
-    launch(b, "pool", variant, [-(-count // threads)], [threads], scalars, places, [x], [y])
+    untyped(b, "pool", variant, [-(-count // threads)], [threads], scalars, places, [x], [y])

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from bslite.plan.core.lowering import affine
+from bslite.plan.core.lowering import CUDA, affine
 from bslite.plan.core.views import View
 from bslite.plan.cpu.ops.conv import residual_of
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.gemm.product import (
     NUMBERS,
@@ -22,8 +21,7 @@ from bslite.plan.cuda.gemm.product import (
 )
 from bslite.plan.cuda.gemm.prologues import Prologue, element_slots, separable_of
 from bslite.plan.cuda.gemm.separable_tiles import CELL, DEEP, SeparableChoice, choose_separable
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import LOWERINGS
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.ops.conv import convolution, evenly, forwards, library_of
 
 
@@ -35,7 +33,7 @@ def lower_together(b: CudaBuilder, prologue: Prologue) -> None:
     elif not _separable(b, prologue):
         for layer in (prologue.first, prologue.then):
             b.layer = layer.members
-            LOWERINGS[layer.node.op](b, layer)
+            CUDA[layer.node.op](b, layer)
 
 
 def _elementwise(b: CudaBuilder, prologue: Prologue) -> None:
@@ -121,7 +119,7 @@ def _launches(
         "y_image", "y_plane", "y_line", "r_image", "r_plane", "r_line",
     )  # fmt: skip
     taps = b.const("taps_first", first.node.params["weight"])
-    launch(
+    untyped(
         b, "gemm_depthwise", variant, (col_tiles * -(-p.rows // tile.rows), 1, parts), (tile.threads,),
         {n: numbers[n] // CELL if n in STRIDES else numbers[n] for n in taken}
         | {"col_tiles": col_tiles, "a": ends["a"], "b": ends["b"], "before_a": act_a, "before_b": act_b},
@@ -137,4 +135,4 @@ def _launches(
             "kind": "depthwise", "function": name, "a": act_a, "b": act_b, "biased": shift is not None,
             "stride": first.node.attrs["stride"], "padding": padding[:2],
         }  # fmt: skip
-        b.steps[at].args["library"] = {**p.library, "before": before, "steps": len(b.steps) - at, **ends}
+        b.steps[at].library = {**p.library, "before": before, "steps": len(b.steps) - at, **ends}

@@ -9,12 +9,11 @@ from typing import NamedTuple
 from bslite.errors import EngineError
 from bslite.explore.problem import GATES, Recurrent
 from bslite.passes import Layer
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.gemm.product import Product, append
 from bslite.plan.cuda.gemm.tiles import FEW
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.ops.linear import rows_of
 from bslite.plan.cuda.ops.pad import fill
 from bslite.plan.cuda.recurrent.tiles import Loops, by_products, choose, launched
@@ -59,7 +58,7 @@ def _passes(b: CudaBuilder, layer: Layer, hidden: int, width: int) -> list[Pass]
     return [Pass(kind, GATES[node.op], hidden, width, *whole)]
 
 
-@lowers("lstm", "gru", "rnn")
+@CUDA.register("lstm", "gru", "rnn")
 def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
     """Products with x for all steps, then the steps, by the cheapest way."""
     node = layer.node
@@ -137,7 +136,7 @@ def _by_loops(
     state = _dense(b, 2, batch, width, 2)
     count, threads = batch * width, min(256, b.machine.block_threads)
     first = started[0] if started else run.touched[0]
-    launch(
+    untyped(
         b, "recurrent_start", {"threads": threads, "zeros": int(not started)},
         [-(-count // threads)], [threads],
         {"count": count, "width": width, "given_row": first.strides[-2], "given_step": first.strides[-1]},
@@ -158,7 +157,7 @@ def _by_loops(
     stays = len(passes) == 1 and loops[0].stays
     for s in range(1 if stays else steps):
         for p, cut in zip(passes, loops, strict=True):
-            launch(
+            untyped(
                 b, cut.tile.kernel(b.machine),
                 {**run.variant, **cut.tile._asdict(), "kind": p.kind, "biased": int(p.bias is not None),
                  "together": int(stays)},
@@ -187,7 +186,7 @@ def _by_products(b: CudaBuilder, layer: Layer, run: _Run, p: Pass, started: list
             {"x_row": hidden if batch > 1 else 0, "w_row": hidden, "y_row": cols}, [h], [made], apart=True,
         ))  # fmt: skip
         products = apart or made
-        launch(
+        untyped(
             b, "recurrent_gates",
             {**run.variant, "kind": p.kind, "biased": int(p.bias is not None), "threads": threads},
             [-(-batch * hidden // threads)], [threads],

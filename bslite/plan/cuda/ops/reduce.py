@@ -8,11 +8,10 @@ from typing import Any
 from bslite.ops.reduce import REDUCED
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View, contiguous, size_of
 from bslite.plan.cpu.ops.reduce import reduced_of
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.rows import block_threads, power_above
 
 KEPT, LOOPS = 3, 4  # loops of the kernel over what is kept, over what is reduced
@@ -21,7 +20,7 @@ BLOCKS = 256  # results that make fewer blocks are shared by several
 LEAST = 16  # elements of a thread, of a result that several blocks share
 
 
-@lowers(*REDUCED)
+@CUDA.register(*REDUCED)
 def lower_reduction(b: CudaBuilder, layer: Layer) -> None:
     """One launch; two where results are few and long. A copy before where the axes do not merge."""
     x, y, axes, kept, _ = reduced_of(b, layer)
@@ -63,7 +62,7 @@ def _reduce(b: CudaBuilder, layer: Layer, x: View, y: View, axes: Sequence[int],
     if not place and b.dtypes[layer.name] != "float32":
         flag = b.flag(layer.name, "the result {value} does not fit 32 bits")
         variant = {"threads": threads, "width": width, "rows": rows, "name": f"int_{name}", "last_of": 0}
-        launch(b, "reduce_integers", variant, [blocks], [threads], {**numbers, **to, **source, **divisor},
+        untyped(b, "reduce_integers", variant, [blocks], [threads], {**numbers, **to, **source, **divisor},
                {**operands, "flag": flag}, [x], [y])  # fmt: skip
         return True
 
@@ -72,16 +71,16 @@ def _reduce(b: CudaBuilder, layer: Layer, x: View, y: View, axes: Sequence[int],
     suffix = "_place" if place else ""
     parts = min(-(-BLOCKS // blocks), count // (LEAST * width))
     if parts <= 1:
-        launch(b, f"reduce{suffix}", variant, [blocks], [threads], {**numbers, **to, **source, **divisor},
+        untyped(b, f"reduce{suffix}", variant, [blocks], [threads], {**numbers, **to, **source, **divisor},
                operands, [x], [y])  # fmt: skip
         return True
     chunk = -(-count // parts)
     made = View(b.buffer(4 * results * parts).name, 0, (4 * results * parts,), (1,))
-    launch(b, "reduce_part", variant, [blocks, parts], [threads],
+    untyped(b, "reduce_part", variant, [blocks, parts], [threads],
            {**numbers, **source, "chunk": chunk, "parts": parts},
            {"x": operands["x"], "made": (made.buffer, 0)}, [x], [made])  # fmt: skip
     few = min(64, threads)
-    launch(b, f"reduce_merge{suffix}", {"threads": few, "name": name, "last_of": last_of},
+    untyped(b, f"reduce_merge{suffix}", {"threads": few, "name": name, "last_of": last_of},
            [-(-results // few)], [few], {**numbers, **to, **divisor, "parts": parts},
            {"made": (made.buffer, 0), "y": operands["y"]}, [made], [y])  # fmt: skip
     return True

@@ -10,11 +10,10 @@ from __future__ import annotations
 from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.ops.index import OVERFLOW, dense, range_flag, reduction_of
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.ops.gather import gather_rows
 from bslite.plan.cuda.ops.select import sort_rows
 from bslite.plan.cuda.rows import block_threads, power_above
@@ -27,7 +26,7 @@ SORTED = (
 )  # updates that are sorted by their rows, if all lines have the same; fewer are looked through
 
 
-@lowers("gather_nd")
+@CUDA.register("gather_nd")
 def lower_gather_nd(b: CudaBuilder, layer: Layer) -> None:
     """Coordinates as row numbers, then rows."""
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
@@ -64,12 +63,12 @@ def _rows(
         "indices": (indices.buffer, indices.offset), "table": (b.const("cells", values=table), 0),
         "rows": (rows.buffer, 0), "flag": flag,
     }  # fmt: skip
-    launch(b, "rows_at", {"threads": threads}, [-(-count // threads)], [threads], numbers, operands,
+    untyped(b, "rows_at", {"threads": threads}, [-(-count // threads)], [threads], numbers, operands,
            [indices], [rows])  # fmt: skip
     return rows
 
 
-@lowers("scatter_elements")
+@CUDA.register("scatter_elements")
 def lower_scatter_elements(b: CudaBuilder, layer: Layer) -> None:
     """A copy of the input, then lines along the axis."""
     x, indices, updates = (b.values[name] for name in layer.node.inputs)
@@ -95,7 +94,7 @@ def lower_scatter_elements(b: CudaBuilder, layer: Layer) -> None:
     )  # fmt: skip
 
 
-@lowers("scatter_nd")
+@CUDA.register("scatter_nd")
 def lower_scatter_nd(b: CudaBuilder, layer: Layer) -> None:
     """A copy of the input, then rows: a line goes along their numbers, and all have the same indices."""
     x, indices, updates = (b.values[name] for name in layer.node.inputs)
@@ -128,7 +127,7 @@ def _scatter_sorted(b: CudaBuilder, layer: Layer, y: View, rows: View, updates: 
         "y": (y.buffer, y.offset), "sorted": (ordered.buffer, 0), "updates": (updates.buffer, updates.offset),
         "overflow": b.flag(layer.name, OVERFLOW),
     }  # fmt: skip
-    launch(
+    untyped(
         b, "scatter_sorted", {"threads": threads, **reduction_of(b, layer)}, [-(-total // threads)],
         [threads], {"total": total, "count": count, "inner": inner}, operands, [y, ordered, updates], [y],
     )  # fmt: skip
@@ -171,7 +170,7 @@ def _scatter(
         "y": (y.buffer, y.offset), "indices": (indices.buffer, indices.offset),
         "updates": (updates.buffer, updates.offset), "flag": flag, "overflow": b.flag(layer.name, OVERFLOW),
     }  # fmt: skip
-    launch(
+    untyped(
         b, "scatter", variant, [blocks, parts], [threads],
         {**numbers, **places, "lines": count, "share": share}, operands, [y, indices, updates], [y],
     )  # fmt: skip

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bslite.passes import Layer
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.ops.index import dense, depth_flag, one_hot_numbers, topk_rows
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.launch import launch
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.rows import block_threads, power_above
 
 SHORT = 128  # elements of a row that are compared each with each
@@ -18,7 +17,7 @@ TILE = 16  # elements of a thread, of those that a block sorts
 FANS = ((64, 16), (512, 4))
 
 
-@lowers("topk")
+@CUDA.register("topk")
 def lower_topk(b: CudaBuilder, layer: Layer) -> None:
     """Short rows by comparing each with each; others sorted by tiles, of which the first k are merged."""
     (x, y), attrs = topk_rows(b, layer), layer.node.attrs
@@ -31,7 +30,7 @@ def lower_topk(b: CudaBuilder, layer: Layer) -> None:
     source, result = (x.buffer, x.offset), (y.buffer, y.offset)
     if length <= min(SHORT, threads):
         numbers = {"rows": rows, "length": length, "k": k}
-        launch(b, "topk_short", order, [-(-rows // (threads // length))], [threads], numbers,
+        untyped(b, "topk_short", order, [-(-rows // (threads // length))], [threads], numbers,
                {"x": source, "y": result}, [x], [y])  # fmt: skip
         return
     sort_rows(b, x, rows, length, k, order, y)
@@ -47,7 +46,7 @@ def sort_rows(
     tile = min(TILE * threads, power_above(length))
     runs, kept = -(-length // tile), min(k, tile)
     made = y if runs == 1 and y is not None else _runs(b, rows * runs * kept)
-    launch(b, "topk_tiles", {**order, "tile": tile, "whole": int(made is y)}, [rows * runs], [threads],
+    untyped(b, "topk_tiles", {**order, "tile": tile, "whole": int(made is y)}, [rows * runs], [threads],
            {"length": length, "tiles": runs, "kept": kept},
            {"x": (x.buffer, x.offset), "y": (made.buffer, made.offset)}, [x], [made])  # fmt: skip
     while runs > 1:
@@ -58,7 +57,7 @@ def sort_rows(
             "total": total, "runs": runs, "fan": fan, "groups": groups, "length": kept, "kept": after,
         }  # fmt: skip
         merged = y if groups == 1 and y is not None else _runs(b, rows * groups * after)
-        launch(b, "topk_merge", {"threads": threads, "whole": int(merged is y)}, [-(-total // threads)],
+        untyped(b, "topk_merge", {"threads": threads, "whole": int(merged is y)}, [-(-total // threads)],
                [threads], numbers,
                {"x": (made.buffer, made.offset), "y": (merged.buffer, merged.offset)},
                [made], [merged])  # fmt: skip
@@ -71,7 +70,7 @@ def _runs(b: CudaBuilder, elements: int) -> View:
     return dense(b, (2 * elements,))
 
 
-@lowers("one_hot")
+@CUDA.register("one_hot")
 def lower_one_hot(b: CudaBuilder, layer: Layer) -> None:
     """A thread to a cell of the output."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
@@ -83,6 +82,6 @@ def lower_one_hot(b: CudaBuilder, layer: Layer) -> None:
     operands = {
         "x": (x.buffer, x.offset), "y": (y.buffer, 0), "values": (values, 0), "flag": depth_flag(b, layer),
     }  # fmt: skip
-    launch(b, "one_hot", {"threads": threads, "strict": int(attrs["strict"])}, [-(-total // threads)],
+    untyped(b, "one_hot", {"threads": threads, "strict": int(attrs["strict"])}, [-(-total // threads)],
            [threads], numbers, operands, [x], [y])  # fmt: skip
     b.alias(layer.name, y)

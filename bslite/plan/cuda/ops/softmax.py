@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bslite.passes import Layer
-from bslite.plan.cuda.builder import CudaBuilder
-from bslite.plan.cuda.lowering import lowers
+from bslite.plan.core.lowering import CUDA
+from bslite.plan.cuda.launch import CudaBuilder
 from bslite.plan.cuda.rows import row_layer
 
 CUMULATED = {"cumsum": 0, "cumprod": 1, "logcumsumexp": 2}  # op -> `kernels.cuda.rows.cumulate`'s kind
@@ -16,14 +16,14 @@ def _axis(b: CudaBuilder, layer: Layer) -> int:
     return int(layer.node.attrs["axis"]) % len(b.shapes[layer.name])
 
 
-@lowers("softmax", "log_softmax")
+@CUDA.register("softmax", "log_softmax")
 def lower_softmax(b: CudaBuilder, layer: Layer) -> None:
     """One launch, in which threads share rows; two, where rows are few and long."""
     log_of = int(layer.node.op == "log_softmax")
     row_layer(b, layer, "softmax", _axis(b, layer), variant={"log_of": log_of}, parted="softmax")
 
 
-@lowers(*CUMULATED)
+@CUDA.register(*CUMULATED)
 def lower_cumulative(b: CudaBuilder, layer: Layer) -> None:
     """One launch; a block to a row."""
     op, attrs = layer.node.op, layer.node.attrs

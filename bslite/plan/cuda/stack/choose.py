@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from bslite.ops import Shape
 from bslite.passes import Layer
-from bslite.plan.cuda.builder import CudaBuilder
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.cuda.gemm.prologues import Prologue
-from bslite.plan.cuda.lowering import LOWERINGS
+from bslite.plan.cuda.launch import CudaBuilder
 from bslite.plan.cuda.ops.prologue import lower_together
 from bslite.plan.cuda.stack.price import STREAMED, Cut
 from bslite.plan.cuda.stack.stages import Piece, piece_of
@@ -158,4 +158,4 @@ def lower_stacked(
             lower_together(b, pairs[layer.name])
         elif layer.name not in inside:
             b.layer = layer.members
-            LOWERINGS[layer.node.op](b, layer)
+            CUDA[layer.node.op](b, layer)

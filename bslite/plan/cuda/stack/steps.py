@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cuda.builder import CudaBuilder
 from bslite.plan.cuda.elementwise import broadcast
-from bslite.plan.cuda.launch import MOST_ELEMENTS, launch
+from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, untyped
 from bslite.plan.cuda.stack.price import Cut, price
 from bslite.plan.cuda.stack.stages import Piece, piece_of
 
@@ -57,7 +56,7 @@ def stack_step(b: CudaBuilder, pieces: Sequence[Piece], value: str, cut: Cut) ->
     places |= {"c": (numbers, 0) if numbers else places["x"], "sizes": (table, 0)}
     words = " ".join(word for p in pieces for word in p.words)
     variant = {"stages": words, "columns": cut.columns, "turn": cut.turn, "threads": threads}
-    launch(b, "stack", variant, [groups * bands * n], [threads], scalars, places, [x, *outside], [y])
+    untyped(b, "stack", variant, [groups * bands * n], [threads], scalars, places, [x, *outside], [y])
 
 
 def strides(name: str, view: View) -> dict[str, int]:

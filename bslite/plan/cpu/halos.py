@@ -1,0 +1,66 @@
+"""Zeros beside images: how many each convolution needs, and each buffer should have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bslite.ops import RowMap
+from bslite.passes import Layer
+from bslite.passes.families import CONVS, TRANSPOSED
+from bslite.plan.core.bands import Crop
+from bslite.plan.core.builder import Halo
+from bslite.plan.core.concats import Place
+from bslite.plan.core.views import NO_HALO
+from bslite.plan.core.windows import windows_of
+from bslite.spec import ModelSpec
+
+
+def wider(a: Halo, b: Halo) -> Halo:
+    """The least halo that holds both."""
+    return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
+
+
+def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo, Halo]:
+    """Where the first window of a convolution starts, in rows from row 0 of its input; the part of the
+    padding that lies within the band; and the zeros it needs around that input: those beside it. Rows of a
+    filter above or below the image are left out.
+    """
+    name = layer.node.inputs[0]
+    top, left, bottom, right = layer.node.attrs["padding"]
+    start, stop = -top, bottom
+    if layer.name in crop.rows:
+        (a, z), (first, last) = crop.rows[layer.name], crop.rows[name]
+        start = a * maps.stride - top - first
+        stop = (z - 1) * maps.stride - top + maps.extent - last
+    return start, (max(0, -start), left, max(0, stop), right), (0, left, 0, right)
+
+
+def halo_needs(
+    layers: Sequence[Layer], places: Mapping[str, Place], spec: ModelSpec, crop: Crop
+) -> dict[str, Halo]:
+    """Zeros each buffer should have around its images, by the name of the value or concat that owns it."""
+    needs: dict[str, Halo] = {}
+    for layer in layers:
+        if layer.node.op not in (*CONVS, *TRANSPOSED):
+            continue
+        name = layer.node.inputs[0]
+        owner = name
+        if name in places:
+            if places[name].axis != 1:
+                continue
+            owner = places[name].root
+        needs[owner] = wider(needs.get(owner, NO_HALO), layer_halo(layer, spec, crop))
+    return needs
+
+
+def layer_halo(layer: Layer, spec: ModelSpec, crop: Crop) -> Halo:
+    """Zeros that a convolution needs around its input."""
+    node, params = layer.node, spec.param_shapes(layer.node)
+    if node.op == "conv2d":
+        maps = node.declaration.rows(params, node.attrs)
+        assert maps is not None
+        return halo_of(layer, maps, crop)[2]
+    halo = NO_HALO
+    for window in windows_of(node, params, crop.whole, layer.name):
+        halo = wider(halo, window.halo)
+    return halo

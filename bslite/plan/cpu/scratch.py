@@ -1,0 +1,27 @@
+"""Memory of a thread's own: what stacks and kernels of a plan need of it."""
+
+from __future__ import annotations
+
+from bslite.plan.core.memory import ALIGN
+from bslite.plan.cpu.step import CpuPlan
+
+
+def bases_of(plan: CpuPlan) -> int:
+    """Entries in a plan's table of base addresses: arena, other buffers, constants."""
+    return 1 + sum(b.kind != "arena" for b in plan.buffers.values()) + len(plan.consts)
+
+
+def stack_arena_at(plan: CpuPlan) -> int:
+    """First element of a stack's arena in a thread's scratch memory: behind its table of base addresses."""
+    return -(-2 * bases_of(plan) // ALIGN) * ALIGN
+
+
+def own_scratch(plan: CpuPlan) -> int:
+    """Elements of scratch memory that a stack with this plan uses itself; stacks within it start behind."""
+    return stack_arena_at(plan) + -(-plan.arena_size // ALIGN) * ALIGN + ALIGN
+
+
+def scratch_of(plan: CpuPlan) -> int:
+    """Elements of scratch memory that running the plan's steps takes a thread."""
+    stacks = [own_scratch(p) + scratch_of(p) for step in plan.steps for p in step.plans]
+    return max([*stacks, *(-(-step.scratch // ALIGN) * ALIGN for step in plan.steps)], default=0)

@@ -1,0 +1,123 @@
+"""Steps of a CPU plan: a kernel over independent items of work, each done by one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bslite.kernels.contracts.record import Operand, StepRecord
+from bslite.machine import Machine
+from bslite.plan.core.builder import Builder
+from bslite.plan.core.plan import Plan, Step, accesses
+from bslite.plan.core.views import View
+from bslite.plan.cpu.tuning import Tuning
+
+
+@dataclass(frozen=True)
+class End:
+    """Ties a buffer of a stack's plan to memory outside: image n's starts at ``offset + n * image``."""
+
+    inner: str
+    outer: str
+    offset: int  # elements
+    image: int  # elements
+
+
+@dataclass(frozen=True)
+class Band:
+    """One work item of a stack for each image: plan number ``plan`` of the step's, between these ends."""
+
+    plan: int
+    ends: tuple[End, ...]
+
+
+@dataclass(kw_only=True)
+class CpuStep(Step):
+    """``items`` independent items of work, which threads claim in any order.
+
+    ``scratch``: elements of memory that a thread needs for an item. ``plans`` and ``bands``: of a "stack"
+    step, the plans that one thread runs from end to end, and the bands of an image that they are for.
+    """
+
+    record: StepRecord
+    items: int
+    scratch: int = 0
+    plans: tuple[CpuPlan, ...] = ()
+    bands: tuple[Band, ...] = ()
+
+    @property
+    def tile(self) -> str:
+        """The register tile as ``rows x vector registers``, where the kernel has one."""
+        return str(self.record.tile)
+
+    @property
+    def work(self) -> str:
+        """Items, the steps that come before, the tile; of a stack, its bands."""
+        if self.bands:
+            return f"items {self.items:5d} after {self.after:4d} in {len(self.bands)} band(s) of an image"
+        return f"items {self.items:5d} after {self.after:4d} tile {self.tile or '-':>5}"
+
+    @property
+    def inner(self) -> CpuPlan | None:
+        """Of a "stack" step, the plan of the band in the middle."""
+        return self.plans[self.bands[len(self.bands) // 2].plan] if self.bands else None
+
+
+CpuPlan = Plan[CpuStep]
+CpuBuilder = Builder[Machine, Tuning, CpuStep]
+
+
+def step(
+    b: CpuBuilder,
+    record: StepRecord,
+    items: int,
+    reads: Sequence[View] = (),
+    writes: Sequence[View] = (),
+    scratch: int = 0,
+) -> CpuStep:
+    """Append a step of the current layer, which uses ``scratch`` elements of its thread's own memory."""
+    made = CpuStep(
+        record=record,
+        layers=b.layer,
+        items=items,
+        reads=accesses(reads),
+        writes=accesses(writes),
+        scratch=scratch,
+    )
+    b.steps.append(made)
+    return made
+
+
+@dataclass(frozen=True)
+class Untyped(StepRecord):
+    """A record that has no type of its own yet: cells by name."""
+
+    kernel: str
+    args: Mapping[str, Any]
+    given: Mapping[str, tuple[str, int]]
+
+    def operands(self) -> dict[str, Operand]:
+        return {name: Operand(*place) for name, place in self.given.items()}
+
+    def numbers(self) -> dict[str, Any]:
+        return dict(self.args)
+
+    @property
+    def tile(self) -> str:
+        rows = self.args.get("rows1")
+        return f"{rows}x{self.args.get('width', 1)}" if rows else ""
+
+
+def untyped(
+    b: CpuBuilder,
+    kernel: str,
+    items: int,
+    args: dict[str, Any],
+    operands: dict[str, tuple[str, int]],
+    reads: Sequence[View] = (),
+    writes: Sequence[View] = (),
+    scratch: int = 0,
+) -> CpuStep:
+    """As `step`, of a kernel whose record has no type yet."""
+    return step(b, Untyped(kernel, args, operands), items, reads, writes, scratch)

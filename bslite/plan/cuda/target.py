@@ -1,0 +1,31 @@
+"""A GPU as a target of the planner: kernels test bounds, so there are no zeros around images, no
+over-reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bslite.explore.gpu import GpuMachine
+from bslite.plan.core.views import View
+from bslite.plan.cuda.launch import CudaBuilder
+from bslite.plan.cuda.ops.move import copy_step
+from bslite.plan.cuda.tuning import Tuning
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The GPU described by ``machine``; see `plan.core.builder.Target`."""
+
+    machine: GpuMachine
+    tuning: Tuning
+    over_reads: bool = False
+    pixel_padding: int = 0  # shared memory has banks, L2 is hashed
+
+    def copy(self, b: CudaBuilder, source: View, target: View) -> None:
+        """Append a strided copy between views of equal logical shape."""
+        copy_step(b, source, target)
+
+    def halo(self, b: CudaBuilder, view: View) -> None:
+        """Kernels test bounds: no lowering asks for zeros around an image."""
+        raise AssertionError(f"zeros around {view}")

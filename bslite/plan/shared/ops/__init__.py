@@ -1,0 +1,1 @@
+"""Lowerings that are the same on every target: changes of strides, and what is made of other steps."""

@@ -1,0 +1,131 @@
+"""Records of steps that move data. Strides are in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.record import Operand, StepRecord
+
+Six = tuple[int, int, int, int, int, int]
+Three = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Copy(StepRecord):
+    """``y[i0..i5] = x[i0..i5]`` of 4-byte cells; an item is one (i0, i1).
+
+    ``n``: sizes; ``x``, ``y``: strides of both sides. ``vector``: axis 5 is contiguous on both sides.
+    """
+
+    kernel: ClassVar[str] = "copy"
+    AXES: ClassVar[int] = 6
+
+    source: Operand
+    target: Operand
+    n: Six
+    x: Six
+    y: Six
+    vector: int
+
+
+@dataclass(frozen=True)
+class CopyAxes(StepRecord):
+    """A copy over more axes than `Copy` has: two inner axes, and a table of ``axes`` outer ones.
+
+    ``table``: for each outer axis, innermost first, its size and its strides in source and target.
+    ``planes``: indices of the outer axes, ``item_planes`` of them to an item.
+    """
+
+    kernel: ClassVar[str] = "copy_axes"
+
+    source: Operand
+    target: Operand
+    table: Operand
+    axes: int
+    planes: int
+    item_planes: int
+    n: tuple[int, int]
+    x: tuple[int, int]
+    y: tuple[int, int]
+    vector: int
+
+
+@dataclass(frozen=True)
+class Transpose(StepRecord):
+    """``y[.., r, c] = x[.., c, r]`` by squares of registers: rows contiguous in x, columns in y.
+
+    Around rows and columns lie three axes, the inner two of ``n1`` and ``n2``; an item is one index of these
+    and one of ``blocks`` blocks of ``block_cols`` columns.
+    """
+
+    kernel: ClassVar[str] = "transpose"
+
+    source: Operand
+    target: Operand
+    n1: int
+    n2: int
+    x: Three
+    y: Three
+    rows: int
+    cols: int
+    x_col: int
+    y_row: int
+    blocks: int
+    block_cols: int
+
+
+@dataclass(frozen=True)
+class Interleave(StepRecord):
+    """Three planes of an image to pixels of three channels; an item is a line."""
+
+    kernel: ClassVar[str] = "interleave"
+
+    source: Operand
+    target: Operand
+    lines: int
+    pixels: int
+    x_image: int
+    x_plane: int
+    x_line: int
+    y_image: int
+    y_line: int
+
+
+@dataclass(frozen=True)
+class Halo(StepRecord):
+    """Zeros around images; an item is one of ``bands`` bands of the lines of one plane.
+
+    ``left``, ``right`` and ``whole`` (a line with both) count floats, ``top`` and ``bottom`` lines.
+    ``target`` is the first element inside.
+    """
+
+    kernel: ClassVar[str] = "halo"
+
+    target: Operand
+    y_image: int
+    y_plane: int
+    y_line: int
+    planes: int
+    lines: int
+    left: int
+    right: int
+    top: int
+    bottom: int
+    whole: int
+    bands: int
+
+
+@dataclass(frozen=True)
+class Fill(StepRecord):
+    """A run of ``count`` equal cells for each item, the runs ``y_step`` bytes apart.
+
+    ``value``: a float, or an int where the cells are integers.
+    """
+
+    kernel: ClassVar[str] = "fill"
+
+    target: Operand
+    y_step: int
+    count: int
+    value: float | int

@@ -1,0 +1,22 @@
+"""The record of a step that runs plans of its own, depth-first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.record import StepRecord
+
+
+@dataclass(frozen=True)
+class Stacked(StepRecord):
+    """A stack: each item takes one band of one image through a program of its own.
+
+    The engine writes ``table`` (the address of the bands' table) and ``bands`` (its length): they hold
+    addresses.
+    """
+
+    kernel: ClassVar[str] = "stack"
+
+    table: int = 0
+    bands: int = 0

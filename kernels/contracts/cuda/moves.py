@@ -1,0 +1,82 @@
+"""Records of launches that move data. Strides are in elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.launch import I4, PAIRS, LaunchRecord, LaunchVariant
+
+Five = tuple[int, int, int, int, int]
+Six = tuple[int, int, int, int, int, int]
+Three = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class CopyVariant(LaunchVariant):
+    """How many axes there are, and the threads of a block."""
+
+    axes: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Copy(LaunchRecord):
+    """``count`` cells from source to target. Axis 0 is innermost; ``n``: sizes of all axes but the outermost.
+
+    ``x_start``, ``y_start``: the first element of each, from the lowest of its memory (strides may be
+    negative).
+    """
+
+    kernel: ClassVar[str] = "copy"
+    AXES: ClassVar[int] = 6
+    EACH: ClassVar[int] = 4  # elements of a thread: as many loads under way before the first is needed
+
+    source: I4
+    target: I4
+    count: int
+    x_start: int
+    y_start: int
+    n: Five
+    x: Six
+    y: Six
+
+
+@dataclass(frozen=True)
+class CopyPairs(Copy):
+    """As `Copy`, two neighbouring cells at a time: sizes, starts and strides count pairs."""
+
+    kernel: ClassVar[str] = "copy_pairs"
+
+    source: PAIRS
+    target: PAIRS
+
+
+@dataclass(frozen=True)
+class TransposeVariant(LaunchVariant):
+    """Rows and columns of a block's tile."""
+
+    tile: int
+
+
+@dataclass(frozen=True)
+class Transpose(LaunchRecord):
+    """``y[.., r, c] = x[.., c, r]``: rows contiguous in x, columns in y; ``across`` and ``down`` tiles.
+
+    Around them lie three axes, the inner two of ``n1`` and ``n2``.
+    """
+
+    kernel: ClassVar[str] = "transpose"
+
+    source: I4
+    target: I4
+    rows: int
+    cols: int
+    x_row: int
+    y_col: int
+    across: int
+    down: int
+    n1: int
+    n2: int
+    x: Three
+    y: Three

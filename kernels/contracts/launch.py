@@ -1,0 +1,57 @@
+"""Records of launches: what the planner tells a GPU kernel.
+
+A launch record's fields are the kernel's parameters: operands with the type of their cells (`F4`, `I4`), then
+numbers (int is 32 bits, `I8` 64, float 32, `F8` 64). What is compiled into a kernel is its *variant*, a
+dataclass of its own, whose fields are what the function that makes the kernel takes.
+"""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar
+
+from bslite.kernels.contracts.record import Operand, Record, is_operand, parameters
+
+F4 = Annotated[Operand, "f4"]  # float32 cells
+I4 = Annotated[Operand, "i4"]  # int32 cells
+PAIRS = Annotated[Operand, "f8"]  # float32, two at a time
+I8 = Annotated[int, "i8"]
+R8 = Annotated[float, "f8"]
+
+
+@dataclass(frozen=True)
+class LaunchRecord(Record):
+    """Base of the records of launches. ``kernel`` is the name under which the kernel is registered.
+
+    ``pairs``: the arrays whose cells are two floats in this kernel, whatever their field says.
+    """
+
+    kernel: ClassVar[str]
+    pairs: ClassVar[tuple[str, ...]] = ()
+
+
+@dataclass(frozen=True)
+class LaunchVariant:
+    """Base of what is compiled into a kernel: ints, names, and tuples of these."""
+
+    def constants(self) -> dict[str, Any]:
+        """The arguments of the function that makes the kernel."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def kinds(record: type[LaunchRecord]) -> tuple[dict[str, str], dict[str, str]]:
+    """Types of a kernel's arrays and of its numbers, by name: "f4", "i4", "f8", "i8"."""
+    arrays, numbers = {}, {}
+    for name, hint in parameters(record):
+        if is_operand(hint):
+            arrays[name] = "f8" if name in record.pairs else typing.get_args(hint)[1]
+        else:
+            numbers[name] = _number_kind(hint)
+    return arrays, numbers
+
+
+def _number_kind(hint: Any) -> str:
+    if typing.get_origin(hint) is Annotated:
+        return str(typing.get_args(hint)[1])
+    return "f4" if hint is float else "i4"
