@@ -1,1 +1,1 @@
-"""Records of CPU steps, by family. Strides are in bytes, sizes in elements, unless a record says otherwise."""
+"""Records of CPU steps, by family. Strides are in bytes and sizes in elements unless a record says so."""
