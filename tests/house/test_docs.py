@@ -1,4 +1,4 @@
-"""Documentation that is generated is up to date, and what it points to exists."""
+"""Documentation that is generated is current, what it points to exists, what it shows is what happens."""
 
 from __future__ import annotations
 
@@ -10,6 +10,24 @@ import pytest
 from bslite.ops.table import op_table
 
 ROOT = Path(__file__).parents[2]
+#: Every page but the licence.
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), ROOT / "benchmarks" / "README.md"]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+#: Most words of a page; a reader gets through the overview in ten minutes.
+WORDS = {"ARCHITECTURE.md": 2000, "docs/architecture": 800}
+CODE = ("bslite", "reference", "kernels", "tests", "benchmarks", "docs")
+
+
+def text_of(page: str) -> str:
+    """The page without its blocks of code, in which names are examples."""
+    return re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def block(page: str, first: str) -> str:
+    """The block of code in ``page`` that begins with ``first``."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+    (found,) = [b for b in blocks if b.startswith(first)]
+    return str(found)
 
 
 def test_op_table_is_current() -> None:
@@ -27,16 +45,55 @@ def test_onnx_table_is_current() -> None:
     assert stored == onnx_table(), "run: python -m bslite.frontends.onnx.table > docs/onnx.md"
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", NAMES)
 def test_links_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text()):
-        assert target.startswith("http") or (ROOT / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(#[^)]*)?\)", text_of(page)):
+        assert target.startswith("http") or ((ROOT / page).parent / target).exists(), target + anchor
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", NAMES)
 def test_files_named_in_text_exist(page: str) -> None:
-    named = re.findall(
-        r"`((?:bslite|reference|kernels|tests|benchmarks|docs)/[\w/]+\.(?:py|md))`", (ROOT / page).read_text()
-    )
-    for path in named:
-        assert (ROOT / path).exists(), path
+    """Paths from the root are there; a bare file name is one of some folder's."""
+    known = {path.name for folder in CODE for path in (ROOT / folder).rglob("*.*")}
+    for name in re.findall(r"`([\w./-]+)`", text_of(page)):
+        if name.split("/")[0] in CODE and "/" in name:
+            assert (ROOT / name).exists() or (ROOT / "bslite" / name).exists(), name
+        elif re.fullmatch(r"[\w/]+\.(py|md)", name):
+            assert name.rpartition("/")[2] in known or (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", [n for n in NAMES if n.startswith(tuple(WORDS))])
+def test_pages_are_short(page: str) -> None:
+    most = next(words for start, words in WORDS.items() if page.startswith(start))
+    assert len((ROOT / page).read_text().split()) <= most
+
+
+def test_every_page_is_reached() -> None:
+    """From the README, by links."""
+    reached, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached or page.suffix != ".md":
+            continue
+        reached.add(page)
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+            if not target.startswith("http"):
+                waiting.append((page.parent / target).resolve())
+    assert [str(p) for p in PAGES if p not in reached] == []
+
+
+def test_the_worked_example_prints_what_the_pages_show() -> None:
+    from bslite.machine import Machine
+    from bslite.passes import simplify
+    from bslite.plan import build_plan
+    from bslite.spec import ModelSpec
+
+    scope: dict[str, object] = {}
+    exec(block("docs/architecture/description.md", "import numpy").replace("print(spec)", ""), scope)
+    spec = scope["spec"]
+    assert isinstance(spec, ModelSpec)
+    assert block("docs/architecture/description.md", "example: 3") == f"{spec}\n"
+    simple = simplify(spec)
+    assert block("docs/architecture/passes.md", "example: 2") == f"{simple}\n"
+    plan = build_plan(simple, [(1, 64, 56, 56)], Machine(threads=2, l2=2 << 20))
+    assert block("docs/architecture/plan.md", "plan of") == f"{plan}\n"
