@@ -38,8 +38,7 @@ def run(
     may use.
 
     Raises InputError if ``x`` is not what the model takes, SpecError if a layer cannot take the size that
-    reaches it,
-    EngineError for a backend that does not exist or cannot run here. Nothing is ever cast.
+    reaches it, EngineError for a backend that does not exist or cannot run here. Nothing is ever cast.
     """
     if not isinstance(spec, ModelSpec):
         raise InputError(

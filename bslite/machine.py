@@ -74,8 +74,8 @@ class Machine:
     def from_json(cls, text: str) -> Machine:
         """A machine written down, by `to_json` or by hand: what is left out has the defaults above.
 
-        Raises EngineError naming what is wrong: no JSON object, an unknown name, a value that is no
-        positive number.
+        Raises EngineError naming what is wrong: no JSON object, an unknown name, a value that is no positive
+        number.
         """
         try:
             data = json.loads(text)

@@ -2,8 +2,8 @@
 
 What an engine may be off by is set by what float32 costs anyone: the reference run in float32, and torch
 where it is at hand, are measured against the same float64 run, and the engine may be at most `FACTOR` times
-as far from it. Errors pile up through a network, so a layer is compared with a float32 run of the same
-depth, not with a constant.
+as far from it. Errors pile up through a network, so a layer is compared with a float32 run of the same depth,
+not with a constant.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def conv(
 ) -> Array:
     """``y[n,k,p,q] = bias[k] + sum_{c,r,s} x[n,c,p*sh + r*dh - top,q*sw + s*dw - left] * weight[k,c,r,s]``.
 
-    x ``[N, C, H, W]``, weight ``[K, C/groups, R, S]`` -> ``[N, K, P, Q]``; group g's outputs see only
-    group g's inputs. The same along one axis or three.
+    x ``[N, C, H, W]``, weight ``[K, C/groups, R, S]`` -> ``[N, K, P, Q]``; group g's outputs see only group
+    g's inputs. The same along one axis or three.
     """
     axes = len(stride)
     x = np.pad(x, ((0, 0), (0, 0), *zip(padding[:axes], padding[axes:], strict=True)))

@@ -19,8 +19,8 @@ def window_starts(
 ) -> Array:
     """First input index of each window along an axis; negative in the padding before it.
 
-    A window counts if it fits into the padded axis; with ``ceil_mode`` also if the one before it left
-    padded elements unread. Either way it has to start before the input ends.
+    A window counts if it fits into the padded axis; with ``ceil_mode`` also if the one before it left padded
+    elements unread. Either way it has to start before the input ends.
     """
     extent, end = dilation * (kernel - 1) + 1, size + after
     starts = range(-before, size, stride)
@@ -81,8 +81,8 @@ def avg_pool(
     """``y[n,c,p,q] = sum_{r,s} x[n,c,p*sh + r*dh - top,q*sw + s*dw - left] / divisor[p,q]``, 0 outside x.
 
     x ``[N, C, H, W]`` -> ``[N, C, P, Q]``. The divisor is the number of the window's elements inside x, or
-    inside x and its padding with ``count_include_pad``: what ``ceil_mode`` adds beyond is never counted.
-    The same along one axis or three.
+    inside x and its padding with ``count_include_pad``: what ``ceil_mode`` adds beyond is never counted. The
+    same along one axis or three.
     """
     starts = all_starts(x, kernel, stride or kernel, padding, dilation, ceil_mode)
     total = reduce(np.add, taps(x, starts, kernel, dilation, 0.0))

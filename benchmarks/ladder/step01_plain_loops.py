@@ -1,8 +1,8 @@
 """Three plain loops: the definition of the matrix product.
 
 Each output is one sum, finished before the next begins. Compiled by Numba, it is what C would be: a
-multiplication and an addition that waits for the one before it, and weights read a whole line apart, a
-cache line for each number.
+multiplication and an addition that waits for the one before it, and weights read a whole line apart, a cache
+line for each number.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The loops in another order, so that the innermost one runs along memory.
 
-``i, k, j``: a line of C gets a multiple of a line of B. No iteration of the innermost loop waits for
-another, and all of them lie side by side, so the compiler makes vector instructions of it. But each
-multiply-add now loads and stores C.
+``i, k, j``: a line of C gets a multiple of a line of B. No iteration of the innermost loop waits for another,
+and all of them lie side by side, so the compiler makes vector instructions of it. But each multiply-add now
+loads and stores C.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Four rows at a time: what is read of B is used four times.
 
-B is far larger than a core's first cache and was read once for every row of A. With four rows of C under
-way, a quarter of that is enough.
+B is far larger than a core's first cache and was read once for every row of A. With four rows of C under way,
+a quarter of that is enough.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """B packed once into panels, so that the tile reads it front to back.
 
-Two registers of a line of B, then two of the next line, a kilobyte further on: always other cache lines,
-and every four lines another page. Weights don't change, so they are laid out beforehand as the tile wants
-them.
+Two registers of a line of B, then two of the next line, a kilobyte further on: always other cache lines, and
+every four lines another page. Weights don't change, so they are laid out beforehand as the tile wants them.
 """
 
 from __future__ import annotations

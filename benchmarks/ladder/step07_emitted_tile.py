@@ -1,8 +1,8 @@
 """The largest tile that fits the register file, its instructions emitted by a program.
 
-Two multiply-adds a cycle, each four cycles long, need eight accumulators; more of them save loads. 14 x 2
-of the 32 registers of AVX-512 take 16 loads for 28 multiply-adds. Nobody wants to write that out: a
-Python loop emits LLVM's IR, for whatever number of rows the machine has registers for.
+Two multiply-adds a cycle, each four cycles long, need eight accumulators; more of them save loads. 14 x 2 of
+the 32 registers of AVX-512 take 16 loads for 28 multiply-adds. Nobody wants to write that out: a Python loop
+emits LLVM's IR, for whatever number of rows the machine has registers for.
 """
 
 from __future__ import annotations

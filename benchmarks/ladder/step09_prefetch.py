@@ -1,8 +1,8 @@
 """While a panel is at work, the next one is fetched.
 
-A layer's weights come from beyond the second cache, and with few pixels each panel is used but a few
-times. The microkernel asks for two cache lines of the next panel every four steps of depth, among the
-multiply-adds, so that it has arrived when its turn comes.
+A layer's weights come from beyond the second cache, and with few pixels each panel is used but a few times.
+The microkernel asks for two cache lines of the next panel every four steps of depth, among the multiply-adds,
+so that it has arrived when its turn comes.
 """
 
 from __future__ import annotations

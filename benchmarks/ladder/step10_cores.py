@@ -1,8 +1,8 @@
 """All cores: the panels are items that threads claim as they become free.
 
 The engine's walker (kernels/cpu/runtime/walk.py): each thread takes the next item by an atomic counter, so no
-core waits for another before all the work is given out. Which thread computes a panel changes no bit of
-it: the sums are inside.
+core waits for another before all the work is given out. Which thread computes a panel changes no bit of it:
+the sums are inside.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The command line, ``bslite``:
-``demo | run | verify | bench | stream | explain | explore | info | calibrate | warmup``.
+"""The command line, ``bslite``: ``demo | run | verify | bench | stream | explain | explore | info | calibrate
+| warmup``.
 
 One file per command.
 

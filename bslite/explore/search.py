@@ -1,10 +1,10 @@
 """The search: every point of a space priced, the cheapest first.
 
-A machine takes part by two functions, in a module or an object of its own (`Explorer`):
-``space(problem, machine)`` and ``estimate(problem, machine, point)``. The spaces are small (thousands of
-points at most), so all of it is looked at: nothing is pruned that a person might want to see. The order is
-total and always the same: fewer predicted seconds first; of equal ones (to 12 digits), the point that comes
-first in the space, whose axes list what to prefer first.
+A machine takes part by two functions, in a module or an object of its own (`Explorer`): ``space(problem,
+machine)`` and ``estimate(problem, machine, point)``. The spaces are small (thousands of points at most), so
+all of it is looked at: nothing is pruned that a person might want to see. The order is total and always the
+same: fewer predicted seconds first; of equal ones (to 12 digits), the point that comes first in the space,
+whose axes list what to prefer first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What declaring an op means: the one table that reference, planner, kernels, frontends, tests and docs read.
 
-An op is a class, never instantiated: a name, the attributes it takes, the parameters it owns, a
-shape rule, its cost, the map from output rows to the input rows they need, and sample cases.
-Shapes are logical, in the order the frameworks write them (``[N, C, H, W]`` for images); how an
-engine lays a tensor out in memory is the engine's business.
+An op is a class, never instantiated: a name, the attributes it takes, the parameters it owns, a shape rule,
+its cost, the map from output rows to the input rows they need, and sample cases. Shapes are logical, in the
+order the frameworks write them (``[N, C, H, W]`` for images); how an engine lays a tensor out in memory is
+the engine's business.
 """
 
 from __future__ import annotations

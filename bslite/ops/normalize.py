@@ -251,8 +251,8 @@ class GroupNorm(Op):
 class LocalResponseNorm(Op):
     """AlexNet's normalisation of ``[N, C, ...]`` by the sum of squares over ``size`` adjacent channels.
 
-    torch's form: ``alpha`` is divided by ``size``, and an even ``size`` reaches one channel further down
-    than up (ONNX's reaches one further up).
+    torch's form: ``alpha`` is divided by ``size``, and an even ``size`` reaches one channel further down than
+    up (ONNX's reaches one further up).
     """
 
     name = "lrn"

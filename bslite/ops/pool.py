@@ -23,8 +23,8 @@ def pooled_size(
 ) -> int:
     """Number of windows along one axis, as torch counts them. May be < 1.
 
-    With ``ceil_mode`` one more window may reach beyond the padding, but it has to start inside the
-    image or the padding before it.
+    With ``ceil_mode`` one more window may reach beyond the padding, but it has to start inside the image or
+    the padding before it.
     """
     if not ceil_mode:
         return checks.window_output(size, kernel, stride, before + after, dilation)

@@ -30,8 +30,8 @@ class Resize(Op):
     """The input resized along ``axes``, to ``sizes`` or by ``scales`` (sizes rounded down); ONNX's rules.
 
     Output index i lies at an input position: ``(i + 1/2) / scale - 1/2`` (half_pixel), ``i / scale``
-    (asymmetric), ... and is the nearest element there, or a sum of the 2 (linear) or 4 (cubic) around it,
-    the outermost standing for those beyond. Where sizes shrink, ``antialias`` widens the sum.
+    (asymmetric), ... and is the nearest element there, or a sum of the 2 (linear) or 4 (cubic) around it, the
+    outermost standing for those beyond. Where sizes shrink, ``antialias`` widens the sum.
     """
 
     name = "resize"

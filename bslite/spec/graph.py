@@ -23,8 +23,8 @@ G = TypeVar("G", bound="Graph")
 class Input:
     """A model input. ``shape`` mixes fixed sizes with names of free ones: ``("N", 3, "H", "W")``.
 
-    ``example`` is one concrete shape, used to validate the graph when it is built and to print it.
-    A free size called ``"N"`` may be left to default to 1.
+    ``example`` is one concrete shape, used to validate the graph when it is built and to print it. A free
+    size called ``"N"`` may be left to default to 1.
     """
 
     name: str
@@ -197,8 +197,8 @@ class Graph:
     def infer_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
         """Shape of every value, by name, for concrete input shapes.
 
-        Raises InputError where an input does not fit its declaration, SpecError where a layer cannot
-        take what reaches it.
+        Raises InputError where an input does not fit its declaration, SpecError where a layer cannot take
+        what reaches it.
         """
         if len(inputs) != len(self.inputs):
             raise InputError(f"model {self.name!r} takes {len(self.inputs)} input(s), got {len(inputs)}")

@@ -47,9 +47,9 @@ def layer_rows(spec: Graph, inputs: Sequence[Shape] | None = None) -> list[Layer
 def layer_table(spec: Graph, inputs: Sequence[Shape] | None = None) -> str:
     """`layer_rows` as aligned text with totals.
 
-    MFLOP counts a multiply-add as two. MB (10^6 bytes) is what a layer must at least move: inputs,
-    parameters and output once each, in float32. Parameters include the statistics of batch norms; one that
-    several layers share is counted once in the total.
+    MFLOP counts a multiply-add as two. MB (10^6 bytes) is what a layer must at least move: inputs, parameters
+    and output once each, in float32. Parameters include the statistics of batch norms; one that several
+    layers share is counted once in the total.
     """
     rows = layer_rows(spec, inputs)
     given = inputs or [i.example for i in spec.inputs]

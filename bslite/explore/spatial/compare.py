@@ -86,8 +86,8 @@ def compare(
 ) -> dict[str, Outcome]:
     """Search each way, simulate its best point, and check that all give the same numbers.
 
-    The order of sums differs from way to way, so "the same" is to within rounding. Raises EngineError
-    if they are not, which would be a fault of the simulator.
+    The order of sums differs from way to way, so "the same" is to within rounding. Raises EngineError if they
+    are not, which would be a fault of the simulator.
     """
     weights = random_weights(problem)
     outcomes: dict[str, Outcome] = {}
