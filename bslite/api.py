@@ -149,9 +149,7 @@ def _check_tensor(declared: Input, value: Any, torch: Any) -> None:
 
 
 def as_arrays(spec: ModelSpec, x: Any) -> tuple[list[Array], bool]:
-    """The inputs as checked float32 arrays, without copying where their memory can be walked; were they
-    torch's?
-    """
+    """The inputs as checked arrays, copied only where their memory cannot be walked; was any torch's?"""
     given = list(x) if isinstance(x, (list, tuple)) else [x]
     seen = tuple(
         (v.shape, v.strides, v.dtype, v.flags.aligned) if type(v) is np.ndarray else None for v in given

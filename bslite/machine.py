@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Rates:
-    """What ``threads`` cores at once were measured to do: per second, and all of them together."""
+    """Measured rates of ``threads`` cores at once, per second, all of them together."""
 
     threads: int
     clock: float  # cycles of one core
@@ -41,13 +41,13 @@ class Rates:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Rates:
-        """From plain data, every rate given. Raises EngineError naming what is wrong."""
+        """The rates from plain data, all of them given. Raises EngineError naming what is wrong."""
         return checked(cls, data, "rates")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What tuning decisions consult. Sizes in bytes, of one core's share where a level is private."""
+    """The numbers that tuning decisions consult. Sizes are in bytes, per core where a cache is private."""
 
     threads: int = 1
     lanes: int = 16  # float32 per vector register
@@ -67,12 +67,12 @@ class Machine:
         return asdict(self)
 
     def to_json(self) -> str:
-        """As text that `from_json` reads."""
+        """The machine as text that `from_json` reads."""
         return json.dumps(self.as_dict(), indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Machine:
-        """A machine written down, by `to_json` or by hand: what is left out has the defaults above.
+        """A machine written by `to_json` or by hand; a number that is left out has the default above.
 
         Raises EngineError naming what is wrong: no JSON object, an unknown name, a value that is no positive
         number.
@@ -85,7 +85,7 @@ class Machine:
 
 
 def checked(cls: type[T], data: Any, what: str) -> T:
-    """``cls(**data)``, once every name and number has been looked at; for the description of any machine.
+    """``cls(**data)``, after a check of every name and number; for the description of any machine.
 
     Raises EngineError naming what is wrong. Numbers are positive; a field's metadata may allow "zero".
     """

@@ -1,9 +1,9 @@
-"""Is the engine right? Layer by layer and as a whole, against the oracle in float64.
+"""Compares an engine with the oracle in float64, layer by layer and as a whole.
 
-What an engine may be off by is set by what float32 costs anyone: the reference run in float32, and torch
-where it is at hand, are measured against the same float64 run, and the engine may be at most `FACTOR` times
-as far from it. Errors pile up through a network, so a layer is compared with a float32 run of the same depth,
-not with a constant.
+The bound on an engine's error is what float32 costs any engine: the reference in float32, and torch where it
+is installed, are measured against the same float64 run, and the engine may be at most `FACTOR` times as far
+from it. Errors add up through a network, so a layer is compared with a float32 run of the same depth, not
+with a constant.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Near enough, and NaN only where NaN belongs. A NaN error does not pass."""
+        """Whether the error is within the bound and NaN stands where it belongs; a NaN error is not."""
         return self.specials and self.error <= self.bound
 
 
@@ -66,7 +66,7 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Every layer and output within its bound, and the same bits every time."""
+        """Whether every layer and output is within its bound and two runs gave the same bits."""
         return self.repeatable and self.threads_agree is not False and not self.failures
 
     @property
@@ -117,7 +117,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class Engine:
-    """Which engine is looked at: ``backend`` "cpu", with so many ``threads``, or "cuda", on this GPU."""
+    """The engine to verify: ``backend`` "cpu" with ``threads`` threads, or "cuda" on this process's GPU."""
 
     backend: str = "cpu"
     threads: int | None = None
@@ -134,7 +134,7 @@ class Engine:
         return cpu.run(spec, inputs, threads=self.threads)
 
     def trace(self, spec: ModelSpec, inputs: list[Array]) -> Iterator[tuple[str, Array]]:
-        """Every value it makes, by name."""
+        """Yield every value that the engine makes, by name."""
         if self.backend == "cuda":
             from bslite.engines import cuda
 
@@ -213,7 +213,7 @@ def check_layers(
 
 
 def check_outputs(spec: ModelSpec, inputs: list[Array], engine: Engine = CPU) -> list[Check]:
-    """A check of every output of the engine as it runs when nobody looks, for checked inputs."""
+    """A check of every output of the engine run normally, without keeping values, for checked inputs."""
     got = engine.run(spec, inputs)
     kept = {
         node.name: (exact, single)

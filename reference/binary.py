@@ -1,4 +1,4 @@
-"""Functions of two values, broadcast as NumPy does. NaN in either, NaN out, but for ``pow`` (C99)."""
+"""Functions of two values, broadcast as NumPy does. NaN in either, NaN out, except for ``pow`` (C99)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ def cumprod(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
 
 @reference("logcumsumexp")
 def logcumsumexp(x: Array, *, axis: int) -> Array:
-    """``y_i = log(sum_{j <= i} exp(x_j))``, term by term: ``log(exp(a) + exp(b))`` is, with m the larger, ``m
-    + log1p(exp(-|a - b|))``.
+    """``y_i = log(sum_{j <= i} exp(x_j))``, term by term.
+
+    ``log(exp(a) + exp(b))`` is ``m + log1p(exp(-|a - b|))`` with m the larger of a and b.
     """
     return np.asarray(np.logaddexp.accumulate(wide(x), axis=axis))

@@ -29,7 +29,7 @@ def put(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> 
 
 
 def element_places(indices: Array, x: Array, axis: int) -> tuple[Array, ...]:
-    """For every element of ``indices``, its place in x: its own, but for ``axis``."""
+    """For every element of ``indices``, its place in x: its own place except along ``axis``."""
     axis %= x.ndim
     places = list(np.indices(indices.shape))
     places[axis] = in_range(indices, x.shape[axis], axis)

@@ -8,8 +8,9 @@ from bslite.reference.registry import Array, reference
 
 @reference("sequence_lengths")
 def sequence_lengths(lengths: Array, x: Array, *, sorted: bool, whole: bool, longest: int | None) -> Array:
-    """As they are. What is checked is what torch.nn.utils.rnn.pack_padded_sequence checks, and, for
-    ``whole``, that pad_packed_sequence would cut nothing off.
+    """The lengths unchanged, checked as torch.nn.utils.rnn.pack_padded_sequence checks them.
+
+    With ``whole``, the longest must be T, so that pad_packed_sequence would cut nothing off.
     """
     steps = x.shape[0]
     most = steps if longest is None else min(longest, steps)

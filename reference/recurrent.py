@@ -54,8 +54,10 @@ def lstm(
     bias_hh: Array | None = None, weight_hr: Array | None = None, peephole: Array | None = None,
     reverse: bool, initial_state: bool, lengths: bool,
 ) -> Array:  # fmt: skip
-    """torch.nn.LSTM's equations (Hochreiter & Schmidhuber 1997, forget gate of Gers et al. 2000); peepholes
-    as in ONNX ``LSTM``: the input and forget gates see c before the step, the output gate c after it.
+    """torch.nn.LSTM's equations (Hochreiter & Schmidhuber 1997, forget gate of Gers et al. 2000).
+
+    Peepholes are those of ONNX ``LSTM``: the input and forget gates see c before the step, the output gate c
+    after it.
     """
     hidden = weight_ih.shape[0] // 4
     state, found = _ends(inputs, [weight_hh.shape[1], hidden], initial_state, lengths)
@@ -78,9 +80,7 @@ def gru(
     *inputs: Array, weight_ih: Array, weight_hh: Array, bias_ih: Array | None = None,
     bias_hh: Array | None = None, reverse: bool, initial_state: bool, lengths: bool, reset_after: bool,
 ) -> Array:  # fmt: skip
-    """torch.nn.GRU's equations (Cho et al. 2014); without ``reset_after`` ONNX's with linear_before_reset =
-    0.
-    """
+    """torch.nn.GRU's equations (Cho et al. 2014); without ``reset_after``, ONNX's (linear_before_reset=0)."""
     hidden = weight_ih.shape[0] // 3
     state, found = _ends(inputs, [hidden], initial_state, lengths)
     new_hh = weight_hh[2 * hidden :]

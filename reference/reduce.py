@@ -1,7 +1,7 @@
 """Reductions, by NumPy's own. NaN in, NaN out.
 
-Computed in float64 in any case and rounded by the executor: of a single number, the error of a float32 sum is
-a matter of luck, and no measure for others.
+They compute in float64 in any case, and the executor rounds: the error of a float32 sum that makes a single
+number varies too much to be a measure for engines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions of one element from analysis and rounding. NaN in, NaN out, but for `sign`."""
+"""Functions of one element from analysis and rounding. NaN in, NaN out, except for `sign`."""
 
 from __future__ import annotations
 

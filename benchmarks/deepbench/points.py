@@ -37,8 +37,7 @@ class Point:
 
     @property
     def streamed(self) -> int:
-        """Bytes that call after call goes round in: the recurrent weights, step by step; both with one step.
-        """
+        """Bytes that calls read again and again: the recurrent weights; with one step, all weights."""
         return self.weight_bytes * (2 if self.steps == 1 else 1)
 
     @property

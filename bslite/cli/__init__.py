@@ -1,7 +1,4 @@
-"""The command line, ``bslite``: ``demo | run | verify | bench | stream | explain | explore | info | calibrate
-| warmup``.
-
-One file per command.
+"""The command line, ``bslite``; one file per command, which `bslite.cli.app` collects.
 
 Exit codes: 0 fine, 1 a verification failed, 2 the command, the model or the input is wrong.
 """

@@ -1,4 +1,4 @@
-"""``bslite calibrate``: measure this machine once, for the planner to know it by."""
+"""``bslite calibrate``: measure this machine once, for the planner."""
 
 from __future__ import annotations
 

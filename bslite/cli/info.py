@@ -119,7 +119,7 @@ def _gpu() -> str:
 
 
 def _measured() -> str:
-    """What a calibration said of all cores, if there is one."""
+    """The rates of all cores by the stored calibration, or that there is none."""
     from bslite.engines.cpu import calibrate
 
     found = calibrate.load()
@@ -134,7 +134,7 @@ def _measured() -> str:
 
 
 def _threads(count: int) -> str:
-    """How many are used, and what Numba runs them with: known only once it has."""
+    """The number of threads, and Numba's threading layer, which is known only after a parallel region."""
     if count == 1:
         return "1"
     import numba

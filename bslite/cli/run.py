@@ -16,7 +16,7 @@ from bslite.errors import FileError
 
 
 class Backend(str, Enum):
-    """Who computes."""
+    """The backends of `bslite run`."""
 
     cpu = "cpu"
     cuda = "cuda"

@@ -53,9 +53,10 @@ def blocks_of(problem: Recurrent, machine: Machine) -> int:
 
 
 def tall(machine: Machine, vecs: int) -> int:
-    """Most rows of a register tile ``vecs`` wide, 0 if there is no room for one: accumulators, the weights'
-    registers, one for h. A single row takes its weights from memory, as operands, and needs no registers for
-    them.
+    """The most rows of a register tile ``vecs`` wide, 0 if there is no room for one.
+
+    A tile takes accumulators, the weights' registers and one for h. A single row reads its weights from
+    memory, as operands, and needs no registers for them.
     """
     rows = (machine.registers - vecs - 1) // vecs
     return min(TALLEST, rows) if rows > 1 else int(vecs + 2 <= machine.registers)
@@ -152,13 +153,13 @@ def estimate(problem: Recurrent, machine: Machine, point: Point) -> Estimate:
 
 
 def _tiles(machine: Machine, batch: int, vecs: int) -> tuple[int, int]:
-    """Tiles, one below the other, that the batch takes, and their rows."""
+    """The tiles that the batch takes, one below the other: how many, and how many rows each has."""
     tiles = -(-batch // max(1, tall(machine, vecs)))
     return tiles, -(-batch // tiles)
 
 
 def _cycles(machine: Machine, batch: int, vecs: int, at: Loops) -> float:
-    """Of one unit of depth of a tile, all rows of the batch."""
+    """Cycles of one unit of depth of a tile, for all rows of the batch."""
     tiles, rows = _tiles(machine, batch, vecs)
     turn = 1.0 / at.unroll  # the loop's own instructions
     loads = rows + (2 if at.fetch else 1) * vecs
@@ -175,7 +176,7 @@ def _ports(machine: Machine) -> float:
 
 
 def _cycles_per_byte(machine: Machine, share: float, threads: int, alternate: bool) -> float:
-    """Of a core that goes through ``share`` bytes of weights again and again, all cores at once."""
+    """Cycles per byte of a core that reads ``share`` bytes of weights again and again, all cores at once."""
     kept = KEPT[0] if alternate else KEPT[1]
     near = 1.0 if share <= machine.l2 else kept * machine.l2 / share
     room = machine.l3 / threads

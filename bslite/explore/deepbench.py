@@ -28,7 +28,7 @@ def server_list(batches: tuple[int, ...] = BATCHES) -> list[Recurrent]:
 
 
 def distinct(batches: tuple[int, ...] = BATCHES) -> list[Recurrent]:
-    """Those that differ in more than the number of steps: of each kind, size and batch the longest.
+    """The problems that differ in more than the number of steps: the longest of each kind, size and batch.
 
     A time step costs the same whatever their number, so these eleven at each batch stand for all.
     """

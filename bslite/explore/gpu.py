@@ -30,9 +30,7 @@ HANDED = 8  # bytes of a value of h on its way to other blocks: with the number 
 
 @dataclass(frozen=True)
 class GpuMachine:
-    """A GPU as plain numbers; the defaults are those of an H200 (data sheet; latencies are usual figures of
-    such GPUs, not measured by us).
-    """
+    """A GPU as plain numbers. The defaults are an H200's by its data sheet, with usual latencies."""
 
     sms: int = 132
     lanes: int = 128  # float32 multiply-adds of an SM per cycle
@@ -67,7 +65,7 @@ class GpuMachine:
 
     @property
     def chip_bytes(self) -> int:
-        """Of weights that an SM can keep."""
+        """The bytes of weights that an SM can keep."""
         return self.register_bytes + self.shared_bytes
 
 
@@ -170,8 +168,9 @@ def estimate(problem: Recurrent, machine: GpuMachine, point: Point, work: Work |
 
 
 def step_parts(p: Recurrent, m: GpuMachine, work: Work, stays: bool) -> dict[str, tuple[float, float]]:
-    """What a time step's seconds go to: those that count, and those that others cover. ``stays``: all steps
-    are one launch.
+    """The parts of a time step's seconds, those that count and those that others hide.
+
+    ``stays``: all steps are one launch.
     """
     waves = -(-work.blocks // m.sms)  # blocks that an SM does one after the other
     issue, port = waves * work.issue / m.clock, m.sm_bytes_per_cycle * m.clock

@@ -51,7 +51,7 @@ class Recurrent:
         return self.hidden if layer else self.inputs
 
     def layer(self, layer: int) -> Recurrent:
-        """That layer alone."""
+        """The problem of one layer alone."""
         return Recurrent(self.kind, self.hidden, self.features(layer), self.steps, self.batch)
 
     @property
@@ -67,7 +67,7 @@ class Recurrent:
 
     @property
     def weights(self) -> int:
-        """All of them; each is used once per time step and sequence."""
+        """All weights; each is used once per time step and sequence."""
         return self.input_weights + self.recurrent_weights
 
     @property
@@ -77,7 +77,7 @@ class Recurrent:
 
     @property
     def recurrent_weight_bytes(self) -> int:
-        """Those of them that cannot be multiplied before the step's h is known."""
+        """Bytes of the weights that cannot be multiplied before the step's h is known."""
         return FLOAT * self.recurrent_weights
 
     @property

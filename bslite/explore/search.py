@@ -40,7 +40,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Of the whole run: the parts that are not hidden."""
+        """Seconds of the whole run: the sum of the parts that are not hidden."""
         return sum(part.seconds for part in self.parts if not part.hidden)
 
     def as_dict(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Explorer(Protocol[M]):
         ...
 
     def estimate(self, problem: Recurrent, machine: M, point: Point) -> Estimate:
-        """What one of them costs."""
+        """What a point costs."""
         ...
 
 

@@ -89,17 +89,17 @@ class Space:
     constraints: tuple[Constraint, ...] = ()
 
     def __len__(self) -> int:
-        """Points of the axes, whether or not they keep the constraints."""
+        """The number of points of the axes, whether or not they keep the constraints."""
         return math.prod(len(axis.values) for axis in self.axes)
 
     def candidates(self) -> Iterator[Point]:
-        """All of them; the last axis changes fastest."""
+        """All points; the last axis changes fastest."""
         names = [axis.name for axis in self.axes]
         for values in itertools.product(*(axis.values for axis in self.axes)):
             yield Point(tuple(zip(names, values, strict=True)))
 
     def points(self) -> Iterator[Point]:
-        """Those that keep the constraints, in the same order."""
+        """The points that keep the constraints, in the same order."""
         return (point for point in self.candidates() if self.violation(point) is None)
 
     def broken(self, point: Point) -> Constraint | None:

@@ -13,9 +13,9 @@ from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 
 
 class Attention(Op):
-    """``softmax(q @ k^T * scale + mask) @ v``: q ``[..., L, E]``, k ``[..., S, E]``, v ``[..., S, Ev]``; the
-    leading axes broadcast. The mask broadcasts to ``[..., L, S]`` and is added, or is of bools, true where a
-    key takes part.
+    """``softmax(q @ k^T * scale + mask) @ v`` of q ``[..., L, E]``, k ``[..., S, E]`` and v ``[..., S, Ev]``;
+    the leading axes broadcast. The mask broadcasts to ``[..., L, S]``: floats are added to the scores, bools
+    are true where a key takes part.
     """
 
     name = "attention"

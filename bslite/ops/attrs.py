@@ -127,8 +127,9 @@ def pair(least: int = 1) -> Callable[[Any], tuple[int, ...]]:
 
 
 def pads(axes: int) -> Callable[[Any], tuple[int, ...]]:
-    """One integer, one for each axis, or those before all axes and then those after (ONNX's order), as they
-    are stored: ``(top, left, bottom, right)`` for two axes.
+    """Padding as it is stored, ONNX's order: ``(top, left, bottom, right)`` for two axes.
+
+    One integer stands for all sides, one integer per axis for both sides of that axis.
     """
     one = integer(0)
     names = f"({', '.join(AXES[axes])}) or ({', '.join((*STARTS[axes], *STOPS[axes]))})"

@@ -82,7 +82,7 @@ class GreaterEqual(Comparison):
 
 
 class Bitwise(Binary):
-    """Base of the logic of bools, and of the bits of integers."""
+    """Base of the logical ops, which work on bools, or on integers bit by bit."""
 
     @classmethod
     def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
@@ -103,7 +103,7 @@ class Bitwise(Binary):
 
 
 class And(Bitwise):
-    """Both; of integers, bit by bit."""
+    """Whether both are true; of integers, bit by bit."""
 
     name = "and"
     torch_name = "logical_and, bitwise_and"
@@ -111,7 +111,7 @@ class And(Bitwise):
 
 
 class Or(Bitwise):
-    """Either; of integers, bit by bit."""
+    """Whether one or both are true; of integers, bit by bit."""
 
     name = "or"
     torch_name = "logical_or, bitwise_or"
@@ -119,7 +119,7 @@ class Or(Bitwise):
 
 
 class Xor(Bitwise):
-    """One of both; of integers, bit by bit."""
+    """Whether exactly one is true; of integers, bit by bit."""
 
     name = "xor"
     torch_name = "logical_xor, bitwise_xor"
@@ -127,7 +127,7 @@ class Xor(Bitwise):
 
 
 class Not(Bitwise):
-    """The opposite; of integers, bit by bit."""
+    """Whether it is false; of integers, every bit flipped."""
 
     name = "not"
     arity = (1, 1)
@@ -136,7 +136,7 @@ class Not(Bitwise):
 
 
 class Where(Op):
-    """The second where the first is true, elsewhere the third; all broadcast."""
+    """Takes the second input where the first is true, the third elsewhere; all three broadcast."""
 
     name = "where"
     kind = Kind.POINTWISE
@@ -183,7 +183,7 @@ class Where(Op):
 
 
 class Test(Op):
-    """Base of the ops that ask something of each number."""
+    """Base of the ops that test each number by itself."""
 
     kind = Kind.POINTWISE
 
@@ -202,7 +202,7 @@ class Test(Op):
 
 
 class IsNan(Test):
-    """Whether it is no number."""
+    """Whether the element is NaN."""
 
     name = "isnan"
     torch_name = "isnan"
@@ -210,7 +210,7 @@ class IsNan(Test):
 
 
 class IsInf(Test):
-    """Whether it is infinite."""
+    """Whether the element is infinite; the attributes say with which sign."""
 
     name = "isinf"
     attrs = (Attr("negative", a.boolean, True, "-inf too"), Attr("positive", a.boolean, True, "inf too"))

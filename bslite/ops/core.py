@@ -99,8 +99,9 @@ class Op:
 
     @classmethod
     def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        """dtype of the output, or SpecError. As declared here: all float32, or all of one dtype if the op
-        ``carries`` any.
+        """dtype of the output, or SpecError.
+
+        By default all inputs are float32, or all of one dtype if the op ``carries`` any.
         """
         first = ins[0] if cls.carries and ins else "float32"
         for i, got in enumerate(ins):

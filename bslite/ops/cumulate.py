@@ -10,7 +10,7 @@ from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, 
 
 
 class Cumulative(Op):
-    """What they share. ``exclusive``: without the element itself; ``reverse``: from the end."""
+    """Base of the running sums: ``exclusive`` leaves the element out, ``reverse`` begins at the end."""
 
     kind = Kind.REDUCTION
     may_fail = True

@@ -11,8 +11,10 @@ from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, 
 
 
 class SequenceLengths(Op):
-    """The lengths ``[N]`` as they are, if each is from 1 to T, for ``x [T, N, ...]``, whose elements are not
-    read; an error while running if not. What torch's ``pack_padded_sequence`` asks of them.
+    """The lengths ``[N]`` unchanged, checked to lie between 1 and T of ``x [T, N, ...]``.
+
+    The elements of x are not read. A length outside is an error while running. torch's
+    ``pack_padded_sequence`` makes the same check.
     """
 
     name = "sequence_lengths"

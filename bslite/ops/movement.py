@@ -127,7 +127,7 @@ class Flatten(Op):
 
 
 class Reshape(Op):
-    """The same elements, row-major, in another shape: -1 is inferred, 0 copies the input's size (as ONNX)."""
+    """The same elements, row-major, in another shape; -1 is inferred, 0 copies the input's size (as ONNX)."""
 
     name = "reshape"
     kind = Kind.MOVEMENT

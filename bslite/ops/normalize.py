@@ -66,7 +66,7 @@ class BatchNorm(Op):
 
 
 class LayerNorm(Op):
-    """Over the trailing axes ``normalized_shape`` of each element: minus mean, over standard deviation."""
+    """Subtracts the mean and divides by the standard deviation over the last axes, ``normalized_shape``."""
 
     name = "layer_norm"
     kind = Kind.REDUCTION
@@ -117,7 +117,7 @@ class LayerNorm(Op):
 
 
 class RMSNorm(Op):
-    """Over the trailing axes ``normalized_shape`` of each element: divided by the root of the mean square."""
+    """Divides by the root of the mean square over the trailing axes ``normalized_shape``."""
 
     name = "rms_norm"
     kind = Kind.REDUCTION
@@ -170,7 +170,7 @@ class RMSNorm(Op):
 
 
 class Normalize(Op):
-    """Along ``axis``: divided by the root of the sum of squares, or by ``eps`` where that is smaller."""
+    """Divides by the root of the sum of squares along ``axis``, or by ``eps`` where that is larger."""
 
     name = "normalize"
     kind = Kind.REDUCTION
@@ -205,7 +205,7 @@ class Normalize(Op):
 
 
 class GroupNorm(Op):
-    """``[N, C, ...]``: mean and variance over each of ``num_groups`` groups of channels, per image."""
+    """Normalises ``num_groups`` groups of channels of each image, each by its own mean and variance."""
 
     name = "group_norm"
     kind = Kind.REDUCTION

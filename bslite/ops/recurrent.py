@@ -43,7 +43,7 @@ class Recurrent(Op):
 
     @classmethod
     def width(cls, params: ParamShapes) -> int:
-        """Features of h."""
+        """The number of features of h."""
         return params["weight_hh"][1]
 
     @classmethod
@@ -84,7 +84,7 @@ class Recurrent(Op):
 
     @classmethod
     def recurs(cls, hidden: int, params: ParamShapes) -> int:
-        """Features of h that weight_hh must take."""
+        """The number of features of h that weight_hh must take."""
         return hidden
 
     @classmethod
@@ -133,8 +133,8 @@ class Recurrent(Op):
 
 
 class Lstm(Recurrent):
-    """Long short-term memory; gates in torch's order input, forget, cell, output, optional projection of h
-    (``weight_hr``) and peepholes (``[3*H]``: input, forget, output gate). Makes outputs, h, c.
+    """Long short-term memory, gates in torch's order: input, forget, cell, output. Makes outputs, h, c.
+    ``weight_hr`` projects h; ``peephole`` ``[3*H]`` lets the input, forget and output gates see c.
     """
 
     name = "lstm"
@@ -178,9 +178,9 @@ class Lstm(Recurrent):
 
 
 class Gru(Recurrent):
-    """Gated recurrent unit; gates in torch's order reset, update, new. ``reset_after``: the reset gate is
-    applied to the product with weight_hh, bias included (torch, cuDNN; ONNX's linear_before_reset), not to h
-    before it.
+    """Gated recurrent unit, gates in torch's order: reset, update, new. Makes outputs, h. ``reset_after``
+    applies the reset gate to the product with weight_hh, bias included, as torch and cuDNN do (ONNX's
+    linear_before_reset); without it, the gate is applied to h before the product.
     """
 
     name = "gru"

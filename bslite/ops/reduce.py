@@ -84,7 +84,7 @@ class Reduction(Op):
 
 
 class Sum(Reduction):
-    """Sum."""
+    """The sum of all elements."""
 
     name = "sum"
     also = INTEGERS
@@ -94,7 +94,7 @@ class Sum(Reduction):
 
 
 class Mean(Reduction):
-    """Arithmetic mean."""
+    """The arithmetic mean of all elements."""
 
     name = "mean"
     torch_name = "mean"
@@ -102,7 +102,7 @@ class Mean(Reduction):
 
 
 class Prod(Reduction):
-    """Product."""
+    """The product of all elements."""
 
     name = "prod"
     also = INTEGERS
@@ -113,7 +113,7 @@ class Prod(Reduction):
 
 
 class Amax(Reduction):
-    """The largest; NaN if any is. Of bools, whether any is true."""
+    """The largest element, NaN if any element is NaN. Of bools: whether any is true."""
 
     name = "amax"
     also = (*INTEGERS, "bool")
@@ -122,7 +122,7 @@ class Amax(Reduction):
 
 
 class Amin(Reduction):
-    """The smallest; NaN if any is. Of bools, whether all are true."""
+    """The smallest element, NaN if any element is NaN. Of bools: whether all are true."""
 
     name = "amin"
     also = (*INTEGERS, "bool")
@@ -131,14 +131,14 @@ class Amin(Reduction):
 
 
 class SumSquare(Reduction):
-    """Sum of the squares."""
+    """The sum of the squares of all elements."""
 
     name = "sum_square"
     onnx_name = "ReduceSumSquare"
 
 
 class L1Norm(Reduction):
-    """Sum of the absolute values."""
+    """The sum of the absolute values of all elements."""
 
     name = "l1_norm"
     torch_name = "linalg_vector_norm"
@@ -146,7 +146,7 @@ class L1Norm(Reduction):
 
 
 class L2Norm(Reduction):
-    """Square root of the sum of the squares."""
+    """The square root of the sum of the squares of all elements."""
 
     name = "l2_norm"
     torch_name = "linalg_vector_norm"
@@ -154,7 +154,7 @@ class L2Norm(Reduction):
 
 
 class LogSum(Reduction):
-    """Logarithm of the sum."""
+    """The logarithm of the sum of all elements."""
 
     name = "log_sum"
     sample_range = (0.0, 2.0)
@@ -162,7 +162,7 @@ class LogSum(Reduction):
 
 
 class LogSumExp(Reduction):
-    """Logarithm of the sum of the exponentials, which never overflow."""
+    """The logarithm of the sum of the exponentials of all elements; no exponential overflows."""
 
     name = "logsumexp"
     torch_name = "logsumexp"
@@ -170,7 +170,7 @@ class LogSumExp(Reduction):
 
 
 class Var(Reduction):
-    """Variance: squares of the distances from the mean, over the count less ``correction``."""
+    """The variance: the sum of squared distances from the mean, over the count minus ``correction``."""
 
     name = "var"
     attrs = (*AXES, Attr("correction", a.real, 1.0))
@@ -179,14 +179,14 @@ class Var(Reduction):
 
 
 class Std(Var):
-    """Standard deviation: the square root of the variance."""
+    """The standard deviation, which is the square root of the variance."""
 
     name = "std"
     torch_name = "std"
 
 
 class Arg(Op):
-    """Base of the positions of extremes."""
+    """Base of the ops that give the position of an extreme along one axis, as int64."""
 
     kind = Kind.REDUCTION
     attrs = (
@@ -202,7 +202,7 @@ class Arg(Op):
 
     @classmethod
     def axes(cls, attrs: Attrs) -> tuple[int, ...]:
-        """As the reductions have them."""
+        """The axes that the op reduces, sorted and not negative; `reduced_axes` of its one axis."""
         return () if attrs["axis"] is None else (attrs["axis"],)
 
     @classmethod
@@ -231,7 +231,7 @@ class Arg(Op):
 
 
 class Argmax(Arg):
-    """Position of the largest, the first of equals; a NaN counts as the largest."""
+    """The position of the largest element, the first of equal ones; a NaN counts as the largest."""
 
     name = "argmax"
     torch_name = "argmax"
@@ -239,7 +239,7 @@ class Argmax(Arg):
 
 
 class Argmin(Arg):
-    """Position of the smallest, the first of equals; a NaN counts as the smallest."""
+    """The position of the smallest element, the first of equal ones; a NaN counts as the smallest."""
 
     name = "argmin"
     torch_name = "argmin"

@@ -1,4 +1,4 @@
-"""Ops that repeat elements, or turn an axis like a wheel."""
+"""Ops that repeat elements, roll an axis, or keep a triangle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 
 
 class Expand(Op):
-    """Axes of size 1 repeated: the input broadcast to ``shape``. Free: a stride of zero.
+    """The input broadcast to ``shape``: axes of size 1 are repeated. It costs nothing: a stride of zero.
 
     ``shape`` may add axes in front; -1 keeps the input's size. A size of 1 keeps it too (as ONNX).
     """

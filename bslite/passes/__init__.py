@@ -1,6 +1,4 @@
-"""From a model as described to layers as executed: rewrites of the graph, each checkable against the
-reference.
-"""
+"""From a model as described to layers as executed. The reference can check every rewrite."""
 
 from bslite.passes.fuse import Layer, fuse
 from bslite.passes.order import by_level

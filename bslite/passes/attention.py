@@ -1,8 +1,8 @@
-"""Attention written out, ``softmax(q @ k^T * scale + mask) @ v``, as the one op that never stores the scores.
+"""Recognises attention that is written out, ``softmax(q @ k^T * scale + mask) @ v``, and makes it one op.
 
-Scaling may be of the scores or beforehand of q or k, by a number or by one for each head. Masks are added to
-the scores in any number; those that are constant become one. Between additions the scores may be seen with
-their first axis cut in two (Swin adds one mask per window of an image, and folds images and windows again).
+The op never stores the scores. A model may scale the scores, or q or k beforehand, by a number or by one for
+each head. It may add any number of masks; constant masks become one. Between additions it may cut the first
+axis of the scores in two (Swin adds one mask per window of an image, and folds images and windows again).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Finder:
         return found
 
     def _inner(self, name: str) -> Node | None:
-        """The node that makes a value which one other node alone reads."""
+        """The node that makes the value ``name``, if exactly one node reads that value."""
         node = self.nodes.get(name)
         alone = len(self.reading.get(name, [])) == 1 and name not in self.spec.outputs
         return node if alone else None
@@ -124,7 +124,7 @@ class Finder:
         return True
 
     def _scaled_before(self, found: Match) -> None:
-        """Take in numbers that q and k are multiplied by, where nobody else reads the products."""
+        """Take in numbers that q and k are multiplied by, where nothing else reads the products."""
         q = self._inner(found.q)
         if q is not None and (source := self._by_number(q, found)):
             found.q = source
@@ -138,7 +138,7 @@ class Finder:
             self.turned[found.k] = (source, turned.attrs["order"])
 
     def _by_number(self, node: Node, found: Match) -> str | None:
-        """What ``node`` multiplies by a number, which is noted."""
+        """Note the number that ``node`` multiplies a value by; the value, or None."""
         if node.op not in ("mul", "div"):
             return None
         for source, factor in (node.inputs, node.inputs[::-1])[: 2 if node.op == "mul" else 1]:
@@ -231,7 +231,7 @@ class Writer:
         return {"scale": self.match.scale, "no_key": "nan"}
 
     def _keys(self) -> str:
-        """k as ``[..., S, E]``: the axes that the product has exchanged, exchanged again."""
+        """The name of k as ``[..., S, E]``, with the last two axes that the product exchanges in order."""
         k = self.match.k
         source, order = self.finder.turned.get(k, (k, ()))
         before = self.finder.nodes.get(k)
@@ -242,7 +242,7 @@ class Writer:
         return source if order == sorted(order) else self._add("k", "permute", source, order=order)
 
     def _mask(self) -> list[str]:
-        """One mask for all there are: of constants their sum, to which the others are added."""
+        """The names of the attention's mask, one or none: the sum of the constant masks, plus the others."""
         known = [(m, c) for m in self.match.masks if (c := self.finder.constant(m)) is not None]
         rest = [m for m in self.match.masks if self.finder.constant(m) is None]
         if len(known) > 1:

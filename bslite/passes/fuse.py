@@ -50,8 +50,8 @@ UNKNOWN = Reason()
 @dataclass(frozen=True)
 class Layer:
     """One op of the engine: ``node``, then ``affine`` (a batch norm) or ``+ residual``, then ``activation``.
-    Named after the last node in it. ``apart`` says why it ends there: what kept the reader of its value out
-    of it.
+
+    A layer is named after its last node. ``apart`` says why the reader of its value is not part of it.
     """
 
     node: Node
@@ -182,9 +182,7 @@ def _is_main(
     reading: dict[str, list[Node]],
     kept: set[str],
 ) -> bool:
-    """Whether the convolution ``name``, not ``other``, should take the sum: of two convolutions, the later
-    one.
-    """
+    """Whether the convolution ``name`` takes the sum, not ``other``: the later of two does."""
     if other not in position:
         return True  # a model input
     rival = spec.nodes[position[other]]

@@ -1,4 +1,4 @@
-"""The order of layers where branches run side by side: level by level, so that neighbours need not wait."""
+"""The order of layers where branches run side by side: level by level, so that threads need not wait."""
 
 from __future__ import annotations
 

@@ -20,9 +20,7 @@ def readers(spec: ModelSpec) -> dict[str, list[Node]]:
 def substitute(
     spec: ModelSpec, dropped: Mapping[str, str], replaced: Mapping[str, Node], params: Mapping[str, Array]
 ) -> ModelSpec:
-    """``spec`` without the nodes in ``dropped`` (name -> the value read instead) and with others
-    ``replaced``.
-    """
+    """``spec`` without the nodes in ``dropped`` (name -> the value read instead), others ``replaced``."""
 
     def resolve(name: str) -> str:
         while name in dropped:

@@ -1,6 +1,4 @@
-"""ModelSpec to ModelSpec: drop what does nothing at inference, make written-out attention one op, fold batch
-norms into the layer before.
-"""
+"""Drops what does nothing at inference, makes written-out attention one op, folds batch norms."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ FOLDABLE = (*CONVS, *TRANSPOSED, "linear")
 
 
 def drop_identities(spec: ModelSpec) -> ModelSpec:
-    """Without dropout, which is the identity at inference."""
+    """The model without dropouts, which are the identity at inference."""
     dropped = {n.name: n.inputs[0] for n in spec.nodes if n.op == "dropout"}
     return substitute(spec, dropped, {}, {}) if dropped else spec
 
@@ -90,7 +88,5 @@ def why_not_folded(
 
 
 def simplify(spec: ModelSpec) -> ModelSpec:
-    """All of it, in order: a dropout must not hide a batch norm from its convolution, or attention's weights
-    from its values.
-    """
+    """The simplified model: dropouts go first, because one may hide a batch norm or an attention."""
     return fold_batch_norms(fuse_attention(drop_identities(spec)))

@@ -38,12 +38,12 @@ class Flow:
 
     @property
     def held(self) -> list[Input]:
-        """The inputs that have none."""
+        """The inputs that have no time axis."""
         return [i for i in self.spec.inputs if isinstance(self.places[i.name], Held)]
 
 
 def flow_of(spec: ModelSpec, batch: int | None) -> Flow:
-    """Where the time axis goes. ``batch``: what the free size "N" stands for.
+    """Find the time axis of the inputs and where it goes. ``batch`` is what the free size "N" stands for.
 
     Raises SpecError for a model without recurrent layers or with a single time step, UnsupportedError, naming
     every layer that mixes time steps, for one that cannot be streamed.
@@ -72,7 +72,7 @@ def _op(spec: ModelSpec, layer: str) -> str:
 
 
 def _choices(spec: ModelSpec) -> Iterator[tuple[int | None, ...]]:
-    """Which axis of each input may be time; none for an input that is held. Likelier ones first."""
+    """Choices of a time axis for each input, None for an input that is held; likelier choices first."""
     each: list[list[int | None]] = []
     for declared in spec.inputs:
         possible = [a for a, d in enumerate(declared.shape) if isinstance(d, str) or d > 1]

@@ -22,26 +22,26 @@ class Steps:
 
 @dataclass(frozen=True)
 class Rows:
-    """As recurrent ops make them: the steps along axis 0, then ``states`` rows of the last state."""
+    """The steps lie along axis 0, then come ``states`` rows of the last state, as recurrent ops make them."""
 
     states: int
 
 
 @dataclass(frozen=True)
 class Last:
-    """No step's own, but computed from the sequence so far: of the latest step, or of the last state."""
+    """The value belongs to no step; it is computed from the latest step or from the last state."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """The same whatever the sequence: computed from constants and from inputs that are no sequence."""
+    """The value is the same for every sequence: computed from constants and from inputs that are held."""
 
 
 Place = Steps | Rows | Last | Held
 
 
 def reshaped(place: Steps, given: Shape, made: Shape, steps: int) -> Steps | None:
-    """Where the steps are after a row-major reshape from ``given`` to ``made``; None if they are cut up."""
+    """Where the steps lie after a row-major reshape from ``given`` to ``made``; None if it cuts them up."""
     before = math.prod(given[: place.axis]) * place.before
     after = math.prod(given[place.axis + 1 :]) * place.after
     for axis, size in enumerate(made):

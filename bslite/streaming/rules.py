@@ -1,7 +1,7 @@
 """One rule per family of ops: where the time steps are in its output, or why it mixes them.
 
-A rule is a proof that step t of the output depends on step t of the inputs alone (and on what is held). What
-has no rule here does not stream.
+A rule is a proof that step t of the output depends on step t of the inputs alone (and on what is held). An
+op without a rule does not stream.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def recurrent(at: At) -> Place:
 
 
 def pointwise(at: At) -> Place:
-    """Element by element, inputs broadcast: the steps must meet the same steps."""
+    """Inputs broadcast element by element, so a step must meet the same step."""
     rank = len(at.out)
     found: set[Steps] = set()
     for place, shape in zip(at.places, at.ins, strict=True):
@@ -180,7 +180,7 @@ def one_hot(at: At) -> Place:
 
 @rule("matmul")
 def matmul(at: At) -> Place:
-    """Step by step where time is a batch axis of both, or a row axis beside a held matrix."""
+    """Time may be a batch axis of both inputs, or a row axis beside a held matrix."""
     x, y = at.places
     if isinstance(x, Steps) and isinstance(y, Held):
         if x.axis == len(at.ins[0]) - 1:
@@ -195,7 +195,7 @@ def matmul(at: At) -> Place:
 
 @rule("conv1d", "conv2d", "conv3d")
 def window_of_one(at: At) -> Place:
-    """A filter of one step moved step by step."""
+    """A window streams if it is one step long and moves by one step."""
     steps, attrs = at.only, at.node.attrs
     if steps.axis < 1:
         return steps
@@ -213,7 +213,7 @@ def window_of_one(at: At) -> Place:
 
 
 def _pads(padding: Any, axis: int, axes: int) -> list[int]:
-    """What is padded at both ends of a spatial axis."""
+    """The padding at both ends of a spatial axis."""
     if isinstance(padding, int):
         return [padding]
     return list(padding[axis::axes]) if len(padding) in (axes, 2 * axes) else list(padding)
@@ -272,7 +272,7 @@ def expand(at: At) -> Place:
 
 @rule("repeat_batch")
 def repeat_batch(at: At) -> Place:
-    """Of its second input it reads the size of axis 0 alone."""
+    """The op reads only the size of axis 0 of its second input."""
     x, like = at.places
     if isinstance(like, Rows) or (isinstance(like, Steps) and like.axis == 0):
         raise Mixes("it repeats along time")

@@ -27,15 +27,15 @@ SHARED_FROM = 4 * 2**20
 class Session:
     """``spec`` over sequences that arrive piece by piece.
 
-    ``step(x)`` takes one time step, ``run(x)`` a chunk of several; both give what the model would give for
-    the whole sequence so far, of the steps just taken: the same bits. An output that has no time axis (a last
-    state, a last step) is that of the latest step.
+    ``step(x)`` takes one time step, ``run(x)`` a chunk of several. Both give the outputs of the steps just
+    taken, with the bits that the model gives for the whole sequence so far. An output without a time axis (a
+    last state, a last step) is that of the latest step.
 
-    ``batch``: so many streams side by side, where the model leaves the size "N" free. ``held``: the inputs
-    that are no sequence, by name, such as initial states; they hold until `reset` gives others. Several
-    sessions of one spec share its packed weights. ``threads`` as for `bslite.run`; by default one for small
-    models, which a second thread would only delay. One session may be used from several threads, one at a
-    time.
+    ``batch`` is the number of streams side by side, where the model leaves the size "N" free. ``held`` gives
+    the inputs that are not sequences, by name, such as initial states; they hold until `reset` gives others.
+    ``threads`` is as for `bslite.run`; by default a small model takes one, because a second thread would only
+    delay it. Several sessions of one spec share its packed weights. Several threads may use one session, one
+    at a time.
 
     Raises SpecError for a model without recurrent layers, UnsupportedError naming every layer that mixes time
     steps (backward and bidirectional layers, convolutions or reductions over time, attention, ...),
@@ -92,7 +92,7 @@ class Session:
         return self._take(x, shape[axis], False)
 
     def reset(self, *, held: Mapping[str, Any] | None = None, streams: Sequence[int] | None = None) -> None:
-        """Back to the start: the initial state the model says, zeros where it says none.
+        """Go back to the start: to the model's initial state, zeros where it has none.
 
         ``held``: new values for inputs that are no sequence. ``streams``: of the batch, only these; the
         others go on.
@@ -148,7 +148,7 @@ class Session:
                 now[:] = array
 
     def _checked_held(self, held: Mapping[str, Any]) -> dict[str, Array]:
-        """All the held inputs, each checked."""
+        """The held inputs, each checked."""
         flow = self._streams.flow
         names = {i.name: i for i in flow.held}
         unknown = [name for name in held if name not in names]
@@ -337,13 +337,13 @@ class Streams:
 
 
 def zeros_held(spec: ModelSpec, batch: int | None = None) -> dict[str, Array]:
-    """Zeros for every input that is no sequence: what `Session` takes as ``held``."""
+    """Zeros for every input that is not a sequence, as `Session` takes them as ``held``."""
     flow = _streams_of(spec, batch).flow
     return {i.name: np.zeros(flow.shapes[i.name], i.dtype) for i in flow.held}
 
 
 def _streams_of(spec: ModelSpec, batch: int | None) -> Streams:
-    """Kept on the spec, made on first use."""
+    """The `Streams` of a spec and batch, made on first use and kept on the spec."""
     known = spec.__dict__.setdefault("_streams", {})
     if batch not in known:
         known[batch] = Streams(spec, batch)

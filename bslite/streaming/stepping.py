@@ -1,4 +1,4 @@
-"""From a model of whole sequences to one of some steps, which takes the state and gives the next."""
+"""Makes the model of some time steps, which takes a state and gives the next, from one of whole sequences."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def starting(flow: Flow, states: list[State]) -> ModelSpec | None:
 
 
 def _sized(flow: Flow, node: Node) -> Node:
-    """A held value repeated for the batch of a sequence: for a batch of that size."""
+    """A held value that is repeated for the batch of a sequence, repeated for a batch of that size."""
     if node.op == "repeat_batch" and isinstance(flow.places[node.name], Held):
         return Node(node.name, "expand", node.inputs[:1], {}, {"shape": flow.shapes[node.name]})
     return node

@@ -71,7 +71,7 @@ class DotArray:
 
     @property
     def levels(self) -> int:
-        """Of the reduction tree."""
+        """Levels of the reduction tree."""
         return self.width.bit_length() - 1
 
     @property
@@ -85,7 +85,7 @@ class DotArray:
         return self.link + self.levels + 1 + self.reach
 
     def collecting(self, vectors: int) -> int:
-        """Cycles from then until ``vectors`` vectors of rows are added up and written, if none wait."""
+        """Cycles from the sums' arrival until ``vectors`` vectors of rows are added up and written."""
         return ceil(vectors, self.collectors) * self.split + 1
 
     def misfit(self) -> str | None:

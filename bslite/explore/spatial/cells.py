@@ -82,9 +82,7 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A program laid along PCUs: when each op is done, in cycles behind the first; a new vector enters every
-    cycle.
-    """
+    """A program laid along PCUs: when each op is done, in cycles after the first."""
 
     done: tuple[tuple[int, Op], ...]
     pcus: int

@@ -105,8 +105,9 @@ def compare(
 
 
 def library_tile(problems: Sequence[Recurrent], machine: SpatialMachine) -> tuple[int, int]:
-    """The one tile (rows, PCUs along a row) that is best for all ``problems`` kernel by kernel: the least
-    geometric mean of predicted seconds. What a library would fix once for the machine.
+    """The tile (rows, PCUs along a row) with the least geometric mean of predicted seconds over ``problems``.
+
+    It is what a library that works kernel by kernel would fix once for the machine.
     """
     whole = KernelByKernel()
     logs: dict[tuple[int, int], float] = {}

@@ -142,7 +142,7 @@ class KernelMapping:
         return spread(len(sizes), fewest)
 
     def block_bytes(self, product: Product) -> int:
-        """Of weights in the memories of one PCU, per block."""
+        """Bytes of weights in the memories of one PCU, per block."""
         return self.chunks(product) * self.machine.lanes * WORD
 
     @property
@@ -192,7 +192,7 @@ def mapping(problem: Recurrent, machine: SpatialMachine, point: Point, layers: i
 
 
 def mappings(problem: Recurrent, machine: SpatialMachine, point: Point) -> list[KernelMapping]:
-    """One for each layer."""
+    """The mappings of all layers."""
     return [mapping(problem.layer(i), machine, point, problem.layers) for i in range(problem.layers)]
 
 
@@ -209,7 +209,7 @@ class KernelByKernel:
     tile: tuple[int, int] | None = None
 
     def space(self, problem: Recurrent, machine: SpatialMachine) -> Space:
-        """Tiles, and which kernels."""
+        """The axes of the space: tiles, and which kernels there are."""
 
         def fits(point: Point) -> str | None:
             rows, columns = point.number("rows"), point.number("columns")

@@ -30,9 +30,7 @@ def simulate(
     x: Array,
     state: Sequence[Sequence[Array]] | None = None,
 ) -> Run:
-    """Run the kernels at a point of their space on ``x [steps, batch, inputs]``; otherwise as
-    `loop_run.simulate`.
-    """
+    """Run the kernels at a point of their space on ``x [steps, batch, inputs]``; see `loop_run.simulate`."""
     ANY_KERNELS.space(problem, machine).point(point.as_dict())
     check_input(problem, x)
     runs: list[LayerRun] = []

@@ -36,27 +36,27 @@ class LoopMapping:
 
     @property
     def blocks(self) -> int:
-        """Of hidden units."""
+        """Blocks of hidden units in a layer."""
         return ceil(self.problem.hidden, self.hu)
 
     @property
     def rounds(self) -> int:
-        """Of gates, for each block."""
+        """Rounds of gates for each block."""
         return ceil(self.problem.gates, self.gp)
 
     @property
     def x_chunks(self) -> int:
-        """Chunks of the inputs,"""
+        """Chunks of the inputs in a dot product."""
         return ceil(self.problem.inputs, self.ru * self.rv)
 
     @property
     def h_chunks(self) -> int:
-        """and of h."""
+        """Chunks of h in a dot product."""
         return ceil(self.problem.hidden, self.ru * self.rv)
 
     @property
     def chunks(self) -> int:
-        """Of a dot product."""
+        """Chunks of a whole dot product."""
         return self.x_chunks + self.h_chunks
 
     @property
@@ -69,7 +69,7 @@ class LoopMapping:
         return tuple(range(turn * self.gp, min((turn + 1) * self.gp, self.problem.gates)))
 
     def apart_in(self, turn: int) -> tuple[int, ...]:
-        """Those of them whose sums over x and over h are handed over apart."""
+        """The gates of a round whose sums over x and over h are handed over apart."""
         return tuple(g for g in self.gates_in(turn) if g in cells.APART[self.problem.kind])
 
     @property
@@ -79,12 +79,12 @@ class LoopMapping:
 
     @cached_property
     def pipeline(self) -> cells.Pipeline:
-        """Gates' functions and new state."""
+        """The pipeline of the gates' functions and the new state."""
         return cells.pipeline(cells.PROGRAMS[self.problem.kind], self.machine)
 
     @cached_property
     def pipelines(self) -> int:
-        """Copies of it, so that it keeps up with the blocks."""
+        """Copies of the pipeline, so that it keeps up with the blocks."""
         return ceil(self.vectors, self.rounds * self.chunks * self.array_interval)
 
     @property
@@ -111,7 +111,7 @@ class LoopMapping:
 
     @property
     def block_bytes(self) -> int:
-        """Of weights in the memories of one PCU, per block."""
+        """Bytes of weights in the memories of one PCU, per block."""
         return self.rounds * self.chunks * self.rv * WORD
 
     @cached_property
@@ -122,17 +122,17 @@ class LoopMapping:
 
     @property
     def streamed(self) -> int:
-        """Blocks that come from memory at every step,"""
+        """How many blocks come from memory at every step."""
         return self.blocks - self.resident
 
     @property
     def streamed_blocks(self) -> tuple[int, ...]:
-        """and which."""
+        """The numbers of the blocks that come from memory at every step."""
         return spread(self.blocks, self.streamed)
 
     @property
     def tile_bytes(self) -> int:
-        """Of a block's weights, all PCUs together."""
+        """Bytes of a block's weights, all PCUs together."""
         return self.block_bytes * self.array.pcus
 
     @property

@@ -80,8 +80,9 @@ class Run:
 
     @property
     def utilisation(self) -> dict[str, float]:
-        """Share of the cycles in which a unit of each kind is busy; first, of all multipliers of the grid
-        doing something useful.
+        """The share of cycles in which a unit of each kind is busy.
+
+        The first entry is the share of all multipliers of the grid that do something useful.
         """
         multipliers = self.machine.pcus * self.machine.lanes
         shares = {"all multipliers, useful": self.multiply_adds / (self.cycles * multipliers)}

@@ -10,9 +10,7 @@ from bslite.explore.spatial.units import Dram, Key
 
 
 def spread(blocks: int, streamed: int) -> tuple[int, ...]:
-    """Which ``streamed`` of the blocks come from outside: evenly among the others, so that the channel is
-    never long idle.
-    """
+    """Which ``streamed`` blocks come from outside: spread evenly, to keep the channel busy."""
     return tuple(b for b in range(blocks) if (b + 1) * streamed // blocks > b * streamed // blocks)
 
 

@@ -128,7 +128,7 @@ class DotPipeline:
         return not any(self.link) and not any(self.registers)
 
     def signature(self, step: int) -> Key:
-        """Which chunks are where."""
+        """Which chunks are in which stage."""
         held = [i.key if i else None for i in self.link] + [r[0].key if r else None for r in self.registers]
         return tuple((place, (key[0] - step, *key[1:])) for place, key in enumerate(held) if key)
 
@@ -166,7 +166,7 @@ class Collectors:
             self.clock.at(start + self.array.split + 1, (*key, "collect", begin), partial(add, begin))
 
     def signature(self) -> Key:
-        """For how long each is taken."""
+        """For how many more cycles each unit is taken."""
         return tuple(max(0, free - self.clock.now) for free in self.free)
 
 
@@ -189,7 +189,7 @@ class VectorPipelines:
         self.clock.at(start + 1 + self.pipeline.latency, (*key, "out"), lambda: done(values))
 
     def signature(self) -> Key:
-        """For how long each is taken."""
+        """For how many more cycles each unit is taken."""
         return tuple(max(0, free - self.clock.now) for free in self.free)
 
 
@@ -209,5 +209,5 @@ class Dram:
         self.clock.at(self.free + self.latency, key, done)
 
     def signature(self) -> Key:
-        """For how long it is taken."""
+        """For how many more cycles the channel is taken."""
         return (max(0, self.free - self.clock.now),)
