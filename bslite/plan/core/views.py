@@ -73,6 +73,13 @@ class View:
         strides = reshaped_strides(self.shape, self.strides, shape)
         return None if strides is None else View(self.buffer, self.offset, shape, strides)
 
+    def broadcast(self, shape: Shape) -> View:
+        """NumPy broadcasting to ``shape``: strides of zero along axes that are missing or of size 1."""
+        missing = len(shape) - len(self.shape)
+        sizes, strides = (1,) * missing + self.shape, (0,) * missing + self.strides
+        along = tuple(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True))
+        return View(self.buffer, self.offset, shape, along)
+
 
 def channel_axis(rank: int) -> int:
     """The axis kernels vectorise over: 1 for images, else the last."""

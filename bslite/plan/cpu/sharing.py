@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.machine import Machine
 
 ITEM_CYCLES = 2000  # an item should be worth claiming: some hundred cycles
 ITEMS_PER_THREAD = 8  # enough for a late thread to be made up for
 RUN = 4  # registers of channels the kernels take at once
-
-
-class Shares(NamedTuple):
-    """Images x ``bands`` of ``band_lines`` lines x ``blocks`` of ``block_registers`` channel registers."""
-
-    band_lines: int
-    bands: int
-    blocks: int
-    block_registers: int
 
 
 def item_count(machine: Machine, cycles: float) -> int:

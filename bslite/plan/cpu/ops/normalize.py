@@ -137,7 +137,7 @@ def _group_norm(
     scales = _table(b, n * 3 * padded)
 
     blocks = share_image(machine, n * bands, 1, channels, 3 * loads)
-    cut = {**blocks._asdict(), "band_lines": band_lines, "bands": bands}
+    cut = {**blocks.numbers(), "band_lines": band_lines, "bands": bands}
     operands = {"x": (x.buffer, x.offset), "moments": (moments.buffer, 0)}
     untyped(
         b, "channel_moments", n * bands * blocks.blocks, {**shape, **from_x, **cut}, operands, [x], [moments]
@@ -160,7 +160,7 @@ def _group_norm(
     operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "scales": (scales.buffer, 0)}
     items = n * shares.bands * shares.blocks
     untyped(
-        b, "scale_pixels", items, {**shape, **from_x, **to_y, **shares._asdict()}, operands, [x, scales], [y]
+        b, "scale_pixels", items, {**shape, **from_x, **to_y, **shares.numbers()}, operands, [x, scales], [y]
     )
 
 

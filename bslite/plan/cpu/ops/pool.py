@@ -218,7 +218,7 @@ def _pool_step(
         "x_image": 4 * xi, "x_row": 4 * apart[0], "x_pixel": 4 * apart[1] * xc,
         "y_image": 4 * yi, "y_line": 4 * yl, "y_pixel": 4 * yc,
         "plane_lines": lines, "y_plane": 4 * yp, "lines": planes * lines,
-        "pixels": pixels, "channels": channels, **shares._asdict(),
+        "pixels": pixels, "channels": channels, **shares.numbers(),
     }  # fmt: skip
     operands = {
         "x": (x.buffer, x.offset),

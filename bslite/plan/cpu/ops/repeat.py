@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, contiguous, size_of
@@ -10,22 +9,10 @@ from bslite.plan.cpu.sharing import share_rows
 from bslite.plan.cpu.step import CpuBuilder, untyped
 
 
-def broadcast(view: View, shape: Shape) -> View:
-    """NumPy broadcasting as strides of zero."""
-    missing = len(shape) - len(view.shape)
-    sizes, strides = (1,) * missing + view.shape, (0,) * missing + view.strides
-    return View(
-        view.buffer,
-        view.offset,
-        shape,
-        tuple(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True)),
-    )
-
-
 @CPU.register("expand")
 def lower_expand(b: CpuBuilder, layer: Layer) -> None:
     """Strides of zero."""
-    b.alias(layer.name, broadcast(b.values[layer.node.inputs[0]], b.shapes[layer.name]))
+    b.alias(layer.name, b.values[layer.node.inputs[0]].broadcast(b.shapes[layer.name]))
 
 
 @CPU.register("tile")

@@ -74,7 +74,7 @@ def lower_upsample(b: CpuBuilder, layer: Layer) -> None:
     args: dict[str, Any] = {
         "x_image": 4 * x.strides[0],
         "y_image": 4 * y.strides[0], "y_line": 4 * y.strides[2], "y_pixel": 4 * y.strides[3],
-        "lines": lines, "pixels": pixels, "channels": channels, **shares._asdict(),
+        "lines": lines, "pixels": pixels, "channels": channels, **shares.numbers(),
     }  # fmt: skip
     operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
     operands |= {role: (b.const("offsets", values=cells), 0) for role, cells in tables.items()}

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cuda.elementwise import broadcast
 from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, untyped
 from bslite.plan.cuda.stack.price import Cut, price
 from bslite.plan.cuda.stack.stages import Piece, piece_of
@@ -34,7 +33,7 @@ def stack_step(b: CudaBuilder, pieces: Sequence[Piece], value: str, cut: Cut) ->
     last = pieces[-1].layer.name
     x = b.read(value)
     n, c, h, w = x.shape
-    outside = [broadcast(b.values[name], b.shapes[p.layer.name]) for p in pieces for name in p.outside]
+    outside = [b.values[name].broadcast(b.shapes[p.layer.name]) for p in pieces for name in p.outside]
     y = b.write(last)
     sizes = [(h, w), *(b.shapes[p.layer.name][2:] for p in pieces if p.window is not None)]
     parts = tuple(part for p in pieces for part in p.parts)
