@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bslite.ops.table import op_table
+
+if TYPE_CHECKING:
+    from bslite.spec import ModelSpec
 
 ROOT = Path(__file__).parents[2]
 #: Every page but the licence.
@@ -82,18 +88,55 @@ def test_every_page_is_reached() -> None:
     assert [str(p) for p in PAGES if p not in reached] == []
 
 
-def test_the_worked_example_prints_what_the_pages_show() -> None:
-    from bslite.machine import Machine
-    from bslite.passes import simplify
-    from bslite.plan import build_plan
+def example() -> ModelSpec:
+    """The convolution that goes through the pages."""
     from bslite.spec import ModelSpec
 
     scope: dict[str, object] = {}
     exec(block("docs/architecture/description.md", "import numpy").replace("print(spec)", ""), scope)
     spec = scope["spec"]
     assert isinstance(spec, ModelSpec)
+    return spec
+
+
+def test_the_worked_example_prints_what_the_pages_show() -> None:
+    from bslite.machine import Machine
+    from bslite.passes import simplify
+    from bslite.plan import build_plan
+
+    spec = example()
     assert block("docs/architecture/description.md", "example: 3") == f"{spec}\n"
     simple = simplify(spec)
     assert block("docs/architecture/passes.md", "example: 2") == f"{simple}\n"
     plan = build_plan(simple, [(1, 64, 56, 56)], Machine(threads=2, l2=2 << 20))
     assert block("docs/architecture/plan.md", "plan of") == f"{plan}\n"
+
+
+def test_a_convolution_takes_the_way_of_the_overview(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are entered in the order of ARCHITECTURE's table; compiled kernels are not seen."""
+    import numpy as np
+
+    import bslite
+    from bslite.engines.cpu import job
+    from bslite.kernels.cpu.runtime.compile import Kernel
+
+    monkeypatch.setattr(Kernel, "address", property(lambda kernel: 1))
+    monkeypatch.setattr(job, "fork_join", lambda *arguments: None)
+    spec, x = example(), np.zeros((1, 64, 56, 56), np.float32)
+    entered: dict[str, None] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name != "<module>":
+            entered.setdefault(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        bslite.run(spec, x)
+    finally:
+        sys.setprofile(None)
+    table = (ROOT / "ARCHITECTURE.md").read_text().split("| file | what happens there |")[1].split("\n\n")[0]
+    listed = re.findall(r"^\| `([^`]+)`", table, flags=re.MULTILINE)
+    assert len(set(listed)) == len(listed) > 15
+    planned = [path for path in listed if path.startswith("bslite/")]
+    order = [str(ROOT / path) for path in planned]
+    assert [path for path in entered if path in order] == order
