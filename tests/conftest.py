@@ -26,12 +26,11 @@ if not _gpu():
 @pytest.fixture(scope="session", autouse=True)
 def _no_stored_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A user's ``bslite calibrate`` must not change which plans the tests see."""
-    from bslite.engines.cpu import calibrate
-    from bslite.engines.cpu.detect import detect
+    from bslite.engines.cpu import calibration
 
     empty = tmp_path_factory.mktemp("machines")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibrate, "machines_dir", lambda: empty)
-        detect.cache_clear()
+        patch.setattr(calibration, "machines_dir", lambda: empty)
+        calibration.kept.cache_clear()
         yield
-    detect.cache_clear()
+    calibration.kept.cache_clear()

@@ -89,8 +89,8 @@ def compare(
     layer: Layer, batch: int, threads: int, engines: Sequence[str], rounds: int, folder: Path, note: Note
 ) -> Found:
     """Measure one point. What goes wrong with one rival is a line in ``failures`` and stops no other."""
-    from bslite.engines.cpu.calibrate import read_turn
     from bslite.engines.cpu.job import start_threads
+    from bslite.engines.cpu.stream import read_turn
 
     point = layer.point
     result = empty(point, batch, threads)

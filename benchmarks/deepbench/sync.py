@@ -54,7 +54,7 @@ def small_layer(steps: int) -> tuple[ModelSpec, Array]:
 
 def measure(rounds: int = 9, steps: int = STEPS) -> Sync:
     """Of two threads."""
-    from bslite.engines.cpu.calibrate import meeting
+    from bslite.engines.cpu.stream import meeting
 
     spec, x = small_layer(steps)
     # The search would not take two threads for so little.

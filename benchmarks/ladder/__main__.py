@@ -22,7 +22,8 @@ from benchmarks import origin
 from benchmarks.ladder import STEPS
 from benchmarks.ladder.problem import Problem
 from bslite.cli.timing import interleaved
-from bslite.engines.cpu.detect import default_threads, described
+from bslite.engines.cpu.description import described
+from bslite.engines.cpu.threads import default_threads
 
 TURN = 4e-3  # seconds one timed call takes at least
 MOST_COPIES = 40
@@ -35,8 +36,8 @@ def idea(step: Any) -> str:
 
 def measure(problem: Problem, threads: int, rounds: int) -> list[dict[str, Any]]:
     """Every step: name, idea, threads, seconds, flop/s and share of the peak; medians over the rounds."""
-    from bslite.engines.cpu.calibrate import fma_turn
     from bslite.engines.cpu.job import start_threads
+    from bslite.engines.cpu.stream import fma_turn
 
     calls: dict[str, Callable[[], object]] = {}
     work: dict[str, float] = {}  # flops of one timed call

@@ -31,15 +31,16 @@ def calibrate(
     from rich.console import Console
     from rich.table import Table
 
-    from bslite.engines.cpu import calibrate as calibration
-    from bslite.engines.cpu.detect import described
+    from bslite.engines.cpu import calibrate as measuring
+    from bslite.engines.cpu import calibration
+    from bslite.engines.cpu.description import described
     from bslite.machine import LEVELS
 
     if forget:
         typer.echo("forgotten" if calibration.forget() else "nothing was kept of this machine")
         return
     with activity("Measuring this machine"):
-        found = calibration.measure()
+        found = measuring.measure()
     table = Table(box=None, padding=(0, 2))
     one, most = found.one, found.all
     for title in (

@@ -95,7 +95,8 @@ def _machine(name: str | None) -> AnyMachine:
 
     if name is not None:
         return find_machine(name)
-    from bslite.engines.cpu.detect import default_threads, detect
+    from bslite.engines.cpu.detect import detect
+    from bslite.engines.cpu.threads import default_threads
 
     return detect(default_threads())
 

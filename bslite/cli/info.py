@@ -86,7 +86,7 @@ def _software() -> dict[str, str]:
 
 
 def _machine() -> dict[str, str]:
-    from bslite.engines.cpu.detect import available_cores, default_threads
+    from bslite.engines.cpu.threads import available_cores, default_threads
     from bslite.kernels.cpu.runtime.cache import kernels_dir, of_these_sources
     from bslite.kernels.cpu.vector.target import simd
 
@@ -120,9 +120,9 @@ def _gpu() -> str:
 
 def _measured() -> str:
     """The rates of all cores by the stored calibration, or that there is none."""
-    from bslite.engines.cpu import calibrate
+    from bslite.engines.cpu import calibration
 
-    found = calibrate.load()
+    found = calibration.load()
     if found is None:
         return "not yet; bslite calibrate does it in seconds"
     rates = found.all

@@ -13,8 +13,8 @@ import torch
 from bslite import api
 from bslite.cache import Recent
 from bslite.dropin import place
-from bslite.engines.cpu.detect import default_threads
 from bslite.engines.cpu.engine import engine_for
+from bslite.engines.cpu.threads import default_threads
 from bslite.spec import Array, ModelSpec
 
 Tensor = torch.Tensor

@@ -192,8 +192,8 @@ class _Call:
 
     def __init__(self, streams: Streams, steps: int, threads: int | None) -> None:
         from bslite.engines.common import cells
-        from bslite.engines.cpu.detect import default_threads
         from bslite.engines.cpu.engine import engine_for
+        from bslite.engines.cpu.threads import default_threads
         from bslite.plan.core.views import contiguous
 
         self._from_cells, self._to_cells = cells.from_cells, cells.to_cells  # Numba only where it is needed

@@ -14,7 +14,8 @@ import pytest
 from support.noise import noise
 
 import bslite
-from bslite.engines.cpu import calibrate, detect
+from bslite.engines.cpu import calibrate, calibration, description, detect, stream
+from bslite.engines.cpu.threads import available_cores, numba_threads
 from bslite.errors import EngineError
 from bslite.frontends.weights.architectures.random_weights import random_state_dict
 from bslite.frontends.weights.state_dict import from_state_dict
@@ -30,15 +31,15 @@ BY_HAND = """{
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(calibrate, "machines_dir", lambda: tmp_path / "machines")
-    detect.detect.cache_clear()
+    monkeypatch.setattr(calibration, "machines_dir", lambda: tmp_path / "machines")
+    calibration.kept.cache_clear()
     yield
-    detect.detect.cache_clear()
+    calibration.kept.cache_clear()
 
 
-def made_up(**rates: float) -> calibrate.Calibration:
+def made_up(**rates: float) -> calibration.Calibration:
     """A calibration of this machine with invented rates."""
-    blank = calibrate._blank()
+    blank = calibration.unmeasured()
     usual = dict.fromkeys(dataclasses.asdict(blank.one), 1e11) | {"clock": 3e9} | rates
     one = Rates(**{**usual, "threads": 1})
     most = {k: v if k in ("clock", "threads") else v * blank.cores for k, v in usual.items()}
@@ -67,19 +68,19 @@ def test_working_sets_grow_level_by_level() -> None:
 
 
 def test_kept_and_taken_up() -> None:
-    assert calibrate.load() is None
+    assert calibration.load() is None
     plain = detect.detect(1)
     assert plain.measured is None
     kept = made_up(l3_read=0.6e11)
-    target = calibrate.save(kept)
-    assert target == calibrate.path()
-    assert calibrate.load() == kept
+    target = calibration.save(kept)
+    assert target == calibration.path()
+    assert calibration.load() == kept
     machine = detect.detect(1)
-    assert machine == calibrate.calibrated(plain, kept)
+    assert machine == calibration.calibrated(plain, kept)
     assert machine.measured == kept.one
     assert machine.l3_bytes_per_cycle == pytest.approx(0.6 * machine.l2_bytes_per_cycle, rel=0.05)
-    assert calibrate.forget()
-    assert not calibrate.forget()
+    assert calibration.forget()
+    assert not calibration.forget()
     assert detect.detect(1) == plain
 
 
@@ -90,7 +91,7 @@ def test_a_run_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "measure", fail)
     spec, x = network()
     bslite.run(spec, x)
-    assert not calibrate.machines_dir().exists()
+    assert not calibration.machines_dir().exists()
 
 
 def test_a_disturbed_measurement_is_known_as_one() -> None:
@@ -100,8 +101,8 @@ def test_a_disturbed_measurement_is_known_as_one() -> None:
     assert lost.disturbed
     assert dataclasses.replace(kept, all=dataclasses.replace(kept.one, threads=2, l3_read=1e9)).disturbed
     # Multiply-adds that came to a standstill do not make the caches look fast.
-    plain = detect.described(2)
-    assert calibrate.calibrated(plain, lost).l2_bytes_per_cycle <= 2 * plain.lanes * 4
+    plain = description.described(2)
+    assert calibration.calibrated(plain, lost).l2_bytes_per_cycle <= 2 * plain.lanes * 4
 
 
 def test_threads_share_what_all_were_measured_at() -> None:
@@ -109,13 +110,13 @@ def test_threads_share_what_all_were_measured_at() -> None:
     kept = dataclasses.replace(
         kept, cores=8, all=dataclasses.replace(kept.one, threads=8, memory_read=3e11, l2_read=8e11, clock=2e9)
     )
-    three = calibrate.at_threads(kept, 3)
+    three = calibration.at_threads(kept, 3)
     assert three.threads == 3
     assert three.clock == 2e9
     assert three.memory_read == pytest.approx(3e11)
     assert three.l2_read == pytest.approx(3e11)
-    assert calibrate.at_threads(kept, 4).memory_read == pytest.approx(3e11)
-    assert calibrate.at_threads(kept, 4).l2_read == pytest.approx(4e11)
+    assert calibration.at_threads(kept, 4).memory_read == pytest.approx(3e11)
+    assert calibration.at_threads(kept, 4).l2_read == pytest.approx(4e11)
 
 
 @pytest.mark.parametrize(
@@ -123,17 +124,17 @@ def test_threads_share_what_all_were_measured_at() -> None:
     ["", "[]", "{}", '{"format": 99}', "{broken", b"\xff\xfe", "wrong machine", "wrong number"],
 )
 def test_a_file_of_no_use_is_a_warning(content: str | bytes) -> None:
-    target = calibrate.save(made_up())
+    target = calibration.save(made_up())
     data = json.loads(target.read_text())
     if content == "wrong machine":
         content = json.dumps({**data, "cpu": "another"})
     elif content == "wrong number":
         content = json.dumps({**data, "one": {**data["one"], "l2_read": -1.0}})
     target.write_bytes(content.encode() if isinstance(content, str) else content)
-    detect.detect.cache_clear()
+    calibration.kept.cache_clear()
     with pytest.warns(RuntimeWarning, match="bslite calibrate"):
         machine = detect.detect(1)
-    assert machine == detect.described(1)
+    assert machine == description.described(1)
 
 
 def network() -> tuple[ModelSpec, Any]:
@@ -160,7 +161,7 @@ def test_results_are_the_same_bits_whatever_was_measured() -> None:
         wanted = bslite.run(spec, x)
         plans = set()
         for changed in rates:
-            calibrate.save(made_up(**changed))
+            calibration.save(made_up(**changed))
             fresh = ModelSpec(spec.name, spec.inputs, spec.nodes, spec.outputs, spec.params)  # no plans yet
             for threads in (1, 2):
                 np.testing.assert_array_equal(bslite.run(fresh, x, threads=threads), wanted)
@@ -169,7 +170,7 @@ def test_results_are_the_same_bits_whatever_was_measured() -> None:
 
 
 def test_machine_round_trip() -> None:
-    for machine in (Machine(), Machine.from_json(BY_HAND), calibrate.calibrated(Machine(), made_up())):
+    for machine in (Machine(), Machine.from_json(BY_HAND), calibration.calibrated(Machine(), made_up())):
         assert Machine.from_json(machine.to_json()) == machine
     assert Machine.from_json("{}") == Machine()
 
@@ -230,20 +231,20 @@ def test_the_command(
         return capsys.readouterr().out
 
     assert "memory" in call("calibrate", "--dry-run", "--json", str(tmp_path / "machine.json"))
-    assert not calibrate.path().exists()
+    assert not calibration.path().exists()
     assert "not yet" in call("info")
-    assert str(calibrate.path()) in call("calibrate").replace("\n", "")
+    assert str(calibration.path()) in call("calibrate").replace("\n", "")
     assert "GFLOP/s" in call("info")
     written = Machine.from_json((tmp_path / "machine.json").read_text())
     assert written == detect.detect(written.threads)
-    monkeypatch.setattr(calibrate.Calibration, "disturbed", True)
-    calibrate.forget()
+    monkeypatch.setattr(calibration.Calibration, "disturbed", True)
+    calibration.forget()
     with pytest.raises(SystemExit) as stop:
         cli.main(["calibrate"])
     assert stop.value.code == 2
     assert "try again" in capsys.readouterr().err
-    assert not calibrate.path().exists()
-    calibrate.save(made_up())
+    assert not calibration.path().exists()
+    calibration.save(made_up())
     assert "forgotten" in call("calibrate", "--forget")
     assert "nothing" in call("calibrate", "--forget")
 
@@ -261,7 +262,7 @@ def test_reading_in_turns_reads_all_of_it() -> None:
             skip = -memory.ctypes.data % 4096 // 4
             data = memory[skip : skip + 2 * size // 4]
             data[:] = np.arange(len(data)) % 7
-            calibrate._job(mode, 2, size, passes, memory, sink).run(2)
+            stream.stream_job(mode, 2, size, passes, memory, sink).run(2)
             halves = data.reshape(2, -1).sum(axis=1, dtype=np.float64)
             assert sink[::16].tolist() == (passes * halves).tolist()
 
@@ -271,14 +272,14 @@ def test_a_turn_of_reading_says_how_much_it_reads(alternate: bool) -> None:
     from bslite.kernels.cpu.runtime.stream import RUN
 
     for size, read in ((10 * RUN, 10 * RUN), (7 * RUN + 4, 6 * RUN), (4, 2 * RUN)):
-        call, bytes_ = calibrate.read_turn(2, size, 3, alternate)
+        call, bytes_ = stream.read_turn(2, size, 3, alternate)
         call()
         assert bytes_ == 3 * read
 
 
 def test_threads_meet() -> None:
-    assert calibrate.meeting(1, 100) < 1e-3
+    assert stream.meeting(1, 100) < 1e-3
     with pytest.raises(EngineError, match="cannot run at once"):
-        calibrate.meeting(10_000, 1)
-    if detect.available_cores() > 1 and detect.numba_threads() > 1:
-        assert 0 < calibrate.meeting(2, 100) < 0.1
+        stream.meeting(10_000, 1)
+    if available_cores() > 1 and numba_threads() > 1:
+        assert 0 < stream.meeting(2, 100) < 0.1

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from bslite.cache import Recent
 from bslite.engines.common.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu import constants
-from bslite.engines.cpu.detect import default_threads, detect
+from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.session import Session
+from bslite.engines.cpu.threads import default_threads
 from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const, build_plan

@@ -10,19 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.engines.cpu.constants import aligned
-from bslite.engines.cpu.detect import numba_threads
+from bslite.engines.cpu.threads import numba_threads
 
 Ints = npt.NDArray[np.int64]
 _pid = os.getpid()
-#: Two parallel regions at once oversubscribe the cores, and Numba's workqueue layer aborts.
+#: Two parallel regions at once would oversubscribe the cores, and make Numba's workqueue layer abort.
 _parallel = threading.Lock()
 _asked = threading.local()  # `threads`: what this thread last asked of Numba, which takes over a microsecond
 
 
 class Job:
-    """What one run at a time needs to itself. The arrays given are kept alive, not copied.
+    """A program with its base addresses, counters and scratch memory; one run at a time may use it.
 
-    ``shares``: into how many each step's items are divided, one for each thread that will walk.
+    ``program`` ``[steps, CELLS]`` and ``bases`` are kept alive, not copied. ``scratch`` holds ``slice_bytes``
+    for each thread. ``shares``: the number of parts that each step's items are divided into, one for each
+    thread that will walk.
     """
 
     def __init__(
@@ -73,11 +75,12 @@ class Job:
 
 
 def fork_join(threads: int, walk_address: int, job: int) -> None:
-    """Let up to ``threads`` threads walk the job; this one alone if one is asked for, or in a forked child.
+    """Let up to ``threads`` threads walk the job; the calling thread alone for 1, and in a forked child.
 
-    Numba can only lower the number of threads it started with; fewer walkers than planned for do the same
-    work, with the same bits: so does who lowers it further himself, on the same thread. GNU OpenMP, the usual
-    threading layer under Numba, cannot be used in a child forked after its first use.
+    Numba can use at most the number of threads that it started with, and fewer if the caller's thread has
+    called ``numba.set_num_threads`` since. That is no error: fewer walkers than planned do all the work and
+    give the same bits. GNU OpenMP, the usual threading layer under Numba, fails in a child process that was
+    forked after its first use.
     """
     import numba
 
@@ -95,12 +98,12 @@ def fork_join(threads: int, walk_address: int, job: int) -> None:
 
 
 def in_forked_child() -> bool:
-    """Whether this process was forked since this module was imported: then there is one thread."""
+    """Whether this process was forked after this module was imported; it then runs one thread."""
     return os.getpid() != _pid
 
 
 def start_threads(threads: int) -> None:
-    """Compile or load both ways of entering a job, and start the threads, on a job of no steps."""
+    """Compile or load both ways to enter a job and start the threads, by running a job of no steps."""
     from bslite.kernels.cpu.runtime.walk import CELLS
 
     job = Job(np.zeros((0, CELLS), np.int64), np.zeros(1, np.int64))

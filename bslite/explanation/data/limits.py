@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bslite.machine import Machine, Rates
 
 if TYPE_CHECKING:
-    from bslite.engines.cpu.calibrate import Calibration
+    from bslite.engines.cpu.calibration import Calibration
 
 LEVELS = ("l2", "l3", "memory")
 
@@ -59,7 +59,7 @@ class Limits:
 @functools.cache
 def measured(threads: int) -> Limits:
     """This machine's: as kept by ``bslite calibrate``, else measured now, once per process: some seconds."""
-    from bslite.engines.cpu.calibrate import at_threads
+    from bslite.engines.cpu.calibration import at_threads
     from bslite.engines.cpu.detect import detect
 
     machine = detect(threads)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bslite.engines.cpu.detect import numba_threads
 from bslite.engines.cpu.session import Session
+from bslite.engines.cpu.threads import numba_threads
 
 Array = npt.NDArray[Any]
 WARM_RUNS = 3

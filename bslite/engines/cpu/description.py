@@ -1,0 +1,61 @@
+"""The machine as the system and LLVM describe it."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from pathlib import Path
+
+from bslite.engines.cpu.threads import available_cores
+from bslite.machine import Machine
+
+#: A virtual machine reports the L3 of the whole socket, which it shares with others: of 480 MB reported with
+#: two cores, 64 could be read at the speed of L3.
+L3_PER_CORE = 32 << 20
+
+
+def _cache_bytes(level: int, default: int) -> int:
+    """Data cache size of the first core from sysfs, or the default."""
+    for index in range(6):
+        base = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}")
+        try:
+            if (
+                int((base / "level").read_text()) != level
+                or (base / "type").read_text().strip() == "Instruction"
+            ):
+                continue
+            text = (base / "size").read_text().strip()
+            return int(text[:-1]) << {"K": 10, "M": 20}[text[-1]]
+        except (OSError, ValueError, KeyError):
+            continue
+    return default
+
+
+def cpu_model() -> str:
+    """The processor's name: what it calls itself, and LLVM's name for what it can do."""
+    from bslite.kernels.cpu.vector.target import simd
+
+    try:
+        with open("/proc/cpuinfo") as lines:
+            named = next(
+                (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), ""
+            )
+    except OSError:
+        named = platform.processor()
+    return f"{named} {simd().cpu}".strip()
+
+
+@functools.cache
+def described(threads: int) -> Machine:
+    """The machine as the system and LLVM describe it, nothing measured."""
+    from bslite.kernels.cpu.vector.target import simd
+
+    model = simd()
+    return Machine(
+        threads=threads,
+        lanes=model.lanes,
+        registers=model.registers,
+        l1=_cache_bytes(1, 32 << 10),
+        l2=_cache_bytes(2, 1 << 20),
+        l3=min(_cache_bytes(3, 16 << 20), L3_PER_CORE * available_cores()),
+    )

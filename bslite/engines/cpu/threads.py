@@ -1,0 +1,53 @@
+"""How many threads this process may run."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def available_cores() -> int:
+    """Cores this process may use: its affinity mask, cut down to its cgroup's CPU quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, _cgroup_quota() or cores))
+
+
+@functools.cache
+def _cgroup_quota() -> int | None:
+    """CPU quota in whole cores (cgroup v2, then v1), or None where there is none."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return None if quota == "max" else max(1, int(quota) // int(period))
+    except (OSError, ValueError):
+        pass
+    try:
+        quota_us = int(Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").read_text())
+        period_us = int(Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us").read_text())
+        return None if quota_us <= 0 else max(1, quota_us // period_us)
+    except (OSError, ValueError):
+        return None
+
+
+def numba_threads() -> int:
+    """The number of threads Numba starts with: ``NUMBA_NUM_THREADS``, else the size of the affinity mask."""
+    return int(_numba_config()["NUMBA_NUM_THREADS"])
+
+
+@functools.cache
+def _numba_config() -> dict[str, Any]:
+    """Numba's settings: the live dictionary, so that a lookup sees later changes."""
+    from numba.core import config
+
+    return vars(config)
+
+
+def default_threads() -> int:
+    """min(available cores, Numba's cap, torch's setting where torch is imported)."""
+    threads = min(available_cores(), numba_threads())
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "get_num_threads"):
+        threads = min(threads, torch.get_num_threads())
+    return max(1, int(threads))
