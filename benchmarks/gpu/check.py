@@ -61,15 +61,15 @@ def layers(cases: int = 1, ops: tuple[str, ...] = ()) -> list[Layer]:
     return [
         Layer("packages", packages, "what is installed, and which of two versions Python finds first"),
         Layer("device", device, "the NVIDIA driver: nvidia-smi; CUDA_VISIBLE_DEVICES"),
-        Layer("memory", memory, "engines/cuda/gpu.py: upload, download, clear; streams and contexts"),
+        Layer("memory", memory, "engines/cuda/gpu/copies.py, gpu/context.py: copies, streams and contexts"),
         Layer("compiler", compiler, "libnvvm and nvJitLink: set CUDA_HOME, or install nvidia-nvvm"),
-        Layer("smallest kernel", smallest, "engines/cuda/gpu_launch.py: the table of arguments"),
+        Layer("smallest kernel", smallest, "engines/cuda/gpu/launch.py: the table of arguments"),
         Layer("kernels", lambda: kernels(cases, ops), "the kernel of the op that is named"),
         Layer(
             "recurrent kernels", lambda: blocks_that_wait(cases, ops),
             "kernels/cuda/recurrent/loop.py: blocks that wait for each other, launched cooperatively",
         ),
-        Layer("graphs", graphs, "engines/cuda/session.py and GpuDriver.capture"),
+        Layer("graphs", graphs, "engines/cuda/session.py and gpu/graphs.py"),
         Layer("torch", tensors, "engines/cuda/border.py: torch's streams and memory, a capture of torch's"),
         Layer("libraries", libraries, "engines/cuda/library.py: convolutions by cuDNN, captured by torch"),
     ]  # fmt: skip

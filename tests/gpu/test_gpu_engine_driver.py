@@ -306,7 +306,7 @@ def test_a_compiler_that_fails(api: FakeApi, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_large_copies_go_in_chunks(api: FakeApi) -> None:  # noqa: F811
-    from bslite.engines.cuda.gpu import CHUNK
+    from bslite.engines.cuda.gpu.copies import CHUNK
 
     data = np.random.default_rng(1).integers(0, 255, 2 * CHUNK + 12, np.uint8).view(np.int32)
     gpu = api.gpu
@@ -433,7 +433,7 @@ def test_packages_that_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> No
     real = builtins.__import__
 
     def fails(name: str, *given: Any) -> Any:
-        if name == "bslite.kernels.cuda":
+        if name == "bslite.kernels.cuda.runtime":
             raise AttributeError("module 'numba.cuda.types' has no attribute 'NPDatetime'")
         return real(name, *given)
 

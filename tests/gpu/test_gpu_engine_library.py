@@ -21,7 +21,7 @@ from support.fake_gpu import FakeApi, FakeGpu  # noqa: E402
 import bslite  # noqa: E402
 from bslite import GraphBuilder, ModelSpec  # noqa: E402
 from bslite.engines.cuda import engine, library  # noqa: E402
-from bslite.engines.cuda.gpu_launch import TorchGraph  # noqa: E402
+from bslite.engines.cuda.gpu.graphs import TorchGraph  # noqa: E402
 from bslite.engines.cuda.library import ROUNDS, Library, TorchCall  # noqa: E402
 from bslite.engines.cuda.simulated import memory_at  # noqa: E402
 from bslite.plan.cuda.gemm import prologues  # noqa: E402

@@ -14,7 +14,7 @@ import pytest
 
 from bslite.engines.cuda import engine
 from bslite.engines.cuda.driver import Cells
-from bslite.engines.cuda.gpu import GpuDriver
+from bslite.engines.cuda.gpu.driver import GpuDriver
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.runtime.compile import Code

@@ -8,7 +8,7 @@ import importlib.util
 from typing import Any
 
 from bslite.engines.cuda.driver import Driver
-from bslite.engines.cuda.gpu import RELAXED, GpuDriver
+from bslite.engines.cuda.gpu.driver import RELAXED, GpuDriver
 from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
 

@@ -60,7 +60,7 @@ class Kernel:
     def function(self, **variant: Any) -> Any:
         """The simulated kernel of a variant, to be called as ``function[grid, block](*arguments)``.
 
-        RuntimeError where there is the compiler instead: see `bslite.engines.cuda.gpu`.
+        RuntimeError where there is the compiler instead: see `bslite.engines.cuda.gpu.driver`.
         """
         return _simulated(self.name, tuple(sorted(variant.items())))
 
