@@ -97,8 +97,12 @@ def fingerprint(*kernels: str) -> str:
 
 
 def _file(name: str, capability: tuple[int, int], variant: Mapping[str, Any]) -> Path | None:
-    """The file that keeps a variant; None where nothing can be kept."""
-    folder = cache.version_folder(cache.cache_dir() / "cuda", fingerprint(name))
+    """The file that keeps a variant; None where nothing can be kept, or the kernel's source is not known."""
+    try:
+        digest = fingerprint(name)
+    except LookupError:
+        return None
+    folder = cache.version_folder(cache.cache_dir() / "cuda", digest)
     if folder is None:
         return None
     which = hashlib.sha256(json.dumps([name, capability, sorted(variant.items())]).encode()).hexdigest()[:24]
