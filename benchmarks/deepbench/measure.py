@@ -43,8 +43,9 @@ class Found(Result):
         return median_ratio(self.rounds[best], self.rounds["bslite"])
 
     def floor(self, fma: float, direction: str) -> float | None:
-        """Seconds that the weights take at the streaming rate, step after step, and the products with the
-        inputs at ``fma`` flop/s, or as long as their weights take to be read once.
+        """The least seconds of a run: weights at the streaming rate at every step, and products with inputs.
+
+        The products take their flops at ``fma`` flop/s, or the time to read their weights once if longer.
         """
         rate = self.stream.get(direction)
         if not rate:
@@ -64,9 +65,7 @@ class Found(Result):
 
     @property
     def rate(self) -> float | None:
-        """Bytes of weights per second that the time steps go through: the recurrent ones; a single step takes
-        its products with the input at once, and goes through both.
-        """
+        """Bytes per second of recurrent weights that the time steps read; a single step reads all weights."""
         read = 2 * self.weight_bytes if self.steps == 1 else self.steps * self.weight_bytes
         return read / self.recurrent if self.recurrent else None
 

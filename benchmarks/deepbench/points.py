@@ -47,8 +47,9 @@ class Point:
 
 
 def cut_points(cap: int) -> list[Point]:
-    """The list with sequences cut to ``cap`` steps, but for layers of few weights. Entries that are the same
-    then are one point, for a step of a long sequence is as any other.
+    """The list with sequences cut to ``cap`` steps, except for layers of few weights.
+
+    Entries that are the same then are one point: a step of a long sequence costs as much as any other.
     """
     found: dict[tuple[str, int, int], list[int]] = {}
     for entry in SERVER:

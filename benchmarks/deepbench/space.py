@@ -38,8 +38,10 @@ NEAR = 1.05  # what the pick may take, the best point taking 1
 
 @dataclass
 class Explored:
-    """One layer at one batch size. ``points``: values of the axes, predicted and measured seconds, the pick
-    first; measured None where the answer was wrong.
+    """One layer at one batch size.
+
+    ``points`` holds values of the axes and predicted and measured seconds, the pick first; measured is None
+    where the answer was wrong.
     """
 
     net: str

@@ -94,8 +94,10 @@ def run(found: list[Layer]) -> int:
 
 
 def packages() -> str:
-    """Versions, and where numba.cuda comes from: numba-cuda takes numba's place by a .pth file, which Python
-    reads in site directories only, not in those of PYTHONPATH.
+    """Check versions, and where numba.cuda comes from.
+
+    numba-cuda takes numba's place by a .pth file, which Python reads in site directories only, not in those
+    of PYTHONPATH.
     """
     versions = []
     for name in PACKAGES:
@@ -170,8 +172,9 @@ RECURRENT = ("lstm", "gru", "rnn")
 
 
 def kernels(cases: int, ops: tuple[str, ...], alone: bool = False) -> str:
-    """The first cases of each op, whose edge cases come first, against the reference in float64: as near as
-    the reference in float32 is. Kernels are compiled beforehand, many at once.
+    """Run the first cases of each op, edge cases first, and compare with the reference in float64.
+
+    The bound is that of the reference in float32. Kernels are compiled beforehand, many at once.
     """
     chosen = [(op, case) for op, case in _cases(cases, ops) if (op.name in RECURRENT) == alone]
     models = [(op, case, *_model(op, case)) for op, case in chosen]

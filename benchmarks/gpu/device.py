@@ -97,7 +97,7 @@ class Gpu:
         return float(first.elapsed_time(last)) * 1e-3 / count
 
     def clear(self) -> None:
-        """Give memory back that nobody uses."""
+        """Give unused memory back."""
         self.torch.cuda.empty_cache()
 
     def describe(self) -> dict[str, Any]:

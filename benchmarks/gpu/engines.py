@@ -111,9 +111,7 @@ class TorchGraph(Torch):
 
 
 class TorchAutotuned(Torch):
-    """``torch.compile(mode="max-autotune")``: inductor with Triton, the fastest of all templates, CUDA
-    graphs.
-    """
+    """``torch.compile(mode="max-autotune")``: inductor with Triton's fastest templates and CUDA graphs."""
 
     name = "max-autotune"
 

@@ -106,9 +106,7 @@ def _prepare(net: Net, name: str, engine: type[Engine], result: Result) -> Engin
 def in_turns(
     peers: Mapping[str, Callable[[], object]], failures: dict[str, str], rounds: int, **options: Any
 ) -> dict[str, list[float]]:
-    """All `interleaved`, with its options. If one fails on the way, that is a line in ``failures``, and the
-    others start again.
-    """
+    """`interleaved`, with its options. If one fails, ``failures`` gets a line and the others start again."""
     peers = dict(peers)
     while peers:
         at_work = ""
