@@ -95,8 +95,9 @@ def _drop_old(parent: Path) -> None:
 
 
 def write(file: Path, data: bytes | str) -> None:
-    """Replace ``file``, whose folder is made if it is missing, all at once: another process reads what was
-    there before or all of ``data``. OSError where it cannot be written.
+    """Replace ``file`` in one step: another process reads what was there before, or all of ``data``.
+
+    A missing folder is made. Raises OSError where the file cannot be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")

@@ -48,8 +48,10 @@ def _batch_norm(params: Sequence[Array], roles: Sequence[str], part: str, eps: f
 
 
 def phase(w: Array, groups: int, first: Sequence[int], step: Sequence[int], taps: Sequence[int]) -> Array:
-    """Filters of a transposed convolution, ``[C, K/groups, ...]``, as those of the convolution that makes one
-    phase of its output, ``[K, C/groups, ...]``: along each axis ``taps`` taps from ``first`` on.
+    """The filters of one phase of a transposed convolution, as a convolution has them.
+
+    ``w`` is ``[C, K/groups, ...]``, the result ``[K, C/groups, ...]``: along each axis ``taps`` taps from
+    ``first`` on, ``step`` apart.
     """
     c, kg, *kernel = w.shape
     w = w.reshape(groups, c // groups, kg, *(1,) * (3 - len(kernel)), *kernel).swapaxes(1, 2)

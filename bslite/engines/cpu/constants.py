@@ -98,9 +98,7 @@ def _bias_panels(params: Sequence[Array], channels: int, lanes: int, groups: int
 
 
 def _by_block(rows: Array, gates: int, lanes: int, pick: Sequence[int]) -> Array:
-    """``[gates * H, ...]`` as ``[blocks of lanes units, gates of pick, lanes, ...]``, zeros for units beyond
-    H.
-    """
+    """``[gates * H, ...]`` as ``[blocks of units, gates of pick, lanes, ...]``, zeros for units beyond H."""
     each = rows.reshape(gates, -1, *rows.shape[1:])[list(pick)]
     each = np.pad(each, ((0, 0), (0, -each.shape[1] % lanes), *((0, 0) for _ in rows.shape[1:])))
     return each.reshape(len(pick), -1, lanes, *rows.shape[1:]).swapaxes(0, 1)
@@ -122,9 +120,7 @@ def _gate_rows(params: Sequence[Array], gates: int, lanes: int, width: int) -> A
 
 @recipe("gate_bias")
 def _gate_bias(params: Sequence[Array], gates: int, lanes: int, pick: Sequence[int], given: bool) -> Array:
-    """``[gates * H]`` in the order (block, gate, unit); zeros, as many as the array has rows, if not
-    ``given``.
-    """
+    """``[gates * H]`` in the order (block, gate, unit); zeros for each row of the array if not ``given``."""
     rows = params[0] if given else np.zeros(len(params[0]), np.float32)
     return np.ascontiguousarray(_by_block(rows, gates, lanes, pick))
 

@@ -8,7 +8,9 @@ from bslite.machine import Machine
 
 
 def detect(threads: int) -> Machine:
-    """The machine model for ``threads`` threads of this process: described, and as measured by
-    ``bslite calibrate`` if that has been run. It measures nothing itself.
+    """The machine model for ``threads`` threads of this process.
+
+    It is the machine as described, with the rates that ``bslite calibrate`` measured, if there are any. This
+    function measures nothing.
     """
     return calibrated(described(threads), kept())

@@ -140,9 +140,7 @@ def warmup(
 def trace(
     spec: ModelSpec, inputs: Sequence[Array], threads: int | None = None, layerwise: bool = False
 ) -> Iterator[tuple[str, Array]]:
-    """Run once with every value kept, then yield (node name, value in logical order) in the order of the
-    layers.
-    """
+    """Run once with every value kept, then yield (node name, value in logical order), layer by layer."""
     inputs = inputs_to_cells(spec, inputs)
     session = prepare(spec, inputs, threads, layerwise, keep_values=True)
     dtypes = engine_for(spec).spec.dtypes

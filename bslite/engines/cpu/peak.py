@@ -1,6 +1,6 @@
 """The machine's float32 multiply-add rate, by the engine's own microkernel on data that stays in L1.
 
-The ceiling every contraction is held against: what the cores do when nothing but arithmetic is in the way.
+It is the ceiling that every contraction is compared with.
 """
 
 from __future__ import annotations

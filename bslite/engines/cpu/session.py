@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 
 def address_of(array: Array) -> int:
-    """Where its memory starts; by way of the buffer protocol, three times as fast, where that will do."""
+    """The address of an array, by the buffer protocol where possible, which is three times as fast."""
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):  # read-only, or not in one piece
@@ -93,7 +93,7 @@ class Session:
             self.release(workspace)
 
     def trace(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Ints:
-        """As `run`, and return when each item started and stopped, and who did it: see `walk.EVENT`."""
+        """As `run`; returns when each item started and stopped, and which walker did it: see `walk.EVENT`."""
         workspace = self.acquire()
         try:
             self.bind(workspace, inputs, outputs)
@@ -104,7 +104,7 @@ class Session:
             self.release(workspace)
 
     def check(self, workspace: Workspace) -> None:
-        """InputError if a step found something wrong, of the first such layer; the workspace is as new."""
+        """Raise InputError for the first layer whose step raised a flag, and clear the flags."""
         raised = np.flatnonzero(workspace.flags[:, 0])
         if len(raised):
             (layer, text), value = self.plan.flags[raised[0]], workspace.flags[raised[0], 1]
@@ -112,7 +112,7 @@ class Session:
             raise InputError(f"layer {layer!r}: {text.format(value=value)}")
 
     def acquire(self) -> Workspace:
-        """A workspace nobody else is using."""
+        """A workspace that no other run uses."""
         with self._lock:
             if self._free:
                 return self._free.pop()

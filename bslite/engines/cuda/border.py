@@ -17,14 +17,16 @@ Call = Callable[[Sequence[Tensor]], list[Tensor]]
 
 
 def run(spec: ModelSpec, tensors: Sequence[Tensor], *, layerwise: bool = False) -> list[Tensor]:
-    """Outputs for CUDA tensors of one device, checked to be what the model takes. Not waited for, unless
-    values have to be looked at: integers of 64 bits, indices.
+    """Outputs for CUDA tensors of one device, checked beforehand to be what the model takes.
+
+    The outputs may not be ready yet. The call waits only where it must look at values: 64-bit integers, and
+    flags of models that check indices.
     """
     return prepared(spec, tensors, layerwise)(tensors)
 
 
 def prepared(spec: ModelSpec, tensors: Sequence[Tensor], layerwise: bool = False) -> Call:
-    """What to call for tensors of these shapes and strides."""
+    """The function to call for tensors of these shapes and strides."""
     import torch
 
     device = tensors[0].device
@@ -53,7 +55,7 @@ def prepared(spec: ModelSpec, tensors: Sequence[Tensor], layerwise: bool = False
 
 
 def _dense(tensor: Tensor) -> bool:
-    """Whether its elements lie in less than twice their room, none of them twice: else a copy is cheaper."""
+    """Whether a tensor's elements fill more than half of their extent, each in its own place."""
     if not tensor.numel() or any(
         s == 0 and n > 1 for n, s in zip(tensor.shape, tensor.stride(), strict=True)
     ):
@@ -79,7 +81,7 @@ def _ready(tensor: Tensor, dense: bool) -> Tensor:
 
 
 def _like(tensor: Tensor, dtype: Any = None) -> Tensor:
-    """Fresh memory with the same strides."""
+    """A new tensor with the strides of ``tensor``."""
     import torch
 
     dtype = dtype or tensor.dtype

@@ -19,8 +19,10 @@ def _cells(params: Sequence[Array], values: Sequence[int]) -> Array:
 
 @recipe("channel_rows")
 def _channel_rows(params: Sequence[Array], parts: Sequence[Sequence[Any]]) -> Array:
-    """Rows of numbers per channel, of the stages of a stack in order: ``("taps", 1 or 2)`` takes a depthwise
-    weight and perhaps a bias, ``("affine", number of params, roles, eps)`` a batch norm.
+    """Rows of numbers per channel for the stages of a stack, in their order.
+
+    A stage ``("taps", 1 or 2)`` takes a depthwise weight and perhaps a bias, a stage ``("affine", number of
+    params, roles, eps)`` a batch norm.
     """
     rows: list[Array] = []
     taken = iter(params)

@@ -1,4 +1,4 @@
-"""The devices there are: a driver for each, and why there is none."""
+"""The drivers of the devices, and the reason where a device has none."""
 
 from __future__ import annotations
 

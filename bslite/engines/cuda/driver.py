@@ -1,7 +1,7 @@
-"""What the engine needs of a GPU: memory, streams, launches, graphs. A GPU has it (`gpu`), the simulator
-(`simulated`), and what tests put in the place of both.
+"""What the engine needs of a GPU: memory, streams, launches, graphs.
 
-Memory, streams and events are addresses, whoever's they are: torch's, numba's, the caller's.
+`gpu` implements it for a GPU, `simulated` for numba.cuda's simulator; tests have drivers of their own.
+Memory, streams and events are addresses, whether torch, numba or the caller made them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class OutOfMemory(EngineError):
 
 @dataclass(eq=False)
 class Memory:
-    """``size`` bytes of a device from ``address`` on, there as long as this object is. ``owner`` holds it:
-    a torch tensor, where torch allocated it.
+    """``size`` bytes of a device from ``address`` on, valid as long as this object exists.
+
+    ``owner`` holds the memory: a torch tensor where torch allocated it.
     """
 
     address: int
@@ -50,24 +51,24 @@ class Bound(Protocol):
     """A compiled kernel with its grid, block and arguments."""
 
     def point(self, argument: int, address: int) -> None:
-        """Put an array in the place of argument number ``argument``, of as many cells as were there."""
+        """Replace the address of array argument number ``argument``; its count of cells stays."""
 
     def start(self, stream: int) -> None:
-        """Launch it."""
+        """Launch the kernel on a stream."""
 
 
 class Graph(Protocol):
     """Launches that were captured, to be started as one."""
 
     def start(self, stream: int) -> None:
-        """Launch all of them."""
+        """Launch the graph on a stream."""
 
 
 class HasIdle(Protocol):
-    """What keeps memory that it could do without for now."""
+    """An object that keeps memory it can do without."""
 
     def drop_idle(self) -> None:
-        """Let go of it."""
+        """Release the memory that is not in use."""
 
 
 class Driver(abc.ABC):
@@ -91,10 +92,10 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def room(self) -> tuple[int, int]:
-        """Bytes that are free, and all there are."""
+        """Bytes that are free, and bytes in all."""
 
     def allocate(self, size: int, stream: int, what: str = "values") -> Memory:
-        """As `take`; where there is no room, what is kept but not in use is let go of first.
+        """As `take`; where there is no room, memory that is kept but not in use is released first.
 
         Raises OutOfMemory that says how much was wanted, what for, and how much there is.
         """
@@ -113,15 +114,15 @@ class Driver(abc.ABC):
             ) from None
 
     def empty(self) -> None:
-        """Let go of all memory that is kept but not in use."""
+        """Release all memory that is kept but not in use."""
         for holder in list(self._idle):
             holder.drop_idle()
 
     def trim(self) -> None:  # noqa: B027
-        """Give back what is kept of things that are gone."""
+        """Release memory that is kept for objects that no longer exist."""
 
     def register(self, holder: HasIdle) -> None:
-        """Ask ``holder`` to let go of memory when it gets short; no longer than it lives."""
+        """Ask ``holder`` to release memory when there is no room, as long as ``holder`` exists."""
         self._idle.add(holder)
 
     def used(self, memory: Memory, stream: int) -> None:  # noqa: B027  (most need nothing)
@@ -129,7 +130,7 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def clear(self, target: int, size: int, stream: int) -> None:
-        """Zeros in ``size`` bytes from an address on."""
+        """Write zeros to ``size`` bytes from an address on."""
 
     @abc.abstractmethod
     def upload(self, target: int, source: Array, stream: int) -> None:
@@ -137,15 +138,13 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def download(self, target: Array, source: int, stream: int) -> None:
-        """Copy to a contiguous array from an address, after all work on the stream; it is there when this
-        returns.
-        """
+        """Copy from an address to a contiguous array after all work on the stream, and wait for it."""
 
     # -- work --------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def stream(self) -> int:
-        """The stream that the caller's work is on, now; never kept."""
+        """The stream that is current for the caller at this call."""
 
     def private(self) -> int:
         """A stream that no other thread uses: its copies run beside their kernels."""
@@ -170,30 +169,31 @@ class Driver(abc.ABC):
         return nullcontext()
 
     def capturing(self, stream: int) -> bool:
-        """Whether the caller is capturing what happens on ``stream`` into a graph of his own."""
+        """Whether the caller is capturing ``stream`` into a graph."""
         return False
 
     def unrestricted(self) -> AbstractContextManager[Any]:
-        """Lets the thread make ready what is missing although the caller captures."""
+        """Allow this thread to allocate and to wait although the caller captures."""
         return nullcontext()
 
     def capture(self, work: Callable[[int], None], by_torch: bool = False) -> Graph:
-        """What ``work`` starts on the stream it is given, as a graph; ``by_torch``: torch is called in it.
-        Whatever is raised in it, or EngineError, if it cannot be captured; nothing is being captured then.
+        """Capture what ``work`` starts on the stream it is given as a graph; ``by_torch``: it calls torch.
+
+        Raises what ``work`` raises, or EngineError if the work cannot be captured; the capture is over then.
         """
         raise EngineError(f"{self.name} captures nothing")
 
     # -- events ------------------------------------------------------------------------------------
 
     def event(self) -> Any:
-        """A point in a stream's work, still to be recorded."""
+        """A new event, which is not recorded yet."""
         return None
 
     def discard(self, event: Any) -> None:  # noqa: B027
-        """It is needed no longer; work may still be before it."""
+        """Release an event, whose work may not be done yet."""
 
     def record(self, event: Any, stream: int) -> None:  # noqa: B027  (the simulator is done by then)
-        """Put the event behind all work on the stream."""
+        """Record the event after all work on the stream."""
 
     def passed(self, event: Any) -> bool:
         """Whether all work before the event is done."""
@@ -203,15 +203,15 @@ class Driver(abc.ABC):
         """Let all further work on the stream wait for the event."""
 
     def finish(self, stream: int) -> None:  # noqa: B027
-        """Until all work on the stream is done."""
+        """Wait until all work on the stream is done."""
 
     def seconds(self, work: Callable[[int], None], repeats: int) -> list[float]:
-        """What each of ``repeats`` runs of ``work`` takes on the device."""
+        """Seconds that each of ``repeats`` runs of ``work`` takes on the device."""
         raise EngineError(f"{self.name} measures nothing")
 
 
 def span(array: Array) -> Array:
-    """The run of memory that an array's elements, at positive strides, are spread over: as 4-byte cells."""
+    """The memory that an array's elements, at positive strides, are spread over, as 4-byte cells."""
     if not array.size:
         return np.zeros(0, np.int32)
     reach = 1 + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) // array.itemsize

@@ -96,7 +96,7 @@ def run(spec: ModelSpec, inputs: Sequence[Array], *, layerwise: bool = False, de
 
 
 def strides_of(array: Array) -> Shape:
-    """In elements."""
+    """Strides of an array in elements."""
     return tuple([s // array.itemsize for s in array.strides])
 
 
@@ -117,9 +117,7 @@ def warmup(spec: ModelSpec, shapes: Sequence[Shape] | None = None, device: int =
 def trace(
     spec: ModelSpec, inputs: Sequence[Array], *, layerwise: bool = False, device: int = 0
 ) -> Iterator[tuple[str, Array]]:
-    """Run once with every value kept, then yield (node name, value in logical order) in the order of the
-    layers.
-    """
+    """Run once with every value kept, then yield (node name, value in logical order), layer by layer."""
     engine = engine_for(spec, device)
     driver, dtypes = engine.driver, engine.spec.dtypes
     cells = inputs_to_cells(spec, inputs)

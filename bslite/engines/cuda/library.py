@@ -44,7 +44,7 @@ class TorchCall:
         self._driver, self._form, self._tensors = driver, form, tensors
 
     def start(self, stream: int, callers: Mapping[str, int]) -> None:
-        """Compute, on this stream."""
+        """Start the call on this stream."""
         torch = self._driver.torch
         with torch.cuda.stream(self._driver.as_torchs(stream)), strict(torch):
             compute(torch, self._form, **self._tensors)
@@ -54,8 +54,9 @@ def compute(
     torch: Any, form: Mapping[str, Any], x: Any, w: Any, bias: Any, residual: Any, y: Any,
     beside: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """``y = activation(op(x, w) + bias + residual)``, channels-last or strided, in place; of an x that a
-    prologue makes, from ``beside`` too, where the step has one.
+    """``y = activation(op(x, w) + bias + residual)``, written in place, channels-last or strided.
+
+    Where the step has a prologue, x is first computed from ``beside`` and x.
     """
     if "before" in form:
         x = library_before.compute(torch, form["before"], x, beside or {})
@@ -135,8 +136,9 @@ class Library:
         alternative: Callable[[Launch], TorchCall | None],
         measure: bool = True,
     ) -> list[Any]:
-        """The launches, with torch's calls in the places of those that they are slower than. What is not
-        known is measured, unless ``measure`` is false: then it stays ours.
+        """The launches, each replaced by torch's call where that is faster.
+
+        A problem that is not known is measured, or stays ours if ``measure`` is false.
         """
         chosen: list[Any] = []
         ours: list[Any]
@@ -165,9 +167,7 @@ class Library:
         return chosen
 
     def key(self, step: Launch) -> str:
-        """What the times of a step depend on: the problem, and how it is cut for our kernels, which changes
-        with the planner.
-        """
+        """What the times of a step depend on: the problem, and how the planner cuts it for our kernels."""
         form = dict(step.library)
         for name in VIEWS:
             if form.get(name) is not None:
@@ -177,8 +177,9 @@ class Library:
         return json.dumps([self._version, sorted(form.items())])
 
     def _measured(self, ours: Sequence[Any], theirs: TorchCall) -> list[float]:
-        """Median seconds of both ways, taken in turns: the GPU's clock rises while it works. What cannot be
-        run or captured is never the faster.
+        """Median seconds of both ways, taken in turns because the GPU's clock rises while it works.
+
+        A call of torch's that cannot be run or captured is never the faster one.
         """
         driver = self._driver
         with driver.here():
@@ -193,7 +194,7 @@ class Library:
             return self._median([mine, other])
 
     def _repeated(self, way: Sequence[Any]) -> tuple[Graph, int]:
-        """A graph that takes long enough to be timed, and how many times the way is in it."""
+        """A graph that is long enough to be timed, and how many times it runs the way."""
         driver = self._driver
 
         def graph(count: int) -> Graph:
@@ -212,14 +213,14 @@ class Library:
         return (graph(count) if count > 1 else once), count
 
     def _median(self, ways: Sequence[tuple[Graph, int]]) -> list[float]:
-        """Of one time through each: of a graph that was started while the one before it ran."""
+        """Median seconds of one run of each way; each graph is started while the one before it runs."""
         found = [
             [self._driver.seconds(graph.start, 2)[-1] / count for graph, count in ways] for _ in range(ROUNDS)
         ]
         return [sorted(each)[ROUNDS // 2] for each in zip(*found, strict=True)]
 
     def seconds(self, steps: Sequence[Launch]) -> list[float] | None:
-        """What was measured of steps that a call of torch's may stand for: ours, its. None if nothing was."""
+        """Measured seconds of steps that torch's call may replace: ours, torch's; None if there are none."""
         return self._known.get(self.key(steps[0]))
 
     def _save(self) -> None:
@@ -233,7 +234,7 @@ class Library:
 
 
 def _load(file: Path | None) -> dict[str, list[float]]:
-    """What was measured before. A file that cannot be used is a warning, not an error."""
+    """Times measured before. A file that cannot be used is a warning, not an error."""
     if file is None:
         return {}
 

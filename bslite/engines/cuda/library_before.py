@@ -1,5 +1,7 @@
-"""What torch does in the place of a prologue: the layer whose work our kernel does on the way into a
-convolution (`bslite.plan.cuda.gemm.prologues`). Who replaces the launch must compute both layers.
+"""Computes in torch the layer before a convolution, for a launch that does both layers.
+
+A prologue (`bslite.plan.cuda.gemm.prologues`) makes that layer on the way into the convolution. A call that
+replaces the launch must compute both.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ def tensors(
     plan: CudaPlan, step: Launch, constants: Mapping[str, Memory], params: Mapping[str, Shape],
     tensor: Callable[..., Any], gate: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """What the prologue reads besides the convolution's x, by name. ``tensor``: one of an address, a shape
-    and strides; ``gate``: the tensor of the view of that name, if there is one.
+    """The tensors that the prologue reads besides the convolution's x, by name.
+
+    ``tensor`` makes one from an address, a shape and strides; ``gate`` is the tensor of the view of that
+    name, if there is one.
     """
     form = step.library
     if "before" not in form:
@@ -51,7 +55,7 @@ def tensors(
 
 
 def compute(torch: Any, form: Mapping[str, Any], x: Any, beside: Mapping[str, Any]) -> Any:
-    """What the convolution reads."""
+    """The tensor that the convolution reads."""
     kind, function = form["kind"], form["function"]
     if kind == "affine":
         made = x * beside["scale"]

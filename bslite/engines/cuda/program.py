@@ -13,15 +13,16 @@ from bslite.plan.cuda.launch import CudaPlan, Launch
 
 @dataclass
 class Ready:
-    """A compiled kernel and its arguments. ``ends`` are those that lie in the caller's arrays: (argument,
-    buffer, first byte).
+    """A compiled kernel and its arguments.
+
+    ``ends`` are the arguments that lie in the caller's arrays: (argument, buffer, first byte).
     """
 
     bound: Bound
     ends: list[tuple[int, str, int]]
 
     def start(self, stream: int, callers: Mapping[str, int]) -> None:
-        """Start it; ``callers`` are the addresses of inputs and outputs."""
+        """Start the launch; ``callers`` are the addresses of inputs and outputs."""
         for argument, buffer, first in self.ends:
             self.bound.point(argument, callers[buffer] + first)
         self.bound.start(stream)
@@ -79,7 +80,7 @@ def _launch(
 
 
 def _cells(plan: CudaPlan, buffer: str, constants: Mapping[str, Memory]) -> int:
-    """How many cells there are from its start on."""
+    """The number of cells of a buffer or constant."""
     if buffer in constants:
         return constants[buffer].size // 4
     if plan.buffers[buffer].kind == "input":
@@ -88,8 +89,10 @@ def _cells(plan: CudaPlan, buffer: str, constants: Mapping[str, Memory]) -> int:
 
 
 def segments(steps: Sequence[Ready], least: int) -> Iterator[tuple[bool, list[Ready]]]:
-    """The launches in order, in runs: whether they touch nothing of the caller's, and are at least ``least``
-    (a graph, then: its addresses stay), and which they are.
+    """The launches in order, in runs, each with whether a graph may hold it.
+
+    A graph may hold ``least`` or more launches that touch none of the caller's memory, because its addresses
+    stay. A launch that touches the caller's memory is a run of its own.
     """
     run: list[Ready] = []
     for launch in [*steps, None]:

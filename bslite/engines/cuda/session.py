@@ -57,14 +57,12 @@ class Workspace:
         self.ends: list[Memory] = []  # copies of the host's inputs and outputs
 
     def clear_flags(self, count: int, stream: int) -> None:
-        """Nothing is wrong so far."""
+        """Clear all flags."""
         if self.flags is not None:
             self._driver.clear(self.flags.address, 16 * count, stream)
 
     def capture(self) -> None:
-        """Make graphs of the launches that touch nothing of the caller's, once they have run: that loaded
-        the kernels.
-        """
+        """Make graphs of the launches that touch none of the caller's memory, once a run has loaded them."""
         if self.runs and self._parts is None:
             self._parts = [
                 self._driver.capture(
@@ -157,8 +155,9 @@ class CudaSession:
             self.check(workspace, stream)
 
     def run_host(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """As `run`, of arrays of the host: ``inputs`` as `span` gives them, ``outputs`` filled when this
-        returns. On a stream of this thread's own.
+        """As `run` for arrays of the host, on a stream of this thread's own.
+
+        ``inputs`` are as `span` gives them; ``outputs`` are filled when this returns.
         """
         driver, stream = self.driver, self.driver.private()
         with driver.here():
@@ -177,7 +176,7 @@ class CudaSession:
                 self.release(workspace, stream)
 
     def _without_graphs(self, error: Exception) -> None:
-        """Go on without them."""
+        """Start kernels one by one from now on, after one warning."""
         self.no_graphs = str(error) or type(error).__name__
         warnings.warn(
             f"bslite starts the kernels of {self.plan.model!r} one by one: capturing them failed ({error})",
@@ -186,7 +185,7 @@ class CudaSession:
         )
 
     def check(self, workspace: Workspace, stream: int) -> None:
-        """InputError if a step found something wrong, of the first such layer; the workspace is as new."""
+        """Raise InputError for the first layer whose step raised a flag, and clear the flags."""
         if workspace.flags is None:
             return
         found = np.zeros((len(self.plan.flags), 2), np.int64)
@@ -198,9 +197,7 @@ class CudaSession:
             raise InputError(f"layer {layer!r}: {text.format(value=value)}")
 
     def acquire(self, stream: int) -> Workspace:
-        """A workspace that nobody else is using: work on ``stream`` may begin in it at once, or is made to
-        wait for what still runs in it on another.
-        """
+        """A workspace that no other run uses; ``stream`` waits for work of another stream in it."""
         with self._lock:
             fresh = stream not in self._streams
             self._streams.add(stream)
@@ -218,9 +215,7 @@ class CudaSession:
         return found
 
     def _idle(self, stream: int) -> Workspace | None:
-        """The one that this stream used last; else one whose work is done; else, if there are enough, the
-        first.
-        """
+        """A free workspace: this stream's last, else one whose work is done, else the first of many."""
         for i, workspace in enumerate(self._free):
             if workspace.stream == stream:
                 return self._free.pop(i)
@@ -234,14 +229,12 @@ class CudaSession:
         workspace.stream = stream
         try:
             self.driver.record(workspace.event, stream)
-        except (
-            EngineError
-        ):  # the stream is gone, and nobody knows what became of the work: the memory goes too
+        except EngineError:  # the stream is gone, its work may still run: the workspace is dropped
             return
         with self._lock:
             self._free.append(workspace)
 
     def drop_idle(self) -> None:
-        """Let go of workspaces that nobody is using."""
+        """Release workspaces that no run uses."""
         with self._lock:
             self._free.clear()

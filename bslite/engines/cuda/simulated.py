@@ -33,20 +33,20 @@ class SimulatedDriver(Driver):
     machine = GpuMachine(sms=1, block_threads=32, memory_bandwidth=4e9, l2_bandwidth=5e9)
 
     def take(self, size: int, stream: int) -> Memory:
-        """Memory filled with NaN: who reads what nobody wrote shall be seen."""
+        """Memory filled with NaN, so that a read of memory that no kernel wrote shows."""
         room = np.full(size // 4 + ALIGN // 4 + 1, np.nan, np.float32)
         return Memory(room.ctypes.data + -room.ctypes.data % ALIGN, size, room)
 
     def room(self) -> tuple[int, int]:
-        """Not known."""
+        """The simulator does not know."""
         return 0, 0
 
     def stream(self) -> int:
-        """There is one."""
+        """The only stream."""
         return 0
 
     def function(self, kernel: str, variant: Mapping[str, Any]) -> Any:
-        """The simulator's."""
+        """The kernel as the simulator runs it."""
         from bslite.kernels.cuda import KERNELS
 
         return KERNELS[kernel].function(**variant)
@@ -62,15 +62,15 @@ class SimulatedDriver(Driver):
         return _Launch(function, grid, block, arguments)
 
     def clear(self, target: int, size: int, stream: int) -> None:
-        """Fill."""
+        """Write zeros at once."""
         memory_at(target, np.uint8, size)[:] = 0
 
     def upload(self, target: int, source: Array, stream: int) -> None:
-        """Copy."""
+        """Copy at once."""
         memory_at(target, source.dtype, source.size)[:] = source.reshape(-1)
 
     def download(self, target: Array, source: int, stream: int) -> None:
-        """Copy."""
+        """Copy at once."""
         target.reshape(-1)[:] = memory_at(source, target.dtype, target.size)
 
 

@@ -14,11 +14,12 @@ _restore: list[Callable[[], object]] = []
 
 @contextmanager
 def strict(torch: Any) -> Iterator[None]:
-    """Until the end, torch's CUDA libraries compute in full float32 by deterministic algorithms, whatever
-    the caller has set, autocast included; then all is as it was.
+    """While this is open, torch's CUDA libraries compute in full float32 by deterministic algorithms.
 
-    torch keeps the settings for the whole process: of several threads the first sets them, the last sets
-    them back. Tensors made in inference mode may not be written to outside it, others within: hence that.
+    The caller's settings, autocast included, do not count meanwhile and are restored at the end.
+
+    torch keeps the settings for the whole process: of several threads the first sets them, the last restores
+    them. Inference mode is part of it, because a tensor made in it may not be written to outside of it.
     """
     global _within
     with _lock:
@@ -37,7 +38,7 @@ def strict(torch: Any) -> Iterator[None]:
 
 
 def _set(torch: Any) -> list[Callable[[], object]]:
-    """Set everything; what sets it back, to be called in reverse order."""
+    """Set everything; returns the functions that restore it, to be called in reverse order."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     undo: list[Callable[[], object]] = []
 

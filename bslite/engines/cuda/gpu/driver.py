@@ -51,7 +51,7 @@ class GpuDriver(GpuContext):
     # -- memory ------------------------------------------------------------------------------------
 
     def take(self, size: int, stream: int) -> Memory:
-        """From torch's caching allocator, else the driver's own."""
+        """Memory from torch's caching allocator, else from the driver."""
         if self.torch:
             return self._from_torch(size, stream)
         with self.here():
@@ -70,28 +70,28 @@ class GpuDriver(GpuContext):
         return Memory(cells.data_ptr(), size, cells)
 
     def room(self) -> tuple[int, int]:
-        """As the driver says: what torch keeps in its cache is not free."""
+        """As the driver reports it: memory in torch's cache counts as used."""
         with self.here():
             free, total = self.do("cuMemGetInfo")
         return int(free), int(total)
 
     def empty(self) -> None:
-        """Workspaces that nobody uses, then torch's cache."""
+        """Release idle workspaces, then torch's cache."""
         super().empty()
         self.trim()
 
     def trim(self) -> None:
-        """torch keeps the memory of graphs that are gone until it is told."""
+        """Tell torch to release the memory of graphs that no longer exist."""
         if self.torch:
             self.torch.cuda.empty_cache()
 
     def used(self, memory: Memory, stream: int) -> None:
-        """torch gives memory to others as soon as it is let go of, unless it knows of streams that use it."""
+        """Tell torch that ``stream`` uses the memory, or it would reuse the memory while work still runs."""
         if memory.owner is not None:
             memory.owner.record_stream(self.as_torchs(stream))
 
     def clear(self, target: int, size: int, stream: int) -> None:
-        """No memory of the host's takes part, so that it can be captured, too."""
+        """Write zeros without memory of the host, so that a graph can capture it."""
         with self.here():
             self.do("cuMemsetD8Async", target, 0, size, stream)
 
@@ -136,8 +136,10 @@ class GpuDriver(GpuContext):
         block: tuple[int, ...],
         arguments: Sequence[Cells | np.generic],
     ) -> GpuLaunch:
-        """A kernel and its table of arguments. EngineError if its blocks wait for each other, and not all of
-        them find room on the GPU at once (the planner sees to it that they do).
+        """A kernel and its table of arguments.
+
+        Raises EngineError if its blocks wait for each other and the GPU has no room for all of them at once;
+        the planner avoids that.
         """
         if function.cooperative:
             blocks, threads = math.prod(grid), math.prod(block)
@@ -152,14 +154,12 @@ class GpuDriver(GpuContext):
         return GpuLaunch(self, function, grid, block, arguments)
 
     def capturing(self, stream: int) -> bool:
-        """Asked of the driver: a stream that is being captured has a status other than 0."""
+        """As the driver reports it: a stream that is being captured has a status other than 0."""
         return bool(stream) and int(self.do("cuStreamIsCapturing", stream)) != 0  # the default stream cannot
 
     @contextmanager
     def unrestricted(self) -> Iterator[None]:
-        """A caller who captures in CUDA's strictest mode, torch's default, forbids this thread whatever might
-        wait or allocate, on any stream.
-        """
+        """Lift the strictest mode of capture, torch's default, which forbids waiting and allocating."""
         with self.here():
             before = self.do("cuThreadExchangeStreamCaptureMode", self._relaxed)
             try:
@@ -186,7 +186,7 @@ class GpuDriver(GpuContext):
     # -- events ------------------------------------------------------------------------------------
 
     def event(self) -> Any:
-        """One that keeps no time."""
+        """An event that keeps no time."""
         with self.here():
             event = self.do("cuEventCreate", NO_TIMING)
         return event

@@ -13,8 +13,10 @@ from bslite.engines.cuda.gpu.context import GpuContext
 
 
 class Function(NamedTuple):
-    """A loaded kernel: the driver's handle; whether its blocks wait for each other, so that they are launched
-    together or not at all; bytes of shared memory that a launch gives it (`Kernel.dynamic`).
+    """A loaded kernel: the driver's handle, how its blocks start, and its dynamic shared memory in bytes.
+
+    Blocks that wait for each other are launched together or not at all. `Kernel.dynamic` says how much shared
+    memory a launch gives the kernel.
     """
 
     handle: int
