@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class BsliteError(Exception):
     """Base of all errors raised on purpose by bslite."""
@@ -29,3 +32,12 @@ class UnsupportedError(BsliteError):
 
 class EngineError(BsliteError):
     """An engine cannot run on this machine or was asked for something it does not do."""
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Turn an OSError inside the block into a FileError that names ``path``."""
+    try:
+        yield
+    except OSError as e:
+        raise FileError(f"{path}: cannot write ({e.strerror})") from e

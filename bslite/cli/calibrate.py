@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bslite.cli.progress import activity
-from bslite.errors import EngineError
+from bslite.errors import EngineError, writing
 
 
 def calibrate(
@@ -67,6 +67,7 @@ def calibrate(
             "Nothing is kept; leave the machine alone and try again"
         )
     if json_file:
-        json_file.write_text(calibration.calibrated(described(found.cores), found).to_json())
+        with writing(json_file):
+            json_file.write_text(calibration.calibrated(described(found.cores), found).to_json())
     if not dry_run:
         console.print(f"kept in {calibration.save(found)}")

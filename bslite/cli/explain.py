@@ -11,7 +11,7 @@ import typer
 from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity
-from bslite.errors import EngineError, FileError
+from bslite.errors import EngineError, writing
 
 if TYPE_CHECKING:
     from bslite.explore.gpu import GpuMachine
@@ -78,10 +78,8 @@ def explain(
     if html_file is not None:
         found.save_html(html_file)
     if json_file is not None:
-        try:
+        with writing(json_file):
             json_file.write_text(json.dumps(found.as_dict(), indent=1) + "\n")
-        except OSError as e:
-            raise FileError(f"{json_file}: cannot write ({e.strerror})") from e
 
 
 def _gpu(name: str | None) -> GpuMachine | None:

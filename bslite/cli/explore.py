@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bslite.cli.progress import notes
-from bslite.errors import EngineError, FileError
+from bslite.errors import EngineError, writing
 
 if TYPE_CHECKING:
     from bslite.explore import Found, Recurrent
@@ -83,10 +83,8 @@ def explore(
         if simulate:
             figures["simulated"] = _simulate(console, problem, target)
     if json_file is not None:
-        try:
+        with writing(json_file):
             json_file.write_text(json.dumps(figures, indent=1) + "\n")
-        except OSError as e:
-            raise FileError(f"{json_file}: cannot write ({e.strerror})") from e
 
 
 def _machine(name: str | None) -> AnyMachine:

@@ -12,7 +12,7 @@ import typer
 from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity
-from bslite.errors import FileError
+from bslite.errors import writing
 
 
 class Backend(str, Enum):
@@ -63,11 +63,8 @@ def run(
 
 
 def _save(path: Path, outputs: dict[str, np.ndarray]) -> None:
-    try:
-        with path.open("wb") as file:
-            if len(outputs) == 1:
-                np.save(file, next(iter(outputs.values())))
-            else:
-                np.savez(file, **outputs)  # type: ignore[arg-type]
-    except OSError as e:
-        raise FileError(f"{path}: cannot write ({e.strerror})") from e
+    with writing(path), path.open("wb") as file:
+        if len(outputs) == 1:
+            np.save(file, next(iter(outputs.values())))
+        else:
+            np.savez(file, **outputs)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity, steps
 from bslite.cli.rivals import torch_rival
-from bslite.errors import FileError
+from bslite.errors import writing
 
 
 def verify(
@@ -48,9 +48,7 @@ def verify(
         found = check(spec, inputs, module=module, threads=threads, on_layer=advance, backend=backend.value)
     print(found.summary() if quiet else found)
     if json_file is not None:
-        try:
+        with writing(json_file):
             json_file.write_text(json.dumps(found.as_dict(), indent=1) + "\n")
-        except OSError as e:
-            raise FileError(f"{json_file}: cannot write ({e.strerror})") from e
     if not found.passed:
         raise typer.Exit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bslite.errors import FileError
+from bslite.errors import writing
 from bslite.explanation.data.result import Result
 from bslite.explanation.views.page import page
 from bslite.explanation.views.text import table
@@ -40,7 +40,5 @@ class Explanation(Result):
 
 
 def _write(path: Any, text: str) -> None:
-    try:
+    with writing(path):
         Path(path).write_text(text, encoding="utf-8")
-    except OSError as e:
-        raise FileError(f"{path}: cannot write ({e.strerror})") from e

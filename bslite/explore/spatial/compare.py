@@ -14,12 +14,14 @@ from bslite.errors import EngineError
 from bslite.explore.problem import Recurrent
 from bslite.explore.search import Explorer, Found, search
 from bslite.explore.space import Point
-from bslite.explore.spatial import kernels_run, loop, loop_run
+from bslite.explore.spatial import kernels, loop
 from bslite.explore.spatial.cells import Array
-from bslite.explore.spatial.kernels import TOGETHER, KernelByKernel
+from bslite.explore.spatial.kernels import ANY_KERNELS, TOGETHER, KernelByKernel
+from bslite.explore.spatial.kernels_run import KernelRun
+from bslite.explore.spatial.loop_run import LoopRun
 from bslite.explore.spatial.machine import SpatialMachine
-from bslite.explore.spatial.result import Run
-from bslite.explore.spatial.weights import LayerWeights, random_input, random_weights
+from bslite.explore.spatial.result import LayerRun, Run, joined
+from bslite.explore.spatial.weights import LayerWeights, check_input, random_input, random_weights
 
 LOOP, KERNELS, FEW = "loop", "kernels", "few kernels"
 # Ways to run a step, best fused first. "kernels": a matrix-vector kernel per gate, an element-wise kernel per
@@ -54,9 +56,29 @@ def simulate(
     x: Array,
     state: Sequence[Sequence[Array]] | None = None,
 ) -> Run:
-    """Run the loop, or whatever the other way is called its kernels, on ``x [steps, batch, inputs]``."""
-    runner = loop_run.simulate if way == LOOP else kernels_run.simulate
-    return runner(problem, machine, point, weights, x, state)
+    """Run ``way`` at a point of its space on ``x [steps, batch, inputs]``, layer after layer.
+
+    ``state``: for each layer h, and for the LSTM c, ``[batch, hidden]``; zeros if not given. If ``x`` has
+    fewer steps than the problem, the run repeats the period that the steps show.
+
+    Raises EngineError if the point does not fit the machine, or if the steps show no period.
+    """
+    runs: list[LayerRun] = []
+    chip: LoopRun | KernelRun
+    (loop if way == LOOP else ANY_KERNELS).space(problem, machine).point(point.as_dict())
+    check_input(problem, x)
+    for i in range(problem.layers):
+        weights[i].check(problem, i)
+        given = weights[i], x, None if state is None else state[i]
+        layer = problem.layer(i), machine, point, problem.layers
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinities spread as they would
+            if way == LOOP:
+                chip = LoopRun(loop.mapping(*layer), *given)
+            else:
+                chip = KernelRun(kernels.mapping(*layer), *given)
+            runs.append(chip.run())
+        x = runs[-1].outputs
+    return joined(machine, runs, problem.steps, problem.steps * problem.batch * problem.weights)
 
 
 def simulate_some(

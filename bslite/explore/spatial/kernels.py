@@ -15,10 +15,11 @@ from functools import cached_property, lru_cache
 from typing import cast
 
 from bslite.explore.problem import Recurrent
-from bslite.explore.search import Estimate, Part
+from bslite.explore.search import Estimate
 from bslite.explore.space import Axis, Constraint, Point, Space
 from bslite.explore.spatial import cells, grid
 from bslite.explore.spatial.array import WORD, DotArray, ceil, channel_cycles
+from bslite.explore.spatial.cycles import Cycles
 from bslite.explore.spatial.machine import SpatialMachine
 from bslite.explore.spatial.stream import spread, step_cycles
 
@@ -219,10 +220,7 @@ class KernelByKernel:
             return next((why for why in worst if why), None)
 
         def routes(point: Point) -> str | None:
-            needed = point.number("columns") + 1
-            if needed > machine.tracks:
-                return f"{needed} vectors cross a cell's border, there are {machine.tracks} tracks"
-            return None
+            return machine.too_few_tracks(point.number("columns") + 1)
 
         def memory(point: Point) -> str | None:
             for m in mappings(problem, machine, point):
@@ -252,37 +250,24 @@ class KernelByKernel:
 
     def estimate(self, problem: Recurrent, machine: SpatialMachine, point: Point) -> Estimate:
         """Seconds of the run at this point, from the mapping alone."""
-        parts: dict[str, float] = {}
-        hidden: dict[str, float] = {}
-        each = mappings(problem, machine, point)
+        each, cycles = mappings(problem, machine, point), Cycles()
         for m in each:
-            _add_layer(m, parts, hidden)
-        seconds = 1 / machine.clock
+            _add_layer(m, cycles)
         notes: dict[str, float | str] = {
             "PCUs": each[-1].array.pcus + each[-1].array.hub_pcus,
             "kernels per step": sum(len(m.products) + len(m.elementwise) for m in each),
             "weights on chip": sum(m.resident for m in each) / sum(m.all_blocks for m in each),
-            "cycles": sum(parts.values()),
         }
-        return Estimate(
-            point,
-            tuple(Part(name, cycles * seconds) for name, cycles in parts.items())
-            + tuple(Part(name, cycles * seconds, hidden=True) for name, cycles in hidden.items()),
-            notes,
-        )
+        return cycles.estimate(point, machine.clock, notes)
 
 
 #: All of them.
 ANY_KERNELS = KernelByKernel((EACH, TOGETHER), (EACH, TOGETHER))
 
 
-def _add_layer(m: KernelMapping, parts: dict[str, float], hidden: dict[str, float]) -> None:
-    """Cycles of one layer, added to the parts."""
+def _add_layer(m: KernelMapping, cycles: Cycles) -> None:
+    """Add the cycles of one layer."""
     p, a = m.problem, m.array
-
-    def add(to: dict[str, float], name: str, cycles: float) -> None:
-        to[name] = to.get(name, 0) + cycles
-
     useful = p.batch * p.weights / (a.pcus * m.machine.lanes)
     work = sum(m.blocks(q) * m.chunks(q) for q in m.products) * p.batch * a.interval
     launch = m.machine.launch_cycles
@@ -303,11 +288,11 @@ def _add_layer(m: KernelMapping, parts: dict[str, float], hidden: dict[str, floa
     step = step_cycles(work, gaps, len(each), count, tiles / max(1, count), latency)
     moved = tiles + inputs + outputs
     waits = max(step, moved, inputs + latency) - work - sum(gaps)
-    add(parts, "multiply-adds", p.steps * useful)
-    add(parts, "fragmentation", p.steps * (work - useful))
-    add(parts, "element-wise kernels", p.steps * turns)
-    add(parts, "starting kernels", p.steps * (begins * len(m.products) + others_begin))
-    add(parts, "finishing kernels, results to memory", p.steps * (ends * len(m.products) + others_end))
-    add(parts, "waiting for memory", p.steps * waits)
-    add(parts, "start and end", inputs + latency + outputs + latency)
-    add(hidden, "transfers, covered", p.steps * (moved - min(moved, waits)))
+    cycles.add("multiply-adds", p.steps * useful)
+    cycles.add("fragmentation", p.steps * (work - useful))
+    cycles.add("element-wise kernels", p.steps * turns)
+    cycles.add("starting kernels", p.steps * (begins * len(m.products) + others_begin))
+    cycles.add("finishing kernels, results to memory", p.steps * (ends * len(m.products) + others_end))
+    cycles.add("waiting for memory", p.steps * waits)
+    cycles.add("start and end", inputs + latency + outputs + latency)
+    cycles.hide("transfers, covered", p.steps * (moved - min(moved, waits)))

@@ -9,37 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from bslite.explore.problem import Recurrent
-from bslite.explore.space import Point
 from bslite.explore.spatial import cells
 from bslite.explore.spatial.array import WORD
 from bslite.explore.spatial.cells import Array
-from bslite.explore.spatial.kernels import ANY_KERNELS, Elementwise, H, KernelMapping, Product, X, mappings
-from bslite.explore.spatial.machine import SpatialMachine
-from bslite.explore.spatial.result import LayerRun, Moment, Run, joined
+from bslite.explore.spatial.kernels import Elementwise, H, KernelMapping, Product, X
+from bslite.explore.spatial.result import LayerRun, Moment
 from bslite.explore.spatial.stream import WeightStream
 from bslite.explore.spatial.units import Clock, Collectors, DotPipeline, Dram, Issue
-from bslite.explore.spatial.weights import LayerWeights, check_input, tiles
-
-
-def simulate(
-    problem: Recurrent,
-    machine: SpatialMachine,
-    point: Point,
-    weights: Sequence[LayerWeights],
-    x: Array,
-    state: Sequence[Sequence[Array]] | None = None,
-) -> Run:
-    """Run the kernels at a point of their space on ``x [steps, batch, inputs]``; see `loop_run.simulate`."""
-    ANY_KERNELS.space(problem, machine).point(point.as_dict())
-    check_input(problem, x)
-    runs: list[LayerRun] = []
-    for i, layer in enumerate(mappings(problem, machine, point)):
-        weights[i].check(problem, i)
-        with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinities go their way
-            runs.append(KernelRun(layer, weights[i], x, None if state is None else state[i]).run())
-        x = runs[-1].outputs
-    return joined(machine, runs, problem.steps, problem.steps * problem.batch * problem.weights)
+from bslite.explore.spatial.weights import LayerWeights, tiles
 
 
 class KernelRun:

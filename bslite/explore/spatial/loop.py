@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from bslite.explore.problem import Recurrent
-from bslite.explore.search import Estimate, Part
+from bslite.explore.search import Estimate
 from bslite.explore.space import Axis, Constraint, Point, Space
 from bslite.explore.spatial import cells
 from bslite.explore.spatial.array import WORD, DotArray, ceil, channel_cycles
+from bslite.explore.spatial.cycles import Cycles
 from bslite.explore.spatial.machine import SpatialMachine
 from bslite.explore.spatial.stream import spread, step_cycles
 
@@ -194,10 +195,7 @@ def space(problem: Recurrent, machine: SpatialMachine) -> Space:
         return None
 
     def routes(point: Point) -> str | None:
-        needed = point.number("ru") + 1
-        if needed > machine.tracks:
-            return f"{needed} vectors cross a cell's border, there are {machine.tracks} tracks"
-        return None
+        return machine.too_few_tracks(point.number("ru") + 1)
 
     def parts(point: Point) -> str | None:
         gp = point.number("gp")
@@ -236,33 +234,20 @@ def space(problem: Recurrent, machine: SpatialMachine) -> Space:
 
 def estimate(problem: Recurrent, machine: SpatialMachine, point: Point) -> Estimate:
     """Seconds of the run at this point, from the mapping alone."""
-    parts: dict[str, float] = {}
-    hidden: dict[str, float] = {}
-    each = mappings(problem, machine, point)
+    each, cycles = mappings(problem, machine, point), Cycles()
     for m in each:
-        _add_layer(m, parts, hidden)
-    seconds = 1 / machine.clock
+        _add_layer(m, cycles)
     first = each[-1]
     notes: dict[str, float | str] = {
         "PCUs": first.array.pcus + first.array.hub_pcus,
         "weights on chip": sum(m.resident for m in each) / sum(m.blocks for m in each),
-        "cycles": sum(parts.values()),
     }
-    return Estimate(
-        point,
-        tuple(Part(name, cycles * seconds) for name, cycles in parts.items())
-        + tuple(Part(name, cycles * seconds, hidden=True) for name, cycles in hidden.items()),
-        notes,
-    )
+    return cycles.estimate(point, machine.clock, notes)
 
 
-def _add_layer(m: LoopMapping, parts: dict[str, float], hidden: dict[str, float]) -> None:
-    """Cycles of one layer, added to the parts."""
+def _add_layer(m: LoopMapping, cycles: Cycles) -> None:
+    """Add the cycles of one layer."""
     p, a = m.problem, m.array
-
-    def add(to: dict[str, float], name: str, cycles: float) -> None:
-        to[name] = to.get(name, 0) + cycles
-
     useful = p.batch * p.weights / (a.pcus * m.rv)
     work = m.blocks * p.batch * m.rounds * m.chunks * a.interval  # cycles the array is busy in a step
     # The way round is covered by other sequences of the batch, and by the inputs' share of the next step.
@@ -277,10 +262,10 @@ def _add_layer(m: LoopMapping, parts: dict[str, float], hidden: dict[str, float]
     period = max(step, moved, inputs + latency)
     waits = period - work - round_trip
     start = inputs + latency + (tile if m.streamed == m.blocks else 0)
-    add(parts, "multiply-adds", p.steps * useful)
-    add(parts, "fragmentation", p.steps * (work - useful))
-    add(parts, "h on its way round", (p.steps - 1) * round_trip)
-    add(parts, "waiting for memory", (p.steps if m.streamed else p.steps - 1) * waits)
-    add(parts, "start and end", start + m.back - a.interval + outputs + latency)
-    add(hidden, "h on its way, covered", (p.steps - 1) * min(m.back, covered))
-    add(hidden, "transfers, covered", p.steps * (moved - min(moved, waits)))
+    cycles.add("multiply-adds", p.steps * useful)
+    cycles.add("fragmentation", p.steps * (work - useful))
+    cycles.add("h on its way round", (p.steps - 1) * round_trip)
+    cycles.add("waiting for memory", (p.steps if m.streamed else p.steps - 1) * waits)
+    cycles.add("start and end", start + m.back - a.interval + outputs + latency)
+    cycles.hide("h on its way, covered", (p.steps - 1) * min(m.back, covered))
+    cycles.hide("transfers, covered", p.steps * (moved - min(moved, waits)))

@@ -9,43 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from bslite.explore.problem import Recurrent
-from bslite.explore.space import Point
 from bslite.explore.spatial import cells
 from bslite.explore.spatial.array import WORD
 from bslite.explore.spatial.cells import Array
-from bslite.explore.spatial.loop import LoopMapping, mappings, space
-from bslite.explore.spatial.machine import SpatialMachine
-from bslite.explore.spatial.result import LayerRun, Moment, Run, joined
+from bslite.explore.spatial.loop import LoopMapping
+from bslite.explore.spatial.result import LayerRun, Moment
 from bslite.explore.spatial.stream import WeightStream
 from bslite.explore.spatial.units import Clock, Collectors, DotPipeline, Dram, Issue, VectorPipelines
-from bslite.explore.spatial.weights import LayerWeights, check_input, tiles
-
-
-def simulate(
-    problem: Recurrent,
-    machine: SpatialMachine,
-    point: Point,
-    weights: Sequence[LayerWeights],
-    x: Array,
-    state: Sequence[Sequence[Array]] | None = None,
-) -> Run:
-    """Run the loop at a point of its space on ``x [steps, batch, inputs]``, layer after layer.
-
-    ``state`` is, for each layer, h and for the LSTM c, ``[batch, hidden]``; zeros if not given. If ``x`` has
-    fewer steps than the problem, the others are put in by their period, and it is an EngineError if there is
-    none. Raises EngineError, too, if the point does not fit the machine.
-    """
-    space(problem, machine).point(point.as_dict())
-    check_input(problem, x)
-    runs: list[LayerRun] = []
-    for i, layer in enumerate(mappings(problem, machine, point)):
-        weights[i].check(problem, i)
-        begin = None if state is None else state[i]
-        with np.errstate(over="ignore", invalid="ignore"):  # NaN and infinities go their way
-            runs.append(LoopRun(layer, weights[i], x, begin).run())
-        x = runs[-1].outputs
-    return joined(machine, runs, problem.steps, problem.steps * problem.batch * problem.weights)
+from bslite.explore.spatial.weights import LayerWeights, tiles
 
 
 class LoopRun:

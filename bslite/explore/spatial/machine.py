@@ -58,6 +58,12 @@ class SpatialMachine:
         """What the memory outside delivers or takes."""
         return self.dram_bandwidth / self.clock
 
+    def too_few_tracks(self, vectors: int) -> str | None:
+        """Why so many vectors cannot cross a cell's border at once; None if they can."""
+        if vectors <= self.tracks:
+            return None
+        return f"{vectors} vectors cross a cell's border, there are {self.tracks} tracks"
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {"kind": "spatial", **asdict(self)}
