@@ -1,4 +1,4 @@
-"""`bisect`: which layer is the first whose answer departs, and a small reproduction of it."""
+"""`bisect`: the first layer whose values depart from the reference, and a small model that reproduces it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ TOGETHER = 4  # layers that the engine computes in one, at most
 
 @dataclass(frozen=True)
 class Bisection:
-    """What was found. ``str()`` says it in a few lines; ``passed``: no layer departs.
+    """The result of `bisect`. ``str()`` says it in a few lines; ``passed``: no layer departs.
 
-    ``fault``: "engine" where bslite's engine departs from the definition of its ops, "translation" where the
-    ops are not what torch computes. ``checks``: every layer compared until then, each against the definition
-    in float64, in float32, and torch.
+    ``fault``: "engine" if bslite's engine departs from the definition of its ops, "translation" if the ops do
+    not compute what torch computes. ``checks``: every layer compared so far, each against the definition in
+    float64, in float32, and torch.
     """
 
     model: str
@@ -144,7 +144,7 @@ def _departs(
     engine: Engine,
     checks: list[Check],
 ) -> Suspect | None:
-    """The first layer that departs, in the order of the model; all that were compared go to ``checks``."""
+    """The first layer of the model that departs; adds all compared layers to ``checks``."""
     ops = {node.name: node.op for node in spec.nodes}
     right: list[str] = []
     for found in verification.check_layers(spec, inputs, engine, theirs):
@@ -161,16 +161,17 @@ def _departs(
 
 
 def _translated_wrong(found: Check) -> bool:
-    """Whether torch's value is further from the definition than roundings explain."""
+    """Whether torch's value is further from the definition than rounding explains."""
     if found.torch_error is None:
         return False
     return not found.torch_error <= TRANSLATION * (found.reference_error + verification.TINY)
 
 
 def _within_stacks(spec: ModelSpec, inputs: list[Array], engine: Engine) -> Suspect | None:
-    """Layers looked at one by one keep their values, which rules out running them depth-first.
+    """The first layer that departs if the model is cut off behind it.
 
-    So the model is run as it is, too, cut off after one layer or another: the first cut whose answer departs.
+    Tracing layers one by one keeps their values, which rules out running them depth-first. Here the model
+    runs as usual, cut off behind one layer after another.
     """
     if all(c.passed for c in verification.check_outputs(spec, inputs, engine)):
         return None

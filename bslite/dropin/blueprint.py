@@ -1,7 +1,7 @@
-"""How a module runs for one kind of arguments: which nodes as models of bslite, which in torch.
+"""How a module runs for one kind of arguments: which nodes run in bslite and which in torch.
 
-It holds no weights. An `Executable` is a blueprint with weights: when those change, a new one is made
-of the same blueprint.
+A `Blueprint` holds no weights. An `Executable` is a blueprint with weights; changed weights need a new
+executable of the same blueprint.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Tensor = torch.Tensor
 
 @dataclass
 class Part:
-    """A set of nodes that bslite can compute. ``seconds``: of one run, measured, bslite's and torch's."""
+    """Nodes that bslite can compute. ``seconds``: measured times of one run, bslite's and torch's."""
 
     nodes: Nodes
     flops: int
@@ -39,13 +39,13 @@ class Part:
 
     @property
     def paths(self) -> list[str]:
-        """The modules it is from, each once."""
+        """The modules that the nodes are from, each once."""
         return list(dict.fromkeys(call_of(n).path for n in self.nodes.nodes))
 
 
 @dataclass
 class Blueprint:
-    """``parts`` are in the order of the graph. Call `assemble` when it is settled where each runs."""
+    """``parts`` are in the order of the graph. Call `assemble` once it is known where each part runs."""
 
     name: str
     capture: Capture
@@ -54,7 +54,7 @@ class Blueprint:
     parts: list[Part]
     flops: int  # of the whole graph, at a batch of `costs.BATCH`
     function: Callable[..., Any] | None = None
-    direct: tuple[list[int], list[int]] | None = None  # one part is all: its inputs' and outputs' places
+    direct: tuple[list[int], list[int]] | None = None  # places of in- and outputs, if one part is all
     _arguments: list[tuple[str, Any]] = field(default_factory=list)
 
     @property
@@ -70,11 +70,11 @@ class Blueprint:
         return 1 - sum(p.flops for p in self.in_bslite) / self.flops
 
     def constants(self) -> list[Tensor]:
-        """Tensors that the export found that are no parameters or buffers."""
+        """Tensors in the export that are neither parameters nor buffers."""
         return [t for t in self.capture.graph.program.constants.values() if isinstance(t, Tensor)]
 
     def walk(self, tensors: Mapping[str, Tensor] | None) -> PartWalk:
-        """What builds the model of a part; ``tensors`` by name as they are now."""
+        """The builder of a part's model. ``tensors``: name -> present value."""
         return PartWalk(self.capture.graph, self.capture.shell, self.name, tensors)
 
     def spec(self, part: Part, tensors: Mapping[str, Tensor] | None = None) -> ModelSpec:
@@ -82,7 +82,7 @@ class Blueprint:
         return self.walk(tensors).build(part.nodes.nodes, part.nodes.inputs, part.nodes.outputs)
 
     def assemble(self) -> None:
-        """Write the function that runs the graph, with a call in the place of each part of bslite's."""
+        """Write the function that runs the graph; it calls a model in place of each part that bslite runs."""
         graph = _Writer(self)
         self.function, self._arguments, self.direct = graph.function, graph.arguments, graph.direct
 
@@ -96,16 +96,16 @@ class Blueprint:
 
 
 def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) -> Blueprint:
-    """Survey a captured graph and choose the parts; all of them are bslite's at first. ``supported``: the ops
-    that the engine has, if not all.
+    """Survey a captured graph and choose the parts; at first bslite runs them all.
 
-    Raises UnsupportedError where the graph takes what is no tensor.
+    ``supported``: the ops that the engine has; None for all. Raises UnsupportedError if the graph takes an
+    argument that is not a tensor.
     """
     survey = Survey(captured.graph, captured.shell, name, supported)
     composite = any(getattr(n.target, "_can_decompose", bool)() for n in survey.refused)
     if survey.refused and (composite or not captured.functional):
-        # What is refused may be made of what is not. And parts may move past operations, which must then not
-        # work in place.
+        # A refused operation may consist of supported ones. Parts may also move past other operations, which
+        # must then not work in place.
         captured = captured.rewritten()
         survey = Survey(captured.graph, captured.shell, name, supported)
     graph = captured.graph
@@ -128,9 +128,7 @@ def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) 
 
 
 class Executable:
-    """A blueprint with the weights as they are now: takes the tensors among the arguments, gives the leaves
-    of the results.
-    """
+    """A blueprint with the present weights. It takes the tensors among the arguments and returns the results."""
 
     def __init__(
         self,
@@ -139,7 +137,7 @@ class Executable:
         threads: int | None,
         models_at_hand: Sequence[Model] = (),
     ) -> None:
-        """``models_at_hand``: used where they serve, so that weights are not packed twice."""
+        """``models_at_hand`` are used again where they fit, so that weights are not packed twice."""
         tensors = dict(named_tensors(module))
         self.blueprint = blueprint
         specs = [blueprint.spec(part, tensors) for part in blueprint.in_bslite]
@@ -158,7 +156,7 @@ class Executable:
         self.results = blueprint.capture.results
 
     def prepared(self, tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Any]:
-        """What to call for tensors of these shapes and strides."""
+        """The function to call for tensors of these shapes and strides."""
         if self._direct is None:
             return self
         places, order = self._direct
@@ -180,12 +178,12 @@ class Executable:
 
 
 def call_part(model: Model, *tensors: Tensor) -> list[Tensor]:
-    """Run a part: what the assembled function calls."""
+    """Run a part; the assembled function calls this."""
     return model(tensors)
 
 
 class _Writer:
-    """Writes the function of a blueprint. Its arguments: models and tensors held, then the inputs."""
+    """Writes the function of a blueprint. Its arguments are the held models and tensors, then the inputs."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         source = blueprint.capture.graph
@@ -235,7 +233,7 @@ class _Writer:
         calls: Sequence[Node],
         needed: set[Node],
     ) -> None:
-        """Nodes in an order in which everything is made before it is read."""
+        """Write the nodes in an order in which each value is made before it is read."""
         import operator
 
         def make(part: int) -> None:
@@ -271,7 +269,7 @@ class _Writer:
 
     @staticmethod
     def _directly(source: Graph, parts: Sequence[Part]) -> tuple[list[int], list[int]] | None:
-        """Where one part makes all results: its inputs among the graph's, its outputs among the results."""
+        """If one part makes all results: the places of its inputs and of its outputs in the graph's."""
         output = next(n for n in source.nodes if n.op == "output")
         results = output.args[0]
         if len(parts) != 1 or not isinstance(results, (list, tuple)):

@@ -1,7 +1,7 @@
 """A module called with certain arguments, as an exported graph of its tensors alone.
 
-What is exported is a *shell*: a copy of the module's Python that shares its tensors. ``torch.export`` puts
-stand-ins in the place of parameters while it traces, and another thread may be using the module.
+The export traces a *shell*: a copy of the module's Python objects that shares its tensors. ``torch.export``
+replaces parameters by stand-ins while it traces, and another thread may be using the module.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OUTER_HOOKS = (
 
 @dataclass
 class Capture:
-    """``graph`` takes the tensors among the arguments, in order, and makes those among the results."""
+    """``graph`` takes the tensors among the arguments, in order, and returns those among the results."""
 
     graph: Graph
     shell: torch.nn.Module
@@ -51,8 +51,8 @@ class Capture:
 def capture(module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool) -> Capture:
     """Trace ``module.forward`` on ``arguments``, the batch left free where ``free_batch`` and possible.
 
-    Raises UnsupportedError if it cannot be traced or does more than compute results from its arguments, and
-    other `BsliteError` if its mode or its parameters are not such as bslite runs.
+    Raises UnsupportedError if the forward cannot be traced or does more than compute results from its
+    arguments, and another `BsliteError` if bslite does not run a module in this mode or with such parameters.
     """
     torch_capture.check_module(module)
     if any(t.is_inference() for _, t in torch_capture.tensors(module)):
@@ -120,7 +120,7 @@ class _Traced:
 def shell_of(module: torch.nn.Module) -> torch.nn.Module:
     """A deep copy that shares all tensors with ``module``, without the hooks on the outside.
 
-    Where a module holds what cannot be copied, a flat copy.
+    A module that holds objects that cannot be copied gets a flat copy.
     """
     memo = {id(t): t for t in reachable_tensors(module)}
     hooks = {h: module.__dict__[h] for h in OUTER_HOOKS if h in module.__dict__}

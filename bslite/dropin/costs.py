@@ -1,4 +1,4 @@
-"""What share of the work an operation is: an estimate from the shapes that torch traced."""
+"""The share of the work that an operation has, estimated from the shapes that torch traced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bslite.frontends.torch.graph import has_tensors, is_getitem
 
 Node = torch.fx.Node
 BATCH = 4  # the batch at which the shares are compared
-#: Operations that only look at memory in another way.
+#: Operations that only view memory in another way.
 VIEWS = (
     "view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze", "permute", "transpose",
     "t", "expand", "expand_as", "slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind",
@@ -70,12 +70,12 @@ def flops(node: Node) -> int:
 
 
 def total(nodes: Iterable[Node]) -> int:
-    """Of all of them."""
+    """The flops of all nodes."""
     return sum(map(flops, nodes))
 
 
 def does_work(node: Node) -> bool:
-    """Whether a node does more than move values about."""
+    """Whether a node does more than move values."""
     return not is_getitem(node) and has_tensors(node) and operation(node) not in (*VIEWS, *COPIES)
 
 

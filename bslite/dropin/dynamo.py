@@ -1,8 +1,8 @@
 """The backend of ``torch.compile(model, backend="bslite")``, found by entry point, not by import.
 
-Dynamo hands over a graph of torch calls whose parameters are inputs. They become attributes again, sizes that
-are inputs are asked of the tensors they are sizes of, and what comes out is an ordinary module for `Runner`:
-so its batch is free, whatever Dynamo made of it.
+Dynamo hands over a graph of torch calls whose parameters are inputs. Here the parameters become attributes
+again, and sizes among the inputs are read from the tensors that they are sizes of. The result is an ordinary
+module for `Runner`, whose batch is free even where Dynamo fixed it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from bslite.dropin.runner import Options, Runner
 
 Node = torch.fx.Node
 Tensor = torch.Tensor
-MAX_SETS = 4  # sets of parameters that one graph is kept ready for: modules of one class share Dynamo's graph
+MAX_SETS = 4  # sets of parameters kept ready for one graph: modules of one class share Dynamo's graph
 
 
 def bslite(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
-    """What runs the graph ``module``. ``options``: those of `bslite.optimize`.
+    """The function that runs the graph ``module``. ``options`` are those of `bslite.optimize`.
 
-    Inference only: where gradients are needed, the graph runs as it is.
+    It runs inference only: where gradients are needed, torch runs the graph.
     """
     if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
         warnings.warn(
@@ -111,7 +111,7 @@ def _is_held(node: Node) -> bool:
 
 
 def _source(node: Node, placeholders: Sequence[Node]) -> tuple[Node, int] | None:
-    """The tensor and its axis that a placeholder for a size is the size of."""
+    """The tensor and the axis whose size a placeholder stands for."""
     value = node.meta.get("example_value")
     if not isinstance(value, torch.SymInt):
         return None

@@ -1,8 +1,8 @@
-"""One recompilation less: what Dynamo's model of a convolution asks about the batch does not concern bslite.
+"""Drops a guard of Dynamo that costs a recompilation and does not concern bslite.
 
-To follow a convolution, Dynamo asks which of torch's libraries would run it, one of which is chosen for small
-images only where the batch is at least 16. The answer becomes a guard, and a batch on the other side of 16 a
-recompilation, whatever the backend. A graph that bslite runs is right on both sides: the guard is dropped.
+To follow a convolution, Dynamo asks which of torch's libraries would run it. One library runs small images
+only if the batch is at least 16. The answer becomes a guard, so that a batch on the other side of 16
+recompiles the graph, whatever the backend. A graph that bslite runs is right on both sides.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ QUESTION = ("fake_impls.py", "conv")  # the file and function that ask
 
 
 def forget_choice_of_library() -> None:
-    """Drop such guards from the graph being compiled. What is used here is private to torch: where it is not
-    as expected, the guards stay.
+    """Drop such guards from the graph that is being compiled.
+
+    This uses private parts of torch; where they differ from what is expected, the guards stay.
     """
     try:
         from torch.utils._sympy.numbers import int_oo

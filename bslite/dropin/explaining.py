@@ -17,8 +17,8 @@ from bslite.frontends.torch.capture import tensors as named_tensors
 
 @dataclass(frozen=True)
 class ModuleExplanation:
-    """``report``: what runs in bslite and what in torch, and what was measured to decide it. ``parts``: an
-    explanation for each part that bslite runs, in the order of the report.
+    """``report``: what runs in bslite and what in torch, with the measurements that decided it. ``parts``: an
+    explanation of each part that bslite runs, in the order of the report.
     """
 
     report: Report
@@ -33,9 +33,10 @@ class ModuleExplanation:
 
 
 def explain_module(module: Any, **options: Any) -> ModuleExplanation:
-    """See `bslite.explain`, whose ``threads``, ``runs`` and ``limits`` are the ``options``; at the sizes that
-    each part was specialised on. Of a module on a GPU: the plans of its parts. InputError if
-    ``module`` has not been called yet.
+    """Explain each part of ``module`` at the sizes of its specialisation; on a GPU, the plan of each part.
+
+    ``options`` are ``threads``, ``runs`` and ``limits`` of `bslite.explain`. Raises InputError if ``module``
+    has not been called yet.
     """
     runner = runner_of(module)
     if not runner.kinds:

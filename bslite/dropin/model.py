@@ -1,7 +1,7 @@
 """A ModelSpec called with torch tensors, at as little cost as possible.
 
-`bslite.run` checks what it is given each time. Here that is done when tensors of some shape and strides come
-for the first time; from then on their addresses go to the engine as they are.
+`bslite.run` checks its arguments at every call. Here the first call with tensors of some shapes and strides
+checks them; later calls hand the addresses to the engine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _same(a: Array, b: Array) -> bool:
 
 
 class Model:
-    """``model(tensors)``: fresh tensors, the outputs of ``spec``. Several threads may call it at once."""
+    """``model(tensors)`` returns the outputs of ``spec``, new tensors. Several threads may call it at once."""
 
     def __init__(self, spec: ModelSpec, threads: int | None = None) -> None:
         self.spec, self.threads = spec, threads
@@ -104,6 +104,6 @@ class Model:
         return call
 
     def _checked(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """By way of `bslite.run`, which converts what is not float32."""
+        """Run through `bslite.run`, which converts dtypes other than float32."""
         result = api.run(self.spec, [t.detach() for t in tensors], threads=self.threads)
         return result if isinstance(result, list) else [result]

@@ -22,7 +22,7 @@ Node = torch.fx.Node
 
 @dataclass
 class Nodes:
-    """Nodes that become one model, in order, the values that they read and those that others read of them."""
+    """Nodes that become one model, in order; the values they read; those of their values that others read."""
 
     nodes: list[Node]
     inputs: list[Node]
@@ -64,13 +64,13 @@ def partition(survey: Survey) -> list[Nodes]:
 
 
 def _worth_a_call(group: set[Node]) -> bool:
-    """Whether a group is more than moves and a single pass over elements, which torch might as well do."""
+    """Whether a group does more than moves and one pass over elements, which torch does as fast."""
     working = [n for n in group if does_work(n)]
     return len(working) > 1 or any(flops(n) > math.prod(sizes(n)) for n in working)
 
 
 def sizes_from_inputs(graph: Graph) -> None:
-    """Let sizes of intermediate values be asked of an input that has the same: else they would be cuts."""
+    """Ask inputs for sizes wherever they have the same as a value: asking the value would cut the graph."""
     known: dict[Any, tuple[Node, int]] = {}
     for node in graph.nodes:
         if node.op == "placeholder" and has_tensors(node):
@@ -84,7 +84,7 @@ def sizes_from_inputs(graph: Graph) -> None:
 
 
 def _sizes_of_values(graph: Graph) -> bool:
-    """Whether some size has to be asked of a value computed on the way."""
+    """Whether the graph asks an intermediate value for its size."""
     return any(
         node in graph.live
         and not has_tensors(node)
@@ -95,7 +95,7 @@ def _sizes_of_values(graph: Graph) -> bool:
 
 
 def _propose(graph: Graph, allowed: set[Node]) -> list[set[Node]]:
-    """The partitioner's sets, each result of several picked where it is made."""
+    """The sets of the partitioner; the item of a tuple belongs to the set that makes the tuple."""
     if set(graph.operations()) <= allowed and not _sizes_of_values(graph):
         return [allowed]
     logging.getLogger("torch.fx.passes.infra.partitioner").setLevel(logging.WARNING)

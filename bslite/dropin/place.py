@@ -1,4 +1,4 @@
-"""Which device a call is on, whether bslite has an engine for it, and what that engine has kernels for."""
+"""The device of a call, whether bslite has an engine for it, and the ops that this engine has kernels for."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def of(tensor: Tensor) -> torch.device:
 
 
 def on_gpu(tensor: Tensor) -> bool:
-    """Whether the GPU engine is to take it."""
+    """Whether the GPU engine takes the tensor."""
     return of(tensor).type == "cuda"
 
 
 def wrong(tensors: Iterable[Tensor], held: Iterable[Tensor]) -> str:
-    """Why a call with these tensors, of a module that holds those, cannot run in bslite; empty if it can."""
+    """Why a call with ``tensors``, of a module that holds ``held``, cannot run in bslite; empty if it can."""
     given = {of(t) for t in tensors}
     places = given | {of(t) for t in held}
     if len(places) > 1:
@@ -35,8 +35,8 @@ def wrong(tensors: Iterable[Tensor], held: Iterable[Tensor]) -> str:
 
 
 def capturing(tensors: Iterable[Tensor]) -> bool:
-    """Whether what is started for these tensors goes into a CUDA graph of the caller's: nothing can be
-    measured or waited for then.
+    """Whether work on these tensors goes into a CUDA graph that the caller captures: it can then be neither
+    measured nor waited for.
     """
     return (
         any(map(on_gpu, tensors))
@@ -55,6 +55,6 @@ def ops_of(tensors: Iterable[Tensor]) -> frozenset[str] | None:
 
 
 def wait(tensors: Iterable[Tensor]) -> None:
-    """Until all work on the tensors' GPU is done."""
+    """Wait until all work on the GPUs of the tensors is done."""
     for device in {t.device for t in tensors if t.is_cuda}:
         torch.cuda.synchronize(device)

@@ -1,4 +1,4 @@
-"""Why a call runs in torch, in words; each is said once for a module."""
+"""Why a call runs in torch, in words; a module gives each reason once."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MODES = "another tool is following torch's operations (a trace, a transform or a
 
 
 def outside(autocast: bool, tracing: bool, transformed: bool) -> str:
-    """What around a call keeps it in torch; empty if nothing does."""
+    """The reason in the surroundings of a call to run it in torch; empty if there is none."""
     if tracing or transformed:
         return MODES
     return AUTOCAST if autocast else ""
 
 
 def of_tensor(tensor: torch.Tensor) -> str:
-    """What about an input keeps a call in torch; empty if nothing does."""
+    """The reason in an input to run the call in torch; empty if there is none."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return f"an input is a {type(tensor).__name__}, not a plain tensor"
     if tensor.device.type not in KNOWN:

@@ -14,7 +14,7 @@ from bslite.frontends.torch.capture import tensors as named_tensors
 
 @dataclass(frozen=True)
 class PartReport:
-    """Nodes that bslite can compute. ``seconds``, bslite's and torch's, are there if it was measured."""
+    """A part that bslite can compute. ``seconds``: bslite's and torch's, if they were measured."""
 
     first: str
     last: str
@@ -35,7 +35,7 @@ class Unsupported:
 
 @dataclass(frozen=True)
 class KindReport:
-    """One specialisation: the sizes it has served, and how it runs. ``reason``: why all of it is torch's."""
+    """One specialisation: the sizes it has served, and how it runs. ``reason``: why torch runs all of it."""
 
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
     fixed_batch: str
@@ -76,10 +76,10 @@ class Report:
 
 
 def report(module: Any) -> Report:
-    """What of ``module``, made by `bslite.optimize`, ran where and why.
+    """Say which parts of ``module``, made by `bslite.optimize`, ran where and why.
 
-    Specialisations, parts, operations that bslite does not have and their share of the flops, what was
-    measured, and calls that torch ran.
+    The report lists specialisations, their parts, operations that bslite lacks and their share of the flops,
+    measured times, and calls that torch ran.
 
     Raises InputError for any other module.
     """

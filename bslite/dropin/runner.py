@@ -1,4 +1,4 @@
-"""What a wrapped module does when called: find or make the specialisation for the call, or run torch."""
+"""The call of a wrapped module: find or make the specialisation for the call, or run torch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Options:
 
 @dataclass(frozen=True)
 class InTorch:
-    """A call that torch runs. ``loud``: it is worth a warning."""
+    """A call that torch runs. ``loud``: a warning says so."""
 
     reason: str
     loud: bool = True
@@ -50,7 +50,7 @@ class InTorch:
 
 @dataclass
 class State:
-    """All that holds for the weights as they are now."""
+    """All that is valid for the present weights."""
 
     watch: Watch
     calls: Recent[Key, Run | InTorch] = field(default_factory=lambda: Recent(MAX_CALLS))
@@ -60,7 +60,7 @@ class State:
 
 @dataclass
 class Kind:
-    """One specialisation: a kind of call, the blueprint for it or why there is none, and shapes it served."""
+    """One specialisation: the blueprint of a kind of call, or why there is none; the shapes it served."""
 
     blueprint: Blueprint | InTorch
     shapes: dict[tuple[tuple[int, ...], ...], int] = field(default_factory=dict)
@@ -110,11 +110,11 @@ class Runner:
             return self._run_torch(run, args, kwargs)
         try:
             return run(tensors)
-        except BsliteError as e:  # such as an index out of range, of which torch has something to say itself
+        except BsliteError as e:  # such as an index out of range, for which torch raises its own error
             return self._run_torch(InTorch(str(e)), args, kwargs)
 
     def forget(self) -> None:
-        """Drop everything made so far."""
+        """Drop all specialisations."""
         with self._lock:
             self._state, self._restarts = None, 0
             self.kinds.clear()
@@ -133,7 +133,7 @@ class Runner:
             warnings.warn(text, UserWarning, stacklevel=_callers_level())
 
     def _current(self) -> State:
-        """The state for the weights as they are now."""
+        """The state for the present weights."""
         state = self._state
         if state is not None and not _changed(state.watch):
             return state
@@ -158,7 +158,7 @@ class Runner:
     def _prepare(
         self, state: State, key: Key, tensors: Sequence[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Run | InTorch:
-        """What serves this call, made if need be."""
+        """The function for this call, made if there is none yet."""
         why = next(
             filter(None, map(reasons.of_tensor, tensors)), "" if tensors else "no argument is a tensor"
         )
@@ -224,7 +224,7 @@ class Runner:
     def _draw(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], free: bool
     ) -> Blueprint | InTorch:
-        """Export and survey, choose and measure. Raises UnsupportedError if the user wants no fallback."""
+        """Export and survey, choose and measure. Raises UnsupportedError if the user allows no fallback."""
         if self._restarts > MAX_RESTARTS:
             return InTorch("the module's attributes, hooks or layers change from call to call")
         arguments = Structure((args, kwargs), lambda x: isinstance(x, Tensor))
@@ -267,7 +267,7 @@ def _callers_level() -> int:
 
 
 def _batched(tensors: Sequence[Tensor]) -> bool:
-    """Whether there is a batch that can be left free: an export takes sizes of one for fixed."""
+    """Whether the batch can be left free: an export takes a size of one for fixed."""
     return next((t.shape[0] for t in tensors if t.ndim), 1) > 1
 
 

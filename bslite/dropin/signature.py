@@ -1,4 +1,4 @@
-"""What kind of call is it: the shape of nested arguments, as a key, and the tensors among them."""
+"""The kind of a call: the structure of its nested arguments, as a key, and the tensors among them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TENSORS = (Tensor, torch.nn.Parameter)
 
 
 class Unsignable(Exception):
-    """An argument that cannot be part of a key; says which."""
+    """An argument cannot be part of a key; the message names it."""
 
 
 def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Key, list[Tensor]]:
@@ -36,8 +36,8 @@ def _exact(value: Any, tensors: list[Tensor]) -> Key:
 
 
 def kind(args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool) -> Key:
-    """A coarser key: calls that one export serves. ``free_batch``: the size of the batch does not count, but
-    whether it is one.
+    """A coarser key, which calls share if one export serves them. With ``free_batch`` the size of the batch
+    counts only in so far as it is 1 or not.
     """
     batch: list[int] = []
 

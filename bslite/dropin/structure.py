@@ -11,10 +11,10 @@ from torch.utils import _pytree as pytree
 
 
 class Structure:
-    """What a forward returned, without the tensors in it. ``build(leaves)`` makes it anew."""
+    """The result of a forward without its tensors. ``build(leaves)`` makes such a result of other tensors."""
 
     def __init__(self, result: Any, is_leaf: Callable[[Any], bool]) -> None:
-        """``is_leaf(x)``: whether x is filled in each time; what else there is stays as it is."""
+        """``is_leaf(x)``: whether x is replaced by `build`; all other values stay as they are."""
         self.leaves: list[Any] = []
         self._build = self._read(result, is_leaf)
         self.single = is_leaf(result)

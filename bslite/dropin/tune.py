@@ -1,4 +1,4 @@
-"""Is a part faster in bslite? Both run it on what reaches it, in turns, and the medians are compared."""
+"""Measures whether a part is faster in bslite: bslite and torch run it in turns on its real inputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARGIN = 1.05  # by how much torch must be faster: a part that is as fast stays 
 def tune(
     blueprint: Blueprint, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor], threads: int | None
 ) -> None:
-    """Measure every part on ``inputs`` and leave those to torch that it runs faster."""
+    """Measure every part on ``inputs`` and leave to torch the parts that torch runs faster."""
     graph = blueprint.capture.graph
     twins = [fuse_as_graphmodule(graph.program.graph_module, p.nodes.nodes, "part") for p in blueprint.parts]
     wanted = {n for _, read, _ in twins for n in read} | {n for p in blueprint.parts for n in p.nodes.inputs}
@@ -41,7 +41,7 @@ def tune(
 
 
 def _waited_for(function: Callable[[], Any], inputs: Sequence[Tensor]) -> Callable[[], Any]:
-    """On a GPU: the function and the wait for what it started; run twice already, for the second captures."""
+    """``function``; on a GPU with a wait behind it, and run twice before: the second run captures a graph."""
     if not place.on_gpu(inputs[0]):
         return function
 
@@ -87,7 +87,7 @@ def run_graph(
 
 
 class _Keeper(torch.fx.Interpreter):
-    """Runs a graph and keeps some of its values, as they were when they were made."""
+    """Runs a graph and keeps some of its values as they were when they were made."""
 
     def __init__(self, module: torch.fx.GraphModule, wanted: set[Node], copies: bool) -> None:
         super().__init__(module)

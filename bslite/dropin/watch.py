@@ -1,14 +1,14 @@
-"""Has a module changed since it was looked at? Asked at every call, so everything is compared in C.
+"""Notices changes of a module. Every call asks for them, so all comparisons run in C.
 
-Three kinds of change, told apart because they cost differently to follow. *Structure*: a submodule, hook,
-parameter or plain attribute that another took the place of, or a mode switched: what was traced may not hold
-any more. *Tensors*: other tensor objects or other memory under the same names (``load_state_dict(assign=
-True)``, ``p.data = ...``, ``.to()``). *Values*: the same memory, written to.
+There are three kinds of change, which cost differently to follow. *Structure*: a submodule, hook, parameter
+or plain attribute is replaced, or a mode is switched; what was traced may no longer hold. *Tensors*: other
+tensor objects or other memory stand under the same names (``load_state_dict(assign=True)``, ``p.data = ...``,
+``.to()``). *Values*: the same memory has been written to.
 
-Writing is seen in the tensors' version counters, and, since ``p.data.mul_()`` and writes through NumPy leave
-those as they are, in a digest of words sampled from every tensor. What neither shows is a write that
-circumvents the counter and misses all the sampled words: one element of a large weight through ``.data``.
-`bslite.dropin.refresh` is for that.
+The version counters of the tensors show most writes. Writes through NumPy and ``p.data.mul_()`` leave the
+counters alone; a digest of words sampled from every tensor shows those. Neither shows a write that leaves the
+counter alone and misses all sampled words, such as one element of a large weight through ``.data``; after
+such a write call `bslite.dropin.refresh`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 class Watch:
-    """A module as it is now. ``tensors``: its parameters, buffers and ``extra`` tensors, in a fixed order."""
+    """The state of a module. ``tensors``: its parameters, buffers and ``extra`` tensors, in a fixed order."""
 
     def __init__(self, module: torch.nn.Module, extra: Iterable[torch.Tensor] = ()) -> None:
         import torch
@@ -60,7 +60,7 @@ class Watch:
         self.note()
 
     def note(self) -> None:
-        """Take the values as they are now for known."""
+        """Compare with the present values from now on."""
         self._versions = list(map(_version, self._counted))
         self._known = self._digest()
 
@@ -123,7 +123,7 @@ class Digest:
 
 
 def attributes_of(modules: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:
-    """The attributes of each as they are now. What torch keeps on a module is in it as it is, not copied."""
+    """The present attributes of each module. Those that torch itself keeps on a module are not copied."""
     import torch
 
     own = vars(torch.nn.Module()).keys()
@@ -131,7 +131,7 @@ def attributes_of(modules: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:
 
 
 def _frozen(value: Any, depth: int = 3) -> Any:
-    """``value``, or a copy of what can be changed in place of it and compares equal until then."""
+    """``value``; of containers a copy, which compares equal until the container is changed in place."""
     if type(value) in (list, tuple) and depth:
         return type(value)([_frozen(v, depth - 1) for v in value])
     if type(value) is dict and depth:

@@ -1,8 +1,8 @@
-"""`optimize`: a module that is the given one in all but the speed of its forward.
+"""`optimize`: a module that differs from the given one only in the speed of its forward.
 
-The wrapped module shares the original's ``__dict__``, so parameters, submodules, hooks, mode and plain
-attributes are the same objects under the same names, whichever of the two they are reached by or set through.
-Its class is a subclass of the original's made for it, with another ``forward``.
+The wrapped module shares the ``__dict__`` of the original, so both see the same parameters, submodules,
+hooks, mode and plain attributes, and a change through one is a change of both. The class of the wrapped
+module is a subclass of the original class with another ``forward``.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ def optimize(
 ) -> Any:
     """``module`` with a faster forward: a drop-in for it, sharing its parameters, submodules and hooks.
 
-    ``example_inputs``: a tensor, or a tuple of the forward's positional arguments, to specialise on now; else
-    the first call does it. Other sizes make other specialisations, other batches do not.
+    ``example_inputs``: a tensor, or a tuple of the forward's positional arguments, to specialise on now; by
+    default the first call specialises. Other sizes make other specialisations, other batches do not.
 
-    It runs inference on float32 tensors of the CPU or, where module and inputs are on one, of a GPU (on
-    torch's current stream). In training mode, where gradients are needed, under autocast, on several devices
-    or another kind and while another tool traces it, the original forward runs, with one warning. What
-    bslite has no op for runs in torch inside the same graph; ``fallback`` says whether a warning lists it
-    (``"warn"``), nothing is said (``"silent"``), or UnsupportedError is raised (``"error"``). ``tune``: a
-    part that is measured slower in bslite than in torch stays in torch; ``tune=False`` measures nothing, so
-    that what runs where is the same every time. ``threads`` as for `bslite.run`. `bslite.report` shows what
-    runs where.
+    The module runs inference on float32 tensors of the CPU or, if module and inputs are on one, of a GPU (on
+    torch's current stream). The original forward runs, with one warning, in training mode, where gradients
+    are needed, under autocast, on several devices, on a device of another kind, and while another tool traces
+    the module. Operations that bslite has no op for run in torch inside the same graph; ``fallback`` says
+    whether a warning lists them (``"warn"``), nothing is said (``"silent"``), or UnsupportedError is raised
+    (``"error"``). With ``tune``, a part that is measured slower in bslite than in torch stays in torch;
+    ``tune=False`` measures nothing, so that the same parts run in the same place every time. ``threads`` as
+    for `bslite.run`. `bslite.report` shows what runs where.
 
-    Changed weights are noticed at the next call, see `bslite.dropin.watch`.
+    The next call notices changed weights; see `bslite.dropin.watch`.
 
-    Raises InputError for what is no module, EngineError for a wrong ``threads``.
+    Raises InputError if ``module`` is not a torch module, EngineError for a wrong ``threads``.
     """
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"optimize() takes a torch.nn.Module, got {type(module).__name__}")
@@ -75,12 +75,12 @@ def is_wrapped(module: Any) -> bool:
 
 
 def original_of(module: torch.nn.Module) -> torch.nn.Module:
-    """The module that a wrapped one was made from; any other is its own."""
+    """The module that a wrapped module was made from; any other module itself."""
     return runner_of(module).module if is_wrapped(module) else module
 
 
 def refresh(module: torch.nn.Module) -> None:
-    """Make a wrapped module forget all it knows, after a change to the weights that could not be noticed."""
+    """Make a wrapped module forget its specialisations, after a change of weights that it cannot notice."""
     runner_of(module).forget()
 
 
@@ -93,7 +93,7 @@ def _wrap(module: torch.nn.Module, options: Options) -> torch.nn.Module:
 
 @functools.lru_cache(maxsize=256)
 def _class_for(kind: Any) -> type[torch.nn.Module]:
-    """A subclass that runs ``kind``'s forward through a `Runner`; called and shown by the same name."""
+    """A subclass of ``kind`` that runs the forward through a `Runner`; it has the same name."""
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():  # Dynamo or export is following: show them the original

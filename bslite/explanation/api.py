@@ -1,4 +1,4 @@
-"""Run a model under the clock; say, layer by layer, what was done and how far that is from the best."""
+"""`explain`: run a model under the clock and say, layer by layer, how far it is from the machine's limits."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def explain(
     backend: str | None = None,
     machine: GpuMachine | None = None,
 ) -> Any:
-    """Where the time of ``spec`` goes on the CPU engine: an `Explanation`. With ``backend="cuda"``, and by
-    default for CUDA tensors, what the GPU engine will do: its plan with prices, a `GpuExplanation`.
+    """Say where the time of ``spec`` goes on the CPU engine, as an `Explanation`; or what the GPU engine will
+    do, as a `GpuExplanation`, with ``backend="cuda"`` and by default for CUDA tensors.
 
     ``shape`` is the input's shape, a list of shapes for several inputs, or the input itself as `bslite.run`
     takes it; by default the model's example shapes, with ``batch`` images. ``threads`` defaults to the cores
-    this process may use. Medians over ``runs`` traced runs, after some to warm up. ``limits`` are the rates
-    to hold the layers against; by default they are measured, once per process. On a GPU nothing is run:
-    ``machine`` is the GPU to plan for, by default the one that is here, and where there is none, an H200;
-    what was assumed is said.
+    this process may use. Times are medians over ``runs`` traced runs, after some to warm up. ``limits`` are
+    the rates to hold the layers against; by default they are measured, once per process. For a GPU nothing is
+    run: ``machine`` is the GPU to plan for, by default the GPU of this computer, and where there is none, an
+    H200; the explanation says what it assumes.
 
-    Of a module made by `bslite.optimize`, a `bslite.dropin.explaining.ModuleExplanation`: what runs in bslite
-    and what in torch, which part was measured slower than in torch and stays there, and an explanation of
-    each of the others, at the sizes they were specialised on.
+    For a module made by `bslite.optimize` the result is a `bslite.dropin.explaining.ModuleExplanation`. It
+    says which parts run in bslite and which in torch, names the parts that stay in torch because they were
+    measured slower in bslite, and explains each other part at the sizes that it was specialised on.
 
     Raises InputError and SpecError as `bslite.run` does, EngineError for another backend.
     """
@@ -86,7 +86,7 @@ def explain(
 def _on_gpu(
     spec: ModelSpec, given: Any, batch: int | None, tensors: Sequence[Any], machine: GpuMachine | None
 ) -> GpuExplanation:
-    """The plan for what is given, and for how it lies."""
+    """The plan for the shapes and strides of what is given."""
     if tensors:
         shapes, strides = [tuple(t.shape) for t in tensors], [tuple(t.stride()) for t in tensors]
         return explain_on_gpu(spec, shapes, strides, machine, tensors[0].device.index or 0)

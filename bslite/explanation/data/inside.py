@@ -1,8 +1,8 @@
 """How the time of a stack divides among its layers: its program run once more, by one thread, traced.
 
-A band of an image is one work item of a stack, so the run's own trace does not look inside. What is found
-here is scaled to the time that trace says. Of bands whose plans differ (those at the edges), the one in the
-middle speaks for all.
+A band of an image is one work item of a stack, so the trace of the run does not look inside. The shares found
+here are scaled to the time of the stack in that trace. Bands at the edges have plans of their own; the shares
+are those of the band in the middle.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the machine can do at best: the ceilings of a roofline, and the floor they put under a layer's time.
 
-Roofline: Williams, Waterman and Patterson, Communications of the ACM 52(4), 2009. Its one sloping roof is
-here several: bytes come from the smallest level of the memory that could hold what is moved.
+Roofline: Williams, Waterman and Patterson, Communications of the ACM 52(4), 2009. Here the roof has one slope
+per level of the memory: bytes come from the smallest level that can hold what is moved.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Limits:
 
 @functools.cache
 def measured(threads: int) -> Limits:
-    """This machine's: as kept by ``bslite calibrate``, else measured now, once per process: some seconds."""
+    """The limits of this machine that ``bslite calibrate`` kept; else they are measured, for some seconds."""
     from bslite.engines.cpu.calibration import at_threads
     from bslite.engines.cpu.detect import detect
 

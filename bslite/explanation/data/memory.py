@@ -23,7 +23,7 @@ class Memory:
 
 
 def memory_of(spec: ModelSpec, plan: Plan, timing: Profile) -> Memory:
-    """Of one run of ``plan``; weights counted once, as the packed copies are of the same size."""
+    """The memory of one run of ``plan``. Weights count once: their packed copies are of the same size."""
     sizes = {
         kind: 4 * sum(b.size for b in plan.buffers.values() if b.kind == kind) for kind in ("input", "output")
     }

@@ -1,7 +1,8 @@
 """Where the time goes: warm traced runs of a session, in seconds per step and per walker.
 
-Every moment of every walker belongs to a step: to the one whose item it works on, else to what the others
-work on meanwhile. So the steps' times add up to the run's, and a step that shares its work badly is seen to.
+Each moment of a walker is charged to one step: the step of the item that the walker works on, or, while it
+waits, the steps that the other walkers work on. The times of the steps therefore add up to the time of the
+run, and a step that shares its work badly shows a long wait.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Profile:
     items: Items
 
     def walkers(self) -> list[tuple[float, float]]:
-        """Busy and idle seconds of each walker, in the run that ``items`` tells of."""
+        """Busy and idle seconds of each walker in the run that ``items`` holds."""
         length = float(self.items.stop.max(initial=0.0))
         worked = self.items.stop - self.items.start
         busy = np.bincount(self.items.walker, worked, minlength=self.threads)
@@ -65,7 +66,7 @@ class Profile:
 
 
 def profile(session: Session, inputs: Sequence[Array], runs: int = 15) -> Profile:
-    """Run warm, then ``runs`` traced runs in turn with as many untraced ones."""
+    """Warm the session up, then take ``runs`` traced runs and as many untraced ones, in turns."""
     steps = len(session.plan.steps)
     threads = max(1, min(session.plan.threads, numba_threads()))
     outputs = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
@@ -118,7 +119,7 @@ def _items(trace: Array, column: dict[str, int], rate: float) -> Items:
 def _parts(items: Items, steps: int, threads: int) -> tuple[Array, Array, Array]:
     """Busy, waited-for and spanned seconds of each step in one run.
 
-    What an idle walker waits for is what the others work on meanwhile; where nobody works, what starts next.
+    An idle walker waits for the steps that the others work on; where no walker works, for the next step.
     """
     busy = np.bincount(items.step, items.stop - items.start, minlength=steps)
     first, last = np.full(steps, np.inf), np.zeros(steps)

@@ -11,11 +11,11 @@ from bslite.ops import Shape
 class Row:
     """One layer as executed, or one stack of them. Times are in seconds, traffic in bytes.
 
-    ``seconds`` is its part of the run: what threads spent on its items (``busy``) or waiting for their end
-    (``wait``), divided by the number of threads, so that the rows add up to the run. A layer ``inside`` a
-    stack has its part of the stack's. ``bytes`` and ``weights`` are compulsory traffic: values in
-    and out, parameters, once each. ``floor`` is what they and ``flops`` take at least, ``bound`` what sets
-    it.
+    ``seconds`` is its part of the run: the time that threads spent on its items (``busy``) or waiting for
+    their end (``wait``), divided by the number of threads, so that the rows add up to the run. A layer
+    ``inside`` a stack has its part of the time of the stack. ``bytes`` and ``weights`` are compulsory
+    traffic: values in and out, and parameters, once each. ``floor`` is the least time that this traffic and
+    ``flops`` take, ``bound`` the limit that sets it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the planner expected of each layer, and why it put the layer into a stack or left it out."""
+"""The time that the planner predicts for each layer, and why the layer is in a stack or out of it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Work(NamedTuple):
 
 
 def work(spec: ModelSpec, shapes: Mapping[str, Shape], plan: Plan, group: Sequence[Fusion]) -> Work:
-    """Of layers run as one: what only they read of each other is not counted as moved."""
+    """The work of ``group``, layers that run as one: values that only they read count as not moved."""
     names = {name for f in group for name in f.members}
     nodes = [n for n in spec.nodes if n.name in names]
     reading = readers(spec)
@@ -46,7 +46,7 @@ def work(spec: ModelSpec, shapes: Mapping[str, Shape], plan: Plan, group: Sequen
 
 
 def in_place(plan: Plan, name: str, inputs: Sequence[str]) -> set[str]:
-    """Those of ``inputs`` that lie where the value ``name`` has them already: nothing moves for them."""
+    """The ``inputs`` that already lie in the buffer of the value ``name``: nothing moves for them."""
     value = plan.values.get(name)
     found = {i: plan.values.get(i) for i in inputs}
     return {i for i, view in found.items() if value and view and view.buffer == value.buffer}

@@ -199,7 +199,7 @@ def predictions(e: Result) -> Any | None:
 
 
 def hover(r: Row) -> str:
-    """What the pointer shows of a row."""
+    """The text that a pointer over a row shows."""
     lines = [
         f"<b>{escape(r.name)}</b>",
         f"{r.op}, {escape('+'.join(dict.fromkeys(r.kernels)))}, {' × '.join(map(str, r.shape))}",

@@ -13,7 +13,7 @@ WORDS = (0, 1, 2, 3, 11, 12)  # columns of words, to the left; the others are nu
 
 
 def table(e: GpuResult) -> str:
-    """The whole: for which machine, a line per launch, totals, then what each layer holds and why it ends."""
+    """The whole text: the machine, a line per launch, totals, then what each layer holds and why it ends."""
     cells = [HEADER, *(_cells(r, e.seconds) for r in e.rows)]
     flops, moved = sum(r.flops for r in e.launches), sum(r.bytes for r in e.launches)
     total = ("total", "", f"{len(e.launches)} launches", "", "", "", "", f"{flops / 1e6:,.2f}")

@@ -101,7 +101,7 @@ def page(e: Result) -> str:
 
 
 def _tiles(e: Result) -> str:
-    """The figures that matter most."""
+    """The main figures: time, floor, rates, idle threads, memory."""
     p = e.profile
     seconds = sum(r.seconds for r in e.timed) or 1e-12
     idle = sum(idle for _, idle in p.walkers()) / (sum(b + i for b, i in p.walkers()) or 1.0)

@@ -17,7 +17,7 @@ WIDEST = 44  # characters of a layer's name
 
 
 def table(e: Result) -> str:
-    """The whole: what was run, a line per layer, totals, then what each layer holds and why it ends there."""
+    """The whole text: the run, a line per layer, totals, then what each layer holds and why it ends there."""
     cells = [HEADER, *map(cells_of, e.rows)]
     flops, moved = sum(r.flops for r in e.layers), sum(r.bytes + r.weights for r in e.layers)
     seconds = sum(r.seconds for r in e.timed)
@@ -107,5 +107,5 @@ def aligned(cells: Sequence[Sequence[str]], words: Collection[int]) -> list[str]
 
 
 def percent(share: float) -> str:
-    """With one digit behind the point."""
+    """A share as a percentage with one digit behind the point."""
     return f"{100 * share:.1f}%"

@@ -13,7 +13,7 @@ from bslite.explanation.data.rows import Row
 
 
 def trace_json(e: Result) -> str:
-    """The run that `Profile.items` tells of."""
+    """The run in `Profile.items`, as JSON."""
     return json.dumps({"traceEvents": [*_tracks(e), *_slices(e)], "displayTimeUnit": "ns"})
 
 
