@@ -128,7 +128,7 @@ def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) 
 
 
 class Executable:
-    """A blueprint with the present weights. It takes the tensors among the arguments and returns the results."""
+    """A blueprint with the present weights. It takes tensors and returns the results."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ def _same(a: Array, b: Array) -> bool:
 
 
 class Model:
-    """``model(tensors)`` returns the outputs of ``spec``, new tensors. Several threads may call it at once."""
+    """``model(tensors)`` returns the outputs of ``spec``, new tensors. Threads may share it."""
 
     def __init__(self, spec: ModelSpec, threads: int | None = None) -> None:
         self.spec, self.threads = spec, threads

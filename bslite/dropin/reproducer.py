@@ -43,7 +43,7 @@ raise SystemExit(0 if passed else 1)
 
 @dataclass(frozen=True)
 class Suspect:
-    """A layer of ``spec`` that departs on ``inputs``. ``expected``: torch's value, for a wrong translation."""
+    """A layer of ``spec`` that departs on ``inputs``. ``expected``: torch's, if the translation is wrong."""
 
     spec: ModelSpec
     inputs: Sequence[Array]

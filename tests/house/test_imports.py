@@ -16,16 +16,8 @@ ROOT = Path(__file__).parents[2]
 KNOWN_CIRCLES: list[list[str]] = [
     ["bslite.frontends.onnx.control", "bslite.frontends.onnx.walk"],
     ["bslite.onnx.backend", "bslite.onnx.mixed"],
-    ["bslite.plan.core.builder", "bslite.plan.core.lowering", "bslite.plan.cpu.ops.move"],
-    [
-        "bslite.plan.cuda.builder",
-        "bslite.plan.cuda.launch",
-        "bslite.plan.cuda.lowering",
-        "bslite.plan.cuda.ops.move",
-    ],
 ]
 KNOWN_ARROWS: list[tuple[str, str]] = [
-    ("plan/core", "plan/cpu"),
     ("plan/cuda", "plan/cpu"),
 ]
 
