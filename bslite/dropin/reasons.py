@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -43,16 +43,31 @@ def of_tensor(tensor: torch.Tensor) -> str:
     return ""
 
 
-def unsupported(name: str, refused: Sequence[Refusal], share: float) -> str:
-    """All that bslite has no op for, each with the number of uses and the layers."""
+@dataclass(frozen=True)
+class Unsupported:
+    """An operation that bslite has no op for, or not in this form."""
+
+    operation: str
+    layers: tuple[str, ...]
+    uses: int
+
+    def __str__(self) -> str:
+        more = f" and {len(self.layers) - 8} more" if len(self.layers) > 8 else ""
+        return f"{self.uses} x {self.operation}; at {', '.join(self.layers[:8])}{more}"
+
+
+def grouped(refused: Sequence[Refusal]) -> tuple[Unsupported, ...]:
+    """The refused operations, each with the number of uses and the layers."""
     places: dict[str, list[str]] = {}
     for refusal in refused:
         places.setdefault(refusal.what, []).append(refusal.layer or "the model's own forward")
+    return tuple(Unsupported(what, tuple(dict.fromkeys(at)), len(at)) for what, at in places.items())
+
+
+def unsupported(name: str, refused: Sequence[Refusal], share: float) -> str:
+    """All that bslite has no op for, the most frequent first. ``share``: of the flops that torch runs."""
     lines = [
         f"model {name!r}: bslite lacks some of its operations; {100 * share:.1f} % of the flops is torch's:"
     ]
-    for what, layers in sorted(places.items(), key=lambda item: -len(item[1])):
-        counted = list(Counter(layers))
-        more = f" and {len(counted) - 8} more" if len(counted) > 8 else ""
-        lines.append(f"  {len(layers)} x {what}; at {', '.join(counted[:8])}{more}")
+    lines += [f"  {item}" for item in sorted(grouped(refused), key=lambda item: -item.uses)]
     return "\n".join(lines)

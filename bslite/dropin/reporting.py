@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint, Part
+from bslite.dropin.reasons import Unsupported, grouped
 from bslite.dropin.runner import Kind, Runner, runner_of
 from bslite.frontends.torch.capture import tensors as named_tensors
 
@@ -22,15 +22,6 @@ class PartReport:
     share: float  # of the flops of the graph
     seconds: tuple[float, float] | None
     runs_in: str
-
-
-@dataclass(frozen=True)
-class Unsupported:
-    """An operation that bslite has no op for, or not in this form."""
-
-    operation: str
-    layers: tuple[str, ...]
-    uses: int
 
 
 @dataclass(frozen=True)
@@ -104,9 +95,6 @@ def _kind(kind: Kind) -> KindReport:
     shapes, blueprint = tuple(kind.shapes), kind.blueprint
     if not isinstance(blueprint, Blueprint):
         return KindReport(shapes, "", (), (), 1.0, blueprint.reason)
-    layers: dict[str, list[str]] = {}
-    for refusal in blueprint.refused:
-        layers.setdefault(refusal.what, []).append(refusal.layer or "the model's own forward")
     reason = ""
     if not blueprint.in_bslite:
         reason = "every part is faster in torch" if blueprint.parts else "bslite has none of its operations"
@@ -114,7 +102,7 @@ def _kind(kind: Kind) -> KindReport:
         shapes,
         blueprint.capture.fixed,
         tuple(_part(p, blueprint) for p in blueprint.parts),
-        tuple(Unsupported(what, tuple(Counter(at)), len(at)) for what, at in layers.items()),
+        grouped(blueprint.refused),
         blueprint.torch_share,
         reason,
     )
@@ -149,7 +137,4 @@ def _kind_lines(kind: KindReport) -> list[str]:
             ours, theirs = part.seconds
             line += f"; measured {1e3 * ours:.3f} ms, torch {1e3 * theirs:.3f} ms"
         lines.append(line)
-    for item in kind.unsupported:
-        more = f" and {len(item.layers) - 8} more" if len(item.layers) > 8 else ""
-        lines.append(f"  torch: {item.uses} x {item.operation}; at {', '.join(item.layers[:8])}{more}")
-    return lines
+    return [*lines, *(f"  torch: {item}" for item in kind.unsupported)]
