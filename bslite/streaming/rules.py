@@ -1,7 +1,7 @@
-"""One rule per family of ops: where the time steps are in its output, or why it mixes them.
+"""One rule per family of ops: where the time steps lie in its output, or why it mixes them.
 
-A rule is a proof that step t of the output depends on step t of the inputs alone (and on what is held). An
-op without a rule does not stream.
+A rule proves that step t of the output depends only on step t of the inputs and on held inputs. An op without
+a rule does not stream, unless it is pointwise.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from bslite import ops
 from bslite.ops import Kind, Shape
 from bslite.ops.reduce import reduced_axes
+from bslite.registry import Registry
 from bslite.spec import Node
 from bslite.streaming.places import Held, Last, Place, Rows, Steps, reshaped
 
@@ -20,7 +21,7 @@ RECURRENT = ("lstm", "gru", "rnn")
 
 
 class Mixes(Exception):
-    """The op does not keep time steps apart; says why."""
+    """The op does not keep time steps apart; the message says why."""
 
 
 @dataclass
@@ -53,17 +54,8 @@ class At:
 
 
 Rule = Callable[[At], Place]
-RULES: dict[str, Rule] = {}
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for these ops."""
-
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return register
+RULES: Registry[Rule] = Registry("streaming rule")
+rule = RULES.register
 
 
 def place_of(at: At) -> Place:
@@ -127,17 +119,10 @@ def last_axis(at: At) -> Place:
     return at.only
 
 
-@rule("softmax", "log_softmax", "normalize")
+@rule("softmax", "log_softmax", "normalize", "cumsum", "topk")
 def along_an_axis(at: At) -> Place:
     if at.axis(at.node.attrs["axis"]) == at.only.axis:
-        raise Mixes("it normalises over time")
-    return at.only
-
-
-@rule("cumsum", "topk")
-def along_axis_kept(at: At) -> Place:
-    if at.axis(at.node.attrs["axis"]) == at.only.axis:
-        raise Mixes("it goes along time")
+        raise Mixes("it goes along time" if at.node.op in ("cumsum", "topk") else "it normalises over time")
     return at.only
 
 
