@@ -19,9 +19,10 @@ import numpy as np
 from benchmarks import output, roofline
 from benchmarks.memory import between_layers
 from benchmarks.origin import code_line, machine_line
-from benchmarks.peers.engines import ENGINES, Unavailable
+from benchmarks.peers.engines import ENGINES
 from benchmarks.peers.nets import distance
-from benchmarks.tables import geometric_mean, median_ratio, megabytes, ms, ratio, table
+from benchmarks.rivals import Times, Unavailable
+from benchmarks.tables import geometric_mean, megabytes, ms, ratio, table
 from bslite.cli.timing import interleaved, medians
 from bslite.spec import Array, GraphBuilder, ModelSpec
 from bslite.verification import FACTOR, TINY
@@ -87,29 +88,14 @@ class Stack:
 
 
 @dataclass
-class Result:
+class Result(Times):
     """One stack at one batch size and number of threads; seconds, rivals by name."""
 
     depth: int
     batch: int
     threads: int
     op_bytes: int
-    rounds: dict[str, list[float]] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)  # medians over the rounds
-    failures: dict[str, str] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)  # bytes between the layers, bslite's
-
-    def ratio(self, other: str) -> float | None:
-        """How many times as long as bslite ``other`` takes: the median over rounds of the ratio in each."""
-        if not {"bslite", other} <= self.rounds.keys():
-            return None
-        return median_ratio(self.rounds[other], self.rounds["bslite"])
-
-    @property
-    def best_peer(self) -> str | None:
-        """The fastest rival that is not ours."""
-        others = {name: s for name, s in self.seconds.items() if not ENGINES[name].ours}
-        return min(others, key=others.__getitem__) if others else None
 
 
 def compare(stack: Stack, threads: int, rivals: list[str], rounds: int) -> Result:
@@ -169,7 +155,7 @@ def _table(results: list[Result], line: roofline.Roofline) -> str:
     head = ["depth", "batch", *(f"{name}, ms" for name in names)]
     head += ["layerwise / bslite", "best peer / bslite", "bslite, GB/s", "of memory's"]
     head += ["MB between layers", "layerwise"]
-    pairs = [(r.ratio("bslite-layerwise"), r.ratio(r.best_peer) if r.best_peer else None) for r in results]
+    pairs = [(r.ratio_to("bslite-layerwise"), r.ratio_to(r.best_peer)) for r in results]
     rows = []
     for r, both in zip(results, pairs, strict=True):
         row = [str(r.depth), str(r.batch), *(ms(r.seconds.get(name), 2) for name in names), *map(ratio, both)]

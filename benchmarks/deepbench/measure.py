@@ -11,7 +11,6 @@ from benchmarks.deepbench.engines import ENGINES, Traced
 from benchmarks.deepbench.layer import Case, Layer
 from benchmarks.deepbench.points import Point
 from benchmarks.peers.measure import Note, Result, in_turns, right_ones
-from benchmarks.tables import median_ratio
 from bslite.cli.timing import medians
 
 TURN, LONGEST = (
@@ -37,10 +36,7 @@ class Found(Result):
     @property
     def ratio(self) -> float | None:
         """How many times as long as bslite the best rival takes: the median of each round's ratio."""
-        best = self.best_peer
-        if best is None or "bslite" not in self.seconds:
-            return None
-        return median_ratio(self.rounds[best], self.rounds["bslite"])
+        return self.ratio_to(self.best_peer)
 
     def floor(self, fma: float, direction: str) -> float | None:
         """The least seconds of a run: weights at the streaming rate at every step, and products with inputs.

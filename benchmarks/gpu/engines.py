@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.gpu.case import Case
 from benchmarks.gpu.device import Device
-from benchmarks.peers.engines import Unavailable
+from benchmarks.rivals import Unavailable
 from bslite.spec import Array
 
 WARM = 3  # calls before a CUDA graph is captured, as torch's manual has it

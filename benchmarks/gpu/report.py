@@ -77,10 +77,10 @@ def _table(part: str, results: Sequence[Result], limits: Limits) -> str:
     for r in results:
         error = r.errors.get("bslite")
         row = [r.name, str(r.batch), *(ms(r.seconds.get(e), 3) for e in engines)]
-        row += [ratio(r.ratio(e)) for e in peers]
+        row += [ratio(r.ratio_to(e)) for e in peers]
         row += [share(of_limits(r, limits)), "-" if error is None or not r.bound else ratio(error / r.bound)]
         rows.append([*row, {True: "yes", False: "NO", None: "-"}[r.same_bits]])
-    means = [ratio(geometric_mean([r.ratio(e) for r in results])) for e in peers]
+    means = [ratio(geometric_mean([r.ratio_to(e) for r in results])) for e in peers]
     rows.append(["geometric mean", "", *[""] * len(engines), *means])
     return f"**{PARTS[part]}**\n\n{table(head, rows)}"
 
@@ -90,7 +90,7 @@ def goals(results: Sequence[Result], limits: Limits) -> list[str]:
     lines = []
     for part, (rivals, mean, least) in GOALS.items():
         for rival in rivals:
-            found = [x for r in results if r.part == part and (x := r.ratio(rival)) is not None]
+            found = [x for r in results if r.part == part and (x := r.ratio_to(rival)) is not None]
             if not found:
                 lines.append(f"- {PARTS[part]}: not measured against {rival}.")
                 continue

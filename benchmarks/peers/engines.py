@@ -12,11 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from benchmarks.peers.nets import Net
+from benchmarks.rivals import Unavailable
 from bslite.spec import Array
-
-
-class Unavailable(Exception):
-    """This rival cannot run here; the message says why."""
 
 
 class Engine:

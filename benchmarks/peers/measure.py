@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.engines import ENGINES, Engine, Unavailable
+from benchmarks.peers.engines import ENGINES, Engine
 from benchmarks.peers.memory import memory_of
 from benchmarks.peers.nets import Net, make
+from benchmarks.rivals import Times
 from benchmarks.roofline import work
 from bslite.cli.timing import interleaved, medians
 from bslite.verification import FACTOR, TINY
@@ -21,26 +21,17 @@ Note = Callable[[str], None]
 
 
 @dataclass
-class Result:
+class Result(Times):
     """What was found for one network and batch size; seconds throughout, rivals by name."""
 
     net: str
     batch: int
     threads: int
-    rounds: dict[str, list[float]] = field(default_factory=dict)  # one median per round
-    seconds: dict[str, float] = field(default_factory=dict)  # median over the rounds
     ready: dict[str, float] = field(default_factory=dict)  # from nothing to the first answer
     errors: dict[str, float] = field(default_factory=dict)  # relative L2 from float64
-    failures: dict[str, str] = field(default_factory=dict)  # why a rival has no time
     flops: float | None = None
     bytes: float | None = None
     memory: dict[str, dict[str, int]] = field(default_factory=dict)  # bytes; see peers/memory.py
-
-    @property
-    def best_peer(self) -> str | None:
-        """The fastest rival that is not ours."""
-        others = {name: s for name, s in self.seconds.items() if not ENGINES[name].ours}
-        return min(others, key=others.__getitem__) if others else None
 
     @property
     def ratio(self) -> float | None:
@@ -60,7 +51,7 @@ def compare(
     note(f"{name} batch {batch}: making the model and the float64 answer")
     net = make(name, batch, seed, folder)
     _ = net.exact
-    with _failures(result, "bslite"):
+    with result.noting("bslite"):
         result.flops, result.bytes = work(net.spec, batch)
     peers = right_ones(net, {e: ENGINES[e] for e in engines}, result, note)
     note(f"{name} batch {batch}: timing {', '.join(peers)}")
@@ -71,7 +62,7 @@ def compare(
     gc.collect()
     for engine in timed if memory else ():
         note(f"{name} batch {batch}: memory of {engine}")
-        with _failures(result, f"{engine}'s memory"):
+        with result.noting(f"{engine}'s memory"):
             result.memory[engine] = memory_of(net, engine, threads)
     return result
 
@@ -83,7 +74,7 @@ def right_ones(
     peers = {}
     for name, engine in engines.items():
         note(f"{result.net} batch {result.batch}: preparing {name}")
-        with _failures(result, name):
+        with result.noting(name):
             peers[name] = _prepare(net, name, engine, result)
     error = result.errors.get("torch")
     bound = net.bound if error is None else FACTOR * error + TINY
@@ -126,15 +117,3 @@ def in_turns(
             failures[at_work] = f"failed while timed: {type(e).__name__}: {e}"
             del peers[at_work]
     return {}
-
-
-@contextlib.contextmanager
-def _failures(result: Result, engine: str) -> Iterator[None]:
-    """Turn whatever a rival raises into a line of the report: they are other people's programs."""
-    try:
-        yield
-    except Unavailable as e:
-        result.failures[engine] = str(e)
-    except Exception as e:
-        first = (str(e).strip().splitlines() or [""])[0]
-        result.failures[engine] = f"{type(e).__name__}: {first[:200]}"
