@@ -16,14 +16,10 @@ from bslite.engines.cuda.driver import Cells, Memory
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
-from bslite.ops import Case, Op
-from bslite.passes import simplify
 from bslite.plan import Plan, Step
 from bslite.plan.core.plan import Access
-from bslite.plan.cuda import build_plan
-from support.check import single_op_spec
 from support.gpu_ptx import table, three
-from support.ptx.compiler import ask, program_of
+from support.ptx.compiler import program_of
 from support.ptx.machine import Counted, Region
 from support.ptx.machine import launch as run
 
@@ -103,24 +99,9 @@ class _Launch:
 def watched(plan: Plan, driver: Any, bases: Mapping[str, int], constants: Mapping[str, Memory]) -> list[Any]:
     """As `launches`, each of which knows its step."""
     made = program.launches(plan, driver, bases, constants)
-    ask(variants(plan))  # several compile at once
     for step, launch in zip(plan.steps, made, strict=True):
         launch.bound.watch(plan, step, bases, constants)  # type: ignore[attr-defined]
     return made
-
-
-def variants(plan: Plan) -> list[tuple[str, dict[str, Any]]]:
-    """The kernels of a plan, by name and compile-time constants."""
-    return [
-        (step.kernel, {k: program.constants_of(v) for k, v in step.variant.constants().items()})
-        for step in plan.steps
-    ]
-
-
-def variants_of(op: type[Op], case: Case) -> list[tuple[str, dict[str, Any]]]:
-    """Those that a case of an op runs."""
-    spec, inputs = single_op_spec(op, case)
-    return variants(build_plan(simplify(spec), [x.shape for x in inputs], PtxDriver.machine))
 
 
 @pytest.fixture

@@ -1,111 +1,92 @@
 """PTX of kernels, for tests whose own process has numba.cuda's simulator in place of its compiler.
 
-Run as a program it is the other end: a line of JSON in, kernel and variant, a line of JSON out, the PTX.
+Run as a program, with a compute capability, it is the other end: a line of JSON in, kernel and variant, a
+line of JSON out, the PTX.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bslite import cache
+from support.once import once
 from support.ptx.text import Program, program
 
 CAPABILITY = (9, 0)
-#: Compilers beside the tests.
-PROCESSES = min(4, os.cpu_count() or 1)
-_local = threading.local()
-_processes: list[subprocess.Popen[str]] = []
-_asked: dict[tuple[str, str], Future[str]] = {}
 
 
 def program_of(kernel: str, variant: Mapping[str, Any]) -> Program:
-    """A kernel's variant, compiled once and kept on disk under a digest of the kernel's sources."""
-    return _program(kernel, _key(variant))
+    """A kernel's variant, to be run."""
+    return _program(kernel, json.dumps(variant, sort_keys=True))
 
 
-def ask(wanted: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Have these compiled meanwhile; (kernel, variant) each."""
-    for kernel, variant in wanted:
-        _future(kernel, _key(variant))
-
-
-def stop() -> None:
-    """Compile nothing more; the compilers end."""
-    if _asked:
-        _pool().shutdown(cancel_futures=True)
-    while _processes:
-        _processes.pop().communicate()
-
-
-def _key(variant: Mapping[str, Any]) -> str:
-    return json.dumps(variant, sort_keys=True)
+def text_of(kernel: str, variant: Mapping[str, Any], capability: tuple[int, int] = CAPABILITY) -> str:
+    """A kernel's variant for GPUs of a capability, kept on disk under a digest of its sources."""
+    return _text(kernel, json.dumps(variant, sort_keys=True), capability)
 
 
 @functools.cache
 def _program(kernel: str, variant: str) -> Program:
-    return program(_future(kernel, variant).result())
+    return program(_text(kernel, variant, CAPABILITY))
 
 
-def _future(kernel: str, variant: str) -> Future[str]:
-    if (kernel, variant) not in _asked:
-        _asked[kernel, variant] = _pool().submit(_text, kernel, variant)
-    return _asked[kernel, variant]
-
-
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(PROCESSES)
-
-
-def _text(kernel: str, variant: str) -> str:
+def _text(kernel: str, variant: str, capability: tuple[int, int]) -> str:
     from bslite.kernels.cuda.runtime.compile import fingerprint
 
-    which = hashlib.sha256(f"{CAPABILITY} {variant}".encode()).hexdigest()[:24]
+    which = hashlib.sha256(f"{capability} {variant}".encode()).hexdigest()[:24]
     file = cache.cache_dir() / "tests" / fingerprint(kernel) / f"{kernel}-{which}.ptx"
-    if file.exists():
-        return file.read_text()
-    if not hasattr(_local, "process"):
-        _local.process = _process()
-        _processes.append(_local.process)
-    process = _local.process
+    if not file.exists():
+        with once(file.name):
+            if not file.exists():
+                cache.write(file, _compiled(kernel, variant, capability))
+    return file.read_text()
+
+
+def _compiled(kernel: str, variant: str, capability: tuple[int, int]) -> str:
+    process = _process(capability)
+    assert process.stdin
+    assert process.stdout
     process.stdin.write(json.dumps([kernel, variant]) + "\n")
     process.stdin.flush()
     answer = process.stdout.readline()
     if not answer:
         raise RuntimeError(f"no PTX for {kernel} {variant}: the compiling process ended")
-    text = str(json.loads(answer))
-    cache.write(file, text)
-    return text
+    return str(json.loads(answer))
 
 
-def _process() -> subprocess.Popen[str]:
-    """A compiler; it ends when its input does, with this process."""
+@functools.cache
+def _process(capability: tuple[int, int]) -> subprocess.Popen[str]:
+    """The compiler of this process; it ends when its input does, with this process.
+
+    It compiles for one capability only, as `compile_ptx` must.
+    """
     environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    command = [sys.executable, "-m", "support.ptx.compiler"]
-    return subprocess.Popen(
+    command = [sys.executable, "-m", "support.ptx.compiler", *map(str, capability)]
+    process = subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+    atexit.register(process.communicate)
+    return process
 
 
 def _serve() -> None:
     from bslite.kernels.cuda import KERNELS
 
-    os.nice(10)  # who is beside it goes first
+    major, minor = map(int, sys.argv[1:])
     for line in sys.stdin:
         kernel, variant = json.loads(line)
         constants = {k: _tuples(v) for k, v in json.loads(variant).items()}
-        print(json.dumps(KERNELS[kernel].ptx(CAPABILITY, **constants)), flush=True)
+        print(json.dumps(KERNELS[kernel].ptx((major, minor), **constants)), flush=True)
 
 
 def _tuples(value: Any) -> Any:
