@@ -1,4 +1,4 @@
-"""pytest-benchmark over the shapes that matter: ``pytest benchmarks --benchmark-only``.
+"""pytest-benchmark over the shapes that matter: ``pytest -n 0 benchmarks --benchmark-only``.
 
 Each case is a model of one layer run by the engine, so it includes what a call costs, and reports the rate
 reached (``gflops``, ``gbytes`` per second) beside the time.

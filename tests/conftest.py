@@ -1,5 +1,5 @@
 """What holds for every test: plans are made for the machine as described, not as once measured; where there
-is no GPU, GPU kernels run in numba.cuda's simulator.
+is no GPU, GPU kernels run in numba.cuda's simulator; processes that run tests side by side share the cores.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
+MANY = 1000  # tests, for which it pays to have all kernels beforehand
 
 
 def _gpu() -> bool:
@@ -21,6 +23,20 @@ def _gpu() -> bool:
 
 if not _gpu():
     os.environ.setdefault("NUMBA_ENABLE_CUDASIM", "1")  # read by Numba when it is first imported
+
+
+if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
+    # Read by torch, whose setting bslite takes; tests that ask for more threads get them.
+    os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // processes))
+    os.environ["OMP_WAIT_POLICY"] = "passive"  # a thread that spins takes another process's core
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before many tests, the kernels of the CPU are compiled; few tests compile what they need."""
+    if processes and len(session.items) >= MANY:
+        from support.warm import warm
+
+        warm()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 TESTS = Path(__file__).parents[1]
 #: A small network of every kind of kernel, run at 1 and 2 threads and compared with the float64 reference.
 CHECK = """

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.networks import networks
 from support.torch_modules import MODULES_OF_ATTENTION, torch
 from support.torchvision_models import model
 
@@ -53,7 +54,7 @@ def check(module: Any, spec: ModelSpec, size: int) -> None:
     assert np.linalg.norm(got - want) <= 1e-6 * np.linalg.norm(want)
 
 
-@pytest.mark.parametrize(("name", "size"), NETS.items())
+@pytest.mark.parametrize(("name", "size"), networks(NETS.items()))
 def test_agrees_with_torch(name: str, size: int) -> None:
     module = model(name)
     spec = from_torch(module, torch.zeros(1, 3, size, size))

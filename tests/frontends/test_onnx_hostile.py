@@ -261,10 +261,10 @@ def _as_numbers(numbers: list[float]) -> Any:
 @pytest.mark.parametrize(("make", "error", "message"), HOSTILE.values(), ids=HOSTILE)
 def test_is_refused(make: Callable[[], Any], error: type[Exception], message: str) -> None:
     data = make().SerializeToString()
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(error, match=message):
         from_onnx(data)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_every_prefix_of_a_file_is_an_error() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import assert_three_way, rel_l2
+from support.networks import networks
 from support.onnx_models import onnx
 from support.torch_modules import torch
 from support.torchvision_models import import_models, model
@@ -90,7 +91,7 @@ def compared(module: Any, spec: ModelSpec, size: int, batch: int = 2) -> tuple[f
     return rel_l2(got, exact), rel_l2(peer, exact)
 
 
-@pytest.mark.parametrize(("name", "size"), SMALL.items())
+@pytest.mark.parametrize(("name", "size"), networks(SMALL.items()))
 def test_agrees_with_torch(name: str, size: int) -> None:
     module = model(name)
     spec = from_onnx(export(module, size))
@@ -100,6 +101,7 @@ def test_agrees_with_torch(name: str, size: int) -> None:
     same_model(module, from_onnx(export(module, size, folded=False)), size)
 
 
+@pytest.mark.networks
 def test_the_other_exporter() -> None:
     """torch's newer exporter, which goes through torch.export and writes other graphs."""
     pytest.importorskip("onnxscript")

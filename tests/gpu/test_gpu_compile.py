@@ -16,6 +16,8 @@ from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.runtime.kernel import Kernel
 from bslite.plan.cuda.recurrent.tiles import SLACK, Tile
 
+pytestmark = pytest.mark.gpu_compile
+
 CAPABILITIES = {"sm_80": (8, 0), "sm_90": (9, 0)}
 SHARED = 48 << 10  # bytes a block may have without asking for more
 MOST_SHARED = 227 << 10  # bytes a block may have at all, on sm_90

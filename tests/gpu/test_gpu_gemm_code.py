@@ -10,6 +10,8 @@ from support.ptx.compiler import text_of
 
 from bslite.kernels.cuda import KERNELS
 
+pytestmark = pytest.mark.gpu_compile
+
 INSTRUCTIONS = r"(?:fma.rn|(?:ld|st).(?:shared|local))[a-z0-9.]*"
 SAMPLES = [(name, variant) for name in ("gemm_pairs", "gemm") for variant in KERNELS[name].samples]
 

@@ -14,6 +14,8 @@ from support.gpu_ptx import aligned
 from support.ptx.machine import Counted, Region, launch
 from support.ptx.text import PtxError, program
 
+pytestmark = pytest.mark.ptx
+
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
 
 

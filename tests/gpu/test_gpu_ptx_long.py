@@ -15,6 +15,8 @@ import bslite
 from bslite import reference
 from bslite.plan.cuda.ops import scatter as lower_scatter
 
+pytestmark = pytest.mark.ptx
+
 
 @pytest.mark.parametrize(
     ("op", "attrs"), [("softmax", {"axis": 1}), ("log_softmax", {"axis": 1}), ("normalize", {"axis": 1})]

@@ -14,7 +14,7 @@ from bslite import reference
 from bslite.kernels.cuda.runtime.device import SIMULATED
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(not SIMULATED, reason="there is a GPU to run them on")
+pytestmark = [pytest.mark.ptx, pytest.mark.skipif(not SIMULATED, reason="there is a GPU to run them on")]
 
 #: What their plans must have of what makes this engine depth-first.
 NETWORKS = {

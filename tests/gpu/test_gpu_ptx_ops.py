@@ -11,7 +11,7 @@ from bslite.kernels.cuda.runtime.device import SIMULATED
 from bslite.ops import Case, Op
 from bslite.plan.core.lowering import CUDA
 
-pytestmark = pytest.mark.skipif(not SIMULATED, reason="there is a GPU to run them on")
+pytestmark = [pytest.mark.ptx, pytest.mark.skipif(not SIMULATED, reason="there is a GPU to run them on")]
 #: Passes over shared memory for each that there must be, where banks are in conflict: the first rounds of a
 #: bitonic sort, and a few sums of channels in float64.
 CONFLICTS = {"topk_tiles": 2.0, "channel_sums": 2.0}

@@ -16,6 +16,8 @@ from bslite.plan.cuda import build_plan
 from bslite.plan.cuda.gemm import prologues
 from bslite.spec import ModelSpec
 
+pytestmark = pytest.mark.ptx
+
 
 def blocks() -> ModelSpec:
     """An inverted residual block, a gated projection, a batch norm before a convolution."""

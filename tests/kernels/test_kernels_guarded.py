@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,8 @@ from support.check import Array, all_cases, same_specials, single_op_spec
 from bslite import reference
 from bslite.engines.common.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu import prepare
+
+pytestmark = pytest.mark.processes
 
 PAGE = mmap.PAGESIZE
 
@@ -62,7 +66,8 @@ def main() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="mprotect is POSIX")
 def test_no_stray_access() -> None:
-    result = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    result = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True)
     last = result.stdout.strip().rpartition("\n")[2]
     assert last == "done", f"exit status {result.returncode} at {last!r}\n{result.stderr[-2000:]}"
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 import pytest
 from test_processes import python
 
+pytestmark = pytest.mark.processes
+
 #: Ops whose kernels differ in shape from one another, and how many of their cases to run, spread over all.
 OPS = {
     "conv1d": 3, "conv3d": 3, "conv_transpose2d": 3, "max_pool3d": 2, "avg_pool1d": 2, "attention": 4,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.kernel_checks import check
+from support.networks import networks
 from support.noise import noise
 from support.torch_modules import nn, torch
 from support.torchvision_models import model
@@ -108,7 +109,7 @@ def copies(spec: ModelSpec, *shape: int) -> list[tuple[str, ...]]:
     return [s.layers for s in plan.steps if s.kernel in ("copy", "transpose", "interleave")]
 
 
-@pytest.mark.parametrize(("name", "frames"), VIDEO.items())
+@pytest.mark.parametrize(("name", "frames"), networks(VIDEO.items()))
 def test_video_networks(name: str, frames: int) -> None:
     torch.manual_seed(0)
     shape = (1, 3, frames, 64, 64)

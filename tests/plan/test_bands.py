@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from support.check import Array
+from support.networks import networks
 from support.noise import images, noise
 from support.plans import plan_of
 
@@ -39,10 +40,10 @@ def bands_of(plan: Plan) -> list[int]:
     return [len(s.bands) for s in steps] + [n for s in steps for p in s.plans for n in bands_of(p)]
 
 
-@pytest.mark.parametrize(
-    "arch",
-    ["resnet18", "densenet121", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0", "vgg11", "alexnet"],
-)
+NETWORKS = ("resnet18", "densenet121", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0", "vgg11", "alexnet")
+
+
+@pytest.mark.parametrize("arch", networks(NETWORKS))
 @pytest.mark.parametrize("size", [(96, 96), (101, 75)], ids=str)
 @pytest.mark.usefixtures("eager")
 def test_same_bits_as_layer_by_layer(arch: str, size: tuple[int, int]) -> None:
@@ -115,12 +116,12 @@ def test_chains_of_windows(data: st.DataObject) -> None:
         elif kind == "add" and same:
             value = g.add("add", f"n{i}", value, same[-1])
         kept.append((value, channels))
+    x = images(1, height, width)
     try:
         spec = g.build(value)
-        x = images(1, height, width)
         want = bslite.run(spec, x, layerwise=True)
     except bslite.SpecError:
-        return  # the image grew too small for its windows
+        reject()  # the image grew too small for its windows
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(banding, "WORTH", 0)
         patch.setattr(banding, "SYNC", 1e9)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import cProfile
+import pstats
 from typing import Any
 
 import numpy as np
@@ -46,16 +47,12 @@ def test_equal_models_have_equal_plans(arch: str, batch: int) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 16])
-def test_planning_the_longest_network_takes_under_a_second(batch: int) -> None:
-    plan_of(
-        "densenet201", batch
-    )  # shape rules and tilings are remembered from here on, as in any second plan
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        plan_of("densenet201", batch)
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 1.0
+def test_planning_the_longest_network_takes_three_million_calls(batch: int) -> None:
+    """Of functions, about a second on a slow machine; clocks differ too much to be asserted on."""
+    plan_of("densenet201", batch)  # shape rules and tilings are remembered from here on
+    profile = cProfile.Profile()
+    profile.runcall(plan_of, "densenet201", batch)
+    assert pstats.Stats(profile).total_calls < 3_000_000  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("arch", ["densenet121", "inception_v3", "googlenet", "squeezenet1_1"])

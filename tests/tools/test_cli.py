@@ -185,6 +185,7 @@ def test_timings_come_from_fresh_processes() -> None:
     assert 0 <= imported < answered < 60
 
 
+@pytest.mark.networks
 def test_demo(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "ROUNDS", 1)
     code, out, _ = bslite("demo")

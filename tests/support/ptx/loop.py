@@ -21,6 +21,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from bslite.cache import cache_dir, write
+from support.once import once
 from support.ptx.semantics import CONTROL, FREQUENT, MEANINGS, OPCODES
 
 WARP = 32
@@ -189,3 +190,12 @@ def interpreter() -> Callable[..., int]:
     sys.modules[file.stem] = module
     spec.loader.exec_module(module)  # type: ignore[union-attr]
     return module.run  # type: ignore[no-any-return]
+
+
+def run(*arguments: Any) -> int:
+    """Call the compiled loop; the first process that does so compiles it."""
+    function = interpreter()
+    if function.signatures:  # type: ignore[attr-defined]
+        return function(*arguments)
+    with once("ptx interpreter"):
+        return function(*arguments)

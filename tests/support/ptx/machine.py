@@ -215,7 +215,7 @@ class _Block:
         info = np.zeros(4, np.int64)
         flat = self.file.reshape(-1)
         kinds = (np.uint64, np.int64, np.float64, np.uint32, np.int32, np.float32)
-        ended = loop.interpreter()(
+        ended = loop.run(
             self.program.instructions, *(flat.view(kind) for kind in kinds), self.rows, self.places,
             self.states, self.shared.ctypes.data, self.shared_size, self.written, self.writer, self.reader,
             const.ctypes.data, const.size, memory.regions, memory.shadows,
