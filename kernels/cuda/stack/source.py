@@ -12,7 +12,9 @@ import linecache
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bslite.kernels.cuda.stack.stages import Pointwise, Window, columns_of, inside_of, levels_of
+from bslite.kernels.cuda.stack.geometry import Geometry
+from bslite.kernels.cuda.stack.maxima import shared_blocks
+from bslite.kernels.cuda.stack.stages import Pointwise
 
 HEAD = (
     "def stack(x, y, z, v, c, sizes, channels, strips, groups, bands, band_rows, "
@@ -37,15 +39,10 @@ class _Source:
     """Lines of the function, and the state a thread carries from one turn of its loop to the next."""
 
     def __init__(self, stages: str, columns: int, turn: int, threads: int) -> None:
-        self.levels = levels_of(stages)
-        self.counts = columns_of(self.levels, columns)
-        self.inside = inside_of(self.levels, columns)
-        self.columns, self.threads = columns, threads
-        steps = 1
-        for level in self.levels[1:]:
-            assert level.window is not None
-            steps *= level.window.row_step
-        self.turn = turn * steps  # rows of the input in one turn of the loop
+        self.geometry = g = Geometry(stages, columns, turn)
+        self.levels, self.counts, self.inside, self.last = g.levels, g.counts, g.inside, g.last
+        self.window, self.column = g.window, g.column
+        self.threads = threads
         self.names: dict[str, Any] = {}
         self.lines: list[str] = []
         self.depth = 1
@@ -79,16 +76,16 @@ class _Source:
         self.add("channel = i64(u(lane - u(strip * u(channels))))")
         self.add("if strip >= u(strips):")
         self.add("    return")
-        self.geometry()
+        self.sizes()
         self.parameters()
         self.state()
-        self.add(f"x_turn = first_turn * {self.turn} * x_row")
-        self.add(f"y_turn = y_at + first_turn * {len(self.emitted()[-1])} * y_row")
-        if len(self.levels) > 2:
+        self.add(f"x_turn = first_turn * {self.geometry.turn} * x_row")
+        self.add(f"y_turn = y_at + first_turn * {len(self.geometry.rows[-1])} * y_row")
+        if self.last > 1:
             self.away_from_edges()
         self.add("for t in range(first_turn, last_turn):")
         self.depth += 1
-        if len(self.levels) > 2:
+        if self.last > 1:
             self.add("if first_free <= t < last_free:")
             self.depth, self.free = self.depth + 1, True
             self.body()
@@ -99,17 +96,19 @@ class _Source:
             self.depth -= 1
         else:
             self.body()
-        self.add(f"x_turn += {self.turn} * x_row")
-        self.add(f"y_turn += {len(self.emitted()[-1])} * y_row")
+        self.add(f"x_turn += {self.geometry.turn} * x_row")
+        self.add(f"y_turn += {len(self.geometry.rows[-1])} * y_row")
         return "\n".join([HEAD, *self.lines, ""])
 
-    def geometry(self) -> None:
+    def sizes(self) -> None:
         """Sizes, this thread's columns and rows, where its elements lie."""
-        last = len(self.levels) - 1
+        last = self.last
         for k in range(last + 1):
             self.add(f"height{k} = i64(sizes[u64({2 * k})])")
             self.add(f"width{k} = i64(sizes[u64({2 * k + 1})])")
-        self.add(f"col{last} = min(i64(strip) * {self.columns}, width{last} - {self.columns})")
+        self.add(
+            f"col{last} = min(i64(strip) * {self.geometry.columns}, width{last} - {self.geometry.columns})"
+        )
         self.add("begin = i64(band) * band_rows")
         self.add(f"end = min(begin + band_rows, height{last})")
         self.add(f"row{last} = begin")
@@ -119,8 +118,8 @@ class _Source:
             self.add(f"row{k - 1} = row{k} * {w.row_step} - {w.top}")
         for k in range(last):
             self.add(f"from_left{k}, from_right{k} = i32(col{k}), i32(width{k} - col{k})")
-        rows = self.emitted()
-        self.add(f"first_turn = row0 // {self.turn}")
+        rows = self.geometry.rows
+        self.add(f"first_turn = row0 // {self.geometry.turn}")
         self.add(f"last_turn = (end - 1 - ({rows[last][0]})) // {len(rows[last])} + 1")
         self.add("x_at = i64(image) * x_image + channel * x_channel")
         for c in range(self.counts[0]):
@@ -134,8 +133,8 @@ class _Source:
         """The turns in which no row and no column of any level is beyond an edge: they need no tests. Worth
         compiling the turn twice where there are several windows.
         """
-        last = len(self.levels) - 1
-        made = self.emitted()
+        last = self.last
+        made = self.geometry.rows
         self.add(f"first_free = -((-begin + ({made[last][0]})) // {len(made[last])})")
         self.add(f"last_free = (end - 1 - ({made[last][-1]})) // {len(made[last])} + 1")
         for k in range(last):
@@ -144,29 +143,6 @@ class _Source:
             self.add(f"last_free = min(last_free, (height{k} - 1 - ({made[k][-1]})) // {count} + 1)")
             self.add(f"if col{k} < 0 or col{k} + {self.counts[k]} > width{k}:")
             self.add("    last_free = first_free")
-
-    def column(self, k: int, c: int) -> str:
-        """Where the thread's column c of level k is; the nearest there is, if it may be beyond the edge."""
-        lo, hi = self.inside[k]
-        place = f"col{k} + {c}"
-        if c < lo:
-            place = f"max({place}, i64(0))"
-        return f"min({place}, width{k} - 1)" if c > hi else place
-
-    def window(self, k: int) -> Window:
-        w = self.levels[k].window
-        assert w is not None
-        return w
-
-    def emitted(self) -> list[list[int]]:
-        """Of each level, the rows that one turn makes, counted from the turn's number times how many."""
-        rows = [list(range(self.turn))]
-        for level in self.levels[1:]:
-            w = level.window
-            assert w is not None
-            firsts = [a + w.top - w.rows + 1 for a in rows[-1]]
-            rows.append([a // w.row_step for a in firsts if a % w.row_step == 0])
-        return rows
 
     def parameters(self) -> None:
         """Numbers of the channel, in the order of the stages."""
@@ -196,8 +172,8 @@ class _Source:
 
     def body(self) -> None:
         """One turn: each level's rows as far as what is there allows."""
-        made = self.emitted()
-        last = len(self.levels) - 1
+        made = self.geometry.rows
+        last = self.last
         lines = [self.level_row(0, a, None) for a in made[0]]
         for k in range(1, last + 1):
             w = self.window(k)
@@ -240,8 +216,8 @@ class _Source:
 
         Of a row beyond the edge, what the next window takes for it.
         """
-        last = k == len(self.levels) - 1
-        per_turn = len(self.emitted()[k])
+        last = k == self.last
+        per_turn = len(self.geometry.rows[k])
         at = self.name("r")
         self.add(f"{at} = t * {per_turn} + ({a})")
         if not self.free:
@@ -356,28 +332,17 @@ class _Source:
         return acc
 
     def largest(self, windows: Sequence[Sequence[str]]) -> list[str]:
-        """The largest of each window of one line of values. What two windows share is taken once: windows
-        are cut into blocks of 1, 2, 4, ... values whose places are multiples of their size from somewhere;
-        from where is tried out.
-        """
+        """The largest of each window of one line of values; what windows share is computed once."""
         line: list[str] = list(dict.fromkeys(v for window in windows for v in window))
-        places = [(line.index(w[0]), line.index(w[0]) + len(w)) for w in windows]
-        best: tuple[dict[tuple[int, int], str], list[list[tuple[int, int]]]] | None = None
-        for shift in range(8):
-            blocks: dict[tuple[int, int], str] = {}
-            parts = [_blocks(start, stop, shift, blocks) for start, stop in places]
-            cost = len(blocks) + sum(len(p) - 1 for p in parts)
-            if best is None or cost < len(best[0]) + sum(len(p) - 1 for p in best[1]):
-                best = blocks, parts
-        assert best is not None
+        blocks, parts = shared_blocks([(line.index(w[0]), line.index(w[0]) + len(w)) for w in windows])
         known: dict[tuple[int, int], str] = {}
-        for start, stop in sorted(best[0], key=lambda b: b[1] - b[0]):
+        for start, stop in blocks:
             middle = (start + stop) // 2
             known[start, stop] = to = self.name("b")
             left, right = (known.get(b, line[b[0]]) for b in ((start, middle), (middle, stop)))
             self.add(f"{to} = larger({left}, {right})")
         found = []
-        for parts_of in best[1]:
+        for parts_of in parts:
             acc = known.get(parts_of[0], line[parts_of[0][0]])
             for part in parts_of[1:]:
                 to = self.name("g")
@@ -389,24 +354,6 @@ class _Source:
     float32: Any
     functions: dict[str, Any]
     pairs: dict[str, Any]
-
-
-def _blocks(start: int, stop: int, shift: int, blocks: dict[tuple[int, int], str]) -> list[tuple[int, int]]:
-    """``[start, stop)`` as few aligned blocks; those of more than one value, and their halves, are noted."""
-    parts = []
-    while start < stop:
-        size = 1
-        while (start + shift) % (2 * size) == 0 and start + 2 * size <= stop:
-            size *= 2
-        parts.append((start, start + size))
-        waiting = [(start, start + size)]
-        while waiting:
-            a, z = waiting.pop()
-            if z - a > 1:
-                blocks[a, z] = ""
-                waiting += [(a, (a + z) // 2), ((a + z) // 2, z)]
-        start += size
-    return parts
 
 
 def stack_source(

@@ -44,7 +44,7 @@ f = np.float32
     samples=SAMPLES,
 )
 def stack(stages: str, columns: int, turn: int, threads: int):
-    """The stack ``stages`` (stack_stages.py) of x ``[images, rows, cols, channels]``; its windows move in two
+    """The stack ``stages`` (stages.py) of x ``[images, rows, cols, channels]``; its windows move in two
     axes. Each thread has one channel, ``columns`` columns of the result, and slides down ``band_rows`` rows.
 
     A thread reads the columns its windows need, a row at a time, and keeps of each window what the rows to

@@ -1,0 +1,47 @@
+"""Which rows and columns of each level of a stack one thread computes."""
+
+from __future__ import annotations
+
+from bslite.kernels.cuda.stack.stages import Window, columns_of, inside_of, levels_of
+
+
+class Geometry:
+    """The levels of ``stages`` for a thread with ``columns`` columns of the result.
+
+    ``counts``: columns of each level. ``inside``: of those, the first and the last that are always inside the
+    image. ``turn``: rows of the input in one turn of the thread's loop, ``turn`` times the product of all
+    windows' row steps. ``rows``: of each level, the rows that one turn makes, counted from the number of the
+    turn times how many there are.
+    """
+
+    def __init__(self, stages: str, columns: int, turn: int) -> None:
+        self.columns = columns
+        self.levels = levels_of(stages)
+        self.last = len(self.levels) - 1
+        self.counts = columns_of(self.levels, columns)
+        self.inside = inside_of(self.levels, columns)
+        steps = 1
+        for k in range(1, self.last + 1):
+            steps *= self.window(k).row_step
+        self.turn = turn * steps
+        self.rows = [list(range(self.turn))]
+        for k in range(1, self.last + 1):
+            w = self.window(k)
+            firsts = [a + w.top - w.rows + 1 for a in self.rows[-1]]
+            self.rows.append([a // w.row_step for a in firsts if a % w.row_step == 0])
+
+    def window(self, k: int) -> Window:
+        """The window between levels k - 1 and k."""
+        w = self.levels[k].window
+        assert w is not None
+        return w
+
+    def column(self, k: int, c: int) -> str:
+        """Source for the place of the thread's column c of level k; the nearest one in the image, if it may
+        lie beyond the edge.
+        """
+        lo, hi = self.inside[k]
+        place = f"col{k} + {c}"
+        if c < lo:
+            place = f"max({place}, i64(0))"
+        return f"min({place}, width{k} - 1)" if c > hi else place
