@@ -21,16 +21,14 @@ from bslite.kernels.cpu.gemm.pack import pack_panel
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
 from bslite.kernels.cpu.math import vecmath
 from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.vector.across import hmax, hsum
+from bslite.kernels.cpu.vector.lanes import blocked_where_zero, keep_first
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.partial import load_some, store_some
 from bslite.kernels.cpu.vector.simd import (
     BYTES,
     LANES,
-    blocked_where_zero,
     fma,
-    hmax,
-    hsum,
-    keep_first,
     load,
     load_int,
     load_scalar,

@@ -12,19 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.vector.simd import (
-    LANES,
-    fma,
-    minus_abs,
-    pow2,
-    quotient,
-    select_lt,
-    splat,
-    times_pow2,
-    vabs,
-    vmax,
-    vmin,
-)
+from bslite.kernels.cpu.vector.scaling import pow2, quotient, times_pow2
+from bslite.kernels.cpu.vector.simd import LANES, fma, minus_abs, select_lt, splat, vabs, vmax, vmin
 
 f = np.float32
 _LOG2E = f(1.44269504088896341)

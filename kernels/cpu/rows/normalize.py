@@ -14,13 +14,13 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.rows.rows import ROWS, row_kernel
 from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.vector.across import hsum
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.partial import load_some, store_some
 from bslite.kernels.cpu.vector.simd import (
     BYTES,
     LANES,
     fma,
-    hsum,
     load,
     load_first,
     load_int,

@@ -14,8 +14,9 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.math import veclog, vecmath
+from bslite.kernels.cpu.vector.across import hmax
 from bslite.kernels.cpu.vector.lanes import negated
-from bslite.kernels.cpu.vector.simd import hmax, select_lt, splat, vabs, vmax_nan
+from bslite.kernels.cpu.vector.simd import select_lt, splat, vabs, vmax_nan
 from bslite.kernels.cpu.vector.wide import (
     first_of,
     first_wide,

@@ -10,18 +10,8 @@ from numba.extending import register_jitable
 from bslite.kernels.cpu.math import vecmath
 from bslite.kernels.cpu.rows.rows import ROWS, row_kernel
 from bslite.kernels.cpu.runtime.compile import record
-from bslite.kernels.cpu.vector.simd import (
-    BYTES,
-    LANES,
-    hmax,
-    hsum,
-    load,
-    load_first,
-    splat,
-    store,
-    store_first,
-    vmax_nan,
-)
+from bslite.kernels.cpu.vector.across import hmax, hsum
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, load, load_first, splat, store, store_first, vmax_nan
 
 S = record("softmax", ROWS)
 L = record("log_softmax", ROWS)

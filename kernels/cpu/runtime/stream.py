@@ -8,19 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.vector.across import hsum
 from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, wait_until
 from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.simd import (
-    BYTES,
-    fma,
-    hsum,
-    load,
-    load_int,
-    splat,
-    store,
-    store_int,
-    store_scalar,
-)
+from bslite.kernels.cpu.vector.simd import BYTES, fma, load, load_int, splat, store, store_int, store_scalar
 
 F = record("stream", "data data_at data_item target target_at bytes repeats mode sink sink_at a b")
 READ, COPY, CHAIN, FMA, TURNS, MEET = 0, 1, 2, 3, 4, 5  # modes

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, f32, i64, primitive, vec_t
+from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, f32, first_lanes, i64, primitive, vec_t
 
 INTS = ir.VectorType(I32, LANES)
 DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
@@ -55,6 +55,20 @@ def all_less(builder, a, b):
 def select_eq(builder, a, b, then, other):
     """``then`` where ``a == b``, ``other`` elsewhere (also where either is NaN)."""
     return builder.select(builder.fcmp_ordered("==", a, b), then, other)
+
+
+@primitive(vec_t, vec_t, vec_t, i64)
+def keep_first(builder, x, other, count):
+    """``x`` in the first ``count`` lanes, ``other`` in the rest."""
+    return builder.select(first_lanes(builder, count), x, other)
+
+
+@primitive(vec_t, vec_t)
+def blocked_where_zero(builder, cells):
+    """-inf where the int32 in a lane is 0 (a false bool), 0.0 elsewhere: what a boolean mask adds."""
+    ints = ir.VectorType(I32, LANES)
+    false = builder.icmp_signed("==", builder.bitcast(cells, ints), ir.Constant(ints, [0] * LANES))
+    return builder.select(false, ir.Constant(VEC, [float("-inf")] * LANES), ir.Constant(VEC, [0.0] * LANES))
 
 
 @primitive(vec_t, vec_t)

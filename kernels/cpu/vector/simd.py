@@ -1,5 +1,4 @@
-"""Vector registers as Numba values: kernels stay readable Python, the vector width is never the compiler's
-guess.
+"""Vector registers as Numba values: kernels stay readable Python, and the compiler does not guess the width.
 
 LLVM's loop vectoriser prefers 256-bit vectors on AVX-512 machines and cannot be told otherwise once
 Numba is imported; a value of `Vec` *is* one full register (``<16 x float>`` on AVX-512), and arithmetic on it
@@ -157,7 +156,7 @@ def divide_ir(builder, x, divisor, inverse):
     return builder.select(builder.fcmp_unordered("uno", rest, rest), quotient, corrected)
 
 
-def _primitive(result, *params):
+def primitive(result, *params):
     """Decorator: an IR-emitting function ``(builder, *values)`` becomes an intrinsic of this signature."""
 
     def wrap(emit):
@@ -177,215 +176,127 @@ def _primitive(result, *params):
     return wrap
 
 
-primitive = _primitive  # for the vector operations of other files
 i64, f32 = types.int64, types.float32
 
 
-@_primitive(vec_t, i64)
+@primitive(vec_t, i64)
 def load(builder, address):
     """The vector at a byte address."""
     return load_ir(builder, address)
 
 
-@_primitive(types.void, i64, vec_t)
+@primitive(types.void, i64, vec_t)
 def store(builder, address, value):
     """Write a whole vector."""
     store_ir(builder, address, value)
 
 
-@_primitive(types.void, i64, vec_t, i64)
+@primitive(types.void, i64, vec_t, i64)
 def store_first(builder, address, value, count):
     """Write the first ``count`` lanes (clipped to the register)."""
     masked_store_ir(builder, address, value, first_lanes(builder, count))
 
 
-@_primitive(vec_t, i64, i64, f32)
+@primitive(vec_t, i64, i64, f32)
 def load_first(builder, address, count, other):
     """Read the first ``count`` lanes, ``other`` in the rest."""
     return masked_load_ir(builder, address, first_lanes(builder, count), splat_ir(builder, other))
 
 
-@_primitive(vec_t, f32)
+@primitive(vec_t, f32)
 def splat(builder, scalar):
     """All lanes equal."""
     return splat_ir(builder, scalar)
 
 
-@_primitive(f32, i64)
+@primitive(f32, i64)
 def load_scalar(builder, address):
     """The float32 at a byte address."""
     return builder.load(pointer(builder, address), align=4)
 
 
-@_primitive(types.void, i64, f32)
+@primitive(types.void, i64, f32)
 def store_scalar(builder, address, value):
     """Write one float32."""
     builder.store(value, pointer(builder, address), align=4)
 
 
-@_primitive(i64, i64)
+@primitive(i64, i64)
 def load_int(builder, address):
     """The int64 at a byte address."""
     return builder.load(pointer(builder, address, I64), align=8)
 
 
-@_primitive(types.void, i64, i64)
+@primitive(types.void, i64, i64)
 def store_int(builder, address, value):
     """Write one int64."""
     builder.store(value, pointer(builder, address, I64), align=8)
 
 
-@_primitive(i64, i64)
+@primitive(i64, i64)
 def load_cell(builder, address):
     """The int32 at a byte address, as an int64: how the engine keeps integers and (0 or 1) bools."""
     return builder.sext(builder.load(pointer(builder, address, I32), align=4), I64)
 
 
-@_primitive(types.void, i64, i64)
+@primitive(types.void, i64, i64)
 def store_cell(builder, address, value):
     """Write the low 32 bits of an int64."""
     builder.store(builder.trunc(value, I32), pointer(builder, address, I32), align=4)
 
 
-@_primitive(vec_t, vec_t, vec_t, vec_t)
+@primitive(vec_t, vec_t, vec_t, vec_t)
 def fma(builder, a, b, c):
     """``a*b + c``."""
     return fma_ir(builder, a, b, c)
 
 
-@_primitive(vec_t, vec_t, vec_t)
+@primitive(vec_t, vec_t, vec_t)
 def vmax(builder, bound, x):
     """Lane-wise maximum; a NaN in ``x`` comes through."""
     return vmax_ir(builder, bound, x)
 
 
-@_primitive(vec_t, vec_t, vec_t)
+@primitive(vec_t, vec_t, vec_t)
 def vmin(builder, bound, x):
     """Lane-wise minimum; a NaN in ``x`` comes through."""
     return vmin_ir(builder, bound, x)
 
 
-@_primitive(vec_t, vec_t, vec_t)
+@primitive(vec_t, vec_t, vec_t)
 def vmax_nan(builder, a, b):
     """Lane-wise maximum; a NaN in either operand comes through (pooling)."""
     return vmax_nan_ir(builder, a, b)
 
 
-@_primitive(vec_t, vec_t, vec_t, vec_t)
+@primitive(vec_t, vec_t, vec_t, vec_t)
 def divide(builder, x, divisor, inverse):
     """``x / divisor``, given also ``inverse = 1 / divisor``; see `divide_ir`."""
     return divide_ir(builder, x, divisor, inverse)
 
 
-@_primitive(vec_t, vec_t, vec_t, vec_t, vec_t)
+@primitive(vec_t, vec_t, vec_t, vec_t, vec_t)
 def select_lt(builder, a, b, then, other):
     """``then`` where ``a < b``, ``other`` elsewhere (also where either is NaN)."""
     return builder.select(builder.fcmp_ordered("<", a, b), then, other)
 
 
-@_primitive(vec_t, vec_t, vec_t, i64)
-def keep_first(builder, x, other, count):
-    """``x`` in the first ``count`` lanes, ``other`` in the rest."""
-    return builder.select(first_lanes(builder, count), x, other)
-
-
-@_primitive(vec_t, vec_t)
-def blocked_where_zero(builder, cells):
-    """-inf where the int32 in a lane is 0 (a false bool), 0.0 elsewhere: what a boolean mask adds."""
-    ints = ir.VectorType(I32, LANES)
-    false = builder.icmp_signed("==", builder.bitcast(cells, ints), ir.Constant(ints, [0] * LANES))
-    return builder.select(false, ir.Constant(VEC, [float("-inf")] * LANES), ir.Constant(VEC, [0.0] * LANES))
-
-
-@_primitive(vec_t, vec_t)
+@primitive(vec_t, vec_t)
 def vabs(builder, x):
     """Absolute value."""
     return call_llvm(builder, f"llvm.fabs.v{LANES}f32", VEC, [x])
 
 
-@_primitive(vec_t, vec_t)
+@primitive(vec_t, vec_t)
 def minus_abs(builder, x):
     """The absolute value, negated: one operation, it sets the sign."""
     return builder.fneg(call_llvm(builder, f"llvm.fabs.v{LANES}f32", VEC, [x]))
 
 
-@_primitive(vec_t, vec_t)
+@primitive(vec_t, vec_t)
 def vsqrt(builder, x):
     """Square root, correctly rounded."""
     return call_llvm(builder, f"llvm.sqrt.v{LANES}f32", VEC, [x])
-
-
-@_primitive(vec_t, vec_t)
-def pow2(builder, n):
-    """``2**n`` for integral ``n`` in [-126, 127], by writing the exponent bits."""
-    return pow2_ir(builder, n)
-
-
-def pow2_ir(builder, n):
-    """IR of `pow2`."""
-    ints = ir.VectorType(I32, LANES)
-    biased = builder.add(builder.fptosi(n, ints), ir.Constant(ints, [127] * LANES))
-    return builder.bitcast(builder.shl(biased, ir.Constant(ints, [23] * LANES)), VEC)
-
-
-@_primitive(vec_t, vec_t, vec_t)
-def times_pow2(builder, x, n):
-    """``x * 2**n`` for integral ``n`` in [-252, 254], through overflow to inf and underflow to 0."""
-    if LANES == 16:  # AVX-512 has an instruction for it
-        flat = ir.Constant(ir.IntType(16), -1)
-        rounding = ir.Constant(I32, 4)  # as the control register says: to nearest
-        return call_llvm(builder, "llvm.x86.avx512.mask.scalef.ps.512", VEC, [x, n, x, flat, rounding])
-    # In two factors: n reaches beyond one exponent field.
-    half = call_llvm(
-        builder, f"llvm.rint.v{LANES}f32", VEC, [builder.fmul(n, ir.Constant(VEC, [0.5] * LANES))]
-    )
-    rest = builder.fsub(n, half)
-    return builder.fmul(builder.fmul(x, pow2_ir(builder, half)), pow2_ir(builder, rest))
-
-
-@_primitive(vec_t, vec_t, vec_t)
-def quotient(builder, a, b):
-    """``a / b`` for ``|b|`` in [2**-100, 2**100]: within 0.6 units in the last place, NaN comes through.
-
-    AVX-512 divides one register in 16 cycles. An approximate reciprocal r, 14 bits of it, gives a first
-    quotient; what that leaves of ``a``, times r, is added: the error of r enters squared.
-    """
-    if LANES != 16:
-        return builder.fdiv(a, b)
-    flat = ir.Constant(ir.IntType(16), -1)
-    r = call_llvm(builder, "llvm.x86.avx512.rcp14.ps.512", VEC, [b, b, flat])
-    first = builder.fmul(a, r)
-    rest = fma_ir(builder, builder.fneg(first), b, a)
-    return fma_ir(builder, rest, r, first)
-
-
-def _halves(builder, value, combine):
-    """Reduce the lanes pairwise, halves first: a fixed order, so results do not depend on the schedule."""
-    width = value.type.count
-    while width > 1:
-        width //= 2
-        lo = ir.Constant(ir.VectorType(I32, width), list(range(width)))
-        hi = ir.Constant(ir.VectorType(I32, width), list(range(width, 2 * width)))
-        undef = ir.Constant(value.type, ir.Undefined)
-        value = combine(builder.shuffle_vector(value, undef, lo), builder.shuffle_vector(value, undef, hi))
-    return builder.extract_element(value, ir.Constant(I32, 0))
-
-
-@_primitive(f32, vec_t)
-def hsum(builder, x):
-    """Sum of the lanes, pairwise."""
-    return _halves(builder, x, builder.fadd)
-
-
-@_primitive(f32, vec_t)
-def hmax(builder, x):
-    """Largest lane; NaN if any lane is NaN."""
-
-    def larger(a, b):
-        most = builder.select(builder.fcmp_ordered(">", a, b), a, b)
-        return builder.select(builder.fcmp_unordered("uno", a, a), a, most)
-
-    return _halves(builder, x, larger)
 
 
 @infer_global(operator.add)

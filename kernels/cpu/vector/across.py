@@ -1,0 +1,36 @@
+"""Sum and maximum of the lanes of one register."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from bslite.kernels.cpu.vector.simd import I32, f32, primitive, vec_t
+
+
+def _halves(builder, value, combine):
+    """Reduce the lanes pairwise, halves first: a fixed order, so results do not depend on the schedule."""
+    width = value.type.count
+    while width > 1:
+        width //= 2
+        lo = ir.Constant(ir.VectorType(I32, width), list(range(width)))
+        hi = ir.Constant(ir.VectorType(I32, width), list(range(width, 2 * width)))
+        undef = ir.Constant(value.type, ir.Undefined)
+        value = combine(builder.shuffle_vector(value, undef, lo), builder.shuffle_vector(value, undef, hi))
+    return builder.extract_element(value, ir.Constant(I32, 0))
+
+
+@primitive(f32, vec_t)
+def hsum(builder, x):
+    """Sum of the lanes, pairwise."""
+    return _halves(builder, x, builder.fadd)
+
+
+@primitive(f32, vec_t)
+def hmax(builder, x):
+    """Largest lane; NaN if any lane is NaN."""
+
+    def larger(a, b):
+        most = builder.select(builder.fcmp_ordered(">", a, b), a, b)
+        return builder.select(builder.fcmp_unordered("uno", a, a), a, most)
+
+    return _halves(builder, x, larger)

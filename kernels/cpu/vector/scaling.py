@@ -1,0 +1,51 @@
+"""Powers of two and quotients of registers, in the few instructions that a machine has for them."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, fma_ir, primitive, vec_t
+
+
+@primitive(vec_t, vec_t)
+def pow2(builder, n):
+    """``2**n`` for integral ``n`` in [-126, 127], by writing the exponent bits."""
+    return pow2_ir(builder, n)
+
+
+def pow2_ir(builder, n):
+    """IR of `pow2`."""
+    ints = ir.VectorType(I32, LANES)
+    biased = builder.add(builder.fptosi(n, ints), ir.Constant(ints, [127] * LANES))
+    return builder.bitcast(builder.shl(biased, ir.Constant(ints, [23] * LANES)), VEC)
+
+
+@primitive(vec_t, vec_t, vec_t)
+def times_pow2(builder, x, n):
+    """``x * 2**n`` for integral ``n`` in [-252, 254], through overflow to inf and underflow to 0."""
+    if LANES == 16:  # AVX-512 has an instruction for it
+        flat = ir.Constant(ir.IntType(16), -1)
+        rounding = ir.Constant(I32, 4)  # as the control register says: to nearest
+        return call_llvm(builder, "llvm.x86.avx512.mask.scalef.ps.512", VEC, [x, n, x, flat, rounding])
+    # In two factors: n reaches beyond one exponent field.
+    half = call_llvm(
+        builder, f"llvm.rint.v{LANES}f32", VEC, [builder.fmul(n, ir.Constant(VEC, [0.5] * LANES))]
+    )
+    rest = builder.fsub(n, half)
+    return builder.fmul(builder.fmul(x, pow2_ir(builder, half)), pow2_ir(builder, rest))
+
+
+@primitive(vec_t, vec_t, vec_t)
+def quotient(builder, a, b):
+    """``a / b`` for ``|b|`` in [2**-100, 2**100]: within 0.6 units in the last place, NaN comes through.
+
+    AVX-512 divides one register in 16 cycles. An approximate reciprocal r, 14 bits of it, gives a first
+    quotient; what that leaves of ``a``, times r, is added: the error of r enters squared.
+    """
+    if LANES != 16:
+        return builder.fdiv(a, b)
+    flat = ir.Constant(ir.IntType(16), -1)
+    r = call_llvm(builder, "llvm.x86.avx512.rcp14.ps.512", VEC, [b, b, flat])
+    first = builder.fmul(a, r)
+    rest = fma_ir(builder, builder.fneg(first), b, a)
+    return fma_ir(builder, rest, r, first)
