@@ -1,6 +1,6 @@
 """Transparent use from torch: a module, or a graph from ``torch.compile``, run by bslite as far as it can."""
 
-from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.common.lazy import load_torch
 
 load_torch()  # or an error that says how to install it
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bslite.frontends.torch.context import operation
+from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.graph import has_tensors, is_getitem
 
 Node = torch.fx.Node

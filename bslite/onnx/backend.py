@@ -1,7 +1,7 @@
 """bslite behind ONNX's own interface of a backend: ``prepare(model).run(inputs)``, ``run_model`` and so on.
 
-    from bslite.frontends import onnx_backend
-    outputs = onnx_backend.prepare(model).run([x])
+    from bslite.onnx import backend
+    outputs = backend.prepare(model).run([x])
 
 Where an operator needs an input's value when the model is made (the ``shape`` of a Reshape, the weights of a
 convolution, given as inputs), the model is specialised on the value it is given, anew for each new one.
@@ -9,108 +9,22 @@ convolution, given as inputs), the model is specialised on the value it is given
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from bslite.cache import Recent
 from bslite.errors import InputError, UnsupportedError
-from bslite.frontends.onnx.file import Source, read_model
-from bslite.frontends.onnx.lazy import load_backend_base, load_onnx
-from bslite.frontends.onnx.read import Converted, NotConverted, convert
-from bslite.frontends.onnx.values import Const
-from bslite.spec import Array, ModelSpec
+from bslite.frontends.common.lazy import load_onnx
+from bslite.frontends.onnx.file import read_model
+from bslite.onnx.mixed import MixedRep
+from bslite.onnx.rep import MAX_KEPT, BsliteRep, base
+from bslite.spec import Array
 
-base = load_backend_base()
-MAX_KEPT = 16  # models specialised on shapes and values, beyond, the least recently used is dropped
-
-
-class Specialised:
-    """A model for inputs of certain shapes, some of them built in: a spec, and outputs known already."""
-
-    def __init__(self, converted: Converted, built_in: Sequence[str]) -> None:
-        self.built_in = frozenset(built_in)
-        self.known: list[Array | None] = [
-            o.array if isinstance(o, Const) else None for o in converted.outputs
-        ]
-        values = [o for o in converted.outputs if not isinstance(o, Const)]
-        self.spec: ModelSpec | None = converted.spec(values) if values else None
-
-    def run(self, inputs: Mapping[str, Array], backend: str) -> list[Array]:
-        """The outputs in order."""
-        computed: list[Array] = []
-        if self.spec is not None:
-            from bslite.api import run
-
-            given = [np.asarray(x) for name, x in inputs.items() if name not in self.built_in]
-            made = run(self.spec, given, backend=backend)
-            computed = made if isinstance(made, list) else [made]
-        rest = iter(computed)
-        return [next(rest) if known is None else known.copy() for known in self.known]
+__all__ = ["MAX_KEPT", "Backend", "BsliteRep", "prepare", "run_model", "run_node", "supports_device"]
 
 
-def as_inputs(source: Source, names: Sequence[str], inputs: Any) -> dict[str, Array]:
-    """The arrays of a run by name: given in order, by name, or the only one."""
-    if isinstance(inputs, Mapping):
-        missing = [n for n in names if n not in inputs]
-        if missing:
-            raise InputError(f"model {source.name!r}: no array for {', '.join(missing)}")
-        inputs = [inputs[n] for n in names]
-    elif isinstance(inputs, np.ndarray):
-        inputs = [inputs]
-    inputs = [np.asarray(x) if isinstance(x, np.generic) else x for x in inputs]
-    if len(inputs) != len(names) or not all(isinstance(x, np.ndarray) for x in inputs):
-        raise InputError(f"model {source.name!r} takes {len(names)} arrays, {list(names)}")
-    return dict(zip(names, inputs, strict=True))
-
-
-class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
-    """A model ready to run."""
-
-    def __init__(self, source: Source, backend: str = "cpu") -> None:
-        self.source, self.backend = source, backend
-        stored = {t.name for t in source.model.graph.initializer}
-        self.names = [v.name for v in source.model.graph.input if v.name not in stored]
-        self._kept: Recent[Any, Specialised] = Recent(MAX_KEPT)
-        self._wanted: frozenset[str] = frozenset()  # inputs whose values were needed before
-
-    def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
-        """The outputs for ``inputs``, a list of arrays in the order of the graph's inputs, or a dict by name.
-
-        Raises what `bslite.from_onnx` and `bslite.run` raise.
-        """
-        given = as_inputs(self.source, self.names, inputs)
-        return tuple(self.specialised(given).run(given, self.backend))
-
-    def specialised(self, given: Mapping[str, Array]) -> Specialised:
-        """The model for these inputs, made if there is none yet."""
-        built_in = {n for n, x in given.items() if n in self._wanted or not x.size}
-        shapes = {n: x.shape for n, x in given.items()}
-        key = tuple((n, x.shape, _digest(x) if n in built_in else x.dtype.name) for n, x in given.items())
-        if (found := self._kept.find(key)) is not None:
-            return found
-        while True:
-            constants = {n: np.array(given[n]) for n in built_in}
-            free = {n: s for n, s in shapes.items() if n not in built_in}
-            try:
-                converted = convert(self.source, shapes=free, constants=constants)
-                break
-            except NotConverted as e:
-                if not e.roots - built_in:
-                    raise
-                built_in |= e.roots
-                self._wanted |= e.roots
-        key = tuple((n, x.shape, _digest(x) if n in built_in else x.dtype.name) for n, x in given.items())
-        return self._kept.put(key, Specialised(converted, sorted(built_in)))
-
-
-def _digest(x: Array) -> str:
-    return hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest() + x.dtype.name
-
-
-class Backend(base.Backend):  # type: ignore[name-defined]
+class Backend(base.Backend):
     """ONNX's interface of a backend, on the CPU engine."""
 
     @classmethod
@@ -118,7 +32,7 @@ class Backend(base.Backend):  # type: ignore[name-defined]
         """``model`` (ModelProto, path or bytes) ready to run. UnsupportedError for another device.
 
         ``fallback``: ``"error"`` raises UnsupportedError when a model uses what bslite does not have; with
-        ``"warn"`` or ``"silent"`` those nodes run in ONNX's reference evaluator, see `onnx_mixed`.
+        ``"warn"`` or ``"silent"`` those nodes run in ONNX's reference evaluator, see `bslite.onnx.mixed`.
         """
         fallback = kwargs.get("fallback", "error")
         if fallback not in ("error", "warn", "silent"):
@@ -127,8 +41,6 @@ class Backend(base.Backend):  # type: ignore[name-defined]
             raise UnsupportedError(f"device {device!r}; bslite's ONNX backend runs on the CPU")
         source, backend = read_model(model), kwargs.get("backend", "cpu")
         if fallback != "error":
-            from bslite.onnx.mixed import MixedRep
-
             return MixedRep(source, backend, fallback == "warn")
         return BsliteRep(source, backend)
 

@@ -16,14 +16,12 @@ import numpy as np
 
 from bslite.cache import Recent
 from bslite.errors import InputError, SpecError
+from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import Source
-from bslite.frontends.onnx.lazy import load_backend_base, load_onnx
 from bslite.frontends.onnx.read import NotConverted
 from bslite.frontends.onnx.walk import name_of, reads
-from bslite.onnx.backend import MAX_KEPT, BsliteRep, as_inputs
+from bslite.onnx.rep import MAX_KEPT, BsliteRep, as_inputs, base
 from bslite.spec import Array
-
-base = load_backend_base()
 
 
 @dataclass
@@ -38,7 +36,7 @@ class Piece:
     runners: Recent[Any, Any] = field(default_factory=lambda: Recent(MAX_KEPT))
 
 
-class MixedRep(base.BackendRep):  # type: ignore[name-defined]
+class MixedRep(base.BackendRep):
     """A model ready to run, as `BsliteRep`. ``loud``: a warning lists what is evaluated, once."""
 
     def __init__(self, source: Source, backend: str, loud: bool) -> None:

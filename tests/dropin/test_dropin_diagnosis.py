@@ -14,7 +14,7 @@ from support.dropin_models import Net, Stack, agree, images, nn, torch, wrapped
 
 import bslite
 from bslite.engines.cpu import constants
-from bslite.frontends.torch import context as torch_context
+from bslite.frontends.torch.builders import TABLE
 from bslite.plan import Const
 
 
@@ -143,8 +143,8 @@ def test_the_reproduction_runs_by_itself(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_fault_in_the_translation_is_told_from_one_in_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = torch_context.TABLE["max_pool2d"]
-    monkeypatch.setitem(torch_context.TABLE, "max_pool2d", lambda s, x, *a: s.emit("avg_pool2d", x, kernel=2))
+    true = TABLE["max_pool2d"]
+    monkeypatch.setitem(TABLE, "max_pool2d", lambda s, x, *a: s.emit("avg_pool2d", x, kernel=2))
     found = bslite.bisect(Deep().eval(), images(), folder=tmp_path / "fault")
     assert (found.layer, found.fault) == ("pool", "translation")
     assert "torch computes something else" in str(found)

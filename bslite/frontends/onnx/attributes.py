@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.lazy import load_onnx
+from bslite.frontends.common.lazy import load_onnx
+from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.tensors import to_array
-from bslite.frontends.onnx.values import Unsupported
 
 #: Kind of attribute -> the field that holds it.
 FIELDS = {

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.context import Site, find
-from bslite.frontends.onnx.scope import MAX_DEPTH, Scope, add_initializers
+from bslite.frontends.common.unsupported import Unsupported, Varies
+from bslite.frontends.onnx.builders import find
+from bslite.frontends.onnx.scope import MAX_DEPTH, Scope, Walker, add_initializers
+from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.standin import MISSING, ROOT
-from bslite.frontends.onnx.values import Const, NeedsValue, Operand, Unsupported, Value, Varies, fixed
-
-if TYPE_CHECKING:
-    from bslite.frontends.onnx.walk import Walk
+from bslite.frontends.onnx.values import Const, NeedsValue, Operand, Value, fixed
 
 MAX_STEPS = 256  # of a Loop or Scan: more would not be worth writing out
 OPSET = 18  # of the builders that pick and join here
@@ -37,7 +36,7 @@ class Call:
 class Body:
     """A graph inside a node, to be walked as often as the node runs it."""
 
-    def __init__(self, walk: Walk, call: Call, graph: Any) -> None:
+    def __init__(self, walk: Walker, call: Call, graph: Any) -> None:
         if call.scope.depth >= MAX_DEPTH:
             raise SpecError(f"graphs within graphs, more than {MAX_DEPTH} deep")
         self.walk, self.call, self.graph = walk, call, graph
@@ -69,12 +68,12 @@ def truth(operand: Any, what: str) -> bool:
         raise NeedsValue(f"{what} is computed from the input", operand.roots)
     if not isinstance(operand, Const):
         raise Varies(f"{what} depends on free sizes")
-    if operand.array.size != 1 or operand.dtype != "bool":
-        raise SpecError(f"{what} is {operand.dtype} {list(operand.array.shape)}, expected one bool")
-    return bool(operand.array.item())
+    if operand.data.size != 1 or operand.dtype != "bool":
+        raise SpecError(f"{what} is {operand.dtype} {list(operand.data.shape)}, expected one bool")
+    return bool(operand.data.item())
 
 
-def branch(walk: Walk, call: Call) -> Any:
+def branch(walk: Walker, call: Call) -> Any:
     """If: the branch of a known condition."""
     graph = call.values["then_branch" if truth(call.inputs[0], "its condition") else "else_branch"]
     body = Body(walk, call, graph)
@@ -83,7 +82,7 @@ def branch(walk: Walk, call: Call) -> Any:
     return tuple(body.run([], [True] * len(body.outputs), call.scope.prefix))
 
 
-def loop(walk: Walk, call: Call) -> Any:
+def loop(walk: Walker, call: Call) -> Any:
     """Loop: body(step, condition, states) -> condition, states, and values to be stacked, again and again."""
     count, condition, *states = call.inputs
     body = Body(walk, call, call.values["body"])
@@ -116,7 +115,7 @@ def loop(walk: Walk, call: Call) -> Any:
     return (*states, *joined)
 
 
-def scan(walk: Walk, call: Call) -> Any:
+def scan(walk: Walker, call: Call) -> Any:
     """Scan: body(states, a slice of each of the rest) -> states, and values to be stacked."""
     site = Site(walk.store, call.name, "Scan", call.opset, call.used)
     body, given = Body(walk, call, call.values["body"]), list(call.inputs)
@@ -214,7 +213,7 @@ def stack(site: Site, xs: Sequence[Any], axis: int) -> Any:
     return concat(site, *rows, axis=axis)
 
 
-def control(walk: Walk, op_type: str, call: Call) -> Any:
+def control(walk: Walker, op_type: str, call: Call) -> Any:
     """The node's outputs. Where it cannot be written out, what is inside is looked at all the same."""
     before = walk.visited
     try:

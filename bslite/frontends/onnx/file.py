@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bslite.errors import FileError, InputError, SpecError, UnsupportedError
-from bslite.frontends.onnx.lazy import load_onnx
+from bslite.frontends.common.lazy import load_onnx
 
 LEAST_OPSET = 7
 MAX_NODES = 50_000  # in a graph with all its functions written out

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bslite.frontends.common.unsupported import Varies
 from bslite.frontends.onnx.standin import MISSING, from_standin
-from bslite.frontends.onnx.values import NeedsValue, Varies
+from bslite.frontends.onnx.values import NeedsValue
 from bslite.ops import Shape
 
 #: Operators made of products, with the place of their weights among the inputs.

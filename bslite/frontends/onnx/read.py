@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bslite.errors import BsliteError, SpecError, UnsupportedError
-from bslite.frontends.onnx.context import Store
+from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.onnx.file import Source, read_model
 from bslite.frontends.onnx.inputs import BATCH, GraphInput, graph_inputs
 from bslite.frontends.onnx.problems import Problems
 from bslite.frontends.onnx.scope import Scope, add_initializers
 from bslite.frontends.onnx.standin import is_standin
-from bslite.frontends.onnx.values import Const, Operand, Sizes, Unsupported, Varies, probes
+from bslite.frontends.onnx.store import Store
+from bslite.frontends.onnx.values import Const, Operand, Sizes, probes
 from bslite.frontends.onnx.walk import Walk
 from bslite.spec import Array, GraphBuilder, ModelSpec
 

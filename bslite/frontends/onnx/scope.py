@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from bslite.errors import SpecError
 from bslite.frontends.onnx.file import Source
+from bslite.frontends.onnx.store import Store
 from bslite.frontends.onnx.tensors import to_array
 from bslite.frontends.onnx.values import Const
 
@@ -23,6 +24,23 @@ class Scope:
     opsets: Mapping[str, int]
     prefix: str = ""
     depth: int = 0
+
+
+class Walker(Protocol):
+    """What the graphs inside of a node need of the walk over the graph around them."""
+
+    source: Source
+    store: Store
+    visited: int
+
+    def count(self) -> None:
+        """Note that one more node or graph is visited; SpecError if there are too many."""
+
+    def nodes(self, nodes: Sequence[Any], scope: Scope, wanted: Sequence[str]) -> None:
+        """Visit those of ``nodes`` that the values ``wanted`` depend on."""
+
+    def result(self, name: str, scope: Scope) -> Any:
+        """An output of a function or branch."""
 
 
 def add_initializers(graph: Any, values: dict[str, Any], source: Source) -> None:

@@ -1,8 +1,10 @@
-"""Stand-ins for the results of nodes that could not be converted, so that what reads them is looked at.
+"""Stand-ins for the results of nodes that could not be converted.
 
-A stand-in has the shape and dtype that ONNX infers for the node, or that the file declares. It is a value
-like any other, but that no model is made of it; what goes wrong behind one may be its fault, and is not told.
-Where shape or dtype are not known there is none, and of what reads the result only the operator is looked at.
+With them the nodes that read such a result are converted too, so that one error lists every unsupported
+operator. A stand-in is a value with the shape and dtype that ONNX infers for the node or that the file
+declares; no model is built from it. An error behind a stand-in may be the stand-in's fault, so it is not
+reported. Where shape or dtype are unknown, the result is MISSING: a node that reads it is only checked for
+having a known operator.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bslite.frontends.onnx.context import MAX_ELEMENTS
-from bslite.frontends.onnx.lazy import load_onnx
+from bslite.frontends.common.lazy import load_onnx
+from bslite.frontends.onnx.store import MAX_ELEMENTS
 from bslite.frontends.onnx.tensors import dtype_name
 from bslite.frontends.onnx.values import Const, Operand, Sizes, Value
 from bslite.ops import Shape
@@ -25,7 +27,7 @@ SMALL = 1024  # elements of a constant that shape inference may look at
 
 
 def is_standin(operand: Any) -> bool:
-    """Whether this is one, or computed from one, or missing altogether."""
+    """Whether ``operand`` is a stand-in, computed from one, or missing."""
     return operand is MISSING or (isinstance(operand, Value) and from_standin(operand.roots))
 
 
@@ -73,7 +75,7 @@ def _infer(
             onnx.helper.np_dtype_to_tensor_dtype(np.dtype(x.dtype)), shape
         )
         if not isinstance(x, Value) and math.prod(shape) <= SMALL:
-            array = x.array if isinstance(x, Const) else x.arrays[min(probe, len(x.arrays) - 1)]
+            array = x.data if isinstance(x, Const) else x.arrays[min(probe, len(x.arrays) - 1)]
             data[name] = onnx.numpy_helper.from_array(np.asarray(array), name)
     plain.attribute.extend(attributes)
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
@@ -118,7 +120,9 @@ def _value(name: str, shapes: Sequence[Shape], code: int) -> Any:
     sizes = [d for s in shapes for d in s]
     if not dtype or any(d < 1 for d in sizes) or any(math.prod(s) > MAX_ELEMENTS for s in shapes):
         return MISSING
-    return Value(f"{ROOT}{name}", tuple(shapes), dtype, frozenset([ROOT + name]))
+    if len({len(s) for s in shapes}) != 1:
+        return MISSING
+    return Value.probed(ROOT + name, tuple(shapes), dtype, frozenset([ROOT + name]))
 
 
 def free_sizes(inputs: Sequence[Any], values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.claims import CLAIMED, NOT_COMPARABLE
 from bslite.frontends.onnx.control import HANDLED
 from bslite.frontends.onnx.file import LEAST_OPSET
-from bslite.frontends.onnx.lazy import load_onnx
 from bslite.frontends.onnx.ops import TABLE
 
 HEAD = """# ONNX operators

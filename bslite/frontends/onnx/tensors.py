@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import FileError, SpecError
-from bslite.frontends.onnx.lazy import load_onnx
+from bslite.frontends.common.lazy import load_onnx
 from bslite.spec import Array
 
 MAX_RANK = 32

@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bslite.frontends.common.unsupported import Unsupported, Varies
+from bslite.frontends.common.values import Const as AnyConst
+from bslite.frontends.common.values import Dims
+from bslite.frontends.common.values import Value as AnyValue
 from bslite.ops import Shape
 from bslite.spec import Array
 
@@ -27,13 +31,8 @@ class Varying(tuple[int, ...]):
 
 #: A size: an integer, or one per probe where they differ.
 Dim = int | tuple[int, ...]
-Dims = tuple[Dim, ...]
 #: Multiples of the example that the free sizes take in the probes after the first, by turns.
 FACTORS = ((2, 3, 5, 7, 11), (3, 7, 2, 11, 5), (11, 2, 7, 5, 3), (64, 128, 32, 16, 256))
-
-
-class Unsupported(Exception):
-    """Raised by a builder for a form of its operation that bslite cannot express; says why."""
 
 
 class NeedsValue(Unsupported):
@@ -44,50 +43,29 @@ class NeedsValue(Unsupported):
         self.roots = roots
 
 
-class Varies(Unsupported):
-    """A free size is used where only a fixed one can be expressed."""
-
-
 @dataclass(frozen=True, eq=False)
-class Value:
+class Value(AnyValue):
     """A value of the model being built: its shape in every probe, and the graph inputs it depends on."""
 
-    name: str
-    shapes: tuple[Shape, ...]
-    dtype: str
-    roots: frozenset[str]
+    shapes: tuple[Shape, ...] = ()
+    roots: frozenset[str] = frozenset()
 
-    @property
-    def shape(self) -> Dims:
-        return merged(self.shapes)
-
-    @property
-    def rank(self) -> int:
-        return len(self.shapes[0])
+    @classmethod
+    def probed(cls, name: str, shapes: tuple[Shape, ...], dtype: str, roots: frozenset[str]) -> Value:
+        """A value of these shapes, one per probe, all of one rank."""
+        return cls(name, merged(shapes), dtype, shapes, roots)
 
 
-@dataclass(frozen=True, eq=False)
-class Const:
+class Const(AnyConst[Array]):
     """An array known now, of any NumPy dtype: an initialiser, or computed from them."""
-
-    array: Array
-    key: str
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        return (self.array.shape,)
-
-    @property
-    def shape(self) -> Dims:
-        return tuple(self.array.shape)
-
-    @property
-    def rank(self) -> int:
-        return self.array.ndim
+        return (self.data.shape,)
 
     @property
     def dtype(self) -> str:
-        return self.array.dtype.name
+        return self.data.dtype.name
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bslite.errors import BsliteError, InputError, SpecError
-from bslite.frontends.onnx import attributes as onnx_attributes
-from bslite.frontends.onnx.context import Site, Store
+from bslite.frontends.common.lazy import load_onnx
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.attributes import by_schema, resolve
 from bslite.frontends.onnx.control import CONTROL, Call, control
 from bslite.frontends.onnx.file import MAX_NODES, Source
-from bslite.frontends.onnx.lazy import load_onnx
 from bslite.frontends.onnx.ops import find
 from bslite.frontends.onnx.problems import Problems, flops
+from bslite.frontends.onnx.schemas import accepted, check_arity, find_schema, function_body, named
 from bslite.frontends.onnx.scope import MAX_DEPTH, Scope
+from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.standin import MISSING, declared, free_sizes, is_standin, standins
-from bslite.frontends.onnx.values import NeedsValue, Operand, Unsupported
+from bslite.frontends.onnx.store import Store
+from bslite.frontends.onnx.values import NeedsValue, Operand
 
 NONE = "bslite has no such operator"
 
@@ -36,16 +38,6 @@ def wrong(error: Exception, name: str, node: Any) -> BsliteError:
         return error
     # whatever a hostile file made of an operator; see `bslite.spec.file.read`
     return SpecError(f"node {name!r} ({node.op_type}): invalid ({type(error).__name__}: {error})")
-
-
-def named(protos: Mapping[str, Any]) -> list[Any]:
-    """Attributes under the names they go by here, which a reference may have changed."""
-    made = []
-    for name, attribute in protos.items():
-        made.append(type(attribute)())
-        made[-1].CopyFrom(attribute)
-        made[-1].name = name
-    return made
 
 
 def known(op_type: str, schema: Any, opset: int) -> bool:
@@ -138,7 +130,7 @@ class Walk:
                 schema = find_schema(node.op_type, scope.opsets.get(domain, 0))
             except Unsupported:
                 schema = None
-            protos = onnx_attributes.resolve(node, scope.attributes)
+            protos = resolve(node, scope.attributes)
             made = standins(schema, node, named(protos), inputs, {"": scope.opsets.get("", 1)})
         if scope.depth:
             return made
@@ -165,7 +157,7 @@ class Walk:
         self, node: Any, name: str, inputs: list[Operand | None], scope: Scope, used: Sequence[bool]
     ) -> Any:
         """The node's outputs by its builder, else by the function that defines it."""
-        protos = onnx_attributes.resolve(node, scope.attributes)
+        protos = resolve(node, scope.attributes)
         domain = _domain(node.domain)
         function = self.functions.get((domain, node.op_type, getattr(node, "overload", "")))
         if function is not None:
@@ -181,7 +173,7 @@ class Walk:
             if known(node.op_type, schema, opset):
                 return MISSING
             raise Unsupported(NONE)
-        values, given = onnx_attributes.by_schema(schema, protos, self.source.folder)
+        values, given = by_schema(schema, protos, self.source.folder)
         if node.op_type in CONTROL:
             return control(self, node.op_type, Call(name, opset, values, inputs, scope, used))
         builder, refused = find(node.op_type, opset), Unsupported(NONE)
@@ -255,95 +247,6 @@ def reads(node: Any) -> set[str]:
                 names |= reads(inner)
             names.update(o.name for o in graph.output)
     return names - {""}
-
-
-def find_schema(op_type: str, opset: int) -> Any:
-    """The operator's schema in ``opset``. Unsupported if there is none."""
-    defs = load_onnx().defs
-    try:
-        schema = defs.get_schema(op_type, max_inclusive_version=opset, domain="")
-    except defs.SchemaError:
-        raise Unsupported("no operator of that name") from None
-    if schema.deprecated:
-        raise Unsupported(f"deprecated before opset {opset}")
-    return schema
-
-
-def check_arity(schema: Any, inputs: Sequence[Any], node: Any) -> None:
-    """SpecError unless the node has as many inputs and outputs as the operator."""
-    if not schema.min_input <= len(inputs) <= schema.max_input:
-        raise SpecError(f"it has {len(inputs)} inputs, expected {schema.min_input} to {schema.max_input}")
-    if len(node.output) > schema.max_output:
-        raise SpecError(f"it has {len(node.output)} outputs, expected at most {schema.max_output}")
-    option = load_onnx().defs.OpSchema.FormalParameterOption.Single
-    for i, (formal, operand) in enumerate(zip(schema.inputs, inputs, strict=False)):
-        if operand is None and formal.option == option:
-            raise SpecError(f"its input {i} ({formal.name}) is left out")
-
-
-def accepted(builder: Any, values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
-    """The attributes that the builder takes. Unsupported if it does not take one that is set."""
-    parameters = inspect.signature(builder).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return dict(values)
-    names = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-    extra = sorted(given - names)
-    if extra:
-        raise Unsupported(f"with {', '.join(f'{n}={values[n]!r:.40}' for n in extra)}")
-    return {n: v for n, v in values.items() if n in names}
-
-
-def function_body(
-    schema: Any, node: Any, protos: Mapping[str, Any], inputs: Sequence[Operand | None], opset: int
-) -> Any:
-    """The function that defines the operator in terms of others, None if there is none.
-
-    ``protos`` are the node's attributes, none of them a reference.
-    """
-    onnx = load_onnx()
-    if schema.has_function:
-        body = schema.function_body
-        data = None
-        versions = [v for v in schema.function_opset_versions if v <= opset]
-        if versions:
-            data = schema.get_function_with_opset_version(max(versions))
-        if not data:
-            return body
-    elif schema.has_context_dependent_function:
-        versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
-        types = [_type(x) for x in inputs]
-        if not versions:
-            return None
-        plain = onnx.NodeProto()
-        plain.CopyFrom(node)
-        plain.ClearField("attribute")
-        plain.attribute.extend(named(protos))
-        data = schema.get_context_dependent_function_with_opset_version(
-            max(versions), plain.SerializeToString(), types
-        )
-        if not data:
-            return None
-    else:
-        return None
-    body = onnx.FunctionProto()
-    body.ParseFromString(data)
-    return body
-
-
-def _type(operand: Operand | None) -> bytes:
-    """The operand's type as a serialised TypeProto."""
-    onnx = load_onnx()
-    proto = onnx.TypeProto()
-    if operand is not None:
-        import numpy as np
-
-        proto.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(operand.dtype))
-        for d in operand.shape:
-            dim = proto.tensor_type.shape.dim.add()
-            if isinstance(d, int):
-                dim.dim_value = d
-    data: bytes = proto.SerializeToString()
-    return data
 
 
 def _domain(domain: str) -> str:

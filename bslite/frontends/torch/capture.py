@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bslite.errors import InputError, SpecError, UnsupportedError
-from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.packed import misuse, packing, settle
 from bslite.ops import DTYPES
 

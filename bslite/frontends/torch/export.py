@@ -8,22 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from bslite import ops
 from bslite.errors import SpecError, UnsupportedError
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Value
+from bslite.frontends.torch.builders import find, operation
 from bslite.frontends.torch.capture import capture, failure, functional, tensors
-from bslite.frontends.torch.context import (
-    Const,
-    Site,
-    Store,
-    Unsupported,
-    Value,
-    dims,
-    dtype_name,
-    find,
-    operation,
-)
 from bslite.frontends.torch.graph import Graph, has_tensors, is_filled, is_getitem, normalization
-from bslite.frontends.torch.lazy import load_torch
 from bslite.frontends.torch.names import Names, call_of
 from bslite.frontends.torch.ops import MODULES, is_no_op
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.store import Store
+from bslite.frontends.torch.values import Const, dims, dtype_name
 from bslite.spec import GraphBuilder, ModelSpec
 
 if TYPE_CHECKING:
@@ -154,11 +149,11 @@ class Walk:
     def _evaluate(self, node: Node, args: Any, kwargs: Any) -> Any:
         """Run an operation on constants."""
         made = node.meta["val"]
-        if is_no_op(node) and made.dtype == args[0].tensor.dtype and made.stride() == args[0].tensor.stride():
+        if is_no_op(node) and made.dtype == args[0].data.dtype and made.stride() == args[0].data.stride():
             return args[0]
         torch = load_torch()
         args, kwargs = torch.utils._pytree.tree_map(
-            lambda x: x.tensor if isinstance(x, Const) else x, (tuple(args), dict(kwargs))
+            lambda x: x.data if isinstance(x, Const) else x, (tuple(args), dict(kwargs))
         )
         if getattr(getattr(node.target, "_schema", None), "is_mutable", False):
             args = (args[0].clone(), *args[1:])
@@ -195,8 +190,8 @@ class Walk:
                     self._whole_problem(f"returns {spec.arg.value!r}")
             else:
                 result = by_name[spec.arg.name]
-                if isinstance(result, Const) and dtype_name(result.tensor) not in ops.DTYPES:
-                    self._whole_problem(f"returns {dtype_name(result.tensor)}")
+                if isinstance(result, Const) and dtype_name(result.data) not in ops.DTYPES:
+                    self._whole_problem(f"returns {dtype_name(result.data)}")
                 elif isinstance(result, (Value, Const)):
                     names.append(self.store.value(result).name)
                 elif result is not MISSING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends.torch.context import dims, find, operation
-from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.builders import find, operation
 from bslite.frontends.torch.names import Call, call_of
 from bslite.frontends.torch.ops import MODULES, is_no_op
+from bslite.frontends.torch.values import dims
 
 if TYPE_CHECKING:
     import torch

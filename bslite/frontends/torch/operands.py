@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bslite.frontends.torch.context import Const, Dims, Number, Operand, Site, Unsupported, Value
-from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Dims, Value
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Const, Number, Operand
 
 Term = Operand | Number
 RANKS = {"bool": 0, "int32": 1, "int64": 1, "float32": 2}
@@ -42,7 +45,7 @@ def converted(s: Site, term: Any, dtype: str) -> Operand:
         return term if term.dtype == dtype else s.emit("cast", term, inner=term.shape, to=dtype)
     if isinstance(term, Const):
         same = term.dtype == dtype
-        return term if same else s.derived(dtype, term.tensor.to(getattr(load_torch(), dtype)))
+        return term if same else s.derived(dtype, term.data.to(getattr(load_torch(), dtype)))
     if isinstance(term, (bool, int, float)):
         return s.store.scalar(term, dtype)
     raise Unsupported("a scalar is computed from the input's size")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.common.lazy import load_torch
 
 if TYPE_CHECKING:
     import torch
@@ -313,7 +313,7 @@ BY_ROW = (
 
 def settle(nodes: Sequence[Any], live: set[Any]) -> None:
     """Note at the lengths where the padded output is one of all steps: the longest must then be so long."""
-    from bslite.frontends.torch.context import operation
+    from bslite.frontends.torch.builders import operation
 
     for node in nodes:
         if node in live and operation(node) == "bslite.whole":
@@ -323,7 +323,7 @@ def settle(nodes: Sequence[Any], live: set[Any]) -> None:
 
 def misuse(nodes: Sequence[Any], live: set[Any]) -> str:
     """What a graph does with a packed sequence beyond the rows of its data; empty if nothing."""
-    from bslite.frontends.torch.context import operation
+    from bslite.frontends.torch.builders import operation
 
     def of(node: Any) -> str:
         return operation(node) if node.op == "call_function" else node.op

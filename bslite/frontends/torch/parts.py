@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from bslite import ops
 from bslite.errors import BsliteError, SpecError
-from bslite.frontends.torch.context import Const, Dims, Value, dims, dtype_name
+from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.export import MISSING, Walk
 from bslite.frontends.torch.graph import Graph, is_getitem
 from bslite.frontends.torch.names import call_of
+from bslite.frontends.torch.values import Const, dims, dtype_name
 from bslite.spec import ModelSpec
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.arith import is_known
+from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Operand, Value
 from bslite.spec import Array
 

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from bslite import ops
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.builders import onnx_op
+from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.tensors import dtype_name
-from bslite.frontends.onnx.values import Const, Operand, Sizes, Unsupported, Value
+from bslite.frontends.onnx.values import Const, Operand, Sizes, Value
 from bslite.spec import Array
 
 
@@ -162,11 +164,11 @@ def power(s: Site, x: Operand, exponent: Operand) -> Operand:
     """In the dtype of ``x``."""
     if is_known(x, exponent):
         return s.compute(same_kind(np.power), x, exponent)
-    if x.dtype == "float32" and isinstance(exponent, Const) and exponent.array.size == 1:
-        number = exponent.array.item()
+    if x.dtype == "float32" and isinstance(exponent, Const) and exponent.data.size == 1:
+        number = exponent.data.item()
         if number == 2 and exponent.rank <= x.rank:
             return s.emit("mul", x, x)
-        exponent = s.const(np.asarray(exponent.array, np.float32), "exponent")
+        exponent = s.const(np.asarray(exponent.data, np.float32), "exponent")
     kinds = x.dtype, exponent.dtype
     if "float32" not in kinds:
         return s.emit("pow", x, exponent)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import permuted, reshaped
-from bslite.frontends.onnx.values import Operand, Unsupported
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.values import Operand
 
 
 @onnx_op("Attention")

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import axis_of, reshaped
-from bslite.frontends.onnx.values import Operand, Unsupported, fixed, product
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.values import Operand, fixed, product
 
 
 @onnx_op("GatherElements")

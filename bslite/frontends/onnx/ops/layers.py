@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Dims
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
-from bslite.frontends.onnx.values import Const, Dims, Operand, Unsupported, Value, fixed, product
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.values import Const, Operand, Value, fixed, product
 
 Ints = Sequence[int]
 
@@ -35,10 +38,10 @@ def gemm(
     if isinstance(b, Const) and (c is None or (isinstance(c, Const) and c.shape == (columns,))):
         weight, bias = b, c
         if not transB or alpha != 1:
-            matrix = b.array if transB else b.array.T
+            matrix = b.data if transB else b.data.T
             weight = s.const(scaled(np.ascontiguousarray(matrix), alpha), "weight")
         if isinstance(c, Const) and beta != 1:
-            bias = s.const(scaled(c.array, beta), "bias")
+            bias = s.const(scaled(c.data, beta), "bias")
         return s.emit("linear", x, params={"weight": weight, "bias": bias})
     y = permuted(s, b, (1, 0), last=False) if transB else b
     plain = c is None and alpha == 1
@@ -62,7 +65,7 @@ def matmul(s: Site, a: Operand, b: Operand) -> Operand:
     if min(a.rank, b.rank) < 1:
         raise SpecError("it takes no numbers")
     if isinstance(b, Const) and b.rank == 2 and isinstance(a, Value) and a.rank > 1:
-        return s.emit("linear", a, params={"weight": s.const(np.ascontiguousarray(b.array.T), "weight")})
+        return s.emit("linear", a, params={"weight": s.const(np.ascontiguousarray(b.data.T), "weight")})
     if a.rank > 1 and b.rank > 1:
         return s.emit("matmul", a, b)
     x = reshaped(s, a, (1, *a.shape), last=False) if a.rank == 1 else a
@@ -121,9 +124,9 @@ def layer_norm(
     tail = x.shape[axis:]
     sizes = tuple(fixed(d, "what it normalises over") for d in tail)
     if isinstance(scale, Const) and scale.shape != sizes:
-        scale = s.const(np.broadcast_to(scale.array, sizes), "scale")
+        scale = s.const(np.broadcast_to(scale.data, sizes), "scale")
     if isinstance(bias, Const) and bias.shape != sizes:
-        bias = s.const(np.broadcast_to(bias.array, sizes), "bias")
+        bias = s.const(np.broadcast_to(bias.data, sizes), "bias")
     return affine(s, "layer_norm", x, scale, bias, normalized_shape=sizes, eps=epsilon)
 
 

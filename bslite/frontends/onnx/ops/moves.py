@@ -7,9 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.common.unsupported import Varies
+from bslite.frontends.common.values import Dims
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.arith import is_known
-from bslite.frontends.onnx.values import Dims, Operand, Sizes, Value, Varies, at, merge, product
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.values import Operand, Sizes, Value, at, merge, product
 from bslite.spec import Array
 
 

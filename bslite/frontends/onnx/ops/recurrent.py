@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import permuted, reshaped
-from bslite.frontends.onnx.values import Operand, Unsupported, Value
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.values import Operand, Value
 from bslite.spec import Array
 
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}

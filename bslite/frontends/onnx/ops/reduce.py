@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import axes_of, axis_of, reshaped
+from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Operand, Value
 
 

@@ -9,11 +9,14 @@ import numpy as np
 
 from bslite.errors import SpecError
 from bslite.frontends.common.einsum import einsum as contract
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.common.unsupported import Varies
+from bslite.frontends.common.values import Dims
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.arith import is_known
 from bslite.frontends.onnx.ops.moves import axes_of, reshaped
 from bslite.frontends.onnx.ops.shapes import checked
-from bslite.frontends.onnx.values import Dim, Dims, Operand, Value, Varies
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.values import Dim, Operand, Value
 from bslite.spec import Array
 
 

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.common.unsupported import Varies
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import axes_of
-from bslite.frontends.onnx.values import Dim, Operand, Varies, at
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.values import Dim, Operand, at
 
 
 @onnx_op("Upsample")

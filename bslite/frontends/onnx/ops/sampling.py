@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.windows import Ints, spatial, windows
+from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Operand
 
 #: How earlier opsets call the modes.

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.builders import onnx_op
+from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.tensors import sizes
-from bslite.frontends.onnx.values import Const, Known, Operand, Sizes, Unsupported
+from bslite.frontends.onnx.values import Const, Known, Operand, Sizes
 from bslite.spec import Array
 
 

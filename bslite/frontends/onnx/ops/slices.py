@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.common.unsupported import Varies
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.arith import is_known
 from bslite.frontends.onnx.ops.moves import axes_of, axis_of, reshaped
 from bslite.frontends.onnx.ops.shapes import sizes_of
-from bslite.frontends.onnx.values import Const, Dim, Operand, Sizes, Value, Varies, at, merge
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.values import Const, Dim, Operand, Sizes, Value, at, merge
 from bslite.spec import Array
 
 
@@ -164,7 +166,7 @@ def gather(s: Site, x: Operand, indices: Operand, *, axis: int) -> Operand:
         raise Varies("its indices or data depend on free sizes")
     size = x.shape[axis]
     if isinstance(indices, Const) and isinstance(size, int) and isinstance(x, Value):
-        found = indices.array
+        found = indices.data
         if found.dtype.kind not in "iu" or (found.size and not (-size <= found.min() and found.max() < size)):
             raise SpecError(f"its indices are not integers within axis {axis} of {list(x.shape)}")
         if found.size == 1:

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from bslite.errors import SpecError
-from bslite.frontends.onnx.context import Site, onnx_op
+from bslite.frontends.common.unsupported import Unsupported, Varies
+from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import reshaped
-from bslite.frontends.onnx.values import Operand, Unsupported, Varies, fixed, product
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.values import Operand, fixed, product
 
 Ints = Sequence[int]
 

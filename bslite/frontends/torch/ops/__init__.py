@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends.torch.context import (
-    TABLE,
-    Operand,
-    Site,
-    Unsupported,
-    Value,
-    aten,
-    dtype_name,
-    operation,
-)
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Value
+from bslite.frontends.torch.builders import TABLE, aten, operation
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Operand, dtype_name
 from bslite.registry import load_modules
 
 load_modules(__name__)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from bslite.frontends.torch.context import Const, Number, Operand, Site, Unsupported, Value, aten
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Value
+from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.operands import Term, converted, inner, promoted, together
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Const, Number, Operand
 
 
 def scaled(s: Site, term: Term, factor: Number) -> Term:
@@ -16,7 +20,7 @@ def scaled(s: Site, term: Term, factor: Number) -> Term:
     if isinstance(term, Value):
         return inner(s, "mul", *together(s, term, factor))
     if isinstance(term, Const):
-        return s.derived("value", term.tensor * factor)
+        return s.derived("value", term.data * factor)
     return term * factor
 
 
@@ -88,7 +92,7 @@ def div(s: Site, a: Term, b: Term, *, rounding_mode: str | None = None) -> Value
         return rounded_quotient(s, a, b, rounding_mode)
     dividend, divisor = converted(s, a, "float32"), converted(s, b, "float32")
     if isinstance(divisor, Const):
-        reciprocal = (1 / divisor.tensor.double()).float()
+        reciprocal = (1 / divisor.data.double()).float()
         size = reciprocal.abs()
         # Beyond float32's normal range the product would not be the quotient, not even roughly.
         if bool(((size > 1.2e-38) & (size < 3.4e38)).all()):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bslite.frontends.torch.context import Operand, Site, Value, aten
+from bslite.frontends.common.values import Value
+from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.operands import Term, converted, inner, together
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Operand
 
 COMPARISONS = {
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",

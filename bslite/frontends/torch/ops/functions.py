@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from bslite.frontends.torch.context import Const, Number, Operand, Site, Unsupported, Value, aten
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Value
+from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.operands import converted, inner
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Const, Number, Operand
 
 SAME = (
     *("sign", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "log", "log2", "log10", "log1p"),
@@ -99,7 +103,7 @@ def prelu(s: Site, x: Operand, slope: Operand) -> Value:
     if len(slope.shape) == 1 and slope.shape != (1,) and len(x.shape) > 2:
         if not isinstance(slope, Const):
             raise Unsupported("the slopes are computed from the input")
-        slope = s.derived("slope", slope.tensor.reshape(-1, *(1,) * (len(x.shape) - 2)))
+        slope = s.derived("slope", slope.data.reshape(-1, *(1,) * (len(x.shape) - 2)))
     return s.emit("prelu", x, slope)
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.frontends.torch.context import Const, Dims, Operand, Site, Unsupported, Value, aten
-from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Dims, Value
+from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.ops.moves import reshape
 from bslite.frontends.torch.ops.repeat import plain
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Const, Operand
 from bslite.ops import INTEGERS
 
 
@@ -65,7 +69,7 @@ def stacked(s: Site, tensors: Sequence[Operand]) -> tuple[Operand, Dims]:
     """Index tensors broadcast together, as coordinates along a last axis; and their common shape."""
     torch = load_torch()
     if all(isinstance(i, Const) for i in tensors):
-        known = torch.broadcast_tensors(*(i.tensor for i in tensors if isinstance(i, Const)))
+        known = torch.broadcast_tensors(*(i.data for i in tensors if isinstance(i, Const)))
         return s.derived("indices", torch.stack(known, -1)), tuple(known[0].shape)
     plain(*(d for i in tensors for d in i.shape))
     shape: Dims = tuple(torch.broadcast_shapes(*(i.shape for i in tensors)))

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.frontends.torch.context import Const, Operand, Site, Unsupported, Value, aten
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Value
+from bslite.frontends.torch.builders import aten
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Const, Operand
 
 
 @aten("linear")
@@ -18,14 +22,14 @@ def addmm(s: Site, bias: Operand, x: Operand, weight: Operand, *, beta: float = 
     if beta != 1 or alpha != 1:
         raise Unsupported(f"beta={beta}, alpha={alpha}")
     if isinstance(weight, Const) and isinstance(bias, Const) and bias.shape == weight.shape[1:]:
-        return linear(s, x, s.derived("weight", weight.tensor.t()), bias)
+        return linear(s, x, s.derived("weight", weight.data.t()), bias)
     return s.emit("add", s.emit("matmul", x, weight, inner=(x.shape[0], weight.shape[1])), bias)
 
 
 @aten("mm", "bmm", "matmul")
 def matmul(s: Site, x: Operand, y: Operand) -> Value:
     if isinstance(y, Const) and len(y.shape) == 2:
-        return linear(s, x, s.derived("weight", y.tensor.t()))
+        return linear(s, x, s.derived("weight", y.data.t()))
     if min(len(x.shape), len(y.shape)) < 2:
         raise Unsupported("with a vector")
     return s.emit("matmul", x, y)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.frontends.torch.context import Const, Dims, Operand, Site, Unsupported, aten, dims, operation
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Dims
+from bslite.frontends.torch.builders import aten, operation
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Const, Operand, dims
 
 #: Operations that broadcast their operands themselves.
 BROADCASTING = (
@@ -213,7 +217,7 @@ def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
         if free != [0] or like is None:
             raise Unsupported("it repeats a value along an axis whose size depends on the batch")
         if isinstance(x, Const):
-            x = s.derived("value", x.tensor.reshape(aligned))
+            x = s.derived("value", x.data.reshape(aligned))
         x = reshape(s, x, aligned, last=False)
         made = (s.shape[0], *aligned[1:])
         x = s.emit("repeat_batch", x, like, inner=None if made == s.shape else made)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.frontends.torch.context import Const, Dims, Operand, Site, Unsupported, aten
-from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Dims
+from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.operands import converted
 from bslite.frontends.torch.ops.arith import scaled
 from bslite.frontends.torch.ops.index import expanded, stacked
 from bslite.frontends.torch.ops.moves import reshape
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Const, Operand
 from bslite.ops import INTEGERS
 
 
@@ -40,7 +44,7 @@ def known_places(s: Site, x: Operand, axes: Sequence[int], tensors: Sequence[Ope
         return None
     mask = torch.zeros([x.shape[a] for a in axes], dtype=torch.bool)
     try:
-        mask[tuple(i.tensor.long() for i in tensors if isinstance(i, Const))] = True
+        mask[tuple(i.data.long() for i in tensors if isinstance(i, Const))] = True
     except IndexError as e:
         raise Unsupported(str(e)) from None
     if list(axes) != sorted(axes):
@@ -53,7 +57,7 @@ def counted(s: Site, indices: Sequence[Operand | None]) -> list[Operand | None]:
     made: list[Operand | None] = []
     for i in indices:
         if isinstance(i, Const) and i.dtype == "bool" and i.shape:
-            made += [s.derived("places", places) for places in i.tensor.nonzero(as_tuple=True)]
+            made += [s.derived("places", places) for places in i.data.nonzero(as_tuple=True)]
         else:
             made.append(i)
     return made
@@ -94,7 +98,7 @@ def index_put(
 def spread(s: Site, x: Operand, shape: Dims) -> Operand:
     """``x`` broadcast to ``shape``."""
     if isinstance(x, Const) and x.shape != shape and all(isinstance(d, int) for d in shape):
-        return s.derived("values", x.tensor.expand(shape).contiguous())
+        return s.derived("values", x.data.expand(shape).contiguous())
     return expanded(s, x, shape)
 
 
@@ -105,7 +109,7 @@ def along(s: Site, x: Operand, axis: int, index: Operand, source: Operand, add: 
     axis %= len(x.shape)
     shape = (*index.shape, 1)
     if isinstance(index, Const):
-        places: Operand = s.derived("places", index.tensor.reshape(shape))
+        places: Operand = s.derived("places", index.data.reshape(shape))
     else:
         places = reshape(s, index, shape, last=False)
     return put(s, x, [axis], places, front(s, source, [axis]), add)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.frontends.torch.context import Dims, Operand, Site, Unsupported, aten, operation
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Dims
+from bslite.frontends.torch.builders import aten, operation
 from bslite.frontends.torch.ops.moves import reshape
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Operand
 
 ROLES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")

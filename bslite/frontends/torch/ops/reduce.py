@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bslite.frontends.torch.context import Dims, Operand, Site, Unsupported, Value, aten, dtype_name
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Dims, Value
+from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.operands import converted
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Operand, dtype_name
 
 
 def axes_of(x: Operand, dim: Any) -> tuple[int, ...]:

@@ -9,8 +9,12 @@ from typing import Any
 from bslite import ops
 from bslite.errors import SpecError
 from bslite.frontends.common.einsum import einsum as contract
-from bslite.frontends.torch.context import Const, Operand, Site, Unsupported, Value, aten
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Value
+from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.ops.moves import permute, reshape
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Const, Operand
 
 
 def plain(*sizes: Any) -> None:

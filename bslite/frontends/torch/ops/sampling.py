@@ -6,9 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.frontends.torch.context import Operand, Site, Unsupported, Value, aten
-from bslite.frontends.torch.lazy import load_torch
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Value
+from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.ops.moves import reshape
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Operand
 
 MODES = ("linear", "nearest", "cubic")  # in the order of torch's numbers
 PADDINGS = ("zeros", "border", "reflection")

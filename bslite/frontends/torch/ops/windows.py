@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.frontends.torch.context import Operand, Site, Unsupported, Value, aten
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Value
+from bslite.frontends.torch.builders import aten
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Operand
 
 Sizes = tuple[int, ...]
 

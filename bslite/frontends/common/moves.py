@@ -1,0 +1,50 @@
+"""Builders of reshapes and permutations in which free sizes stay free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.frontends.common.site import Site
+from bslite.frontends.common.unsupported import Unsupported, Varies
+from bslite.frontends.common.values import Dims
+
+
+def reshape(s: Site, x: Any, shape: Dims, last: bool = True) -> Any:
+    """``x`` in another shape; the operation's result if ``last``."""
+    if x.shape == shape:
+        return x
+    inner, have = None if last else shape, x.shape
+    alike = next((i for i, (a, b) in enumerate(zip(have, shape, strict=False)) if a != b), len(have))
+    start = min(alike, len(shape) - 1)
+    tail = len(shape) - 1 - start
+    if len(have) > len(shape) and start > 0 and have[len(have) - tail :] == shape[start + 1 :]:
+        return s.emit("flatten", x, inner=inner, start_axis=start, end_axis=len(have) - 1 - tail)
+    return s.emit("reshape", x, inner=inner, shape=_target(have, shape))
+
+
+def _target(have: Dims, want: Dims) -> tuple[int, ...]:
+    """The reshape op's spelling: 0 keeps a free size in its place, one other is inferred."""
+    made = []
+    for i, d in enumerate(want):
+        if not isinstance(d, int):
+            d = 0 if i < len(have) and have[i] == d else -1
+        elif d < 1:
+            raise Unsupported(f"its result {list(want)} is empty")
+        made.append(d)
+    if made.count(-1) > 1:
+        raise Varies(f"from {list(have)} to {list(want)}: two sizes depend on free ones")
+    return tuple(made)
+
+
+def permute(s: Site, x: Any, order: Sequence[int], last: bool = True) -> Any:
+    """``x`` with its axes in another order; the operation's result if ``last``."""
+    if list(order) == sorted(order):
+        return x
+    inner = None if last else tuple(x.shape[a] for a in order)
+    return s.emit("permute", x, inner=inner, order=tuple(order))
+
+
+def in_front(axes: Sequence[int], rank: int) -> list[int]:
+    """The order that brings ``axes`` to the front, the others behind as they were."""
+    return [*axes, *(a for a in range(rank) if a not in axes)]

@@ -1,0 +1,42 @@
+"""What flows through a source model while it is read: values of the model being built, and constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+#: Sizes of a value: an int where fixed, else what the frontend has for a free size; equal ones compare equal.
+Dims = tuple[Any, ...]
+Data = TypeVar("Data")
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A value of the model being built."""
+
+    name: str
+    shape: Dims
+    dtype: str = "float32"
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Const(Generic[Data]):
+    """An array or tensor known now: stored in the source model, or computed from what is. ``key`` names it
+    if it is stored.
+    """
+
+    data: Data
+    key: str
+
+    @property
+    def shape(self) -> Dims:
+        shape: Any = self.data.shape  # type: ignore[attr-defined]
+        return tuple(shape)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)

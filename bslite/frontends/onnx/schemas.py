@@ -1,0 +1,111 @@
+"""ONNX's schemas of its operators: what a node must be like, and the functions that define operators."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bslite.errors import SpecError
+from bslite.frontends.common.lazy import load_onnx
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.values import Operand
+
+
+def find_schema(op_type: str, opset: int) -> Any:
+    """The operator's schema in ``opset``. Unsupported if there is none."""
+    defs = load_onnx().defs
+    try:
+        schema = defs.get_schema(op_type, max_inclusive_version=opset, domain="")
+    except defs.SchemaError:
+        raise Unsupported("no operator of that name") from None
+    if schema.deprecated:
+        raise Unsupported(f"deprecated before opset {opset}")
+    return schema
+
+
+def check_arity(schema: Any, inputs: Sequence[Any], node: Any) -> None:
+    """SpecError unless the node has as many inputs and outputs as the operator."""
+    if not schema.min_input <= len(inputs) <= schema.max_input:
+        raise SpecError(f"it has {len(inputs)} inputs, expected {schema.min_input} to {schema.max_input}")
+    if len(node.output) > schema.max_output:
+        raise SpecError(f"it has {len(node.output)} outputs, expected at most {schema.max_output}")
+    option = load_onnx().defs.OpSchema.FormalParameterOption.Single
+    for i, (formal, operand) in enumerate(zip(schema.inputs, inputs, strict=False)):
+        if operand is None and formal.option == option:
+            raise SpecError(f"its input {i} ({formal.name}) is left out")
+
+
+def accepted(builder: Any, values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
+    """The attributes that the builder takes. Unsupported if it does not take one that is set."""
+    parameters = inspect.signature(builder).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return dict(values)
+    names = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    extra = sorted(given - names)
+    if extra:
+        raise Unsupported(f"with {', '.join(f'{n}={values[n]!r:.40}' for n in extra)}")
+    return {n: v for n, v in values.items() if n in names}
+
+
+def named(protos: Mapping[str, Any]) -> list[Any]:
+    """Attributes under the names they go by here, which a reference may have changed."""
+    made = []
+    for name, attribute in protos.items():
+        made.append(type(attribute)())
+        made[-1].CopyFrom(attribute)
+        made[-1].name = name
+    return made
+
+
+def function_body(
+    schema: Any, node: Any, protos: Mapping[str, Any], inputs: Sequence[Operand | None], opset: int
+) -> Any:
+    """The function that defines the operator in terms of others, None if there is none.
+
+    ``protos`` are the node's attributes, none of them a reference.
+    """
+    onnx = load_onnx()
+    if schema.has_function:
+        body = schema.function_body
+        data = None
+        versions = [v for v in schema.function_opset_versions if v <= opset]
+        if versions:
+            data = schema.get_function_with_opset_version(max(versions))
+        if not data:
+            return body
+    elif schema.has_context_dependent_function:
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
+        types = [_type(x) for x in inputs]
+        if not versions:
+            return None
+        plain = onnx.NodeProto()
+        plain.CopyFrom(node)
+        plain.ClearField("attribute")
+        plain.attribute.extend(named(protos))
+        data = schema.get_context_dependent_function_with_opset_version(
+            max(versions), plain.SerializeToString(), types
+        )
+        if not data:
+            return None
+    else:
+        return None
+    body = onnx.FunctionProto()
+    body.ParseFromString(data)
+    return body
+
+
+def _type(operand: Operand | None) -> bytes:
+    """The operand's type as a serialised TypeProto."""
+    onnx = load_onnx()
+    proto = onnx.TypeProto()
+    if operand is not None:
+        proto.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(operand.dtype))
+        for d in operand.shape:
+            dim = proto.tensor_type.shape.dim.add()
+            if isinstance(d, int):
+                dim.dim_value = d
+    data: bytes = proto.SerializeToString()
+    return data

@@ -1,0 +1,35 @@
+"""The table from torch operations to builders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bslite.registry import Registry
+
+if TYPE_CHECKING:
+    import torch
+
+Builder = Callable[..., Any]
+TABLE: Registry[Builder] = Registry("torch operation")
+#: Decorator of a builder: ``conv2d`` names all overloads of an operation, ``conv2d.padding`` one of them.
+aten = TABLE.register
+
+
+def operation(node: torch.fx.Node) -> str:
+    """``relu`` for ``aten::relu`` and ``aten::relu_``, ``bslite.packed`` for the stand-ins of `packed`, ""
+    for any other operation.
+    """
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.name.startswith(("aten::", "bslite::")):
+        return ""
+    if schema.name.startswith("bslite::"):
+        return str(schema.name.replace("::", "."))
+    name: str = schema.name.removeprefix("aten::")
+    return name.removesuffix("_") if schema.is_mutable else name
+
+
+def find(node: torch.fx.Node) -> Builder | None:
+    """The builder for the operation of ``node``, that of its overload first."""
+    name = operation(node)
+    return TABLE.get(f"{name}.{getattr(node.target, '_overloadname', '')}") or TABLE.get(name)

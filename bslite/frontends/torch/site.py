@@ -1,0 +1,95 @@
+"""One torch operation at its place in the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bslite import ops
+from bslite.errors import SpecError
+from bslite.frontends.common.site import Site as AnySite
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Dims, Value
+from bslite.frontends.torch.builders import operation
+from bslite.frontends.torch.names import Names
+from bslite.frontends.torch.store import Store
+from bslite.frontends.torch.values import Const, Operand, dims
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Site(AnySite):
+    """What a builder is given. ``shapes``: of the operation's results; ``shape``: of the first."""
+
+    def __init__(
+        self, store: Store, names: Names, node: torch.fx.Node, users: Sequence[torch.fx.Node]
+    ) -> None:
+        self.store, self.names, self.node, self.users = store, names, node, users
+        value = node.meta["val"]
+        tensors = value if isinstance(value, (tuple, list)) else (value,)
+        self.shapes = [dims(t) if hasattr(t, "shape") else () for t in tensors]
+        self.shape = self.shapes[0]
+
+    @property
+    def operation(self) -> str:
+        """The torch operation's name, without overload and in-place underscore."""
+        return operation(self.node)
+
+    @property
+    def used(self) -> list[int]:
+        """Indices of the results that are read, for an operation with several."""
+        return sorted({int(user.args[1]) for user in self.users})  # type: ignore[arg-type]
+
+    def emit(
+        self,
+        op: str,
+        *inputs: Operand,
+        inner: Dims | None = None,
+        params: Mapping[str, Operand | None] | None = None,
+        **attrs: Any,
+    ) -> Value:
+        name = self.names.layer(self.node, op) if inner is None else self.names.part(self.node, op)
+        given = {role: p for role, p in (params or {}).items() if p is not None}
+        dtypes = taken_dtypes(op, inputs, given, attrs)
+        keys = {role: self._param(role, p) for role, p in given.items()}
+        sources = [self.store.value(x, dtype).name for x, dtype in zip(inputs, dtypes, strict=True)]
+        return self.store.add(op, name, sources, keys, attrs, self.shape if inner is None else inner)
+
+    def results(self, first: Value) -> Any:
+        """``first`` as what the operation returns: itself, or a list of results of which no other is read."""
+        if not isinstance(self.node.meta["val"], (tuple, list)):
+            return first
+        if self.used != [0]:
+            raise Unsupported("more than its first result is used")
+        return [first]
+
+    def _param(self, role: str, operand: Operand) -> str:
+        if isinstance(operand, Value):
+            raise Unsupported(f"its {role} is computed from the input")
+        return self.store.param(operand)
+
+    def derived(self, what: str, tensor: torch.Tensor) -> Const:
+        """A tensor computed here from a constant operand."""
+        return Const(tensor, self.names.part(self.node, what))
+
+
+def taken_dtypes(
+    op: str, inputs: Sequence[Operand], params: Mapping[str, Operand], attrs: Mapping[str, Any]
+) -> list[str]:
+    """The dtypes that ``op`` takes these inputs as: their own, or float32 for constants of integers that meet
+    float32, as torch promotes them. Raises Unsupported if it takes neither.
+    """
+    declaration = ops.get(op)
+    parsed, of_params = ops.parse_attrs(declaration, attrs), {role: p.dtype for role, p in params.items()}
+    own = [x.dtype for x in inputs]
+    try:
+        declaration.dtype(own, of_params, parsed)
+    except SpecError as e:
+        promoted = ["float32" if isinstance(x, Const) else x.dtype for x in inputs]
+        try:
+            declaration.dtype(promoted, of_params, parsed)
+        except SpecError:
+            raise Unsupported(str(e)) from None
+        return promoted
+    return own

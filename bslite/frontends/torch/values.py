@@ -1,0 +1,42 @@
+"""Constants, dtypes and sizes of torch as the builders see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bslite import ops
+from bslite.frontends.common.values import Const as AnyConst
+from bslite.frontends.common.values import Dims, Value
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Const(AnyConst["torch.Tensor"]):
+    """A tensor known now: a parameter, a buffer, or computed from them."""
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the value it becomes: a single number of a type that bslite lacks counts as float32,
+        as torch takes it there.
+        """
+        name, floating = dtype_name(self.data), self.data.is_floating_point()
+        return name if name in ops.DTYPES or (floating and self.data.ndim) else "float32"
+
+
+Operand = Value | Const
+Number = int | float
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """``"float32"`` for torch.float32."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def dims(tensor: torch.Tensor) -> Dims:
+    """The sizes of a traced tensor: integers, or sympy expressions in the batch, which leave it free."""
+    out = []
+    for d in tensor.shape:
+        expr = d if isinstance(d, int) else d.node.expr
+        out.append(int(expr) if isinstance(d, int) or expr.is_Integer else expr)
+    return tuple(out)
