@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bslite.errors import SpecError
+from bslite.ops.recurrent import CELLS
 
 #: Gates of a cell: rows of its weight matrices per hidden unit.
-GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+GATES = {kind: op.gates for kind, op in CELLS.items()}
 #: Vectors of state that go from one time step to the next: h, and for the LSTM c.
-STATES = {"lstm": 2, "gru": 1, "rnn": 1}
+STATES = {kind: op.states for kind, op in CELLS.items()}
 FLOAT = 4  # bytes
 
 

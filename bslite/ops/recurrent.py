@@ -28,10 +28,18 @@ class Recurrent(Op):
     """Base of the recurrent layers."""
 
     kind = Kind.CONTRACTION
+    order: ClassVar[str]  # of the gates in the rows of the weights, a letter each
     gates: ClassVar[int]
     states: ClassVar[int] = 1
     params = {"weight_ih": True, "weight_hh": True, "bias_ih": False, "bias_hh": False}
     may_fail = True
+
+    @classmethod
+    def span(cls, i: int) -> tuple[int, int | None]:
+        """Start and stop along axis 0 of the outputs (``i`` = 0) or of the ``i``-th last state, counted from
+        the end: the number of time steps may be free.
+        """
+        return (i - 1 - cls.states, i - cls.states or None) if i else (0, -cls.states)
 
     @classmethod
     def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
@@ -138,7 +146,7 @@ class Lstm(Recurrent):
     """
 
     name = "lstm"
-    gates, states = 4, 2
+    order, gates, states = "ifgo", 4, 2
     arity = (1, 4)
     params = {**Recurrent.params, "weight_hr": False, "peephole": False}
     attrs = ENDS
@@ -184,7 +192,7 @@ class Gru(Recurrent):
     """
 
     name = "gru"
-    gates = 3
+    order, gates = "rzn", 3
     arity = (1, 3)
     attrs = (*ENDS, Attr("reset_after", a.boolean, True))
     torch_name = "gru"
@@ -206,7 +214,7 @@ class Rnn(Recurrent):
     """``h = f(weight_ih x + bias_ih + weight_hh h + bias_hh)``, f tanh or ReLU."""
 
     name = "rnn"
-    gates = 1
+    order, gates = "h", 1
     arity = (1, 3)
     attrs = (*ENDS, Attr("activation", a.choice("tanh", "relu"), "tanh"))
     torch_name = "rnn_tanh, rnn_relu"
@@ -215,3 +223,7 @@ class Rnn(Recurrent):
     @classmethod
     def cases(cls) -> Sequence[Case]:
         return [*super().cases(), cls.case("relu", 5, 3, 8, 21, activation="relu", state=True)]
+
+
+#: The recurrent ops by name.
+CELLS: dict[str, type[Recurrent]] = {op.name: op for op in (Lstm, Gru, Rnn)}

@@ -1,18 +1,14 @@
-"""An einsum equation as permutations, reshapes, products and matmuls, for any frontend.
-
-The frontend gives operands with a ``shape`` (sizes may be symbols) and a function that appends an op:
-``emit(op, *operands, shape=its result's, **attrs)``. Operands are taken two at a time, from the left.
-"""
+"""An einsum equation as permutations, reshapes, products and matmuls; operands are paired from the left."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bslite.errors import SpecError
-
-Emit = Callable[..., Any]
+from bslite.frontends.common.moves import permute, reshape
+from bslite.frontends.common.site import Site
 
 
 class Term(NamedTuple):
@@ -56,10 +52,10 @@ def _labels(equation: str, part: str, rank: int) -> tuple[str, ...]:
     return (*before, *(f"...{hidden - i}" for i in range(hidden)), *after)
 
 
-def einsum(emit: Emit, equation: str, values: Sequence[Any]) -> Any:
+def einsum(s: Site, equation: str, values: Sequence[Any]) -> Any:
     """The value of the equation."""
     labels, result = parse(equation, [len(v.shape) for v in values])
-    terms = [_diagonal(emit, Term(v, names)) for v, names in zip(values, labels, strict=True)]
+    terms = [_diagonal(s, Term(v, names)) for v, names in zip(values, labels, strict=True)]
     sizes: dict[str, Any] = {}
     for term in terms:
         for label in term.labels:
@@ -68,39 +64,39 @@ def einsum(emit: Emit, equation: str, values: Sequence[Any]) -> Any:
                 raise SpecError(f"einsum {equation!r}: axes {label!r} have sizes {have} and {size}")
             sizes[label] = have if size == 1 else size
     # An axis of 1 that meets a longer one broadcasts: as if it were not there.
-    terms = [_without(emit, t, [x for x in t.labels if t.size(x) == 1 and sizes[x] != 1]) for t in terms]
+    terms = [_without(s, t, [x for x in t.labels if t.size(x) == 1 and sizes[x] != 1]) for t in terms]
     while len(terms) > 1:
         wanted = {*result, *(label for t in terms[2:] for label in t.labels)}
-        terms = [_product(emit, terms[0], terms[1], wanted), *terms[2:]]
-    return _arranged(emit, _summed(emit, terms[0], set(result)), result).value
+        terms = [_product(s, terms[0], terms[1], wanted), *terms[2:]]
+    return _arranged(s, _summed(s, terms[0], set(result)), result).value
 
 
-def _product(emit: Emit, a: Term, b: Term, wanted: set[str]) -> Term:
-    """Of two terms, summed over what they share and nobody else wants."""
-    a = _summed(emit, a, wanted | set(b.labels))
-    b = _summed(emit, b, wanted | set(a.labels))
+def _product(s: Site, a: Term, b: Term, wanted: set[str]) -> Term:
+    """Of two terms, summed over what they share and no other term and not the result has."""
+    a = _summed(s, a, wanted | set(b.labels))
+    b = _summed(s, b, wanted | set(a.labels))
     both = [x for x in a.labels if x in b.labels]
     batch, summed = [x for x in both if x in wanted], [x for x in both if x not in wanted]
     rows, columns = [x for x in a.labels if x not in both], [x for x in b.labels if x not in both]
     labels = (*batch, *rows, *columns)
     shape = (*(a.size(x) for x in (*batch, *rows)), *(b.size(x) for x in columns))
     if not summed:
-        left = _reshaped(emit, _arranged(emit, a, (*batch, *rows)).value, (*shape[: len(both) + len(rows)],
-                                                                         *[1] * len(columns)))  # fmt: skip
+        wide = (*shape[: len(both) + len(rows)], *[1] * len(columns))
+        left = _reshaped(s, _arranged(s, a, (*batch, *rows)).value, wide)
         thin = (*shape[: len(batch)], *[1] * len(rows), *shape[len(batch) + len(rows) :])
-        right = _reshaped(emit, _arranged(emit, b, (*batch, *columns)).value, thin)
-        return Term(emit("mul", left, right, shape=shape), labels)
+        right = _reshaped(s, _arranged(s, b, (*batch, *columns)).value, thin)
+        return Term(s.emit("mul", left, right, inner=shape), labels)
     over = tuple(a.size(x) for x in batch)
     m, k, n = (
         math.prod(t.size(x) for x in names) for t, names in ((a, rows), (a, summed), (b, columns))
     )  # fmt: skip
-    left = _reshaped(emit, _arranged(emit, a, (*batch, *rows, *summed)).value, (*over, m, k))
-    right = _reshaped(emit, _arranged(emit, b, (*batch, *summed, *columns)).value, (*over, k, n))
-    made = emit("matmul", left, right, shape=(*over, m, n))
-    return Term(_reshaped(emit, made, shape), labels)
+    left = _reshaped(s, _arranged(s, a, (*batch, *rows, *summed)).value, (*over, m, k))
+    right = _reshaped(s, _arranged(s, b, (*batch, *summed, *columns)).value, (*over, k, n))
+    made = s.emit("matmul", left, right, inner=(*over, m, n))
+    return Term(_reshaped(s, made, shape), labels)
 
 
-def _diagonal(emit: Emit, term: Term) -> Term:
+def _diagonal(s: Site, term: Term) -> Term:
     """A label that comes twice: the diagonal of its two axes, which is every (n + 1)-th of n * n elements."""
     twice = next((x for x in term.labels if term.labels.count(x) > 1), None)
     if twice is None:
@@ -108,45 +104,37 @@ def _diagonal(emit: Emit, term: Term) -> Term:
     i = term.labels.index(twice)
     j = term.labels.index(twice, i + 1)
     order = [a for a in range(len(term.labels)) if a not in (i, j)] + [i, j]
-    value = _permuted(emit, term.value, order)
+    value = permute(s, term.value, order, last=False)
     *rest, n, other = value.shape
     if n != other:
         raise SpecError(f"einsum: axes {twice!r} of one operand have sizes {n} and {other}")
-    value = _reshaped(emit, value, (*rest, n * n))
-    value = emit("slice", value, shape=(*rest, n), axis=len(rest), start=0, stop=None, step=n + 1)
-    return _diagonal(emit, Term(value, (*(term.labels[a] for a in order[:-2]), twice)))
+    value = _reshaped(s, value, (*rest, n * n))
+    value = s.emit("slice", value, inner=(*rest, n), axis=len(rest), start=0, stop=None, step=n + 1)
+    return _diagonal(s, Term(value, (*(term.labels[a] for a in order[:-2]), twice)))
 
 
-def _summed(emit: Emit, term: Term, wanted: set[str]) -> Term:
-    """Without the axes nobody wants."""
+def _summed(s: Site, term: Term, wanted: set[str]) -> Term:
+    """Summed over the axes whose labels are not wanted."""
     axes = [a for a, x in enumerate(term.labels) if x not in wanted]
     if not axes:
         return term
     kept = [a for a in range(len(term.labels)) if a not in axes]
     shape = tuple(term.value.shape[a] for a in kept)
-    value = emit("sum", term.value, shape=shape, axes=axes, keepdim=False)
+    value = s.emit("sum", term.value, inner=shape, axes=axes, keepdim=False)
     return Term(value, tuple(term.labels[a] for a in kept))
 
 
-def _without(emit: Emit, term: Term, labels: Sequence[str]) -> Term:
+def _without(s: Site, term: Term, labels: Sequence[str]) -> Term:
     """Without these axes, of size 1."""
     kept = [a for a, x in enumerate(term.labels) if x not in labels]
     shape = tuple(term.value.shape[a] for a in kept)
-    return Term(_reshaped(emit, term.value, shape), tuple(term.labels[a] for a in kept))
+    return Term(_reshaped(s, term.value, shape), tuple(term.labels[a] for a in kept))
 
 
-def _arranged(emit: Emit, term: Term, labels: Sequence[str]) -> Term:
+def _arranged(s: Site, term: Term, labels: Sequence[str]) -> Term:
     """With its axes in this order."""
-    return Term(_permuted(emit, term.value, [term.labels.index(x) for x in labels]), tuple(labels))
+    return Term(permute(s, term.value, [term.labels.index(x) for x in labels], last=False), tuple(labels))
 
 
-def _permuted(emit: Emit, value: Any, order: list[int]) -> Any:
-    if order == sorted(order):
-        return value
-    return emit("permute", value, shape=tuple(value.shape[a] for a in order), order=order)
-
-
-def _reshaped(emit: Emit, value: Any, shape: tuple[Any, ...]) -> Any:
-    if tuple(value.shape) == shape:
-        return value
-    return emit("reshape", value, shape=shape)
+def _reshaped(s: Site, value: Any, shape: tuple[Any, ...]) -> Any:
+    return reshape(s, value, shape, last=False)

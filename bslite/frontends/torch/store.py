@@ -76,7 +76,7 @@ class Store(AnyStore["torch.Tensor"]):
     def scalar(self, number: Number, dtype: str = "float32") -> Const:
         """A number as a constant, rounded to float32 if it is to be one; equal numbers are one constant."""
         torch = load_torch()
-        tensor = torch.data(float(number) if dtype == "float32" else number, dtype=getattr(torch, dtype))
+        tensor = torch.tensor(float(number) if dtype == "float32" else number, dtype=getattr(torch, dtype))
         kind = "" if dtype == "float32" else f"{dtype}."
         const = Const(tensor, f"scalar.{kind}{tensor.item()!r}")
         return self._scalars.setdefault(const.key, const)

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bslite.errors import FileError, WeightsError
-from bslite.frontends.common.recurrent_weights import KINDS, in_torchs_order, recurrent_spec, sizes_of
+from bslite.frontends.common.recurrent import KINDS
 from bslite.frontends.weights import architectures
 from bslite.frontends.weights.architectures import Architecture
+from bslite.frontends.weights.recurrent import in_torchs_order, recurrent_spec, sizes_of
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec
 from bslite.spec.tensors import Path, TensorFile
@@ -65,15 +66,8 @@ def from_state_dict(
     if arch in KINDS:
         if num_classes is not None or image_size is not None or transform_input:
             raise WeightsError(f"{arch} has no num_classes, image_size or transform_input")
-        return _recurrent(
-            arch,
-            state_dict,
-            prefix,
-            gates,
-            batch_first=batch_first,
-            initial_state=initial_state,
-            lengths=lengths,
-        )
+        how = {"batch_first": batch_first, "initial_state": initial_state, "lengths": lengths}
+        return _recurrent(arch, state_dict, prefix, gates, **how)
     if batch_first or initial_state or lengths or gates is not None or prefix:
         raise WeightsError(
             f"{arch} has no batch_first, initial_state, lengths, gates or prefix; {', '.join(KINDS)} have"
@@ -177,7 +171,7 @@ def _entry(value: Any) -> Entry:
             RuntimeError,
             TypeError,
             NotImplementedError,
-        ) as e:  # sparse, meta, a subclass without storage
+        ) as e:  # sparse, meta, no storage
             return Other(f"a tensor without plain memory ({e})")
     if isinstance(value, np.ndarray):
         return value if value.dtype == np.float32 else Other(str(value.dtype), value.dtype.kind in "iub")

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bslite.errors import SpecError
+from bslite.frontends.common.moves import permute
+from bslite.frontends.common.moves import reshape as reshape_value
 from bslite.frontends.common.unsupported import Varies
 from bslite.frontends.common.values import Dims
 from bslite.frontends.onnx.builders import onnx_op
@@ -37,12 +39,10 @@ def reshaped(s: Site, x: Operand, want: Dims, last: bool = True) -> Operand:
         return s.compute(lambda a: _fit(s, a, want), x)
     if x.shape == want:
         return x
-    have, emit = x.shape, s.emit if last else s.inner
-    start = min(_common(have, want), len(want) - 1)
-    tail = len(want) - 1 - start
-    if len(have) > len(want) and start > 0 and have[len(have) - tail :] == want[start + 1 :]:
-        return emit("flatten", x, start_axis=start, end_axis=len(have) - 1 - tail)
-    return emit("reshape", x, shape=target(have, want))
+    if any(isinstance(d, int) and d < 1 for d in want):
+        raise SpecError(f"its result {list(want)} is empty or has a negative size")
+    made: Operand = reshape_value(s, x, want, last)
+    return made
 
 
 def _fit(s: Site, a: Array, want: Dims) -> Array:
@@ -52,25 +52,6 @@ def _fit(s: Site, a: Array, want: Dims) -> Array:
         if np.prod(shape, dtype=np.int64) == a.size:
             return a.reshape(shape)
     raise SpecError(f"{list(a.shape)} does not fill {list(want)}")
-
-
-def _common(a: Dims, b: Dims) -> int:
-    """How many sizes two shapes begin with alike."""
-    return next((i for i, (p, q) in enumerate(zip(a, b, strict=False)) if p != q), min(len(a), len(b)))
-
-
-def target(have: Dims, want: Dims) -> tuple[int, ...]:
-    """The reshape op's spelling: 0 keeps a free size in its place, one other is inferred."""
-    out = []
-    for i, d in enumerate(want):
-        if not isinstance(d, int):
-            d = 0 if i < len(have) and have[i] == d else -1
-        elif d < 1:
-            raise SpecError(f"its result {list(want)} is empty or has a negative size")
-        out.append(d)
-    if out.count(-1) > 1:
-        raise Varies(f"from {list(have)} to {list(want)}: two sizes depend on free ones")
-    return tuple(out)
 
 
 @onnx_op("Reshape")
@@ -160,11 +141,10 @@ def transpose(s: Site, x: Operand, *, perm: Sequence[int] | None) -> Operand:
 
 def permuted(s: Site, x: Operand, order: Sequence[int], last: bool = True) -> Operand:
     """``x`` with its axes in another order."""
-    if list(order) == sorted(order):
-        return x
-    if not isinstance(x, Value):
+    if not isinstance(x, Value) and list(order) != sorted(order):
         return s.compute(lambda a: np.transpose(a, order), x)
-    return (s.emit if last else s.inner)("permute", x, order=tuple(order))
+    made: Operand = permute(s, x, order, last)
+    return made
 
 
 @onnx_op("Concat")

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from bslite.errors import SpecError
+from bslite.frontends.common.recurrent import in_order
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import permuted, reshaped
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Operand, Value
+from bslite.ops.recurrent import CELLS, Recurrent
 from bslite.spec import Array
 
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-#: Of each op: which of ONNX's gates comes first, second, ... in bslite's order, and the usual activations.
-GATES = {"lstm": (0, 2, 3, 1), "gru": (1, 0, 2), "rnn": (0,)}
+#: Of each op: ONNX's order of the gates, by the letters of bslite's; and the usual activations.
+ORDER = {"lstm": "iofg", "gru": "zrn", "rnn": "h"}
 USUAL = {"lstm": ["sigmoid", "tanh", "tanh"], "gru": ["sigmoid", "tanh"], "rnn": ["tanh"]}
 
 
@@ -71,7 +71,7 @@ def _recurrent(
     for role, array in weights.items():
         if array.ndim != 3 or array.shape[0] != len(sides):
             raise SpecError(f"{role} is {list(array.shape)}, expected [{len(sides)}, ...] of rank 3")
-    gates, hidden = len(GATES[op]), weights["R"].shape[2]
+    gates, hidden = CELLS[op].gates, weights["R"].shape[2]
     if hidden_size is not None and hidden_size != hidden:
         raise SpecError(f"hidden_size is {hidden_size}, R {list(weights['R'].shape)} has {hidden}")
     biases = _part(s, b, "B", (len(sides), 2 * gates * hidden))
@@ -100,7 +100,7 @@ def _recurrent(
         tail = [lengths] if lengths is not None else []
         ends = {"reverse": reverse, "initial_state": bool(given), "lengths": lengths is not None}
         values.append(s.inner(op, x, *before, *tail, params=params, **ends, **extra))
-    return _outputs(s, values, 2 if op == "lstm" else 1, bool(layout))
+    return _outputs(s, values, CELLS[op], bool(layout))
 
 
 def _activation(op: str, names: Any, sides: int) -> dict[str, Any]:
@@ -127,10 +127,10 @@ def _part(s: Site, operand: Operand | None, role: str, shape: tuple[int, ...]) -
 
 def _ordered(op: str, rows: Array, hidden: int) -> Array:
     """``[gates * H, ...]`` from ONNX's order of the gates to torch's."""
-    if rows.shape[0] != len(GATES[op]) * hidden:
-        raise SpecError(f"{rows.shape[0]} rows of weights are not {len(GATES[op])} gates of {hidden}")
-    each = rows.reshape(len(GATES[op]), hidden, *rows.shape[1:])[list(GATES[op])]
-    return np.ascontiguousarray(each.reshape(rows.shape))
+    cell = CELLS[op]
+    if rows.shape[0] != cell.gates * hidden:
+        raise SpecError(f"{rows.shape[0]} rows of weights are not {cell.gates} gates of {hidden}")
+    return in_order(rows, ORDER[op], cell.order)
 
 
 def _row(s: Site, x: Operand, index: int) -> Operand:
@@ -140,25 +140,26 @@ def _row(s: Site, x: Operand, index: int) -> Operand:
     return reshaped(s, x, tuple(x.shape[1:]), last=False)
 
 
-def _outputs(s: Site, values: list[Value], states: int, batch_first: bool) -> tuple[Any, ...]:
+def _outputs(s: Site, values: list[Value], cell: type[Recurrent], batch_first: bool) -> tuple[Any, ...]:
     """Y ``[T, directions, N, H]`` and the last states ``[directions, N, H]``, or with the batch first."""
 
-    def cut(value: Value, start: int, stop: int | None) -> Operand:
+    def cut(value: Value, i: int) -> Operand:
+        start, stop = cell.span(i)
         return s.inner("slice", value, axis=0, start=start, stop=stop)
 
     def joined(parts: list[Operand], axis: int) -> Operand:
         return parts[0] if len(parts) == 1 else s.inner("concat", *parts, axis=axis)
 
     made: list[Any] = []
-    for i in range(1 + states):
+    for i in range(1 + cell.states):
         if i < len(s.used) and not s.used[i]:
             made.append(None)
         elif i == 0:
-            parts = [cut(v, 0, -states) for v in values]  # from the end: the number of steps may be free
+            parts = [cut(v, 0) for v in values]
             shape = (parts[0].shape[0], 1, *parts[0].shape[1:])
             y = joined([reshaped(s, part, shape, last=False) for part in parts], 1)
             made.append(permuted(s, y, (2, 0, 1, 3), last=False) if batch_first else y)
         else:
-            last = joined([cut(v, i - 1 - states, i - states or None) for v in values], 0)
+            last = joined([cut(v, i) for v in values], 0)
             made.append(permuted(s, last, (1, 0, 2), last=False) if batch_first else last)
     return tuple(made)

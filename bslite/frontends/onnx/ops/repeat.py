@@ -112,10 +112,5 @@ def _pad(s: Site, x: Operand, pads: Sequence[int], axes: Sequence[int], mode: st
 
 @onnx_op("Einsum")
 def einsum(s: Site, *xs: Operand, equation: str) -> Operand:
-    def emit(op: str, *operands: Operand, shape: Dims, **attrs: Any) -> Operand:
-        if op == "reshape":
-            return reshaped(s, operands[0], tuple(shape), last=False)
-        made: Operand = s.inner(op, *operands, **attrs)
-        return made
-
-    return contract(emit, equation, xs)
+    made: Operand = contract(s, equation, xs)
+    return made

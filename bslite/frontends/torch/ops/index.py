@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.common.moves import in_front, permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import aten
-from bslite.frontends.torch.ops.moves import reshape
 from bslite.frontends.torch.ops.repeat import plain
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand
@@ -18,7 +18,6 @@ from bslite.ops import INTEGERS
 
 @aten("gather")
 def gather(s: Site, x: Operand, axis: int, index: Operand, *, sparse_grad: bool = False) -> Operand:
-    plain(*x.shape[:0])
     return s.emit("gather_elements", x, index, axis=axis)
 
 
@@ -50,11 +49,8 @@ def index(s: Site, x: Operand, indices: Sequence[Operand | None]) -> Operand:
         raise Unsupported("by a condition: the size of the result depends on the data")
     if len(places) == 1:
         return s.emit("gather", x, tensors[0], axis=places[0])
-    rest = [a for a in range(len(x.shape)) if a not in places]
     joined, shape = stacked(s, tensors)
-    order = [*places, *rest]
-    if order != sorted(order):
-        x = s.emit("permute", x, inner=tuple(x.shape[a] for a in order), order=order)
+    x = permute(s, x, in_front(places, x.rank), last=False)
     made = (*shape, *x.shape[len(places) :])
     adjacent = places == list(range(places[0], places[0] + len(places)))
     if not adjacent or places[0] == 0:

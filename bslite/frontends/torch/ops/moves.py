@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bslite.frontends.common.moves import permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims
 from bslite.frontends.torch.builders import aten, operation
@@ -18,35 +19,6 @@ BROADCASTING = (
 )
 
 
-def reshape(s: Site, x: Operand, shape: Dims, last: bool = True) -> Operand:
-    """``x`` in another shape, the batch left free; the operation's result if ``last``."""
-    if x.shape == shape:
-        return x
-    inner = None if last else shape
-    start = min(_common(x.shape, shape), len(shape) - 1)
-    tail = len(shape) - 1 - start
-    if len(x.shape) > len(shape) and start > 0 and x.shape[len(x.shape) - tail :] == shape[start + 1 :]:
-        return s.emit("flatten", x, inner=inner, start_axis=start, end_axis=len(x.shape) - 1 - tail)
-    return s.emit("reshape", x, inner=inner, shape=target(x.shape, shape))
-
-
-def _common(a: Dims, b: Dims) -> int:
-    """How many sizes two shapes begin with alike."""
-    return next((i for i, (p, q) in enumerate(zip(a, b, strict=False)) if p != q), min(len(a), len(b)))
-
-
-def target(have: Dims, want: Dims) -> tuple[int, ...]:
-    """The reshape op's spelling: 0 keeps a free size in its place, one other is inferred."""
-    out = []
-    for i, d in enumerate(want):
-        if not isinstance(d, int):
-            d = 0 if i < len(have) and have[i] == d else -1
-        out.append(d)
-    if out.count(-1) > 1:
-        raise Unsupported(f"from {list(have)} to {list(want)}: two sizes depend on the batch")
-    return tuple(out)
-
-
 @aten(
     "view", "reshape", "_unsafe_view", "view_as", "reshape_as", "flatten", "unflatten", "unsqueeze", "squeeze"
 )
@@ -55,21 +27,20 @@ def view(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
 
 
 @aten("permute")
-def permute(s: Site, x: Operand, order: Sequence[int]) -> Operand:
-    order = [d % len(x.shape) for d in order]
-    return x if order == sorted(order) else s.emit("permute", x, order=order)
+def permute_axes(s: Site, x: Operand, order: Sequence[int]) -> Operand:
+    return permute(s, x, [d % x.rank for d in order])
 
 
 @aten("transpose", "swapaxes", "swapdims")
 def transpose(s: Site, x: Operand, a: int, b: int) -> Operand:
-    order = list(range(len(x.shape)))
+    order = list(range(x.rank))
     order[a], order[b] = order[b], order[a]
     return permute(s, x, order)
 
 
 @aten("t")
 def t(s: Site, x: Operand) -> Operand:
-    return permute(s, x, range(len(x.shape))[::-1])
+    return permute(s, x, range(x.rank)[::-1])
 
 
 @aten("slice")
@@ -257,5 +228,4 @@ def channel_shuffle(s: Site, x: Operand, groups: int) -> Operand:
 
 def _regroup(s: Site, x: Operand, order: list[int]) -> Operand:
     """Permute, and back to the shape of the operation's result."""
-    x = s.emit("permute", x, inner=tuple(x.shape[d] for d in order), order=order)
-    return reshape(s, x, s.shape)
+    return reshape(s, permute(s, x, order, last=False), s.shape)

@@ -6,34 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.common.moves import in_front, permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.operands import converted
 from bslite.frontends.torch.ops.arith import scaled
 from bslite.frontends.torch.ops.index import expanded, stacked
-from bslite.frontends.torch.ops.moves import reshape
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand
 from bslite.ops import INTEGERS
 
 
-def front(s: Site, x: Operand, axes: Sequence[int]) -> Operand:
-    """``x`` with ``axes`` first, the others behind in their order."""
-    order = [*axes, *(a for a in range(len(x.shape)) if a not in axes)]
-    if order == sorted(order):
-        return x
-    return s.emit("permute", x, inner=tuple(x.shape[a] for a in order), order=order)
-
-
 def put(s: Site, x: Operand, axes: Sequence[int], places: Operand, updates: Operand, add: bool) -> Operand:
     """``x`` with ``updates`` at the coordinates ``places`` along ``axes``; updates have their axes first."""
-    turned = front(s, x, axes)
+    order = in_front(axes, x.rank)
+    turned = permute(s, x, order, last=False)
     reduction = "add" if add else "none"
     if turned is x:
         return s.emit("scatter_nd", x, places, updates, reduction=reduction)
     made = s.emit("scatter_nd", turned, places, updates, inner=turned.shape, reduction=reduction)
-    order = [*axes, *(a for a in range(len(x.shape)) if a not in axes)]
     return s.emit("permute", made, order=[order.index(a) for a in range(len(order))])
 
 
@@ -91,7 +83,8 @@ def index_put(
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
     before = axes[0] if adjacent else 0  # axes in front of the indexed ones in what torch puts
     values = spread(s, values, (*rest[:before], *shape, *rest[before:]))
-    updates = front(s, values, range(before, before + len(shape)))
+    first = in_front(range(before, before + len(shape)), values.rank)
+    updates = permute(s, values, first, last=False)
     return put(s, x, axes, places, updates, accumulate)
 
 
@@ -112,7 +105,8 @@ def along(s: Site, x: Operand, axis: int, index: Operand, source: Operand, add: 
         places: Operand = s.derived("places", index.data.reshape(shape))
     else:
         places = reshape(s, index, shape, last=False)
-    return put(s, x, [axis], places, front(s, source, [axis]), add)
+    updates = permute(s, source, in_front([axis], source.rank), last=False)
+    return put(s, x, [axis], places, updates, add)
 
 
 @aten("index_add")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bslite.frontends.common.moves import permute, reshape
+from bslite.frontends.common.recurrent import KINDS, stacked
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims
 from bslite.frontends.torch.builders import aten, operation
-from bslite.frontends.torch.ops.moves import reshape
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand
 
 ROLES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-CELLS = tuple(f"{name}_cell" for name in RECURRENT)
+CELLS = tuple(f"{kind}_cell" for kind in KINDS)
 
 
 class Zeros:
@@ -24,7 +24,7 @@ class Zeros:
 @aten("zeros")
 def zeros(s: Site, *_: Any, **__: Any) -> Zeros:
     """What a recurrent module makes where it is given no state; its size depends on the batch."""
-    if not all(operation(user) in (*RECURRENT, *CELLS, "bslite.recurrent") for user in s.users):
+    if not all(operation(user) in (*KINDS, *CELLS, "bslite.recurrent") for user in s.users):
         raise Unsupported("its size depends on the batch")
     return Zeros()
 
@@ -37,40 +37,32 @@ def _piece(s: Site, x: Operand, start: int, stop: int, axis: int = 0) -> Operand
     return s.emit("slice", x, inner=shape, axis=axis, start=start, stop=stop)
 
 
-def _rows(s: Site, x: Operand, count: Any, start: int, stop: int | None) -> Operand:
-    """``x[start:stop]``, ``count`` of them: from the end, for the number of time steps may be free."""
-    return s.emit("slice", x, inner=(count, *x.shape[1:]), axis=0, start=start, stop=stop)
-
-
 def _drop(s: Site, x: Operand) -> Operand:
     """``x[0]``."""
     return reshape(s, x, tuple(x.shape[1:]), last=False)
 
 
 def _layer(
-    s: Site, op: str, x: Operand, state: Sequence[Operand], params: Sequence[Operand],
-    lengths: Sequence[Operand] = (), **attrs: Any,
+    s: Site, kind: str, x: Operand, state: Sequence[Operand], params: Sequence[Operand],
+    lengths: Sequence[Operand] = (), **ends: Any,
 ) -> list[Operand]:  # fmt: skip
     """One layer in one direction: outputs ``[T, N, P]``, then the last states ``[1, N, P or H]``."""
     biased = len(params) > 3  # without biases there are two weights, or three with the projection
     roles = ROLES if biased else (*ROLES[:2], ROLES[4])
     weights = dict(zip(roles, params, strict=False))
+    op, attrs = KINDS[kind]
     steps, batch, _ = x.shape
-    features = weights["weight_hh"].shape[1]
-    gates, states = {"lstm": (4, 2), "gru": (3, 1)}.get(op, (1, 1))
-    hidden = weights["weight_ih"].shape[0] // gates
-    shape: Dims = (steps + states, batch, hidden)
-    attrs = {**attrs, "initial_state": bool(state), "lengths": bool(lengths)}
-    y = s.emit(op, x, *state, *lengths, inner=shape, params=dict(weights), **attrs)
-    h = _piece(s, y, 0, features, axis=2)
-    made = [_rows(s, h, steps, 0, -states), _rows(s, h, 1, -states, 1 - states or None)]
-    return [*made, _rows(s, y, 1, -1, None)] if states == 2 else made
-
-
-def _kind(operation: str) -> tuple[str, dict[str, Any]]:
-    """The op for a torch operation, and what its name says besides."""
-    name = operation.removesuffix("_cell")
-    return ("rnn", {"activation": name[4:]}) if name.startswith("rnn_") else (name, {})
+    hidden = weights["weight_ih"].shape[0] // op.gates
+    ends |= {"initial_state": bool(state), "lengths": bool(lengths)}
+    shape: Dims = (steps + op.states, batch, hidden)
+    y = s.emit(op.name, x, *state, *lengths, inner=shape, params=weights, **attrs, **ends)
+    h = _piece(s, y, 0, weights["weight_hh"].shape[1], axis=2)
+    made: list[Operand] = []
+    for i, source in enumerate((h, h, y)[: 1 + op.states]):
+        start, stop = op.span(i)
+        shape = (1 if i else steps, *source.shape[1:])
+        made.append(s.emit("slice", source, inner=shape, axis=0, start=start, stop=stop))
+    return made
 
 
 def _given(s: Site, state: Any) -> list[Operand]:
@@ -83,18 +75,17 @@ def _given(s: Site, state: Any) -> list[Operand]:
     return states
 
 
-@aten(*(f"{name}.input" for name in RECURRENT))
+@aten(*(f"{name}.input" for name in KINDS))
 def recurrent(
     s: Site, x: Operand, state: Any, params: Sequence[Operand], has_biases: bool, layers: int, dropout: float,
     train: bool, bidirectional: bool, batch_first: bool,
 ) -> list[Operand]:  # fmt: skip
     if train and dropout:
         raise Unsupported("called with train=True and dropout")
-    op, attrs = _kind(s.operation)
     if batch_first:
-        x = _turned(s, x)
-    x, *ends = _stack(s, op, x, _given(s, state), (), params, layers, bidirectional, attrs)
-    return [_turned(s, x) if batch_first else x, *ends]
+        x = permute(s, x, (1, 0, 2), last=False)
+    x, *ends = _stack(s, s.operation, x, _given(s, state), (), params, layers, bidirectional)
+    return [permute(s, x, (1, 0, 2), last=False) if batch_first else x, *ends]
 
 
 @aten("bslite.recurrent")
@@ -102,9 +93,8 @@ def packed(
     s: Site, kind: str, x: Operand, lengths: Operand, state: Any, params: Sequence[Operand], biased: bool,
     layers: int, bidirectional: bool,
 ) -> list[Operand]:  # fmt: skip
-    """Over packed sequences, which came padded; see `torch_packed`."""
-    op, attrs = _kind(kind)
-    return _stack(s, op, x, _given(s, state), (lengths,), params, layers, bidirectional, attrs)
+    """Over packed sequences, which come padded; see `bslite.frontends.torch.packed`."""
+    return _stack(s, kind, x, _given(s, state), (lengths,), params, layers, bidirectional)
 
 
 @aten("bslite.lengths")
@@ -115,30 +105,23 @@ def lengths(
 
 
 def _stack(
-    s: Site, op: str, x: Operand, given: Sequence[Operand], lengths: Sequence[Operand],
-    params: Sequence[Operand], layers: int, bidirectional: bool, attrs: dict[str, Any],
+    s: Site, kind: str, x: Operand, given: Sequence[Operand], lengths: Sequence[Operand],
+    params: Sequence[Operand], layers: int, bidirectional: bool,
 ) -> list[Operand]:  # fmt: skip
     """All layers and directions: outputs of the last layer ``[T, N, ...]``, last states of all."""
     directions = 1 + bidirectional
     each = len(params) // (layers * directions)
-    ends: list[list[Operand]] = []
-    for layer in range(layers):
-        sides = []
-        for d in range(directions):
-            i = layer * directions + d
-            before = [_drop(s, _piece(s, part, i, i + 1)) for part in given]
-            own = params[i * each : (i + 1) * each]
-            made = _layer(s, op, x, before, own, lengths, reverse=bool(d), **attrs)
-            sides.append(made[0])
-            ends.append(made[1:])
-        x = _joined(s, sides, 2)
-    return [x, *(_joined(s, list(part), 0) for part in zip(*ends, strict=True))]
 
+    def made(x: Operand, layer: int, d: int) -> list[Operand]:
+        i = layer * directions + d
+        before = [_drop(s, _piece(s, part, i, i + 1)) for part in given]
+        return _layer(s, kind, x, before, params[i * each : (i + 1) * each], lengths, reverse=bool(d))
 
-def _turned(s: Site, x: Operand) -> Operand:
-    """Time and batch change places."""
-    shape = (x.shape[1], x.shape[0], x.shape[2])
-    return s.emit("permute", x, inner=shape, order=(1, 0, 2))
+    def join(parts: list[Operand], axis: int, _: str = "") -> Operand:
+        return _joined(s, parts, axis)
+
+    x, ends = stacked(x, layers, directions, made, join)
+    return [x, *(_joined(s, parts, 0) for parts in ends)]
 
 
 def _joined(s: Site, parts: list[Operand], axis: int) -> Operand:
@@ -151,8 +134,8 @@ def _joined(s: Site, parts: list[Operand], axis: int) -> Operand:
 
 @aten(*CELLS)
 def cell(s: Site, x: Operand, state: Any, *params: Operand) -> Any:
-    op, attrs = _kind(s.operation)
+    kind = s.operation.removesuffix("_cell")
     line = reshape(s, x, (1, *x.shape), last=False)
-    made = _layer(s, op, line, _given(s, state), [p for p in params if p is not None], **attrs)
+    made = _layer(s, kind, line, _given(s, state), [p for p in params if p is not None])
     results = [_drop(s, part) for part in made[1:]]
-    return results if op == "lstm" else results[0]
+    return results if kind == "lstm" else results[0]

@@ -6,15 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from bslite import ops
 from bslite.errors import SpecError
 from bslite.frontends.common.einsum import einsum as contract
+from bslite.frontends.common.moves import permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
-from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
-from bslite.frontends.torch.ops.moves import permute, reshape
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Const, Operand
+from bslite.frontends.torch.values import Operand
 
 
 def plain(*sizes: Any) -> None:
@@ -85,15 +83,7 @@ def trilu(s: Site, x: Operand, diagonal: int = 0) -> Operand:
 
 @aten("einsum")
 def einsum(s: Site, equation: str, xs: Sequence[Operand], *, path: Any = None) -> Operand:
-    def emit(op: str, *operands: Operand, shape: tuple[Any, ...], **attrs: Any) -> Operand:
-        if op == "reshape":
-            return reshape(s, operands[0], shape, last=False)
-        if op not in ops.REGISTRY:
-            raise Unsupported(f"it needs the op {op!r}")
-        return s.emit(op, *operands, inner=shape, **attrs)
-
-    values: list[Value | Const] = list(xs)
     try:
-        return contract(emit, equation, values)
+        return contract(s, equation, xs)
     except SpecError as e:
         raise Unsupported(str(e)) from None

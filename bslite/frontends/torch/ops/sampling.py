@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
-from bslite.frontends.torch.ops.moves import reshape
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand
 

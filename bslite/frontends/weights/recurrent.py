@@ -7,19 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from bslite.errors import WeightsError
+from bslite.frontends.common.recurrent import KINDS, in_order, stacked
 from bslite.ops import Shape
 from bslite.spec import Array, GraphBuilder, ModelSpec
 
-#: Name -> op, its gates in torch's order, attributes.
-KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "lstm": ("lstm", "ifgo", {}),
-    "gru": ("gru", "rzn", {}),
-    "rnn_tanh": ("rnn", "h", {"activation": "tanh"}),
-    "rnn_relu": ("rnn", "h", {"activation": "relu"}),
-}
 _KEY = re.compile(r"(weight_ih|weight_hh|weight_hr|bias_ih|bias_hh)_l(\d+)(_reverse)?")
 _EXAMPLE = (4, 2)  # steps, sequences
 
@@ -38,7 +30,7 @@ class Sizes:
 
     @property
     def gates(self) -> int:
-        return len(KINDS[self.kind][1])
+        return KINDS[self.kind][0].gates
 
     def wanted(self) -> dict[str, Shape]:
         """Every parameter, with its shape."""
@@ -68,7 +60,7 @@ def sizes_of(kind: str, shapes: Mapping[str, Shape]) -> Sizes:
             f"the weights do not fit {kind}: missing {', '.join(absent)}, from which its sizes are read; "
             f"there is: {', '.join(list(shapes)[:6]) or 'nothing'}"
         )
-    ih, hh, gates = shapes["weight_ih_l0"], shapes["weight_hh_l0"], len(KINDS[kind][1])
+    ih, hh, gates = shapes["weight_ih_l0"], shapes["weight_hh_l0"], KINDS[kind][0].gates
     for key, shape in (("weight_ih_l0", ih), ("weight_hh_l0", hh)):
         if len(shape) != 2 or 0 in shape:
             raise WeightsError(f"the weights do not fit {kind}: {key} is {list(shape)}, expected a matrix")
@@ -93,12 +85,12 @@ def sizes_of(kind: str, shapes: Mapping[str, Shape]) -> Sizes:
 
 def _hint(kind: str, ih: Shape, hh: Shape) -> str:
     """What the shapes look like instead."""
-    gates = len(KINDS[kind][1])
+    gates = KINDS[kind][0].gates
     if hh[1] == gates * hh[0]:
         return "; they look transposed, [I, gates*H] as Keras keeps them"
-    for other, (_, letters, _) in KINDS.items():
-        if ih[0] == hh[0] == len(letters) * hh[1]:
-            return f"; {len(letters)} gate(s) of {hh[1]} units are those of {other}"
+    for other, (op, _) in KINDS.items():
+        if ih[0] == hh[0] == op.gates * hh[1]:
+            return f"; {op.gates} gate(s) of {hh[1]} units are those of {other}"
     return ""
 
 
@@ -107,15 +99,14 @@ def in_torchs_order(kind: str, gates: str | None, key: str, array: Array) -> Arr
 
     Raises WeightsError if ``gates`` is no order of the kind's.
     """
-    own = KINDS[kind][1]
-    if gates is None or gates == own or key.startswith("weight_hr"):
+    own = KINDS[kind][0].order
+    if gates is None or key.startswith("weight_hr"):
         return array
     if sorted(gates) != sorted(own):
         raise WeightsError(
             f"gates {gates!r} is not an order of {kind}'s {', '.join(own)}; torch's is {own!r}"
         )
-    parts = dict(zip(gates, np.split(array, len(own)), strict=True))
-    return np.concatenate([parts[g] for g in own])
+    return in_order(array, gates, own)
 
 
 def recurrent_spec(
@@ -126,11 +117,10 @@ def recurrent_spec(
     ``[L*D, N, P]``, of LSTMs c0 ``[L*D, N, H]``, and lengths ``[N]``; T and N free. It gives y, h, of
     LSTMs c.
     """
-    op, _, own = KINDS[sizes.kind]
+    op, own = KINDS[sizes.kind]
     g, (steps, batch) = GraphBuilder(name), _EXAMPLE
     g.params |= params
-    states = 2 if op == "lstm" else 1
-    widths = (sizes.projected, sizes.hidden)[:states]
+    widths = (sizes.projected, sizes.hidden)[: op.states]
     rows = sizes.layers * sizes.directions
     free: tuple[str | int, ...] = ("N", "T", sizes.inputs) if batch_first else ("T", "N", sizes.inputs)
     x = g.input("x", free, tuple({"T": steps, "N": batch}.get(str(d), sizes.inputs) for d in free))
@@ -141,33 +131,30 @@ def recurrent_spec(
     tail = [g.input("lengths", ("N",), (batch,), "int64")] if lengths else []
     if batch_first:
         x = g.add("permute", "time_first", x, order=(1, 0, 2))
-    ends: list[list[str]] = [[] for _ in range(states)]
-    for layer in range(sizes.layers):
-        sides = []
-        for d, side in enumerate(("", "_reverse")[: sizes.directions]):
-            place, end = f"l{layer}{side}", f"_l{layer}{side}"
-            row = layer * sizes.directions + d
-            before = []
-            for state, width in zip(given, widths, strict=False):
-                part = g.add("slice", f"{place}.{state}", state, axis=0, start=row, stop=row + 1)
-                before.append(g.add("reshape", f"{place}.{state}", part, shape=(-1, width)))
-            roles = {key.removesuffix(end): key for key in sizes.wanted() if key.endswith(end)}
-            made = g.add(
-                op, place, x, *before, *tail, params=roles, reverse=bool(d), initial_state=initial_state,
-                lengths=lengths, **own, **attrs,
-            )  # fmt: skip
-            h = made
-            if sizes.projected < sizes.hidden:
-                h = g.add("slice", f"{place}.part", made, axis=2, stop=sizes.projected)
-            sides.append(g.add("slice", f"{place}.y", h, axis=0, stop=-states))
-            for i, source in enumerate((h, made)[:states]):
-                stop = i + 1 - states or None
-                last = g.add("slice", f"{place}.{'hc'[i]}", source, axis=0, start=i - states, stop=stop)
-                ends[i].append(last)
-        x = sides[0] if len(sides) == 1 else g.add("concat", f"l{layer}.y", *sides, axis=2)
+
+    def made(x: str, layer: int, d: int) -> list[str]:
+        side = "_reverse" if d else ""
+        place, end, row = f"l{layer}{side}", f"_l{layer}{side}", layer * sizes.directions + d
+        before = []
+        for state, width in zip(given, widths, strict=False):
+            part = g.add("slice", f"{place}.{state}", state, axis=0, start=row, stop=row + 1)
+            before.append(g.add("reshape", f"{place}.{state}", part, shape=(-1, width)))
+        roles = {key.removesuffix(end): key for key in sizes.wanted() if key.endswith(end)}
+        y = g.add(
+            op.name, place, x, *before, *tail, params=roles, reverse=bool(d), initial_state=initial_state,
+            lengths=lengths, **own, **attrs,
+        )  # fmt: skip
+        h = y
+        if sizes.projected < sizes.hidden:
+            h = g.add("slice", f"{place}.part", y, axis=2, stop=sizes.projected)
+        return [
+            g.add("slice", f"{place}.{'yhc'[i]}", source, axis=0, start=op.span(i)[0], stop=op.span(i)[1])
+            for i, source in enumerate((h, h, y)[: 1 + op.states])
+        ]
+
+    def join(parts: list[str], axis: int, label: str) -> str:
+        return parts[0] if len(parts) == 1 else g.add("concat", label, *parts, axis=axis)
+
+    x, ends = stacked(x, sizes.layers, sizes.directions, made, join)
     y = g.add("permute", "y", x, order=(1, 0, 2)) if batch_first else x
-    finals = [
-        parts[0] if len(parts) == 1 else g.add("concat", label, *parts, axis=0)
-        for label, parts in zip(("h", "c"), ends, strict=False)
-    ]
-    return g.build(y, *finals)
+    return g.build(y, *(join(parts, 0, label) for label, parts in zip("hc", ends, strict=False)))

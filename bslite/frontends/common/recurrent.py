@@ -1,0 +1,48 @@
+"""Recurrent modules of several layers and directions, of which each is one op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bslite.ops.recurrent import Gru, Lstm, Recurrent, Rnn
+from bslite.spec import Array
+
+#: torch's name of a module -> its op, and what the name says besides.
+KINDS: dict[str, tuple[type[Recurrent], dict[str, Any]]] = {
+    "lstm": (Lstm, {}),
+    "gru": (Gru, {}),
+    "rnn_tanh": (Rnn, {"activation": "tanh"}),
+    "rnn_relu": (Rnn, {"activation": "relu"}),
+}
+
+
+def in_order(rows: Array, have: str, want: str) -> Array:
+    """``rows``, along axis 0 gates of one size in the order ``have`` (letters), in the order ``want``."""
+    if have == want:
+        return rows
+    parts = dict(zip(have, np.split(rows, len(have)), strict=True))
+    return np.concatenate([parts[gate] for gate in want])
+
+
+def stacked(
+    x: Any,
+    layers: int,
+    directions: int,
+    made: Callable[[Any, int, int], Sequence[Any]],
+    join: Callable[[list[Any], int, str], Any],
+) -> tuple[Any, list[list[Any]]]:
+    """The outputs of the last layer, and of each kind (h, c) the last states of all layers and directions.
+
+    ``made(x, layer, direction)``: outputs ``[T, N, P]`` and last states ``[1, N, ...]`` of one op;
+    ``join(parts, axis, label)``: several values side by side.
+    """
+    ends: list[Sequence[Any]] = []
+    for layer in range(layers):
+        sides = [made(x, layer, d) for d in range(directions)]
+        ends += [side[1:] for side in sides]
+        outputs = [side[0] for side in sides]
+        x = outputs[0] if directions == 1 else join(outputs, 2, f"l{layer}.y")
+    return x, [list(parts) for parts in zip(*ends, strict=True)]
