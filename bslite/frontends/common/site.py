@@ -14,13 +14,9 @@ class Site(ABC):
 
     @abstractmethod
     def emit(
-        self,
-        op: str,
-        *inputs: Any,
-        inner: Dims | None = None,
-        params: Mapping[str, Any] | None = None,
+        self, op: str, *inputs: Any, inner: Dims | None = None, params: Mapping[str, Any] | None = None,
         **attrs: Any,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """Append a layer: the one that makes the operation's own result, or, where its shape ``inner`` is
         given, one on the way to it.
         """

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bslite.frontends.common.problems import report
 from bslite.frontends.common.unsupported import Varies
 from bslite.frontends.onnx.standin import MISSING, from_standin
 from bslite.frontends.onnx.values import NeedsValue
@@ -38,16 +39,12 @@ class Problems:
 
     def report(self, model: str) -> str:
         """All of it, each with the number of uses and the nodes."""
-        lines = [f"model {model!r} needs what bslite does not have:"]
-        for what, nodes in sorted(self.found.items(), key=lambda item: -len(item[1])):
-            places = list(dict.fromkeys(nodes))
-            more = f" and {len(places) - 8} more" if len(places) > 8 else ""
-            lines.append(f"  {len(nodes)} x {what}; at {', '.join(places[:8])}{more}")
+        made = report(model, self.found)
         known = [n for n in self.flops.values() if n is not None]
         if known and len(known) == len(self.flops):
             share = sum(known) / max(1, sum(known) + self.rest)
-            lines.append(f"  (about {100 * share:.2g} % of the model's flops)")
-        return "\n".join(lines)
+            made += f"\n  (about {100 * share:.2g} % of the model's flops)"
+        return made
 
 
 def flops(op_type: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> int | None:

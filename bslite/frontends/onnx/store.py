@@ -52,13 +52,9 @@ class Store(AnyStore[Array]):
         return made
 
     def emit(
-        self,
-        op: str,
-        name: str,
-        inputs: Sequence[Operand],
-        params: Mapping[str, Operand | None] | None = None,
-        **attrs: Any,
-    ) -> Any:
+        self, op: str, name: str, inputs: Sequence[Operand],
+        params: Mapping[str, Operand | None] | None = None, **attrs: Any,
+    ) -> Any:  # fmt: skip
         """Append a layer, or compute it here if all it reads is constant."""
         declaration = ops.get(op)
         parsed = ops.parse_attrs(declaration, attrs)
@@ -117,14 +113,9 @@ class Store(AnyStore[Array]):
         return tuple(shapes)
 
     def _fold(
-        self,
-        op: type[ops.Op],
-        inputs: Sequence[Operand],
-        params: Mapping[str, Const],
-        attrs: Attrs,
-        out: Shape,
-        name: str,
-    ) -> Const | None:
+        self, op: type[ops.Op], inputs: Sequence[Operand], params: Mapping[str, Const], attrs: Attrs,
+        out: Shape, name: str,
+    ) -> Const | None:  # fmt: skip
         """The constant that ``op`` makes of constants, by the reference; None if that is much work."""
         from bslite import reference
 

@@ -202,15 +202,9 @@ class Walk:
         return result
 
     def function(
-        self,
-        function: Any,
-        name: str,
-        inputs: list[Operand | None],
-        protos: Mapping[str, Any],
-        scope: Scope,
-        used: Sequence[bool],
-        defaults: Mapping[str, Any] | None = None,
-    ) -> Any:
+        self, function: Any, name: str, inputs: list[Operand | None], protos: Mapping[str, Any], scope: Scope,
+        used: Sequence[bool], defaults: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
         """The outputs of a function, its nodes written out."""
         if scope.depth >= MAX_DEPTH:
             raise SpecError(f"functions within functions, more than {MAX_DEPTH} deep")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bslite import ops
 from bslite.errors import SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.common.problems import report
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import find, operation
@@ -84,7 +85,7 @@ class Walk:
                 self.results[node] = self._visit(node)
         outputs = self._outputs()
         if self.problems:
-            raise UnsupportedError(self._report())
+            raise UnsupportedError(report(self.store.builder.name, self.problems))
         spec = self.store.builder.build(*outputs)
         self._check_shapes(spec)
         return spec
@@ -200,14 +201,14 @@ class Walk:
 
     def _whole_problem(self, what: str) -> None:
         """Note something the model as a whole does."""
-        self.problems.setdefault(f"a forward that {what}", []).append("")
+        self.problems.setdefault(f"a forward that {what}", []).append(FORWARD)
 
     def _problem(self, node: Node, reason: str = "") -> object:
         """Note an operation that cannot be expressed. What stands for its result lets those that read it be
         looked at, too.
         """
         what = f"{node.target}: {reason}" if reason else str(node.target)
-        self.problems.setdefault(what, []).append(call_of(node).path)
+        self.problems.setdefault(what, []).append(call_of(node).path or FORWARD)
         return load_torch().utils._pytree.tree_map(self._stand_in, node.meta.get("val", MISSING))
 
     def _stand_in(self, traced: Any) -> Any:
@@ -217,15 +218,6 @@ class Walk:
         value = Value(f"stand-in {len(self.store.shapes)}", dims(traced), dtype_name(traced))
         self.store.shapes[value.name], self.store.dtypes[value.name] = value.shape, value.dtype
         return value
-
-    def _report(self) -> str:
-        """All that is unsupported, each with the number of uses and the layers."""
-        lines = [f"model {self.store.builder.name!r} needs what bslite does not have:"]
-        for what, paths in sorted(self.problems.items(), key=lambda item: -len(item[1])):
-            places = list(dict.fromkeys(path or "the model's own forward" for path in paths))
-            more = f" and {len(places) - 8} more" if len(places) > 8 else ""
-            lines.append(f"  {len(paths)} x {what}; at {', '.join(places[:8])}{more}")
-        return "\n".join(lines)
 
     def _check_shapes(self, spec: ModelSpec) -> None:
         """Compare with the shapes torch traced, for two batches: a wrong builder fails here, not later."""
@@ -255,6 +247,7 @@ def compute(node: Node, args: Sequence[Any], kwargs: Any) -> Any:
     return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
+FORWARD = "the model's own forward"  # where an operation is in no submodule
 MISSING = object()  # stands for the result of an operation that could not be converted
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bslite import ops
 from bslite.errors import BsliteError, SpecError
+from bslite.frontends.common.problems import report
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.export import MISSING, Walk
 from bslite.frontends.torch.graph import Graph, is_getitem
@@ -171,7 +172,7 @@ class PartWalk(_OutsideWalk):
             else:
                 self.results[node] = node.meta.get("val")
         if self.problems:
-            raise SpecError(self._report())
+            raise SpecError(report(self.store.builder.name, self.problems))
         spec = self.store.builder.build(*(self.store.value(self.results[n]).name for n in outputs))
         self._check_part(spec)
         return spec

@@ -42,13 +42,9 @@ class Site(AnySite):
         return sorted({int(user.args[1]) for user in self.users})  # type: ignore[arg-type]
 
     def emit(
-        self,
-        op: str,
-        *inputs: Operand,
-        inner: Dims | None = None,
-        params: Mapping[str, Operand | None] | None = None,
-        **attrs: Any,
-    ) -> Value:
+        self, op: str, *inputs: Operand, inner: Dims | None = None,
+        params: Mapping[str, Operand | None] | None = None, **attrs: Any,
+    ) -> Value:  # fmt: skip
         name = self.names.layer(self.node, op) if inner is None else self.names.part(self.node, op)
         given = {role: p for role, p in (params or {}).items() if p is not None}
         dtypes = taken_dtypes(op, inputs, given, attrs)

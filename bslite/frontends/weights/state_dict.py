@@ -30,18 +30,10 @@ Entry = Array | Other
 
 
 def from_state_dict(
-    arch: str,
-    state_dict: Mapping[str, Any] | Path,
-    *,
-    num_classes: int | None = None,
-    image_size: int | tuple[int, int] | None = None,
-    transform_input: bool = False,
-    batch_first: bool = False,
-    initial_state: bool = False,
-    lengths: bool = False,
-    gates: str | None = None,
-    prefix: str = "",
-) -> ModelSpec:
+    arch: str, state_dict: Mapping[str, Any] | Path, *, num_classes: int | None = None,
+    image_size: int | tuple[int, int] | None = None, transform_input: bool = False, batch_first: bool = False,
+    initial_state: bool = False, lengths: bool = False, gates: str | None = None, prefix: str = "",
+) -> ModelSpec:  # fmt: skip
     """``arch`` (see `bslite.frontends.weights.architectures.NAMES`) with weights under torchvision's
     parameter names.
 

@@ -20,54 +20,30 @@ def relu(s: Site, x: Operand) -> Operand:
     return s.emit("relu", x)
 
 
-@onnx_op("Sigmoid", "Tanh", "HardSwish", "Softsign", "Mish")
-def plain(s: Site, x: Operand) -> Operand:
-    return s.emit(s.op_type.lower(), x)
+#: Operator -> the op, and for each of the operator's attributes the op's.
+ACTIVATIONS: dict[str, tuple[str, dict[str, str]]] = {
+    **{name: (name.lower(), {}) for name in ("Sigmoid", "Tanh", "HardSwish", "Softsign", "Mish")},
+    "LeakyRelu": ("leaky_relu", {"alpha": "negative_slope"}),
+    "Elu": ("elu", {"alpha": "alpha"}),
+    "Celu": ("celu", {"alpha": "alpha"}),
+    "Selu": ("selu", {"alpha": "alpha", "gamma": "gamma"}),
+    "Gelu": ("gelu", {"approximate": "approximate"}),
+    "Swish": ("silu", {"alpha": "beta"}),
+    "HardSigmoid": ("hardsigmoid", {"alpha": "alpha", "beta": "beta"}),
+    "ThresholdedRelu": ("threshold", {"alpha": "threshold"}),
+    "Shrink": ("shrink", {"bias": "bias", "lambd": "lambd"}),
+}
+
+
+@onnx_op(*ACTIVATIONS)
+def activation(s: Site, x: Operand, **given: Any) -> Operand:
+    op, names = ACTIVATIONS[s.op_type]
+    return s.emit(op, x, **{ours: given[theirs] for theirs, ours in names.items()})
 
 
 @onnx_op("Softplus")
 def softplus(s: Site, x: Operand) -> Operand:
     return s.emit("softplus", x, threshold=1e30)
-
-
-@onnx_op("LeakyRelu")
-def leaky_relu(s: Site, x: Operand, *, alpha: float) -> Operand:
-    return s.emit("leaky_relu", x, negative_slope=alpha)
-
-
-@onnx_op("Elu", "Celu")
-def elu(s: Site, x: Operand, *, alpha: float) -> Operand:
-    return s.emit(s.op_type.lower(), x, alpha=alpha)
-
-
-@onnx_op("Selu")
-def selu(s: Site, x: Operand, *, alpha: float, gamma: float) -> Operand:
-    return s.emit("selu", x, alpha=alpha, gamma=gamma)
-
-
-@onnx_op("Gelu")
-def gelu(s: Site, x: Operand, *, approximate: str) -> Operand:
-    return s.emit("gelu", x, approximate=approximate)
-
-
-@onnx_op("Swish")
-def swish(s: Site, x: Operand, *, alpha: float) -> Operand:
-    return s.emit("silu", x, beta=alpha)
-
-
-@onnx_op("HardSigmoid")
-def hard_sigmoid(s: Site, x: Operand, *, alpha: float, beta: float) -> Operand:
-    return s.emit("hardsigmoid", x, alpha=alpha, beta=beta)
-
-
-@onnx_op("ThresholdedRelu")
-def thresholded_relu(s: Site, x: Operand, *, alpha: float) -> Operand:
-    return s.emit("threshold", x, threshold=alpha, value=0.0)
-
-
-@onnx_op("Shrink")
-def shrink(s: Site, x: Operand, *, bias: float, lambd: float) -> Operand:
-    return s.emit("shrink", x, bias=bias, lambd=lambd)
 
 
 @onnx_op("Clip", since=6)

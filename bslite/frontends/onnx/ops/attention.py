@@ -14,25 +14,12 @@ from bslite.frontends.onnx.values import Operand
 
 @onnx_op("Attention")
 def attention(
-    s: Site,
-    q: Operand,
-    k: Operand,
-    v: Operand,
-    mask: Operand | None = None,
-    past_key: Operand | None = None,
-    past_value: Operand | None = None,
-    lengths: Operand | None = None,
-    *,
-    is_causal: int,
-    q_num_heads: int | None,
-    kv_num_heads: int | None,
-    scale: float | None,
-    softcap: float,
-    softmax_precision: int | None = None,
-    qk_matmul_output_mode: int = 0,
-    left_window_size: int = -1,
+    s: Site, q: Operand, k: Operand, v: Operand, mask: Operand | None = None, past_key: Operand | None = None,
+    past_value: Operand | None = None, lengths: Operand | None = None, *, is_causal: int,
+    q_num_heads: int | None, kv_num_heads: int | None, scale: float | None, softcap: float,
+    softmax_precision: int | None = None, qk_matmul_output_mode: int = 0, left_window_size: int = -1,
     right_window_size: int = -1,
-) -> Operand:
+) -> Operand:  # fmt: skip
     """q ``[N, heads, L, E]``, or ``[N, L, heads*E]`` with the number of heads; k and v likewise."""
     if past_key is not None or past_value is not None or lengths is not None or softcap or any(s.used[1:]):
         raise Unsupported("with a past, lengths, softcap, or more than its first output")

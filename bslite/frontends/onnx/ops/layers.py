@@ -20,17 +20,9 @@ Ints = Sequence[int]
 
 @onnx_op("Gemm")
 def gemm(
-    s: Site,
-    a: Operand,
-    b: Operand,
-    c: Operand | None = None,
-    *,
-    alpha: float,
-    beta: float,
-    transA: int,
-    transB: int,
-    **_: Any,
-) -> Operand:
+    s: Site, a: Operand, b: Operand, c: Operand | None = None, *, alpha: float, beta: float, transA: int,
+    transB: int, **_: Any,
+) -> Operand:  # fmt: skip
     if a.rank != 2 or b.rank != 2:
         raise SpecError(f"it takes two matrices, got {list(a.shape)} and {list(b.shape)}")
     x = permuted(s, a, (1, 0), last=False) if transA else a
@@ -80,18 +72,9 @@ def matmul(s: Site, a: Operand, b: Operand) -> Operand:
 
 @onnx_op("BatchNormalization")
 def batch_norm(
-    s: Site,
-    x: Operand,
-    scale: Operand,
-    bias: Operand,
-    mean: Operand,
-    var: Operand,
-    *,
-    epsilon: float,
-    momentum: float,
-    spatial: int = 1,
-    training_mode: int = 0,
-) -> Operand:
+    s: Site, x: Operand, scale: Operand, bias: Operand, mean: Operand, var: Operand, *, epsilon: float,
+    momentum: float, spatial: int = 1, training_mode: int = 0,
+) -> Operand:  # fmt: skip
     if training_mode or not spatial:
         raise Unsupported(f"with training_mode={training_mode}, spatial={spatial}")
     s.used_only(0)
@@ -110,15 +93,9 @@ def affine(s: Site, op: str, x: Operand, scale: Operand, bias: Operand | None, *
 
 @onnx_op("LayerNormalization")
 def layer_norm(
-    s: Site,
-    x: Operand,
-    scale: Operand,
-    bias: Operand | None = None,
-    *,
-    axis: int,
-    epsilon: float,
+    s: Site, x: Operand, scale: Operand, bias: Operand | None = None, *, axis: int, epsilon: float,
     stash_type: int,
-) -> Operand:
+) -> Operand:  # fmt: skip
     s.used_only(0)
     axis = axis_of(axis, x.rank)
     tail = x.shape[axis:]
@@ -144,15 +121,9 @@ def instance_norm(s: Site, x: Operand, scale: Operand, bias: Operand, *, epsilon
 
 @onnx_op("GroupNormalization", since=21)
 def group_norm(
-    s: Site,
-    x: Operand,
-    scale: Operand,
-    bias: Operand,
-    *,
-    epsilon: float,
-    num_groups: int,
+    s: Site, x: Operand, scale: Operand, bias: Operand, *, epsilon: float, num_groups: int,
     stash_type: int = 1,
-) -> Operand:
+) -> Operand:  # fmt: skip
     return s.emit("group_norm", x, params={"weight": scale, "bias": bias}, num_groups=num_groups, eps=epsilon)
 
 

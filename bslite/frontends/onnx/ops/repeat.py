@@ -83,14 +83,9 @@ def pad_by_attributes(s: Site, x: Operand, *, pads: Sequence[int], mode: str, va
 
 @onnx_op("Pad", since=11)
 def pad(
-    s: Site,
-    x: Operand,
-    pads: Operand,
-    value: Operand | None = None,
-    axes: Operand | None = None,
-    *,
+    s: Site, x: Operand, pads: Operand, value: Operand | None = None, axes: Operand | None = None, *,
     mode: str,
-) -> Operand:
+) -> Operand:  # fmt: skip
     at_axes = list(range(x.rank)) if axes is None else axes_of(s.ints(axes, "its axes"), x.rank)
     number = 0.0 if value is None else s.number(value, "its value")
     return _pad(s, x, s.ints(pads, "its pads"), at_axes, mode, number)

@@ -28,22 +28,11 @@ def upsample(s: Site, x: Operand, scales: Operand, *, mode: str) -> Operand:
 
 @onnx_op("Resize", since=11)
 def resize(
-    s: Site,
-    x: Operand,
-    roi: Operand | None = None,
-    scales: Operand | None = None,
-    sizes: Operand | None = None,
-    *,
-    mode: str,
-    coordinate_transformation_mode: str,
-    cubic_coeff_a: float,
-    exclude_outside: int,
-    extrapolation_value: float,
-    nearest_mode: str,
-    antialias: int = 0,
-    axes: Sequence[int] | None = None,
-    keep_aspect_ratio_policy: str = "stretch",
-) -> Operand:
+    s: Site, x: Operand, roi: Operand | None = None, scales: Operand | None = None,
+    sizes: Operand | None = None, *, mode: str, coordinate_transformation_mode: str, cubic_coeff_a: float,
+    exclude_outside: int, extrapolation_value: float, nearest_mode: str, antialias: int = 0,
+    axes: Sequence[int] | None = None, keep_aspect_ratio_policy: str = "stretch",
+) -> Operand:  # fmt: skip
     over = axes_of(range(x.rank) if axes is None else axes, x.rank)
     by = None if scales is None else [float(f) for f in s.array(scales, "its scales").reshape(-1)]
     to = s.dims(sizes, "its sizes") if sizes is not None and not by else None
@@ -74,16 +63,9 @@ def _in_proportion(s: Site, have: list[Dim], want: list[Dim], policy: str) -> li
 
 
 def _resize(
-    s: Site,
-    x: Operand,
-    mode: str,
-    axes: list[int],
-    scales: list[float] | None,
-    sizes: list[Dim] | None,
-    coordinates: str,
-    rounding: str,
-    **more: Any,
-) -> Operand:
+    s: Site, x: Operand, mode: str, axes: list[int], scales: list[float] | None, sizes: list[Dim] | None,
+    coordinates: str, rounding: str, **more: Any,
+) -> Operand:  # fmt: skip
     """By ``scales`` or to ``sizes``. An axis that keeps its size is left out, except from a crop."""
     given: Sequence[Any] = scales if scales is not None else sizes or []
     if len(given) != len(axes) or len(axes) > x.rank:

@@ -26,15 +26,9 @@ def grid_sample(
 
 @onnx_op("Col2Im", since=18)
 def col2im(
-    s: Site,
-    x: Operand,
-    image_shape: Operand,
-    block_shape: Operand,
-    *,
-    dilations: Ints | None,
-    pads: Ints | None,
-    strides: Ints | None,
-) -> Operand:
+    s: Site, x: Operand, image_shape: Operand, block_shape: Operand, *, dilations: Ints | None,
+    pads: Ints | None, strides: Ints | None,
+) -> Operand:  # fmt: skip
     kernel, axes = s.ints(block_shape, "its block_shape"), len(s.ints(image_shape, "its image_shape"))
     return s.emit(
         "fold", x,
@@ -45,17 +39,9 @@ def col2im(
 
 @onnx_op("LpPool")
 def lp_pool(
-    s: Site,
-    x: Operand,
-    *,
-    auto_pad: str,
-    ceil_mode: int = 0,
-    dilations: Ints | None = None,
-    kernel_shape: Ints,
-    p: int,
-    pads: Ints | None,
-    strides: Ints | None,
-) -> Operand:
+    s: Site, x: Operand, *, auto_pad: str, ceil_mode: int = 0, dilations: Ints | None = None,
+    kernel_shape: Ints, p: int, pads: Ints | None, strides: Ints | None,
+) -> Operand:  # fmt: skip
     """``(sum of |x|**p over the window) ** (1/p)``: sums as an average pool that divides by 1."""
     if p < 1:
         raise SpecError(f"its p is {p}, expected 1 or more")

@@ -23,17 +23,11 @@ def identity(s: Site, x: Operand) -> Operand:
 
 @onnx_op("Constant")
 def constant(
-    s: Site,
-    *,
-    value: Array | None = None,
-    value_float: float | None = None,
-    value_floats: Sequence[float] | None = None,
-    value_int: int | None = None,
-    value_ints: Sequence[int] | None = None,
-    value_string: str | None = None,
-    value_strings: Sequence[str] | None = None,
-    sparse_value: Any = None,
-) -> Const:
+    s: Site, *, value: Array | None = None, value_float: float | None = None,
+    value_floats: Sequence[float] | None = None, value_int: int | None = None,
+    value_ints: Sequence[int] | None = None, value_string: str | None = None,
+    value_strings: Sequence[str] | None = None, sparse_value: Any = None,
+) -> Const:  # fmt: skip
     floats, ints = np.float32, np.int64
     forms: list[tuple[Any, Any]] = [
         (value, None), (value_float, floats), (value_floats, floats), (value_int, ints), (value_ints, ints),
@@ -119,13 +113,9 @@ def dropout(s: Site, x: Operand, *, ratio: float, **_: Any) -> Any:
 
 @onnx_op("Dropout", since=12)
 def dropout_by_inputs(
-    s: Site,
-    x: Operand,
-    ratio: Operand | None = None,
-    training: Operand | None = None,
-    *,
+    s: Site, x: Operand, ratio: Operand | None = None, training: Operand | None = None, *,
     seed: int | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     trains = training is not None and s.number(training, "its training_mode")
     if trains and (ratio is None or s.number(ratio, "its ratio")):
         raise Unsupported("in training mode")

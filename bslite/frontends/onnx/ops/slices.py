@@ -88,26 +88,18 @@ def slice_by_attributes(
 
 @onnx_op("Slice", since=10)
 def slice_(
-    s: Site,
-    x: Operand,
-    starts: Operand,
-    ends: Operand,
-    axes: Operand | None = None,
+    s: Site, x: Operand, starts: Operand, ends: Operand, axes: Operand | None = None,
     steps: Operand | None = None,
-) -> Operand:
+) -> Operand:  # fmt: skip
     at_axes = None if axes is None else s.ints(axes, "its axes")
     by = None if steps is None else s.ints(steps, "its steps")
     return _slice(s, x, s.dims(starts, "its starts"), s.dims(ends, "its ends"), at_axes, by)
 
 
 def _slice(
-    s: Site,
-    x: Operand,
-    starts: Sequence[Dim],
-    ends: Sequence[Dim],
-    given: Sequence[int] | None,
+    s: Site, x: Operand, starts: Sequence[Dim], ends: Sequence[Dim], given: Sequence[int] | None,
     steps: Sequence[int] | None,
-) -> Operand:
+) -> Operand:  # fmt: skip
     axes = axes_of(range(len(starts)) if given is None else given, x.rank)
     steps = [1] * len(axes) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:

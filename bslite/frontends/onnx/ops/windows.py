@@ -64,18 +64,9 @@ def windows(
 
 @onnx_op("Conv")
 def conv(
-    s: Site,
-    x: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
-    *,
-    auto_pad: str,
-    dilations: Ints | None,
-    group: int,
-    kernel_shape: Ints | None,
-    pads: Ints | None,
-    strides: Ints | None,
-) -> Operand:
+    s: Site, x: Operand, weight: Operand, bias: Operand | None = None, *, auto_pad: str,
+    dilations: Ints | None, group: int, kernel_shape: Ints | None, pads: Ints | None, strides: Ints | None,
+) -> Operand:  # fmt: skip
     kernel = weight.shape[2:]
     if kernel_shape is not None and tuple(kernel_shape) != tuple(kernel):
         raise SpecError(
@@ -91,20 +82,10 @@ def conv(
 
 @onnx_op("ConvTranspose")
 def conv_transpose(
-    s: Site,
-    x: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
-    *,
-    auto_pad: str,
-    dilations: Ints | None,
-    group: int,
-    kernel_shape: Ints | None,
-    output_padding: Ints | None,
-    output_shape: Ints | None,
-    pads: Ints | None,
-    strides: Ints | None,
-) -> Operand:
+    s: Site, x: Operand, weight: Operand, bias: Operand | None = None, *, auto_pad: str,
+    dilations: Ints | None, group: int, kernel_shape: Ints | None, output_padding: Ints | None,
+    output_shape: Ints | None, pads: Ints | None, strides: Ints | None,
+) -> Operand:  # fmt: skip
     kernel = [d for d in weight.shape[2:] if isinstance(d, int)]
     if kernel_shape is not None and list(kernel_shape) != kernel:
         raise SpecError(
@@ -138,17 +119,9 @@ def conv_transpose(
 
 @onnx_op("MaxPool")
 def max_pool(
-    s: Site,
-    x: Operand,
-    *,
-    auto_pad: str,
-    ceil_mode: int = 0,
-    dilations: Ints | None = None,
-    kernel_shape: Ints,
-    pads: Ints | None,
-    storage_order: int = 0,
-    strides: Ints | None,
-) -> Operand:
+    s: Site, x: Operand, *, auto_pad: str, ceil_mode: int = 0, dilations: Ints | None = None,
+    kernel_shape: Ints, pads: Ints | None, storage_order: int = 0, strides: Ints | None,
+) -> Operand:  # fmt: skip
     s.used_only(0)
     stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
     n = spatial(kernel_shape)
@@ -163,17 +136,9 @@ def max_pool(
 
 @onnx_op("AveragePool")
 def avg_pool(
-    s: Site,
-    x: Operand,
-    *,
-    auto_pad: str,
-    ceil_mode: int = 0,
-    count_include_pad: int,
-    dilations: Ints | None = None,
-    kernel_shape: Ints,
-    pads: Ints | None,
-    strides: Ints | None,
-) -> Operand:
+    s: Site, x: Operand, *, auto_pad: str, ceil_mode: int = 0, count_include_pad: int,
+    dilations: Ints | None = None, kernel_shape: Ints, pads: Ints | None, strides: Ints | None,
+) -> Operand:  # fmt: skip
     stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
     narrow = all(2 * p <= k for p, k in zip(padding, (*kernel_shape, *kernel_shape), strict=True))
     if not narrow:
@@ -198,15 +163,9 @@ def global_pool(s: Site, x: Operand) -> Operand:
 
 
 def avg_by_conv(
-    s: Site,
-    x: Operand,
-    kernel: tuple[int, ...],
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    ceil_mode: bool,
-    count_include_pad: bool,
-) -> Operand:
+    s: Site, x: Operand, kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...],
+    dilation: tuple[int, ...], ceil_mode: bool, count_include_pad: bool,
+) -> Operand:  # fmt: skip
     """An average pool of a form that the op lacks: sums by a convolution with ones, over the counts.
 
     Each channel is an image of its own, ``[N*C, 1, ...]``.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from bslite import ops
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
@@ -43,11 +46,6 @@ def round_decimals(s: Site, x: Operand, *, decimals: int) -> Value:
     return s.emit("round", x)
 
 
-@aten("leaky_relu")
-def leaky_relu(s: Site, x: Operand, negative_slope: float = 0.01) -> Value:
-    return s.emit("leaky_relu", x, negative_slope=negative_slope)
-
-
 @aten("elu")
 def elu(s: Site, x: Operand, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
     if input_scale == 1:
@@ -57,34 +55,12 @@ def elu(s: Site, x: Operand, alpha: float = 1, scale: float = 1, input_scale: fl
     raise Unsupported(f"scale={scale}, input_scale={input_scale}")
 
 
-@aten("selu")
-def selu(s: Site, x: Operand) -> Value:
-    return s.emit("selu", x)
-
-
-@aten("celu")
-def celu(s: Site, x: Operand, alpha: float = 1) -> Value:
-    return s.emit("celu", x, alpha=alpha)
-
-
-@aten("gelu")
-def gelu(s: Site, x: Operand, *, approximate: str = "none") -> Value:
-    return s.emit("gelu", x, approximate=approximate)
-
-
-@aten("softplus")
-def softplus(s: Site, x: Operand, beta: Number = 1, threshold: Number = 20) -> Value:
-    return s.emit("softplus", x, beta=beta, threshold=threshold)
-
-
-@aten("softsign")
-def softsign(s: Site, x: Operand) -> Value:
-    return s.emit("softsign", x)
-
-
-@aten("threshold")
-def threshold(s: Site, x: Operand, threshold: Number, value: Number) -> Value:
-    return s.emit("threshold", x, threshold=threshold, value=value)
+@aten("leaky_relu", "celu", "selu", "gelu", "softplus", "softsign", "threshold")
+def activation(s: Site, x: Operand, *given: Number, **named: Any) -> Value:
+    """The op of the same name, whose attributes have torch's order and defaults."""
+    names = [attr.name for attr in ops.get(s.operation).attrs[: len(given)]]
+    named |= zip(names, given, strict=True)
+    return s.emit(s.operation, x, **named)
 
 
 @aten("hardshrink")

@@ -85,14 +85,7 @@ REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": 
 
 @aten("scatter_reduce.two", "scatter.reduce")
 def scatter_reduce(
-    s: Site,
-    x: Operand,
-    axis: int,
-    index: Operand,
-    source: Operand,
-    reduce: str,
-    *,
-    include_self: bool = True,
+    s: Site, x: Operand, axis: int, index: Operand, source: Operand, reduce: str, *, include_self: bool = True
 ) -> Operand:
     if reduce not in REDUCTIONS or not include_self:
         raise Unsupported(f"reduce={reduce!r}, include_self={include_self}")

@@ -1,4 +1,4 @@
-"""Builders of the layers proper: matrix products, norms, activations, upsampling."""
+"""Builders of matrix products, norms and softmax."""
 
 from __future__ import annotations
 
@@ -19,11 +19,19 @@ def linear(s: Site, x: Operand, weight: Operand, bias: Operand | None = None) ->
 
 @aten("addmm")
 def addmm(s: Site, bias: Operand, x: Operand, weight: Operand, *, beta: float = 1, alpha: float = 1) -> Value:
+    plain = beta == alpha == 1
+    if plain and isinstance(weight, Const) and isinstance(bias, Const) and bias.shape == weight.shape[1:]:
+        return linear(s, x, s.derived("weight", weight.data.t()), bias)
+    return plus_product(s, bias, x, weight, beta=beta, alpha=alpha)
+
+
+@aten("baddbmm")
+def plus_product(
+    s: Site, bias: Operand, x: Operand, y: Operand, *, beta: float = 1, alpha: float = 1
+) -> Value:
     if beta != 1 or alpha != 1:
         raise Unsupported(f"beta={beta}, alpha={alpha}")
-    if isinstance(weight, Const) and isinstance(bias, Const) and bias.shape == weight.shape[1:]:
-        return linear(s, x, s.derived("weight", weight.data.t()), bias)
-    return s.emit("add", s.emit("matmul", x, weight, inner=(x.shape[0], weight.shape[1])), bias)
+    return s.emit("add", s.emit("matmul", x, y, inner=(*x.shape[:-1], y.shape[-1])), bias)
 
 
 @aten("mm", "bmm", "matmul")
@@ -37,17 +45,9 @@ def matmul(s: Site, x: Operand, y: Operand) -> Value:
 
 @aten("batch_norm", "native_batch_norm", "_native_batch_norm_legit")
 def batch_norm(
-    s: Site,
-    x: Operand,
-    weight: Operand | None,
-    bias: Operand | None,
-    mean: Operand | None,
-    var: Operand | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-    *_: Any,
-) -> Any:
+    s: Site, x: Operand, weight: Operand | None, bias: Operand | None, mean: Operand | None,
+    var: Operand | None, training: bool, momentum: float, eps: float, *_: Any,
+) -> Any:  # fmt: skip
     if training or mean is None or var is None:
         raise Unsupported("it normalises by the statistics of the batch: track_running_stats=False")
     params = {"weight": weight, "bias": bias, "running_mean": mean, "running_var": var}
@@ -55,17 +55,13 @@ def batch_norm(
 
 
 @aten("_native_batch_norm_legit_no_training")
-def batch_norm_eval(
-    s: Site, x: Operand, w: Any, b: Any, mean: Any, var: Any, momentum: float, eps: float
-) -> Any:
-    return batch_norm(s, x, w, b, mean, var, False, momentum, eps)
+def batch_norm_eval(s: Site, x: Operand, w: Any, b: Any, mean: Any, var: Any, *rest: float) -> Any:
+    return batch_norm(s, x, w, b, mean, var, False, *rest)
 
 
 @aten("_native_batch_norm_legit.no_stats")
-def batch_norm_no_stats(
-    s: Site, x: Operand, w: Any, b: Any, training: bool, momentum: float, eps: float
-) -> Any:
-    return batch_norm(s, x, w, b, None, None, training, momentum, eps)
+def batch_norm_no_stats(s: Site, x: Operand, w: Any, b: Any, training: bool, *rest: float) -> Any:
+    return batch_norm(s, x, w, b, None, None, training, *rest)
 
 
 @aten("instance_norm")
@@ -79,14 +75,9 @@ def instance_norm(
 
 @aten("layer_norm", "native_layer_norm")
 def layer_norm(
-    s: Site,
-    x: Operand,
-    shape: Sequence[int],
-    weight: Operand | None = None,
-    bias: Operand | None = None,
-    eps: float = 1e-5,
-    *_: Any,
-) -> Any:
+    s: Site, x: Operand, shape: Sequence[int], weight: Operand | None = None, bias: Operand | None = None,
+    eps: float = 1e-5, *_: Any,
+) -> Any:  # fmt: skip
     params = {"weight": weight, "bias": bias}
     return s.results(s.emit("layer_norm", x, params=params, normalized_shape=tuple(shape), eps=eps))
 
@@ -102,14 +93,9 @@ def rms_norm(
 
 @aten("group_norm")
 def group_norm(
-    s: Site,
-    x: Operand,
-    groups: int,
-    weight: Operand | None = None,
-    bias: Operand | None = None,
-    eps: float = 1e-5,
-    *_: Any,
-) -> Any:
+    s: Site, x: Operand, groups: int, weight: Operand | None = None, bias: Operand | None = None,
+    eps: float = 1e-5, *_: Any,
+) -> Any:  # fmt: skip
     return s.results(
         s.emit("group_norm", x, params={"weight": weight, "bias": bias}, num_groups=groups, eps=eps)
     )
@@ -125,32 +111,3 @@ def native_group_norm(
 @aten("softmax", "log_softmax", "_softmax", "_log_softmax")
 def softmax(s: Site, x: Operand, axis: int, dtype: Any = None) -> Value:
     return s.emit(s.operation.removeprefix("_"), x, axis=axis)
-
-
-@aten("upsample_nearest2d.vec")
-def nearest_vec(s: Site, x: Operand, size: Any, scales: Any) -> Value:
-    return upsample(s, x, "nearest", size, scales)
-
-
-@aten("upsample_bilinear2d.vec")
-def bilinear_vec(s: Site, x: Operand, size: Any, align_corners: bool, scales: Any) -> Value:
-    return upsample(s, x, "bilinear", size, scales, align_corners)
-
-
-@aten("upsample_nearest2d")
-def nearest(s: Site, x: Operand, size: Any, scale_h: Any = None, scale_w: Any = None) -> Value:
-    return upsample(s, x, "nearest", size, (scale_h, scale_w))
-
-
-@aten("upsample_bilinear2d")
-def bilinear(
-    s: Site, x: Operand, size: Any, align_corners: bool, scale_h: Any = None, scale_w: Any = None
-) -> Value:
-    return upsample(s, x, "bilinear", size, (scale_h, scale_w), align_corners)
-
-
-def upsample(s: Site, x: Operand, mode: str, size: Any, scales: Any, align_corners: bool = False) -> Value:
-    """By scale if torch was given one: it then maps pixels by the scale, not by the ratio of the sizes."""
-    if scales and all(scales):
-        return s.emit("upsample", x, mode=mode, scale=tuple(scales), align_corners=align_corners)
-    return s.emit("upsample", x, mode=mode, size=tuple(size), align_corners=align_corners)

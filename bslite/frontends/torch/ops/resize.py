@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from bslite.frontends.common.unsupported import Unsupported
@@ -11,78 +10,55 @@ from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand
 
+NEAREST = [f"{name}{axes}d" for name in ("upsample_nearest", "_upsample_nearest_exact") for axes in (1, 2, 3)]
 
-def resize(s: Site, x: Operand, scales: Any, mode: str, **attrs: Any) -> Value:
-    """By scale if torch was given one: it then maps positions by the scale, not by the ratio of the sizes."""
-    axes = range(2, len(x.shape))
-    sizes = s.shape[2:]
-    if scales and all(scales) and attrs.get("coordinates") != "align_corners":
-        return s.emit("resize", x, mode=mode, axes=axes, scales=tuple(scales), **attrs)
+
+def given(scales: tuple[Any, ...]) -> tuple[float, ...]:
+    """The scales, listed (as by the overload ``vec``) or one by one; none of them if one is left out.
+
+    Where torch is given scales, it maps positions by them, not by the ratio of the sizes.
+    """
+    each = [f for part in scales for f in (part if isinstance(part, (list, tuple)) else (part,))]
+    return tuple(each) if all(each) else ()
+
+
+def resize(s: Site, x: Operand, scales: tuple[float, ...], mode: str, **attrs: Any) -> Value:
+    axes, sizes = range(2, x.rank), s.shape[2:]
+    if scales and attrs.get("coordinates") != "align_corners":
+        return s.emit("resize", x, mode=mode, axes=axes, scales=scales, **attrs)
     if not all(isinstance(n, int) for n in sizes):
         raise Unsupported("its size depends on the batch")
     return s.emit("resize", x, mode=mode, axes=axes, sizes=sizes, **attrs)
 
 
-def coordinates(align_corners: bool) -> str:
-    return "align_corners" if align_corners else "half_pixel"
+def upsample(s: Site, x: Operand, size: Any, scales: tuple[float, ...], mode: str, **attrs: Any) -> Value:
+    if scales:
+        return s.emit("upsample", x, mode=mode, scale=scales, **attrs)
+    return s.emit("upsample", x, mode=mode, size=tuple(size), **attrs)
 
 
-@aten("upsample_linear1d.vec", "upsample_trilinear3d.vec")
-def linear_vec(s: Site, x: Operand, size: Any, align_corners: bool, scales: Any = None) -> Value:
-    return resize(s, x, scales, "linear", coordinates=coordinates(align_corners))
+@aten(*NEAREST)
+def nearest(s: Site, x: Operand, size: Any, *scales: Any) -> Value:
+    """torch's "nearest" takes the floor of ``i / scale``, its "nearest-exact" the nearest pixel centre."""
+    if s.operation == "upsample_nearest2d":
+        return upsample(s, x, size, given(scales), "nearest")
+    if "exact" in s.operation:
+        return resize(s, x, given(scales), "nearest", rounding="round_prefer_ceil")
+    return resize(s, x, given(scales), "nearest", coordinates="asymmetric", rounding="floor")
 
 
-@aten("upsample_linear1d", "upsample_trilinear3d")
-def linear(s: Site, x: Operand, size: Any, align_corners: bool, *scales: Any) -> Value:
-    return resize(s, x, scales, "linear", coordinates=coordinates(align_corners))
-
-
-@aten("upsample_bicubic2d.vec")
-def bicubic_vec(s: Site, x: Operand, size: Any, align_corners: bool, scales: Any = None) -> Value:
-    return resize(s, x, scales, "cubic", coordinates=coordinates(align_corners))
-
-
-@aten("upsample_bicubic2d")
-def bicubic(s: Site, x: Operand, size: Any, align_corners: bool, *scales: Any) -> Value:
-    return resize(s, x, scales, "cubic", coordinates=coordinates(align_corners))
-
-
-def smoothed(s: Site, x: Operand, align_corners: bool, scales: Any) -> Value:
-    """With antialiasing torch leaves out what lies beyond the image, and its cubic has another parameter."""
-    mode = "cubic" if "bicubic" in s.operation else "linear"
-    if align_corners:
-        raise Unsupported("antialias with align_corners")
-    return resize(s, x, scales, mode, antialias=True, exclude_outside=True, cubic_a=-0.5)
-
-
-@aten("_upsample_bilinear2d_aa.vec", "_upsample_bicubic2d_aa.vec")
-def smoothed_vec(s: Site, x: Operand, size: Any, align_corners: bool, scales: Any = None) -> Value:
-    return smoothed(s, x, align_corners, scales)
+@aten("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d")
+def smooth(s: Site, x: Operand, size: Any, align_corners: bool, *scales: Any) -> Value:
+    if s.operation == "upsample_bilinear2d":
+        return upsample(s, x, size, given(scales), "bilinear", align_corners=align_corners)
+    mode = "cubic" if "cubic" in s.operation else "linear"
+    return resize(s, x, given(scales), mode, coordinates="align_corners" if align_corners else "half_pixel")
 
 
 @aten("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
-def smoothed_sizes(s: Site, x: Operand, size: Any, align_corners: bool, *scales: Any) -> Value:
-    return smoothed(s, x, align_corners, scales)
-
-
-def nearest(s: Site, x: Operand, scales: Sequence[Any] | None) -> Value:
-    """torch's "nearest" takes the floor of ``i / scale``, its "nearest-exact" the nearest pixel centre."""
-    if "exact" in s.operation:
-        return resize(s, x, scales, "nearest", rounding="round_prefer_ceil")
-    return resize(s, x, scales, "nearest", coordinates="asymmetric", rounding="floor")
-
-
-@aten(
-    "upsample_nearest1d.vec", "upsample_nearest3d.vec",
-    "_upsample_nearest_exact1d.vec", "_upsample_nearest_exact2d.vec", "_upsample_nearest_exact3d.vec",
-)  # fmt: skip
-def nearest_vec(s: Site, x: Operand, size: Any, scales: Any = None) -> Value:
-    return nearest(s, x, scales)
-
-
-@aten(
-    "upsample_nearest1d", "upsample_nearest3d",
-    "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d",
-)  # fmt: skip
-def nearest_sizes(s: Site, x: Operand, size: Any, *scales: Any) -> Value:
-    return nearest(s, x, scales)
+def smoothed(s: Site, x: Operand, size: Any, align_corners: bool, *scales: Any) -> Value:
+    """With antialiasing torch leaves out what lies beyond the image, and its cubic has another parameter."""
+    if align_corners:
+        raise Unsupported("antialias with align_corners")
+    mode = "cubic" if "cubic" in s.operation else "linear"
+    return resize(s, x, given(scales), mode, antialias=True, exclude_outside=True, cubic_a=-0.5)

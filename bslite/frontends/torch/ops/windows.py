@@ -34,15 +34,9 @@ def axes_of(s: Site) -> int:
 
 @aten("conv1d", "conv2d", "conv3d")
 def conv(
-    s: Site,
-    x: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Value:
+    s: Site, x: Operand, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0,
+    dilation: Any = 1, groups: int = 1,
+) -> Value:  # fmt: skip
     axes = len(weight.shape) - 2
     batched(x, axes)
     if padding == "same":
@@ -68,16 +62,9 @@ def same_padding(kernel: Sequence[int], dilation: Sizes) -> Sizes:
 
 @aten("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def conv_transpose(
-    s: Site,
-    x: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Value:
+    s: Site, x: Operand, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+) -> Value:  # fmt: skip
     axes = len(weight.shape) - 2
     batched(x, axes)
     return s.emit(
@@ -94,18 +81,9 @@ def conv_transpose(
 
 @aten("convolution", "_convolution")
 def convolution(
-    s: Site,
-    x: Operand,
-    weight: Operand,
-    bias: Operand | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-    *_: Any,
-) -> Value:
+    s: Site, x: Operand, weight: Operand, bias: Operand | None, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int, *_: Any,
+) -> Value:  # fmt: skip
     if transposed:
         return conv_transpose(s, x, weight, bias, stride, padding, output_padding, groups, dilation)
     return conv(s, x, weight, bias, stride, list(padding), dilation, groups)
@@ -114,14 +92,9 @@ def convolution(
 @aten("max_pool1d", "max_pool2d", "max_pool3d")
 @aten("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool(
-    s: Site,
-    x: Operand,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
+    s: Site, x: Operand, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False,
-) -> Any:
+) -> Any:  # fmt: skip
     axes = axes_of(s)
     batched(x, axes)
     y = s.emit(
@@ -138,15 +111,9 @@ def max_pool(
 
 @aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def avg_pool(
-    s: Site,
-    x: Operand,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Value:
+    s: Site, x: Operand, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Value:  # fmt: skip
     axes = axes_of(s)
     batched(x, axes)
     return s.emit(

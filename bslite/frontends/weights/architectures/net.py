@@ -55,17 +55,9 @@ class Net:
         return self.shapes[x][1]
 
     def conv(
-        self,
-        x: str,
-        name: str,
-        out: int,
-        kernel: Size,
-        *,
-        stride: int = 1,
-        padding: Size = 0,
-        groups: int = 1,
-        bias: bool = False,
-    ) -> str:
+        self, x: str, name: str, out: int, kernel: Size, *, stride: int = 1, padding: Size = 0,
+        groups: int = 1, bias: bool = False,
+    ) -> str:  # fmt: skip
         """Convolution to ``out`` channels."""
         window = kernel if isinstance(kernel, tuple) else (kernel, kernel)
         params: dict[str, Shape] = {"weight": (out, self.channels(x) // groups, *window)}
