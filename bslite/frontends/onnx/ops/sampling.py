@@ -6,7 +6,7 @@ import numpy as np
 
 from bslite.errors import SpecError
 from bslite.frontends.onnx.builders import onnx_op
-from bslite.frontends.onnx.ops.windows import Ints, spatial, windows
+from bslite.frontends.onnx.ops.windows import Ints, padded, spatial, windows
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Operand
 
@@ -49,16 +49,10 @@ def lp_pool(
     stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
     power = s.inner("abs", x)
     if p != 1:
-        power = s.inner("pow", power, s.const(_float(p), "p"))
-    if any(2 * pad > k for pad, k in zip(padding, (*kernel_shape, *kernel_shape), strict=True)):
-        power = s.inner("pad", power, pads=(0, 0, *padding[:n], 0, 0, *padding[n:]))
-        padding = (0,) * (2 * n)
+        power = s.inner("pow", power, s.const(np.float32(p), "p"))
+    power, around = padded(s, power, kernel_shape, padding, 0.0)
     total = s.inner(
-        f"avg_pool{n}d", power, kernel=tuple(kernel_shape), stride=stride, padding=padding,
+        f"avg_pool{n}d", power, kernel=tuple(kernel_shape), stride=stride, padding=around,
         dilation=dilation, ceil_mode=bool(ceil_mode), divisor_override=1,
     )  # fmt: skip
-    return s.emit("pow", total, s.const(_float(1 / p), "root"))
-
-
-def _float(number: float) -> np.float32:
-    return np.float32(number)
+    return s.emit("pow", total, s.const(np.float32(1 / p), "root"))

@@ -62,18 +62,37 @@ def windows(
     return tuple(strides), tuple(dilations), pads
 
 
+def kernel_of(weight: Operand, kernel_shape: Ints | None) -> list[int]:
+    """The kernel's sizes, those of the weight; SpecError if the attribute says otherwise."""
+    kernel = [d for d in weight.shape[2:] if isinstance(d, int)]
+    if kernel_shape is not None and list(kernel_shape) != kernel:
+        raise SpecError(
+            f"its kernel_shape {list(kernel_shape)} is not that of the weight {list(weight.shape)}"
+        )
+    return kernel
+
+
+def is_wide(padding: Ints, kernel: Ints) -> bool:
+    """Whether the padding is more than half the kernel somewhere, which the pools do not take."""
+    return any(2 * p > k for p, k in zip(padding, (*kernel, *kernel), strict=True))
+
+
+def padded(s: Site, x: Operand, kernel: Ints, padding: Ints, value: float) -> tuple[Operand, Ints]:
+    """The input of a pool and its padding, where it is wide by a layer of its own that puts in ``value``."""
+    n = len(kernel)
+    if not is_wide(padding, kernel):
+        return x, padding
+    around = (0, 0, *padding[:n], 0, 0, *padding[n:])
+    return s.inner("pad", x, pads=around, value=value), (0,) * (2 * n)
+
+
 @onnx_op("Conv")
 def conv(
     s: Site, x: Operand, weight: Operand, bias: Operand | None = None, *, auto_pad: str,
     dilations: Ints | None, group: int, kernel_shape: Ints | None, pads: Ints | None, strides: Ints | None,
 ) -> Operand:  # fmt: skip
-    kernel = weight.shape[2:]
-    if kernel_shape is not None and tuple(kernel_shape) != tuple(kernel):
-        raise SpecError(
-            f"its kernel_shape {list(kernel_shape)} is not that of the weight {list(weight.shape)}"
-        )
-    sizes = [d for d in kernel if isinstance(d, int)]
-    stride, dilation, padding = windows(x, sizes, strides, pads, dilations, auto_pad)
+    kernel = kernel_of(weight, kernel_shape)
+    stride, dilation, padding = windows(x, kernel, strides, pads, dilations, auto_pad)
     return s.emit(
         f"conv{spatial(kernel)}d", x, params={"weight": weight, "bias": bias},
         stride=stride, padding=padding, dilation=dilation, groups=group,
@@ -86,11 +105,7 @@ def conv_transpose(
     dilations: Ints | None, group: int, kernel_shape: Ints | None, output_padding: Ints | None,
     output_shape: Ints | None, pads: Ints | None, strides: Ints | None,
 ) -> Operand:  # fmt: skip
-    kernel = [d for d in weight.shape[2:] if isinstance(d, int)]
-    if kernel_shape is not None and list(kernel_shape) != kernel:
-        raise SpecError(
-            f"its kernel_shape {list(kernel_shape)} is not that of the weight {list(weight.shape)}"
-        )
+    kernel = kernel_of(weight, kernel_shape)
     n, same = spatial(kernel), auto_pad in ("SAME_UPPER", "SAME_LOWER")
     stride, dilation, padding = windows(x, kernel, strides, pads, dilations, "NOTSET" if same else auto_pad)
     more = tuple(output_padding or (0,) * n)
@@ -125,11 +140,9 @@ def max_pool(
     s.used_only(0)
     stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
     n = spatial(kernel_shape)
-    if any(2 * p > k for p, k in zip(padding, (*kernel_shape, *kernel_shape), strict=True)):
-        around = (0, 0, *padding[:n], 0, 0, *padding[n:])
-        x, padding = s.inner("pad", x, pads=around, value=-math.inf), (0,) * (2 * n)
+    x, around = padded(s, x, kernel_shape, padding, -math.inf)
     return s.emit(
-        f"max_pool{n}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding, dilation=dilation,
+        f"max_pool{n}d", x, kernel=tuple(kernel_shape), stride=stride, padding=around, dilation=dilation,
         ceil_mode=bool(ceil_mode),
     )  # fmt: skip
 
@@ -140,8 +153,7 @@ def avg_pool(
     dilations: Ints | None = None, kernel_shape: Ints, pads: Ints | None, strides: Ints | None,
 ) -> Operand:  # fmt: skip
     stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
-    narrow = all(2 * p <= k for p, k in zip(padding, (*kernel_shape, *kernel_shape), strict=True))
-    if not narrow:
+    if is_wide(padding, kernel_shape):
         return avg_by_conv(
             s, x, tuple(kernel_shape), stride, padding, dilation, bool(ceil_mode), bool(count_include_pad)
         )

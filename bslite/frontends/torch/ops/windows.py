@@ -11,20 +11,19 @@ from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand
 
-Sizes = tuple[int, ...]
-
 
 def each(value: Any, axes: int) -> Any:
-    """torch's ``int[axes]``: one integer, or one for each axis."""
+    """torch's ``int[axes]``, one integer or one for each axis, as the latter; None for an empty list."""
     if isinstance(value, Sequence):
-        return tuple(value) * axes if len(value) == 1 else tuple(value)
+        return (tuple(value) * axes if len(value) == 1 else tuple(value)) or None
     return (value,) * axes
 
 
-def batched(x: Operand, axes: int) -> None:
-    """Raise unless ``x`` has a batch axis before its channels; torch also takes a single image."""
-    if len(x.shape) != axes + 2:
-        raise Unsupported(f"of a tensor of rank {len(x.shape)}, without a batch")
+def window(s: Site, op: str, x: Operand, axes: int, sizes: dict[str, Any], **more: Any) -> Value:
+    """A layer that moves a window over the last ``axes`` axes; ``sizes``: its attributes by axis."""
+    if x.rank != axes + 2:  # torch also takes a single image
+        raise Unsupported(f"of a tensor of rank {x.rank}, without a batch")
+    return s.emit(f"{op}{axes}d", x, **more, **{name: each(value, axes) for name, value in sizes.items()})
 
 
 def axes_of(s: Site) -> int:
@@ -37,24 +36,14 @@ def conv(
     s: Site, x: Operand, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0,
     dilation: Any = 1, groups: int = 1,
 ) -> Value:  # fmt: skip
-    axes = len(weight.shape) - 2
-    batched(x, axes)
+    axes = weight.rank - 2
     if padding == "same":
-        pads = same_padding(weight.shape[2:], each(dilation, axes))
-    else:
-        pads = each(0 if padding == "valid" else padding, axes)
-    return s.emit(
-        f"conv{axes}d",
-        x,
-        params={"weight": weight, "bias": bias},
-        stride=each(stride, axes),
-        padding=pads,
-        dilation=each(dilation, axes),
-        groups=groups,
-    )
+        padding = same_padding(weight.shape[2:], each(dilation, axes))
+    sizes = {"stride": stride, "padding": 0 if padding == "valid" else padding, "dilation": dilation}
+    return window(s, "conv", x, axes, sizes, params={"weight": weight, "bias": bias}, groups=groups)
 
 
-def same_padding(kernel: Sequence[int], dilation: Sizes) -> Sizes:
+def same_padding(kernel: Sequence[int], dilation: Sequence[int]) -> tuple[int, ...]:
     """(top, left, bottom, right) that keep the size; the odd one goes to the bottom and to the right."""
     wide = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     return (*(w // 2 for w in wide), *(w - w // 2 for w in wide))
@@ -65,18 +54,9 @@ def conv_transpose(
     s: Site, x: Operand, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0,
     output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
 ) -> Value:  # fmt: skip
-    axes = len(weight.shape) - 2
-    batched(x, axes)
-    return s.emit(
-        f"conv_transpose{axes}d",
-        x,
-        params={"weight": weight, "bias": bias},
-        stride=each(stride, axes),
-        padding=each(padding, axes),
-        output_padding=each(output_padding, axes),
-        dilation=each(dilation, axes),
-        groups=groups,
-    )
+    sizes = {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation}
+    params = {"weight": weight, "bias": bias}
+    return window(s, "conv_transpose", x, weight.rank - 2, sizes, params=params, groups=groups)
 
 
 @aten("convolution", "_convolution")
@@ -95,18 +75,8 @@ def max_pool(
     s: Site, x: Operand, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Any:  # fmt: skip
-    axes = axes_of(s)
-    batched(x, axes)
-    y = s.emit(
-        f"max_pool{axes}d",
-        x,
-        kernel=each(kernel, axes),
-        stride=each(stride, axes) if stride else None,
-        padding=each(padding, axes),
-        dilation=each(dilation, axes),
-        ceil_mode=ceil_mode,
-    )
-    return s.results(y)
+    sizes = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
+    return s.results(window(s, "max_pool", x, axes_of(s), sizes, ceil_mode=ceil_mode))
 
 
 @aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -114,30 +84,19 @@ def avg_pool(
     s: Site, x: Operand, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Value:  # fmt: skip
-    axes = axes_of(s)
-    batched(x, axes)
-    return s.emit(
-        f"avg_pool{axes}d",
-        x,
-        kernel=each(kernel, axes),
-        stride=each(stride, axes) if stride else None,
-        padding=each(padding, axes),
-        ceil_mode=ceil_mode,
-        count_include_pad=count_include_pad,
-        divisor_override=divisor_override,
-    )
+    sizes = {"kernel": kernel, "stride": stride, "padding": padding}
+    return window(
+        s, "avg_pool", x, axes_of(s), sizes,
+        ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor_override=divisor_override,
+    )  # fmt: skip
 
 
 @aten("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 @aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def adaptive_avg_pool(s: Site, x: Operand, size: Any) -> Value:
-    axes = axes_of(s)
-    batched(x, axes)
-    return s.emit(f"adaptive_avg_pool{axes}d", x, output_size=each(size, axes))
+    return window(s, "adaptive_avg_pool", x, axes_of(s), {"output_size": size})
 
 
 @aten("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max_pool(s: Site, x: Operand, size: Any) -> Any:
-    axes = axes_of(s)
-    batched(x, axes)
-    return s.results(s.emit(f"adaptive_max_pool{axes}d", x, output_size=each(size, axes)))
+    return s.results(window(s, "adaptive_max_pool", x, axes_of(s), {"output_size": size}))
