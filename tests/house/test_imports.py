@@ -13,10 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 #: Circles, and arrows between folders against the table, that have to go. One that is gone leaves its list.
-KNOWN_CIRCLES: list[list[str]] = [
-    ["bslite.frontends.onnx.control", "bslite.frontends.onnx.walk"],
-    ["bslite.onnx.backend", "bslite.onnx.mixed"],
-]
+KNOWN_CIRCLES: list[list[str]] = []
 KNOWN_ARROWS: list[tuple[str, str]] = [
     ("plan/cuda", "plan/cpu"),
 ]
