@@ -58,7 +58,7 @@ def measure(rounds: int = 9, steps: int = STEPS) -> Sync:
 
     spec, x = small_layer(steps)
     # The search would not take two threads for so little.
-    each = {threads: Loops(BLOCKS // threads, 1, 4, threads, True, 1) for threads in (1, 2)}
+    each = {threads: Loops(BLOCKS // threads, tile=1, threads=threads, alternate=True) for threads in (1, 2)}
     traced = {str(threads): Traced(spec, x, threads, loops) for threads, loops in each.items()}
     interleaved(traced, rounds, PER_TURN, turned=True)
     one, two = (t.seconds(rounds, PER_TURN) / steps for t in traced.values())

@@ -24,6 +24,7 @@ CLOCK = 3.0e9  # where none was measured
 KEPT = (0.8, 0.4)
 WIDEST = 16  # registers of a tile: more accumulators have nothing left to hide
 TALLEST = 14  # rows of a tile: beyond, nothing is gained
+UNROLL = 4  # steps of the sum in a turn of the microkernel's loop
 GEMM = 0.85  # of the multiply-add rate, for the products with the inputs of all steps
 
 
@@ -32,19 +33,18 @@ class Loops(NamedTuple):
 
     units: int  # blocks claimed together
     tile: int  # blocks of a microkernel's tile
-    unroll: int  # steps of the sum in a turn of the microkernel's loop
     threads: int
     alternate: bool  # sweep the weights forwards and backwards in turn
-    flight: int  # layers walked together
-    fetch: int = 0  # bytes that weights are fetched before they are read; 0: by the hardware alone
 
     @classmethod
     def of(cls, point: Point) -> Loops:
         """The parameters of a point."""
-        units, tile, unroll = (point.number(name) for name in ("units", "tile", "unroll"))
-        alternate = point["sweep"] == "alternating"
-        return cls(units, tile, unroll, point.number("threads"), alternate, point.number("flight"),
-                   point.number("fetch"))  # fmt: skip
+        return cls(
+            point.number("units"),
+            point.number("tile"),
+            point.number("threads"),
+            point["sweep"] == "alternating",
+        )
 
 
 def blocks_of(problem: Recurrent, machine: Machine) -> int:
@@ -88,11 +88,8 @@ def space(problem: Recurrent, machine: Machine) -> Space:
         (
             Axis("units", "registers of hidden units, with all gates, that a core claims", tuple(units)),
             Axis("tile", "of them, how many one register tile of the microkernel spans", (1, 2, 4, 8)),
-            Axis("unroll", "steps of the sum over h in one turn of the microkernel's loop", (4, 8, 2)),
             Axis("threads", "cores that take part", tuple(reversed(threads))),
             Axis("sweep", "how a core goes through its weights, step by step", ("alternating", "forwards")),
-            Axis("fetch", "bytes that weights are fetched before they are read", (0, 1024, 4096)),
-            Axis("flight", "layers walked together as a wavefront", tuple(range(1, problem.layers + 1))),
         ),
         (
             Constraint("tiles cut groups, and groups the layer, without remainder", whole),
@@ -118,18 +115,14 @@ def estimate(problem: Recurrent, machine: Machine, point: Point) -> Estimate:
     hidden = blocks * machine.lanes
     product = weights = calls = cells = waits = ahead = 0.0
     for layer in range(problem.layers):
-        depth = problem.hidden
-        if at.flight > 1 and layer % at.flight:
-            depth += problem.features(layer)  # the products with x are taken step by step, too
-        else:
-            ahead += 2.0 * problem.steps * problem.batch * gates * hidden * problem.features(layer)
+        ahead += 2.0 * problem.steps * problem.batch * gates * hidden * problem.features(layer)
         vecs = gates * at.tile
-        product += mine / at.tile * depth * _cycles(machine, problem.batch, vecs, at)
-        weights += FLOAT * mine * machine.lanes * gates * depth
-        calls += mine / at.tile * CALL * (2 if depth > problem.hidden else 1)
+        product += mine / at.tile * problem.hidden * _cycles(machine, problem.batch, vecs)
+        weights += FLOAT * mine * machine.lanes * gates * problem.hidden
+        calls += mine / at.tile * CALL
         cells += mine * problem.batch * CELL[problem.kind] + turns * LATENCY
-        waits += (BARRIER if at.threads > 1 else 100.0) / (at.flight if at.flight > 1 else 1)
-    resident = weights / problem.layers * min(at.flight, problem.layers)  # bytes a step goes through again
+        waits += BARRIER if at.threads > 1 else 100.0
+    resident = weights / problem.layers  # bytes that a step goes through again
     streamed = weights * _cycles_per_byte(machine, resident, at.threads, at.alternate)
     again = _tiles(machine, problem.batch, gates * at.tile)[0] - 1  # a panel is in L2 by then
     streamed += again * weights / _streams(machine, at.threads)[0]
@@ -158,11 +151,11 @@ def _tiles(machine: Machine, batch: int, vecs: int) -> tuple[int, int]:
     return tiles, -(-batch // tiles)
 
 
-def _cycles(machine: Machine, batch: int, vecs: int, at: Loops) -> float:
+def _cycles(machine: Machine, batch: int, vecs: int) -> float:
     """Cycles of one unit of depth of a tile, for all rows of the batch."""
     tiles, rows = _tiles(machine, batch, vecs)
-    turn = 1.0 / at.unroll  # the loop's own instructions
-    loads = rows + (2 if at.fetch else 1) * vecs
+    turn = 1.0 / UNROLL  # the loop's own instructions
+    loads = rows + vecs
     each = max(rows * vecs / _ports(machine), loads / _ports(machine), machine.fma_latency)
     return tiles * (each + turn)
 

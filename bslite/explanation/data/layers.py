@@ -122,9 +122,6 @@ def _row(whole: Whole, plan: CpuPlan, unit: Unit, times: Times, at_once: float =
         bands = len(unit.main.bands) if unit.main else 1
         what = "one image" if bands == 1 else f"one of {bands} bands of rows"
         holds = (f"{len(unit.fusions)} layers, depth-first: one thread takes {what} through all",)
-    elif len(unit.fusions) > 1:
-        name = f"{len(unit.fusions)} in flight: {first.name} to {last.name}"
-        holds = (f"{len(unit.fusions)} layers as a wavefront: each a time step behind the one below",)
     apart = "; ".join(part for part in (last.apart, last.forecast.why if last.forecast else "") if part)
     return Row(
         name=name, op=op, nodes=tuple(n for f in unit.fusions for n in f.nodes),

@@ -14,9 +14,7 @@ HELPERS = ("copy", "interleave", "halo", "fill")
 
 @dataclass(frozen=True)
 class Unit:
-    """What is timed as one: the steps of a layer, or a stack of layers, its "stack" step the last; or
-    recurrent layers in flight together.
-    """
+    """What is timed as one: the steps of a layer, or a stack of layers, its "stack" step the last."""
 
     fusions: tuple[Fusion, ...]
     steps: tuple[int, ...]
@@ -35,12 +33,6 @@ def units(plan: CpuPlan, found: Sequence[Fusion]) -> list[Unit]:
             held = {home[n].value for n in step.layers if n in home}
             stacks[i] = [f for f in found if f.value in held]
             inside |= dict.fromkeys(held, i)
-    flights: dict[int, list[Fusion]] = {}
-    for i, step in enumerate(plan.steps):
-        if step.kernel == "recurrent" and step.record.numbers()["flight"] > 1 and step.items:
-            held = {home[n].value for n in step.layers if n in home}
-            flights[i] = [f for f in found if f.value in held]
-            inside |= dict.fromkeys(held, i)
     for i, step in enumerate(plan.steps):
         if step.inner is None:
             owner = home.get(step.layers[-1]) if step.layers else None
@@ -58,9 +50,6 @@ def units(plan: CpuPlan, found: Sequence[Fusion]) -> list[Unit]:
         # The zeros around what leaves it are filled by steps before it.
         helpers = [s for f in layers for s in steps.get(f.value, ())]
         placed.append((i, Unit(tuple(layers), (*helpers, i), plan.steps[i], plan.steps[i].inner)))
-    for i, layers in flights.items():
-        mine = tuple(sorted(s for f in layers for s in steps.get(f.value, ())))
-        placed.append((i, Unit(tuple(layers), mine, plan.steps[i])))
     if "" in steps:
         mine = tuple(steps[""])
         rest = Fusion("outputs", "copy", "", (), (), ("brings outputs to where they are wanted",), "")

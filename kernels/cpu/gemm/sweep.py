@@ -10,26 +10,23 @@ from __future__ import annotations
 
 import functools
 
+from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep
 from bslite.kernels.cpu.gemm.depthwise_tile import depthwise_tile
-from bslite.kernels.cpu.gemm.tile import LATER, UNROLL, gemm_tile
-from bslite.kernels.cpu.runtime.compile import Kernel, caller
+from bslite.kernels.cpu.gemm.tile import gemm_tile
+from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, load_scalar
 
 call_gemm_sweep = caller(18)
 call_depthwise_sweep = caller(18)
 
 
-def gemm_sweep(vecs: int, most: int, unroll: int = UNROLL, fetch: int = LATER) -> Kernel:
-    """``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers of
-    channels; the loop over the depth takes ``unroll`` steps at a turn; ``fetch``: `gemm_tile.LATER` and the
-    others.
-    """
-    return _gemm_sweep(vecs, most, unroll, fetch)
-
-
+@makes(GemmSweep)
 @functools.cache
-def _gemm_sweep(vecs: int, most: int, unroll: int, fetch: int) -> Kernel:
-    tile = gemm_tile(vecs, most, unroll, fetch)
+def gemm_sweep(vecs: int, most: int, fetches: bool = True) -> Kernel:
+    """``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers of
+    channels.
+    """
+    tile = gemm_tile(vecs, most, fetches)
 
     def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col,
               clamp, last, ahead, share):  # fmt: skip
@@ -43,18 +40,18 @@ def _gemm_sweep(vecs: int, most: int, unroll: int, fetch: int) -> Kernel:
             c += rows * c_col
             residual += rows * residual_col  # both 0 where there is none
 
-    variant = "" if (unroll, fetch) == (UNROLL, LATER) else f"_{unroll}_{fetch}"
-    return Kernel(sweep, f"gemm_sweep_{most}x{vecs}{variant}", 18)
+    return Kernel(sweep, f"gemm_sweep_{most}x{vecs}" + "_alone" * (not fetches), 18)
 
 
+@makes(DepthwiseSweep)
 @functools.cache
-def depthwise_sweep(taps: int, stride: int, most: int, deep: int = 0) -> Kernel:
+def depthwise_sweep(taps: int, stride: int, most: int, deep: bool = False) -> Kernel:
     """``tiles`` neighbouring tiles of ``rows`` (at most ``most``) pixels, a register of channels at a time.
 
     Weights of the next register of channels lie ``w_step`` bytes on. For filters ``taps`` wide moved by
     ``stride`` pixels, dilation 1; or, both 0, for any filter. ``deep``: for filters of several planes.
     """
-    tile = depthwise_tile(taps, stride, most, bool(deep))
+    tile = depthwise_tile(taps, stride, most, deep)
 
     def sweep(rows, tiles, registers, x, x_col, x_tap, x_row, filter_rows, filter_cols, w, w_step, y, y_col,
               bias, clamp, last, planes, x_deep):  # fmt: skip
@@ -68,4 +65,4 @@ def depthwise_sweep(taps: int, stride: int, most: int, deep: int = 0) -> Kernel:
             x += rows * x_col
             y += rows * y_col
 
-    return Kernel(sweep, f"depthwise_sweep_{taps}_{stride}_{most}" + "_deep" * deep, 18)
+    return Kernel(sweep, f"depthwise_sweep_{taps}_{stride}_{most}" + "_deep" * bool(deep), 18)

@@ -20,12 +20,9 @@ from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.ir import add_if, const, loop, one_of, opaque, store_tile
 from bslite.kernels.cpu.vector.simd import BYTES, I64, LANES, VEC
 
-UNROLL = 4  # depth steps per loop iteration, as a rule
+UNROLL = 4  # depth steps per loop iteration
 ROWS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
 PREFETCHES = 2  # cache lines of a later B fetched in one iteration
-#: What a tile fetches ahead of its use: the beginning of a later panel, from `Operands.ahead` on; nothing,
-#: the hardware does; or its own panel, `Operands.ahead` bytes before it is read.
-LATER, NOTHING, OWN = range(3)
 
 
 class Operands(NamedTuple):
@@ -49,8 +46,11 @@ class Operands(NamedTuple):
     ahead: Any  # where to start fetching, while computing, what a later tile will read as B
 
 
-def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, unroll: int, fetch: int) -> None:
-    """IR of a tile of ``rows`` x ``vecs`` accumulators. C and the residual may be over-read by one vector."""
+def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -> None:
+    """IR of a tile of ``rows`` x ``vecs`` accumulators. C and the residual may be over-read by one vector.
+
+    ``fetches``: the beginning of a later panel, from `Operands.ahead` on, is fetched meanwhile.
+    """
     tile = [(i, v) for i in range(rows) for v in range(vecs)]
     groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
 
@@ -85,13 +85,10 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, unroll: int, fet
         def body(_: Any, carried: list[Any]) -> list[Any]:
             b, ahead, *rest = carried
             pointers, acc = rest[: len(groups)], rest[len(groups) :]
-            lines = PREFETCHES * unroll // UNROLL if count == unroll and fetch == LATER else 0
+            lines = PREFETCHES if count == UNROLL and fetches else 0
             for line in range(lines):
                 simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
             for k in range(count):
-                for v in range(vecs if fetch == OWN else 0):
-                    place = builder.add(b, const((k * vecs + v) * BYTES))
-                    simd.prefetch_ir(builder, builder.add(place, op.ahead))
                 if k:  # no load moves up past this: LLVM would take the next B's so early that tiles spill
                     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
                 bs = [
@@ -118,8 +115,8 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, unroll: int, fet
             opaque(builder, builder.add(origin, builder.mul(op.a_row, const(group[0])))) for group in groups
         ]
         carried = [b, ahead, *pointers, *acc]
-        carried = loop(builder, builder.sdiv(op.depth, const(unroll)), carried, steps_of(unroll))
-        carried = loop(builder, builder.srem(op.depth, const(unroll)), carried, steps_of(1))
+        carried = loop(builder, builder.sdiv(op.depth, const(UNROLL)), carried, steps_of(UNROLL))
+        carried = loop(builder, builder.srem(op.depth, const(UNROLL)), carried, steps_of(1))
         return [*carried[:2], *carried[2 + len(groups) :]]
 
     _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *start], tap)
@@ -136,7 +133,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, unroll: int, fet
 
 
 @functools.cache
-def gemm_tile(vecs: int, most: int, unroll: int, fetch: int) -> Any:
+def gemm_tile(vecs: int, most: int, fetches: bool) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
     i64, f32 = types.int64, types.float32
     params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
@@ -149,7 +146,7 @@ def gemm_tile(vecs: int, most: int, unroll: int, fetch: int) -> Any:
             one_of(
                 builder,
                 args[0],
-                {r: lambda r=r: emit_tile(builder, r, vecs, op, unroll, fetch) for r in range(1, most + 1)},
+                {r: lambda r=r: emit_tile(builder, r, vecs, op, fetches) for r in range(1, most + 1)},
             )
             return context.get_dummy_value()
 

@@ -9,36 +9,18 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts.cpu.recurrent import Recurrent
+from bslite.kernels.contracts.recurrent import Cell
 from bslite.kernels.cpu.math import vecmath
-from bslite.kernels.cpu.runtime.compile import record
+from bslite.kernels.cpu.runtime.compile import offsets
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.partial import store_some
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, load, load_cell, load_int, splat, store, vmax
 
-LSTM, GRU, GRU_BEFORE, TANH, RELU, PROJECTED = 0, 1, 2, 3, 4, 5  # kinds
-F = record(
-    "recurrent",
-    # inputs: [T, N] rows of the products with x, per block all gates; state: two turns of h [N] rows; cell:
-    # c; between: what the first pass leaves for the second, [N] rows; update: GRU_BEFORE's update gate; y:
-    # the layer's value
-    "inputs inputs_at state state_at cell cell_at between between_at update update_at y y_at work work_at "
-    "weights weights_at bias bias_at weights2 weights2_at bias2 bias2_at peephole peephole_at "
-    "offsets offsets_at offsets2 offsets2_at lengths lengths_at counters counters_at flag flag_at "
-    # of a layer in flight with the one below: x [T, N] rows, what that one makes, and the weights for it
-    "x x_at weights_x weights_x_at bias_x bias_x_at offsets_x offsets_x_at "
-    # byte strides; state_bytes: one turn of h; row_bytes: a row of the cells, of `between` and of `update`;
-    # work_bytes: of a thread, of which the second half is for products with x
-    "inputs_row y_time y_row state_row state_bytes row_bytes work_bytes x_time x_row "
-    # blocks in either pass (none in the second where there is none), floats of h and of c
-    "kind steps batch blocks blocks2 width hidden shares reverse has_lengths has_peephole sweeps_back "
-    # units: blocks that are claimed together; tile: of a microkernel's; flight: layers walked together, whose
-    # records lie one behind the other up to this one
-    # ahead: bytes that weights are fetched before they are read
-    "units tile units2 tile2 flight ahead "
-    "taps chunk_taps depth taps2 chunk_taps2 depth2 taps_x chunk_taps_x depth_x "
-    "tiles1 rows1 tiles2 rows2 tiles1_2 rows1_2 tiles2_2 rows2_2 sweep sweep2 minus_inf plus_inf",
-)
+F = offsets(Recurrent)
+LSTM, GRU, GRU_BEFORE, PROJECTED = int(Cell.LSTM), int(Cell.GRU), int(Cell.BEFORE), int(Cell.PROJECTED)
+TANH = int(Cell.TANH)
 
 
 @register_jitable

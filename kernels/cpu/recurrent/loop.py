@@ -3,29 +3,29 @@
 A block takes the product of h with its units' rows of the recurrent weights, all gates at once, on the GEMM
 microkernel; the gates go through their functions while they are in L1 (`recurrent_cell`), and what is written
 is the block's part of the new h and c. No gate vector ever exists in full. The products with the inputs of
-all steps are there already; or, where several layers are *in flight*, layer l does time step s - l while the
-one above it does the step before, and takes its product with what the layer below has just made.
+all steps are there already; those of a single step are taken here.
 
 Every thread that comes joins in: groups of blocks are claimed by atomic counters, a thread's own share first,
 so that it reads the same weights at every step and finds them in its own L2; the shares are swept forwards
 and backwards in turn, so that the end of one step's weights, still in cache, is the beginning of the next
-one's. A group is claimed only when the stage before is complete, so nobody waits for a thread that has not
+one's. A group is claimed only when the pass before is complete, so no thread waits for one that has not
 come.
 
 Two layers need a second pass over blocks in each step: an LSTM whose h is projected, and a GRU that applies
-the reset gate before the product. They are not put in flight.
+the reset gate before the product.
 
-How many blocks make a group and a tile, who takes part, how the sweep goes and how many layers are in flight
-is the planner's choice (`explore.cpu`); none of it changes a bit of the answer.
+How many blocks make a group and a tile, how many threads take part and how the sweep goes is the planner's
+choice (`explore.cpu`); none of it changes a bit of the answer.
 """
 
 from __future__ import annotations
 
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts.cpu.recurrent import Recurrent
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
 from bslite.kernels.cpu.recurrent.cell import F, first_cells, gates_of, second_cells
-from bslite.kernels.cpu.runtime.compile import CELLS, step_kernel
+from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, load_acquire, wait_until
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.prefetch import prefetch
@@ -33,7 +33,7 @@ from bslite.kernels.cpu.vector.simd import BYTES, LANES, load_int
 
 
 @register_jitable
-def _product(sweep, step, cut, a, a_row, offsets, taps, chunk_taps, depth, weights, vecs, bias, c, ahead):
+def _product(sweep, step, cut, a, a_row, offsets, taps, chunk_taps, depth, weights, vecs, bias, c):
     """``c[N, vecs*LANES] = a[N, K] @ weights + bias``, c dense; K in the parts of `plan.reduction`."""
     tiles1, rows1 = load_int(cut), load_int(cut + 8)
     tiles2, rows2 = load_int(cut + 16), load_int(cut + 24)
@@ -43,11 +43,11 @@ def _product(sweep, step, cut, a, a_row, offsets, taps, chunk_taps, depth, weigh
         count = min(chunk_taps, taps - tap)
         part, line = weights + tap * depth * row, offsets + 8 * tap
         call_gemm_sweep(sweep, rows1, tiles1, a, a_row, line, count, depth, part, c, row, bias, tap, 0, 0,
-                        step + F.minus_inf, LANES, ahead, 0)  # fmt: skip
+                        step + F.minus_inf, LANES, 0, 0)  # fmt: skip
         if tiles2:
             call_gemm_sweep(sweep, rows2, tiles2, a + done1 * a_row, a_row, line, count, depth, part,
-                            c + done1 * row, row, bias, tap, 0, 0, step + F.minus_inf, LANES,
-                            ahead, 0)  # fmt: skip
+                            c + done1 * row, row, bias, tap, 0, 0, step + F.minus_inf, LANES, 0,
+                            0)  # fmt: skip
         tap += count
 
 
@@ -72,30 +72,29 @@ def _products(step, bases, a, a_row, which, cut, sweep, gates, tile, first, coun
         chunk, depth = load_int(step + F.chunk_taps_x), load_int(step + F.depth_x)
     vecs = gates * tile
     panel = taps * depth * vecs * BYTES
-    tiles, ahead = count // tile, load_int(step + F.ahead)
+    tiles = count // tile
     for i in range(tiles):
         j = tiles - 1 - i if back else i
         own = first // tile + j
         start = weights + own * panel
         _product(sweep, step, cut, a, a_row, offsets, taps, chunk, depth, start, vecs,
-                 bias + own * vecs * BYTES, work + j * batch * vecs * BYTES, ahead)  # fmt: skip
+                 bias + own * vecs * BYTES, work + j * batch * vecs * BYTES)  # fmt: skip
 
 
 @register_jitable
 def _first(step, bases, s, group, work, back):
     """The first pass of time step ``s`` for a group of blocks."""
-    units, tile = load_int(step + F.units), load_int(step + F.tile)
+    units, tile = load_int(step + F.units), load_int(step + F.tile_units)
     first = group * units
     count = min(units, load_int(step + F.blocks) - first)
     gates = gates_of(load_int(step + F.kind))
     state_row = load_int(step + F.state_row)
     old = operand(step, bases, F.state) + (s & 1) * load_int(step + F.state_bytes)
-    sweep, cut = load_int(step + F.sweep), step + F.tiles1
+    sweep, cut = load_int(step + F.sweep), step + F.cut0
     x_work = 0
     if load_int(step + F.taps_x):
         x_work = work + load_int(step + F.work_bytes) // 2
-        x = operand(step, bases, F.x) + s * load_int(step + F.x_time)
-        row = load_int(step + F.x_row)
+        x, row = operand(step, bases, F.x), load_int(step + F.x_row)
         _products(step, bases, x, row, 2, cut, sweep, gates, tile, first, count, x_work, back)
     _products(step, bases, old, state_row, 0, cut, sweep, gates, tile, first, count, work, back)
     first_cells(step, bases, s, first, count, tile, work, x_work)
@@ -104,11 +103,11 @@ def _first(step, bases, s, group, work, back):
 @register_jitable
 def _second(step, bases, s, group, work, back):
     """The second pass of time step ``s`` for a group of blocks."""
-    units, tile = load_int(step + F.units2), load_int(step + F.tile2)
+    units, tile = load_int(step + F.units2), load_int(step + F.tile_units2)
     first = group * units
     count = min(units, load_int(step + F.blocks2) - first)
     between, row = operand(step, bases, F.between), load_int(step + F.row_bytes)
-    sweep, cut = load_int(step + F.sweep2), step + F.tiles1_2
+    sweep, cut = load_int(step + F.sweep2), step + F.cut_second0
     _products(step, bases, between, row, 1, cut, sweep, 1, tile, first, count, work, back)
     second_cells(step, bases, s, first, count, tile, work)
 
@@ -130,44 +129,37 @@ def _groups(step, second):
     return -(-load_int(step + F.blocks) // load_int(step + F.units))
 
 
-@step_kernel("recurrent", F)
+@step_kernel(Recurrent)
 def recurrent(step, bases, item, scratch):
     """Join in all time steps until no group is left; items: as many as threads may come."""
-    shares, flight, steps = load_int(step + F.shares), load_int(step + F.flight), load_int(step + F.steps)
-    stride = (1 + shares * flight) * LINE
+    shares, steps = load_int(step + F.shares), load_int(step + F.steps)
+    stride = (1 + shares) * LINE
     counters = operand(step, bases, F.counters)
-    lowest = step - (flight - 1) * CELLS * 8
+    work = operand(step, bases, F.work) + item * load_int(step + F.work_bytes)
     passes = 2 if load_int(step + F.blocks2) else 1
     alternate = load_int(step + F.sweeps_back)
     before = 0
-    for stage in range((steps + flight - 1) * passes):
-        now, second = stage // passes, stage % passes
-        back = alternate & now & 1
-        bottom, top = max(0, now - steps + 1), min(flight, now + 1)  # the layers that have a time step now
+    for stage in range(steps * passes):
+        s, second = stage // passes, stage % passes
+        back = alternate & s & 1
         finished = counters + stage * stride
         ready = stage == 0
-        total = 0
-        for layer in range(bottom, top):
-            total += _groups(lowest + layer * CELLS * 8, second)
+        groups = _groups(step, second)
         for turn in range(shares):
             share = (item + turn) % shares
-            for layer in range(bottom, top):
-                own, s = lowest + layer * CELLS * 8, now - layer
-                groups = _groups(own, second)
-                first, last = groups * share // shares, groups * (share + 1) // shares
-                claimed = finished + (1 + share * flight + layer) * LINE
-                while first + load_acquire(claimed) < last:
-                    if not ready:
-                        wait_until(finished - stride, before)
-                        ready = True
-                        _fetch_state(own, bases, s)
-                    i = first + fetch_add(claimed, 1)
-                    if i < last:
-                        group = first + last - 1 - i if back else i
-                        work = operand(own, bases, F.work) + item * load_int(own + F.work_bytes)
-                        if second:
-                            _second(own, bases, s, group, work, back)
-                        else:
-                            _first(own, bases, s, group, work, back)
-                        fetch_add(finished, 1)
-        before = total
+            first, last = groups * share // shares, groups * (share + 1) // shares
+            claimed = finished + (1 + share) * LINE
+            while first + load_acquire(claimed) < last:
+                if not ready:
+                    wait_until(finished - stride, before)
+                    ready = True
+                    _fetch_state(step, bases, s)
+                i = first + fetch_add(claimed, 1)
+                if i < last:
+                    group = first + last - 1 - i if back else i
+                    if second:
+                        _second(step, bases, s, group, work, back)
+                    else:
+                        _first(step, bases, s, group, work, back)
+                    fetch_add(finished, 1)
+        before = groups
