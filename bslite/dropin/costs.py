@@ -38,8 +38,10 @@ COPIES = (
 
 
 def flops(node: Node) -> int:
-    """Floating-point operations, a multiply-add as two: exact for matrix products and convolutions, one for
-    every element of the result elsewhere, none for views.
+    """Floating-point operations, a multiply-add counted as two.
+
+    The count is exact for matrix products and convolutions, one per element of the result elsewhere, and none
+    for views.
     """
     if is_getitem(node) or not has_tensors(node):
         return 0

@@ -25,7 +25,7 @@ class GpuRow:
 
     ``seconds``, as the planner prices it, and ``bytes`` it reads and writes are 0 of layers without a launch
     of their own. ``flops`` are those of its layers, at the launch that computes them. ``library``: torch's
-    call that may stand in its place, and who is faster where that was measured on this device.
+    call that may stand in its place, and which of the two is faster, where that was measured on this device.
     """
 
     name: str
