@@ -108,6 +108,7 @@ def test_the_search_finds_circles() -> None:
 def test_every_folder_is_in_the_table() -> None:
     code = {name for name, path in modules().items() if not is_empty(path)}
     assert not [name for name in sorted(code) if not folder_of(name)]
+    assert {folder_of(name) for name in code} == {folder for folders, _ in table() for folder in folders}
 
 
 def test_imports_are_those_of_the_table() -> None:
