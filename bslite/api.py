@@ -24,18 +24,18 @@ def run(
     layerwise: bool = False,
     threads: int | None = None,
 ) -> Any:
-    """The model's output for ``x``: an array, or a list of them if the model has several outputs.
+    """Run a model: returns an array, or a list of arrays if the model has several outputs.
 
     ``x`` is a float32 NumPy array or torch tensor in the logical layout of the model's input (``[N, C, H,
-    W]`` for images; channels_last memory is welcome), or a list or tuple of them for several inputs. Torch
-    tensors in, torch tensors out, on the same device.
+    W]`` for images, in channels_last memory or any other), or a list or tuple of them for several inputs.
+    Torch tensors give torch tensors on the same device.
 
-    ``backend="cpu"`` is the fast engine, ``"cuda"`` the one for GPUs, ``"reference"`` the plain NumPy oracle
-    (float32). By default CUDA tensors go to the GPU they are on, everything else to the CPU; what comes from
-    the host and is to run on a GPU is copied there and back. CUDA tensors stay where they are, and run on
-    torch's current stream: their results may not be ready yet, as torch's own. ``layerwise`` runs an engine's
-    kernels one layer at a time, nothing fused. ``threads``, of the CPU, defaults to the cores this process
-    may use.
+    ``backend="cpu"`` is the fast engine, ``"cuda"`` the engine for GPUs, ``"reference"`` the plain NumPy
+    oracle (float32). By default CUDA tensors run on the GPU that they are on, all other inputs on the CPU.
+    The ``"cuda"`` backend copies inputs of the host to the GPU, and their results back. CUDA tensors stay
+    where they are and run on torch's current stream, so, as with torch's own operations, the call may return
+    before its results are ready. ``layerwise`` runs an engine's kernels one layer at a time and fuses
+    nothing. ``threads`` of the CPU defaults to the cores that this process may use.
 
     Raises InputError if ``x`` is not what the model takes, SpecError if a layer cannot take the size that
     reaches it, EngineError for a backend that does not exist or cannot run here. Nothing is ever cast.
@@ -78,10 +78,10 @@ def warmup(
     *,
     backend: str = "cpu",
 ) -> list[str]:
-    """Compile (or load from disk) what a model needs, or the kernels every model needs; names of all made
-    ready. On a GPU, for a model only.
+    """Compile (or load from disk) the kernels that a model needs, or, without one, those that every model
+    needs, and return their names. The backend "cuda" takes a model only.
 
-    ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
+    ``shapes`` are the input shapes to plan for; by default the example shapes of the model.
 
     Raises EngineError for a backend that cannot be made ready or cannot run here.
     """
@@ -105,9 +105,9 @@ def check_threads(threads: int | None) -> None:
 
 
 def cuda_tensors(spec: ModelSpec, x: Any) -> list[Any]:
-    """The inputs, checked, if they are torch tensors of a GPU; none if none of them is.
+    """The checked inputs if they are torch tensors of a GPU; an empty list if none of them is.
 
-    Raises InputError if only some are, or of several GPUs.
+    Raises InputError if only some of them are, or if they are on several GPUs.
     """
     torch = sys.modules.get("torch")
     given = list(x) if isinstance(x, (list, tuple)) else [x]

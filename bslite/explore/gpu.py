@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from bslite.explore.costs import Costs
 from bslite.explore.problem import FLOAT, Recurrent
-from bslite.explore.search import Estimate, Part
+from bslite.explore.search import Estimate
 from bslite.explore.space import Axis, Constraint, Point, Space
 from bslite.machine import checked
 
@@ -151,20 +152,17 @@ def space(problem: Recurrent, machine: GpuMachine) -> Space:
 
 def estimate(problem: Recurrent, machine: GpuMachine, point: Point, work: Work | None = None) -> Estimate:
     """Seconds of the run at this point; ``work`` is what a block does in a step, where a kernel is known."""
-    parts: dict[str, float] = {}
-    hidden: dict[str, float] = {}
+    costs = Costs()
     for i in range(problem.layers):
         layer = problem.layer(i)
-        _add_layer(layer, machine, point, work or _ideal(layer, machine, point), parts, hidden)
+        _add_layer(layer, machine, point, work or _ideal(layer, machine, point), costs)
     units, inputs = point.number("units"), str(point["inputs"])
     blocks = -(-problem.hidden // units)
     notes: dict[str, float | str] = {
         "blocks": blocks,
         "MB of weights per step": FLOAT * blocks * _block_weights(problem.layer(0), units, inputs) / 1e6,
     }
-    found = [Part(name, seconds) for name, seconds in parts.items()]
-    found += [Part(name, seconds, hidden=True) for name, seconds in hidden.items()]
-    return Estimate(point, tuple(found), notes)
+    return costs.estimate(point, notes)
 
 
 def step_parts(p: Recurrent, m: GpuMachine, work: Work, stays: bool) -> dict[str, tuple[float, float]]:
@@ -195,22 +193,16 @@ def step_parts(p: Recurrent, m: GpuMachine, work: Work, stays: bool) -> dict[str
     return found
 
 
-def _add_layer(
-    p: Recurrent, m: GpuMachine, point: Point, work: Work, parts: dict[str, float], hidden: dict[str, float]
-) -> None:
-    """Seconds of one layer, added to the parts."""
-
-    def add(to: dict[str, float], name: str, seconds: float) -> None:
-        to[name] = to.get(name, 0.0) + seconds
-
+def _add_layer(p: Recurrent, m: GpuMachine, point: Point, work: Work, costs: Costs) -> None:
+    """Add the seconds of one layer."""
     for name, (longer, covered) in step_parts(p, m, work, point["steps"] == GRID).items():
-        add(parts, name, p.steps * longer)
+        costs.add(name, p.steps * longer)
         if covered:
-            add(hidden, f"{name}, covered", p.steps * covered)
-    add(parts, "launch", m.launch)
+            costs.hide(f"{name}, covered", p.steps * covered)
+    costs.add("launch", m.launch)
     if point["inputs"] == AHEAD:
         rows, products = p.steps * p.batch, p.gates * p.hidden * p.inputs
         compute = rows * products / (m.sms * m.lanes * m.clock)
         made = FLOAT * rows * p.gates * p.hidden  # written, then read step by step
         moved = FLOAT * (products + rows * p.inputs) + 2 * made
-        add(parts, "inputs ahead", m.launch + max(compute, moved / m.memory_bandwidth))
+        costs.add("inputs ahead", m.launch + max(compute, moved / m.memory_bandwidth))

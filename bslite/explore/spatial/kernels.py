@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import cast
 
+from bslite.explore.costs import Costs
 from bslite.explore.problem import Recurrent
 from bslite.explore.search import Estimate
 from bslite.explore.space import Axis, Constraint, Point, Space
 from bslite.explore.spatial import cells, grid
 from bslite.explore.spatial.array import WORD, DotArray, ceil, channel_cycles
-from bslite.explore.spatial.cycles import Cycles
 from bslite.explore.spatial.machine import SpatialMachine
 from bslite.explore.spatial.stream import spread, step_cycles
 
@@ -250,22 +250,23 @@ class KernelByKernel:
 
     def estimate(self, problem: Recurrent, machine: SpatialMachine, point: Point) -> Estimate:
         """Seconds of the run at this point, from the mapping alone."""
-        each, cycles = mappings(problem, machine, point), Cycles()
+        each, cycles = mappings(problem, machine, point), Costs()
         for m in each:
             _add_layer(m, cycles)
         notes: dict[str, float | str] = {
             "PCUs": each[-1].array.pcus + each[-1].array.hub_pcus,
             "kernels per step": sum(len(m.products) + len(m.elementwise) for m in each),
             "weights on chip": sum(m.resident for m in each) / sum(m.all_blocks for m in each),
+            "cycles": cycles.total,
         }
-        return cycles.estimate(point, machine.clock, notes)
+        return cycles.estimate(point, notes, 1 / machine.clock)
 
 
 #: All of them.
 ANY_KERNELS = KernelByKernel((EACH, TOGETHER), (EACH, TOGETHER))
 
 
-def _add_layer(m: KernelMapping, cycles: Cycles) -> None:
+def _add_layer(m: KernelMapping, cycles: Costs) -> None:
     """Add the cycles of one layer."""
     p, a = m.problem, m.array
     useful = p.batch * p.weights / (a.pcus * m.machine.lanes)

@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from bslite.explore.costs import Costs
 from bslite.explore.problem import Recurrent
 from bslite.explore.search import Estimate
 from bslite.explore.space import Axis, Constraint, Point, Space
 from bslite.explore.spatial import cells
 from bslite.explore.spatial.array import WORD, DotArray, ceil, channel_cycles
-from bslite.explore.spatial.cycles import Cycles
 from bslite.explore.spatial.machine import SpatialMachine
 from bslite.explore.spatial.stream import spread, step_cycles
 
@@ -234,18 +234,19 @@ def space(problem: Recurrent, machine: SpatialMachine) -> Space:
 
 def estimate(problem: Recurrent, machine: SpatialMachine, point: Point) -> Estimate:
     """Seconds of the run at this point, from the mapping alone."""
-    each, cycles = mappings(problem, machine, point), Cycles()
+    each, cycles = mappings(problem, machine, point), Costs()
     for m in each:
         _add_layer(m, cycles)
     first = each[-1]
     notes: dict[str, float | str] = {
         "PCUs": first.array.pcus + first.array.hub_pcus,
         "weights on chip": sum(m.resident for m in each) / sum(m.blocks for m in each),
+        "cycles": cycles.total,
     }
-    return cycles.estimate(point, machine.clock, notes)
+    return cycles.estimate(point, notes, 1 / machine.clock)
 
 
-def _add_layer(m: LoopMapping, cycles: Cycles) -> None:
+def _add_layer(m: LoopMapping, cycles: Costs) -> None:
     """Add the cycles of one layer."""
     p, a = m.problem, m.array
     useful = p.batch * p.weights / (a.pcus * m.rv)
