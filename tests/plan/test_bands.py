@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.check import Array
 from support.networks import networks
 from support.noise import images, noise
-from support.plans import plan_of
+from support.plans import plan_of, run_tuned
 
 import bslite
 from bslite import GraphBuilder, ModelSpec, reference
@@ -23,15 +23,10 @@ from bslite.passes import fuse, simplify
 from bslite.plan import Plan, build_plan
 from bslite.plan.core.bands import input_rows, share
 from bslite.plan.cpu import banding
+from bslite.plan.cpu.tuning import Banding, Tuning
 
-
-@pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prices under which every run that can be taken in bands is, however small."""
-    monkeypatch.setattr(banding, "WORTH", 0)
-    monkeypatch.setattr(banding, "SYNC", 1e9)
-    monkeypatch.setattr(banding, "LONGEST", 6)
-    monkeypatch.setattr(banding, "ROUNDS", (1, 3, 8))
+#: Prices under which every run that can be taken in bands is, however small.
+EAGER = Tuning(banding=Banding(longest=6, rounds=(1, 3, 8), sync=1e9, worth=0))
 
 
 def bands_of(plan: Plan) -> list[int]:
@@ -45,15 +40,14 @@ NETWORKS = ("resnet18", "densenet121", "mobilenet_v2", "squeezenet1_1", "efficie
 
 @pytest.mark.parametrize("arch", networks(NETWORKS))
 @pytest.mark.parametrize("size", [(96, 96), (101, 75)], ids=str)
-@pytest.mark.usefixtures("eager")
 def test_same_bits_as_layer_by_layer(arch: str, size: tuple[int, int]) -> None:
     spec = bslite.from_state_dict(arch, random_state_dict(arch, 0, 10))
-    assert max(bands_of(plan_of(spec, (1, 3, *size)))) > 1
+    assert max(bands_of(plan_of(spec, (1, 3, *size), tuning=EAGER))) > 1
     for batch in (1, 3):
         x = images(batch, *size)
         want = bslite.run(spec, x, layerwise=True).tobytes()
         for threads in (1, 2):
-            assert bslite.run(spec, x, threads=threads).tobytes() == want
+            assert run_tuned(spec, [x], threads, EAGER)[0].tobytes() == want
 
 
 def test_networks_of_full_size_are_taken_in_bands() -> None:
@@ -122,16 +116,13 @@ def test_chains_of_windows(data: st.DataObject) -> None:
         want = bslite.run(spec, x, layerwise=True)
     except bslite.SpecError:
         reject()  # the image grew too small for its windows
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(banding, "WORTH", 0)
-        patch.setattr(banding, "SYNC", 1e9)
-        for threads in (2, 1):
-            np.testing.assert_array_equal(bslite.run(spec, x, threads=threads), want)
+    tuning = Tuning(banding=Banding(sync=1e9, worth=0))
+    for threads in (2, 1):
+        np.testing.assert_array_equal(run_tuned(spec, [x], threads, tuning)[0], want)
     exact = reference.run(spec, [x], np.float64)[0]
     np.testing.assert_allclose(want, exact, rtol=1e-3, atol=1e-3 * float(abs(exact).max() + 1e-9))
 
 
-@pytest.mark.usefixtures("eager")
 def test_values_that_leave_and_enter_in_the_middle() -> None:
     """Outputs from within a run, a residual from before it, a broadcast, a constant."""
     rng = np.random.default_rng(0)
@@ -147,11 +138,11 @@ def test_values_that_leave_and_enter_in_the_middle() -> None:
     third = g.add("conv2d", "third", summed, params={"weight": "w"}, padding=(0, 1, 2, 1), stride=(2, 1))
     joined = g.add("concat", "joined", summed, x, shifted, axis=1)
     spec = g.build(joined, first, third, summed)
-    assert bands_of(plan_of(spec, (1, 3, 40, 20)))
+    assert bands_of(plan_of(spec, (1, 3, 40, 20), tuning=EAGER))
     data = images(1, 40, 20)
     want = bslite.run(spec, data, layerwise=True)
     for threads in (1, 2):
-        got = bslite.run(spec, data, threads=threads)
+        got = run_tuned(spec, [data], threads, EAGER)
         assert [y.tobytes() for y in got] == [y.tobytes() for y in want]
 
 
@@ -164,14 +155,13 @@ def test_twenty_runs_give_one_answer() -> None:
         assert found == {bslite.run(spec, x, layerwise=True).tobytes()}
 
 
-@pytest.mark.usefixtures("eager")
 def test_nan_and_infinities_come_through() -> None:
     spec = bslite.from_state_dict("squeezenet1_1", random_state_dict("squeezenet1_1", 0, 10))
     x = images(1, 64, 64)
     x[0, 0, 3, 5], x[0, 1, 40, 40] = np.nan, np.inf
     want = bslite.run(spec, x, layerwise=True)
     assert np.isnan(want).any()
-    np.testing.assert_array_equal(bslite.run(spec, x, threads=2), want)
+    np.testing.assert_array_equal(run_tuned(spec, [x], 2, EAGER)[0], want)
 
 
 def check(spec: ModelSpec, *inputs: Array) -> None:
@@ -179,14 +169,13 @@ def check(spec: ModelSpec, *inputs: Array) -> None:
     want = bslite.run(spec, list(inputs), layerwise=True)
     wants = want if isinstance(want, (list, tuple)) else [want]
     for threads in (1, 2):
-        got = bslite.run(spec, list(inputs), threads=threads)
-        gots = got if isinstance(got, (list, tuple)) else [got]
-        assert [y.tobytes() for y in gots] == [y.tobytes() for y in wants]
+        for tuning in (Tuning(), EAGER):
+            gots = run_tuned(spec, list(inputs), threads, tuning)
+            assert [y.tobytes() for y in gots] == [y.tobytes() for y in wants]
     for y, exact in zip(wants, reference.run(spec, list(inputs), np.float64), strict=True):
         np.testing.assert_allclose(y, exact, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(
     ("op", "attrs"),
     [
@@ -211,7 +200,6 @@ def test_ops_that_give_more_or_fewer_rows(op: str, attrs: dict[str, Any]) -> Non
     )
 
 
-@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("shape", [(1, 4, 33, 12), (1, 4, 33, 1), (1, 1, 1, 12), (4, 33, 12)], ids=str)
 def test_constants_as_tall_as_the_image(shape: tuple[int, ...], batch: int) -> None:
@@ -226,7 +214,6 @@ def test_constants_as_tall_as_the_image(shape: tuple[int, ...], batch: int) -> N
     check(g.build(e, g.add("softmax", "s", g.add("add", "f", c, e), axis=2)), noise(batch, 4, 33, 12))
 
 
-@pytest.mark.usefixtures("eager")
 def test_images_that_are_no_longer_the_batch() -> None:
     g = GraphBuilder("folded")
     g.params["w"] = noise(4, 4, 3, 3)
@@ -237,7 +224,6 @@ def test_images_that_are_no_longer_the_batch() -> None:
     check(g.build(x), noise(1, 8, 24, 12))
 
 
-@pytest.mark.usefixtures("eager")
 def test_inputs_of_different_batches() -> None:
     g = GraphBuilder("two batches")
     y, x = g.input("y", ("A", 3), (1, 3)), g.input("x", ("B", 4, 16, 8), (4, 4, 16, 8))
@@ -262,7 +248,6 @@ def test_a_stack_waits_for_the_zeros_it_reads() -> None:
     check(spec, noise(4, 16, 40, 40))
 
 
-@pytest.mark.usefixtures("eager")
 def test_a_residual_that_is_the_convolutions_own_input() -> None:
     g = GraphBuilder("own")
     g.params["w"] = noise(4, 4, 3, 3)

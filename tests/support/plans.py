@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from bslite import ModelSpec
 from bslite.engines.cpu.detect import detect
+from bslite.engines.cpu.engine import prepare
 from bslite.explore.gpu import GpuMachine
 from bslite.passes import simplify
 from bslite.plan import Plan, build_plan, cuda
+from bslite.plan.cpu.tuning import Tuning
 
 MACHINE = GpuMachine()
 
@@ -22,3 +27,13 @@ def plan_of(spec: ModelSpec, at: int | tuple[int, ...], threads: int = 2, **opti
 def gpu_plan_of(spec: ModelSpec, *shapes: tuple[int, ...], machine: GpuMachine = MACHINE, **how: Any) -> Plan:
     """For a GPU, a large one unless told."""
     return cuda.build_plan(simplify(spec), list(shapes), machine, **how)
+
+
+def run_tuned(
+    spec: ModelSpec, inputs: list[npt.NDArray[Any]], threads: int, tuning: Tuning
+) -> list[npt.NDArray[Any]]:
+    """All outputs, by a plan made with these options."""
+    session = prepare(spec, inputs, threads, False, tuning=tuning)
+    outputs = [np.empty(view.shape, np.float32) for view in session.plan.outputs]
+    session.run(inputs, outputs)
+    return outputs

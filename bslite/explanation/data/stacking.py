@@ -12,6 +12,7 @@ from bslite.plan.core.bands import can_band
 from bslite.plan.cpu.banding import layer_cost, whole_cycles
 from bslite.plan.cpu.stacks import one_image, price, stackable, weights_stay_in_l3
 from bslite.plan.cpu.step import CpuPlan
+from bslite.plan.cpu.tuning import Banding
 from bslite.spec import ModelSpec
 
 
@@ -41,7 +42,9 @@ def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) ->
         if layer.name in constants:
             continue
         if by_bands:
-            seconds = whole_cycles(layer_cost(layer, spec, single, machine), machine, batch) / clock
+            seconds = (
+                whole_cycles(layer_cost(layer, spec, single, machine), machine, batch, Banding()) / clock
+            )
             found[layer.name] = Forecast(
                 seconds, _why_banded(layer, spec, single, within.get(layer.name), seconds)
             )

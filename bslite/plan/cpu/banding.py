@@ -18,12 +18,10 @@ from bslite.passes import Layer
 from bslite.plan.core.bands import Crop, can_band, crop, row_map, share
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.tiling import UNEVEN
+from bslite.plan.cpu.tuning import Banding
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
-LONGEST = 14  # layers of a run
-ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16)  # bands per thread that are tried
-SYNC = 5000.0  # cycles that the end of a step costs: threads wait for the last item
 ITEMS = 4  # of a step for each thread, as a rule
 STEP = 250.0  # cycles that starting a layer on a band costs
 #: Cycles that an activation takes for a vector register, where it is more than a clamp.
@@ -31,7 +29,6 @@ ACTIVATION = {"silu": 8.0, "gelu": 14.0, "tanh": 14.0, "sigmoid": 8.0, "elu": 8.
 WRITE = 2.0  # what is written beyond L2 is first read
 ROOM = 0.7  # of L2 that a band may fill
 NEAR = 0.25  # of L2, of a value that is then found there by the thread that made its rows
-WORTH = 1 << 18  # bytes of a layer per thread from which on its memory traffic matters
 
 
 class Cost(NamedTuple):
@@ -82,7 +79,7 @@ def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) 
     return Cost(work, taken, 4.0 * size_of(out), 4.0 * sum(map(size_of, params.values())))
 
 
-def whole_cycles(cost: Cost, machine: Machine, images: int) -> float:
+def whole_cycles(cost: Cost, machine: Machine, images: int, options: Banding) -> float:
     """Cycles of a layer run on its own, its rows or channels shared among the threads."""
     t = machine.threads
     near, far = 1 / machine.l2_bytes_per_cycle, 1 / machine.l3_bytes_per_cycle
@@ -91,7 +88,7 @@ def whole_cycles(cost: Cost, machine: Machine, images: int) -> float:
     weights = cost.weights * far / t
     uneven = UNEVEN / ITEMS if t > 1 else 0.0
     moved = cost.taken * read + cost.made * write
-    return images * (cost.work + moved) / t * (1.0 + uneven) + weights + SYNC
+    return images * (cost.work + moved) / t * (1.0 + uneven) + weights + options.sync
 
 
 def run_cycles(
@@ -103,6 +100,7 @@ def run_cycles(
     machine: Machine,
     images: int,
     bands: int,
+    options: Banding,
 ) -> float:
     """Cycles of a run taken band by band, all bands as costly as ``cut``."""
     near, far = 1 / machine.l2_bytes_per_cycle, 1 / machine.l3_bytes_per_cycle
@@ -139,14 +137,12 @@ def run_cycles(
         cycles += part(name) * size(name) * (near if size(name) * share < NEAR * machine.l2 else far)
     for name in leaving:
         if part(name) > bands_share(name):
-            cycles += (
-                2 * part(name) * size(name) * near
-            )  # copied out: other bands' rows are not for it to write
+            cycles += 2 * part(name) * size(name) * near  # copied out: it may not write other bands' rows
         cycles += part(name) * size(name) * (near if size(name) * share < NEAR * machine.l2 else WRITE * far)
     rounds = -(-images * bands // machine.threads)
     again = near if weights + most < ROOM * machine.l2 else far
     uneven = UNEVEN * cycles if machine.threads > 1 else 0.0
-    return rounds * cycles + uneven + weights * (far + (rounds - 1) * again) + SYNC
+    return rounds * cycles + uneven + weights * (far + (rounds - 1) * again) + options.sync
 
 
 def choose_bands(
@@ -157,6 +153,7 @@ def choose_bands(
     images: int,
     apart: Container[int],
     outputs: Iterable[str],
+    options: Banding,
 ) -> list[Run]:
     """Disjoint runs of layers to take band by band, the cheapest by price.
 
@@ -179,11 +176,13 @@ def choose_bands(
     chosen: list[Run | None] = []
     endings: dict[int, list[Run]] = {}
     for start in range(len(layers)):
-        if able[start] and costs[start].taken + costs[start].made >= WORTH * machine.threads / images:
-            for run in _runs_from(start, layers, costs, able, maps, spec, shapes, machine, images, read_by):
+        if able[start] and costs[start].taken + costs[start].made >= options.worth * machine.threads / images:
+            for run in _runs_from(
+                start, layers, costs, able, maps, spec, shapes, machine, images, read_by, options
+            ):
                 endings.setdefault(run.stop, []).append(run)
     for stop in range(1, len(layers) + 1):
-        cycles = best[-1] + whole_cycles(costs[stop - 1], machine, images)
+        cycles = best[-1] + whole_cycles(costs[stop - 1], machine, images, options)
         pick = None
         for run in endings.get(stop, ()):
             if best[run.start] + run.cycles < cycles:
@@ -217,11 +216,12 @@ def _runs_from(
     machine: Machine,
     images: int,
     read_by: Mapping[str, int],
+    options: Banding,
 ) -> list[Run]:
     """The best number of bands for each run that starts at layer ``start``."""
     found = []
     made: set[str] = set()
-    for stop in range(start + 1, min(len(layers), start + LONGEST) + 1):
+    for stop in range(start + 1, min(len(layers), start + options.longest) + 1):
         layer = layers[stop - 1]
         if not able[stop - 1]:
             break
@@ -234,14 +234,14 @@ def _runs_from(
             continue
         most = min(shapes[name][2] for name in leaving)
         best: Run | None = None
-        for rounds in ROUNDS:
+        for rounds in options.rounds:
             bands = rounds * machine.threads
             if bands == 1:
                 continue  # an image taken whole
             if bands > most:
                 break
             cut = crop(run, maps, shapes, leaving, {}, _largest(shapes[leaving[-1]][2], bands), bands)
-            cycles = run_cycles(run, costs[start:stop], cut, shapes, leaving, machine, images, bands)
+            cycles = run_cycles(run, costs[start:stop], cut, shapes, leaving, machine, images, bands, options)
             if best is None or cycles < best.cycles:
                 best = Run(start, stop, bands, cycles)
         if best is not None:

@@ -43,19 +43,20 @@ def build_plan(
     nothing overlapped. ``keep_values``: every value keeps memory of its own, so that it can be looked at
     afterwards. ``tuning``: options of the planner, to measure one choice against another.
     """
+    tuning = tuning or Tuning()
     all_shapes = spec.infer_shapes(shapes)
     layers = fuse(spec, enabled=not layerwise)
     unsupported = sorted({layer.node.op for layer in layers} - set(CPU))
     if unsupported:
         raise EngineError(f"the CPU engine has no kernel for {', '.join(unsupported)} (model {spec.name!r})")
     whole = layerwise or keep_values
-    stacks = [] if whole else choose_stacks(layers, spec, all_shapes, machine)
+    stacks = [] if whole else choose_stacks(layers, spec, all_shapes, machine, tuning.banding)
     if not stacks and not layerwise:
         layers = by_level(layers)
     crop = Crop({}, all_shapes)
     places = place_concats(shown(layers, stacks, spec.outputs), all_shapes)
     halos = halo_needs(layers, places, spec, crop)
-    target = Cpu(machine, tuning or Tuning())
+    target = Cpu(machine, tuning)
     b = CpuBuilder(spec, all_shapes, target, places, halos, crop, layerwise=layerwise)
     place_inputs(b, shapes, input_strides)
     outputs, direct = place_outputs(b, layers)

@@ -62,7 +62,7 @@ def lower_stack(b: CpuBuilder, layers: Sequence[Layer], leaving: Sequence[str], 
     stacks: list[Stack] = []
     if bands == 1:  # an image too large for one core's L2 is taken through in bands within the stack
         alone = dataclasses.replace(b.machine, threads=1)
-        runs = choose_bands(layers, b.spec, single, alone, 1, range(len(layers)), leaving)
+        runs = choose_bands(layers, b.spec, single, alone, 1, range(len(layers)), leaving, b.tuning.banding)
         stacks = [Stack(r.start, r.stop, r.bands) for r in runs]
     plans: list[CpuPlan] = []
     parts: list[Band] = []

@@ -18,6 +18,7 @@ from bslite.ops import INTEGERS, Shape
 from bslite.passes import Layer
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.banding import choose_bands
+from bslite.plan.cpu.tuning import Banding
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
@@ -147,7 +148,9 @@ def shown(layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[st
     return [layer for i, layer in enumerate(layers) if i not in inside or layer.name in leaving]
 
 
-def choose_stacks(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine) -> list[Stack]:
+def choose_stacks(
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine, banding: Banding
+) -> list[Stack]:
     """Disjoint runs of layers to take depth-first, the cheapest by price: image by image if there are enough
     of them for the threads, else by bands of rows.
     """
@@ -160,7 +163,7 @@ def choose_stacks(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, mach
         apart = {
             i for i, n in enumerate(layers) if stackable(n, shapes, single, batch, constants, spec.dtypes)
         }
-        runs = choose_bands(layers, spec, single, machine, batch, apart, spec.outputs)
+        runs = choose_bands(layers, spec, single, machine, batch, apart, spec.outputs, banding)
         return [Stack(run.start, run.stop, run.bands) for run in runs]
     return _by_image(layers, spec, shapes, single, machine, batch)
 

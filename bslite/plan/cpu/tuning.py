@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bslite.explore.cpu import Loops
+
+
+@dataclass(frozen=True)
+class Banding:
+    """How runs of layers that go through an image band by band are searched for."""
+
+    longest: int = 14  # layers of a run
+    rounds: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16)  # bands per thread that are tried
+    sync: float = 5000.0  # cycles that the end of a step costs: threads wait for the last item
+    worth: int = 1 << 18  # bytes of a layer per thread from which on its memory traffic matters
 
 
 @dataclass(frozen=True)
@@ -12,3 +22,4 @@ class Tuning:
     """``loops``: the loop parameters of recurrent layers, in place of the search's pick."""
 
     loops: Loops | None = None
+    banding: Banding = field(default_factory=Banding)
