@@ -21,9 +21,8 @@ def attention(
 ) -> Array:
     """``y = softmax(q @ k^T * scale + mask) @ v`` (arXiv 1706.03762 equation 1), scale 1/sqrt(E) if None.
 
-    q ``[..., L, E]``, k ``[..., S, E]``, v ``[..., S, Ev]``. False in a mask of bools,
-    or in the causal one, counts as -inf. A row whose scores are all -inf gets weights of zero, or of NaN with
-    ``no_key`` "nan".
+    q ``[..., L, E]``, k ``[..., S, E]``, v ``[..., S, Ev]``. False in a mask of bools, or in the causal one,
+    counts as -inf. A row whose scores are all -inf gets weights of zero, or of NaN with ``no_key`` "nan".
     """
     if grouped:  # head h of q meets head h // (heads of q / heads of k) of k and v
         k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], axis=-3) for x in (k, v))

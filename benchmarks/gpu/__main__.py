@@ -6,8 +6,8 @@ Every network is first held against float64; then bslite, torch (NCHW, channels-
 turns at batch 1, 16 and 128; then stacks of pool + batch norm + ReLU against the bandwidth of a copy,
 DeepBench's recurrent layers against cuDNN, and, as far as the time goes,
 ``torch.compile(mode="max-autotune")``, which compiles for a minute or more each. No case is begun after
-``--minutes``; results are written after every case, so a run that is stopped keeps what it has.
-``--check`` comes before all that, on a GPU that the engine has not run on.
+``--minutes``; results are written after every case, so a run that is stopped keeps what it has. ``--check``
+comes before all that, on a GPU that the engine has not run on.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What this machine was measured to do, kept on disk: bandwidth of each cache level, clock, multiply-adds.
 
-`bslite.engines.cpu.calibrate` measures it, which takes some seconds and happens only on request
-(``bslite calibrate``). The result lies next to the compiled kernels, one file for each CPU, vector width and
-number of cores, and `detect` takes it into the Machine it describes. `detect` never measures by itself, so
-the same files give the same plans. Results are the same bits whatever the plan: no sum is cut or ordered by
-what a calibration says.
+`bslite.engines.cpu.calibrate` measures it, which takes some seconds and happens only on request (``bslite
+calibrate``). The result lies next to the compiled kernels, one file for each CPU, vector width and number of
+cores, and `detect` takes it into the Machine it describes. `detect` never measures by itself, so the same
+files give the same plans. Results are the same bits whatever the plan: no sum is cut or ordered by what a
+calibration says.
 """
 
 from __future__ import annotations

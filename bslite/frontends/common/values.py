@@ -25,8 +25,8 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Const(Generic[Data]):
-    """An array or tensor known now: stored in the source model, or computed from what is. ``key`` names it
-    if it is stored.
+    """An array or tensor known now: stored in the source model, or computed from what is. ``key`` names it if
+    it is stored.
     """
 
     data: Data

@@ -94,8 +94,8 @@ def check_example(example: Sequence[Any]) -> None:
 def free_batch(module: torch.nn.Module, example: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:
     """Inputs to export with and their ``dynamic_shapes``: axis 0 free where it is the first input's batch.
 
-    torch.export treats sizes 0 and 1 as special and would fix the batch if it, or say half of it, were one
-    of them: a small batch is repeated.
+    torch.export treats sizes 0 and 1 as special and would fix the batch if it, or say half of it, were one of
+    them: a small batch is repeated.
     """
     torch = load_torch()
     tree = torch.utils._pytree

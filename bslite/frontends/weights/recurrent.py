@@ -114,8 +114,8 @@ def recurrent_spec(
     initial_state: bool = False, lengths: bool = False, **attrs: Any,
 ) -> ModelSpec:  # fmt: skip
     """The module as a model: x ``[T, N, I]`` (``[N, T, I]`` if ``batch_first``), then, if asked for, h0
-    ``[L*D, N, P]``, of LSTMs c0 ``[L*D, N, H]``, and lengths ``[N]``; T and N free. It gives y, h, of
-    LSTMs c.
+    ``[L*D, N, P]``, of LSTMs c0 ``[L*D, N, H]``, and lengths ``[N]``; T and N free. It gives y, h, of LSTMs
+    c.
     """
     op, own = KINDS[sizes.kind]
     g, (steps, batch) = GraphBuilder(name), _EXAMPLE

@@ -1,8 +1,7 @@
 """Kernels as functions with a C address, compiled when first needed and kept on disk.
 
 A program step calls its kernel through a pointer, so only the kernels a model uses are compiled, each once
-per machine;
-no code is generated per model, and every shape is a run-time argument.
+per machine; no code is generated per model, and every shape is a run-time argument.
 """
 
 from __future__ import annotations
@@ -89,9 +88,8 @@ class StepKernel(Kernel):
     """A kernel a program step names: ``f(step, bases, item, scratch)``.
 
     ``step`` is the address of the step's record, ``fields`` names its int64 cells, ``bases`` the address of
-    the table
-    of buffer addresses, ``item`` which of the step's independent work items to do, ``scratch`` memory of
-    this thread.
+    the table of buffer addresses, ``item`` which of the step's independent work items to do, ``scratch``
+    memory of this thread.
     """
 
     fields: tuple[str, ...]

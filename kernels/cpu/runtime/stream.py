@@ -26,10 +26,10 @@ def stream(step, bases, item, scratch):
     """``repeats`` passes over this item's own ``bytes``: READ, or COPY to as many at the target. TURNS: READ,
     every second pass from the last `PANELS` bytes to the first, as recurrent layers go over their weights.
 
-    FMA: ``repeats`` times twelve multiply-adds, out of registers. CHAIN: ``repeats`` links of an addition
-    and an exclusive or that wait for each other, one cycle each. MEET: ``repeats`` times count oneself and
-    wait until all ``a`` items have, each time on another line of the data, zeros before; all items must be
-    under way at once.
+    FMA: ``repeats`` times twelve multiply-adds, out of registers. CHAIN: ``repeats`` links of an addition and
+    an exclusive or that wait for each other, one cycle each. MEET: ``repeats`` times count oneself and wait
+    until all ``a`` items have, each time on another line of the data, zeros before; all items must be under
+    way at once.
     """
     size, repeats, mode = load_int(step + F.bytes), load_int(step + F.repeats), load_int(step + F.mode)
     start = operand(step, bases, F.data) + item * load_int(step + F.data_item)

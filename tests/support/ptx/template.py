@@ -70,8 +70,8 @@ def run(
 ):  # fmt: skip
     """Run a block's warps until all of its threads are done, or have had their turn.
 
-    ``now``: the number of barriers passed, what a reduction over the block has come to, whether a warp
-    that spins lets others first. Returns DONE, TURN, or what is wrong, with ``info`` = instruction, thread,
+    ``now``: the number of barriers passed, what a reduction over the block has come to, whether a warp that
+    spins lets others first. Returns DONE, TURN, or what is wrong, with ``info`` = instruction, thread,
     address, the other thread.
     """
     warps = places.shape[0]

@@ -1,8 +1,8 @@
 """The one table from torch operations to builder functions.
 
-To support another operation, add a builder to the file of its family.
-A builder takes a `Site` and the operation's arguments under the aten schema's defaults, emits bslite ops
-through the site, and returns the operation's result.
+To support another operation, add a builder to the file of its family. A builder takes a `Site` and the
+operation's arguments under the aten schema's defaults, emits bslite ops through the site, and returns the
+operation's result.
 """
 
 from __future__ import annotations
