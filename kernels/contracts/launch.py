@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import typing
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Annotated, Any, ClassVar
 
 from bslite.kernels.contracts.record import Operand, Record, is_operand, parameters
 
 F4 = Annotated[Operand, "f4"]  # float32 cells
 I4 = Annotated[Operand, "i4"]  # int32 cells
-PAIRS = Annotated[Operand, "f8"]  # float32, two at a time
+F8 = Annotated[Operand, "f8"]  # float64 cells
+PAIRS = F8  # float32, two at a time
 I8 = Annotated[int, "i8"]
 R8 = Annotated[float, "f8"]
 
@@ -36,8 +38,9 @@ class LaunchVariant:
     """Base of what is compiled into a kernel: ints, names, and tuples of these."""
 
     def constants(self) -> dict[str, Any]:
-        """The arguments of the function that makes the kernel."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """The arguments of the function that makes the kernel; an enumeration's is its value."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value.value if isinstance(value, Enum) else value for name, value in given.items()}
 
 
 def kinds(record: type[LaunchRecord]) -> tuple[dict[str, str], dict[str, str]]:

@@ -29,7 +29,6 @@ def kernel_of(reference: Any) -> Any:
     from bslite.kernels.cpu.elementwise.elementwise import elementwise_function
     from bslite.kernels.cpu.gemm.sweep import depthwise_sweep, gemm_sweep
     from bslite.kernels.cpu.math.activation import activation
-    from bslite.kernels.cpu.rows.reduce import reduction
 
     name, *variant = reference
     return {
@@ -37,7 +36,6 @@ def kernel_of(reference: Any) -> Any:
         "depthwise_sweep": depthwise_sweep,
         "activation": activation,
         "elementwise": elementwise_function,
-        "reduction": reduction,
     }[name](*variant)
 
 

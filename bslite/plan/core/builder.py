@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+from bslite.kernels.contracts.record import Operand
+from bslite.kernels.contracts.rows import GroupWork, RowWork
 from bslite.ops import Shape
 from bslite.plan.core.bands import Crop
 from bslite.plan.core.concats import Place
@@ -45,6 +47,14 @@ class Target(Protocol[M, T, S]):
 
     def halo(self, b: Builder[M, T, S], view: View) -> None:
         """Append the zeros around the images of ``view``."""
+
+    def row_step(self, b: Builder[M, T, S], work: RowWork, x: View, y: View, axis: int) -> None:
+        """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""
+
+    def group_step(self, b: Builder[M, T, S], work: GroupWork, x: View, y: View) -> bool:
+        """Append a group norm from x to y, both with channels innermost; False, and no step, where the pixels
+        lie along too many axes.
+        """
 
 
 class Builder(Generic[M, T, S]):
@@ -150,6 +160,16 @@ class Builder(Generic[M, T, S]):
         self.values[name] = view
         return view
 
+    def writable(self, name: str, inner: int) -> tuple[View, View]:
+        """Where a kernel can write ``name`` with axis ``inner`` contiguous, and where the value must end up.
+
+        The two differ where the value has a place that lies otherwise; the caller then copies.
+        """
+        home = self.write(name, inner)
+        if home.shape[inner] == 1 or home.strides[inner] == 1:
+            return home, home
+        return self.fresh(home.shape, inner, NO_HALO), home
+
     def like(self, view: View, name: str, other: str) -> View:
         """``view`` of the value ``name``, cut to the rows that the value ``other`` has here."""
         if len(view.shape) != 4 or view.shape[2] == 1 or name not in self.crop.rows:
@@ -219,11 +239,11 @@ class Builder(Generic[M, T, S]):
         self.consts.setdefault(name, Const(name, *identity))
         return name
 
-    def flag(self, layer: str, text: str) -> tuple[str, int]:
+    def flag(self, layer: str, text: str) -> Operand:
         """Where a step of ``layer`` notes what is wrong; ``{value}`` in ``text`` is a number it gives."""
         self.flags.append((layer, text))
         self.buffers["flags"] = Buffer("flags", FLAG_CELLS * len(self.flags), "flags")
-        return "flags", FLAG_CELLS * (len(self.flags) - 1)
+        return Operand("flags", FLAG_CELLS * (len(self.flags) - 1))
 
     # -- steps -----------------------------------------------------------------------------------
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bslite.kernels.contracts.rows import GroupWork, RowWork
 from bslite.machine import Machine
 from bslite.plan.core.views import View
+from bslite.plan.cpu.group_norm import group_step
 from bslite.plan.cpu.ops.move import copy_step, halo_step
+from bslite.plan.cpu.rows import row_step
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tuning import Tuning
 
@@ -31,3 +34,11 @@ class Cpu:
     def halo(self, b: CpuBuilder, view: View) -> None:
         """Append the zeros around the images of ``view``."""
         halo_step(b, view)
+
+    def row_step(self, b: CpuBuilder, work: RowWork, x: View, y: View, axis: int) -> None:
+        """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""
+        row_step(b, work, x, y, axis)
+
+    def group_step(self, b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
+        """Append a group norm from x to y; False where the pixels lie along too many axes."""
+        return group_step(b, work, x, y)

@@ -1,16 +1,36 @@
-"""Layers that work along one axis: its rows made contiguous, the axes around it merged into three."""
+"""Work along rows as launches: the axes around the rows merged into three, threads shared out by length."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import astuple
 
 from bslite.explore.gpu import GpuMachine
-from bslite.passes import Layer
+from bslite.kernels.contracts.cuda.rows import (
+    Cumulate,
+    CumulateIntegers,
+    CumulateVariant,
+    LocalResponse,
+    LocalResponseVariant,
+    NormalizeJoin,
+    NormalizePart,
+    NormalizeRows,
+    NormJoinVariant,
+    NormVariant,
+    Part,
+    PartAxes,
+    RowAxes,
+    Share,
+    Softmax,
+    SoftmaxJoin,
+    SoftmaxJoinVariant,
+    SoftmaxPart,
+    SoftmaxVariant,
+    TargetAxes,
+)
+from bslite.kernels.contracts.rows import NormWork, Power, ResponseWork, RowWork, RunningWork, SoftmaxWork
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.views import NO_HALO, View, size_of
-from bslite.plan.cpu.rows import writable
-from bslite.plan.cuda.launch import CudaBuilder, untyped
+from bslite.plan.cuda.launch import CudaBuilder, launch
 
 OUTER = 3  # axes around the rows
 THREADS = 256
@@ -19,22 +39,6 @@ AT_ONCE = 8  # that it loads at once of rows that are not kept
 BLOCKS = 4  # of an SM
 FLOAT = 4  # bytes
 LATENCY = 0.7e-6  # seconds of a load from HBM under load
-
-
-class Share(NamedTuple):
-    """How a block's threads share rows: ``width`` to a row, ``each`` elements of a thread at once, which are
-    all it has if the row is ``held``.
-    """
-
-    threads: int
-    width: int
-    each: int
-    held: int
-
-    @property
-    def rows(self) -> int:
-        """Rows of a block."""
-        return self.threads // self.width
 
 
 def power_above(n: int) -> int:
@@ -80,86 +84,88 @@ def row_parts(machine: GpuMachine, rows: int, length: int, shared: Share) -> int
     return found
 
 
-def _in_parts(
-    b: CudaBuilder,
-    kernel: str,
-    parts: int,
-    x: View,
-    y: View,
-    threads: int,
-    numbers: Mapping[str, Any],
-    operands: Mapping[str, tuple[str, int]],
-    variant: Mapping[str, Any],
-) -> None:
-    """Append the two launches of rows that ``parts`` blocks share."""
-    rows, length = numbers["rows"], numbers["length"]
-    step = threads * AT_ONCE
-    chunk = step * -(-length // (parts * step))
-    parts = -(-length // chunk)
-    made = View(b.buffer(4 * rows * parts).name, 0, (4 * rows * parts,), (1,))
-    share = {"threads": threads, "each": AT_ONCE}
-    joining = {name: n for name, n in numbers.items() if name != "rows"} | {"chunk": chunk, "parts": parts}
-    gathering = {name: n for name, n in joining.items() if name not in ("y0", "y1", "y2", "eps")}
-    sums = (made.buffer, 0)
-    untyped(b, f"{kernel}_part", share, [parts, rows], [threads], gathering,
-           {"x": operands["x"], "made": sums}, [x], [made])  # fmt: skip
-    untyped(b, f"{kernel}_join", {**share, **variant}, [parts, rows], [threads], joining,
-           {**operands, "made": sums}, [x, made], [y])  # fmt: skip
+def row_step(b: CudaBuilder, work: RowWork, x: View, y: View, axis: int) -> None:
+    """Append ``work`` from x to y, views of one shape in which ``axis`` is contiguous.
 
-
-def row_layer(b: CudaBuilder, layer: Layer, kernel: str, axis: int, **more: Any) -> None:
-    """A layer that is a row kernel along ``axis`` of its input; for the rest see `row_step`."""
-    x = b.read(layer.node.inputs[0], inner=axis)
-    y, home = writable(b, layer.name, axis)
-    row_step(b, kernel, x, y, axis, **more)
-    if y is not home:
-        b.copy(y, home)
-
-
-def row_step(
-    b: CudaBuilder,
-    kernel: str,
-    x: View,
-    y: View,
-    axis: int,
-    variant: Mapping[str, Any] | None = None,
-    scalars: Mapping[str, Any] | None = None,
-    consts: Mapping[str, str | None] | None = None,
-    places: Mapping[str, tuple[str, int]] | None = None,
-    per: str = "share",
-    parted: str | None = None,
-) -> None:
-    """Append a launch of a row kernel from x to y, views of one shape in which ``axis`` is contiguous.
-
-    ``variant`` and ``scalars`` are those beyond what all row kernels have; so are ``consts`` (one that is
-    None will not be looked at) and ``places``, which lie elsewhere. ``per``: whether the threads of a block
-    share rows ("share"), are a row's ("row"), or have an element each ("element"). ``parted``: the kernels
-    ``<parted>_part`` and ``<parted>_join`` take long rows over several blocks.
+    Long rows of softmax and of norms are taken by several blocks each, in two launches.
     """
     sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=axis)
     if len(sizes) - 1 > OUTER:  # the axes lie in two orders that do not merge: through plain order
         plain_x, plain_y = b.fresh(x.shape, axis, NO_HALO), b.fresh(y.shape, axis, NO_HALO)
         b.copy(x, plain_x)
-        row_step(b, kernel, plain_x, plain_y, axis, variant, scalars, consts, places, per, parted)
+        row_step(b, work, plain_x, plain_y, axis)
         b.copy(plain_y, y)
         return
     length, rows = sizes[-1], size_of(tuple(sizes[:-1]))
-    outer, (xs, ys) = padded(sizes[:-1], [xs[:-1], ys[:-1]], OUTER)
-    numbers = {"rows": rows, "length": length, "n1": outer[1], "n2": outer[2], **(scalars or {})}
-    numbers |= {f"x{i}": s for i, s in enumerate(xs)} | {f"y{i}": s for i, s in enumerate(ys)}
-    operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
-    operands |= {role: (name, 0) if name else operands["x"] for role, name in (consts or {}).items()}
-    operands |= places or {}
+    n, (xs, ys) = padded(sizes[:-1], [xs[:-1], ys[:-1]], OUTER)
+    along = RowAxes(rows, length, n[1], n[2], tuple(xs), tuple(ys))
     shared = share(b, length)
-    parts = row_parts(b.machine, rows, length, shared) if parted else 1
-    if parted and parts > 1:
-        _in_parts(b, parted, parts, x, y, shared.threads, numbers, operands, variant or {})
+    if isinstance(work, (SoftmaxWork, NormWork)):
+        parts = row_parts(b.machine, rows, length, shared)
+        if parts > 1:
+            _in_parts(b, work, parts, x, y, along, shared.threads)
+        else:
+            _shared(b, work, x, y, along, shared)
+    elif isinstance(work, ResponseWork):
+        record = LocalResponse(
+            x.start, y.start, along, work.below, work.above, work.alpha, work.k, work.beta
+        )  # fmt: skip
+        blocks = -(-rows * length // shared.threads)  # an element to a thread
+        variant = LocalResponseVariant(shared.threads, Power.of(work.beta))
+        launch(b, record, variant, [blocks], [shared.threads], [x], [y])
+    else:
+        _running(b, work, x, y, along, shared.threads)
+
+
+def _shared(
+    b: CudaBuilder, work: SoftmaxWork | NormWork, x: View, y: View, along: RowAxes, shared: Share
+) -> None:
+    """Append the launch of rows that the threads of a block share."""
+    grid, block = [-(-along.rows // shared.rows)], [shared.threads]
+    if isinstance(work, SoftmaxWork):
+        variant = SoftmaxVariant(*astuple(shared), log_of=int(work.log))
+        launch(b, Softmax(x.start, y.start, along), variant, grid, block, [x], [y])
         return
-    chosen: dict[str, Any] = {"threads": shared.threads}
-    blocks = rows
-    if per == "share":
-        chosen |= shared._asdict()
-        blocks = -(-rows // shared.rows)
-    elif per == "element":
-        blocks = -(-rows * length // shared.threads)
-    untyped(b, kernel, {**chosen, **(variant or {})}, [blocks], [shared.threads], numbers, operands, [x], [y])
+    record = NormalizeRows(
+        x.start, y.start, along, work.weight or x.start, work.bias or x.start, work.eps
+    )  # fmt: skip
+    launch(b, record, NormVariant(*astuple(shared), *_norm(work)), grid, block, [x], [y])
+
+
+def _norm(work: NormWork) -> tuple[int, int, int]:
+    """Which norm, and whether it has weights and a bias."""
+    return work.norm, int(work.weight is not None), int(work.bias is not None)
+
+
+def _in_parts(
+    b: CudaBuilder, work: SoftmaxWork | NormWork, parts: int, x: View, y: View, along: RowAxes, threads: int
+) -> None:
+    """Append the two launches of rows that ``parts`` blocks share."""
+    rows, length = along.rows, along.length
+    step = threads * AT_ONCE
+    chunk = step * -(-length // (parts * step))
+    parts = -(-length // chunk)
+    made = View(b.buffer(4 * rows * parts).name, 0, (4 * rows * parts,), (1,))
+    grid, block = [parts, rows], [threads]
+    part = PartAxes(length, chunk, parts, along.n1, along.n2, along.x)
+    to = TargetAxes(along.y)
+    if isinstance(work, SoftmaxWork):
+        launch(b, SoftmaxPart(x.start, made.start, part), Part(threads, AT_ONCE), grid, block, [x], [made])
+        joining = SoftmaxJoin(x.start, made.start, y.start, part, to)
+        variant = SoftmaxJoinVariant(threads, AT_ONCE, int(work.log))
+        launch(b, joining, variant, grid, block, [x, made], [y])
+        return
+    launch(b, NormalizePart(x.start, made.start, part), Part(threads, AT_ONCE), grid, block, [x], [made])
+    normed = NormalizeJoin(
+        x.start, made.start, y.start, work.weight or x.start, work.bias or x.start, part, to, work.eps
+    )  # fmt: skip
+    launch(b, normed, NormJoinVariant(threads, AT_ONCE, *_norm(work)), grid, block, [x, made], [y])
+
+
+def _running(b: CudaBuilder, work: RunningWork, x: View, y: View, along: RowAxes, threads: int) -> None:
+    """Append the launch of running totals; a block to a row."""
+    variant = CumulateVariant(threads, work.running, int(work.exclusive), int(work.reverse))
+    record = Cumulate(x.start, y.start, along)
+    if work.flag is not None:
+        record = CumulateIntegers(x.start, y.start, work.flag, along)
+    launch(b, record, variant, [along.rows], [threads], [x], [y])

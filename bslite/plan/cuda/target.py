@@ -7,9 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bslite.explore.gpu import GpuMachine
+from bslite.kernels.contracts.rows import GroupWork, RowWork
 from bslite.plan.core.views import View
+from bslite.plan.cuda.group_norm import group_step
 from bslite.plan.cuda.launch import CudaBuilder
 from bslite.plan.cuda.ops.move import copy_step
+from bslite.plan.cuda.rows import row_step
 from bslite.plan.cuda.tuning import Tuning
 
 
@@ -29,3 +32,11 @@ class Gpu:
     def halo(self, b: CudaBuilder, view: View) -> None:
         """Kernels test bounds: no lowering asks for zeros around an image."""
         raise AssertionError(f"zeros around {view}")
+
+    def row_step(self, b: CudaBuilder, work: RowWork, x: View, y: View, axis: int) -> None:
+        """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""
+        row_step(b, work, x, y, axis)
+
+    def group_step(self, b: CudaBuilder, work: GroupWork, x: View, y: View) -> bool:
+        """Append a group norm from x to y; False where the pixels lie along too many axes."""
+        return group_step(b, work, x, y)

@@ -7,14 +7,15 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.rows.rows import ROWS, row_kernel
-from bslite.kernels.cpu.runtime.compile import record
+from bslite.kernels.contracts.cpu.rows import CumProd, CumSum, LogCumSumExp
+from bslite.kernels.contracts.rows import Running
+from bslite.kernels.cpu.rows.rows import row_kernel
+from bslite.kernels.cpu.runtime.compile import offsets
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import load_cell, load_int, load_scalar, store_cell, store_scalar
 
-C = record("cumsum", ROWS + "flag flag_at exclusive reverse integers")
-L = record("logcumsumexp", ROWS)
+C = offsets(CumSum)
 f = np.float32
 FAR = 2147483649  # beyond 32 bits, and a product of it with 32 bits fits 64
 
@@ -74,6 +75,6 @@ def _logcumsumexp(step, bases, item, x, y, length):
         store_scalar(y + 4 * i, f(total))
 
 
-cumsum = row_kernel("cumsum", C, _running(_added, 0))
-cumprod = row_kernel("cumprod", C, _running(_multiplied, 1))
-logcumsumexp = row_kernel("logcumsumexp", L, _logcumsumexp)
+cumsum = row_kernel(CumSum, _running(_added, int(Running.SUM)))
+cumprod = row_kernel(CumProd, _running(_multiplied, int(Running.PRODUCT)))
+logcumsumexp = row_kernel(LogCumSumExp, _logcumsumexp)

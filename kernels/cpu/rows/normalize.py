@@ -12,8 +12,18 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.rows.rows import ROWS, row_kernel
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.contracts.cpu.rows import (
+    ChannelMoments,
+    GroupScales,
+    LayerNorm,
+    LocalResponse,
+    RmsNorm,
+    ScalePixels,
+    UnitNorm,
+)
+from bslite.kernels.contracts.rows import Power
+from bslite.kernels.cpu.rows.rows import row_kernel
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.across import hsum
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.partial import load_some, store_some
@@ -34,7 +44,7 @@ from bslite.kernels.cpu.vector.simd import (
 BLOCK = 32  # registers an accumulator takes in before its sum goes to a float64
 f = np.float32
 
-N = record("layer_norm", ROWS + "weight weight_at bias bias_at has_weight has_bias eps")
+N = offsets(LayerNorm)
 
 
 @register_jitable
@@ -111,10 +121,10 @@ def _layer_norm(step, bases, item, x, y, length):
         place += LANES
 
 
-layer_norm = row_kernel("layer_norm", N, _layer_norm)
+layer_norm = row_kernel(LayerNorm, _layer_norm)
 
-RMS = record("rms_norm", ROWS + "weight weight_at has_weight eps")
-UNIT = record("normalize", ROWS + "eps")
+RMS = offsets(RmsNorm)
+UNIT = offsets(UnitNorm)
 
 
 @register_jitable
@@ -142,17 +152,13 @@ def _normalize(step, bases, item, x, y, length):
     _rescale(x, y, length, 1.0 / norm, 0, 0)
 
 
-rms_norm = row_kernel("rms_norm", RMS, _rms_norm)
-normalize = row_kernel("normalize", UNIT, _normalize)
+rms_norm = row_kernel(RmsNorm, _rms_norm)
+normalize = row_kernel(UnitNorm, _normalize)
 
 # Group norm takes three steps, each spread over all threads however few the groups are: statistics of every
 # channel in every band of lines; of them, the statistics of each group; every pixel scaled and shifted.
 
-M = record(
-    "channel_moments",
-    "x x_at moments moments_at x_image x_line x_pixel "
-    "lines pixels channels band_lines bands blocks block_registers padded",
-)
+M = offsets(ChannelMoments)
 
 
 @register_jitable
@@ -187,7 +193,7 @@ def _moments(x, line, lines, pixel, pixels, channels, out, row):
     store(out + 2 * row + BYTES, squares_b)
 
 
-@step_kernel("channel_moments", M)
+@step_kernel(ChannelMoments)
 def channel_moments(step, bases, item, scratch):
     """Of a block of channels in a band of lines of one image, into ``moments [images][bands][3][padded]``."""
     bands, blocks = load_int(step + M.bands), load_int(step + M.blocks)
@@ -208,14 +214,10 @@ def channel_moments(step, bases, item, scratch):
         channels -= 2 * LANES
 
 
-G = record(
-    "group_scales",
-    "moments moments_at scales scales_at weight weight_at bias bias_at has_weight has_bias eps "
-    "groups item_groups all_groups group_channels padded lines pixels band_lines bands",
-)
+G = offsets(GroupScales)
 
 
-@step_kernel("group_scales", G)
+@step_kernel(GroupScales)
 def group_scales(step, bases, item, scratch):
     """Per image and channel, of its group: centre, scale and shift, ``scales [images][3][padded]``."""
     groups, width = load_int(step + G.groups), load_int(step + G.group_channels)
@@ -253,14 +255,10 @@ def group_scales(step, bases, item, scratch):
             store_scalar(scales + 2 * row + 4 * c, f(shift))
 
 
-A = record(
-    "scale_pixels",
-    "x x_at y y_at scales scales_at x_image x_line x_pixel y_image y_line y_pixel "
-    "lines pixels channels band_lines bands blocks block_registers padded",
-)
+A = offsets(ScalePixels)
 
 
-@step_kernel("scale_pixels", A)
+@step_kernel(ScalePixels)
 def scale_pixels(step, bases, item, scratch):
     """``(x - centre) * scale + shift`` per image and channel, for a band of lines by a block of channels."""
     bands, blocks = load_int(step + A.bands), load_int(step + A.blocks)
@@ -289,9 +287,9 @@ def scale_pixels(step, bases, item, scratch):
                 left -= LANES
 
 
-R = record("lrn", ROWS + "work work_at work_bytes below above alpha k power beta")
-#: Values of the cell ``power``: the exponent beta is 0, 1/2, 3/4, 1 (exact to a rounding or two), or any.
-ZERO, HALF, THREE_QUARTERS, ONE, ANY = range(5)
+R = offsets(LocalResponse)
+#: Exponents for which roots are exact to a rounding or two, and any other.
+HALF, THREE_QUARTERS, ONE, ANY = map(int, (Power.HALF, Power.THREE_QUARTERS, Power.ONE, Power.ANY))
 
 
 def _lrn(step, bases, item, x, y, length):
@@ -342,4 +340,4 @@ def _lrn(step, bases, item, x, y, length):
             store_scalar(y + 4 * c, f(load_scalar(x + 4 * c) / math.pow(load_scalar(work + 4 * c), beta)))
 
 
-lrn = row_kernel("lrn", R, _lrn)
+lrn = row_kernel(LocalResponse, _lrn)

@@ -1,8 +1,8 @@
 """Reductions over any axes: the contiguous axis among them ("rows": a number of each), or not ("lanes").
 
-The step walks what is kept; the function's own kernel, one per name and way, compiled when a plan first
-names it, walks what is reduced: three axes, and in rows the contiguous one. In lanes each lane has a sum of
-its own.
+The step walks what is kept. What is reduced (three axes, and in rows the contiguous one) is walked by a
+kernel of the reduction and the way, compiled when a plan first names it. In lanes each lane has a sum of its
+own.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import functools
 import numpy as np
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts.cpu.rows import Reduce, Reduction
 from bslite.kernels.cpu.rows.reducers import REDUCERS
-from bslite.kernels.cpu.runtime.compile import Kernel, caller, record, step_kernel
+from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes, offsets, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.partial import load_some, store_some
@@ -31,15 +32,10 @@ from bslite.kernels.cpu.vector.simd import (
 call_reduction = caller(5)
 f = np.float32
 
-R = record(
-    "reduce",
-    # kept: x0 x1 x2 and y0 y1 y2 are byte strides, n1 and n2 counts; reduced: counts m0.. and strides s0..
-    "x x_at y y_at flag flag_at x0 x1 x2 y0 y1 y2 n1 n2 rows item_rows m0 m1 m2 s0 s1 s2 "
-    "length channels block function count divisor last",
-)
+R = offsets(Reduce)
 
 
-@step_kernel("reduce", R)
+@step_kernel(Reduce)
 def reduce(step, bases, item, scratch):
     """An item's share of the results; in lanes the innermost kept axis counts blocks of channels."""
     first = item * load_int(step + R.item_rows)
@@ -104,14 +100,16 @@ def _lane_sweep(reducer):
     return sweep
 
 
+@makes(Reduction)
 @functools.cache
-def reduction(name: str, way: str) -> Kernel:
-    """The kernel of one reduction, of "rows" or of "lanes"."""
+def reduction(name: str, rows: bool, integers: bool) -> Kernel:
+    """The kernel of one reduction, of rows or of lanes."""
+    way = "rows" if rows else "lanes"
     if name in ARGS:
         return Kernel(_arg(*ARGS[name]), f"reduce_{name}", 5)
-    if name.startswith("int_"):
-        return Kernel(_integers(name.removeprefix("int_"), way == "rows"), f"reduce_{name}_{way}", 5)
-    make = _rows if way == "rows" else _of_lanes
+    if integers:
+        return Kernel(_integers(name, rows), f"reduce_int_{name}_{way}", 5)
+    make = _rows if rows else _of_lanes
     return Kernel(make(REDUCERS[name]), f"reduce_{name}_{way}", 5)
 
 

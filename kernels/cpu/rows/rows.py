@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.contracts.cpu.rows import RowRecord
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import load_int
 
-#: The cells every such kernel's record starts with. x0 x1 x2 and y0 y1 y2 are byte strides of the outer axes,
-#: the inner two of which have n1 and n2 steps; length is in elements.
-ROWS = "x x_at y y_at x0 x1 x2 y0 y1 y2 n1 n2 rows item_rows length "
 
-
-def row_kernel(name, layout, body):
+def row_kernel(contract: type[RowRecord], body):
     """Register a step kernel: ``body(step, bases, item, x, y, length)`` for each row of an item."""
-    body = register_jitable(body)
+    body, layout = register_jitable(body), offsets(contract)
 
     def rows(step, bases, item, scratch):
         first = item * load_int(step + layout.item_rows)
@@ -46,4 +43,4 @@ def row_kernel(name, layout, body):
                     x += x0 - n1 * x1
                     y += y0 - n1 * y1
 
-    return step_kernel(name, layout)(rows)
+    return step_kernel(contract)(rows)

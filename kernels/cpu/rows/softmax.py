@@ -7,14 +7,12 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts.cpu.rows import LogSoftmax, Softmax
 from bslite.kernels.cpu.math import vecmath
-from bslite.kernels.cpu.rows.rows import ROWS, row_kernel
-from bslite.kernels.cpu.runtime.compile import record
+from bslite.kernels.cpu.rows.rows import row_kernel
 from bslite.kernels.cpu.vector.across import hmax, hsum
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, load, load_first, splat, store, store_first, vmax_nan
 
-S = record("softmax", ROWS)
-L = record("log_softmax", ROWS)
 BLOCK = 64  # registers summed in float32 before the sum goes to a float64: long rows keep their digits
 f = np.float32
 LOWEST = f(-np.inf)  # fills the lanes beyond a row: neither the maximum nor the sum sees it
@@ -88,5 +86,5 @@ def _log_softmax(step, bases, item, x, y, length):
         store_first(y, load_first(x, length % LANES, LOWEST) - most - log, length % LANES)
 
 
-softmax = row_kernel("softmax", S, _softmax)
-log_softmax = row_kernel("log_softmax", L, _log_softmax)
+softmax = row_kernel(Softmax, _softmax)
+log_softmax = row_kernel(LogSoftmax, _log_softmax)

@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 
-from bslite.kernels.cuda.rows.rows import ROWS, THREADS, place
+from bslite.kernels.contracts.cuda.rows import Cumulate, CumulateIntegers, CumulateVariant
+from bslite.kernels.contracts.rows import Running
+from bslite.kernels.cuda.rows.rows import THREADS, place
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.exchange import log
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
 
-SUM, PRODUCT, LOGSUMEXP = 0, 1, 2  # kinds
 FAR = 2147483649  # beyond 32 bits, and the product of two such still fits 64
 f = np.float32
 
@@ -72,12 +73,12 @@ def _cumulating(threads: int, kind: int, wide, combine, start):
 
 
 @kernel(
-    f"x f4[], y f4[], {ROWS}",
+    Cumulate,
     threads=THREADS,
     registers=56,
     samples=[
-        {"threads": 256, "kind": kind, "exclusive": int(kind == SUM), "reverse": int(kind == SUM)}
-        for kind in (SUM, PRODUCT, LOGSUMEXP)
+        CumulateVariant(256, kind, exclusive=int(kind == Running.SUM), reverse=int(kind == Running.SUM))
+        for kind in Running
     ],
 )
 def cumulate(threads: int, kind: int, exclusive: int, reverse: int):
@@ -106,10 +107,10 @@ def cumulate(threads: int, kind: int, exclusive: int, reverse: int):
 
 
 @kernel(
-    f"x i4[], y i4[], flag i4[], {ROWS}",
+    CumulateIntegers,
     threads=THREADS,
     registers=56,
-    samples=[{"threads": 256, "kind": kind, "exclusive": 0, "reverse": 0} for kind in (SUM, PRODUCT)],
+    samples=[CumulateVariant(256, kind, exclusive=0, reverse=0) for kind in (Running.SUM, Running.PRODUCT)],
 )
 def cumulate_integers(threads: int, kind: int, exclusive: int, reverse: int):
     """As `cumulate`, of integers, in 64 bits; ``flag`` notes a total that does not fit 32."""

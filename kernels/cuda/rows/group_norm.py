@@ -6,22 +6,26 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.rows import (
+    ChannelSums,
+    ChannelThreads,
+    GroupScales,
+    GroupScalesVariant,
+    ScalePixels,
+)
 from bslite.kernels.cuda.rows.normalize import inverse_deviation
 from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 f = np.float32
-ACROSS = 32  # channels side by side
-#: Pixels lie along two axes, of ``n`` lines and columns, with these strides in x or y.
-PIXELS = "pixels i4, columns i4"
 
 
 @kernel(
-    f"x f4[], sums f8[], channels i4, {PIXELS}, x_image i8, x_line i8, x_pixel i8, bands i4, band i4",
+    ChannelSums,
     threads=THREADS,
     registers=64,
-    samples=[{"across": 32, "down": 8}],
+    samples=[ChannelThreads(across=32, down=8)],
 )
 def channel_sums(across: int, down: int):
     """``sums[image, band, c] = (sum of x, sum of its squares)``, float64, over a band of ``band`` pixels.
@@ -60,10 +64,10 @@ def channel_sums(across: int, down: int):
 
 
 @kernel(
-    "sums f8[], weight f4[], bias f4[], scales f4[], channels i4, group i4, bands i4, count i4, eps f8",
+    GroupScales,
     threads=THREADS,
     registers=64,
-    samples=[{"threads": 256, "weighted": 1, "biased": 1}, {"threads": 256, "weighted": 0, "biased": 0}],
+    samples=[GroupScalesVariant(threads=256, weighted=there, biased=there) for there in (1, 0)],
 )
 def group_scales(threads: int, weighted: int, biased: int):
     """``scales[image, 3, channels]``: centre, scale and shift of each channel, from its group's sums.
@@ -112,11 +116,10 @@ def group_scales(threads: int, weighted: int, biased: int):
 
 
 @kernel(
-    f"x f4[], y f4[], scales f4[], channels i4, {PIXELS}, x_image i8, x_line i8, x_pixel i8, y_image i8, "
-    "y_line i8, y_pixel i8, band i4",
+    ScalePixels,
     threads=THREADS,
     registers=64,
-    samples=[{"across": 32, "down": 8}],
+    samples=[ChannelThreads(across=32, down=8)],
 )
 def scale_pixels(across: int, down: int):
     """``y = (x - centre) * scale + shift`` with each image's and channel's own three numbers.

@@ -10,14 +10,27 @@ import math
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.rows import (
+    LocalResponse,
+    LocalResponseVariant,
+    NormalizeJoin,
+    NormalizePart,
+    NormalizeRows,
+    NormJoinVariant,
+    NormVariant,
+    Part,
+)
+from bslite.kernels.contracts.rows import Norm, Power
 from bslite.kernels.cuda.rows.across import total
-from bslite.kernels.cuda.rows.rows import PART, ROWS, THREADS, place, take
+from bslite.kernels.cuda.rows.rows import THREADS, place, take
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.exchange import ROOM, WARP, root
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 f = np.float32
-LAYER, RMS, UNIT = 0, 1, 2  # kinds
+LAYER, RMS = int(Norm.LAYER), int(Norm.RMS)
+#: Exponents for which there are roots, and any other.
+HALF, THREE_QUARTERS, ONE, ANY = map(int, (Power.HALF, Power.THREE_QUARTERS, Power.ONE, Power.ANY))
 
 
 @device_function
@@ -51,15 +64,15 @@ def _statistics(kind: int):
 
 
 @kernel(
-    f"x f4[], y f4[], weight f4[], bias f4[], {ROWS}, eps f8",
+    NormalizeRows,
     threads=THREADS,
     registers=128,
     blocks=2,
     samples=[
-        {"threads": 256, "width": 256, "each": 16, "held": 1, "kind": 0, "weighted": 1, "biased": 1},
-        {"threads": 256, "width": 256, "each": 8, "held": 0, "kind": 0, "weighted": 1, "biased": 0},
-        {"threads": 256, "width": 64, "each": 4, "held": 1, "kind": 1, "weighted": 1, "biased": 0},
-        {"threads": 256, "width": 8, "each": 4, "held": 1, "kind": 2, "weighted": 0, "biased": 0},
+        NormVariant(threads=256, width=256, each=16, held=1, kind=Norm.LAYER, weighted=1, biased=1),
+        NormVariant(threads=256, width=256, each=8, held=0, kind=Norm.LAYER, weighted=1, biased=0),
+        NormVariant(threads=256, width=64, each=4, held=1, kind=Norm.RMS, weighted=1, biased=0),
+        NormVariant(threads=256, width=8, each=4, held=1, kind=Norm.UNIT, weighted=0, biased=0),
     ],
 )
 def normalize_rows(threads: int, width: int, each: int, held: int, kind: int, weighted: int, biased: int):
@@ -114,11 +127,11 @@ def normalize_rows(threads: int, width: int, each: int, held: int, kind: int, we
 
 
 @kernel(
-    f"x f4[], made f8[], {PART}",
+    NormalizePart,
     threads=THREADS,
     registers=64,
     blocks=4,
-    samples=[{"threads": 256, "each": 8}],
+    samples=[Part(threads=256, each=8)],
 )
 def normalize_part(threads: int, each: int):
     """``made[row, part]``: the sum of a part of a row, and of its squares, float64. Grid: (parts, rows). For
@@ -154,11 +167,11 @@ def normalize_part(threads: int, each: int):
 
 
 @kernel(
-    f"x f4[], made f8[], y f4[], weight f4[], bias f4[], {PART}, y0 i8, y1 i8, y2 i8, eps f8",
+    NormalizeJoin,
     threads=THREADS,
     registers=64,
     blocks=4,
-    samples=[{"threads": 256, "each": 8, "kind": 0, "weighted": 1, "biased": 1}],
+    samples=[NormJoinVariant(threads=256, each=8, kind=Norm.LAYER, weighted=1, biased=1)],
 )
 def normalize_join(threads: int, each: int, kind: int, weighted: int, biased: int):
     """The result of a part of a row; every block joins what `normalize_part` made of all, in their order."""
@@ -199,15 +212,11 @@ def normalize_join(threads: int, each: int, kind: int, weighted: int, biased: in
     return normalize_join
 
 
-#: Values of the compile-time ``power``: the exponent beta is 0, 1/2, 3/4, 1, or any.
-ZERO, HALF, THREE_QUARTERS, ONE, ANY = range(5)
-
-
 @kernel(
-    f"x f4[], y f4[], {ROWS}, below i4, above i4, alpha f4, k f4, beta f4",
+    LocalResponse,
     threads=THREADS,
     registers=48,
-    samples=[{"threads": 256, "power": power} for power in (THREE_QUARTERS, ANY)],
+    samples=[LocalResponseVariant(threads=256, power=power) for power in (Power.THREE_QUARTERS, Power.ANY)],
 )
 def lrn(threads: int, power: int):
     """``x / (k + alpha * sum of squares over channels [c - below, c + above]) ** beta``; a thread to each

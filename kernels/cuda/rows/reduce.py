@@ -12,18 +12,22 @@ from typing import Any
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.rows import (
+    MergeVariant,
+    Reduce,
+    ReduceIntegers,
+    ReduceMerge,
+    ReduceMergePlace,
+    ReducePart,
+    ReducePlace,
+    ReduceVariant,
+)
 from bslite.kernels.cuda.rows.reducers import REDUCERS
 from bslite.kernels.cuda.rows.rows import THREADS, place
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.exchange import synchronise
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
-
-#: Kept: sizes of the inner two of three axes, strides in x and in y. Reduced: sizes of all of four axes but
-#: the outermost, strides. ``results``, and the ``count`` of elements of each.
-KEPT = "n1 i4, n2 i4, x0 i8, x1 i8, x2 i8"
-TO = "y0 i8, y1 i8, y2 i8"
-REDUCED = "m1 i4, m2 i4, m3 i4, s0 i8, s1 i8, s2 i8, s3 i8"
 
 
 def wide_of(name: str) -> Any:
@@ -104,9 +108,8 @@ def _gathering(threads: int, width: int, rows: int, name: str, last_of: int):
     return gathered
 
 
-def _samples(*names: str, **more: int) -> list[dict[str, Any]]:
-    shape = {"threads": THREADS, "width": 32, "last_of": 0}
-    return [{**shape, "name": name, "rows": i % 2, **more} for i, name in enumerate(names)]
+def _samples(*names: str) -> list[ReduceVariant]:
+    return [ReduceVariant(THREADS, 32, rows=i % 2, name=name, last_of=0) for i, name in enumerate(names)]
 
 
 def _reducing(threads: int, width: int, rows: int, name: str, last_of: int):
@@ -127,7 +130,7 @@ def _reducing(threads: int, width: int, rows: int, name: str, last_of: int):
 
 
 @kernel(
-    f"x f4[], y f4[], results i4, count i4, {KEPT}, {TO}, {REDUCED}, divisor f8",
+    Reduce,
     threads=THREADS,
     registers=72,
     samples=_samples(*(n for n in REDUCERS if not n.startswith(("int_", "arg")))),
@@ -143,7 +146,7 @@ def reduce(threads: int, width: int, rows: int, name: str, last_of: int):
 
 
 @kernel(
-    f"x f4[], y i4[], results i4, count i4, {KEPT}, {TO}, {REDUCED}, divisor f8",
+    ReducePlace,
     threads=THREADS,
     registers=72,
     samples=_samples("argmax", "argmin"),
@@ -154,7 +157,7 @@ def reduce_place(threads: int, width: int, rows: int, name: str, last_of: int):
 
 
 @kernel(
-    f"x i4[], y i4[], flag i4[], results i4, count i4, {KEPT}, {TO}, {REDUCED}, divisor f8",
+    ReduceIntegers,
     threads=THREADS,
     registers=72,
     samples=_samples(*(n for n in REDUCERS if n.startswith("int_"))),
@@ -181,7 +184,7 @@ def reduce_integers(threads: int, width: int, rows: int, name: str, last_of: int
 
 
 @kernel(
-    f"x f4[], made f8[], results i4, count i4, chunk i4, parts i4, {KEPT}, {REDUCED}",
+    ReducePart,
     threads=THREADS,
     registers=72,
     samples=_samples("sum", "var", "logsumexp"),
@@ -224,10 +227,10 @@ def _merging(threads: int, name: str, last_of: int):
 
 
 @kernel(
-    f"made f8[], y f4[], results i4, count i4, parts i4, n1 i4, n2 i4, {TO}, divisor f8",
+    ReduceMerge,
     threads=THREADS,
     registers=72,
-    samples=[{"threads": 64, "name": name, "last_of": 0} for name in ("sum", "var", "logsumexp")],
+    samples=[MergeVariant(64, name=name, last_of=0) for name in ("sum", "var", "logsumexp")],
 )
 def reduce_merge(threads: int, name: str, last_of: int):
     """What `reduce_part` left, merged part after part: a thread to a result. A few hundred numbers."""
@@ -235,10 +238,10 @@ def reduce_merge(threads: int, name: str, last_of: int):
 
 
 @kernel(
-    f"made f8[], y i4[], results i4, count i4, parts i4, n1 i4, n2 i4, {TO}, divisor f8",
+    ReduceMergePlace,
     threads=THREADS,
     registers=72,
-    samples=[{"threads": 64, "name": "argmax", "last_of": 0}],
+    samples=[MergeVariant(64, name="argmax", last_of=0)],
 )
 def reduce_merge_place(threads: int, name: str, last_of: int):
     """As `reduce_merge`, of places."""

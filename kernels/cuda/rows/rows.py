@@ -6,12 +6,7 @@ import numpy as np
 
 from bslite.kernels.cuda.runtime.device import device_function
 
-#: Parameters of every row kernel: rows, elements of each; rows lie along three axes, of which n1 and n2 are
-#: the sizes of the inner two, with these strides in x and in y.
-ROWS = "rows i4, length i4, n1 i4, n2 i4, x0 i8, x1 i8, x2 i8, y0 i8, y1 i8, y2 i8"
 THREADS = 256
-#: Of rows in parts: a block has ``chunk`` elements of a row, and rows lie along three axes in x alone.
-PART = "length i4, chunk i4, parts i4, n1 i4, n2 i4, x0 i8, x1 i8, x2 i8"
 
 
 @device_function

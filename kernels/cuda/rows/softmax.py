@@ -10,9 +10,17 @@ import math
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.rows import (
+    Part,
+    Softmax,
+    SoftmaxJoin,
+    SoftmaxJoinVariant,
+    SoftmaxPart,
+    SoftmaxVariant,
+)
 from bslite.kernels.cuda.math.functions import larger
 from bslite.kernels.cuda.rows.across import most, total
-from bslite.kernels.cuda.rows.rows import PART, ROWS, THREADS, place, take
+from bslite.kernels.cuda.rows.rows import THREADS, place, take
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.exchange import ROOM, WARP, exp, log
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -36,15 +44,15 @@ def rescaled(sum_of, largest, other):
 
 
 @kernel(
-    f"x f4[], y f4[], {ROWS}",
+    Softmax,
     threads=THREADS,
     registers=64,
     blocks=4,
     samples=[
-        {"threads": 256, "width": 256, "each": 16, "held": 1, "log_of": 0},
-        {"threads": 256, "width": 256, "each": 8, "held": 0, "log_of": 1},
-        {"threads": 256, "width": 32, "each": 4, "held": 1, "log_of": 1},
-        {"threads": 256, "width": 1, "each": 4, "held": 1, "log_of": 0},
+        SoftmaxVariant(threads=256, width=256, each=16, held=1, log_of=0),
+        SoftmaxVariant(threads=256, width=256, each=8, held=0, log_of=1),
+        SoftmaxVariant(threads=256, width=32, each=4, held=1, log_of=1),
+        SoftmaxVariant(threads=256, width=1, each=4, held=1, log_of=0),
     ],
 )
 def softmax(threads: int, width: int, each: int, held: int, log_of: int):
@@ -112,11 +120,11 @@ def softmax(threads: int, width: int, each: int, held: int, log_of: int):
 
 
 @kernel(
-    f"x f4[], made f8[], {PART}",
+    SoftmaxPart,
     threads=THREADS,
     registers=64,
     blocks=4,
-    samples=[{"threads": 256, "each": 8}],
+    samples=[Part(threads=256, each=8)],
 )
 def softmax_part(threads: int, each: int):
     """``made[row, part] = (max, sum(exp(x - max)))``, float64, over a part of a row. Grid: (parts, rows).
@@ -159,11 +167,11 @@ def softmax_part(threads: int, each: int):
 
 
 @kernel(
-    f"x f4[], made f8[], y f4[], {PART}, y0 i8, y1 i8, y2 i8",
+    SoftmaxJoin,
     threads=THREADS,
     registers=64,
     blocks=4,
-    samples=[{"threads": 256, "each": 8, "log_of": 0}],
+    samples=[SoftmaxJoinVariant(threads=256, each=8, log_of=0)],
 )
 def softmax_join(threads: int, each: int, log_of: int):
     """The result of a part of a row, from what `softmax_part` made of all its parts."""

@@ -12,7 +12,6 @@ from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, size_of
-from bslite.plan.cpu.rows import writable
 from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.step import CpuBuilder, untyped
 from bslite.plan.cpu.tiling import LineTiling, line_tiling, max_rows
@@ -33,7 +32,7 @@ def lower_attention(b: CpuBuilder, layer: Layer) -> None:
     kind = {"float32": 1, "bool": 2}[b.dtypes[names[3]]] if len(names) == 4 else 0
     groups = q.shape[-3] // k.shape[-3] if node.attrs["grouped"] else 1
     own = (*batch[:-1], batch[-1] // groups) if groups > 1 else batch  # the axes of k and v
-    y, home = writable(b, layer.name, len(shape) - 1)
+    y, home = b.writable(layer.name, len(shape) - 1)
     views = {"q": _spread(q, batch), "k": _spread(k, own), "v": _spread(v, own)}
     if kind:
         views["mask"] = _spread(_row_mask(b, b.values[names[3]], keys), batch, (rows, keys))

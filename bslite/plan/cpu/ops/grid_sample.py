@@ -6,7 +6,6 @@ from bslite.ops.grid_sample import MODES, PADDINGS
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cpu.rows import writable
 from bslite.plan.cpu.sharing import share_rows
 from bslite.plan.cpu.step import CpuBuilder, untyped
 
@@ -38,7 +37,7 @@ def lower_grid_sample(b: CpuBuilder, layer: Layer) -> None:
     attrs = layer.node.attrs
     x = b.read(layer.node.inputs[0], inner=1, exact=True)
     grid = b.flat(b.values[layer.node.inputs[1]])
-    y, home = writable(b, layer.name, 1)
+    y, home = b.writable(layer.name, 1)
     axes = len(x.shape) - 2
     (have, x_steps), (out, y_steps) = as_volume(x), as_volume(y)
     points = x.shape[0] * size_of(out)

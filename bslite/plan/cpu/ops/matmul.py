@@ -13,7 +13,6 @@ from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.reduction import reduction
-from bslite.plan.cpu.rows import writable
 from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.step import CpuBuilder, untyped
 from bslite.plan.cpu.tiling import LineTiling
@@ -31,7 +30,7 @@ def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
     x, w = b.read(name_x, inner=-1, exact=True), b.values[name_w]
     shape = b.shapes[layer.name]
     batch = shape[:-2]
-    y, home = writable(b, layer.name, len(shape) - 1)
+    y, home = b.writable(layer.name, len(shape) - 1)
     if not _multiply(b, layer, _spread(x, batch), _spread(w, batch), y):
         x, w = _copied(b, _spread(x, batch)), _copied(b, _spread(w, batch))
         y = b.fresh(shape, len(shape) - 1, NO_HALO)

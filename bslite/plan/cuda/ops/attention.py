@@ -11,7 +11,6 @@ from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View, size_of
-from bslite.plan.cpu.rows import writable
 from bslite.plan.cuda.gemm.product import in_pairs
 from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.ops.matmul import copied, spread
@@ -58,7 +57,7 @@ def lower_attention(b: CudaBuilder, layer: Layer) -> None:
     kind = {"float32": 1, "bool": 2}[b.dtypes[names[3]]] if len(names) == 4 else 0
     groups = q.shape[-3] // k.shape[-3] if node.attrs["grouped"] else 1
     own = (*batch[:-1], batch[-1] // groups) if groups > 1 else batch  # the axes of k and v
-    y, home = writable(b, layer.name, len(shape) - 1)
+    y, home = b.writable(layer.name, len(shape) - 1)
     views = {"q": spread(q, (*batch, *q.shape[-2:])), "k": spread(k, (*own, *k.shape[-2:])),
              "v": spread(v, (*own, *v.shape[-2:]))}  # fmt: skip
     if kind:

@@ -8,7 +8,6 @@ from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.ops.index import dense, range_flag
 from bslite.plan.cpu.ops.resize import axes_of
 from bslite.plan.cpu.ops.upsample import bilinear_blends, nearest_sources
-from bslite.plan.cpu.rows import writable
 from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.ops.pad import fill
 from bslite.plan.cuda.rows import block_threads
@@ -57,7 +56,7 @@ def gather_rows(
 def lower_upsample(b: CudaBuilder, layer: Layer) -> None:
     """A table of input rows, one of columns, and how much of each."""
     attrs = layer.node.attrs
-    x, (y, home) = b.read(layer.node.inputs[0]), writable(b, layer.name, 1)
+    x, (y, home) = b.read(layer.node.inputs[0]), b.writable(layer.name, 1)
     bilinear = attrs["mode"] == "bilinear"
     operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
     for role, axis, scale in zip(("row", "col"), (2, 3), attrs["scale"] or (None, None), strict=True):

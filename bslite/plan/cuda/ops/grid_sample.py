@@ -6,7 +6,6 @@ from bslite.passes import Layer
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.ops.grid_sample import as_volume, sampling
-from bslite.plan.cpu.rows import writable
 from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.rows import block_threads, power_above
 
@@ -17,7 +16,7 @@ ACROSS = 32  # channels side by side at most
 def lower_grid_sample(b: CudaBuilder, layer: Layer) -> None:
     """One launch."""
     x, grid = b.read(layer.node.inputs[0], inner=1), b.flat(b.values[layer.node.inputs[1]])
-    y, home = writable(b, layer.name, 1)
+    y, home = b.writable(layer.name, 1)
     (have, x_steps), (out, y_steps) = as_volume(x), as_volume(y)
     points, channels, threads = x.shape[0] * size_of(out), x.shape[1], block_threads(b)
     across = min(ACROSS, threads, power_above(channels))

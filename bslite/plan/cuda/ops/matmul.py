@@ -10,7 +10,6 @@ from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View
-from bslite.plan.cpu.rows import writable
 from bslite.plan.cuda.gemm.product import Product, append
 from bslite.plan.cuda.launch import CudaBuilder
 
@@ -45,7 +44,7 @@ def lower_matmul(b: CudaBuilder, layer: Layer) -> None:
         x = copied(b, x)
     if not (_runs(w, -1) or _runs(w, -2)) or min(w.strides) < 0:
         w = copied(b, w)
-    y, home = writable(b, layer.name, len(shape) - 1)
+    y, home = b.writable(layer.name, len(shape) - 1)
     x, w = spread(x, (*batch, *x.shape[-2:])), spread(w, (*batch, *w.shape[-2:]))
     if not _multiply(b, layer, x, w, y):
         x, w = copied(b, x), copied(b, w)

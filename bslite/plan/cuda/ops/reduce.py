@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
+from bslite.kernels.contracts.cuda.rows import (
+    KeptAxes,
+    MergeVariant,
+    Reduce,
+    ReducedAxes,
+    ReduceIntegers,
+    ReduceMerge,
+    ReduceMergePlace,
+    ReducePart,
+    ReducePlace,
+    ReduceVariant,
+    TargetAxes,
+)
 from bslite.ops.reduce import REDUCED
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View, contiguous, size_of
-from bslite.plan.cpu.ops.reduce import reduced_of
-from bslite.plan.cuda.launch import CudaBuilder, untyped
+from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.rows import block_threads, power_above
+from bslite.plan.shared.reduced import BEYOND, divisor, reduced_of
 
 KEPT, LOOPS = 3, 4  # loops of the kernel over what is kept, over what is reduced
 SECTOR = 8  # results side by side at least, where neighbouring threads read along them: 32 bytes
@@ -43,7 +56,7 @@ def _reduce(b: CudaBuilder, layer: Layer, x: View, y: View, axes: Sequence[int],
     counts, (steps,) = merged_axes(tuple(x.shape[a] for a in axes), [tuple(x.strides[a] for a in axes)], by=0)
     if len(sizes) > KEPT or len(counts) > LOOPS:
         return False
-    attrs, name = layer.node.attrs, layer.node.op
+    name = layer.node.op
     results, count = size_of(tuple(sizes)), size_of(tuple(counts))
     rows = int(not sizes or (bool(steps) and steps[-1] <= xs[-1]))
     threads = block_threads(b)
@@ -52,35 +65,31 @@ def _reduce(b: CudaBuilder, layer: Layer, x: View, y: View, axes: Sequence[int],
 
     sizes, (xs, ys) = padded(sizes, [xs, ys], KEPT)
     counts, (steps,) = padded(counts, [steps], LOOPS)
-    to = {"n1": sizes[1], "n2": sizes[2], **{f"y{i}": s for i, s in enumerate(ys)}}
-    source = {"n1": sizes[1], "n2": sizes[2], **{f"x{i}": s for i, s in enumerate(xs)}}
-    source |= {f"m{i}": n for i, n in enumerate(counts) if i} | {f"s{i}": s for i, s in enumerate(steps)}
-    numbers: dict[str, Any] = {"results": results, "count": count}
-    divisor = {"divisor": float(max(count - attrs.get("correction", 0.0), 0.0))}
-    operands = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
+    kept_axes = KeptAxes(sizes[1], sizes[2], tuple(xs))
+    reduced = ReducedAxes(*counts[1:], tuple(steps))
+    to, by = TargetAxes(tuple(ys)), divisor(layer, count)
     place = name in ("argmax", "argmin")
+    last_of = int(layer.node.attrs.get("last", False))
+    variant = ReduceVariant(threads, width, rows, name, last_of)
+    common = (results, count, kept_axes, to, reduced, by)
     if not place and b.dtypes[layer.name] != "float32":
-        flag = b.flag(layer.name, "the result {value} does not fit 32 bits")
-        variant = {"threads": threads, "width": width, "rows": rows, "name": f"int_{name}", "last_of": 0}
-        untyped(b, "reduce_integers", variant, [blocks], [threads], {**numbers, **to, **source, **divisor},
-               {**operands, "flag": flag}, [x], [y])  # fmt: skip
+        variant = replace(variant, name=f"int_{name}", last_of=0)
+        integers = ReduceIntegers(x.start, y.start, *common, b.flag(layer.name, BEYOND))
+        launch(b, integers, variant, [blocks], [threads], [x], [y])
         return True
 
-    last_of = int(attrs.get("last", False))
-    variant = {"threads": threads, "width": width, "rows": rows, "name": name, "last_of": last_of}
-    suffix = "_place" if place else ""
     parts = min(-(-BLOCKS // blocks), count // (LEAST * width))
     if parts <= 1:
-        untyped(b, f"reduce{suffix}", variant, [blocks], [threads], {**numbers, **to, **source, **divisor},
-               operands, [x], [y])  # fmt: skip
+        whole = (ReducePlace if place else Reduce)(x.start, y.start, *common)
+        launch(b, whole, variant, [blocks], [threads], [x], [y])
         return True
     chunk = -(-count // parts)
     made = View(b.buffer(4 * results * parts).name, 0, (4 * results * parts,), (1,))
-    untyped(b, "reduce_part", variant, [blocks, parts], [threads],
-           {**numbers, **source, "chunk": chunk, "parts": parts},
-           {"x": operands["x"], "made": (made.buffer, 0)}, [x], [made])  # fmt: skip
+    part = ReducePart(x.start, made.start, results, count, chunk, parts, kept_axes, reduced)
+    launch(b, part, variant, [blocks, parts], [threads], [x], [made])
     few = min(64, threads)
-    untyped(b, f"reduce_merge{suffix}", {"threads": few, "name": name, "last_of": last_of},
-           [-(-results // few)], [few], {**numbers, **to, **divisor, "parts": parts},
-           {"made": (made.buffer, 0), "y": operands["y"]}, [made], [y])  # fmt: skip
+    merge = (ReduceMergePlace if place else ReduceMerge)(
+        made.start, y.start, results, count, parts, sizes[1], sizes[2], to, by
+    )
+    launch(b, merge, MergeVariant(few, name, last_of), [-(-results // few)], [few], [made], [y])
     return True

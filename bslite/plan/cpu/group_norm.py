@@ -1,0 +1,80 @@
+"""Group norm as three steps, each spread over all threads however few the groups are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bslite.kernels.contracts.cpu.rows import ChannelMoments, GroupScales, Lines, ScalePixels
+from bslite.kernels.contracts.cpu.shares import Shares
+from bslite.kernels.contracts.rows import GroupWork
+from bslite.plan.core.loops import merged_axes
+from bslite.plan.core.views import View
+from bslite.plan.cpu.ops.move import in_bytes
+from bslite.plan.cpu.sharing import share_image, share_rows
+from bslite.plan.cpu.step import CpuBuilder, step
+
+BAND_PIXELS = 512  # of a partial sum; by size alone, so that results do not depend on the number of threads
+
+
+def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
+    """Append the steps from x to y, both with channels innermost; False, and none, where the pixels lie along
+    too many axes.
+    """
+    found = _lines(x, y)
+    if found is None:
+        return False
+    (lines, pixels), x_strides, y_strides = found
+    n, channels = x.shape[:2]
+    machine = b.machine
+    registers = -(-channels // machine.lanes)
+    padded = -(-registers // 2) * 2 * machine.lanes
+    band_lines = min(lines, max(1, BAND_PIXELS // pixels))
+    bands = -(-lines // band_lines)
+    loads = float(n * registers * lines * pixels)
+    size = Lines(lines, pixels, channels, padded)
+    from_x = in_bytes((x.strides[0], *x_strides))
+    moments = _table(b, n * bands * 3 * padded)
+    scales = _table(b, n * 3 * padded)
+
+    blocks = share_image(machine, n * bands, 1, channels, 3 * loads)
+    cut = Shares(band_lines, bands, blocks.blocks, blocks.block_registers)
+    first = ChannelMoments(x.start, moments.start, *from_x, size, cut)
+    step(b, first, n * bands * blocks.blocks, [x], [moments])
+
+    groups = work.groups
+    item_groups, items = share_rows(machine, n * groups, 8.0 * n * channels * bands)
+    second = GroupScales(
+        moments.start, scales.start, work.weight or moments.start, work.bias or moments.start,
+        has_weight=int(work.weight is not None), has_bias=int(work.bias is not None), eps=work.eps,
+        groups=groups, item_groups=item_groups, all_groups=n * groups, group_channels=channels // groups,
+        padded=padded, lines=lines, pixels=pixels, band_lines=band_lines, bands=bands,
+    )  # fmt: skip
+    step(b, second, items, [moments], [scales])
+
+    shares = share_image(machine, n, lines, channels, 2 * loads)
+    to_y = in_bytes((y.strides[0], *y_strides))
+    third = ScalePixels(x.start, y.start, scales.start, *from_x, *to_y, size, shares)
+    step(b, third, n * shares.bands * shares.blocks, [x, scales], [y])
+    return True
+
+
+def _lines(x: View, y: View) -> tuple[Sequence[int], Sequence[int], Sequence[int]] | None:
+    """The axes after the channels as lines of pixels: how many of both, their strides in x and in y. None
+    where there are more axes.
+    """
+    sizes, runs = merged_axes(x.shape[2:], [x.strides[2:], y.strides[2:]], by=1)
+    if len(x.shape) == 4:
+        sizes, runs = list(x.shape[2:]), [list(x.strides[2:]), list(y.strides[2:])]
+    if len(sizes) > 2:
+        return None
+    if len(sizes) == 1:  # cut it where it divides
+        pixels = max(d for d in range(1, min(sizes[0], BAND_PIXELS) + 1) if sizes[0] % d == 0)
+        sizes, runs = [sizes[0] // pixels, pixels], [[pixels * run[0], run[0]] for run in runs]
+    if not sizes:
+        sizes, runs = [1, 1], [[0, 0] for _ in runs]
+    return sizes, runs[0], runs[1]
+
+
+def _table(b: CpuBuilder, size: int) -> View:
+    """Memory for intermediate statistics."""
+    return View(b.buffer(size).name, 0, (size,), (1,))

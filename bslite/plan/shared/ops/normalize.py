@@ -1,0 +1,67 @@
+"""Normalisation layers. Batch norm is elementwise: its statistics are parameters."""
+
+from __future__ import annotations
+
+from bslite.kernels.contracts.rows import GroupWork, Norm, NormWork, ResponseWork
+from bslite.passes import Layer
+from bslite.plan.core.builder import AnyBuilder
+from bslite.plan.core.lowering import lowers
+from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
+from bslite.plan.shared.rows import axis_of, parameters, row_layer
+
+
+@lowers("normalize")
+def lower_normalize(b: AnyBuilder, layer: Layer) -> None:
+    """Along any axis: it is made contiguous first."""
+    row_layer(b, layer, NormWork(Norm.UNIT, float(layer.node.attrs["eps"])), axis_of(b, layer))
+
+
+@lowers("layer_norm", "rms_norm")
+def lower_layer_norm(b: AnyBuilder, layer: Layer) -> None:
+    """Over the last axis where the value lies; over more of them in row-major order, where they are one."""
+    shape, axes = b.shapes[layer.name], len(layer.node.attrs["normalized_shape"])
+    norm = Norm.LAYER if layer.node.op == "layer_norm" else Norm.RMS
+    work = NormWork(norm, float(layer.node.attrs["eps"]), *parameters(b, layer, "weight", "bias"))
+    lead, length = shape[: len(shape) - axes], size_of(shape[len(shape) - axes :])
+    if axes == 1:
+        row_layer(b, layer, work, len(lead))
+        return
+    x = b.flat(b.values[layer.node.inputs[0]])
+    home = b.write(layer.name)
+    y = home
+    if any(n > 1 and s != e for n, s, e in zip(shape, home.strides, contiguous(shape), strict=True)):
+        y = View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
+    rows_x, rows_y = x.reshape((*lead, length)), y.reshape((*lead, length))
+    assert rows_x is not None
+    assert rows_y is not None
+    b.target.row_step(b, work, rows_x, rows_y, len(lead))
+    if y is not home:
+        b.copy(y, home)
+
+
+@lowers("lrn")
+def lower_lrn(b: AnyBuilder, layer: Layer) -> None:
+    """Over windows of channels, which become contiguous."""
+    attrs = layer.node.attrs
+    size = attrs["size"]
+    work = ResponseWork(
+        size // 2, (size - 1) // 2, attrs["alpha"] / size, k=float(attrs["k"]), beta=float(attrs["beta"])
+    )
+    row_layer(b, layer, work, axis=1)
+
+
+@lowers("group_norm")
+def lower_group_norm(b: AnyBuilder, layer: Layer) -> None:
+    """Statistics of the channels, of them those of the groups, then every pixel: three steps."""
+    x = b.read(layer.node.inputs[0], inner=1, exact=True)
+    y, home = b.writable(layer.name, 1)
+    attrs = layer.node.attrs
+    work = GroupWork(attrs["num_groups"], float(attrs["eps"]), *parameters(b, layer, "weight", "bias"))
+    if not b.target.group_step(b, work, x, y):  # the pixels lie along too many axes
+        plain = b.fresh(x.shape, 1, NO_HALO)
+        b.copy(x, plain)
+        y = b.fresh(x.shape, 1, NO_HALO)
+        done = b.target.group_step(b, work, plain, y)
+        assert done
+    if y is not home:
+        b.copy(y, home)

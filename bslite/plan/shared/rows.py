@@ -1,0 +1,28 @@
+"""Layers that work along one axis, whose rows are made contiguous first."""
+
+from __future__ import annotations
+
+from bslite.kernels.contracts.record import Operand
+from bslite.kernels.contracts.rows import RowWork
+from bslite.passes import Layer
+from bslite.plan.core.builder import AnyBuilder
+
+
+def row_layer(b: AnyBuilder, layer: Layer, work: RowWork, axis: int) -> None:
+    """Append the steps of a layer that is ``work`` along ``axis`` of its input."""
+    x = b.read(layer.node.inputs[0], inner=axis, exact=True)
+    y, home = b.writable(layer.name, axis)
+    b.target.row_step(b, work, x, y, axis)
+    if y is not home:
+        b.copy(y, home)
+
+
+def axis_of(b: AnyBuilder, layer: Layer) -> int:
+    """The layer's attribute ``axis``, not negative."""
+    return int(layer.node.attrs["axis"]) % len(b.shapes[layer.name])
+
+
+def parameters(b: AnyBuilder, layer: Layer, *roles: str) -> list[Operand | None]:
+    """The layer's parameters as operands; None for one that it does not have."""
+    keys = [layer.node.params.get(role) for role in roles]
+    return [Operand(b.const("param", key), 0) if key is not None else None for key in keys]
