@@ -28,13 +28,11 @@ def kernel_of(reference: Any) -> Any:
         return typed(reference)
     from bslite.kernels.cpu.elementwise.elementwise import elementwise_function
     from bslite.kernels.cpu.gemm.sweep import depthwise_sweep, gemm_sweep
-    from bslite.kernels.cpu.math.activation import activation
 
     name, *variant = reference
     return {
         "gemm_sweep": gemm_sweep,
         "depthwise_sweep": depthwise_sweep,
-        "activation": activation,
         "elementwise": elementwise_function,
     }[name](*variant)
 

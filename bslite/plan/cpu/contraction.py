@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from bslite.passes import Layer
-from bslite.plan.core.lowering import epilogue
 from bslite.plan.core.views import View, with_halo
+from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.reduction import Reduction
 from bslite.plan.cpu.step import CpuBuilder, untyped
 from bslite.plan.cpu.tiling import LineTiling, choose_items, line_length, line_tiling, max_rows
@@ -117,7 +117,7 @@ def contraction(
         "tail_sweep": ["gemm_sweep", tiling.tail, max_rows(machine, tiling.tail)],
         "minus_inf": -math.inf, "plus_inf": math.inf, "weights_image": 4 * weights_image,
         "plane_lines": planes.lines, "x_plane": 4 * planes.x, "y_plane": 4 * planes.y,
-        "residual_plane": 4 * planes.r, **(rows or INSIDE), **epilogue(layer.activation),
+        "residual_plane": 4 * planes.r, **(rows or INSIDE), **epilogue(layer.activation).numbers(),
     }  # fmt: skip
     own = layer.node.params.get("bias")
     biases = bias or b.const(

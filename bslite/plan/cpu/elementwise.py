@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +10,8 @@ from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.loops import into_items, merged_axes, split_for_items
-from bslite.plan.core.lowering import epilogue
 from bslite.plan.core.views import NO_HALO, View, channel_axis, contiguous, size_of
+from bslite.plan.cpu.epilogue import after
 from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.step import CpuBuilder, untyped
 
@@ -33,7 +32,7 @@ def elementwise_layer(
     shape, inner = home.shape, inner_axis(home.shape)
     direct = not shape or home.strides[inner] == 1 or shape[inner] == 1
     y = home if direct else b.fresh(shape, inner, NO_HALO)
-    cells = {"function": ["elementwise", function], **in_store(layer)}
+    cells = {"function": ["elementwise", function], **after(layer.activation).numbers()}
     flag = b.flag(layer.name, fails) if fails else None
     elementwise_step(b, [_aligned(b, v, shape, inner) for v in operands], y, cells, cycles, flag)
     if y is not home:
@@ -46,15 +45,6 @@ def inner_axis(shape: Shape) -> int:
     if not shape or shape[channels] != 1:
         return channels
     return max((a for a, n in enumerate(shape) if n != 1), default=channels)
-
-
-def in_store(layer: Layer) -> dict[str, Any]:
-    """The cells of the activation, a clamp too as a function of its own."""
-    cells = epilogue(layer.activation)
-    lo, hi = cells.pop("lo"), cells.pop("hi")
-    if (lo, hi) != (-math.inf, math.inf):
-        cells |= {"activation": ["activation", "clamp"], "act_a": lo, "act_b": hi}
-    return cells
 
 
 def _aligned(b: CpuBuilder, view: View, shape: Shape, inner: int) -> View:

@@ -7,9 +7,9 @@ from bslite.ops.conv import Conv
 from bslite.passes import Layer
 from bslite.plan.core.views import size_of
 from bslite.plan.core.windows import volume
-from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.stack.steps import as_stack, small
+from bslite.plan.shared.activation import activation
 
 THREADS = 128
 

@@ -8,27 +8,16 @@ from collections.abc import Sequence
 from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
-from bslite.plan.core.lowering import epilogue
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.elementwise import in_plain_order
 from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, untyped
+from bslite.plan.shared.activation import activation
 from bslite.spec import Node
 
 AXES = 5  # of the kernel
 EACH = 4  # elements of a thread
 THREADS = 256
 OPERANDS = "xzw"
-
-
-def activation(node: Node | None) -> tuple[str, float, float]:
-    """Which function of `kernels.cuda.math.functions` the node is, and its two parameters."""
-    cells = epilogue(node)
-    if cells["activation"]:
-        return cells["activation"][1], cells["act_a"], cells["act_b"]
-    lo, hi = cells["lo"], cells["hi"]
-    if (lo, hi) == (float("-inf"), float("inf")):
-        return "identity", 0.0, 0.0
-    return ("relu", 0.0, 0.0) if (lo, hi) == (0.0, float("inf")) else ("clamp", lo, hi)
 
 
 def elementwise_layer(b: CudaBuilder, layer: Layer, function: str, fails: str | None = None) -> None:

@@ -13,8 +13,10 @@ import functools
 import numpy as np
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts.activation import complete
+from bslite.kernels.contracts.cpu.epilogue import InPlace
 from bslite.kernels.cpu.math import unary, veclog, vecmath
-from bslite.kernels.cpu.runtime.compile import Kernel, caller
+from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector.lanes import select_eq
 from bslite.kernels.cpu.vector.simd import (
     BYTES,
@@ -159,7 +161,7 @@ def _shrink(x, a, b):
     return select_lt(a, x, x - b, outside)
 
 
-FUNCTIONS = {
+FUNCTIONS = complete({
     "identity": _identity,
     "relu": _relu,
     "relu6": _relu6,
@@ -184,9 +186,10 @@ FUNCTIONS = {
     "threshold": _threshold,
     "shrink": _shrink,
     **unary.FUNCTIONS,
-}
+}, "CPU")  # fmt: skip
 
 
+@makes(InPlace)
 @functools.cache
 def activation(name: str) -> Kernel:
     """The in-place kernel of one activation."""

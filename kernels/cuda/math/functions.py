@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.activation import complete
 from bslite.kernels.cuda.math import libm, trig
 from bslite.kernels.cuda.math.libm import fma, larger, magnitude, minus, plus, quotient, smaller, times
 from bslite.kernels.cuda.runtime.device import device_function
@@ -181,8 +182,7 @@ def _alone(function):
     return apply
 
 
-#: By name; those of one family that differ by a parameter have names of their own (`lowering.epilogue`).
-FUNCTIONS = {
+FUNCTIONS = complete({
     **{
         function.__name__: function
         for function in (
@@ -203,7 +203,7 @@ FUNCTIONS = {
     "sin": _alone(trig.sin),
     "cos": _alone(trig.cos),
     "tan": _alone(trig.tan),
-}  # fmt: skip
+}, "GPU")  # fmt: skip
 #: Name -> number, in the order above: what tells variants of a kernel apart.
 CODES = {name: code for code, name in enumerate(FUNCTIONS)}
 _NAMES = tuple(FUNCTIONS)

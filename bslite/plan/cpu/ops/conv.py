@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
-from bslite.plan.core.lowering import CPU, epilogue
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.core.windows import Window, made_by, volume, windows_of
 from bslite.plan.cpu.contraction import Planes, contraction, merge_lines
+from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.halos import halo_of, layer_halo
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.step import CpuBuilder, untyped
@@ -240,7 +241,7 @@ def _depthwise(
         "block_registers": items.block_panels * run, "run": run, "channels": channels,
         "filter_rows": filter_rows, "filter_cols": cols, **rows, **cut._asdict(),
         "sweep": ["depthwise_sweep", *tile, most, *[1] * deep],
-        **epilogue(layer.activation),
+        **epilogue(layer.activation).numbers(),
     }  # fmt: skip
     bias = node.params.get("bias")
     weights = b.const(

@@ -11,11 +11,13 @@ from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.passes.fuse import ACTIVATIONS
 from bslite.plan.core.loops import into_items, merged_axes, split_for_items
-from bslite.plan.core.lowering import CPU, affine, epilogue
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
+from bslite.plan.cpu.epilogue import affine, epilogue
 from bslite.plan.cpu.ops.elementwise import lower_integers
 from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.step import CpuBuilder, untyped
+from bslite.spec import Node
 
 OUTER = 4  # loops of the kernel around the channels
 
@@ -24,7 +26,7 @@ OUTER = 4  # loops of the kernel around the channels
 def lower_activation(b: CpuBuilder, layer: Layer) -> None:
     """One activation over memory."""
     _pointwise(
-        b, layer, b.read(layer.node.inputs[0], exact=True), {"op": 0, "affine": 0, **epilogue(layer.node)}
+        b, layer, b.read(layer.node.inputs[0], exact=True), {"op": 0, **epilogue(layer.node).numbers()}
     )
 
 
@@ -33,9 +35,8 @@ def lower_batch_norm(b: CpuBuilder, layer: Layer) -> None:
     """``x*scale + shift`` per channel, and the activation after it."""
     node = layer.node
     x = b.read(node.inputs[0], inner=1, exact=True)
-    has_affine, scale, shift = affine(b, node)
-    cells = {"op": 0, **has_affine, **epilogue(layer.activation)}
-    _pointwise(b, layer, x, cells, inner=1, scale=scale, shift=shift)
+    cells = {"op": 0, **epilogue(layer.activation).numbers()}
+    _pointwise(b, layer, x, cells, inner=1, norm=node)
 
 
 @CPU.register("add", "mul")
@@ -52,7 +53,7 @@ def lower_binary(b: CpuBuilder, layer: Layer) -> None:
     if first.shape != shape:
         first = _materialised(b, first, shape, inner)
     x = b.arranged(_broadcast(first, shape), inner, exact=True)
-    cells = {"op": 1 if layer.node.op == "add" else 2, "affine": 0, **epilogue(layer.activation)}
+    cells = {"op": 1 if layer.node.op == "add" else 2, **epilogue(layer.activation).numbers()}
     _pointwise(b, layer, x, cells, z=_broadcast(second, shape))
 
 
@@ -80,10 +81,9 @@ def _pointwise(
     cells: dict[str, Any],
     z: View | None = None,
     inner: int | None = None,
-    scale: str | None = None,
-    shift: str | None = None,
+    norm: Node | None = None,
 ) -> None:
-    """Append one "pointwise" step. ``inner``: the axis that scale and shift run along."""
+    """Append one "pointwise" step. ``norm``: a batch norm, whose numbers run along the axis ``inner``."""
     y = b.write(layer.name, inner=inner)
     if not x.shape:
         x, y = _one(x), _one(y)
@@ -108,15 +108,13 @@ def _pointwise(
     z_inner = int(runs[2][-1] == 1)
     items = item_count(b.machine, 2.0 * size_of(y.shape) / b.machine.lanes)
     sizes, runs = into_items(sizes, runs, items, OUTER + 1)
-    args: dict[str, Any] = {**cells, "channels": sizes[-1], "z_inner": z_inner}
+    scaled = affine(b, norm, x.start)
+    args: dict[str, Any] = {**cells, **scaled.numbers(), "channels": sizes[-1], "z_inner": z_inner}
     args |= {f"n{i}": n for i, n in enumerate(sizes[:-1])}
     for letter, run in zip("xyz", runs, strict=True):
         args |= {f"{letter}{i}": 4 * s for i, s in enumerate(run[:-1])}
-    nowhere = (x.buffer, x.offset)
     operands = {
-        "x": (x.buffer, x.offset), "y": (target.buffer, target.offset), "z": (operands_z.buffer,
-        operands_z.offset),
-        "scale": (scale, 0) if scale else nowhere, "shift": (shift, 0) if shift else nowhere,
+        "x": x.start, "y": target.start, "z": operands_z.start, **scaled.operands(),
     }  # fmt: skip
     reads = [x] + ([z] if z is not None else [])
     untyped(b, "pointwise", sizes[0] * sizes[1], args, operands, reads, [target])

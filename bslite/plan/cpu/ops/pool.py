@@ -10,9 +10,10 @@ from bslite import ops
 from bslite.ops import Shape
 from bslite.ops.pool import WindowPool
 from bslite.passes import Layer
-from bslite.plan.core.lowering import CPU, affine, epilogue
+from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.core.windows import volume
+from bslite.plan.cpu.epilogue import affine, epilogue
 from bslite.plan.cpu.sharing import share_image
 from bslite.plan.cpu.step import CpuBuilder, untyped
 from bslite.spec import Node
@@ -210,9 +211,9 @@ def _pool_step(
         )  # what comes from beyond L2 is best read in the order of memory, if hardly shared
     tall = max(s.length for s in rows)
     strips = strip_count(run, tall, 4 * channels, b.machine.l1)
-    cells, scale, shift = affine(b, layer.affine if layer else None)
+    norm = affine(b, layer.affine if layer else None, x.start)
     args: dict[str, Any] = {
-        **cells, **epilogue(layer.activation if layer else None),
+        **norm.numbers(), **epilogue(layer.activation if layer else None).numbers(),
         "run_first": run.first, "run_pixels": run.pixels, "run_wide": run.wide, "run_stride": run.stride,
         "strip": -(-run.pixels // strips), "strips": strips,
         "x_image": 4 * xi, "x_row": 4 * apart[0], "x_pixel": 4 * apart[1] * xc,
@@ -225,8 +226,7 @@ def _pool_step(
         "y": (y.buffer, y.offset),
         "rows": (b.const("offsets", values=_table(rows, 1)), 0),
         "cols": (b.const("offsets", values=_table(cols, 4 * xc)), 0),
-        "scale": (scale, 0) if scale else (x.buffer, x.offset),
-        "shift": (shift, 0) if shift else (x.buffer, x.offset),
+        **norm.operands(),
     }
     untyped(b, kernel, n * shares.bands * shares.blocks, args, operands, [x], [y])
 

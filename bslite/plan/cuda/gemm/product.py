@@ -12,9 +12,9 @@ from typing import Any
 from bslite.errors import EngineError
 from bslite.passes import Layer
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.gemm.tiles import FEW, Choice, Problem, choose, choose_groups
 from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, untyped
+from bslite.plan.shared.activation import activation
 
 THREADS = 256
 #: The kernel's numbers that count floats, so that pairs halve them.
@@ -85,7 +85,7 @@ def append(b: CudaBuilder, layer: Layer, p: Product) -> View | None:
     """
     if not p.rows * p.cols * p.batch:
         return None
-    function, act_a, act_b = activation(layer.activation) if layer.activation else ("identity", 0.0, 0.0)
+    function, act_a, act_b = activation(layer.activation)
     numbers: dict[str, Any] = {
         **NUMBERS, "rows": p.rows, "cols": p.cols, "terms": p.terms, "chunk": p.terms, **p.numbers,
     }  # fmt: skip

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from bslite.explore.gpu import GpuMachine
 from bslite.passes import Layer
 from bslite.plan.core.views import size_of
-from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.gemm.separable_tiles import Separable, choose_separable
 from bslite.plan.cuda.gemm.tiles import FEW, Problem, choose
 from bslite.plan.cuda.launch import CudaBuilder
 from bslite.plan.cuda.stack.price import FUNCTION, OTHER_FUNCTION, STREAMED
 from bslite.plan.cuda.stack.stages import piece_of
 from bslite.plan.cuda.stack.steps import cut_of
+from bslite.plan.shared.activation import activation
 
 LIBRARY = 0.8  # of our kernel's time, that a library's best kernel may take
 SELECTED = 1.0  # slots per element for what is not there

@@ -5,12 +5,13 @@ from __future__ import annotations
 from bslite.ops.binary import ARITHMETIC
 from bslite.ops.compare import COMPARISONS
 from bslite.passes import Layer
-from bslite.plan.core.lowering import CUDA, affine
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View
 from bslite.plan.cpu.ops.elementwise import ALSO_FAILS, FAILS
 from bslite.plan.cpu.ops.gather import CAST_FAILS, cast_mode
 from bslite.plan.cuda.elementwise import elementwise_layer, elementwise_step
 from bslite.plan.cuda.launch import CudaBuilder
+from bslite.plan.shared.activation import affine
 
 #: Modes of the CPU's cast kernel, in order, as functions of `kernels.cuda.math.cells`.
 CAST = ("float_to_int", "int_to_float", "float_to_bool", "int_to_bool")
@@ -69,9 +70,8 @@ def lower_cast(b: CudaBuilder, layer: Layer) -> None:
 def lower_batch_norm(b: CudaBuilder, layer: Layer) -> None:
     """``x*scale + shift`` per channel, and the activation after it."""
     x, y = b.values[layer.node.inputs[0]], b.write(layer.name)
-    _, scale, shift = affine(b, layer.node)
-    assert scale is not None
-    assert shift is not None
+    numbers = affine(b, layer.node)
+    assert numbers is not None
     along = tuple(int(axis == 1) for axis in range(len(x.shape)))
-    per_channel = [View(name, 0, x.shape, along) for name in (scale, shift)]
+    per_channel = [View(at.buffer, at.at, x.shape, along) for at in numbers]
     elementwise_step(b, [x, *per_channel], y, "affine", layer.activation)

@@ -8,8 +8,9 @@ from bslite.passes import Layer
 from bslite.passes.fuse import ACTIVATIONS
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cuda.elementwise import activation, elementwise_step
+from bslite.plan.cuda.elementwise import elementwise_step
 from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, untyped
+from bslite.plan.shared.activation import activation
 from bslite.spec import Node
 
 EACH = 4  # elements of a thread

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Sequence
 
 from bslite.passes import Layer
-from bslite.plan.core.lowering import CUDA, affine
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View, size_of
 from bslite.plan.core.windows import volume
 from bslite.plan.cpu.ops.pool import Span, adaptive_spans, spans_of
-from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.stack.steps import as_stack, small
+from bslite.plan.shared.activation import activation, affine
 
 THREADS = 128
 GROUPS = 8  # threads that share a channel's pixels, of a pool over the whole image
@@ -48,18 +48,23 @@ def whole_step(b: CudaBuilder, layer: Layer, x: View) -> bool:
     if not even:
         return False
     y = b.write(layer.name)
-    has_affine, scale, shift = affine(b, layer.affine)
+    norm = affine(b, layer.affine)
     name, first, second = activation(layer.activation)
     lanes = min(32, b.machine.block_threads // GROUPS)
     groups = -(-c // lanes)
-    variant = {"largest": _largest(layer), **has_affine, "activation": name, "lanes": lanes}
+    variant = {
+        "largest": _largest(layer),
+        "affine": int(norm is not None),
+        "activation": name,
+        "lanes": lanes,
+    }
     scalars: dict[str, int | float] = {
         "pixels": size_of(tuple(sizes)), "channels": c, "groups": groups, "x_image": x.strides[0],
         "x_pixel": pixels[-1][1] if pixels else 0, "x_channel": x.strides[1], "y_image": y.strides[0],
         "y_channel": y.strides[1], "a": first, "b": second,
     }  # fmt: skip
     places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
-    places["scale"], places["shift"] = ((k, 0) if k else places["x"] for k in (scale, shift))
+    places["scale"], places["shift"] = norm or (places["x"], places["x"])
     untyped(b, "whole_pool", variant, [groups * n], [lanes, GROUPS], scalars, places, [x], [y])
     return True
 
@@ -89,10 +94,10 @@ def pool_step(
     xi, xc, xp, xr, xx = source.strides
     yi, yc, yp, yr, yx = target.strides
     table = b.const("cells", values=[v for axis in whole for s in axis for v in s])
-    has_affine, scale, shift = affine(b, layer.affine if layer else None)
+    norm = affine(b, layer.affine if layer else None)
     name, first, second = activation(layer.activation if layer else None)
     threads = min(THREADS, b.machine.block_threads)
-    variant = {"largest": largest, **has_affine, "activation": name, "threads": threads}
+    variant = {"largest": largest, "affine": int(norm is not None), "activation": name, "threads": threads}
     count = size_of(target.shape)
     scalars: dict[str, int | float] = {
         "count": count, "channels": c, "planes": planes, "rows": rows, "cols": cols,
@@ -101,5 +106,5 @@ def pool_step(
         "y_image": yi, "y_plane": yp, "y_row": yr, "y_col": yx, "y_channel": yc, "a": first, "b": second,
     }  # fmt: skip
     places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "spans": (table, 0)}
-    places["scale"], places["shift"] = ((k, 0) if k else places["x"] for k in (scale, shift))
+    places["scale"], places["shift"] = norm or (places["x"], places["x"])
     untyped(b, "pool", variant, [-(-count // threads)], [threads], scalars, places, [x], [y])

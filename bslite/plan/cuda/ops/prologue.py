@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from bslite.plan.core.lowering import CUDA, affine
+from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View
 from bslite.plan.cpu.ops.conv import residual_of
-from bslite.plan.cuda.elementwise import activation
 from bslite.plan.cuda.gemm.product import (
     NUMBERS,
     STRIDES,
@@ -23,6 +22,7 @@ from bslite.plan.cuda.gemm.prologues import Prologue, element_slots, separable_o
 from bslite.plan.cuda.gemm.separable_tiles import CELL, DEEP, SeparableChoice, choose_separable
 from bslite.plan.cuda.launch import CudaBuilder, untyped
 from bslite.plan.cuda.ops.conv import convolution, evenly, forwards, library_of
+from bslite.plan.shared.activation import activation, affine
 
 
 def lower_together(b: CudaBuilder, prologue: Prologue) -> None:
@@ -44,10 +44,9 @@ def _elementwise(b: CudaBuilder, prologue: Prologue) -> None:
     form: dict[str, Any] = {"before": {"kind": prologue.kind, **ends}}
     gates: list[View] = []
     if prologue.kind == "affine":
-        _, scale, shift = affine(b, first.node)
-        assert scale is not None
-        assert shift is not None
-        before = Before("affine", name, act_a, act_b, (scale, 0), (shift, 0), slots=slots)
+        numbers = affine(b, first.node)
+        assert numbers is not None
+        before = Before("affine", name, act_a, act_b, *numbers, slots=slots)
     else:
         assert prologue.gate is not None
         gate = forwards(b, b.read(prologue.gate))

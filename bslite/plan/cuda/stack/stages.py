@@ -11,7 +11,7 @@ from bslite.ops import Shape
 from bslite.ops.pool import WindowPool
 from bslite.passes import Layer
 from bslite.passes.fuse import ACTIVATIONS
-from bslite.plan.cuda.elementwise import activation
+from bslite.plan.shared.activation import activation
 from bslite.spec import ModelSpec, Node
 
 Shapes = Mapping[str, Shape]

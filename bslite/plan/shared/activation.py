@@ -1,0 +1,60 @@
+"""Which function of the kernels the activation of a layer is, and the numbers of a batch norm in a store."""
+
+from __future__ import annotations
+
+import math
+
+from bslite.kernels.contracts.activation import IDENTITY, RELU, Activation
+from bslite.kernels.contracts.record import Operand
+from bslite.plan.core.builder import AnyBuilder
+from bslite.spec import Node
+
+#: The attributes that an activation's kernel takes as its two parameters.
+PARAMETERS = {
+    "leaky_relu": ("negative_slope",),
+    "elu": ("alpha",),
+    "celu": ("alpha",),
+    "selu": ("alpha", "gamma"),
+    "silu": ("beta",),
+    "softplus": ("beta", "threshold"),
+    "threshold": ("threshold", "value"),
+    "shrink": ("lambd", "bias"),
+    "hardsigmoid": ("alpha", "beta"),
+    "clamp": ("low", "high"),
+}
+
+
+def activation(node: Node | None) -> Activation:
+    """The function that the op of ``node`` is, with its parameters; the identity for None."""
+    if node is None:
+        return IDENTITY
+    name, parameters = node.op, [float(node.attrs[p]) for p in PARAMETERS.get(node.op, ())]
+    if name == "relu6":
+        return Activation("clamp", 0.0, 6.0)
+    if name == "clamp" and parameters == [-math.inf, math.inf]:
+        return IDENTITY
+    if name == "clamp" and parameters == [0.0, math.inf] and math.copysign(1.0, parameters[0]) > 0.0:
+        return RELU  # but not from -0.0 on, which a clamp returns for what is less
+    if name == "gelu":
+        name = f"gelu_{node.attrs['approximate']}"
+    elif name == "hardsigmoid":
+        default = parameters == [1 / 6, 0.5]
+        name, parameters = ("hardsigmoid", []) if default else ("hardsigmoid_any", parameters)
+    elif name == "silu":
+        name, parameters = ("silu", []) if parameters == [1.0] else ("swish", parameters)
+    return Activation(name, *parameters)
+
+
+def affine(b: AnyBuilder, batch_norm: Node | None) -> tuple[Operand, Operand] | None:
+    """Where the ``scale`` and the ``shift`` of each channel lie, if there is a batch norm: its result is
+    ``x * scale + shift``.
+    """
+    if batch_norm is None:
+        return None
+    roles = [r for r in ("weight", "bias", "running_mean", "running_var") if r in batch_norm.params]
+    keys = [batch_norm.params[r] for r in roles]
+    scale, shift = (
+        Operand(b.const("batch_norm", *keys, roles=roles, part=part, eps=batch_norm.attrs["eps"]), 0)
+        for part in ("scale", "shift")
+    )
+    return scale, shift

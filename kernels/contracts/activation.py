@@ -1,0 +1,71 @@
+"""Functions of one value that kernels apply before they store it: activations and the unary operations.
+
+`FUNCTIONS` is the one list of them. The kernels of each target implement all of them (`complete`), the
+planner names one of them with its parameters (`Activation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+#: Name -> what it makes of ``x``, with ``a`` and ``b`` its parameters. Ops that differ by a parameter which
+#: chooses code have a name for each choice.
+FUNCTIONS = {
+    "identity": "x",
+    "relu": "max(x, 0)",
+    "clamp": "min(max(x, a), b)",
+    "leaky_relu": "x if x >= 0 else a * x",
+    "sigmoid": "1 / (1 + exp(-x))",
+    "tanh": "tanh(x)",
+    "silu": "x * sigmoid(x)",
+    "relu6": "min(max(x, 0), 6)",
+    "elu": "x if x > 0 else a * expm1(x)",
+    "gelu_none": "x / 2 * (1 + erf(x / sqrt(2)))",
+    "gelu_tanh": "x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))",
+    "hardsigmoid": "relu6(x + 3) / 6",
+    "hardswish": "x * hardsigmoid(x)",
+    "hardsigmoid_any": "min(max(a * x + b, 0), 1)",
+    "swish": "x * sigmoid(a * x)",
+    "selu": "b * (x if x > 0 else a * expm1(x))",
+    "celu": "x if x > 0 else a * expm1(x / a)",
+    "softplus": "x if a * x > b else log1p(exp(a * x)) / a",
+    "softsign": "x / (1 + abs(x))",
+    "mish": "x * tanh(log1p(exp(x)))",
+    "logsigmoid": "log(sigmoid(x))",
+    "threshold": "x if x > a else b",
+    "shrink": "x - b if x > a else x + b if x < -a else 0",
+    **{
+        name: f"{name}(x)"
+        for name in (
+            "neg", "sign", "rsqrt", "reciprocal", "abs", "sqrt", "exp", "expm1", "log", "log2",
+            "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
+            "erf", "floor", "ceil", "trunc", "round", "sin", "cos", "tan",
+        )
+    },
+}  # fmt: skip
+
+
+class Activation(NamedTuple):
+    """One of `FUNCTIONS` by its name, and its parameters; 0 where it takes none."""
+
+    function: str
+    a: float = 0.0
+    b: float = 0.0
+
+
+IDENTITY = Activation("identity")
+RELU = Activation("relu")
+
+
+def complete(table: Mapping[str, T], target: str) -> dict[str, T]:
+    """``table``, what a target has for each name, in the order of `FUNCTIONS`.
+
+    Raises RuntimeError if it lacks one or has one more.
+    """
+    if set(table) != set(FUNCTIONS):
+        wrong = ", ".join(sorted(set(table) ^ set(FUNCTIONS)))
+        raise RuntimeError(f"functions of the {target}: {wrong} are missing or not in the contract")
+    return {name: table[name] for name in FUNCTIONS}

@@ -1,0 +1,71 @@
+"""What a CPU kernel does to its results besides its own work: parts of the records of several steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bslite.kernels.contracts.activation import Activation
+from bslite.kernels.contracts.record import Operand, Record, Variant
+
+
+@dataclass(frozen=True)
+class InPlace(Variant):
+    """The kernel of one of `contracts.activation.FUNCTIONS` over a line of pixels that is in L1."""
+
+    function: str
+
+
+@dataclass(frozen=True)
+class After(Record):
+    """A function of the results that runs in place once they are stored; None for no function.
+
+    ``act_a`` and ``act_b`` are neighbours: the kernel of the function takes the address of the first.
+    """
+
+    activation: InPlace | None
+    act_a: float
+    act_b: float
+
+    @classmethod
+    def of(cls, act: Activation) -> After:
+        """Any activation, ReLU as a clamp."""
+        if act.function == "identity":
+            return cls(None, 0.0, 0.0)
+        if act.function == "relu":
+            return cls(InPlace("clamp"), 0.0, math.inf)
+        return cls(InPlace(act.function), act.a, act.b)
+
+
+@dataclass(frozen=True)
+class Epilogue(Record):
+    """An activation in a kernel's store: ReLUs and clamps are bounds, all else runs after the store.
+
+    ``lo`` and ``hi`` are neighbours: microkernels take the address of the first.
+    """
+
+    lo: float
+    hi: float
+    after: After
+
+    @classmethod
+    def of(cls, act: Activation) -> Epilogue:
+        """The cells for an activation."""
+        none = After(None, 0.0, 0.0)
+        if act.function == "relu":
+            return cls(0.0, math.inf, none)
+        if act.function == "clamp":
+            return cls(act.a, act.b, none)
+        return cls(-math.inf, math.inf, After.of(act))
+
+
+@dataclass(frozen=True)
+class Affine(Record):
+    """``value * scale + shift`` for each channel before it is stored, where ``affine`` is 1.
+
+    Where it is 0 both operands may be anything; nothing is read through them.
+    """
+
+    affine: int
+    scale: Operand
+    shift: Operand
