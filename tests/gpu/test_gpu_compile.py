@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,53 +61,48 @@ def test_recurrent_blocks_take_what_the_planner_counts(kernel: str, capability: 
         assert cut.fits(GpuMachine() if wide else GpuMachine(register_bytes=64 << 10)), record
 
 
-def test_code_is_kept(tmp_path: Path) -> None:
-    """A second process finds it on disk and compiles nothing; a file cut short is made anew."""
+@pytest.fixture
+def coded(tmp_path: Path) -> Callable[..., None]:
+    """``coded(capability, check, ...)``: in a process that keeps code under ``tmp_path``, and compiles none
+    if it is to be "kept", `code_of` makes an image and an entry for which ``check`` holds.
+    """
     pytest.importorskip("cuda.bindings.nvjitlink", reason="nvJitLink is not installed")
-    script = """
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
+    environment["BSLITE_CACHE_DIR"] = str(tmp_path)
+
+    def run(capability: tuple[int, int], check: str, *arguments: str) -> None:
+        script = f"""
 import sys
 import bslite.kernels.cuda
 from bslite.kernels.cuda.runtime import compile, kernel
 if "kept" in sys.argv:
     kernel.Kernel.ptx = None
-image, entry = compile.code_of("copy", (9, 0), {"axes": 1, "threads": 256})
-assert image[:4] == b"\\x7fELF" and entry.encode() in image
+image, entry = compile.code_of("copy", {capability}, {{"axes": 1, "threads": 256}})
+assert entry.encode() in image and {check}
 """
-    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
-    environment["BSLITE_CACHE_DIR"] = str(tmp_path)
-
-    def run(*arguments: str) -> None:
         command = [sys.executable, "-c", script, *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
-    run()
-    run("kept")
+    return run
+
+
+def test_code_is_kept(coded: Callable[..., None], tmp_path: Path) -> None:
+    """A second process finds it on disk and compiles nothing; a file cut short is made anew."""
+    elf = r"image[:4] == b'\x7fELF'"
+    coded((9, 0), elf)
+    coded((9, 0), elf, "kept")
     (file,) = tmp_path.glob("cuda/*/copy-*.cubin")
     whole = file.read_bytes()
     file.write_bytes(b"")
-    run()
+    coded((9, 0), elf)
     assert file.read_bytes() == whole
 
 
-def test_a_gpu_newer_than_the_assembler(tmp_path: Path) -> None:
+def test_a_gpu_newer_than_the_assembler(coded: Callable[..., None]) -> None:
     """The driver, which knows it, gets the PTX; that is kept, too."""
-    pytest.importorskip("cuda.bindings.nvjitlink", reason="nvJitLink is not installed")
-    script = """
-import sys
-import bslite.kernels.cuda
-from bslite.kernels.cuda.runtime import compile, kernel
-if "kept" in sys.argv:
-    kernel.Kernel.ptx = None
-image, entry = compile.code_of("copy", (99, 0), {"axes": 1, "threads": 256})
-assert b".version" in image and entry.encode() in image and image[-1] == 0
-"""
-    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
-    environment["BSLITE_CACHE_DIR"] = str(tmp_path)
-    for arguments in ([], ["kept"]):
-        command = [sys.executable, "-c", script, *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+    for arguments in ((), ("kept",)):
+        coded((99, 0), "b'.version' in image and image[-1] == 0", *arguments)
 
 
 @on_both

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.check import TINY, Array, rel_l2
+from support.check import Array
+from support.gpu_cases import check_spec_on_cuda
 from support.gpu_simulate import launch
 from support.noise import noise
 from support.plans import gpu_plan_of
@@ -71,12 +72,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def check(spec: ModelSpec, *inputs: Array) -> Plan:
     """Three-way; the same bits layer by layer, and when every value is kept. The plan."""
-    got = bslite.run(spec, list(inputs), backend="cuda")
-    exact = reference.run(spec, list(inputs), np.float64)[0]
-    peer = reference.run(spec, list(inputs), np.float32)[0]
-    assert rel_l2(got, exact) <= 4 * rel_l2(peer, exact) + TINY
-    alone = bslite.run(spec, list(inputs), backend="cuda", layerwise=True)
-    assert got.tobytes() == alone.tobytes()
+    check_spec_on_cuda(spec, *inputs)
     shapes = [x.shape for x in inputs]
     assert kinds(gpu_plan_of(spec, *shapes, machine=MACHINE, layerwise=True)) == []
     assert kinds(gpu_plan_of(spec, *shapes, machine=MACHINE, keep_values=True)) == []

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from support.check import TINY, Array, rel_l2
+from support.check import Array
+from support.gpu_cases import check_spec_on_cuda
 from support.noise import noise
 from support.plans import gpu_plan_of
 
-import bslite
-from bslite import reference
 from bslite.explore.gpu import GpuMachine
 from bslite.passes import simplify
 from bslite.plan import Plan
@@ -68,24 +67,13 @@ def stacks_of(plan: Plan) -> list[str]:
     return [step.variant.constants()["stages"] for step in plan.steps if step.kernel == "stack"]
 
 
-def check(spec: ModelSpec, *inputs: Array) -> Array:
-    """The engine's answer is that of the reference, and has the same bits layer by layer."""
-    got = bslite.run(spec, list(inputs), backend="cuda")
-    exact = reference.run(spec, list(inputs), np.float64)[0]
-    peer = reference.run(spec, list(inputs), np.float32)[0]
-    assert rel_l2(got, exact) <= 4 * rel_l2(peer, exact) + TINY
-    alone = bslite.run(spec, list(inputs), backend="cuda", layerwise=True)
-    assert got.tobytes() == alone.tobytes()
-    return got
-
-
 def test_blocks_share_a_launch() -> None:
     model = Model(1, 3, 7, 9)
     for _ in range(3):
         model.block()
     spec = model.built()
     assert [s.count("max") for s in stacks_of(gpu_plan_of(spec, (1, 3, 7, 9)))] == [3]
-    check(spec, noise(1, 3, 7, 9))
+    check_spec_on_cuda(spec, noise(1, 3, 7, 9))
 
 
 def test_residual_from_outside() -> None:
@@ -103,7 +91,7 @@ def test_residual_from_outside() -> None:
     assert [word.partition(":")[0] for word in stages.split()] == [
         "max", "affine", "relu", "with", "depthwise", "with", "silu"
     ]  # fmt: skip
-    check(spec, noise(2, 2, 6, 7), noise(2, 2, 6, 7, seed=1))
+    check_spec_on_cuda(spec, noise(2, 2, 6, 7), noise(2, 2, 6, 7, seed=1))
 
 
 def test_a_number_per_channel_from_outside() -> None:
@@ -113,7 +101,7 @@ def test_a_number_per_channel_from_outside() -> None:
     model.add("mul", gate)
     spec = model.built()
     assert stacks_of(gpu_plan_of(spec, (1, 4, 5, 6), (1, 4, 1, 1)))[0].endswith("with:mul")
-    check(spec, noise(1, 4, 5, 6), noise(1, 4, 1, 1, seed=1))
+    check_spec_on_cuda(spec, noise(1, 4, 5, 6), noise(1, 4, 1, 1, seed=1))
 
 
 def test_what_two_layers_read_is_in_memory() -> None:
@@ -127,7 +115,7 @@ def test_what_two_layers_read_is_in_memory() -> None:
     model.add("sub", left)
     spec = model.built()
     assert len(stacks_of(gpu_plan_of(spec, (1, 2, 6, 6)))) == 3
-    check(spec, noise(1, 2, 6, 6))
+    check_spec_on_cuda(spec, noise(1, 2, 6, 6))
 
 
 def test_strides_and_averages() -> None:
@@ -139,7 +127,7 @@ def test_strides_and_averages() -> None:
     model.norm()
     spec = model.built()
     assert len(stacks_of(gpu_plan_of(spec, (1, 3, 13, 11)))) == 1
-    check(spec, noise(1, 3, 13, 11))
+    check_spec_on_cuda(spec, noise(1, 3, 13, 11))
 
 
 def test_into_a_concat() -> None:
@@ -151,7 +139,7 @@ def test_into_a_concat() -> None:
     model.norm()
     model.add("tanh")
     model.value = model.graph.add("concat", "join", first, model.value, axis=1)
-    check(model.built(), noise(1, 3, 5, 6))
+    check_spec_on_cuda(model.built(), noise(1, 3, 5, 6))
 
 
 @pytest.mark.parametrize("batch", [1, 16, 128])

@@ -7,12 +7,22 @@ import numpy as np
 import bslite
 from bslite import reference
 from bslite.ops import Case, Op
-from support.check import assert_three_way, single_op_spec
+from bslite.spec import ModelSpec
+from support.check import Array, assert_three_way, single_op_spec
 from support.torch_oracle import torch_output
 
 #: What rounding alone may do to a value of float32, relative to it: no answer can be expected to be nearer.
 #: CUDA's functions are good to an ulp or two; the simulator's are rounded once, from float64.
 HALF_ULP = 2.0**-25
+
+
+def check_spec_on_cuda(spec: ModelSpec, *inputs: Array) -> Array:
+    """As near to float64 as the reference in float32 is, and the same bits layer by layer."""
+    got = bslite.run(spec, list(inputs), backend="cuda")
+    exact, peer = (reference.run(spec, list(inputs), kind)[0] for kind in (np.float64, np.float32))
+    assert_three_way(got, peer, exact)
+    assert bslite.run(spec, list(inputs), backend="cuda", layerwise=True).tobytes() == got.tobytes()
+    return got
 
 
 def check_on_cuda(op: type[Op], case: Case, least: float = 0.0) -> None:
