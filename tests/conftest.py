@@ -5,6 +5,7 @@ is no GPU, GPU kernels run in numba.cuda's simulator; processes that run tests s
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 from collections.abc import Iterator
 
@@ -31,8 +32,13 @@ if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
     os.environ["OMP_WAIT_POLICY"] = "passive"  # a thread that spins takes another process's core
 
 
+gc.disable()  # what collecting the tests makes stays
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Before many tests, the kernels of the CPU are compiled; few tests compile what they need."""
+    gc.freeze()
+    gc.enable()
     if processes and len(session.items) >= MANY:
         from support.warm import warm
 

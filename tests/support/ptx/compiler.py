@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import hashlib
 import json
 import os
@@ -82,6 +83,8 @@ def _process(capability: tuple[int, int]) -> subprocess.Popen[str]:
 def _serve() -> None:
     from bslite.kernels.cuda import KERNELS
 
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)  # a compiler makes many small objects, and keeps most of them
     major, minor = map(int, sys.argv[1:])
     for line in sys.stdin:
         kernel, variant = json.loads(line)
