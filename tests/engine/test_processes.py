@@ -4,16 +4,13 @@ absence.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.process import python
 
 pytestmark = pytest.mark.processes
 
-TESTS = Path(__file__).parents[1]
 #: A small network of every kind of kernel, run at 1 and 2 threads and compared with the float64 reference.
 CHECK = """
 import sys
@@ -35,18 +32,6 @@ for arch in {archs}:
 {after}
 print("lanes", simd().lanes, "torch", "torch" in sys.modules)
 """
-
-
-def python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run ``code`` in a fresh interpreter, in the folder of the tests."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        cwd=TESTS,
-        timeout=600,
-    )
 
 
 def check(archs: list[str], before: str = "", after: str = "", **env: str) -> str:

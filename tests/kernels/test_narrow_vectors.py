@@ -10,7 +10,7 @@ import platform
 from collections.abc import Iterable
 
 import pytest
-from test_processes import python
+from support.process import python
 
 pytestmark = pytest.mark.processes
 
