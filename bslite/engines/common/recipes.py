@@ -14,21 +14,11 @@ import numpy.typing as npt
 from bslite.engines.common.cells import to_cells
 from bslite.passes import batch_norm_scale_shift
 from bslite.plan import Const
+from bslite.registry import Registry
 
 Array = npt.NDArray[Any]
-RECIPES: dict[str, Callable[..., Array]] = {}
-
-
-def recipe(name: str) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
-    """Register ``f(params, **args) -> array`` under ``name``."""
-
-    def register(function: Callable[..., Array]) -> Callable[..., Array]:
-        if name in RECIPES:
-            raise RuntimeError(f"recipe {name!r} is registered twice")
-        RECIPES[name] = function
-        return function
-
-    return register
+RECIPES: Registry[Callable[..., Array]] = Registry("recipe")
+recipe = RECIPES.register  # a decorator: ``f(params, **args) -> array`` under a name
 
 
 def data_of(const: Const, params: Mapping[str, Array]) -> Array:

@@ -1,7 +1,7 @@
 """Kernels as functions with a C address, compiled when first needed and kept on disk.
 
-A program step calls its kernel through a pointer, so only the kernels a model uses are compiled, each once
-per machine; no code is generated per model, and every shape is a run-time argument.
+A program step calls its kernel through a pointer, so only the kernels that a model uses are compiled, each
+once per machine; no code is generated per model, and every shape is a run-time argument.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numba.extending import intrinsic
 from bslite.kernels.contracts.record import StepRecord, Variant, cells
 from bslite.kernels.cpu.runtime.cache import cache_for
 from bslite.kernels.cpu.vector.simd import I64
+from bslite.registry import Registry
 
 #: Called with (name, from_cache) after each kernel becomes ready; the CLI's progress bar hooks in here.
 on_ready: list[Callable[[str, bool], None]] = []
@@ -85,17 +86,17 @@ call_item = caller(4)  # a StepKernel
 
 
 class StepKernel(Kernel):
-    """A kernel a program step names: ``f(step, bases, item, scratch)``.
+    """The kernel of a kind of step: ``f(step, bases, item, scratch)``.
 
-    ``step`` is the address of the step's record, ``fields`` names its int64 cells, ``bases`` the address of
-    the table of buffer addresses, ``item`` which of the step's independent work items to do, ``scratch``
-    memory of this thread.
+    ``step`` is the address of the step's record, whose int64 cells ``fields`` names; ``bases`` is the address
+    of the table of buffer addresses; ``item`` is the number of one of the step's independent work items;
+    ``scratch`` is the address of this thread's own memory.
     """
 
     fields: tuple[str, ...]
 
 
-STEP_KERNELS: dict[str, StepKernel] = {}
+STEP_KERNELS: Registry[StepKernel] = Registry("CPU kernel")
 HEADER = ("kernel", "items", "after")  # cells every record starts with
 
 
@@ -121,8 +122,7 @@ def step_kernel(
         name = contract if isinstance(contract, str) else contract.kernel
         kernel = StepKernel(py_func, name, 4)
         kernel.fields = (offsets(contract) if layout is None else layout)._fields
-        STEP_KERNELS[name] = kernel
-        return kernel
+        return STEP_KERNELS.add(name, kernel)
 
     return wrap
 

@@ -1,7 +1,7 @@
-"""A digest of a few words of each of many tensors: cheap enough to take at every call.
+"""A digest of a few words of each of many tensors, cheap enough for every call.
 
-Reads words only, so it holds for any dtype. Of a tensor up to `WHOLE` words all are read, of a longer one
-`SAMPLES`, evenly spread, the last among them.
+It reads 8-byte words, so any dtype will do: all words of a tensor of up to `WHOLE`, else `SAMPLES` words,
+evenly spread, the last one among them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What can only be found wrong while running: a step notes it here, and the engine raises after the run.
+"""Errors that show only while running, such as an index out of range.
 
-The kernel then goes on with something harmless, so that nothing is read or written where it should not be.
-Steps of several items may note different values; which one stays does not matter.
+A step notes them, and the engine raises after the run. The kernel then goes on with a harmless value, so that
+it reads and writes only where it may. Items of one step may note different values; any of them may be the one
+that stays.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.vector.simd import store_int
 
-FLAG_BYTES = 16  # two int64: was it raised, and the number to be shown
+FLAG_BYTES = 16  # two int64: whether it was raised, and the number to show
 
 
 @register_jitable

@@ -1,4 +1,4 @@
-"""The GEMM microkernel on data that stays in L1: nothing but arithmetic in the way."""
+"""The GEMM microkernel on data that stays in L1, so that only arithmetic takes time."""
 
 from __future__ import annotations
 

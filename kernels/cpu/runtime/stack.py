@@ -1,8 +1,8 @@
 """A stack of layers, depth-first: one thread takes one image, or a band of its rows, through a whole program.
 
-What lies between the layers stays in this thread's scratch memory, and so in its cache; nothing but the
-stack's inputs and outputs has a place for every image of the batch. The layers are ordinary steps; only the
-base addresses they see differ from thread to thread, image to image and band to band.
+Values between the layers stay in this thread's scratch memory, and so in its cache; only the stack's inputs
+and outputs have a place for every image of the batch. The layers are ordinary steps; the base addresses that
+they see differ from thread to thread, image to image and band to band.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from bslite.kernels.cpu.vector.simd import load_int, store_int
 
 # Items: images x bands. `table`: the address of one row of BAND for each band.
 F = offsets(Stacked)
-# `program`, `count`: the steps. `bases`, `entries`: a template of their base addresses, to be completed
-# by `ends`, `end_count`: rows of END. `arena_at`: where in scratch memory the stack's arena starts;
-# `free_at`: what a stack within this one may use.
+# `program`, `count`: the steps. `bases`, `entries`: a template of their base addresses, which `ends`,
+# `end_count` (rows of END) complete. `arena_at`: the start of the stack's arena in scratch memory;
+# `free_at`: the start of what a stack within this one may use.
 BAND = ("program", "count", "bases", "entries", "ends", "end_count", "arena_at", "free_at")
 END = ("entry", "base", "offset", "image")  # which entry; which outer base, bytes from it, bytes per image
 ROW = 8 * len(BAND)  # bytes

@@ -1,6 +1,6 @@
-"""What the machine can do at best: read and copy a working set over and over, multiply and add, tick, meet.
+"""What the machine can do at best: repeated reads and copies of a working set, multiply-adds, meetings.
 
-Whole registers by explicit loads, so that what is measured is the cache level and not the compiler's guess.
+The kernel loads and stores whole registers explicitly, so it measures the cache level and not the compiler.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ f = np.float32
 
 @step_kernel("stream", F)
 def stream(step, bases, item, scratch):
-    """``repeats`` passes over this item's own ``bytes``: READ, or COPY to as many at the target. TURNS: READ,
-    every second pass from the last `PANELS` bytes to the first, as recurrent layers go over their weights.
+    """``repeats`` passes of one mode over this item's own ``bytes``.
 
-    FMA: ``repeats`` times twelve multiply-adds, out of registers. CHAIN: ``repeats`` links of an addition and
-    an exclusive or that wait for each other, one cycle each. MEET: ``repeats`` times count oneself and wait
-    until all ``a`` items have, each time on another line of the data, zeros before; all items must be under
-    way at once.
+    READ reads them; COPY writes them to as many bytes at the target. TURNS reads, every second pass from the
+    last `PANELS` bytes to the first, as recurrent layers go over their weights. FMA computes twelve
+    multiply-adds out of registers. CHAIN computes an addition and an exclusive or that wait for each other,
+    one cycle each. MEET adds one to a counter and waits until all ``a`` items have, each time on another line
+    of the data, which holds zeros before; all items must be under way at once.
     """
     size, repeats, mode = load_int(step + F.bytes), load_int(step + F.repeats), load_int(step + F.mode)
     start = operand(step, bases, F.data) + item * load_int(step + F.data_item)

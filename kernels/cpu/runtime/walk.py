@@ -1,27 +1,27 @@
 """One compiled call per inference: every thread walks the same program and claims work items as it goes.
 
-A step is a record of int64 cells and a number of independent items. A thread claims items by atomic counters,
-and before it starts a step it waits until the *items* of the steps that one depends on are done: it never
+A step is a record of int64 cells and a number of independent items. A thread claims items by atomic counters.
+Before it starts a step it waits until the *items* of the steps that this one depends on are done: it never
 waits for a thread to arrive. So there is no deadlock however the threading layer schedules the walkers, one
 late or descheduled core does not hold the others up, and a plain call of `walk` is the single-threaded
-engine. Which thread does an item cannot change a result: the order of every sum is inside one item.
+engine. Results do not depend on which thread does an item: the order of every sum is inside one item.
 
 The items of a step lie in as many equal shares as there are threads, each with a counter. A thread takes
-those of its own share first, then those of the others. The first share is the top of the image in every step,
-so what a thread reads is mostly what it wrote, and lies in its own L2 (docs/decisions/005).
+the items of its own share first, then those of the others. The first share is the top of the image in every
+step, so a thread mostly reads what it wrote, from its own L2 (docs/decisions/005).
 """
 
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import njit, prange
 from numba.core import cgutils
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.runtime.cache import cache_for
 from bslite.kernels.cpu.runtime.compile import CELLS, Kernel, call_item, caller
-from bslite.kernels.cpu.vector.atomic import LINE, atomic, fetch_add, load_acquire, wait_until
-from bslite.kernels.cpu.vector.simd import I64, load_int, store_int
+from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, load_acquire, wait_until
+from bslite.kernels.cpu.vector.simd import I64, i64, load_int, primitive, store_int
 
 JOB = (
     "program", "steps", "bases", "counters", "scratch", "scratch_bytes", "walkers", "trace", "traced",
@@ -32,16 +32,15 @@ EVENT = ("step", "item", "walker", "start", "stop")  # int64 each, the last two 
 call_walk = caller(1)
 
 
-def _emit_clock(builder):
+@primitive(i64)
+def clock(builder):
+    """Ticks of a steady counter; the caller finds their rate."""
     fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I64, []), "llvm.readcyclecounter")
     return builder.call(fn, [])
 
 
-clock = atomic("clock", _emit_clock, types.int64)  # ticks of a steady counter; the caller finds their rate
-
-
 def counter_bytes(shares: int) -> int:
-    """Of one step's counters, a cache line each: items finished, and items claimed of each share."""
+    """Bytes of one step's counters, a cache line each: items finished, and items claimed of each share."""
     return (1 + shares) * LINE
 
 

@@ -1,4 +1,4 @@
-"""Sum and maximum of the lanes of one register."""
+"""The lanes of one register combined into one number, in a fixed order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from llvmlite import ir
 from bslite.kernels.cpu.vector.simd import I32, f32, primitive, vec_t
 
 
-def _halves(builder, value, combine):
+def pairwise(builder, value, combine):
     """Reduce the lanes pairwise, halves first: a fixed order, so results do not depend on the schedule."""
     width = value.type.count
     while width > 1:
@@ -22,7 +22,7 @@ def _halves(builder, value, combine):
 @primitive(f32, vec_t)
 def hsum(builder, x):
     """Sum of the lanes, pairwise."""
-    return _halves(builder, x, builder.fadd)
+    return pairwise(builder, x, builder.fadd)
 
 
 @primitive(f32, vec_t)
@@ -33,4 +33,4 @@ def hmax(builder, x):
         most = builder.select(builder.fcmp_ordered(">", a, b), a, b)
         return builder.select(builder.fcmp_unordered("uno", a, a), a, most)
 
-    return _halves(builder, x, larger)
+    return pairwise(builder, x, larger)

@@ -1,4 +1,4 @@
-"""Counters that threads share: how work is claimed and waited for without ever waiting for a thread."""
+"""Counters that threads share: they claim work and wait for work by them, never for another thread."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import sys
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.typing.templates import signature
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
 
-from bslite.kernels.cpu.vector.simd import I32, I64, pointer
+from bslite.kernels.cpu.vector.simd import I32, I64, i64, pointer, primitive
 from bslite.kernels.cpu.vector.target import simd
 
 LINE = 64  # bytes of a cache line
@@ -19,33 +18,21 @@ _X86 = simd().lanes >= 8
 _YIELD = "sched_yield" if sys.platform != "win32" else None
 
 
-def atomic(name, emit, ret, *params):
-    """A Numba intrinsic ``name`` that emits an instruction which is more than arithmetic."""
-
-    def codegen(context, builder, sig, args):
-        value = emit(builder, *args)
-        return context.get_dummy_value() if ret is types.void else value
-
-    names = ", ".join(f"a{i}" for i in range(len(params)))
-    scope = {"codegen": codegen, "result": signature(ret, *params)}
-    exec(f"def {name}(typingctx{', ' if names else ''}{names}): return result, codegen", scope)
-    return intrinsic(scope[name])
+@primitive(i64, i64, i64)
+def fetch_add(builder, address, n):
+    """Add ``n`` to the int64 at an address; returns what was there before."""
+    return builder.atomic_rmw("add", pointer(builder, address, I64), n, "acq_rel")
 
 
-fetch_add = atomic(
-    "fetch_add",
-    lambda b, address, n: b.atomic_rmw("add", pointer(b, address, I64), n, "acq_rel"),
-    types.int64, types.int64, types.int64,
-)  # fmt: skip
-load_acquire = atomic(
-    "load_acquire",
-    lambda b, address: b.load_atomic(pointer(b, address, I64), "acquire", 8),
-    types.int64,
-    types.int64,
-)
+@primitive(i64, i64)
+def load_acquire(builder, address):
+    """The int64 at an address, and with it all that its writer wrote before."""
+    return builder.load_atomic(pointer(builder, address, I64), "acquire", 8)
 
 
-def _emit_pause(builder):
+@primitive(types.void)
+def pause(builder):
+    """Tell the core that this thread spins."""
     if _X86:
         fn = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause"
@@ -53,14 +40,12 @@ def _emit_pause(builder):
         builder.call(fn, [])
 
 
-def _emit_yield(builder):
+@primitive(types.void)
+def yield_core(builder):
+    """Offer the core to other threads."""
     if _YIELD:
         fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, []), _YIELD)
         builder.call(fn, [])
-
-
-pause = atomic("pause", _emit_pause, types.void)
-yield_core = atomic("yield_core", _emit_yield, types.void)
 
 
 @register_jitable

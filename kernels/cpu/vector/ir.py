@@ -14,17 +14,18 @@ def const(n):
 
 
 def opaque(builder, value):
-    """The same int64, of whose making LLVM knows nothing: an empty piece of assembly stands in between.
+    """The same int64, passed through an empty piece of assembly so that LLVM does not see how it was made.
 
-    Several pointers at known distances from each other are one pointer and a chain of additions to LLVM's
-    loop strength reduction, whatever was written; a chain that runs beside the arithmetic, on the same ports.
+    LLVM's loop strength reduction turns several pointers at known distances into one pointer and a chain of
+    additions, which takes the ports of the arithmetic beside it.
     """
     return builder.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [value], side_effect=False)
 
 
 def loop(builder, count, carried, body):
-    """``for i in range(count)`` with loop-carried values as phis; ``body(i, values) -> values``. count may be
-    0.
+    """``for i in range(count)`` with loop-carried values as phis; ``body(i, values) -> values``.
+
+    ``count`` may be 0.
     """
     before = builder.block
     head, inside, after = (builder.append_basic_block(n) for n in ("head", "body", "after"))
@@ -50,9 +51,9 @@ def loop(builder, count, carried, body):
 
 
 def add_if(builder, condition, values, addresses, mask, partial):
-    """``values`` plus the vectors at ``addresses`` where ``condition`` holds; else nothing is read.
+    """``values`` plus the vectors at ``addresses`` if ``condition`` holds; otherwise nothing is read.
 
-    Of those marked ``partial`` only the lanes of ``mask`` are read.
+    Of vectors marked ``partial`` only the lanes of ``mask`` are read.
     """
     plain, add, after = (builder.append_basic_block(n) for n in ("plain", "add", "after"))
     builder.cbranch(condition, add, plain)
@@ -76,7 +77,7 @@ def add_if(builder, condition, values, addresses, mask, partial):
 
 
 def one_of(builder, selector, bodies):
-    """Run ``bodies[selector]()``, a dict from int to function; nothing if the selector is not in it."""
+    """Emit a switch that runs ``bodies[selector]``, and nothing if ``bodies``, a dict, lacks the selector."""
     after = builder.append_basic_block("after")
     switch = builder.switch(selector, after)
     for value, body in bodies.items():
@@ -89,9 +90,7 @@ def one_of(builder, selector, bodies):
 
 
 def store_tile(builder, places, values, last, partial):
-    """Store each value at its place; those whose flag in ``partial`` is set only in their first ``last``
-    lanes.
-    """
+    """Store each value at its place; of values whose flag in ``partial`` is set, the first ``last`` lanes."""
     with builder.if_else(builder.icmp_signed(">=", last, const(simd.LANES))) as (whole, part):
         with whole:
             for place, value in zip(places, values, strict=True):

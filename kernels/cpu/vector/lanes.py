@@ -1,6 +1,6 @@
 """Vector operations that look into the lanes: bits of floats, roundings, tests, one lane at a time.
 
-What is rare goes through the C library lane by lane, in float64 and rounded once (`by_lane`).
+Rare functions go through the C library lane by lane, in float64, and are rounded once (`each_lane`).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def if_odd(builder, n, then, other):
 
 
 def each_lane(function):
-    """The vector function of one argument that is ``function`` of a float64, lane by lane, rounded."""
+    """A vector function of one argument: ``function`` of each lane in float64, rounded to float32."""
 
     @register_jitable
     def mapped(x):
@@ -138,7 +138,7 @@ def each_lane(function):
 
 
 def each_pair(function):
-    """Of two arguments; see `each_lane`."""
+    """A vector function of two arguments, as `each_lane`."""
 
     @register_jitable
     def mapped(x, z):

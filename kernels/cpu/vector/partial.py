@@ -1,7 +1,7 @@
 """The last register of a run, of which only some lanes exist.
 
-Nothing outside the run is touched, so it may end where the memory does. A predictable branch instead of a
-mask throughout, because machines narrower than AVX-512 have no cheap ones.
+Nothing outside the run is read or written, so a run may end where the memory does. Whole registers take a
+predictable branch and no mask, because machines narrower than AVX-512 have no cheap masks.
 """
 
 from __future__ import annotations

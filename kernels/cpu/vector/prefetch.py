@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from numba import types
 
-from bslite.kernels.cpu.vector.atomic import atomic
-from bslite.kernels.cpu.vector.simd import prefetch_ir
+from bslite.kernels.cpu.vector.simd import i64, prefetch_ir, primitive
 
-prefetch = atomic("prefetch", lambda b, address: prefetch_ir(b, address), types.void, types.int64)
+
+@primitive(types.void, i64)
+def prefetch(builder, address):
+    """Ask for the cache line at an address; any address will do, even one that is not mapped."""
+    prefetch_ir(builder, address)

@@ -1,7 +1,7 @@
-"""What SIMD the compiler will emit for this process: asked of LLVM itself, not looked up in a table.
+"""The SIMD that the compiler emits for this process, as LLVM itself shows it.
 
-Numba compiles for the host CPU, or for ``NUMBA_CPU_NAME`` / ``NUMBA_CPU_FEATURES`` where those are set;
-a probe of one fused multiply-add on 16 floats, compiled for the same target, shows the register class used.
+Numba compiles for the host CPU, or for ``NUMBA_CPU_NAME`` / ``NUMBA_CPU_FEATURES`` where those are set.
+A probe of one fused multiply-add on 16 floats, compiled for the same target, shows which registers are used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ define <16 x float> @probe(ptr %p) {
 
 
 class Simd(NamedTuple):
-    """float32 lanes per vector register, architectural vector registers, and the CPU they are of."""
+    """Lanes (float32) of a vector register, number of registers, LLVM's name and features of the CPU."""
 
     lanes: int
     registers: int

@@ -1,21 +1,21 @@
-"""A register's lanes in float64: sums of many numbers lose nothing that float32 could show."""
+"""A register's lanes in float64, for sums of many numbers that must be exact to float32."""
 
 from __future__ import annotations
 
 import operator
 
-from llvmlite import ir
 from numba import types
 from numba.core.datamodel import models
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin, register_model
 
+from bslite.kernels.cpu.vector.across import pairwise
 from bslite.kernels.cpu.vector.lanes import DOUBLES
-from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, first_lanes, primitive, splat_ir, vec_t
+from bslite.kernels.cpu.vector.simd import LANES, VEC, call_llvm, first_lanes, primitive, splat_ir, vec_t
 
 
 class WideType(types.Type):
-    """Numba's type of as many float64 as a register has float32."""
+    """Numba's type of `LANES` float64 values."""
 
     def __init__(self) -> None:
         super().__init__(name=f"f64x{LANES}")
@@ -56,28 +56,16 @@ def root_wide(builder, x):
     return call_llvm(builder, f"llvm.sqrt.v{LANES}f64", DOUBLES, [x])
 
 
-def _across(builder, value, combine):
-    """The lanes combined pairwise, halves first: a fixed order."""
-    width = LANES
-    while width > 1:
-        width //= 2
-        lo = ir.Constant(ir.VectorType(I32, width), list(range(width)))
-        hi = ir.Constant(ir.VectorType(I32, width), list(range(width, 2 * width)))
-        undef = ir.Constant(value.type, ir.Undefined)
-        value = combine(builder.shuffle_vector(value, undef, lo), builder.shuffle_vector(value, undef, hi))
-    return builder.extract_element(value, ir.Constant(I32, 0))
-
-
 @primitive(types.float64, wide_t)
 def sum_across(builder, x):
     """Sum of the lanes."""
-    return _across(builder, x, builder.fadd)
+    return pairwise(builder, x, builder.fadd)
 
 
 @primitive(types.float64, wide_t)
 def product_across(builder, x):
     """Product of the lanes."""
-    return _across(builder, x, builder.fmul)
+    return pairwise(builder, x, builder.fmul)
 
 
 @infer_global(operator.add)

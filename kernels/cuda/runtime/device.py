@@ -1,8 +1,8 @@
 """The one place that imports numba.cuda, and what of it differs between a GPU and the simulator.
 
-numba-cuda goes by two names (a GPU's compiler and driver; a simulator in plain Python, for
-``NUMBA_ENABLE_CUDASIM=1``), and may come to go by another one day. Nothing else in bslite imports it, but for
-`simulation`, which is about the simulator alone.
+numba-cuda is either a GPU's compiler and driver or, with ``NUMBA_ENABLE_CUDASIM=1``, a simulator in plain
+Python; it may get another name one day. Only this module and `simulation`, which changes the simulator,
+import it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if SIMULATED:
         return body
 
     def simulated(body):
-        """The kernel, to be called as on a GPU. Arithmetic there overflows and makes NaN without a word."""
+        """The kernel, to be called as on a GPU: overflow and NaN give no warning."""
         return _Quiet(cuda.jit(body))
 
     class _Quiet:
@@ -81,8 +81,9 @@ else:
         """A kernel's PTX for GPUs of ``capability``; no GPU needed. ``bounds``: the most threads of a block,
         and how many such blocks must fit on an SM.
 
-        numba-cuda asks the current device whom to compile the functions for that a kernel calls; so this says
-        it is one of ``capability``, and a process should ask for one capability only: they are kept.
+        numba-cuda compiles the functions that a kernel calls for the current device, so a stand-in device of
+        ``capability`` takes its place. numba-cuda keeps these functions: a process should ask for one
+        capability only.
         """
         asked = dispatcher.get_current_device
         dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)

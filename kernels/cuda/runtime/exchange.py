@@ -1,4 +1,4 @@
-"""What threads and blocks pass to each other, and functions whose edge cases Python's own raise at."""
+"""What threads and blocks pass to each other, and functions of numbers at whose edge cases Python's raise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if SIMULATED:
     def exchange(value, mask, room):
         """The ``value`` of the thread whose number differs by ``mask``, a power of two below WARP.
 
-        All threads of the block must take part. A shuffle on a GPU; the simulator, which has none, goes
+        All threads of the block must take part. A GPU shuffles; the simulator, which has no shuffle, goes
         through ``room``, shared memory of ROOM float64 cells. The same values meet in the same order.
         """
         thread = threading.current_thread()
@@ -74,8 +74,8 @@ else:
 
     @device_function
     def look(memory, index, turn):
-        # The load is an instruction LLVM knows nothing of, and so might take out of a loop: ``turn``, zero
-        # but not known to be, keeps it in.
+        # LLVM does not know what this load depends on and might move it out of a loop. ``turn`` keeps it in:
+        # it is zero, which LLVM does not know.
         both = cuda.ldcg(memory, index + np.uint64(turn))
         return libdevice.int_as_float(libdevice.double2loint(both)), libdevice.double2hiint(both)
 

@@ -13,12 +13,13 @@ import numpy as np
 
 from bslite.kernels.contracts.launch import LaunchRecord, LaunchVariant, kinds
 from bslite.kernels.cuda.runtime.device import compile_ptx, simulated
+from bslite.registry import Registry
 
 # Cells of arrays and kinds of scalars, as `kernel` is told them. ``f8`` is a pair of float32 (`device.pair`).
 DTYPES = {"f4": np.float32, "i4": np.int32, "f8": np.float64}
 SCALARS = {"f4": numba.float32, "f8": numba.float64, "i4": numba.int32, "i8": numba.int64}
 
-KERNELS: dict[str, Kernel] = {}
+KERNELS: Registry[Kernel] = Registry("CUDA kernel")
 
 
 def _none(variant: Mapping[str, Any]) -> int:
@@ -31,11 +32,12 @@ class Kernel:
 
     ``make(**variant)`` gives the Python function that is compiled, whose parameters are ``arrays`` (flat,
     contiguous), then ``scalars``. ``threads`` is the most threads of a block, ``registers`` the most
-    registers a thread may need (what the occupancy in the docstring rests on); no variant may spill.
-    ``samples`` are variants that between them are all the code there is: tests compile each of them.
-    ``blocks``: so many of ``threads`` threads must fit on an SM at once, which bounds the registers the
-    compiler may take. ``dynamic``: bytes of shared memory that a launch must give a variant, beside those
-    that the code itself asks for; this is how a block comes by more than 48 KB.
+    registers a thread may need (the occupancy in the docstring rests on it); no variant may spill.
+    ``samples`` are variants that together hold all the code there is: tests compile each of them. ``blocks``
+    blocks of ``threads`` threads must fit on an SM at once, which bounds the registers that the compiler may
+    take. ``dynamic`` gives the bytes of shared memory that a launch must give a variant besides those that
+    the code itself asks for; only so does a block get more than 48 KB. ``since`` is the least compute
+    capability.
     """
 
     name: str
@@ -99,13 +101,10 @@ def kernel(
         arrays, scalars, name = _parameters(contract, make)
         variants = tuple(s.constants() if isinstance(s, LaunchVariant) else s for s in samples)
         taken = list(inspect.signature(make(**variants[0])).parameters)
-        if name in KERNELS or taken != [*arrays, *scalars]:
-            wanted = [*arrays, *scalars]
-            raise RuntimeError(f"kernel {name!r}: registered twice, or {taken} is not {wanted}")
-        KERNELS[name] = Kernel(
-            name, make, arrays, scalars, variants, threads, registers, blocks, since, dynamic
-        )
-        return KERNELS[name]
+        if taken != (wanted := [*arrays, *scalars]):
+            raise RuntimeError(f"CUDA kernel {name!r} takes {taken}, its record has {wanted}")
+        made = Kernel(name, make, arrays, scalars, variants, threads, registers, blocks, since, dynamic)
+        return KERNELS.add(name, made)
 
     return register
 

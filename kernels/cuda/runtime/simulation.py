@@ -1,13 +1,12 @@
-"""numba.cuda's simulator with a scheduler of its own: a block's threads run in turns, from barrier to
-barrier.
+"""numba.cuda's simulator with another scheduler: a block's threads run in turns, from barrier to barrier.
 
-The simulator's own starts a thread of Python for every GPU thread of every block, lets all of them run at
-once, and asks each in a loop whether it waits at a barrier; most of the time goes into who holds the
-interpreter. Here exactly one runs at a time and hands over when it meets a barrier or ends, in the order of
-their numbers: 10 times faster, and the same every time. Threads of Python are kept, and one that ended serves
-the next GPU thread.
+The simulator's own scheduler starts a thread of Python for every GPU thread of every block, lets all of them
+run at once, and asks each in a loop whether it waits at a barrier; most of the time goes into passing the
+interpreter around. Here exactly one thread runs at a time and hands over when it meets a barrier or ends, in
+the order of their numbers: 10 times faster, and the same every time. Threads of Python are kept, and one that
+has ended serves the next GPU thread.
 
-A barrier that is missing does no harm in one order and shows in another: `in_order` has them run in any.
+A missing barrier may show in one order of threads and not in another: `in_order` runs them in any order.
 Answers must be the same, bit by bit.
 """
 
@@ -23,11 +22,11 @@ from numba.cuda.simulator import kernel, kernelapi
 
 
 class _Aborted(Exception):
-    """Raised in threads that wait at a barrier when another one failed."""
+    """Raised in threads that wait at a barrier when another thread has failed."""
 
 
 class _Worker(kernel.BlockThread):
-    """A thread of Python that is one GPU thread after the other."""
+    """A thread of Python that plays one GPU thread after another."""
 
     def __init__(self, home):
         threading.Thread.__init__(self, daemon=True)
@@ -37,7 +36,7 @@ class _Worker(kernel.BlockThread):
         self.start()
 
     def become(self, manager, block, thread, work):
-        """The GPU thread ``thread`` of ``block``, about to do ``work()``."""
+        """Play the GPU thread ``thread`` of ``block``, which is about to do ``work()``."""
         x, y, z = thread
         self.blockIdx, self.threadIdx = kernel.Dim3(*block), kernel.Dim3(*thread)
         dims = manager._block_dim
@@ -52,7 +51,7 @@ class _Worker(kernel.BlockThread):
         self._home.acquire()
 
     def run(self):
-        with np.errstate(all="ignore"):  # as GPUs do: infinities and NaN without a word
+        with np.errstate(all="ignore"):  # as on GPUs, infinities and NaN give no warning
             while True:
                 self._go.acquire()
                 try:
@@ -78,8 +77,8 @@ _mine = threading.local()  # workers that are free, the lock they hand over by, 
 
 @contextmanager
 def in_order(order):
-    """Until the end: between barriers, this Python thread's GPU threads run in the order in which ``order``
-    returns a list of them, which it gets by number.
+    """While this is open, the GPU threads that this Python thread simulates run, between barriers, in the
+    order of ``order(threads)``: a list of them by number, reordered.
     """
     _mine.order = order
     try:
@@ -133,8 +132,8 @@ def _abort(workers):
 
 
 def _shared_array(self, shape, dtype, alignment=None):
-    """As in `numba.cuda.simulator.kernelapi`, which refuses an alignment: one array for each line of source
-    that asks for one.
+    """Shared memory as in `numba.cuda.simulator.kernelapi`, which refuses an alignment: one array for each
+    line of source that asks for one.
     """
     frame = sys._getframe(1)
     place = frame.f_code.co_filename, frame.f_lineno
@@ -144,6 +143,6 @@ def _shared_array(self, shape, dtype, alignment=None):
 
 
 def install():
-    """From now on, blocks run so, and shared memory may be aligned."""
+    """Make the simulator run blocks by this scheduler and accept aligned shared memory."""
     kernel.BlockManager.run = _run
     kernelapi.FakeCUDAShared.array = _shared_array
