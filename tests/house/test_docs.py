@@ -74,6 +74,11 @@ def test_pages_are_short(page: str) -> None:
     assert len((ROOT / page).read_text().split()) <= most
 
 
+def test_results_are_small() -> None:
+    """What is larger, the pages say how to make."""
+    assert not [f.name for f in (ROOT / "benchmarks" / "results").iterdir() if f.stat().st_size > 300_000]
+
+
 def test_every_page_is_reached() -> None:
     """From the README, by links."""
     reached, waiting = set(), [ROOT / "README.md"]
