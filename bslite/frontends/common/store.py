@@ -11,9 +11,7 @@ from bslite.spec import Array, GraphBuilder
 
 
 class Store(ABC, Generic[Data]):
-    """A GraphBuilder in which each constant is stored once. ``taken``: keys that computed constants leave
-    free.
-    """
+    """A GraphBuilder that stores each constant once. Computed constants do not use the keys in ``taken``."""
 
     def __init__(self, builder: GraphBuilder, taken: Collection[str] = ()) -> None:
         self.builder = builder

@@ -25,9 +25,7 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Const(Generic[Data]):
-    """An array or tensor known now: stored in the source model, or computed from what is. ``key`` names it if
-    it is stored.
-    """
+    """An array or tensor that is known while the model is read; ``key`` names it if the source stores it."""
 
     data: Data
     key: str

@@ -48,8 +48,10 @@ class Problems:
 
 
 def flops(op_type: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> int | None:
-    """Of a node that was not converted, a multiply-add as two: by its shapes in the first probe where it is
-    made of products, one for every element of the result elsewhere. None where shapes are not known.
+    """Floating-point operations of a node that was not converted, a multiply-add counted as two.
+
+    A node made of products is counted by its shapes in the first probe, any other as one operation per
+    element of its result. None where shapes are not known.
     """
     if not outputs or any(x is MISSING for x in (*inputs, *outputs)):
         return None

@@ -130,7 +130,7 @@ def convert(
 
 @contextlib.contextmanager
 def refusals(name: str) -> Iterator[None]:
-    """Whatever a hostile file brings about in ways nobody wrote down becomes a SpecError."""
+    """Turn any failure that a hostile file causes, foreseen or not, into a SpecError."""
     try:
         yield
     except BsliteError:

@@ -70,7 +70,7 @@ class Const(AnyConst[Array]):
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """An array known but for the free sizes: one per probe."""
+    """An array that depends on the free sizes only: one array per probe."""
 
     arrays: tuple[Array, ...]
 

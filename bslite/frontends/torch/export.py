@@ -204,9 +204,7 @@ class Walk:
         self.problems.setdefault(f"a forward that {what}", []).append(FORWARD)
 
     def _problem(self, node: Node, reason: str = "") -> object:
-        """Note an operation that cannot be expressed. What stands for its result lets those that read it be
-        looked at, too.
-        """
+        """Note an operation that cannot be expressed, and put a stand-in in the place of its result."""
         what = f"{node.target}: {reason}" if reason else str(node.target)
         self.problems.setdefault(what, []).append(call_of(node).path or FORWARD)
         return load_torch().utils._pytree.tree_map(self._stand_in, node.meta.get("val", MISSING))

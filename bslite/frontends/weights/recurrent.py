@@ -50,9 +50,7 @@ class Sizes:
 
 
 def sizes_of(kind: str, shapes: Mapping[str, Shape]) -> Sizes:
-    """What the shapes of ``weight_ih_l0`` and ``weight_hh_l0`` and the other names say. WeightsError if they
-    make no ``kind``.
-    """
+    """The sizes that the shapes and names of the weights say; WeightsError if they make no ``kind``."""
     found = [m for m in map(_KEY.fullmatch, shapes) if m]
     absent = [key for key in ("weight_ih_l0", "weight_hh_l0") if key not in shapes]
     if absent:
@@ -113,9 +111,10 @@ def recurrent_spec(
     name: str, sizes: Sizes, params: Mapping[str, Array], *, batch_first: bool = False,
     initial_state: bool = False, lengths: bool = False, **attrs: Any,
 ) -> ModelSpec:  # fmt: skip
-    """The module as a model: x ``[T, N, I]`` (``[N, T, I]`` if ``batch_first``), then, if asked for, h0
-    ``[L*D, N, P]``, of LSTMs c0 ``[L*D, N, H]``, and lengths ``[N]``; T and N free. It gives y, h, of LSTMs
-    c.
+    """The module as a model of x ``[T, N, I]`` (``[N, T, I]`` if ``batch_first``), with T and N free.
+
+    Further inputs, if asked for, are h0 ``[L*D, N, P]``, for an LSTM c0 ``[L*D, N, H]``, and lengths ``[N]``.
+    The outputs are y, h and, for an LSTM, c.
     """
     op, own = KINDS[sizes.kind]
     g, (steps, batch) = GraphBuilder(name), _EXAMPLE
