@@ -31,8 +31,9 @@ def innermost(rank: int, channels_second: bool) -> int:
 
 
 def channels_second(spec: ModelSpec, shapes: Mapping[str, Shape]) -> frozenset[str]:
-    """The values of rank 3 and 5 whose channels are axis 1: what windows move over, and what is joined to
-    such values by ops that keep axes in place.
+    """The values of rank 3 and 5 whose channels are axis 1.
+
+    They are the values that windows move over, and those joined to them by ops that keep axes in place.
     """
     found: set[str] = set()
     linked: dict[str, set[str]] = {}

@@ -19,8 +19,10 @@ def lifetimes(plan: AnyPlan) -> dict[str, tuple[int, int]]:
 
 
 def place_buffers(plan: AnyPlan, reuse: bool = True, align: int = ALIGN) -> None:
-    """Fill in ``plan.places`` and ``plan.arena_size``. Largest first, each at the lowest place free in its
-    lifetime that is a multiple of ``align`` elements.
+    """Fill in ``plan.places`` and ``plan.arena_size``.
+
+    Buffers are placed largest first, each at the lowest multiple of ``align`` elements that is free during
+    its lifetime.
     """
     spans = lifetimes(plan)
     placed: list[tuple[int, int, int, int]] = []  # start, stop, first step, last step

@@ -89,9 +89,7 @@ class Step:
 
     @property
     def inner(self) -> AnyPlan | None:
-        """The plan that a depth-first step runs in each of its items, the typical one where there are
-        several.
-        """
+        """The plan that a depth-first step runs in each item; the typical one of several."""
         return None
 
     @property

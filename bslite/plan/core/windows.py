@@ -17,8 +17,10 @@ Halo = tuple[int, int, int, int]
 
 
 class Axis(NamedTuple):
-    """Windows of ``taps`` elements, ``dilation`` apart, ``stride`` from window to window; the first begins at
-    element ``start`` of the ``have`` there are. Window i makes element ``first + i * step`` of the output.
+    """Windows along one axis: ``taps`` elements each, ``dilation`` apart, ``stride`` from window to window.
+
+    The first window begins at element ``start`` of the input's ``have`` elements. Window i makes element
+    ``first + i * step`` of the output.
     """
 
     taps: int
@@ -96,10 +98,10 @@ def conv_window(node: Node, params: ParamShapes, have: Shape, made: Shape) -> Wi
 def phases(taps: int, stride: int, dilation: int, before: int, have: int, made: int) -> list[Axis]:
     """A transposed convolution along one axis as convolutions: one for every output in ``stride``.
 
-    Output o gets input i times tap k where ``o + before = i * stride + k * dilation``. For the outputs ``o =
-    phase + j * stride`` those are every ``stride / gcd(stride, dilation)``-th tap, on inputs ``dilation /
-    gcd`` apart, one further for every j: a convolution with stride 1. Taps are taken in the order of the
-    inputs, that is the last first.
+    Output o gets input i times tap k where ``o + before = i * stride + k * dilation``. The outputs ``o =
+    phase + j * stride`` take every ``stride / gcd(stride, dilation)``-th tap, on inputs ``dilation / gcd``
+    apart that move on by one for every j: a convolution with stride 1. Taps are taken in the order of the
+    inputs, the last one first.
     """
     common = math.gcd(stride, dilation)
     found = []

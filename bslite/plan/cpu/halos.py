@@ -21,9 +21,11 @@ def wider(a: Halo, b: Halo) -> Halo:
 
 
 def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo, Halo]:
-    """Where the first window of a convolution starts, in rows from row 0 of its input; the part of the
-    padding that lies within the band; and the zeros it needs around that input: those beside it. Rows of a
-    filter above or below the image are left out.
+    """Start, padding within the band, and halo of a convolution.
+
+    The start is the row of the input, from its row 0, at which the first window begins. The halo is the zeros
+    that must lie around the input: those beside it, because rows of the filter above or below the image are
+    left out of sums.
     """
     name = layer.node.inputs[0]
     top, left, bottom, right = layer.node.attrs["padding"]

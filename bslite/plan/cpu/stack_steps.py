@@ -92,8 +92,9 @@ def _band(
     mine: Mapping[str, Rows],
     stacks: Sequence[Stack],
 ) -> tuple[CpuPlan, list[End]]:
-    """The plan of one band of one image, and its ends. ``mine``: the rows of what leaves it that it answers
-    for; ``stacks``: those within it.
+    """The plan of one band of one image, and its ends.
+
+    ``mine``: the rows that the band answers for, of each value that leaves it. ``stacks``: those within it.
     """
     shapes = dict(cut.whole) | {name: _height(cut.whole[name], z - a) for name, (a, z) in cut.rows.items()}
     places = place_concats(shown(layers, stacks, leaving), shapes)
@@ -161,8 +162,9 @@ def _lower(b: CpuBuilder, layer: Layer) -> None:
 def _end(
     b: CpuBuilder, ends: list[End], end: str, name: str, outside: View, kind: str, rows: Rows | None = None
 ) -> View:
-    """The buffer ``end`` in a band's plan: its part of the value ``name``, of which ``outside`` is all; or
-    the part ``rows`` of it.
+    """The buffer ``end`` in a band's plan: the band's part, or ``rows``, of the value ``name``.
+
+    ``outside`` is the whole value.
     """
     shape, halo, offset = b.shapes[name], outside.halo, outside.offset
     rows = rows or b.crop.rows.get(name)

@@ -2,7 +2,7 @@
 
 The idea is BrainSlug's (arXiv 1804.08378), with the whole image as the tile: what lies between the layers of
 a stack has a place per thread, not per image, so it stays in that core's cache, memory falls by batch over
-threads, and nobody waits at a layer's end. The price: weights are read once per image, not once per batch.
+threads, and no thread waits at a layer's end. The price: weights are read once per image, not per batch.
 """
 
 from __future__ import annotations
@@ -151,8 +151,9 @@ def shown(layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[st
 def choose_stacks(
     layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine, banding: Banding
 ) -> list[Stack]:
-    """Disjoint runs of layers to take depth-first, the cheapest by price: image by image if there are enough
-    of them for the threads, else by bands of rows.
+    """Disjoint runs of layers to take depth-first, the cheapest by price.
+
+    Runs go image by image if there are enough images for the threads, else by bands of rows.
     """
     batch = shapes[spec.inputs[0].name][0] if shapes[spec.inputs[0].name] else 1
     single = one_image(spec, shapes)
@@ -171,8 +172,10 @@ def choose_stacks(
 def _by_image(
     layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, machine: Machine, batch: int
 ) -> list[Stack]:
-    """Runs to take image by image: a dynamic programme over the layers in order with two states; changing
-    over costs writing and reading all that is alive there.
+    """Runs to take image by image.
+
+    They come from a dynamic programme over the layers in order, with two states. A change of state costs
+    writing and reading all values that are alive there.
     """
     in_l3 = weights_stay_in_l3(spec, machine)
     constants = {layer.name for layer in layers if layer.node.op == "constant"}

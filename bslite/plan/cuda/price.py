@@ -33,8 +33,10 @@ def footprint(plan: CudaPlan, params: Mapping[str, Shape]) -> int:
 def price_of(
     plan: CudaPlan, step: Launch, machine: GpuMachine, params: Mapping[str, Shape], flops: int, whole: int
 ) -> Price:
-    """Of one launch. ``params``: shapes of the model's parameters, by key; ``flops``: of the layers that it
-    computes; ``whole``: the plan's `footprint`, which may stay in L2.
+    """The price of one launch.
+
+    ``params``: shapes of the model's parameters, by key. ``flops``: operations of the layers that the launch
+    computes. ``whole``: the plan's `footprint`, which may stay in L2.
     """
     touched = {*step.reads, *step.writes}
     moved = sum(_bytes(access) for access in touched)

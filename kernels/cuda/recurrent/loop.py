@@ -3,16 +3,16 @@ them, and their weights on chip, as far as they fit (`recurrent_sums` says where
 all steps were made before.
 
 In each time step a block needs all of h, which the others made in the step before. It goes through L2 as
-cells of 8 bytes: a float32 and the number of the step it is for, written and read at once. Who needs it reads
+cells of 8 bytes: a float32 and the number of the step it is for, written and read at once. A reader polls
 until the number is right. So there is no barrier and no fence: a value that is there is complete, and a step
 costs one write and one read of L2. Two sets of cells change places: a block that overwrites step s with
-s + 2 has seen all of s + 1, so everyone is done with s.
+s + 2 has seen all of s + 1, so all blocks are done with s.
 
 That needs all blocks on the GPU at once: they are launched together (cooperatively), which the driver refuses
 if they do not fit; the planner makes one for each SM at most, of which a block has all registers and most of
 the shared memory. Should one be lost nonetheless, the others give up after PATIENCE reads, and make NaN from
 there on. The same kernel does one time step per launch where a layer has two passes a step, or there are more
-blocks than SMs; then nobody waits.
+blocks than SMs; then no block waits.
 """
 
 from __future__ import annotations

@@ -33,9 +33,11 @@ NUMBERS = dict.fromkeys(STRIDES, 0) | {
 
 @dataclass(frozen=True)
 class Before:
-    """What is done to A's elements on their way (`kernels.cuda.gemm.prologue`): ``kind``, the activation's
-    ``function`` with its parameters, places of the numbers per channel; of a gate, what lies between images.
-    ``slots``: what that takes of an SM's issue, for one element.
+    """What the kernel does to A's elements on the way in (`kernels.cuda.gemm.prologue`).
+
+    ``kind`` says what; ``function``, ``a`` and ``b`` are the activation and its parameters; ``scale`` and
+    ``shift`` are where the numbers per channel lie, ``gate_image`` elements apart from image to image.
+    ``slots``: issue slots of an SM per element.
     """
 
     kind: str

@@ -33,8 +33,9 @@ TALLEST = WIDEST = 5  # rows and columns of a filter that goes before a pointwis
 
 @dataclass(frozen=True)
 class Prologue:
-    """The layer ``first``, of kind "affine", "gate" or "depthwise", in the launch of the convolution
-    ``then``, which then reads ``value``; ``gate`` is the value that the other is multiplied by.
+    """The layer ``first``, made in the launch of the convolution ``then``, which then reads ``value``.
+
+    ``kind`` is "affine", "gate" or "depthwise"; ``gate`` is the value that ``value`` is multiplied by.
     """
 
     kind: str

@@ -191,8 +191,9 @@ class GroupChoice:
 
 
 def choose_groups(p: Problem, machine: GpuMachine) -> GroupChoice:
-    """As many outputs per group, and as few threads to a sum, as still leave threads enough to keep memory
-    busy. What is left idle then is filled by cutting sums in parts.
+    """The most outputs per group, and the fewest threads to a sum, with enough threads to keep memory busy.
+
+    Sums in parts fill the SMs that are still idle then.
     """
     rows = 1 << max(0, p.rows - 1).bit_length()
     threads = min(GROUP_THREADS, machine.block_threads)

@@ -67,8 +67,10 @@ class Tile(NamedTuple):
 
     @property
     def registers(self) -> tuple[int, int]:
-        """Values that a thread keeps from step to step: weights, those on their way from L2, where its rows
-        begin; and others that it has meanwhile: sums, weights on their way from shared memory, addresses.
+        """Values that a thread keeps from step to step, and values that it has within a step.
+
+        It keeps weights, weights on their way from L2, and where its rows begin. Within a step it has sums,
+        weights on their way from shared memory, and addresses.
         """
         kept = self.rows * (self.held + self.far + (self.far > 0))
         addresses = 2 * (self.far > 0)

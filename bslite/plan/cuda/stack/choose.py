@@ -143,8 +143,10 @@ def _size(shape: Shape) -> float:
 def lower_stacked(
     b: CudaBuilder, layers: Sequence[Layer], stacks: Sequence[Stack], prologues: Sequence[Prologue]
 ) -> None:
-    """Append the launches of all layers, those of a stack together where its last one stood; a prologue
-    with its convolution.
+    """Append the launches of all layers.
+
+    The layers of a stack are one launch at the place of its last layer; a prologue is part of its
+    convolution.
     """
     ends = {stack.names[-1]: stack for stack in stacks}
     pairs = {prologue.then.name: prologue for prologue in prologues}
