@@ -1,4 +1,4 @@
-"""What each layer of the engine holds of the model as its user wrote it, and why it ends where it does."""
+"""The nodes of the user's model in each layer of the engine, and why the layer ends where it does."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from bslite.spec import ModelSpec, Node
 
 @dataclass(frozen=True)
 class Fusion:
-    """One layer. ``name`` is the user's name of its main op, ``value`` that of what it makes.
+    """One layer. ``name`` is the user's name of its main op, ``value`` the name of the value it makes.
 
-    ``members`` are its nodes in the simplified model, ``nodes`` all of the user's that ended up in it.
+    ``members`` are its nodes in the simplified model, ``nodes`` the nodes of the user's model in it.
     """
 
     name: str
@@ -62,7 +62,7 @@ def _holds(
     concat: Node | None,
     names: dict[str, str],
 ) -> list[str]:
-    """What rides along with the main op, in the order it is applied."""
+    """What the layer computes beside its main op, in the order of computation, in words."""
     said = []
     in_store = [n.name for n in (layer.affine,) if n is not None]
     folded = [n for n in held if before[n].op == "batch_norm" and n not in in_store]

@@ -21,11 +21,11 @@ OUTPUTS = Fusion("outputs", "copy", "", (), (), ("brings outputs to where they a
 
 @dataclass(frozen=True)
 class GpuRow:
-    """One launch; or a layer that needs none, or that is within the stack above it.
+    """One launch; or a layer without a launch; or a layer within the stack above it.
 
-    ``seconds``, as the planner prices it, and ``bytes`` it reads and writes are 0 of layers without a launch
-    of their own. ``flops`` are those of its layers, at the launch that computes them. ``library``: torch's
-    call that may stand in its place, and which of the two is faster, where that was measured on this device.
+    ``seconds``, as the planner predicts them, and ``bytes`` read and written are 0 for a layer without a
+    launch of its own. ``flops`` of a layer count at the launch that computes it. ``library``: torch's call
+    that may replace the launch, with both times if they were measured on this device.
     """
 
     name: str
@@ -69,7 +69,7 @@ class GpuResult:
 
     @property
     def seconds(self) -> float:
-        """What all launches are thought to take."""
+        """The predicted seconds of all launches."""
         return sum(r.seconds for r in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
@@ -135,12 +135,12 @@ def gpu_rows(
 
 
 def _layers(step: Launch, home: dict[str, Fusion]) -> list[Fusion]:
-    """The layers of a launch, each once, in order; none if it is only about outputs."""
+    """The layers of a launch, each once, in order; none if it only moves outputs."""
     return list({home[n].value: home[n] for n in step.layers if n in home}.values())
 
 
 def _computing(plan: CudaPlan, owners: Sequence[Sequence[Fusion]]) -> dict[str, int]:
-    """The value of each layer -> the launch that computes it: the last that does more than help."""
+    """The value of each layer -> the launch that computes it: the last one that does more than move data."""
     found: dict[str, int] = {}
     for i, (step, layers) in enumerate(zip(plan.steps, owners, strict=True)):
         for f in layers:
@@ -150,7 +150,7 @@ def _computing(plan: CudaPlan, owners: Sequence[Sequence[Fusion]]) -> dict[str, 
 
 
 def _layer_row(f: Fusion, shapes: Mapping[str, Shape]) -> GpuRow:
-    """Of a layer, without a launch."""
+    """The row of a layer without a launch."""
     shape = shapes.get(f.value, ())
     return GpuRow(f.name, f.op, f.nodes, shape, "", "", (), (), 0, 0, 0.0, "", "", f.holds, f.apart)
 
@@ -162,7 +162,7 @@ def _tile(step: Launch) -> str:
 
 
 def _library(steps: Sequence[Launch], driver: Any) -> str:
-    """Torch's call that makes the same as the first of these, and what is known of it."""
+    """Torch's call that makes the same as the first of ``steps``, with measured times if there are any."""
     form = steps[0].library
     if not form:
         return ""

@@ -1,4 +1,4 @@
-"""A row per layer of the engine: what runs it, what it holds, what it costs, how far it is from its floor."""
+"""A row per layer of the engine: its kernels, what it holds, its costs, its distance from the floor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bslite.spec import ModelSpec
 
 
 class Times(NamedTuple):
-    """Of a row, in seconds; ``share`` of the run."""
+    """The times of a row in seconds, and its ``share`` of the run."""
 
     seconds: float
     busy: float
@@ -32,13 +32,13 @@ class Times(NamedTuple):
     share: float
 
     def part(self, fraction: float) -> Times:
-        """What a layer inside a stack takes of it."""
+        """The times of a layer that takes this fraction of a stack."""
         return Times(*(fraction * t for t in self))
 
 
 @dataclass(frozen=True)
 class Whole:
-    """What all rows are made from; ``footprint`` in bytes, see `footprint`."""
+    """The data that all rows are made from; ``footprint`` in bytes, see `footprint`."""
 
     spec: ModelSpec
     shapes: Mapping[str, Shape]
@@ -102,13 +102,13 @@ def _items(unit: Unit) -> int:
 def _forecast(
     found: list[Fusion], spec: ModelSpec, plan: CpuPlan, machine: Machine, limits: Limits
 ) -> list[Fusion]:
-    """With what the planner expected of each."""
+    """The layers with the planner's forecasts."""
     expected = forecasts(spec, plan, machine, limits.clock)
     return [replace(f, forecast=expected.get(f.value)) for f in found]
 
 
 def _row(whole: Whole, plan: CpuPlan, unit: Unit, times: Times, at_once: float = 1.0) -> Row:
-    """``at_once``: the part of the values' bytes that is in use at the same time."""
+    """The row of ``unit``. ``at_once``: the part of the values' bytes that is in use at the same time."""
     known = [f for f in unit.fusions if f.value]
     cost = work(whole.spec, whole.shapes, plan, known) if known else Work(0, 0, 0)
     floor, bound = whole.limits.floor(

@@ -1,4 +1,4 @@
-"""How much memory is in use while a run goes on, by owner."""
+"""The memory in use during a run, by owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the model as its user wrote it to the simplified one: where each of its nodes went."""
+"""Which node of the simplified model does the work of each node of the user's model."""
 
 from __future__ import annotations
 

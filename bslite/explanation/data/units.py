@@ -1,4 +1,4 @@
-"""A plan's steps gathered by the layers they are of."""
+"""The steps of a plan, gathered by layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HELPERS = ("copy", "interleave", "halo", "fill")
 
 @dataclass(frozen=True)
 class Unit:
-    """What is timed as one: the steps of a layer, or a stack of layers, its "stack" step the last."""
+    """Steps that are timed together: those of a layer, or of a stack of layers, the "stack" step last."""
 
     fusions: tuple[Fusion, ...]
     steps: tuple[int, ...]
@@ -23,7 +23,7 @@ class Unit:
 
 
 def units(plan: CpuPlan, found: Sequence[Fusion]) -> list[Unit]:
-    """The plan's steps gathered by layer, with the layers that take no step where they stand in the model."""
+    """The steps of a plan by layer; layers without a step stand where the model has them."""
     home = {node: f for f in found for node in f.members}
     steps: dict[str, list[int]] = {}
     stacks: dict[int, list[Fusion]] = {}
@@ -64,11 +64,11 @@ def main_step(plan: CpuPlan, steps: Sequence[int]) -> CpuStep | None:
 
 
 def tile_of(step: CpuStep | None) -> str:
-    """Its register tile, if it has one."""
+    """The register tile of a step, empty if it has none."""
     return step.tile if step else ""
 
 
 def predicted(unit: Unit) -> float | None:
-    """Seconds the planner's prices add up to, where it has one for every layer that takes a step."""
+    """The sum of the planner's prices in seconds; None if a layer with a step has no price."""
     seconds = [f.forecast.seconds for f in unit.fusions if f.forecast is not None]
     return sum(seconds) if unit.steps and len(seconds) == len(unit.fusions) else None
