@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from bslite.api import check_threads
-from bslite.dropin.explaining import explain_module
 from bslite.dropin.runner import SLOT, Options, Runner, runner_of
 from bslite.errors import InputError, UnsupportedError
 
@@ -84,6 +83,13 @@ def refresh(module: torch.nn.Module) -> None:
     runner_of(module).forget()
 
 
+def _explain(module: torch.nn.Module, **options: Any) -> Any:
+    """`bslite.explain` of a wrapped module; imported late because a call needs none of it."""
+    from bslite.dropin.explaining import explain_module
+
+    return explain_module(module, **options)
+
+
 def _wrap(module: torch.nn.Module, options: Options) -> torch.nn.Module:
     wrapped: torch.nn.Module = object.__new__(_class_for(type(module)))  # type: ignore[arg-type]
     object.__setattr__(wrapped, "__dict__", module.__dict__)
@@ -121,7 +127,7 @@ def _class_for(kind: Any) -> type[torch.nn.Module]:
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
         "forward": forward,
-        "_bslite_explain": explain_module,
+        "_bslite_explain": _explain,
         "__reduce_ex__": __reduce_ex__,
         "__deepcopy__": __deepcopy__,
         "__copy__": __copy__,
