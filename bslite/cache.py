@@ -80,7 +80,7 @@ def version_folder(parent: Path, digest: str) -> Path | None:
     except OSError as e:
         _not_writable(folder, e)
         return None
-    with suppress(OSError):  # the folder of another user, who lets this one write to it
+    with suppress(OSError):  # the folder belongs to another user and is open to all
         os.utime(folder)
     return folder
 
