@@ -9,26 +9,16 @@ from bslite.kernels.contracts.record import Operand
 from bslite.plan.core.builder import AnyBuilder
 from bslite.spec import Node
 
-#: The attributes that an activation's kernel takes as its two parameters.
-PARAMETERS = {
-    "leaky_relu": ("negative_slope",),
-    "elu": ("alpha",),
-    "celu": ("alpha",),
-    "selu": ("alpha", "gamma"),
-    "silu": ("beta",),
-    "softplus": ("beta", "threshold"),
-    "threshold": ("threshold", "value"),
-    "shrink": ("lambd", "bias"),
-    "hardsigmoid": ("alpha", "beta"),
-    "clamp": ("low", "high"),
-}
-
 
 def activation(node: Node | None) -> Activation:
-    """The function that the op of ``node`` is, with its parameters; the identity for None."""
+    """The function that the op of ``node`` is, with its parameters; the identity for None.
+
+    The parameters are the op's attributes that are numbers, in the order of its declaration.
+    """
     if node is None:
         return IDENTITY
-    name, parameters = node.op, [float(node.attrs[p]) for p in PARAMETERS.get(node.op, ())]
+    given = [node.attrs[attr.name] for attr in node.declaration.attrs]
+    name, parameters = node.op, [float(value) for value in given if not isinstance(value, str)]
     if name == "relu6":
         return Activation("clamp", 0.0, 6.0)
     if name == "clamp" and parameters == [-math.inf, math.inf]:
