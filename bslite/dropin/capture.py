@@ -19,7 +19,7 @@ from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import capture as torch_capture
 from bslite.frontends.torch.graph import Graph, memory
-from bslite.frontends.torch.packed import packing
+from bslite.frontends.torch.packed.mode import packing
 
 OUTER_HOOKS = (
     "_forward_hooks",

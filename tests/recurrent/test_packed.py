@@ -318,7 +318,7 @@ def test_a_packed_sequence_as_an_argument_stays_in_torch() -> None:
 
 
 def test_other_threads_pack_as_ever_during_an_export() -> None:
-    from bslite.frontends.torch.packed import packing
+    from bslite.frontends.torch.packed.mode import packing
 
     found: list[Any] = []
     x, lengths = torch.randn(T, N, 5), torch.tensor(DOWN)

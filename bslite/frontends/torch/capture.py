@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.packed import misuse, packing, settle
+from bslite.frontends.torch.graph import Graph
+from bslite.frontends.torch.packed.mode import packing
+from bslite.frontends.torch.packed.uses import misuse, settle
 from bslite.ops import DTYPES
 
 if TYPE_CHECKING:
@@ -138,8 +140,6 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic: Any) -> torc
 
 def check_packing(program: torch.export.ExportedProgram) -> None:
     """UnsupportedError if packed sequences are used in a way that their stand-ins do not stand for."""
-    from bslite.frontends.torch.graph import Graph  # which needs the builders
-
     if not any(str(n.target).startswith("bslite.") for n in program.graph.nodes):
         return
     graph = Graph(program)

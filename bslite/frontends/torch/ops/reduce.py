@@ -114,52 +114,39 @@ def norm(s: Site, x: Operand, order: Any = 2, dim: Any = None, keepdim: bool = F
     return vector_norm(s, x, 2 if order is None else order, dim, keepdim)
 
 
-def _correction(unbiased: Any, correction: Any) -> float:
-    """``unbiased`` is the old word for a correction of 1."""
+def spread(dim: Any, unbiased: bool | None, correction: Any) -> tuple[Any, float]:
+    """The axes, and what is taken off the count, of a variance in any of torch's overloads: ``unbiased``, the
+    older word for a correction of 1, may come first.
+    """
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
     if unbiased is not None:
-        return float(unbiased)
-    return 1.0 if correction is None else float(correction)
-
-
-@aten("var.correction", "std.correction")
-def moment(s: Site, x: Operand, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Operand:
-    return reduced(s, s.operation, x, dim, keepdim, correction=_correction(None, correction))
-
-
-@aten("var.dim", "std.dim")
-def moment_of_axes(s: Site, x: Operand, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Operand:
-    return reduced(s, s.operation, x, dim, keepdim, correction=_correction(unbiased, None))
+        correction = unbiased
+    return dim, 1.0 if correction is None else float(correction)
 
 
 @aten("var", "std")
-def moment_of_all(s: Site, x: Operand, unbiased: bool = True) -> Operand:
-    return reduced(s, s.operation, x, None, False, correction=_correction(unbiased, None))
-
-
-@aten("var_mean.correction", "std_mean.correction")
-def moments(
-    s: Site, x: Operand, dim: Any = None, *, correction: Any = None, keepdim: bool = False
-) -> list[Operand | None]:
-    results: list[Operand | None] = [None, None]
-    if 0 in s.used:
-        op = s.operation.removesuffix("_mean")
-        more = {"correction": _correction(None, correction)}
-        results[0] = reduced(s, op, x, dim, keepdim, last=False, **more)
-    if 1 in s.used:
-        results[1] = reduced(s, "mean", x, dim, keepdim, last=False)
-    return results
-
-
-@aten("var_mean.dim", "std_mean.dim")
-def moments_of_axes(
-    s: Site, x: Operand, dim: Any, unbiased: bool = True, keepdim: bool = False
-) -> list[Operand | None]:
-    return moments(s, x, dim, correction=_correction(unbiased, None), keepdim=keepdim)
+def moment(
+    s: Site, x: Operand, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: Any = None,
+) -> Operand:  # fmt: skip
+    axes, less = spread(dim, unbiased, correction)
+    return reduced(s, s.operation, x, axes, keepdim, correction=less)
 
 
 @aten("var_mean", "std_mean")
-def moments_of_all(s: Site, x: Operand, unbiased: bool = True) -> list[Operand | None]:
-    return moments(s, x, None, correction=_correction(unbiased, None))
+def moments(
+    s: Site, x: Operand, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+    correction: Any = None,
+) -> list[Operand | None]:  # fmt: skip
+    axes, less = spread(dim, unbiased, correction)
+    results: list[Operand | None] = [None, None]
+    if 0 in s.used:
+        op = s.operation.removesuffix("_mean")
+        results[0] = reduced(s, op, x, axes, keepdim, last=False, correction=less)
+    if 1 in s.used:
+        results[1] = reduced(s, "mean", x, axes, keepdim, last=False)
+    return results
 
 
 @aten("argmax", "argmin")

@@ -5,32 +5,20 @@ from __future__ import annotations
 import difflib
 
 from bslite.errors import UnsupportedError
-from bslite.frontends.weights.architectures import (
-    alexnet,
-    densenet,
-    efficientnet,
-    googlenet,
-    inception,
-    mobilenet,
-    resnet,
-    squeezenet,
-    vgg,
-)
-from bslite.frontends.weights.architectures.net import Architecture, Net
+from bslite.frontends.weights.architectures.net import ARCHITECTURES, Architecture, Net
+from bslite.registry import load_modules
 
 __all__ = ["NAMES", "Architecture", "Net", "get"]
 
-_FAMILIES = (alexnet, vgg, resnet, squeezenet, densenet, googlenet, inception, mobilenet, efficientnet)
-_ALL = {a.name: a for family in _FAMILIES for a in family.ARCHITECTURES}
-
+load_modules(__name__, skip=["random_weights"])
 #: Every name `get` and `bslite.frontends.weights.state_dict.from_state_dict` know.
-NAMES = tuple(_ALL)
+NAMES = tuple(ARCHITECTURES)
 
 
 def get(name: str) -> Architecture:
     """The architecture called ``name``; else UnsupportedError with near misses and the whole list."""
-    if name in _ALL:
-        return _ALL[name]
+    if name in ARCHITECTURES:
+        return ARCHITECTURES[name]
     near = difflib.get_close_matches(str(name), NAMES, n=3)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise UnsupportedError(f"unknown architecture {name!r}{hint}\n  there is: {', '.join(NAMES)}")

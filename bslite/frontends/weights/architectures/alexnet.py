@@ -6,7 +6,7 @@ torchvision's one-tower form: no local response norm, no grouped convolutions.
 from __future__ import annotations
 
 from bslite.frontends.weights.architectures.blocks import numbered
-from bslite.frontends.weights.architectures.net import Architecture, Net
+from bslite.frontends.weights.architectures.net import Architecture, Net, register
 
 
 def body(net: Net, x: str) -> str:
@@ -27,4 +27,4 @@ def body(net: Net, x: str) -> str:
     return net.linear(x, next(name), net.classes)
 
 
-ARCHITECTURES = [Architecture("alexnet", body, "arXiv 1404.5997", "classifier.6")]
+register(Architecture("alexnet", body, "arXiv 1404.5997", "classifier.6"))

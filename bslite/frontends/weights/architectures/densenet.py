@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from bslite.frontends.weights.architectures.net import Architecture, Net
+from bslite.frontends.weights.architectures.net import Architecture, Net, register
 
 
 def dense_layer(net: Net, x: str, path: str, growth: int) -> str:
@@ -57,12 +57,14 @@ def modern_name(key: str) -> str:
     return re.sub(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)", r"\1\2", key)
 
 
-ARCHITECTURES = [
-    Architecture(name, _body(growth, stem, depths), "arXiv 1608.06993", "classifier", rename=modern_name)
-    for name, growth, stem, depths in (
-        ("densenet121", 32, 64, (6, 12, 24, 16)),
-        ("densenet161", 48, 96, (6, 12, 36, 24)),
-        ("densenet169", 32, 64, (6, 12, 32, 32)),
-        ("densenet201", 32, 64, (6, 12, 48, 32)),
-    )
-]
+register(
+    *[
+        Architecture(name, _body(growth, stem, depths), "arXiv 1608.06993", "classifier", rename=modern_name)
+        for name, growth, stem, depths in (
+            ("densenet121", 32, 64, (6, 12, 24, 16)),
+            ("densenet161", 48, 96, (6, 12, 36, 24)),
+            ("densenet169", 32, 64, (6, 12, 32, 32)),
+            ("densenet201", 32, 64, (6, 12, 48, 32)),
+        )
+    ]
+)

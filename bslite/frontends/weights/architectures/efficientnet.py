@@ -6,7 +6,7 @@ Table 1. Its stochastic depth drops whole branches in training and is the identi
 from __future__ import annotations
 
 from bslite.frontends.weights.architectures.blocks import conv_norm_act, numbered
-from bslite.frontends.weights.architectures.net import Architecture, Net
+from bslite.frontends.weights.architectures.net import Architecture, Net, register
 
 #: Per stage: expansion, kernel, stride of the first block, channels, blocks.
 STAGES = (
@@ -58,4 +58,4 @@ def body(net: Net, x: str) -> str:
     return net.linear(net.dropout(x, "classifier.0", 0.2), "classifier.1", net.classes)
 
 
-ARCHITECTURES = [Architecture("efficientnet_b0", body, "arXiv 1905.11946", "classifier.1")]
+register(Architecture("efficientnet_b0", body, "arXiv 1905.11946", "classifier.1"))

@@ -6,7 +6,7 @@ The auxiliary classifiers train the network and play no part in inference.
 from __future__ import annotations
 
 from bslite.frontends.weights.architectures.blocks import basic_conv
-from bslite.frontends.weights.architectures.net import Architecture, Net
+from bslite.frontends.weights.architectures.net import Architecture, Net, register
 
 #: Widths per module: 1x1; 3x3 reduced, 3x3; "5x5" reduced, "5x5"; pool projection (table 1 of the paper).
 MODULES = {
@@ -53,7 +53,7 @@ def body(net: Net, x: str) -> str:
     return net.linear(net.dropout(x, "dropout", 0.2), "fc", net.classes)
 
 
-ARCHITECTURES = [
+register(
     Architecture(
         "googlenet",
         body,
@@ -62,4 +62,4 @@ ARCHITECTURES = [
         ignored=("aux1.", "aux2."),
         may_transform_input=True,
     )
-]
+)

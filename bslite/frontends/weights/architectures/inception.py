@@ -6,7 +6,7 @@ arXiv 1512.00567. The auxiliary classifier trains the network and plays no part 
 from __future__ import annotations
 
 from bslite.frontends.weights.architectures.blocks import basic_conv
-from bslite.frontends.weights.architectures.net import Architecture, Net, Size
+from bslite.frontends.weights.architectures.net import Architecture, Net, Size, register
 
 Step = tuple[str, int, Size]  # part's name, channels, kernel
 
@@ -130,7 +130,7 @@ def body(net: Net, x: str) -> str:
     return net.linear(x, "fc", net.classes)
 
 
-ARCHITECTURES = [
+register(
     Architecture(
         "inception_v3",
         body,
@@ -140,4 +140,4 @@ ARCHITECTURES = [
         ignored=("AuxLogits.",),
         may_transform_input=True,
     )
-]
+)

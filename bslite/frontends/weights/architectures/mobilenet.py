@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bslite.frontends.weights.architectures.blocks import conv_norm, conv_norm_act, numbered
-from bslite.frontends.weights.architectures.net import Architecture, Net
+from bslite.frontends.weights.architectures.net import Architecture, Net, register
 
 #: Per stage: expansion, channels, blocks, stride of the first block.
 STAGES = (
@@ -43,4 +43,4 @@ def body(net: Net, x: str) -> str:
     return net.linear(net.dropout(x, "classifier.0", 0.2), "classifier.1", net.classes)
 
 
-ARCHITECTURES = [Architecture("mobilenet_v2", body, "arXiv 1801.04381", "classifier.1")]
+register(Architecture("mobilenet_v2", body, "arXiv 1801.04381", "classifier.1"))

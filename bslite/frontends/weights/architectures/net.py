@@ -11,6 +11,7 @@ import numpy as np
 from bslite import ops
 from bslite.errors import SpecError
 from bslite.ops import Shape
+from bslite.registry import Registry
 from bslite.spec import Array, GraphBuilder, ModelSpec
 
 Size = int | tuple[int, int]
@@ -147,6 +148,15 @@ class Architecture:
         net = Net(self.name, classes, image or (self.image_size, self.image_size))
         x = _imagenet_to_half(net) if transform_input else net.input
         return net, self.body(net, x)
+
+
+ARCHITECTURES: Registry[Architecture] = Registry("architecture")
+
+
+def register(*architectures: Architecture) -> None:
+    """Make architectures known by their names."""
+    for architecture in architectures:
+        ARCHITECTURES.add(architecture.name, architecture)
 
 
 def _imagenet_to_half(net: Net) -> str:

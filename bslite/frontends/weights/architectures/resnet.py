@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bslite.frontends.weights.architectures.blocks import conv_norm
-from bslite.frontends.weights.architectures.net import Architecture, Net
+from bslite.frontends.weights.architectures.net import Architecture, Net, register
 
 Branch = Callable[[Net, str, str, int, int], str]
 
@@ -52,13 +52,15 @@ def _body(branch: Branch, depths: tuple[int, int, int, int]) -> Callable[[Net, s
     return body
 
 
-ARCHITECTURES = [
-    Architecture(name, _body(branch, depths), "arXiv 1512.03385", "fc")
-    for name, branch, depths in (
-        ("resnet18", basic, (2, 2, 2, 2)),
-        ("resnet34", basic, (3, 4, 6, 3)),
-        ("resnet50", bottleneck, (3, 4, 6, 3)),
-        ("resnet101", bottleneck, (3, 4, 23, 3)),
-        ("resnet152", bottleneck, (3, 8, 36, 3)),
-    )
-]
+register(
+    *[
+        Architecture(name, _body(branch, depths), "arXiv 1512.03385", "fc")
+        for name, branch, depths in (
+            ("resnet18", basic, (2, 2, 2, 2)),
+            ("resnet34", basic, (3, 4, 6, 3)),
+            ("resnet50", bottleneck, (3, 4, 6, 3)),
+            ("resnet101", bottleneck, (3, 4, 23, 3)),
+            ("resnet152", bottleneck, (3, 8, 36, 3)),
+        )
+    ]
+)

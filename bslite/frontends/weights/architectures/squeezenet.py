@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bslite.frontends.weights.architectures.blocks import numbered
-from bslite.frontends.weights.architectures.net import Architecture, Net
+from bslite.frontends.weights.architectures.net import Architecture, Net, register
 
 
 def fire(net: Net, x: str, path: str, squeeze: int, expand: int) -> str:
@@ -43,10 +43,12 @@ def _body(stem: tuple[int, int], groups: tuple[tuple[int, ...], ...]) -> Callabl
     return body
 
 
-ARCHITECTURES = [
-    Architecture(name, _body(stem, groups), "arXiv 1602.07360", "classifier.1")
-    for name, stem, groups in (
-        ("squeezenet1_0", (96, 7), ((16, 16, 32), (32, 48, 48, 64), (64,))),
-        ("squeezenet1_1", (64, 3), ((16, 16), (32, 32), (48, 48, 64, 64))),
-    )
-]
+register(
+    *[
+        Architecture(name, _body(stem, groups), "arXiv 1602.07360", "classifier.1")
+        for name, stem, groups in (
+            ("squeezenet1_0", (96, 7), ((16, 16, 32), (32, 48, 48, 64), (64,))),
+            ("squeezenet1_1", (64, 3), ((16, 16), (32, 32), (48, 48, 64, 64))),
+        )
+    ]
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bslite.frontends.weights.architectures.blocks import numbered
-from bslite.frontends.weights.architectures.net import Architecture, Net
+from bslite.frontends.weights.architectures.net import Architecture, Net, register
 
 #: Number of 3x3 convolutions at each of the five resolutions.
 DEPTHS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
@@ -35,8 +35,10 @@ def _body(depths: tuple[int, ...], batch_norm: bool) -> Callable[[Net, str], str
     return body
 
 
-ARCHITECTURES = [
-    Architecture(f"vgg{layers}{suffix}", _body(depths, bool(suffix)), "arXiv 1409.1556", "classifier.6")
-    for layers, depths in DEPTHS.items()
-    for suffix in ("", "_bn")
-]
+register(
+    *[
+        Architecture(f"vgg{layers}{suffix}", _body(depths, bool(suffix)), "arXiv 1409.1556", "classifier.6")
+        for layers, depths in DEPTHS.items()
+        for suffix in ("", "_bn")
+    ]
+)
