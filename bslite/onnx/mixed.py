@@ -1,8 +1,8 @@
-"""An ONNX model of which bslite has not every operator: the rest runs in ONNX's own reference evaluator.
+"""An ONNX model that runs partly in ONNX's reference evaluator: the operators that bslite lacks.
 
-The graph is cut where it has to be and nowhere else: a node's level is the number of evaluated nodes on the
-longest way to it, and all nodes of one level that bslite has are one model. What bslite lacks shows when the
-first inputs come, for forms may depend on shapes; a model that lacks nothing is one piece.
+The graph is cut as rarely as the order allows. A node's level is the number of evaluated nodes on the longest
+path to it; all nodes of one level that bslite has become one model. Because support may depend on shapes, the
+first run decides which nodes are evaluated. A model of which bslite has every operator is one piece.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bslite.spec import Array
 
 @dataclass
 class Piece:
-    """Nodes that become one model, what they read and what is read of them; or one that is ``refused``."""
+    """Nodes that become one model, with the values they read and make; or one node that is ``refused``."""
 
     nodes: list[Any]
     inputs: list[str]
@@ -154,7 +154,7 @@ class MixedRep(base.BackendRep):
 
 
 def evaluate(evaluator: Any, piece: Piece, arrays: Mapping[str, Array]) -> list[Array]:
-    """One node by ONNX's reference. InputError, naming it, where it cannot take what it is given."""
+    """One node by ONNX's reference. InputError that names the node if it does not take its inputs."""
     node = piece.nodes[-1]
     try:
         with np.errstate(all="ignore"):

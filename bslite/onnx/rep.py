@@ -1,4 +1,4 @@
-"""An ONNX model ready to run, specialised on shapes, and on values where its operators need them."""
+"""An ONNX model ready to run, specialised on shapes, and on the values that its operators need."""
 
 from __future__ import annotations
 

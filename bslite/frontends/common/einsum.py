@@ -18,7 +18,7 @@ class Term(NamedTuple):
     labels: tuple[str, ...]
 
     def size(self, label: str) -> Any:
-        """Of the axis with that label."""
+        """The size of the axis with that label."""
         return self.value.shape[self.labels.index(label)]
 
 
@@ -72,7 +72,7 @@ def einsum(s: Site, equation: str, values: Sequence[Any]) -> Any:
 
 
 def _product(s: Site, a: Term, b: Term, wanted: set[str]) -> Term:
-    """Of two terms, summed over what they share and no other term and not the result has."""
+    """The product of two terms, summed over the labels that both have and that are not ``wanted``."""
     a = _summed(s, a, wanted | set(b.labels))
     b = _summed(s, b, wanted | set(a.labels))
     both = [x for x in a.labels if x in b.labels]
@@ -97,7 +97,7 @@ def _product(s: Site, a: Term, b: Term, wanted: set[str]) -> Term:
 
 
 def _diagonal(s: Site, term: Term) -> Term:
-    """A label that comes twice: the diagonal of its two axes, which is every (n + 1)-th of n * n elements."""
+    """The diagonal of two axes with one label: every (n + 1)-th of their n * n elements."""
     twice = next((x for x in term.labels if term.labels.count(x) > 1), None)
     if twice is None:
         return term
@@ -114,7 +114,7 @@ def _diagonal(s: Site, term: Term) -> Term:
 
 
 def _summed(s: Site, term: Term, wanted: set[str]) -> Term:
-    """Summed over the axes whose labels are not wanted."""
+    """The term summed over the axes whose labels are not wanted."""
     axes = [a for a, x in enumerate(term.labels) if x not in wanted]
     if not axes:
         return term
@@ -125,14 +125,14 @@ def _summed(s: Site, term: Term, wanted: set[str]) -> Term:
 
 
 def _without(s: Site, term: Term, labels: Sequence[str]) -> Term:
-    """Without these axes, of size 1."""
+    """The term without these axes, which are of size 1."""
     kept = [a for a, x in enumerate(term.labels) if x not in labels]
     shape = tuple(term.value.shape[a] for a in kept)
     return Term(_reshaped(s, term.value, shape), tuple(term.labels[a] for a in kept))
 
 
 def _arranged(s: Site, term: Term, labels: Sequence[str]) -> Term:
-    """With its axes in this order."""
+    """The term with its axes in this order."""
     return Term(permute(s, term.value, [term.labels.index(x) for x in labels], last=False), tuple(labels))
 
 

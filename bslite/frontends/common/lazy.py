@@ -1,4 +1,4 @@
-"""Where the frontends import optional packages, and only when a model is converted."""
+"""Imports of the optional packages, which happen only when a model is converted."""
 
 from __future__ import annotations
 

@@ -46,5 +46,5 @@ def permute(s: Site, x: Any, order: Sequence[int], last: bool = True) -> Any:
 
 
 def in_front(axes: Sequence[int], rank: int) -> list[int]:
-    """The order that brings ``axes`` to the front, the others behind as they were."""
+    """The order that brings ``axes`` to the front and keeps the order of the others."""
     return [*axes, *(a for a in range(rank) if a not in axes)]

@@ -1,4 +1,4 @@
-"""How a frontend lists all that stands in the way of a conversion."""
+"""The list of everything that prevents a conversion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recurrent modules of several layers and directions, of which each is one op."""
+"""Recurrent modules of several layers and directions; each layer in each direction is one op."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS: dict[str, tuple[type[Recurrent], dict[str, Any]]] = {
 
 
 def in_order(rows: Array, have: str, want: str) -> Array:
-    """``rows``, along axis 0 gates of one size in the order ``have`` (letters), in the order ``want``."""
+    """``rows`` reordered: axis 0 holds gates of one size in the order ``have``, made ``want`` (letters)."""
     if have == want:
         return rows
     parts = dict(zip(have, np.split(rows, len(have)), strict=True))

@@ -10,13 +10,13 @@ from bslite.frontends.common.values import Dims
 
 
 class Site(ABC):
-    """What is common to the sites of all frontends, so that builders can be."""
+    """Base of the frontends' sites, which lets them share builders."""
 
     @abstractmethod
     def emit(
         self, op: str, *inputs: Any, inner: Dims | None = None, params: Mapping[str, Any] | None = None,
         **attrs: Any,
     ) -> Any:  # fmt: skip
-        """Append a layer: the one that makes the operation's own result, or, where its shape ``inner`` is
-        given, one on the way to it.
+        """Append a layer and return its value. The layer makes the operation's own result, or, if ``inner``
+        is given, an intermediate value of that shape.
         """

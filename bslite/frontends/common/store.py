@@ -22,7 +22,7 @@ class Store(ABC, Generic[Data]):
 
     @abstractmethod
     def identity(self, data: Data) -> Hashable:
-        """Equal for two constants that are the same one."""
+        """A key that is equal for two constants that share their memory."""
 
     @abstractmethod
     def array(self, const: Const[Data]) -> Array:

@@ -1,4 +1,4 @@
-"""What flows through a source model while it is read: values of the model being built, and constants."""
+"""Operands of builders: values of the model being built, and constants."""
 
 from __future__ import annotations
 

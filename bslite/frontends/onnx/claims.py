@@ -1,4 +1,4 @@
-"""The operators whose node tests in ONNX's own suite bslite claims: every one within its dtypes passes.
+"""The operators of which bslite passes every node test in ONNX's own suite within its dtypes.
 
 A claim covers the tests of the operator itself and those of its function written out. Tests with inputs or
 outputs of other types than float32, int64, int32 and bool are outside of it.

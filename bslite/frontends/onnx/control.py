@@ -1,4 +1,4 @@
-"""ONNX's control flow as far as it is known: If is its branch, Loop and Scan are written out step by step."""
+"""ONNX's control flow: If becomes the branch it takes, Loop and Scan are written out step by step."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Body:
         add_initializers(graph, self.stored, walk.source)
 
     def run(self, operands: Sequence[Any], wanted: Sequence[bool], prefix: str) -> list[Any]:
-        """Its outputs for ``operands``, those ``wanted``."""
+        """The outputs for ``operands``, None for those not ``wanted``."""
         scope = self.call.scope
         self.walk.count()
         own = {**self.stored, **dict(zip(self.inputs, operands, strict=True))}
@@ -61,7 +61,7 @@ class Body:
 
 
 def truth(operand: Any, what: str) -> bool:
-    """A known condition."""
+    """The value of a condition, which must be known."""
     if operand is MISSING:
         raise NeedsValue(f"{what} is not known", frozenset([ROOT]))
     if isinstance(operand, Value):
@@ -83,7 +83,7 @@ def branch(walk: Walker, call: Call) -> Any:
 
 
 def loop(walk: Walker, call: Call) -> Any:
-    """Loop: body(step, condition, states) -> condition, states, and values to be stacked, again and again."""
+    """Loop, repeating body(step, condition, states) -> condition, states, and values to be stacked."""
     count, condition, *states = call.inputs
     body = Body(walk, call, call.values["body"])
     site = Site(walk.store, call.name, "Loop", call.opset, call.used)
@@ -142,7 +142,7 @@ def scan(walk: Walker, call: Call) -> Any:
 
 
 def _scan(site: Site, body: Body, given: Sequence[Any], values: Mapping[str, Any], prefix: str) -> Any:
-    """Of one sequence."""
+    """Scan of one batch of sequences, from opset 9 on."""
     count = values["num_scan_inputs"]
     states, sequences = list(given[: len(given) - count]), list(given[len(given) - count :])
     stacked = len(body.outputs) - len(states)
@@ -191,7 +191,7 @@ def _each(values: Mapping[str, Any], name: str, count: int) -> Sequence[int]:
 
 
 def pick(site: Site, x: Operand, axis: int, index: int) -> Any:
-    """``x`` at one index along an axis, which goes."""
+    """``x`` at one index along an axis, which is dropped."""
     builder = find("Gather", OPSET)
     assert builder is not None
     return builder(site, x, site.const(np.int64(index), "index"), axis=axis)
@@ -214,7 +214,8 @@ def stack(site: Site, xs: Sequence[Any], axis: int) -> Any:
 
 
 def control(walk: Walker, op_type: str, call: Call) -> Any:
-    """The node's outputs. Where it cannot be written out, what is inside is looked at all the same."""
+    """The node's outputs. If it cannot be written out, the nodes inside are still checked for what bslite
+    lacks."""
     before = walk.visited
     try:
         if any(x is MISSING for x in call.inputs):

@@ -1,4 +1,4 @@
-"""An ONNX model from a path, bytes or a ModelProto: parsed, and what holds for the whole file checked."""
+"""An ONNX model from a path, bytes or a ModelProto, parsed and checked as a whole."""
 
 from __future__ import annotations
 

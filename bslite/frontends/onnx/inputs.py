@@ -25,7 +25,7 @@ class GraphInput:
     dtype: str
 
     def fix(self, keep: Iterable[str]) -> GraphInput:
-        """With the free sizes that are not in ``keep`` fixed to the example's."""
+        """This input with the free sizes that are not in ``keep`` fixed to the example's."""
         shape = tuple(
             d if isinstance(d, int) or d in keep else n for d, n in zip(self.shape, self.example, strict=True)
         )
@@ -61,14 +61,14 @@ def graph_inputs(
 
 
 class Names:
-    """The file's names of free sizes, and ours: what stands at axis 0 first is the batch, "N"."""
+    """The file's names of free sizes, and bslite's: the first name at axis 0 is the batch, "N"."""
 
     def __init__(self) -> None:
         self.batch: str | None = None
         self.ours: dict[str, str] = {}
 
     def of(self, label: str, axis: int) -> str:
-        """Our name."""
+        """bslite's name for the size that the file calls ``label``."""
         if axis == 0 and self.batch is None:
             self.batch = label
         if label not in self.ours:

@@ -1,4 +1,4 @@
-"""What stands in the way of a conversion: all of it, with its share of the work."""
+"""Everything that prevents a conversion, with its share of the model's flops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRODUCTS = ("MatMul", "MatMulInteger", "QLinearMatMul", "Gemm")
 
 @dataclass
 class Problems:
-    """All that stands in the way of a conversion."""
+    """Everything that prevents a conversion."""
 
     found: dict[str, list[str]] = field(default_factory=dict)  # what -> nodes
     roots: frozenset[str] = frozenset()  # graph inputs whose values were needed
@@ -29,7 +29,7 @@ class Problems:
     rest: int = 0  # flops of all other nodes
 
     def note(self, what: str, node: str, error: Exception | None = None) -> None:
-        """Note that ``node`` is in the way, unless that is but a consequence of another one being there."""
+        """Note a node that cannot be converted, unless only because another one before it cannot."""
         if isinstance(error, NeedsValue):
             if from_standin(error.roots):
                 return
@@ -38,7 +38,7 @@ class Problems:
         self.varies |= isinstance(error, Varies)
 
     def report(self, model: str) -> str:
-        """All of it, each with the number of uses and the nodes."""
+        """The message: each problem with its number of uses and its nodes."""
         made = report(model, self.found)
         known = [n for n in self.flops.values() if n is not None]
         if known and len(known) == len(self.flops):
@@ -64,6 +64,6 @@ def flops(op_type: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> int | 
 
 
 def first(operand: Any) -> Shape:
-    """Its shape in the first probe; that of a number where it is left out."""
+    """An operand's shape in the first probe; ``()`` if it is left out."""
     shape: Shape = () if operand is None else operand.shapes[0]
     return shape

@@ -84,7 +84,7 @@ def input_names(model: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Converted:
-    """A graph that has been walked: what its outputs became, and the free sizes that had to be fixed."""
+    """A converted graph: its outputs as operands, and the free sizes that are fixed to the example's."""
 
     store: SpecStore
     outputs: list[Operand]
@@ -161,7 +161,7 @@ def _convert(
 def _attempt(
     source: Source, name: str, declared: Sequence[GraphInput], constants: Mapping[str, Array]
 ) -> tuple[tuple[SpecStore, list[Operand]] | None, Problems]:
-    """One walk over the graph; None with all that was in the way."""
+    """One walk over the graph: the model under construction, or None; and its problems."""
     example = {d: n for i in declared for d, n in zip(i.shape, i.example, strict=True) if isinstance(d, str)}
     store = SpecStore(GraphBuilder(name), probes(example))
     walk, values = Walk(source, store), dict[str, Any]()

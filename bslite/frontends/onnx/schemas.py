@@ -51,7 +51,7 @@ def accepted(builder: Any, values: Mapping[str, Any], given: set[str]) -> dict[s
 
 
 def named(protos: Mapping[str, Any]) -> list[Any]:
-    """Attributes under the names they go by here, which a reference may have changed."""
+    """Copies of attributes under the names of the mapping, which differ from their own for references."""
     made = []
     for name, attribute in protos.items():
         made.append(type(attribute)())

@@ -27,7 +27,7 @@ class Scope:
 
 
 class Walker(Protocol):
-    """What the graphs inside of a node need of the walk over the graph around them."""
+    """The part of a walk that the graphs inside of a node use."""
 
     source: Source
     store: Store

@@ -43,10 +43,10 @@ def standins(
     inputs: Sequence[Operand | None],
     opsets: Mapping[str, int],
 ) -> list[Any]:
-    """What stands for each output of ``node``, by ONNX's own inference; MISSING where that does not say."""
+    """A stand-in for each output of ``node``, by ONNX's own inference; MISSING where that gives no type."""
     count = len(node.output)
     if schema is None or any(x is MISSING for x in inputs) or any(a.HasField("g") for a in attributes):
-        return [MISSING] * count  # inference would walk graphs inside the node, which nobody has checked
+        return [MISSING] * count  # inference would walk the unchecked graphs inside the node
     probes = max((len(x.shapes) for x in inputs if x is not None), default=1)
     try:
         inferred = [_infer(schema, node, attributes, inputs, opsets, p) for p in range(probes)]
@@ -84,7 +84,7 @@ def _infer(
 
 
 def declared(kind: Any, name: str, free: Mapping[str, Sequence[int]]) -> Any:
-    """What stands for the value that the file says is of ``kind``, a TypeProto. ``free``: sizes by probe."""
+    """A stand-in of the type that the file declares, a TypeProto. ``free``: sizes by probe."""
     dims = kind.tensor_type.shape.dim if kind.tensor_type.HasField("shape") else None
     if dims is None:
         return MISSING

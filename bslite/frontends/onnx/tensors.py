@@ -1,5 +1,5 @@
-"""Tensors stored in an ONNX model as arrays. Sizes are checked against what is really there before anything
-is allocated: the file may have been made to harm.
+"""Tensors stored in an ONNX model as arrays. Sizes are checked against the bytes that are there before
+anything is allocated, because a file may be hostile.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def dtype_name(code: int) -> str:
 def to_array(tensor: Any, folder: Path | None, what: str) -> Array:
     """The array of a TensorProto. ``folder`` is where external data may lie, None if there is none.
 
-    Raises SpecError if type, dimensions and data do not fit, FileError if external data cannot be had.
+    Raises SpecError if type, dimensions and data do not fit, FileError if external data cannot be read.
     """
     what = f"{what} {tensor.name!r}" if tensor.name else what
     shape, name = sizes(tensor.dims, what), dtype_name(tensor.data_type)

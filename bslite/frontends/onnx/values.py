@@ -1,8 +1,8 @@
-"""What flows through an ONNX graph while it is read: values of the model, constants, and sizes.
+"""Operands of ONNX builders: values of the model, constants, and sizes.
 
-Free sizes (the batch) are followed by **probes**: a few sets of concrete sizes for which every shape, and
-everything computed from shapes, is worked out side by side. A size that is the same for all probes is fixed;
-two that agree for all are the same size. So no algebra is needed, whatever an exporter computes with shapes.
+**Probes** follow free sizes (the batch, say). Every shape, and every value computed from shapes, is worked
+out for a few sets of concrete sizes side by side. A size that is equal in all probes is fixed; two sizes that
+agree in all probes are one size. This needs no algebra, whatever an exporter computes from shapes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bslite.spec import Array
 
 
 class Varying(tuple[int, ...]):
-    """A free size, or one computed from such: one number per probe. A product with it is one, too."""
+    """A free size, or a size computed from free ones: one number per probe. Products are Varying as well."""
 
     def __mul__(self, other: Any) -> Any:
         return product([self, other])

@@ -29,7 +29,7 @@ def operator(node: Any) -> str:
 
 
 def wrong(error: Exception, name: str, node: Any) -> BsliteError:
-    """The error to raise for what a node met with: its own, or one that names the node."""
+    """The error to raise for a node's failure: itself, or a SpecError that names the node."""
     if isinstance(error, (SpecError, InputError)):
         return (
             error if str(error).startswith("node ") else SpecError(f"node {name!r} ({node.op_type}): {error}")
@@ -46,7 +46,7 @@ def known(op_type: str, schema: Any, opset: int) -> bool:
 
 
 def name_of(node: Any) -> str:
-    """What a node is called: by its own name, or else by its first output's."""
+    """The node's own name, or else its first output's."""
     return str(node.name or next((o for o in node.output if o), node.op_type))
 
 
@@ -122,7 +122,7 @@ class Walk:
         scope.values.update((out, value) for out, value in zip(node.output, given, strict=False) if out)
 
     def stand_ins(self, node: Any, inputs: Sequence[Any], scope: Scope) -> list[Any]:
-        """What stands for the outputs of a node that could not be converted."""
+        """Stand-ins for the outputs of a node that could not be converted."""
         made = [MISSING] * len(node.output)
         domain = _domain(node.domain)
         if not domain and (domain, node.op_type, "") not in self.functions:

@@ -139,7 +139,7 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic: Any) -> torc
 
 
 def check_packing(program: torch.export.ExportedProgram) -> None:
-    """UnsupportedError if packed sequences are used in a way that their stand-ins do not stand for."""
+    """UnsupportedError if packed sequences are used in a way that the stand-ins do not cover."""
     if not any(str(n.target).startswith("bslite.") for n in program.graph.nodes):
         return
     graph = Graph(program)
@@ -156,7 +156,7 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Drop what torch.export says of its own use of torch; repeat other warnings at the end.
+    """Drop torch.export's warnings about its own use of torch; repeat other warnings at the end.
 
     At the end, so that one that the caller's filters make an error is not taken for a failure of the export.
     """
@@ -170,7 +170,7 @@ def quiet() -> Iterator[None]:
 
 
 def failure(module: torch.nn.Module, name: str, error: Exception) -> UnsupportedError:
-    """What to raise where torch.export fails; the layer is read off the traceback."""
+    """The error for a failure of torch.export; the layer is read off the traceback."""
     layer = layer_of(module, error)
     where = f" at layer {layer!r}" if layer else ""
     return UnsupportedError(f"model {name!r}: torch.export cannot trace it{where}: {summary(error)}")

@@ -166,7 +166,7 @@ class Walk:
         )
 
     def _whole(self, node: Node) -> Any:
-        """One op for a whole module, at the node of its result."""
+        """One op for a whole module, emitted at the node of its result."""
         source = self.graph.whole[node]
         if source is None or self.results[source] is MISSING:
             return MISSING
@@ -200,7 +200,7 @@ class Walk:
         return names
 
     def _whole_problem(self, what: str) -> None:
-        """Note something the model as a whole does."""
+        """Note a problem of the model as a whole."""
         self.problems.setdefault(f"a forward that {what}", []).append(FORWARD)
 
     def _problem(self, node: Node, reason: str = "") -> object:

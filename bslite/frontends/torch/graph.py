@@ -1,4 +1,4 @@
-"""Facts about an exported graph that the walk needs: what counts, what is constant, what is in place."""
+"""Facts about an exported graph: live nodes, constants, modules that become one op, in-place changes."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def converted(s: Site, term: Any, dtype: str) -> Operand:
 
 
 def together(s: Site, *terms: Any) -> list[Operand]:
-    """All of one dtype, the one torch promotes them to."""
+    """The terms converted to the dtype that torch promotes them to."""
     dtype = promoted(*terms)
     return [converted(s, term, dtype) for term in terms]
 

@@ -56,7 +56,7 @@ class _OutsideWalk(Walk):
         self._inputs: dict[str, Dims] = {}
 
     def _stored(self, key: str) -> torch.Tensor:
-        """The module's own tensor of that name now, which may be another than when it was exported."""
+        """The tensor that the module has under that name now, perhaps another than at export."""
         tensor = self._live_tensors.get(key)
         return super()._stored(key) if tensor is None else tensor
 
@@ -78,7 +78,7 @@ class _OutsideWalk(Walk):
 
 
 class Survey(_OutsideWalk):
-    """Tries to build every node, each for itself: what cannot be built comes from outside.
+    """Tries to build every node on its own; a node that cannot be built becomes an input.
 
     ``buildable``: the nodes that a part may hold. ``refused``: the operations that stay in torch.
     ``supported``: the ops that may be used, if not all.
@@ -123,7 +123,7 @@ class Survey(_OutsideWalk):
         return result
 
     def _constant(self, node: Node) -> Any:
-        """The value of a constant; where torch cannot compute it here, what needs it stays in torch."""
+        """The value of a constant. If torch cannot compute it here, the nodes that need it stay in torch."""
         if any(a in self._foreign for a in node.all_input_nodes):
             self._foreign[node] = "reads a constant that cannot be computed beforehand"
             return MISSING

@@ -17,8 +17,8 @@ class Const(AnyConst["torch.Tensor"]):
 
     @property
     def dtype(self) -> str:
-        """The dtype of the value it becomes: a single number of a type that bslite lacks counts as float32,
-        as torch takes it there.
+        """The dtype of the value it becomes. A single number of a type that bslite lacks becomes float32, as
+        torch promotes it.
         """
         name, floating = dtype_name(self.data), self.data.is_floating_point()
         return name if name in ops.DTYPES or (floating and self.data.ndim) else "float32"

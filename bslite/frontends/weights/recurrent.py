@@ -18,7 +18,7 @@ _EXAMPLE = (4, 2)  # steps, sequences
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a module, read off its weights."""
+    """The sizes of a module, read off its weights."""
 
     kind: str
     inputs: int
@@ -33,7 +33,7 @@ class Sizes:
         return KINDS[self.kind][0].gates
 
     def wanted(self) -> dict[str, Shape]:
-        """Every parameter, with its shape."""
+        """The shape of every parameter."""
         rows = self.gates * self.hidden
         found: dict[str, Shape] = {}
         for layer in range(self.layers):
@@ -82,7 +82,7 @@ def sizes_of(kind: str, shapes: Mapping[str, Shape]) -> Sizes:
 
 
 def _hint(kind: str, ih: Shape, hh: Shape) -> str:
-    """What the shapes look like instead."""
+    """What the shapes look like, as the end of a message; or ""."""
     gates = KINDS[kind][0].gates
     if hh[1] == gates * hh[0]:
         return "; they look transposed, [I, gates*H] as Keras keeps them"

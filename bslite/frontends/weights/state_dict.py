@@ -20,7 +20,7 @@ from bslite.spec.tensors import Path, TensorFile
 
 
 class Other(NamedTuple):
-    """An entry that is no float32 array: what it is instead. Integer counters are skipped unless wanted."""
+    """What an entry is that is not a float32 array. Integer counters are skipped unless wanted."""
 
     what: str
     integer: bool = False
@@ -79,7 +79,7 @@ def from_state_dict(
 def _recurrent(
     kind: str, state_dict: Mapping[str, Any] | Path, prefix: str, gates: str | None, **how: bool
 ) -> ModelSpec:
-    """A recurrent module; what does not begin with ``prefix`` is another's."""
+    """A recurrent module. Entries that do not begin with ``prefix`` are left out."""
     entries = {k.removeprefix(prefix): e for k, e in _entries(state_dict).items() if k.startswith(prefix)}
     sizes = sizes_of(kind, {key: e.shape for key, e in entries.items() if isinstance(e, np.ndarray)})
     params = _bind(kind, sizes.wanted(), entries)

@@ -1,4 +1,4 @@
-"""Builders of ONNX's arithmetic, element by element. What is known is computed with NumPy, sizes included."""
+"""Builders of ONNX's elementwise arithmetic. Constants and sizes are computed with NumPy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_known(*operands: Operand) -> bool:
 
 
 def same_kind(function: Callable[..., Any]) -> Callable[..., Array]:
-    """``function`` with its result in the dtype of its first operand, as ONNX has it."""
+    """``function`` with its result in the dtype of its first operand, ONNX's rule."""
     return lambda a, *rest: np.asarray(function(a, *rest)).astype(a.dtype)
 
 
@@ -74,7 +74,7 @@ def is_inf(s: Site, x: Operand, *, detect_negative: int, detect_positive: int) -
 
 
 def chain(s: Site, xs: tuple[Operand, ...], function: Any, op: str) -> Operand:
-    """Two operands at a time, from the left."""
+    """``op`` applied to two operands at a time, from the left."""
     if is_known(*xs):
         return s.compute(lambda *a: np.asarray(_reduce(function, a)), *xs)
     result = xs[0]
@@ -134,7 +134,7 @@ def as_dtype(s: Site, x: Operand, to: str) -> Operand:
 
 @onnx_op("Pow")
 def power(s: Site, x: Operand, exponent: Operand) -> Operand:
-    """In the dtype of ``x``."""
+    """The result has the dtype of ``x``."""
     if is_known(x, exponent):
         return s.compute(same_kind(np.power), x, exponent)
     if x.dtype == "float32" and isinstance(exponent, Const) and exponent.data.size == 1:

@@ -1,4 +1,4 @@
-"""Builders of picking and placing by indices, and of what makes indices out of values."""
+"""Builders that pick and place elements by indices, and that make indices of values."""
 
 from __future__ import annotations
 

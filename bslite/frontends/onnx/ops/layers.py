@@ -1,4 +1,4 @@
-"""Builders of layers with parameters, windows, norms and softmax."""
+"""Builders of matrix products, norms and softmax."""
 
 from __future__ import annotations
 

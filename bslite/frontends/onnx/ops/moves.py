@@ -1,4 +1,4 @@
-"""Builders of what moves elements: reshapes, permutations, slices, concatenation, padding."""
+"""Builders of reshapes, permutations and concatenation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def reshaped(s: Site, x: Operand, want: Dims, last: bool = True) -> Operand:
 
 
 def _fit(s: Site, a: Array, want: Dims) -> Array:
-    """A known array in the one of the shapes ``want`` that it fills."""
+    """A known array reshaped to ``want``, in the first probe whose shape it fills."""
     for i in range(len(s.store.probes)):
         shape = tuple(at(d, i) for d in want)
         if np.prod(shape, dtype=np.int64) == a.size:

@@ -1,4 +1,4 @@
-"""Builders of LSTM, GRU and RNN: an op for each direction, slices of it for what ONNX returns.
+"""Builders of LSTM, GRU and RNN: one op for each direction; its slices are ONNX's outputs.
 
 ONNX keeps the gates in another order than torch (and bslite), and the biases of both products in one vector.
 """

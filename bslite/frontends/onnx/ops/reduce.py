@@ -21,7 +21,7 @@ def _log_sum_exp(a: Any, **how: Any) -> Any:
 
 
 def _extreme(function: Any, worst: float) -> Callable[..., Any]:
-    """A maximum or minimum; of nothing, the worst there is."""
+    """A maximum or minimum; of no elements, ``worst``."""
 
     def reduce(a: Any, **how: Any) -> Any:
         if a.dtype.kind == "f":

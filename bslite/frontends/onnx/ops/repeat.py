@@ -1,4 +1,4 @@
-"""Builders of what repeats and surrounds: Expand, Tile, Pad; triangles; and einsum."""
+"""Builders of Expand, Tile, Trilu, Pad and Einsum."""
 
 from __future__ import annotations
 

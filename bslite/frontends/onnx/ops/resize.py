@@ -54,7 +54,7 @@ def resize(
 
 
 def _in_proportion(s: Site, have: list[Dim], want: list[Dim], policy: str) -> list[Dim]:
-    """The sizes for one scale for all axes: the least or the largest of those asked for."""
+    """The sizes if all axes have one scale: the least or the largest of those asked for."""
     ratios = [at(w, 0) / at(h, 0) for h, w in zip(have, want, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     if any(isinstance(d, tuple) for d in (*have, *want)):
@@ -66,7 +66,7 @@ def _resize(
     s: Site, x: Operand, mode: str, axes: list[int], scales: list[float] | None, sizes: list[Dim] | None,
     coordinates: str, rounding: str, **more: Any,
 ) -> Operand:  # fmt: skip
-    """By ``scales`` or to ``sizes``. An axis that keeps its size is left out, except from a crop."""
+    """Resize by ``scales`` or to ``sizes``. Axes that keep their size are left out, except for a crop."""
     given: Sequence[Any] = scales if scales is not None else sizes or []
     if len(given) != len(axes) or len(axes) > x.rank:
         raise SpecError(f"it has {len(given)} scales or sizes for {len(axes)} axes")

@@ -1,4 +1,4 @@
-"""Builders of sampling at positions, of columns put back into images, and of pools by norms."""
+"""Builders of GridSample, Col2Im and LpPool."""
 
 from __future__ import annotations
 

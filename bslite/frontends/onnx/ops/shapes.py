@@ -1,4 +1,4 @@
-"""Builders of what makes values out of shapes and constants; the identity, too."""
+"""Builders of values made of shapes and constants; Identity and Dropout."""
 
 from __future__ import annotations
 

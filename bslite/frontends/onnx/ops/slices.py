@@ -1,4 +1,4 @@
-"""Builders of what takes parts: Split, Slice, Gather."""
+"""Builders of Split, Slice and Gather."""
 
 from __future__ import annotations
 

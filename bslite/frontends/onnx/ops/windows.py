@@ -1,4 +1,4 @@
-"""Builders of what moves a window over signals, images or volumes: convolutions and pools."""
+"""Builders of convolutions and pools over signals, images and volumes."""
 
 from __future__ import annotations
 

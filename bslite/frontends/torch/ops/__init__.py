@@ -1,4 +1,4 @@
-"""The one table from torch operations to builder functions.
+"""Builders of torch operations, by family.
 
 To support another operation, add a builder to the file of its family. A builder takes a `Site` and the
 operation's arguments under the aten schema's defaults, emits bslite ops through the site, and returns the

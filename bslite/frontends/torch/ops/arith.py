@@ -34,7 +34,7 @@ def add(s: Site, a: Term, b: Term, *, alpha: Number = 1) -> Value:
 
 @aten("sub", "subtract")
 def sub(s: Site, a: Term, b: Term, alpha: Number = 1) -> Value:
-    """Of a constant: the sum with its opposite, which stores can take."""
+    """A constant subtrahend becomes an addition of its negative, which a store can take."""
     if not isinstance(b, Value):
         return add(s, a, b, alpha=-alpha)
     first, second = together(s, a, b)
@@ -87,7 +87,7 @@ def power(s: Site, a: Term, exponent: Term) -> Value:
 
 @aten("div", "true_divide", "divide")
 def div(s: Site, a: Term, b: Term, *, rounding_mode: str | None = None) -> Value:
-    """By a constant: times its reciprocal, which rounds once more than the division it replaces."""
+    """Division by a constant becomes a product with its reciprocal, which rounds once more."""
     if rounding_mode is not None:
         return rounded_quotient(s, a, b, rounding_mode)
     dividend, divisor = converted(s, a, "float32"), converted(s, b, "float32")

@@ -1,4 +1,4 @@
-"""Builders of functions of one value: analysis, rounding, activations."""
+"""Builders of elementwise functions: analysis, rounding, activations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALIASES = {
 
 @aten(*SAME, *ALIASES)
 def function(s: Site, x: Operand) -> Value:
-    """Of integers, as torch has it, the function of them as floats."""
+    """Integers are converted to float32 first, as torch does."""
     if x.dtype != "float32" and s.operation in ("sign", "sgn", "relu", "relu6"):
         raise Unsupported(f"of {x.dtype}")
     return s.emit(ALIASES.get(s.operation, s.operation), converted(s, x, "float32"))

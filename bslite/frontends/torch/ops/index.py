@@ -1,4 +1,4 @@
-"""Builders of picking and putting by index tensors, and of the largest elements."""
+"""Builders of gather, scatter, indexing by tensors, topk, sort and one_hot."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def expanded(s: Site, x: Operand, shape: Dims) -> Operand:
 
 @aten("index.Tensor")
 def index(s: Site, x: Operand, indices: Sequence[Operand | None]) -> Operand:
-    """One index tensor is a gather; of several, adjacent or not, the axes go in front, as coordinates."""
+    """One index tensor becomes a gather. The axes of several go to the front, for gather_nd."""
     places = [a for a, i in enumerate(indices) if i is not None]
     tensors = [i for i in indices if i is not None]
     if any(i.dtype not in INTEGERS for i in tensors):
@@ -93,7 +93,7 @@ def scatter_reduce(
 
 
 def _scatter(s: Site, x: Operand, axis: int, index: Operand, source: Operand, reduction: str) -> Operand:
-    """torch takes of the source only as much as there are indices."""
+    """torch reads only as much of the source as there are indices."""
     for a, (want, have) in enumerate(zip(index.shape, source.shape, strict=True)):
         if want != have:
             plain(want)

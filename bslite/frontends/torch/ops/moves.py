@@ -1,4 +1,4 @@
-"""Builders of what moves elements: views, permutations, slices, concatenation, padding."""
+"""Builders of views, permutations, slices, concatenation and padding."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def slice_scatter(
 
 @aten("copy")
 def copy(s: Site, x: Operand, source: Operand, *_: Any) -> Operand:
-    """What overwrites all of a tensor."""
+    """The source, which overwrites all of ``x``."""
     if source.shape != s.shape:
         raise Unsupported(f"of {list(source.shape)} into {list(s.shape)}")
     return source
@@ -178,7 +178,7 @@ def pad(
 
 @aten("expand", "expand_as")
 def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
-    """Nothing where every reader broadcasts by itself."""
+    """No layer if every reader broadcasts by itself."""
     if x.shape == s.shape or all(_broadcasts(user, s) for user in s.users):
         return x
     aligned = (*(1,) * (len(s.shape) - len(x.shape)), *x.shape)

@@ -1,4 +1,4 @@
-"""Builders of putting by index tensors: index_put, index_add, index_copy, index_fill."""
+"""Builders of index_put, index_add, index_copy and index_fill."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def put(s: Site, x: Operand, axes: Sequence[int], places: Operand, updates: Oper
 
 
 def known_places(s: Site, x: Operand, axes: Sequence[int], tensors: Sequence[Operand]) -> Const | None:
-    """A bool for every place along ``axes``, 1 long along the others: what known indices name."""
+    """A mask of the places that known indices name along ``axes``; the other axes have size 1."""
     torch = load_torch()
     if not all(isinstance(i, Const) for i in tensors) or not all(isinstance(x.shape[a], int) for a in axes):
         return None
@@ -45,7 +45,7 @@ def known_places(s: Site, x: Operand, axes: Sequence[int], tensors: Sequence[Ope
 
 
 def counted(s: Site, indices: Sequence[Operand | None]) -> list[Operand | None]:
-    """Known conditions as the indices of what they name, one tensor for each of their axes."""
+    """``indices`` with every known condition replaced by indices of its true places, one tensor an axis."""
     made: list[Operand | None] = []
     for i in indices:
         if isinstance(i, Const) and i.dtype == "bool" and i.shape:
@@ -59,7 +59,7 @@ def counted(s: Site, indices: Sequence[Operand | None]) -> list[Operand | None]:
 def index_put(
     s: Site, x: Operand, indices: Sequence[Operand | None], values: Operand, accumulate: bool = False
 ) -> Operand:
-    """One value at known places, or where a condition holds, is a choice; all else is put in order."""
+    """One value at known places, or where a condition holds, becomes ``where``; else `scatter_nd`."""
     indices = counted(s, indices)
     axes = [a for a, i in enumerate(indices) if i is not None]
     tensors = [i for i in indices if i is not None]
@@ -121,7 +121,7 @@ def index_copy(s: Site, x: Operand, axis: int, index: Operand, source: Operand) 
 
 @aten("index_fill")
 def index_fill(s: Site, x: Operand, axis: int, index: Operand, value: Any) -> Operand:
-    """A choice where the index is known, else rows of the value are put."""
+    """``where`` if the index is known, else `scatter_nd` of rows of the value."""
     if not x.shape:
         raise Unsupported("of a single number")
     axis %= len(x.shape)

@@ -1,4 +1,4 @@
-"""Builders of recurrent layers: an op for each layer and direction, slices of it for what torch returns."""
+"""Builders of recurrent layers: one op for each layer and direction; its slices are torch's results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Zeros:
 
 @aten("zeros")
 def zeros(s: Site, *_: Any, **__: Any) -> Zeros:
-    """What a recurrent module makes where it is given no state; its size depends on the batch."""
+    """The state that a recurrent module makes if it is given none; its size depends on the batch."""
     if not all(operation(user) in (*KINDS, *CELLS, "bslite.recurrent") for user in s.users):
         raise Unsupported("its size depends on the batch")
     return Zeros()

@@ -1,4 +1,4 @@
-"""Builders of reductions: sums, means, extremes and where they stand, norms, moments, running sums."""
+"""Builders of reductions: sums, means, extremes and their places, norms, moments, running sums."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def kept(x: Operand, axes: tuple[int, ...], keepdim: bool) -> Dims:
 
 
 def reduced(s: Site, op: str, x: Operand, dim: Any, keepdim: bool, last: bool = True, **attrs: Any) -> Value:
-    """One reduction; of a single number, the reduction of a vector of one."""
+    """One reduction. A single number is reduced as a vector of one."""
     axes = axes_of(x, dim)
     shape = kept(x, axes, keepdim)
     if not x.shape:
@@ -36,7 +36,7 @@ def reduced(s: Site, op: str, x: Operand, dim: Any, keepdim: bool, last: bool = 
 
 @aten("mean")
 def mean(s: Site, x: Operand, dim: Any = None, keepdim: bool = False, **_: Any) -> Operand:
-    """Over the pixels of an image a global average pool."""
+    """The mean over the pixels of an image becomes a global average pool."""
     if len(x.shape) == 4 and axes_of(x, dim) == (2, 3):
         pixel = (*x.shape[:2], 1, 1)
         if keepdim:
@@ -114,9 +114,9 @@ def norm(s: Site, x: Operand, order: Any = 2, dim: Any = None, keepdim: bool = F
     return vector_norm(s, x, 2 if order is None else order, dim, keepdim)
 
 
-def spread(dim: Any, unbiased: bool | None, correction: Any) -> tuple[Any, float]:
-    """The axes, and what is taken off the count, of a variance in any of torch's overloads: ``unbiased``, the
-    older word for a correction of 1, may come first.
+def corrected(dim: Any, unbiased: bool | None, correction: Any) -> tuple[Any, float]:
+    """The axes and the correction of a variance in any of torch's overloads. ``unbiased``, the older word for
+    a correction of 1, may come first.
     """
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -130,7 +130,7 @@ def moment(
     s: Site, x: Operand, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
     correction: Any = None,
 ) -> Operand:  # fmt: skip
-    axes, less = spread(dim, unbiased, correction)
+    axes, less = corrected(dim, unbiased, correction)
     return reduced(s, s.operation, x, axes, keepdim, correction=less)
 
 
@@ -139,7 +139,7 @@ def moments(
     s: Site, x: Operand, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
     correction: Any = None,
 ) -> list[Operand | None]:  # fmt: skip
-    axes, less = spread(dim, unbiased, correction)
+    axes, less = corrected(dim, unbiased, correction)
     results: list[Operand | None] = [None, None]
     if 0 in s.used:
         op = s.operation.removesuffix("_mean")

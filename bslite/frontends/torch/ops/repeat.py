@@ -1,4 +1,4 @@
-"""Builders of what repeats, turns, mirrors and cuts: roll, flip, repeat, triangles; and einsum."""
+"""Builders of roll, flip, repeat, tril and triu, and einsum."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def repeat(s: Site, x: Operand, repeats: Sequence[Any]) -> Operand:
 def repeat_interleave(
     s: Site, x: Operand, repeats: int, axis: int | None = None, *, output_size: Any = None
 ) -> Operand:
-    """A new axis after the one repeated, expanded and merged with it."""
+    """A new axis is put after the one repeated, expanded, and merged with it."""
     plain(repeats)
     if axis is None:
         plain(*x.shape)

@@ -1,4 +1,4 @@
-"""Builders of sampling at positions, of the positions of affine maps, and of windows as columns."""
+"""Builders of grid_sample, affine_grid, unfold and fold."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _mode() -> Any:
     from torch.overrides import TorchFunctionMode
 
     class Packing(TorchFunctionMode):
-        """Functions of torch by name, those on stand-ins replaced."""
+        """Calls torch's functions, and ``on_NAME`` in the place of those that get a stand-in."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -167,7 +167,7 @@ def _mode() -> Any:
 
 
 def _tied(y: Tensor, lengths: Tensor) -> Tensor:
-    """``y``, by way of the lengths: what checks them stays part of the graph."""
+    """``y``, made to depend on the lengths, so that their check stays part of the graph."""
     torch = load_torch()
     live = torch.arange(y.shape[0])[:, None] < lengths[None]
     return torch.where(live.reshape(*live.shape, *[1] * (y.ndim - 2)), y, y)

@@ -1,4 +1,4 @@
-"""The stand-ins' operations of torch, each with what it computes and what it makes of a traced tensor."""
+"""The torch operations of the stand-ins, each with an implementation and a rule for traced tensors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ operations_kept: list[Any] = []
 
 
 def _lengths(lengths: Tensor, x: Tensor, sorted: bool, longest: int | None, whole: bool) -> Tensor:
-    """As torch checks them."""
+    """A copy of the lengths, checked as torch checks them."""
     from torch.nn.utils.rnn import pack_padded_sequence
 
     pack_padded_sequence(x, lengths, enforce_sorted=sorted)
@@ -81,7 +81,7 @@ def _recurrent(
     kind: str, x: Tensor, lengths: Tensor, state: list[Tensor], params: list[Tensor], biased: bool,
     layers: int, bidirectional: bool,
 ) -> list[Tensor]:  # fmt: skip
-    """By torch, packed after all."""
+    """torch's own recurrent module on the sequences, packed."""
     torch = load_torch()
     from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 

@@ -16,7 +16,7 @@ BY_ROW = (
 
 
 def settle(nodes: Sequence[Any], live: set[Any]) -> None:
-    """Note at the lengths where the padded output is one of all steps: the longest must then be so long."""
+    """Tell the check of the lengths where an output keeps all steps: the longest sequence must fill them."""
     for node in nodes:
         if node in live and operation(node) == "bslite.whole":
             lengths = node.args[1]
@@ -24,7 +24,7 @@ def settle(nodes: Sequence[Any], live: set[Any]) -> None:
 
 
 def misuse(nodes: Sequence[Any], live: set[Any]) -> str:
-    """What a graph does with a packed sequence beyond the rows of its data; empty if nothing."""
+    """How a graph uses a packed sequence other than row by row; empty if it does not."""
 
     def of(node: Any) -> str:
         return operation(node) if node.op == "call_function" else node.op
