@@ -17,7 +17,8 @@ import torch
 from bslite.dropin.structure import Structure
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
-from bslite.frontends.torch import capture as torch_capture
+from bslite.frontends.torch.capture import check_module, check_packing, failure, functional, quiet, summary
+from bslite.frontends.torch.capture import tensors as named_tensors
 from bslite.frontends.torch.graph import Graph, memory
 from bslite.frontends.torch.packed.mode import packing
 
@@ -44,7 +45,7 @@ class Capture:
 
     def rewritten(self) -> Capture:
         """The same without in-place operations."""
-        program = torch_capture.functional(self.graph.program)
+        program = functional(self.graph.program)
         return Capture(Graph(program), self.shell, self.results, self.fixed, True)
 
 
@@ -54,8 +55,8 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, free_batch
     Raises UnsupportedError if the forward cannot be traced or does more than compute results from its
     arguments, and another `BsliteError` if bslite does not run a module in this mode or with such parameters.
     """
-    torch_capture.check_module(module)
-    if any(t.is_inference() for _, t in torch_capture.tensors(module)):
+    check_module(module)
+    if any(t.is_inference() for _, t in named_tensors(module)):
         raise UnsupportedError("parameters made in torch.inference_mode(), which torch.export does not take")
     hooked = [
         path for path, m in module.named_modules() if path and (m._forward_hooks or m._forward_pre_hooks)
@@ -70,12 +71,12 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, free_batch
         try:
             program = _export(traced, *_repeated(tensors))
         except Exception as e:
-            fixed = torch_capture.summary(e)
+            fixed = summary(e)
     if program is None:
         try:
             program = _export(traced, tensors, None)
         except Exception as e:
-            raise torch_capture.failure(traced.twin, name, e) from e
+            raise failure(traced.twin, name, e) from e
     if traced.stateful:
         raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
     graph = Graph(program)
@@ -169,16 +170,16 @@ def _varies(x: Any) -> bool:
 
 
 def _export(traced: _Traced, tensors: Sequence[torch.Tensor], dynamic: Any) -> torch.export.ExportedProgram:
-    with torch_capture.quiet(), torch.no_grad(), packing(traced.twin):
+    with quiet(), torch.no_grad(), packing(traced.twin):
         program: torch.export.ExportedProgram = torch.export.export(
             traced.twin, tuple(tensors), dynamic_shapes=dynamic, strict=False
         )
-    torch_capture.check_packing(program)
+    check_packing(program)
     return program
 
 
 def _repeated(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Any]:
-    """Inputs with a batch of at least four, and their ``dynamic_shapes``; see `torch_capture.free_batch`."""
+    """Inputs with a batch of at least four, and their ``dynamic_shapes``; see the frontend's `free_batch`."""
     batch = next((x.shape[0] for x in tensors if x.ndim), 0)
     if not batch:
         raise BsliteError("no input has a batch")

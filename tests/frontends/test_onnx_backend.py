@@ -10,7 +10,7 @@ from support.noise import noise
 from support.onnx_models import INT64, helper, i64, image_net, model, value
 
 from bslite import InputError, UnsupportedError, from_onnx, run
-from bslite.onnx import backend as onnx_backend
+from bslite.onnx import backend
 
 node = helper.make_node
 
@@ -23,17 +23,17 @@ def reshaping() -> Any:
 
 def test_is_what_run_gives() -> None:
     x = noise(2, 3, 8, 8)
-    (got,) = onnx_backend.run_model(image_net(), [x])
+    (got,) = backend.run_model(image_net(), [x])
     assert np.array_equal(got, run(from_onnx(image_net()), x))
 
 
 def test_inputs_by_name_and_as_one_array() -> None:
-    rep, x = onnx_backend.prepare(image_net()), noise(1, 3, 8, 8)
+    rep, x = backend.prepare(image_net()), noise(1, 3, 8, 8)
     assert np.array_equal(rep.run({"x": x})[0], rep.run(x)[0])
 
 
 def test_a_value_that_is_needed_is_built_in_anew_each_time() -> None:
-    rep, x = onnx_backend.prepare(reshaping()), noise(4, 6)
+    rep, x = backend.prepare(reshaping()), noise(4, 6)
     for shape in ((4, 2, 3), (4, 3, 2), (2, 2, 6), (4, 2, 3)):
         (got,) = rep.run([x, i64(*shape)])
         assert np.array_equal(got, np.maximum(x.reshape(shape), 0))
@@ -41,14 +41,14 @@ def test_a_value_that_is_needed_is_built_in_anew_each_time() -> None:
 
 
 def test_models_kept_are_bounded() -> None:
-    rep = onnx_backend.prepare(reshaping())
-    for n in range(1, onnx_backend.MAX_KEPT + 4):
+    rep = backend.prepare(reshaping())
+    for n in range(1, backend.MAX_KEPT + 4):
         assert rep.run([noise(n, 6), i64(n, 2, 3)])[0].shape == (n, 2, 3)
-    assert len(rep._kept) == onnx_backend.MAX_KEPT
+    assert len(rep._kept) == backend.MAX_KEPT
 
 
 def test_an_array_changed_afterwards_does_not_show() -> None:
-    rep, x, shape = onnx_backend.prepare(reshaping()), noise(4, 6), i64(4, 2, 3)
+    rep, x, shape = backend.prepare(reshaping()), noise(4, 6), i64(4, 2, 3)
     rep.run([x, shape])
     shape[:] = (4, 3, 2)
     assert rep.run([x, shape])[0].shape == (4, 3, 2)
@@ -56,22 +56,22 @@ def test_an_array_changed_afterwards_does_not_show() -> None:
 
 def test_run_node() -> None:
     x, y = noise(2, 3), noise(3, seed=1)
-    assert np.array_equal(onnx_backend.run_node(node("Add", ["x", "y"], ["z"]), [x, y])[0], x + y)
-    (got,) = onnx_backend.run_node(node("Squeeze", ["x"], ["z"], axes=[0]), [x[:1]], opset_version=11)
+    assert np.array_equal(backend.run_node(node("Add", ["x", "y"], ["z"]), [x, y])[0], x + y)
+    (got,) = backend.run_node(node("Squeeze", ["x"], ["z"], axes=[0]), [x[:1]], opset_version=11)
     assert np.array_equal(got, x[0])
     with pytest.raises(InputError, match="reads 2 values, got 1"):
-        onnx_backend.run_node(node("Add", ["x", "y"], ["z"]), [x])
+        backend.run_node(node("Add", ["x", "y"], ["z"]), [x])
 
 
 def test_devices() -> None:
-    assert onnx_backend.supports_device("CPU")
-    assert not onnx_backend.supports_device("CUDA")
+    assert backend.supports_device("CPU")
+    assert not backend.supports_device("CUDA")
     with pytest.raises(UnsupportedError, match="device 'CUDA'"):
-        onnx_backend.prepare(image_net(), "CUDA")
+        backend.prepare(image_net(), "CUDA")
 
 
 def test_wrong_inputs() -> None:
-    rep = onnx_backend.prepare(image_net())
+    rep = backend.prepare(image_net())
     with pytest.raises(InputError, match="takes 1 arrays"):
         rep.run([])
     with pytest.raises(InputError, match="takes 1 arrays"):
@@ -82,5 +82,5 @@ def test_wrong_inputs() -> None:
 
 def test_on_the_reference() -> None:
     x = noise(2, 3, 8, 8)
-    (got,) = onnx_backend.run_model(image_net(), [x], backend="reference")
+    (got,) = backend.run_model(image_net(), [x], backend="reference")
     assert np.array_equal(got, run(from_onnx(image_net()), x, backend="reference"))

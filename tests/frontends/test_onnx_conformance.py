@@ -10,7 +10,7 @@ import pytest
 from support.onnx_conformance import claimed_tests, node_tests
 
 from bslite.frontends.onnx.claims import CLAIMED, NOT_COMPARABLE
-from bslite.onnx import backend as onnx_backend
+from bslite.onnx import backend
 
 LEAST = 600  # tests that have to be claimed
 
@@ -21,7 +21,7 @@ def claimed_cases() -> type[unittest.TestCase]:
         warnings.simplefilter("ignore")  # the makers of the test data divide by zero on purpose
         import onnx.backend.test
 
-        suite = onnx.backend.test.BackendTest(onnx_backend.Backend, __name__)
+        suite = onnx.backend.test.BackendTest(backend.Backend, __name__)
     cases: type[unittest.TestCase] = suite.test_cases["OnnxBackendNodeModelTest"]
     wanted = {f"{t.case.name}_cpu" for t in claimed_tests()}
     for name in [n for n in vars(cases) if n.startswith("test_") and n not in wanted]:
@@ -52,7 +52,7 @@ def test_most_claimed_tests_run_on_the_engine() -> None:
     """
     computed = 0
     for t in claimed_tests():
-        rep = onnx_backend.prepare(t.case.model)
+        rep = backend.prepare(t.case.model)
         arrays = [np.asarray(x) for x in t.case.data_sets[0][0]]
         computed += rep.specialised(dict(zip(rep.names, arrays, strict=True))).spec is not None
     assert computed >= LEAST, f"{computed} of {len(claimed_tests())} run on the engine"

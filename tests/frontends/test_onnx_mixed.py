@@ -14,7 +14,7 @@ from onnx import helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import bslite  # noqa: E402
-from bslite.onnx import backend as onnx_backend  # noqa: E402
+from bslite.onnx import backend  # noqa: E402
 
 
 def model(
@@ -46,7 +46,7 @@ def between() -> Any:
 
 def test_what_bslite_lacks_is_evaluated_in_between_and_a_warning_lists_it_once() -> None:
     made = between()
-    rep = onnx_backend.prepare(made, fallback="warn")
+    rep = backend.prepare(made, fallback="warn")
     with pytest.warns(UserWarning, match=r"(?s)1 x Det.*at determinant.*reference evaluator runs these"):
         rep.run([images(2, 5, 5)])
     with warnings.catch_warnings():
@@ -63,12 +63,12 @@ def test_what_bslite_lacks_is_evaluated_in_between_and_a_warning_lists_it_once()
 
 def test_error_and_silent() -> None:
     with pytest.raises(bslite.UnsupportedError, match=r"Det.*determinant"):
-        onnx_backend.prepare(between()).run([images(1, 5, 5)])
+        backend.prepare(between()).run([images(1, 5, 5)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(onnx_backend.prepare(between(), fallback="silent").run([images(1, 5, 5)])) == 2
+        assert len(backend.prepare(between(), fallback="silent").run([images(1, 5, 5)])) == 2
     with pytest.raises(bslite.InputError, match="fallback 'maybe'"):
-        onnx_backend.prepare(between(), fallback="maybe")
+        backend.prepare(between(), fallback="maybe")
 
 
 def test_one_hidden_behind_another_and_branches_beside_them() -> None:
@@ -84,7 +84,7 @@ def test_one_hidden_behind_another_and_branches_beside_them() -> None:
         inputs={"x": [2, 3, 4, 4]}, outputs=("y",), stored={"five": np.array(5)},
     )  # fmt: skip
     x = noise(2, 3, 4, 4)
-    rep = onnx_backend.prepare(made, fallback="silent")
+    rep = backend.prepare(made, fallback="silent")
     (got,), (want,) = rep.run([x]), ReferenceEvaluator(made).run(None, {"x": x})
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     in_bslite = [[n.name for n in p.nodes] for p in rep.pieces if not p.refused]
@@ -95,7 +95,7 @@ def test_all_of_it_in_bslite_is_one_piece_and_wrong_inputs_are_named() -> None:
     made = model(
         helper.make_node("Relu", ["x"], ["y"]), inputs={"x": [2, 3]}, outputs=("y", "x"),
     )  # fmt: skip
-    rep = onnx_backend.prepare(made, fallback="warn")
+    rep = backend.prepare(made, fallback="warn")
     x = np.float32([[1, -1, 2], [0, 3, -4]])
     got = rep.run({"x": x})
     np.testing.assert_array_equal(got[0], np.maximum(x, 0))
@@ -104,4 +104,4 @@ def test_all_of_it_in_bslite_is_one_piece_and_wrong_inputs_are_named() -> None:
     with pytest.raises(bslite.InputError, match="no array for x"):
         rep.run({"z": x})
     with pytest.raises(bslite.BsliteError):
-        onnx_backend.prepare(between(), fallback="silent").run([np.zeros((1, 2, 5, 5), np.float32)])
+        backend.prepare(between(), fallback="silent").run([np.zeros((1, 2, 5, 5), np.float32)])

@@ -11,7 +11,7 @@ from support.onnx_models import FLOAT, INT64, helper, model, value
 
 from bslite import UnsupportedError, from_onnx
 from bslite.frontends.onnx.read import INSTEAD, NotConverted
-from bslite.onnx import backend as onnx_backend
+from bslite.onnx import backend
 
 node = helper.make_node
 X = [value("x", ["n", 4, 4])]
@@ -129,7 +129,7 @@ def test_the_evaluator_is_given_all_of_them_at_the_first_run() -> None:
         node("Exp", ["d"], ["e"]),
         node("Unique", ["e"], ["y"], name="unique"),
     ]
-    rep = onnx_backend.prepare(model(nodes, [value("x", [2, 3, 3], FLOAT)], ["y"]), fallback="warn")
+    rep = backend.prepare(model(nodes, [value("x", [2, 3, 3], FLOAT)], ["y"]), fallback="warn")
     with pytest.warns(UserWarning, match="reference evaluator runs these") as caught:
         rep.run([noise(2, 3, 3)])
     assert len(caught) == 1

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import BsliteError
-from bslite.onnx import backend as onnx_backend
+from bslite.onnx import backend
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -24,7 +24,7 @@ from support.onnx_conformance import Tested, node_tests, within_dtypes
 def outcome(test: Any) -> str:
     """ "" if it passes, else why not."""
     try:
-        rep = onnx_backend.prepare(test.model)
+        rep = backend.prepare(test.model)
         for inputs, want in test.data_sets:
             for got, expected in zip(rep.run(list(inputs)), want, strict=True):
                 if got.dtype != expected.dtype or got.shape != expected.shape:
