@@ -15,7 +15,7 @@ from support.gpu_code import record_of
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.runtime.kernel import Kernel
-from bslite.plan.cuda.recurrent.tiles import SLACK, Tile
+from bslite.plan.cuda.recurrent.tiles import SLACK, Cut
 
 pytestmark = pytest.mark.gpu_compile
 
@@ -54,7 +54,7 @@ def test_recurrent_blocks_take_what_the_planner_counts(kernel: str, capability: 
     found = records(kernel, capability)
     assert found
     for record in found:
-        cut = Tile(**{name: record["variant"][name] for name in Tile._fields})
+        cut = Cut(**{name: record["variant"][name] for name in Cut._fields})
         assert cut.static <= record["shared"] <= cut.static + SLACK, record
         assert KERNELS[kernel].dynamic(record["variant"]) == cut.dynamic
         wide = kernel == "recurrent_wide"

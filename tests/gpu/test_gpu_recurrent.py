@@ -20,7 +20,6 @@ from bslite.explore.gpu import GpuMachine
 from bslite.explore.problem import GATES, Recurrent
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.recurrent.cell import GRU, LSTM, RELU, TANH
-from bslite.kernels.cuda.recurrent.sums import Shares
 from bslite.kernels.cuda.runtime.device import SIMULATED
 from bslite.plan.cuda import build_plan
 from bslite.plan.cuda.ops import recurrent as lower_recurrent
@@ -217,12 +216,11 @@ def test_layers_are_cut_so_that_the_kernel_can_take_them(
     loops = choose(Recurrent(kind, hidden, hidden, 25, batch), machine)
     assert loops is not None
     cut, gates = loops.tile, GATES[kind]
-    shares = Shares(**{name: getattr(cut, name) for name in Shares._fields})
-    assert shares.block_rows >= gates * loops.units
-    assert shares.longest == cut.longest >= hidden
-    assert loops.units * cut.batch <= shares.threads == cut.threads
+    assert cut.block_rows >= gates * loops.units
+    assert cut.longest >= hidden
+    assert loops.units * cut.batch <= cut.threads
     assert (cut.chunk % cut.abreast, cut.batch % cut.chunk) == (0, 0)
-    kernel = KERNELS[cut.kernel(machine)]
+    kernel = KERNELS[cut.kernel(machine).kernel]
     assert kernel.since == (8, 0) or machine is not OLDER
     assert kernel.dynamic(cut._asdict()) == cut.dynamic
     assert cut.dynamic + cut.static <= machine.shared_bytes

@@ -7,4 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tuning:
-    """Nothing can be set yet."""
+    """``recurrent_by_products``: time steps of recurrent layers are products of all sequences, or are not; by
+    price where it is None.
+    """
+
+    recurrent_by_products: bool | None = None

@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 
+from bslite.kernels.contracts.recurrent import SECOND as FOLLOWED
+from bslite.kernels.contracts.recurrent import Cell
 from bslite.kernels.cuda.math.functions import larger
 from bslite.kernels.cuda.runtime.device import device_function
 from bslite.kernels.cuda.runtime.exchange import exp
 
-#: Kinds of passes. PROJECTED is an LSTM's first, PROJECTION what makes h of it; BEFORE has the gates of a GRU
-#: whose reset comes before the product, NEW the rest of it.
-LSTM, GRU, TANH, RELU, PROJECTED, PROJECTION, BEFORE, NEW = range(8)
-GATES = (4, 3, 1, 1, 4, 1, 2, 1)  # sums of a unit
-FIRST = (PROJECTED, BEFORE)  # passes that leave something for a second
-SECOND = (PROJECTION, NEW)  # passes that take what a first pass left, in the same time step
+LSTM, GRU, TANH, RELU, PROJECTED, PROJECTION, BEFORE, NEW = map(int, Cell)
+GATES = tuple(cell.sums for cell in Cell)  # sums of a unit
+FIRST = tuple(map(int, FOLLOWED))  # passes that leave something for a second
+SECOND = tuple(map(int, FOLLOWED.values()))  # passes that take what a first pass left, in the same time step
 f = np.float32
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.recurrent import Gates, GatesVariant
 from bslite.kernels.cuda.recurrent.cell import (
     GATES,
     GRU,
@@ -25,23 +26,19 @@ from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 f = np.float32
-CELL = {"biased": 1, "reverse": 0, "ragged": 0, "peephole": 0, "threads": 256}
 
 
 @kernel(
-    "products f4[], bias f4[], inputs f4[], h f4[], cell f4[], peepholes f4[], y f4[], lengths i4[], "
-    "flag i4[], step i4, steps i4, sequences i4, hidden i4, inputs_row i4, parts i4, y_time i8, y_row i8",
+    Gates,
     threads=256,
     registers=64,  # four blocks on an SM
     samples=[
-        {**CELL, "kind": LSTM, "peephole": 1, "ragged": 1, "reverse": 1},
-        {**CELL, "kind": GRU},
-        {**CELL, "kind": TANH, "biased": 0},
+        GatesVariant(LSTM, peephole=1, ragged=1, reverse=1),
+        GatesVariant(GRU),
+        GatesVariant(TANH, biased=0),
     ],
 )
-def recurrent_gates(
-    kind: int, biased: int, reverse: int, ragged: int, peephole: int, threads: int
-):  # fmt: skip
+def recurrent_gates(kind: int, biased: int, reverse: int, ragged: int, peephole: int, threads: int):
     """Time step ``step`` of all units and sequences, a thread each: ``products [parts, sequences, gates *
     hidden]``; ``inputs [steps * sequences, inputs_row]``; ``h`` and ``cell`` [sequences, hidden], in place.
     ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``.
@@ -52,8 +49,8 @@ def recurrent_gates(
     gates, lstm = GATES[kind], kind == LSTM
 
     def recurrent_gates(
-        products, bias, inputs, h, cell, peepholes, y, lengths, flag,
-        step, steps, sequences, hidden, inputs_row, parts, y_time, y_row,
+        inputs, cell, peepholes, y, lengths, flag, products, bias, h,
+        steps, sequences, hidden, inputs_row, y_time, y_row, step, parts,
     ):  # fmt: skip
         sums = cuda.local.array(gates, np.float32)
         x = cuda.local.array(4, np.float32)

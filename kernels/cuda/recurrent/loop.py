@@ -19,7 +19,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from bslite.kernels.cuda.gemm.tile import QUAD
+from bslite.kernels.contracts.cuda.recurrent import (
+    QUAD,
+    TILE,
+    RecurrentVariant,
+    Start,
+    StartVariant,
+    Steps,
+    StepsWide,
+    Tile,
+)
 from bslite.kernels.cuda.recurrent.cell import (
     BEFORE,
     FIRST,
@@ -38,7 +47,7 @@ from bslite.kernels.cuda.recurrent.cell import (
     sigmoid,
     tanh,
 )
-from bslite.kernels.cuda.recurrent.sums import Shares, folding, multiplying, reading, storing
+from bslite.kernels.cuda.recurrent.sums import folding, multiplying, reading, storing
 from bslite.kernels.cuda.runtime.device import SIMULATED, cuda, device_function
 from bslite.kernels.cuda.runtime.exchange import ROOM, look, publish
 from bslite.kernels.cuda.runtime.flag import raise_flag
@@ -77,32 +86,23 @@ def _receiving(threads: int, deep: int, together: int):
     return received
 
 
-ARRAYS = (
-    "weights f4[], bias f4[], inputs f4[], state f8[], between f8[], cell f4[], update f4[], peepholes f4[], "
-    "y f4[], lengths i4[], flag i4[]"
-)
-SCALARS = (
-    "first i4, stop i4, steps i4, sequences i4, depth i4, width i4, hidden i4, units i4, inputs_row i4, "
-    "gate i4, y_time i8, y_row i8, zero i4"
-)
-LAYER = {
-    "warps": 8, "lanes": 32, "parts": 4, "rows": 8, "held": 6, "rounds": 0, "near": 0, "far": 0, "abreast": 1,
-    "batch": 1, "chunk": 1, "biased": 1, "reverse": 0, "ragged": 0, "peephole": 0, "together": 1,
-}  # fmt: skip
 #: Weights in all three places; four sequences at a time.
-MIXED = {"parts": 1, "held": 2, "rounds": 4, "near": 2, "far": 2}
+MIXED = TILE._replace(parts=1, held=2, rounds=4, near=2, far=2)
 FOUR = {"abreast": 4, "batch": 4, "chunk": 4}
 
 
 def _dynamic(variant):
     """Bytes of weights in shared memory."""
-    return 4 * Shares(*(variant[name] for name in Shares._fields)).cells
+    return Tile(*(variant[name] for name in Tile._fields)).dynamic
 
 
-def _recurrent(
-    kind: int, s: Shares, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
-    together: int,
-):  # fmt: skip
+def _array(s):
+    """Size of the array of weights: 0 for memory of which the launch says how much (`Kernel.dynamic`)."""
+    return max(1, s.cells) if SIMULATED or not s.cells else 0
+
+
+def _recurrent(kind, s, biased, reverse, ragged, peephole, together):
+    batch, chunk = s.batch, s.chunk
     lanes, parts, rows, abreast, longest, span = s.lanes, s.parts, s.rows, s.abreast, s.longest, s.span
     threads, block_rows, gates = s.threads, s.block_rows, GATES[kind]
     second, lstm = kind in SECOND, kind in (LSTM, PROJECTED)
@@ -110,17 +110,15 @@ def _recurrent(
     folded, received = folding(s.sums, lanes), _receiving(threads, longest, chunk)
     hold, store, multiply = reading(s, s.held), storing(s), multiplying(s)
     fetch, fetched_first = reading(s, s.far), (s.held + s.near) * lanes
-    turns = (
-        2 if chunk < batch else 1
-    )  # h of the next sequences may come while some threads are still at these
+    turns = s.turns
     h_cells, partial_cells = turns * chunk * longest, parts * block_rows * batch
     own_sums, totals, share = rows * abreast, max(1, s.sums // lanes), max(1, lanes // s.sums)
-    sums_cells, stored_cells = max(s.sums, 4), s.array
+    sums_cells, stored_cells = max(s.sums, 4), _array(s)
     held_cells, near_cells, far_cells = (max(1, n) for n in (rows * s.held, QUAD * s.quads, rows * s.far))
 
     def recurrent(
-        weights, bias, inputs, state, between, cell, update, peepholes, y, lengths, flag,
-        first, stop, steps, sequences, depth, width, hidden, units, inputs_row, gate, y_time, y_row, zero,
+        inputs, cell, peepholes, y, lengths, flag, weights, bias, state, between, update,
+        steps, sequences, hidden, inputs_row, y_time, y_row, first, stop, depth, width, units, gate, zero,
     ):  # fmt: skip
         room = cuda.shared.array(ROOM, np.float64)
         h = cuda.shared.array(h_cells, np.float32)
@@ -264,30 +262,26 @@ def _recurrent(
 
 
 @kernel(
-    f"{ARRAYS}, {SCALARS}",
+    Steps,
     threads=256,
     registers=255,
     dynamic=_dynamic,
     samples=[
-        {**LAYER, "kind": LSTM},
-        {**LAYER, **MIXED, "kind": LSTM, "batch": 16, "chunk": 2, "peephole": 1, "ragged": 1},
-        {**LAYER, "kind": GRU, "rows": 15, "held": 2, "abreast": 2, "batch": 4, "chunk": 2},
-        {**LAYER, "kind": RELU, "parts": 8, "rows": 1, "held": 4, "reverse": 1, "together": 0},
-        *({**LAYER, "kind": kind, "together": 0} for kind in (PROJECTED, PROJECTION, BEFORE, NEW)),
+        RecurrentVariant(LSTM),
+        RecurrentVariant(LSTM, tile=MIXED._replace(batch=16, chunk=2), peephole=1, ragged=1),
+        RecurrentVariant(GRU, tile=TILE._replace(rows=15, held=2, abreast=2, batch=4, chunk=2)),
+        RecurrentVariant(RELU, tile=TILE._replace(parts=8, rows=1, held=4), reverse=1, together=0),
+        *(RecurrentVariant(kind, together=0) for kind in (PROJECTED, PROJECTION, BEFORE, NEW)),
     ],
 )
-def recurrent(
-    kind: int, warps: int, lanes: int, parts: int, rows: int, held: int, rounds: int, near: int, far: int,
-    abreast: int, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
-    together: int,
-):  # fmt: skip
+def recurrent(kind, biased, reverse, ragged, peephole, together, **tile):
     """Time steps ``first`` to ``stop`` of ``sequences`` sequences, of which a block takes ``batch`` at most
     and ``units`` hidden units; grid: (blocks of units, of sequences). ``together``: the blocks wait for each
     other, else ``stop`` is ``first + 1``.
 
     ``weights [gates * n, depth]`` of n units; a warp takes ``rows`` of its block's ``gates * units`` rows,
     ``parts`` warps share a row; ``held``, ``rounds``, ``near``, ``far`` say which weights of a lane are where
-    (`Shares`), 48 in registers or so (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs``
+    (`Tile`), 48 in registers or so (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs``
     [steps * sequences, inputs_row], of which the gates begin at ``gate * hidden``. ``state`` [2, sequences,
     width] and ``between`` [2, sequences, hidden] are cells of `publish`; ``cell`` and ``update``
     [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``. ``batch``,
@@ -296,42 +290,36 @@ def recurrent(
 
     For each sequence a thread loads its columns' values of h from shared memory, neighbours from neighbouring
     banks, each of which serves ``rows`` multiply-adds; the sums are folded over the warp in sums - 1 +
-    log2(lanes / sums) shuffles, 9 for 8 rows. Waiting for h is what a step of batch 1 takes while weights
-    are in registers: what does not depend on it (products with x, bias) is loaded before.
+    log2(lanes / sums) shuffles, 9 for 8 rows. Waiting for h is what a step of batch 1 takes while weights are
+    in registers: what does not depend on it (products with x, bias) is loaded before.
     """
-    shares = Shares(warps, lanes, parts, rows, held, rounds, near, far, abreast)
-    return _recurrent(kind, shares, batch, chunk, biased, reverse, ragged, peephole, together)
+    return _recurrent(kind, Tile(**tile), biased, reverse, ragged, peephole, together)
 
 
 @kernel(
-    f"{ARRAYS}, {SCALARS}",
+    StepsWide,
     threads=256,
     registers=255,
     dynamic=_dynamic,
     since=(9, 0),
     samples=[
-        {**LAYER, **MIXED, "kind": LSTM, "held": 16, "rounds": 12, "peephole": 1, "ragged": 1},  # LSTM 2048
-        {**LAYER, "kind": GRU, "parts": 2, "rows": 12, "held": 14, "rounds": 18, "near": 1},  # GRU 2048
-        {**LAYER, **MIXED, "kind": GRU, "held": 11, "rounds": 23, "near": 1, **FOUR},  # GRU 2560, batch 4
+        RecurrentVariant(LSTM, tile=MIXED._replace(held=16, rounds=12), peephole=1, ragged=1),  # LSTM 2048
+        RecurrentVariant(GRU, tile=TILE._replace(parts=2, rows=12, held=14, rounds=18, near=1)),  # GRU 2048
+        RecurrentVariant(GRU, tile=MIXED._replace(held=11, rounds=23, near=1, **FOUR)),  # GRU 2560, batch 4
     ],
 )
-def recurrent_wide(
-    kind: int, warps: int, lanes: int, parts: int, rows: int, held: int, rounds: int, near: int, far: int,
-    abreast: int, batch: int, chunk: int, biased: int, reverse: int, ragged: int, peephole: int,
-    together: int,
-):  # fmt: skip
+def recurrent_wide(kind, biased, reverse, ragged, peephole, together, **tile):
     """`recurrent` with up to 190 weights to a thread in registers: 8 warps of 32 lanes keep 190 KB of an SM's
     256 KB. Before compute capability 9.0 the assembler takes more for all else, and would spill.
     """
-    shares = Shares(warps, lanes, parts, rows, held, rounds, near, far, abreast)
-    return _recurrent(kind, shares, batch, chunk, biased, reverse, ragged, peephole, together)
+    return _recurrent(kind, Tile(**tile), biased, reverse, ragged, peephole, together)
 
 
 @kernel(
-    "given f4[], state f8[], count i4, width i4, given_row i8, given_step i8",
+    Start,
     threads=256,
     registers=40,  # six blocks on an SM; it runs once, over a few thousand values
-    samples=[{"threads": 256, "zeros": zeros} for zeros in (0, 1)],
+    samples=[StartVariant(threads=256, zeros=zeros) for zeros in (0, 1)],
 )
 def recurrent_start(threads: int, zeros: int):
     """``state [2, sequences, width]``: for step 0 what is given (``zeros``: nothing is), the other set for no

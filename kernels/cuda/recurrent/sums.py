@@ -35,74 +35,15 @@ order of columns, then rows; the last quad of a round may have some to spare.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import numpy as np
 
-from bslite.kernels.cuda.gemm.tile import QUAD, unrolled
-from bslite.kernels.cuda.runtime.device import SIMULATED, device_function
+from bslite.kernels.contracts.cuda.recurrent import QUAD, Tile
+from bslite.kernels.cuda.gemm.tile import unrolled
+from bslite.kernels.cuda.runtime.device import device_function
 from bslite.kernels.cuda.runtime.exchange import exchange
 
 f = np.float32
-
-
-class Shares(NamedTuple):
-    """Compile-time constants of a thread's sums: see this file's head."""
-
-    warps: int
-    lanes: int
-    parts: int
-    rows: int
-    held: int
-    rounds: int
-    near: int
-    far: int
-    abreast: int
-
-    @property
-    def threads(self) -> int:
-        """Of a block."""
-        return self.warps * self.lanes
-
-    @property
-    def deep(self) -> int:
-        """Columns of a lane."""
-        return self.held + self.rounds * (self.near + self.far)
-
-    @property
-    def span(self) -> int:
-        """Columns of a warp."""
-        return self.lanes * self.deep
-
-    @property
-    def longest(self) -> int:
-        """Values of h that there is room for."""
-        return self.parts * self.span
-
-    @property
-    def block_rows(self) -> int:
-        """Rows of a block."""
-        return self.warps // self.parts * self.rows
-
-    @property
-    def quads(self) -> int:
-        """Reads of shared memory in a round; the last one may be filled up."""
-        return -(-self.near * self.rows // QUAD)
-
-    @property
-    def cells(self) -> int:
-        """Floats of shared memory for weights."""
-        return self.rounds * self.quads * QUAD * self.threads
-
-    @property
-    def array(self) -> int:
-        """Size of their array: 0 for memory of which the launch says how much (`Kernel.dynamic`)."""
-        return max(1, self.cells) if SIMULATED or not self.cells else 0
-
-    @property
-    def sums(self) -> int:
-        """Room for a thread's sums, of all its rows and sequences: a power of two."""
-        return 1 << (self.rows * self.abreast - 1).bit_length()
 
 
 def folding(count: int, lanes: int):
@@ -154,7 +95,7 @@ def _each(count: int, body):
 
 
 @functools.cache
-def reading(s: Shares, count: int):
+def reading(s: Tile, count: int):
     """``(c=0, weights, row_at, first, depth, to)``: the ``count`` columns from number ``first`` on of all
     rows of a thread, ``to [count * rows]``. ``row_at [rows]`` is where each row begins in ``weights``;
     columns from ``depth`` on are zeros.
@@ -174,7 +115,7 @@ def reading(s: Shares, count: int):
 
 
 @functools.cache
-def storing(s: Shares):
+def storing(s: Tile):
     """``(weights, row_at, first, depth, me, now, stored)``: puts the thread's weights in shared memory there;
     ``first`` is the thread's first column, ``now [4 * quads]`` registers.
     """
@@ -199,7 +140,7 @@ def storing(s: Shares):
 
 
 @functools.cache
-def multiplying(s: Shares):
+def multiplying(s: Tile):
     """``(weights, row_at, first, depth, me, kept, stored, ahead, now, value, h, at_h, sums, zero)``: the
     thread's share of all sums of ``abreast`` sequences, ``sums [abreast * rows]``; the first sequence's first
     value is ``h[at_h]``, the next one's ``longest`` further on. ``ahead [far * rows]`` are the first round's

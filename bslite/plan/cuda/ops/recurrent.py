@@ -4,35 +4,34 @@ the GPU, in a launch each, or, with many sequences, in a matrix product and a la
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bslite.errors import EngineError
 from bslite.explore.problem import GATES, Recurrent
+from bslite.kernels.contracts.cuda.recurrent import Gates, GatesVariant, RecurrentVariant, Start, StartVariant
+from bslite.kernels.contracts.record import Operand
+from bslite.kernels.contracts.recurrent import Cell, cell_of
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 from bslite.plan.cuda.gemm.product import Product, append
 from bslite.plan.cuda.gemm.tiles import FEW
-from bslite.plan.cuda.launch import CudaBuilder, untyped
+from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.ops.linear import rows_of
 from bslite.plan.cuda.ops.pad import fill
 from bslite.plan.cuda.recurrent.tiles import Loops, by_products, choose, launched
 
-LSTM, GRU, TANH, RELU, PROJECTED, PROJECTION, BEFORE, NEW = range(8)  # of `kernels.cuda.recurrent.cell`
-Place = tuple[str, int]
-
 
 class Pass(NamedTuple):
-    """What is launched for each time step, or for all of them: weights ``[gates * units, depth]``, which
+    """What is launched for each time step, or for all of them: weights ``[cell.sums * units, depth]``, which
     ``gate`` of the products with x is its first.
     """
 
-    kind: int
-    gates: int
+    cell: Cell
     units: int
     depth: int
-    weights: Place
-    bias: Place | None
+    weights: Operand
+    bias: Operand | None
     gate: int = 0
 
 
@@ -44,18 +43,19 @@ def _dense(b: CudaBuilder, *shape: int) -> View:
 def _passes(b: CudaBuilder, layer: Layer, hidden: int, width: int) -> list[Pass]:
     node = layer.node
     key, bias_key = b.const("param", node.params["weight_hh"]), node.params.get("bias_hh")
-    bias = b.const("param", bias_key) if bias_key else None
-    whole = (key, 0), (bias, 0) if bias else None
-    if "weight_hr" in node.params:
-        down = (b.const("param", node.params["weight_hr"]), 0)
-        return [Pass(PROJECTED, 4, hidden, width, *whole), Pass(PROJECTION, 1, width, hidden, down, None)]
-    if node.op == "gru" and not node.attrs["reset_after"]:
-        rest = (key, 2 * hidden * width), (bias, 2 * hidden) if bias else None
-        return [Pass(BEFORE, 2, hidden, width, *whole), Pass(NEW, 1, hidden, hidden, *rest, gate=2)]
-    kind = {"lstm": LSTM, "gru": GRU}.get(node.op, TANH)
-    if node.op == "rnn" and node.attrs["activation"] == "relu":
-        kind = RELU
-    return [Pass(kind, GATES[node.op], hidden, width, *whole)]
+    bias = Operand(b.const("param", bias_key), 0) if bias_key else None
+    attrs = node.attrs
+    first = cell_of(
+        node.op, attrs.get("activation", ""), "weight_hr" in node.params, attrs.get("reset_after", True)
+    )
+    passes = [Pass(first, hidden, width, Operand(key, 0), bias)]
+    if first is Cell.PROJECTED:
+        down = Operand(b.const("param", node.params["weight_hr"]), 0)
+        passes.append(Pass(Cell.PROJECTION, width, hidden, down, None))
+    elif first is Cell.BEFORE:
+        rest = Operand(bias.buffer, 2 * hidden) if bias else None
+        passes.append(Pass(Cell.NEW, hidden, hidden, Operand(key, 2 * hidden * width), rest, gate=2))
+    return passes
 
 
 @CUDA.register("lstm", "gru", "rnn")
@@ -83,21 +83,18 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
             b.copy(started[1], cell)
         else:
             fill(b, cell, 0.0)
-    flag: Place = (inputs.buffer, 0)  # not looked at without lengths
+    flag = inputs.start  # not looked at without lengths
     if lengths is not None:
-        flag = b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}")
+        flag = Operand(*b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}"))
     peephole = node.params.get("peephole")
     run = _Run(
         Recurrent(op, hidden, features, steps, batch),
         {"reverse": int(attrs["reverse"]), "ragged": int(lengths is not None),
          "peephole": int(bool(peephole))},
         {
-            "inputs": (inputs.buffer, 0), "cell": (cell.buffer, cell.offset),
-            "peepholes": (b.const("param", peephole), 0) if peephole else (inputs.buffer, 0),
-            "y": (y.buffer, y.offset), "flag": flag,
-            "lengths": (lengths.buffer, lengths.offset) if lengths is not None else (inputs.buffer, 0),
-        },
-        {
+            "inputs": inputs.start, "cell": cell.start, "y": y.start, "flag": flag,
+            "peepholes": Operand(b.const("param", peephole), 0) if peephole else inputs.start,
+            "lengths": lengths.start if lengths is not None else inputs.start,
             "steps": steps, "sequences": batch, "hidden": hidden, "inputs_row": inputs.strides[0],
             "y_time": y.strides[0], "y_row": y.strides[1],
         },
@@ -105,7 +102,9 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
         [y, *([cell] if cell is not y else [])],
     )  # fmt: skip
     whole = choose(run.problem, b.machine) if len(passes) == 1 else None
-    many = batch > FEW and (whole is None or by_products(run.problem, b.machine) < whole.seconds)
+    many = b.tuning.recurrent_by_products
+    if many is None:
+        many = batch > FEW and (whole is None or by_products(run.problem, b.machine) < whole.seconds)
     if len(passes) == 1 and (whole is None or many):
         _by_products(b, layer, run, passes[0], started)
     else:
@@ -116,14 +115,13 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
 
 
 class _Run(NamedTuple):
-    """What both ways have in common: constants, operands and numbers of their kernels; what they read, and
-    what they read and write.
+    """What both ways have in common: options of their kernels, fields of their records (`Sequences`), what
+    they read, and what they read and write.
     """
 
     problem: Recurrent
-    variant: dict[str, int]
-    operands: dict[str, Place]
-    numbers: dict[str, int]
+    options: dict[str, int]
+    fields: dict[str, Any]
     reads: list[View]
     touched: list[View]
 
@@ -136,43 +134,36 @@ def _by_loops(
     state = _dense(b, 2, batch, width, 2)
     count, threads = batch * width, min(256, b.machine.block_threads)
     first = started[0] if started else run.touched[0]
-    untyped(
-        b, "recurrent_start", {"threads": threads, "zeros": int(not started)},
-        [-(-count // threads)], [threads],
-        {"count": count, "width": width, "given_row": first.strides[-2], "given_step": first.strides[-1]},
-        {"given": (first.buffer, first.offset), "state": (state.buffer, 0)}, started[:1], [state],
-    )  # fmt: skip
+    record = Start(first.start, state.start, count, width, first.strides[-2], first.strides[-1])
+    variant = StartVariant(threads, zeros=int(not started))
+    launch(b, record, variant, [-(-count // threads)], [threads], started[:1], [state])
     touched = [state, *run.touched]
     update = between = state
     if len(passes) > 1:
         between = _dense(b, 2, batch, hidden, 2)
         touched.append(between)
-    if passes[0].kind == BEFORE:
+    if passes[0].cell is Cell.BEFORE:
         update = _dense(b, batch, hidden)
         touched.append(update)
-    operands = {
-        **run.operands, "state": (state.buffer, 0), "between": (between.buffer, 0),
-        "update": (update.buffer, 0),
-    }  # fmt: skip
     stays = len(passes) == 1 and loops[0].stays
     for s in range(1 if stays else steps):
         for p, cut in zip(passes, loops, strict=True):
-            untyped(
-                b, cut.tile.kernel(b.machine),
-                {**run.variant, **cut.tile._asdict(), "kind": p.kind, "biased": int(p.bias is not None),
-                 "together": int(stays)},
-                [-(-p.units // cut.units), -(-batch // cut.tile.batch)], [cut.tile.threads],
-                {**run.numbers, "first": s, "stop": steps if stays else s + 1, "depth": p.depth,
-                 "units": cut.units, "gate": p.gate, "width": width, "zero": 0},
-                {**operands, "weights": p.weights, "bias": p.bias or p.weights},
-                [*run.reads, *touched], touched,
+            record = cut.tile.kernel(b.machine)(
+                **run.fields, state=state.start, between=between.start, update=update.start,
+                weights=p.weights, bias=p.bias or p.weights, first=s, stop=steps if stays else s + 1,
+                depth=p.depth, width=width, units=cut.units, gate=p.gate,
             )  # fmt: skip
+            variant = RecurrentVariant(
+                int(p.cell), int(p.bias is not None), **run.options, tile=cut.tile, together=int(stays)
+            )
+            grid = [-(-p.units // cut.units), -(-batch // cut.tile.batch)]
+            launch(b, record, variant, grid, [cut.tile.threads], [*run.reads, *touched], touched)
 
 
 def _by_products(b: CudaBuilder, layer: Layer, run: _Run, p: Pass, started: list[View]) -> None:
     """For each step a product of all sequences' h with the weights, and a launch for the gates."""
     batch, hidden = run.problem.batch, run.problem.hidden
-    cols, threads = p.gates * hidden, min(256, b.machine.block_threads)
+    cols, threads = p.cell.sums * hidden, min(256, b.machine.block_threads)
     h = _dense(b, batch, hidden)
     if started:
         b.copy(started[0], h)
@@ -186,20 +177,18 @@ def _by_products(b: CudaBuilder, layer: Layer, run: _Run, p: Pass, started: list
             {"x_row": hidden if batch > 1 else 0, "w_row": hidden, "y_row": cols}, [h], [made], apart=True,
         ))  # fmt: skip
         products = apart or made
-        untyped(
-            b, "recurrent_gates",
-            {**run.variant, "kind": p.kind, "biased": int(p.bias is not None), "threads": threads},
-            [-(-batch * hidden // threads)], [threads],
-            {**run.numbers, "step": s, "parts": apart.shape[0] if apart else 1},
-            {**run.operands, "products": (products.buffer, 0), "h": (h.buffer, 0),
-             "bias": p.bias or p.weights},
-            [products, *run.reads, *touched], touched,
+        record = Gates(
+            **run.fields, products=products.start, bias=p.bias or p.weights, h=h.start, step=s,
+            parts=apart.shape[0] if apart else 1,
         )  # fmt: skip
+        variant = GatesVariant(int(p.cell), int(p.bias is not None), **run.options, threads=threads)
+        grid = [-(-batch * hidden // threads)]
+        launch(b, record, variant, grid, [threads], [products, *run.reads, *touched], touched)
 
 
 def _launched(b: CudaBuilder, layer: Layer, p: Pass, batch: int) -> Loops:
     """How a pass that is launched for each step is cut; EngineError where its sums are too long."""
-    found = launched(b.machine, p.gates, p.units, p.depth, batch)
+    found = launched(b.machine, p.cell.sums, p.units, p.depth, batch)
     if found is None:
         raise EngineError(
             f"layer {layer.name!r}: a state of {p.depth} features; the GPU engine's recurrent kernel has no "

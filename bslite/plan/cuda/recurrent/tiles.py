@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from bslite.explore.gpu import GpuMachine, Work, step_parts
 from bslite.explore.problem import FLOAT, Recurrent
+from bslite.kernels.contracts.cuda.recurrent import Steps, StepsWide, Tile
 from bslite.plan.cuda.gemm import tiles as gemm_tiles
 
 WARPS, LANES = 8, 32
@@ -30,40 +31,8 @@ NEAR, FAR, OLD_COLUMNS = 32, 4, 2  # weights of a round in shared memory, column
 REST = 1000  # instructions of a block launched for one step besides its sums
 
 
-class Tile(NamedTuple):
-    """Constants of `kernels.cuda.recurrent.loop`, as far as they follow from sizes."""
-
-    warps: int
-    lanes: int
-    parts: int
-    rows: int
-    held: int
-    rounds: int
-    near: int
-    far: int
-    abreast: int
-    batch: int
-    chunk: int
-
-    @property
-    def threads(self) -> int:
-        """Of a block."""
-        return self.warps * self.lanes
-
-    @property
-    def deep(self) -> int:
-        """Columns of a lane."""
-        return self.held + self.rounds * (self.near + self.far)
-
-    @property
-    def longest(self) -> int:
-        """Values of h that there is room for."""
-        return self.parts * self.lanes * self.deep
-
-    @property
-    def sums(self) -> int:
-        """Sums of a thread, filled up to what a warp folds."""
-        return 1 << (self.rows * self.abreast - 1).bit_length()
+class Cut(Tile):
+    """A tile with what it takes of an SM."""
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -75,17 +44,6 @@ class Tile(NamedTuple):
         kept = self.rows * (self.held + self.far + (self.far > 0))
         addresses = 2 * (self.far > 0)
         return kept, max(self.rows * (self.abreast + max(self.near, addresses)), self.sums)
-
-    @property
-    def static(self) -> int:
-        """Bytes of shared memory for h, once or twice, and partial sums."""
-        turns = 2 if self.chunk < self.batch else 1
-        return FLOAT * (turns * self.chunk * self.longest + self.warps * self.rows * self.batch)
-
-    @property
-    def dynamic(self) -> int:
-        """Bytes of shared memory for weights, as `Kernel.dynamic` says."""
-        return 4 * FLOAT * self.rounds * -(-self.near * self.rows // 4) * self.threads
 
     @property
     def passes(self) -> int:
@@ -108,9 +66,9 @@ class Tile(NamedTuple):
             return sum(self.registers) <= _most(machine, self.far)
         return self.narrow
 
-    def kernel(self, machine: GpuMachine) -> str:
-        """Which of the two compiles to so many registers without spilling."""
-        return "recurrent" if self.narrow or not _recent(machine) else "recurrent_wide"
+    def kernel(self, machine: GpuMachine) -> type[Steps]:
+        """Which of the two kernels compiles to so many registers without spilling."""
+        return Steps if self.narrow or not _recent(machine) else StepsWide
 
     @property
     def narrow(self) -> bool:
@@ -145,7 +103,7 @@ class Loops(NamedTuple):
 
     units: int
     stays: bool
-    tile: Tile
+    tile: Cut
     seconds: float = 0.0
 
 
@@ -163,7 +121,7 @@ def _most(machine: GpuMachine, far: int) -> int:
 
 def tiles(
     machine: GpuMachine, gates: int, depth: int, units: int, sequences: int, stays: bool
-) -> Iterator[Tile]:
+) -> Iterator[Cut]:
     """All ways for a block to take ``gates * units`` sums of ``depth`` terms, for ``sequences``, a power of
     two; ``stays``: weights may be in shared memory.
     """
@@ -182,7 +140,7 @@ def tiles(
                 chunk = abreast
                 while 2 * chunk <= sequences and 2 * chunk * parts * lanes * deep <= STAGED:
                     chunk *= 2
-                shape = Tile(warps, lanes, parts, rows, deep, 0, 0, 0, abreast, sequences, chunk)
+                shape = Cut(warps, lanes, parts, rows, deep, 0, 0, 0, abreast, sequences, chunk)
                 if small:
                     if shape.static <= STATIC:
                         yield shape
@@ -192,7 +150,7 @@ def tiles(
         parts *= 2
 
 
-def _placed(shape: Tile, machine: GpuMachine, stays: bool) -> Iterator[Tile]:
+def _placed(shape: Cut, machine: GpuMachine, stays: bool) -> Iterator[Cut]:
     """The tile with its columns in registers, shared memory and L2; those that fit."""
     if shape.fits(machine):
         yield shape
