@@ -12,8 +12,8 @@ from support.gpu_simulate import launch
 from support.noise import noise
 
 from bslite import reference
+from bslite.kernels.contracts.cuda.stack import Level, levels_of
 from bslite.kernels.cuda import KERNELS
-from bslite.kernels.cuda.stack.stages import Level, levels_of
 
 BLOCK = "max:3,3,1,1,1,1,1,1 affine relu"
 
@@ -27,7 +27,7 @@ def window_shape(word: str, height: int, width: int) -> tuple[int, int]:
     window = levels_of(word)[-1].window
     if window is None:
         return height, width
-    high = height + window.top + window.bottom
+    high = height + window.top + window.beyond[0]
     wide = width + window.left + window.right
     return (high - window.rows) // window.row_step + 1, (wide - window.cols) // window.col_step + 1
 
@@ -98,7 +98,7 @@ def expected(stages: str, x: Array, numbers: list[Array], outside: list[Array], 
         level: Level = levels_of(word)[-1]
         window = level.window
         if window is not None:
-            pads = (window.top, window.left, window.bottom, window.right)
+            pads = (window.top, window.left, window.beyond[0], window.right)
             moved: dict[str, Any] = {
                 "stride": (window.row_step, window.col_step), "padding": pads, "dilation": (1, 1)
             }  # fmt: skip

@@ -73,7 +73,7 @@ class Tile(NamedTuple):
 
     @property
     def turns(self) -> int:
-        """Sets of h in shared memory: those of the next sequences may come while threads are still at these."""
+        """Sets of h in shared memory: two where the next sequences may come while threads use these."""
         return 2 if self.chunk < self.batch else 1
 
     @property
@@ -93,7 +93,7 @@ TILE = Tile(warps=8, lanes=32, parts=4, rows=8, held=6, rounds=0, near=0, far=0,
 
 @dataclass(frozen=True)
 class Options(LaunchVariant):
-    """``kind``: a `Cell`. ``biased``, ``reverse``, ``ragged`` (sequences have lengths), ``peephole``: 0 or 1."""
+    """``kind``: a `Cell`. The others are 0 or 1; ``ragged``: sequences have lengths."""
 
     kind: int
     biased: int = 1
@@ -104,7 +104,7 @@ class Options(LaunchVariant):
 
 @dataclass(frozen=True)
 class RecurrentVariant(Options):
-    """``tile`` is written out among the constants. ``together``: the blocks of a launch wait for each other."""
+    """``tile`` is written out among the constants. ``together``: a launch's blocks wait for each other."""
 
     tile: Tile = TILE
     together: int = 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bslite.kernels.cuda.stack.stages import Window, columns_of, inside_of, levels_of
+from bslite.kernels.contracts.cuda.stack import Level, Window, levels_of
 
 
 class Geometry:
@@ -45,3 +45,25 @@ class Geometry:
         if c < lo:
             place = f"max({place}, i64(0))"
         return f"min({place}, width{k} - 1)" if c > hi else place
+
+
+def columns_of(levels: list[Level], columns: int) -> list[int]:
+    """Columns of each level that ``columns`` of the last one need."""
+    counts = [columns]
+    for level in reversed(levels[1:]):
+        assert level.window is not None
+        counts.append((counts[-1] - 1) * level.window.col_step + level.window.cols)
+    return counts[::-1]
+
+
+def inside_of(levels: list[Level], columns: int) -> list[tuple[int, int]]:
+    """Of the columns of each level, the first and the last that are inside the image wherever the last
+    level's are; what is before or after may be beyond its edge.
+    """
+    spans = [(0, columns - 1)]
+    for level in reversed(levels[1:]):
+        w = level.window
+        assert w is not None
+        first, last = spans[-1]
+        spans.append((first * w.col_step + w.left, last * w.col_step + w.cols - 1 - w.right))
+    return spans[::-1]

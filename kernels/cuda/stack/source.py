@@ -12,9 +12,9 @@ import linecache
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bslite.kernels.contracts.cuda.stack import Pointwise
 from bslite.kernels.cuda.stack.geometry import Geometry
 from bslite.kernels.cuda.stack.maxima import shared_blocks
-from bslite.kernels.cuda.stack.stages import Pointwise
 
 HEAD = (
     "def stack(x, y, z, v, c, sizes, channels, strips, groups, bands, band_rows, "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.stack import Stack, StackVariant
 from bslite.kernels.cuda.math.cells import FLOATS
 from bslite.kernels.cuda.math.functions import FUNCTIONS
 from bslite.kernels.cuda.math.libm import fma, larger, plus, quotient, times
@@ -18,7 +19,7 @@ from bslite.kernels.cuda.stack.source import function, stack_source
 THREADS = 64
 BLOCK = "max:3,3,1,1,1,1,1,1 affine relu"
 SAMPLES = [
-    {"stages": stages, "columns": columns, "turn": turn, "threads": THREADS}
+    StackVariant(stages, columns, turn, THREADS)
     for stages, columns, turn in (
         (BLOCK, 8, 2),
         (f"{BLOCK} {BLOCK}", 14, 2),
@@ -35,17 +36,15 @@ f = np.float32
 
 
 @kernel(
-    "x f4[], y f4[], z f4[], v f4[], c f4[], sizes i4[], channels i4, strips i4, groups i4, bands i4, "
-    "band_rows i4, x_image i8, x_row i4, x_col i4, x_channel i4, "
-    "y_image i8, y_row i4, y_col i4, y_channel i4, "
-    "z_image i8, z_row i4, z_col i4, z_channel i4, v_image i8, v_row i4, v_col i4, v_channel i4",
+    Stack,
     threads=THREADS,
     registers=216,
     samples=SAMPLES,
 )
 def stack(stages: str, columns: int, turn: int, threads: int):
-    """The stack ``stages`` (stages.py) of x ``[images, rows, cols, channels]``; its windows move in two
-    axes. Each thread has one channel, ``columns`` columns of the result, and slides down ``band_rows`` rows.
+    """The stack ``stages`` (`contracts.cuda.stack`) of x ``[images, rows, cols, channels]``; its windows move
+    in two axes. Each thread has one channel, ``columns`` columns of the result, and slides down ``band_rows``
+    rows.
 
     A thread reads the columns its windows need, a row at a time, and keeps of each window what the rows to
     come need: of a maximum or a sum, each row reduced along itself; of a filter, the rows. So every element

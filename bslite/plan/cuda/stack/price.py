@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bslite.explore.gpu import GpuMachine
-from bslite.plan.cuda.stack.stages import Piece, Window
+from bslite.kernels.contracts.cuda.stack import Window
+from bslite.plan.cuda.stack.stages import Piece
 
 COLUMNS = (1, 2, 4, 8, 14)  # few: each is compiled for itself
 BANDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)

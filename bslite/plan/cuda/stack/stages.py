@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from bslite import ops
+from bslite.kernels.contracts.cuda.stack import Window
 from bslite.ops import Shape
 from bslite.ops.pool import WindowPool
 from bslite.passes import Layer
@@ -21,24 +22,6 @@ BINARY = (
     "add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "atan2", "prelu",
 )  # fmt: skip
 WIDEST = 7  # rows and columns of a window at most
-
-
-class Window(NamedTuple):
-    """What a windowed stage does to geometry."""
-
-    kind: str
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    before: tuple[int, int]
-    beyond: tuple[int, int]  # rows and columns that the last windows reach below and right of the image
-    last: int = 0  # divisor of an average, 0: as many as are inside; whether a filter has a bias
-
-    @property
-    def word(self) -> str:
-        """As the kernel is told."""
-        numbers = (*self.kernel, *self.stride, *self.before, *self.beyond)
-        tail = () if self.kind == "max" else (self.last,)
-        return f"{self.kind}:{','.join(map(str, (*numbers, *tail)))}"
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bslite.errors import EngineError
+from bslite.kernels.contracts.cuda.stack import Stack, StackVariant
+from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, untyped
+from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, launch
 from bslite.plan.cuda.stack.price import Cut, price
 from bslite.plan.cuda.stack.stages import Piece, piece_of
 
@@ -45,21 +47,20 @@ def stack_step(b: CudaBuilder, pieces: Sequence[Piece], value: str, cut: Cut) ->
     groups = -(-strips * c // threads)
     rows = -(-height // cut.bands)
     bands = -(-height // rows)
-    scalars: dict[str, int | float] = {
-        "channels": c, "strips": strips, "groups": groups, "bands": bands, "band_rows": rows,
-        **strides("x", x), **strides("y", y), "seconds": cut.seconds,
-    }  # fmt: skip
     z, v, *_ = [*outside, x, x]
-    scalars |= {**strides("z", z), **strides("v", v)}
-    places = {name: (view.buffer, view.offset) for name, view in zip("xyzv", (x, y, z, v), strict=True)}
-    places |= {"c": (numbers, 0) if numbers else places["x"], "sizes": (table, 0)}
+    record = Stack(
+        x.start, y.start, z.start, v.start, Operand(numbers, 0) if numbers else x.start, Operand(table, 0),
+        channels=c, strips=strips, groups=groups, bands=bands, band_rows=rows,
+        **strides("x", x), **strides("y", y), **strides("z", z), **strides("v", v),
+    )  # fmt: skip
     words = " ".join(word for p in pieces for word in p.words)
-    variant = {"stages": words, "columns": cut.columns, "turn": cut.turn, "threads": threads}
-    untyped(b, "stack", variant, [groups * bands * n], [threads], scalars, places, [x, *outside], [y])
+    variant = StackVariant(words, cut.columns, cut.turn, threads)
+    grid = [groups * bands * n]
+    launch(b, record, variant, grid, [threads], [x, *outside], [y], seconds=cut.seconds)
 
 
 def strides(name: str, view: View) -> dict[str, int]:
-    """The scalars that say how an image lies."""
+    """The fields of the record that say how an image lies."""
     image, channel, row, col = view.strides
     return {f"{name}_image": image, f"{name}_row": row, f"{name}_col": col, f"{name}_channel": channel}
 

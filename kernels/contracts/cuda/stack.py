@@ -1,0 +1,164 @@
+"""The record of a stack's launch, and what a stack is made of: a text that is compiled in.
+
+Stages are separated by spaces, ``name:numbers``:
+
+* ``max:R,S,sh,sw,top,left,bottom,right``, ``avg:...,divisor``, ``depthwise:...,biased``: a `Window`.
+* ``affine``: times a number per channel, plus another.
+* ``with:NAME``, ``by:NAME``: a function of two values, the running one and one of a tensor from outside,
+  or the other way round.
+* any function of one value, with its two parameters: ``relu``, ``clamp:0.0,6.0``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVariant
+
+WINDOWS = ("max", "avg", "depthwise")
+
+
+class Window(NamedTuple):
+    """A window of ``kernel`` rows and columns that moves over the image by ``stride``.
+
+    The first windows begin ``before`` the image (above, left), the last ones reach ``beyond`` it (below,
+    right). ``last``: the divisor of an average, 0 for as many elements as are inside; whether a filter has a
+    bias.
+    """
+
+    kind: str
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    before: tuple[int, int]
+    beyond: tuple[int, int]
+    last: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of the window."""
+        return self.kernel[0]
+
+    @property
+    def cols(self) -> int:
+        """Columns of the window."""
+        return self.kernel[1]
+
+    @property
+    def row_step(self) -> int:
+        """Rows from a window to the next."""
+        return self.stride[0]
+
+    @property
+    def col_step(self) -> int:
+        """Columns from a window to the next."""
+        return self.stride[1]
+
+    @property
+    def top(self) -> int:
+        """Rows above the image."""
+        return self.before[0]
+
+    @property
+    def left(self) -> int:
+        """Columns beside the image."""
+        return self.before[1]
+
+    @property
+    def right(self) -> int:
+        """Columns beside the image."""
+        return self.beyond[1]
+
+    @property
+    def word(self) -> str:
+        """As the variant says it."""
+        numbers = (*self.kernel, *self.stride, *self.before, *self.beyond)
+        tail = () if self.kind == "max" else (self.last,)
+        return f"{self.kind}:{','.join(map(str, (*numbers, *tail)))}"
+
+    @classmethod
+    def of(cls, kind: str, numbers: str) -> Window:
+        """The window of a word."""
+        r, s, sh, sw, top, left, bottom, right, *tail = map(int, numbers.split(","))
+        return cls(kind, (r, s), (sh, sw), (top, left), (bottom, right), *tail)
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """A stage that works on one element."""
+
+    name: str
+    numbers: tuple[float, ...] = ()
+
+
+@dataclass
+class Level:
+    """The values between two windows: what makes them, and what is done to each element then."""
+
+    window: Window | None  # None: they are read from memory
+    chain: list[Pointwise] = field(default_factory=list)
+
+
+def levels_of(stages: str) -> list[Level]:
+    """The stack's levels, what it reads first."""
+    levels = [Level(None)]
+    for word in stages.split():
+        name, _, rest = word.partition(":")
+        if name in WINDOWS:
+            levels.append(Level(Window.of(name, rest)))
+        elif name in ("with", "by"):
+            levels[-1].chain.append(Pointwise(f"{name}:{rest}"))
+        else:
+            numbers = tuple(map(float, rest.split(","))) if rest else ()
+            levels[-1].chain.append(Pointwise(name, numbers))
+    return levels
+
+
+@dataclass(frozen=True)
+class StackVariant(LaunchVariant):
+    """A thread takes ``columns`` columns of the result, ``turn`` rows in a turn of its loop."""
+
+    stages: str
+    columns: int
+    turn: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Stack(LaunchRecord):
+    """A stack from x to y; z and v are tensors from outside. Strides are in elements.
+
+    ``c`` [.., channels]: numbers per channel in the order of the stages. ``sizes``: rows and columns of x and
+    after each window. ``strips`` of columns, ``bands`` of ``band_rows`` rows, ``groups`` of blocks for a
+    band.
+    """
+
+    kernel: ClassVar[str] = "stack"
+
+    x: F4
+    y: F4
+    z: F4
+    v: F4
+    c: F4
+    sizes: I4
+    channels: int
+    strips: int
+    groups: int
+    bands: int
+    band_rows: int
+    x_image: I8
+    x_row: int
+    x_col: int
+    x_channel: int
+    y_image: I8
+    y_row: int
+    y_col: int
+    y_channel: int
+    z_image: I8
+    z_row: int
+    z_col: int
+    z_channel: int
+    v_image: I8
+    v_row: int
+    v_col: int
+    v_channel: int
