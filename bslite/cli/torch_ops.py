@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 
 from bslite.errors import UnsupportedError
+from bslite.ops import REGISTRY
+from bslite.ops.activation import Activation
 
 Tensor = torch.Tensor
 Ints = tuple[int, ...]
@@ -188,17 +190,12 @@ def shrink(x: Tensor, *, lambd: float, bias: float) -> Tensor:
     return torch.where(x.isnan(), x, moved)
 
 
-#: Ops of one value, and of two, that torch has under the same name.
-UNARY = (
-    *("neg", "abs", "sign", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "log", "log2", "log10", "log1p"),
-    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"),
-    *("floor", "ceil", "round", "trunc"),
-)
-BINARY = (
+#: Ops of several values that torch has under the same name, and `isnan`.
+SAME = (
     *("add", "mul", "sub", "pow", "maximum", "minimum", "fmod", "remainder", "atan2"),
     *("not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "where"),
 )
-TORCH_OPS |= {name: getattr(torch, name) for name in (*UNARY, *BINARY)}
+TORCH_OPS |= {name: getattr(torch, name) for name in SAME}
 
 
 def _axes(x: Tensor, axes: Sequence[int]) -> Ints:
@@ -266,23 +263,9 @@ TORCH_OPS |= {
     "normalize": lambda x, axis, eps: F.normalize(x, 2.0, axis, eps),
     "group_norm": F.group_norm,
     "lrn": F.local_response_norm,
-    "relu": F.relu,
-    "relu6": F.relu6,
-    "leaky_relu": F.leaky_relu,
-    "elu": F.elu,
-    "gelu": F.gelu,
     "silu": lambda x, beta: F.silu(x) if beta == 1 else x * torch.sigmoid(beta * x),
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "hardswish": F.hardswish,
     "clamp": lambda x, low, high: torch.clamp(x, low, high),
     "selu": lambda x, alpha, gamma: gamma * F.elu(x, alpha),
-    "celu": F.celu,
-    "softplus": F.softplus,
-    "softsign": F.softsign,
-    "mish": F.mish,
-    "logsigmoid": F.logsigmoid,
-    "threshold": F.threshold,
     "softmax": lambda x, axis: F.softmax(x, axis),
     "log_softmax": lambda x, axis: F.log_softmax(x, axis),
     "dropout": lambda x, p: x,
@@ -304,3 +287,8 @@ TORCH_OPS |= {
     "tile": lambda x, repeats: x.repeat(repeats),
     "roll": lambda x, shifts, axes: torch.roll(x, shifts, axes) if axes else x,
 }
+
+for _op in REGISTRY.values():  # a function of one value that torch has by the same name and attributes
+    _function = getattr(torch, _op.torch_name, None) or getattr(F, _op.torch_name, None)
+    if issubclass(_op, Activation) and _function is not None:
+        TORCH_OPS.setdefault(_op.name, _function)
