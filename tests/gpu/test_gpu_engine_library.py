@@ -366,8 +366,11 @@ def test_what_times_are_kept_under(gpu: TorchGpu) -> None:
     """Another torch, cuDNN or kernel measures anew, and so does another tile of ours."""
 
     def step(tile: int = 1) -> Any:
-        args = {"library": {"op": "linear"}, "variant": {"tile": tile}, "grid": (1,)}
-        return SimpleNamespace(kernel="gemm", args=args, operands={"w": ("w", 0), "biases": ("b", 0)})
+        variant = SimpleNamespace(constants=lambda: {"tile": tile})
+        return SimpleNamespace(
+            kernel="gemm", library={"op": "linear"}, variant=variant, grid=(1,),
+            operands={"w": ("w", 0), "biases": ("b", 0)},
+        )  # fmt: skip
 
     keys = {Library(gpu, None, v).key(step(tile)) for v in "12" for tile in (1, 2)}
     assert len(keys) == 4

@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
-pytestmark = pytest.mark.skipif(not COMPILER or sys.platform != "linux", reason="no C compiler")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(not COMPILER or sys.platform != "linux", reason="no C compiler"),
+]
 
 MODEL = """
 import numpy as np, bslite

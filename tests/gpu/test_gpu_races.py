@@ -24,6 +24,8 @@ if not SIMULATED:
 
 from bslite.kernels.cuda.runtime import simulation
 
+pytestmark = pytest.mark.races
+
 EACH = 2  # cases of an op
 FEW = MOST_FLOPS / 5
 

@@ -197,6 +197,7 @@ def test_demo(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.count("class ") == 10
 
 
+@pytest.mark.networks
 def test_demo_fails_with_exit_code_1(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "ROUNDS", 1)
     honest = api.run

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.networks import networks
 
 import bslite
 from bslite.explanation import Limits
@@ -31,7 +32,7 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=networks(CASES))
 def found(request: pytest.FixtureRequest) -> tuple[bslite.ModelSpec, bslite.Explanation]:
     batch, threads = CASES[request.param]
     spec = from_state_dict(request.param, random_state_dict(request.param), image_size=64)
