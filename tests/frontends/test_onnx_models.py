@@ -1,6 +1,6 @@
 """torchvision's networks exported to ONNX and read back: the same answer as torch's, at small sizes.
 
-    python tests/frontends/test_onnx_models.py [model ...]
+    PYTHONPATH=tests python tests/frontends/test_onnx_models.py [model ...]
 
 does it for every classification model of torchvision at its own size, with both of torch's exporters, and
 prints a line for each: half an hour and more.
