@@ -88,6 +88,11 @@ class Step:
         return ""
 
     @property
+    def cut(self) -> str:
+        """How a depth-first step cuts its images, in words."""
+        return ""
+
+    @property
     def inner(self) -> AnyPlan | None:
         """The plan that a depth-first step runs in each item; the typical one of several."""
         return None
@@ -133,7 +138,7 @@ class Plan(Generic[S]):
         for i, s in enumerate(self.steps):
             what = " + ".join(s.layers)
             if s.inner:
-                what = f"{len(s.layers)} nodes, {s.work}, {4e-3 * s.inner.arena_size:,.0f} KB each:"
+                what = f"{len(s.layers)} nodes {s.cut}, {4e-3 * s.inner.arena_size:,.0f} KB each:"
             lines.append(
                 f"{indent}{i:4d} {s.kernel:<{width}} {s.work} writes {s.written / 1e3:8,.0f} KB  {what}"
             )

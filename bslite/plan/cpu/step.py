@@ -53,10 +53,13 @@ class CpuStep(Step):
 
     @property
     def work(self) -> str:
-        """Items, the steps that come before, the tile; of a stack, its bands."""
-        if self.bands:
-            return f"items {self.items:5d} after {self.after:4d} in {len(self.bands)} band(s) of an image"
+        """Items, the steps that come before, the tile."""
         return f"items {self.items:5d} after {self.after:4d} tile {self.tile or '-':>5}"
+
+    @property
+    def cut(self) -> str:
+        """Bands of a stack."""
+        return f"in {len(self.bands)} band(s) of an image"
 
     @property
     def inner(self) -> CpuPlan | None:
