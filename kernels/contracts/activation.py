@@ -1,15 +1,12 @@
 """Functions of one value that kernels apply before they store it: activations and the unary operations.
 
-`FUNCTIONS` is the one list of them. The kernels of each target implement all of them (`complete`), the
-planner names one of them with its parameters (`Activation`).
+`FUNCTIONS` is the one list of them. The kernels of each target implement all of them, the planner names one
+of them with its parameters (`Activation`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
-
-T = TypeVar("T")
+from typing import NamedTuple
 
 #: Name -> what it makes of ``x``, with ``a`` and ``b`` its parameters. Ops that differ by a parameter which
 #: chooses code have a name for each choice.
@@ -58,14 +55,3 @@ class Activation(NamedTuple):
 
 IDENTITY = Activation("identity")
 RELU = Activation("relu")
-
-
-def complete(table: Mapping[str, T], target: str) -> dict[str, T]:
-    """``table``, what a target has for each name, in the order of `FUNCTIONS`.
-
-    Raises RuntimeError if it lacks one or has one more.
-    """
-    if set(table) != set(FUNCTIONS):
-        wrong = ", ".join(sorted(set(table) ^ set(FUNCTIONS)))
-        raise RuntimeError(f"functions of the {target}: {wrong} are missing or not in the contract")
-    return {name: table[name] for name in FUNCTIONS}

@@ -29,6 +29,14 @@ def test_operands_in_other_orders() -> None:
     check(graph.build(graph.add("maximum", "z", x, turned)), noise(3, 4, 5, 6), noise(6, 5, 3, 4, seed=1))
 
 
+@pytest.mark.parametrize("op", ["add", "mul", "sub"])
+def test_maps_of_one_channel_one_of_them_turned(op: str) -> None:
+    graph = GraphBuilder("model")
+    x, y = graph.input("x", (1, 1, 4, 5)), graph.input("y", (1, 1, 5, 4))
+    turned = graph.add("permute", "turned", y, order=(0, 1, 3, 2))
+    check(graph.build(graph.add(op, "z", x, turned)), noise(1, 1, 4, 5), noise(1, 1, 5, 4, seed=1))
+
+
 def test_more_axes_than_loops() -> None:
     shape = (2, 3, 2, 3, 2, 3, 2)
     graph = GraphBuilder("model")

@@ -227,4 +227,4 @@ def test_features_and_tokens_lie_as_before() -> None:
     x = graph.input("x", (2, 9, 12))
     y = graph.add("gelu", "act", graph.add("linear", "fc", x, params={"weight": "w"}))
     plan = build_plan(graph.build(graph.add("add", "sum", y, y)), [(2, 9, 12)], Machine(threads=2))
-    assert [s.kernel for s in plan.steps] == ["conv", "pointwise"]
+    assert [s.kernel for s in plan.steps] == ["conv", "elementwise"]

@@ -26,14 +26,12 @@ def kernel_of(reference: Any) -> Any:
 
     if isinstance(reference, Variant):
         return typed(reference)
-    from bslite.kernels.cpu.elementwise.elementwise import elementwise_function
     from bslite.kernels.cpu.gemm.sweep import depthwise_sweep, gemm_sweep
 
     name, *variant = reference
     return {
         "gemm_sweep": gemm_sweep,
         "depthwise_sweep": depthwise_sweep,
-        "elementwise": elementwise_function,
     }[name](*variant)
 
 

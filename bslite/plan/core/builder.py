@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import GroupWork, RowWork
 from bslite.ops import Shape
@@ -47,6 +48,19 @@ class Target(Protocol[M, T, S]):
 
     def halo(self, b: Builder[M, T, S], view: View) -> None:
         """Append the zeros around the images of ``view``."""
+
+    def elementwise_step(
+        self,
+        b: Builder[M, T, S],
+        function: str,
+        operands: Sequence[View],
+        y: View,
+        act: Activation,
+        flag: Operand | None,
+    ) -> None:
+        """Append ``y = act(function(*operands))``, a function of `contracts.elementwise`, the operands
+        broadcast to y's shape. ``flag``: where it notes what does not fit a cell.
+        """
 
     def row_step(self, b: Builder[M, T, S], work: RowWork, x: View, y: View, axis: int) -> None:
         """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""

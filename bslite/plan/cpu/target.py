@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bslite.kernels.contracts.activation import Activation
+from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import GroupWork, RowWork
 from bslite.machine import Machine
 from bslite.plan.core.views import View
+from bslite.plan.cpu.elementwise import elementwise_step
 from bslite.plan.cpu.group_norm import group_step
 from bslite.plan.cpu.ops.move import copy_step, halo_step
 from bslite.plan.cpu.rows import row_step
@@ -34,6 +38,18 @@ class Cpu:
     def halo(self, b: CpuBuilder, view: View) -> None:
         """Append the zeros around the images of ``view``."""
         halo_step(b, view)
+
+    def elementwise_step(
+        self,
+        b: CpuBuilder,
+        function: str,
+        operands: Sequence[View],
+        y: View,
+        act: Activation,
+        flag: Operand | None,
+    ) -> None:
+        """Append ``y = act(function(*operands))``, the operands broadcast to y's shape."""
+        elementwise_step(b, function, operands, y, act, flag)
 
     def row_step(self, b: CpuBuilder, work: RowWork, x: View, y: View, axis: int) -> None:
         """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""

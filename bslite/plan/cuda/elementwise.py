@@ -1,84 +1,87 @@
-"""Views of operands as the axes of the "elementwise" kernel: broadcast by strides of zero, merged."""
+"""Views of operands as the axes of the elementwise kernels: broadcast by strides of zero, merged."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
-from bslite.ops import Shape
-from bslite.passes import Layer
+from bslite.kernels.contracts.activation import Activation
+from bslite.kernels.contracts.cuda.elementwise import (
+    Elementwise,
+    ElementwiseVariant,
+    Loops,
+    Pointwise,
+    PointwiseVariant,
+)
+from bslite.kernels.contracts.record import Operand
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cpu.elementwise import in_plain_order
-from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, untyped
-from bslite.plan.shared.activation import activation
-from bslite.spec import Node
+from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, launch
+from bslite.plan.shared.elementwise import in_plain_order
 
-AXES = 5  # of the kernel
-EACH = 4  # elements of a thread
+AXES, EACH = Elementwise.AXES, Elementwise.EACH
 THREADS = 256
-OPERANDS = "xzw"
-
-
-def elementwise_layer(b: CudaBuilder, layer: Layer, function: str, fails: str | None = None) -> None:
-    """One function (`kernels.cuda.math.cells`) of the layer's inputs, and its activation.
-
-    ``fails``: what a flag that it raises means.
-    """
-    operands = [b.values[name] for name in layer.node.inputs]
-    y = b.write(layer.name)
-    flag = b.flag(layer.name, fails) if fails else None
-    elementwise_step(b, operands, y, function, layer.activation, flag)
-
-
-def broadcast(view: View, shape: Shape) -> View:
-    """NumPy broadcasting as strides of zero."""
-    missing = len(shape) - len(view.shape)
-    old = (1,) * missing + view.shape
-    strides = (0,) * missing + view.strides
-    zeroed = tuple(0 if o == 1 else s for o, s in zip(old, strides, strict=True))
-    return View(view.buffer, view.offset, shape, zeroed)
 
 
 def elementwise_step(
-    b: CudaBuilder,
-    operands: Sequence[View],
-    y: View,
-    function: str,
-    act: Node | None = None,
-    flag: tuple[str, int] | None = None,
+    b: CudaBuilder, function: str, operands: Sequence[View], y: View, act: Activation, flag: Operand | None
 ) -> None:
-    """Append ``y = act(function(*operands))``, the operands broadcast to y's shape."""
-    views = [broadcast(v, y.shape) for v in operands]
-    views += [dataclasses.replace(views[0], strides=(0,) * len(y.shape))] * (3 - len(views))
-    everything = [*views, y]
+    """Append ``y = act(function(*operands))``, the operands broadcast to y's shape.
+
+    An activation alone runs over memory as it lies; by strides, if it lies with gaps or otherwise than its
+    result.
+    """
+    if function == "copy" and _alike(operands[0], y) and size_of(y.shape) <= MOST_ELEMENTS:
+        _run(b, operands[0], y, act)
+        return
+    views = [v.broadcast(y.shape) for v in operands]
+    nothing = dataclasses.replace(views[0], strides=(0,) * len(y.shape))
+    everything = [*views, *[nothing] * (3 - len(views)), y]
     if max(size_of(y.shape), *(v.extent[1] - v.extent[0] for v in everything)) > MOST_ELEMENTS:
         axis = max(range(len(y.shape)), key=lambda a: y.shape[a])
         for start, stop in ((0, y.shape[axis] // 2), (y.shape[axis] // 2, y.shape[axis])):
-            parts = [v.slice(axis, start, stop) for v in views[: len(operands)]]
-            elementwise_step(b, parts, y.slice(axis, start, stop), function, act, flag)
+            parts = [v.slice(axis, start, stop) for v in views]
+            elementwise_step(b, function, parts, y.slice(axis, start, stop), act, flag)
         return
     sizes, runs = merged_axes(y.shape, [v.strides for v in everything], by=3)
     if len(sizes) > AXES:
-        copies, made = in_plain_order(b, views[: len(operands)], y)
-        elementwise_step(b, copies, made, function, act, flag)
+        copies, made = in_plain_order(b, views, y)
+        elementwise_step(b, function, copies, made, act, flag)
         b.copy(made, y)
         return
     if not sizes:
         sizes, runs = [1], [[1]] * 4
-    name, first, second = activation(act)
     count, axes = size_of(tuple(sizes)), len(sizes)
     sizes, runs = padded(sizes, runs, AXES)
-    scalars: dict[str, int | float] = {"count": count, "a": first, "b": second}
-    scalars |= {f"n{i}": sizes[i] for i in range(1, AXES)}
-    places = {}
-    for letter, view, run in zip((*OPERANDS, "y"), everything, runs, strict=True):
-        low = view.extent[0]
-        scalars |= {f"{letter}{i}": s for i, s in enumerate(run)}
-        scalars[f"{letter}_start"] = view.offset - low
-        places[letter] = (view.buffer, low)
-    places["flag"] = flag or places["x"]
+    starts = [v.offset - v.extent[0] for v in everything]
+    loops = Loops(*starts, *sizes[1:], *map(tuple, runs))
+    places = [Operand(v.buffer, v.extent[0]) for v in everything]
+    record = Elementwise(*places, flag or places[0], count, act.a, act.b, loops)
     threads = min(THREADS, b.machine.block_threads)
-    variant = {"function": function, "activation": name, "axes": axes, "threads": threads}
-    grid = [-(-count // (threads * EACH))]
-    untyped(b, "elementwise", variant, grid, [threads], scalars, places, list(operands), [y])
+    variant = ElementwiseVariant(function, act.function, axes, threads)
+    launch(b, record, variant, [-(-count // (threads * EACH))], [threads], list(operands), [y])
+
+
+def _run(b: CudaBuilder, x: View, y: View, act: Activation) -> None:
+    """Append an activation over a run of memory."""
+    count = size_of(y.shape)
+    threads = min(THREADS, b.machine.block_threads)
+    record = Pointwise(x.start, y.start, count, act.a, act.b)
+    blocks = -(-count // (threads * Pointwise.EACH))
+    launch(b, record, PointwiseVariant(act.function, threads), [blocks], [threads], [x], [y])
+
+
+def _alike(x: View, y: View) -> bool:
+    """Whether both are one run of memory, and element i of one is element i of the other."""
+    same = all(n == 1 or p == q for n, p, q in zip(x.shape, x.strides, y.strides, strict=True))
+    return same and _dense(x) and _dense(y)
+
+
+def _dense(view: View) -> bool:
+    """Whether its elements are one run of memory."""
+    lo, hi = view.extent
+    return (
+        hi - lo == size_of(view.shape)
+        and lo == view.offset
+        and (0 not in view.strides or size_of(view.shape) == 1)
+    )

@@ -4,11 +4,15 @@ over-reading.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bslite.explore.gpu import GpuMachine
+from bslite.kernels.contracts.activation import Activation
+from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import GroupWork, RowWork
 from bslite.plan.core.views import View
+from bslite.plan.cuda.elementwise import elementwise_step
 from bslite.plan.cuda.group_norm import group_step
 from bslite.plan.cuda.launch import CudaBuilder
 from bslite.plan.cuda.ops.move import copy_step
@@ -32,6 +36,18 @@ class Gpu:
     def halo(self, b: CudaBuilder, view: View) -> None:
         """Kernels test bounds: no lowering asks for zeros around an image."""
         raise AssertionError(f"zeros around {view}")
+
+    def elementwise_step(
+        self,
+        b: CudaBuilder,
+        function: str,
+        operands: Sequence[View],
+        y: View,
+        act: Activation,
+        flag: Operand | None,
+    ) -> None:
+        """Append ``y = act(function(*operands))``, the operands broadcast to y's shape."""
+        elementwise_step(b, function, operands, y, act, flag)
 
     def row_step(self, b: CudaBuilder, work: RowWork, x: View, y: View, axis: int) -> None:
         """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""

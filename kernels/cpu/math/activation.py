@@ -13,8 +13,9 @@ import functools
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.activation import complete
+from bslite.kernels.contracts import activation as contract
 from bslite.kernels.contracts.cpu.epilogue import InPlace
+from bslite.kernels.contracts.table import complete
 from bslite.kernels.cpu.math import unary, veclog, vecmath
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector.lanes import select_eq
@@ -186,7 +187,7 @@ FUNCTIONS = complete({
     "threshold": _threshold,
     "shrink": _shrink,
     **unary.FUNCTIONS,
-}, "CPU")  # fmt: skip
+}, contract.FUNCTIONS, "CPU")  # fmt: skip
 
 
 @makes(InPlace)

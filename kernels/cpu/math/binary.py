@@ -9,9 +9,29 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.math import vecpow
 from bslite.kernels.cpu.vector import lanes
-from bslite.kernels.cpu.vector.simd import select_lt, splat, vmax_nan
+from bslite.kernels.cpu.vector.simd import fma, select_lt, splat, vmax_nan
 
 f = np.float32
+
+
+@register_jitable
+def _copy(x, z, w):
+    return x
+
+
+@register_jitable
+def _affine(x, z, w):
+    return fma(x, z, w)
+
+
+@register_jitable
+def _add(x, z, w):
+    return x + z
+
+
+@register_jitable
+def _mul(x, z, w):
+    return x * z
 
 
 @register_jitable
@@ -64,7 +84,11 @@ def _of_pairs(function):
 
 
 FUNCTIONS = {
+    "copy": _copy,
+    "affine": _affine,
+    "add": _add,
     "sub": _sub,
+    "mul": _mul,
     "div": _div,
     "pow": _power,
     "maximum": _maximum,

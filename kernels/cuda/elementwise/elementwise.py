@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.elementwise import Elementwise, ElementwiseVariant
 from bslite.kernels.cuda.math.cells import FUNCTIONS
 from bslite.kernels.cuda.math.functions import CODES, function_of
 from bslite.kernels.cuda.math.libm import as_float, as_int
@@ -11,24 +12,18 @@ from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 THREADS = 256
-EACH = 4  # elements of a thread: as many loads under way before the first is needed
-AXES = 5
+EACH = Elementwise.EACH
 
 u, u64 = np.uint32, np.uint64
-STARTS = ", ".join(f"{a}_start i4" for a in "xzwy")
-SIZES = ", ".join(f"n{i} i4" for i in range(1, AXES))
-STRIDES = ", ".join(f"{a}{i} i4" for a in "xzwy" for i in range(AXES))
 # Every function with one axis; more axes and an activation with some: what they add is the same for all. Of
 # comparisons, which differ by an instruction, one; all activations are among `pointwise`'s samples.
 ORDERED = ("not_equal", "less", "greater", "less_equal", "greater_equal")
 SAMPLES = [
-    {"function": name, "activation": "identity", "axes": 1, "threads": THREADS}
+    ElementwiseVariant(name, "identity", axes=1, threads=THREADS)
     for name in FUNCTIONS
     if not name.startswith(ORDERED)
 ]
-SAMPLES += [
-    {"function": "affine", "activation": "silu", "axes": axes, "threads": THREADS} for axes in (2, 3, 4, 5)
-]
+SAMPLES += [ElementwiseVariant("affine", "silu", axes=axes, threads=THREADS) for axes in (2, 3, 4, 5)]
 
 
 @device_function
@@ -70,7 +65,7 @@ def at(axes, start, i0, i1, i2, i3, i4, s0, s1, s2, s3, s4):
 
 
 @kernel(
-    f"x i4[], z i4[], w i4[], y i4[], flag i4[], count i4, a f4, b f4, {STARTS}, {SIZES}, {STRIDES}",
+    Elementwise,
     threads=THREADS,
     registers=40,
     samples=SAMPLES,

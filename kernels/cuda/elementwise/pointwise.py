@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.elementwise import Pointwise
 from bslite.kernels.cuda.math.functions import CODES, function_of
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 THREADS = 256
-EACH = 4  # elements of a thread: as many loads under way before the first is needed
+EACH = Pointwise.EACH
 
 
 @kernel(
-    "x f4[], y f4[], count i4, a f4, b f4",
+    Pointwise,
     threads=THREADS,
     registers=40,
     samples=[{"code": code} for code in CODES.values()],

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bslite.kernels.contracts.activation import complete
+from bslite.kernels.contracts import activation as contract
+from bslite.kernels.contracts.table import complete
 from bslite.kernels.cuda.math import libm, trig
 from bslite.kernels.cuda.math.libm import fma, larger, magnitude, minus, plus, quotient, smaller, times
 from bslite.kernels.cuda.runtime.device import device_function
@@ -203,7 +204,7 @@ FUNCTIONS = complete({
     "sin": _alone(trig.sin),
     "cos": _alone(trig.cos),
     "tan": _alone(trig.tan),
-}, "GPU")  # fmt: skip
+}, contract.FUNCTIONS, "GPU")  # fmt: skip
 #: Name -> number, in the order above: what tells variants of a kernel apart.
 CODES = {name: code for code, name in enumerate(FUNCTIONS)}
 _NAMES = tuple(FUNCTIONS)

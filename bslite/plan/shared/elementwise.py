@@ -1,0 +1,23 @@
+"""What both targets do before an elementwise step that their kernels have too few loops for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bslite.plan.core.builder import AnyBuilder
+from bslite.plan.core.views import View, contiguous, size_of
+
+
+def in_plain_order(b: AnyBuilder, operands: Sequence[View], y: View) -> tuple[list[View], View]:
+    """Operands that lie in too many different orders, each copied out in full, row-major; and where the
+    result goes before it is copied to y.
+    """
+
+    def plain() -> View:
+        return View(b.buffer(size_of(y.shape)).name, 0, y.shape, contiguous(y.shape))
+
+    copies = []
+    for view in operands:
+        copies.append(plain())
+        b.copy(view, copies[-1])
+    return copies, plain()

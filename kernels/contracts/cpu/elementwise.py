@@ -1,0 +1,54 @@
+"""Records of steps that work element by element. Strides are in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.cpu.epilogue import Epilogue
+from bslite.kernels.contracts.record import Operand, Record, StepRecord, Variant
+
+Four = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Function(Variant):
+    """The kernel of one of `contracts.elementwise.FUNCTIONS`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Loops(Record):
+    """Four axes of sizes ``n`` around ``channels`` elements, and their strides in the operands."""
+
+    n: Four
+    channels: int
+    x: Four
+    z: Four
+    w: Four
+    y: Four
+
+
+@dataclass(frozen=True)
+class Elementwise(StepRecord):
+    """``y = activation(clamp(function(x, z, w)))``; an item is one index of the outer two axes.
+
+    Along the channels y is contiguous, and so is an operand whose ``_inner`` is 1; one with 0 is one value.
+    ``flag`` notes a result that does not fit a cell.
+    """
+
+    kernel: ClassVar[str] = "elementwise"
+    AXES: ClassVar[int] = 5  # loops, the channels included
+
+    x: Operand
+    z: Operand
+    w: Operand
+    y: Operand
+    flag: Operand
+    loops: Loops
+    x_inner: int
+    z_inner: int
+    w_inner: int
+    function: Function
+    epilogue: Epilogue

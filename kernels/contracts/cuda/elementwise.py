@@ -1,0 +1,85 @@
+"""Records of launches that work element by element. Strides are in elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.launch import F4, I4, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.record import Record
+
+Five = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class ElementwiseVariant(LaunchVariant):
+    """A function of `contracts.elementwise`, one of `contracts.activation` after it, how many axes there are,
+    and the threads of a block.
+    """
+
+    function: str
+    activation: str
+    axes: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class Loops(Record):
+    """Sizes of the axes, innermost last, and strides of every operand.
+
+    ``_start``: its first element, from the lowest of its memory (strides may be negative).
+    """
+
+    x_start: int
+    z_start: int
+    w_start: int
+    y_start: int
+    n1: int
+    n2: int
+    n3: int
+    n4: int
+    x: Five
+    z: Five
+    w: Five
+    y: Five
+
+
+@dataclass(frozen=True)
+class Elementwise(LaunchRecord):
+    """``count`` elements of ``y = activation(function(x, z, w), a, b)``; ``flag`` as on the CPU."""
+
+    kernel: ClassVar[str] = "elementwise"
+    AXES: ClassVar[int] = 5
+    EACH: ClassVar[int] = 4  # elements of a thread: as many loads under way before the first is needed
+
+    x: I4
+    z: I4
+    w: I4
+    y: I4
+    flag: I4
+    count: int
+    a: float
+    b: float
+    loops: Loops
+
+
+@dataclass(frozen=True)
+class PointwiseVariant(LaunchVariant):
+    """A function of `contracts.activation`, and the threads of a block."""
+
+    code: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Pointwise(LaunchRecord):
+    """One function over ``count`` elements of two runs of memory."""
+
+    kernel: ClassVar[str] = "pointwise"
+    EACH: ClassVar[int] = Elementwise.EACH
+
+    x: F4
+    y: F4
+    count: int
+    a: float
+    b: float

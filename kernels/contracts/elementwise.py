@@ -1,0 +1,51 @@
+"""Functions of up to three values, element by element: the one list of them for both targets' kernels.
+
+Cells are 32 bits: float32, int32, or a bool as int32 0 or 1. Integers are computed in 64 bits; a result that
+does not fit a cell is flagged.
+"""
+
+from __future__ import annotations
+
+#: Functions of two float32, under the names of their ops.
+FLOATS = ("add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "atan2", "prelu")
+#: Functions of two integers; ``floor_div`` and ``remainder`` round towards minus infinity, ``div`` and
+#: ``fmod`` towards zero.
+INTEGERS = ("add", "sub", "mul", "maximum", "minimum", "floor_div", "remainder", "div", "fmod", "pow")
+#: Comparisons of two float32.
+ORDERS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+#: Changes of dtype that change the cell.
+CASTS = ("float_to_int", "int_to_float", "float_to_bool", "int_to_bool")
+
+
+def on_integers(op: str) -> str:
+    """The name of the function that an op of `INTEGERS` is on integers."""
+    return f"int_{op}"
+
+
+def ordering(op: str, integers: bool) -> str:
+    """The name of the function that a comparison is: of float32, or of whatever else lies in cells."""
+    return f"{op}_int" if integers else op
+
+
+#: Name -> how many values it takes. ``affine`` is ``fma(x, z, w)``, ``where`` picks z or w by x, ``not`` is
+#: of bools and ``not_int`` of all bits.
+FUNCTIONS = {
+    "copy": 1,
+    "affine": 3,
+    **dict.fromkeys(FLOATS, 2),
+    **dict.fromkeys(ORDERS, 2),
+    **{ordering(name, True): 2 for name in ORDERS},
+    "and": 2,
+    "or": 2,
+    "xor": 2,
+    "not": 1,
+    "not_int": 1,
+    "where": 3,
+    "isnan": 1,
+    "isinf_both": 1,
+    "isinf_negative": 1,
+    "isinf_positive": 1,
+    "isinf_neither": 1,
+    **dict.fromkeys(CASTS, 1),
+    **{on_integers(name): 2 for name in INTEGERS},
+}

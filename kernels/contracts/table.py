@@ -1,0 +1,20 @@
+"""Tables that each target fills with functions of its own, for the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def complete(table: Mapping[str, T], names: Iterable[str], whose: str) -> dict[str, T]:
+    """``table``, what a target has for each name, in the order of ``names``.
+
+    Raises RuntimeError if it lacks one or has one more.
+    """
+    wanted = list(names)
+    if set(table) != set(wanted):
+        wrong = ", ".join(sorted(set(table) ^ set(wanted)))
+        raise RuntimeError(f"functions of the {whose}: {wrong} are missing or not in the contract")
+    return {name: table[name] for name in wanted}
