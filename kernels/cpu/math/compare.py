@@ -5,17 +5,12 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts import elementwise as contract
 from bslite.kernels.cpu.vector.lanes import INTS, all_ints, ints_of
 from bslite.kernels.cpu.vector.simd import LANES, VEC, primitive, vec_t
 
-ORDERS = {
-    "equal": "==",
-    "not_equal": "!=",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
-}
+#: As the IR has them.
+ORDERS = dict(zip(contract.ORDERS, ("==", "!=", "<", "<=", ">", ">="), strict=True))
 
 
 def _as_lanes(builder, mask):
@@ -99,8 +94,8 @@ def _never(builder, x):
 
 
 FUNCTIONS = {
-    **{name: _comparison(name, False) for name in ORDERS},
-    **{f"{name}_int": _comparison(name, True) for name in ORDERS},
+    **{contract.ordering(name, False): _comparison(name, False) for name in ORDERS},
+    **{contract.ordering(name, True): _comparison(name, True) for name in ORDERS},
     "and": _bits("and", "and_"),
     "or": _bits("or", "or_"),
     "xor": _bits("xor", "xor"),

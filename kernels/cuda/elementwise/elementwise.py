@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bslite.kernels.contracts.cuda.elementwise import Elementwise, ElementwiseVariant
+from bslite.kernels.contracts.elementwise import FUNCTIONS as OPERANDS
+from bslite.kernels.contracts.elementwise import ORDERS, ordering
 from bslite.kernels.cuda.math.cells import FUNCTIONS
 from bslite.kernels.cuda.math.functions import CODES, function_of
 from bslite.kernels.cuda.math.libm import as_float, as_int
@@ -17,11 +19,9 @@ EACH = Elementwise.EACH
 u, u64 = np.uint32, np.uint64
 # Every function with one axis; more axes and an activation with some: what they add is the same for all. Of
 # comparisons, which differ by an instruction, one; all activations are among `pointwise`'s samples.
-ORDERED = ("not_equal", "less", "greater", "less_equal", "greater_equal")
+ORDERED = {ordering(name, integers) for name in ORDERS[1:] for integers in (False, True)}
 SAMPLES = [
-    ElementwiseVariant(name, "identity", axes=1, threads=THREADS)
-    for name in FUNCTIONS
-    if not name.startswith(ORDERED)
+    ElementwiseVariant(name, "identity", axes=1, threads=THREADS) for name in FUNCTIONS if name not in ORDERED
 ]
 SAMPLES += [ElementwiseVariant("affine", "silu", axes=axes, threads=THREADS) for axes in (2, 3, 4, 5)]
 
@@ -80,7 +80,7 @@ def elementwise(function: str, activation: str, axes: int, threads: int):
     few functions need, an SM holds 1,536 threads with EACH loads under way each: 24 KB, what covers HBM's
     latency.
     """
-    operands, apply = FUNCTIONS[function]
+    operands, apply = OPERANDS[function], FUNCTIONS[function]
     ends = activation not in ("identity", CODES["identity"])
     act = function_of(activation)
 

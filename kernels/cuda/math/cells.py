@@ -6,10 +6,10 @@ result does not fit a cell (their definitions: kernels/cpu/math/integer.py).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from bslite.kernels.contracts import elementwise as contract
+from bslite.kernels.contracts.table import complete
 from bslite.kernels.cuda.math.libm import (
     as_float,
     as_int,
@@ -30,13 +30,6 @@ from bslite.kernels.cuda.runtime.flag import raise_flag
 f = np.float32
 i32, i64 = np.int32, np.int64
 ONE, ZERO = np.int32(1), np.int32(0)
-
-
-class Function(NamedTuple):
-    """``apply(x, z, w, flag)`` of the first ``operands`` cells."""
-
-    operands: int
-    apply: object
 
 
 @device_function
@@ -73,7 +66,7 @@ def _of_floats(function):
     def apply(x, z, w, flag):
         return as_int(function(as_float(x), as_float(z)))
 
-    return Function(2, apply)
+    return apply
 
 
 @device_function
@@ -128,7 +121,7 @@ def _of_order(order, integers):
     def of_integers(x, z, w, flag):
         return ONE if order(x, z) else ZERO
 
-    return Function(2, of_integers if integers else of_floats)
+    return of_integers if integers else of_floats
 
 
 @device_function
@@ -288,7 +281,7 @@ def _of_integers(function):
             raise_flag(flag, made)
         return i32(made)
 
-    return Function(2, apply)
+    return apply
 
 
 INTEGERS = {
@@ -304,26 +297,27 @@ INTEGERS = {
     "pow": _int_pow,
 }
 
-FUNCTIONS = {
-    "copy": Function(1, _copy),
-    "affine": Function(3, _affine),
+#: By the names of the contract.
+FUNCTIONS = complete({
+    "copy": _copy,
+    "affine": _affine,
     **{name: _of_floats(function) for name, function in FLOATS.items()},
-    **{order.__name__: _of_order(order, False) for order in ORDERS},
-    **{f"{order.__name__}_int": _of_order(order, True) for order in ORDERS},
-    "and": Function(2, _and),
-    "or": Function(2, _or),
-    "xor": Function(2, _xor),
-    "not": Function(1, _not),
-    "not_int": Function(1, _flip),
-    "where": Function(3, _where),
-    "isnan": Function(1, _isnan),
-    "isinf_both": Function(1, _isinf_both),
-    "isinf_negative": Function(1, _isinf_negative),
-    "isinf_positive": Function(1, _isinf_positive),
-    "isinf_neither": Function(1, _never),
-    "float_to_int": Function(1, _float_to_int),
-    "int_to_float": Function(1, _int_to_float),
-    "float_to_bool": Function(1, _float_to_bool),
-    "int_to_bool": Function(1, _int_to_bool),
-    **{f"int_{name}": _of_integers(function) for name, function in INTEGERS.items()},
-}
+    **{contract.ordering(order.__name__, False): _of_order(order, False) for order in ORDERS},
+    **{contract.ordering(order.__name__, True): _of_order(order, True) for order in ORDERS},
+    "and": _and,
+    "or": _or,
+    "xor": _xor,
+    "not": _not,
+    "not_int": _flip,
+    "where": _where,
+    "isnan": _isnan,
+    "isinf_both": _isinf_both,
+    "isinf_negative": _isinf_negative,
+    "isinf_positive": _isinf_positive,
+    "isinf_neither": _never,
+    "float_to_int": _float_to_int,
+    "int_to_float": _int_to_float,
+    "float_to_bool": _float_to_bool,
+    "int_to_bool": _int_to_bool,
+    **{contract.on_integers(name): _of_integers(function) for name, function in INTEGERS.items()},
+}, contract.FUNCTIONS, "GPU")  # fmt: skip
