@@ -1,6 +1,6 @@
 """A GPU for the engine that runs the PTX of the kernels, and watches each step of a plan: it may read what
-the plan says it reads, write what the plan says it writes, and touches nothing else. The arena is shared
-out by what steps say.
+the plan says it reads, write what the plan says it writes, and touches nothing else. The arena is shared out
+by what steps say.
 """
 
 from __future__ import annotations

@@ -24,8 +24,7 @@ def place_concats(layers: Sequence[Layer], shapes: Mapping[str, Shape]) -> dict[
     """Where values that are concatenated should be written: name -> place.
 
     Later concats first, so that a chain in which each takes all the previous one took and more (DenseNet)
-    shares
-    one buffer: the earlier ones are then slices of the last.
+    shares one buffer: the earlier ones are then slices of the last.
     """
     makers = {layer.name: layer for layer in layers}
     places: dict[str, Place] = {}

@@ -1,10 +1,9 @@
 """Depth-first within an image: which runs of layers are taken through band of rows by band of rows.
 
 For batches too small to give every thread an image, and for images too large for the L2 of the thread that
-takes them. What lies between the layers of a run exists for one
-band at a time, in the L2 of the thread that works on it; the price is the rows that two bands both need,
-computed twice, and the weights, read once per band. Runs and numbers of bands are chosen by a dynamic
-programme over the layers.
+takes them. What lies between the layers of a run exists for one band at a time, in the L2 of the thread that
+works on it; the price is the rows that two bands both need, computed twice, and the weights, read once per
+band. Runs and numbers of bands are chosen by a dynamic programme over the layers.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ def activation(node: Node | None) -> Activation:
 
 
 def affine(b: AnyBuilder, batch_norm: Node | None) -> tuple[Operand, Operand] | None:
-    """Where the ``scale`` and the ``shift`` of each channel lie, if there is a batch norm: its result is
-    ``x * scale + shift``.
+    """Where the ``scale`` and the ``shift`` of each channel lie, if there is a batch norm: its result is ``x
+    * scale + shift``.
     """
     if batch_norm is None:
         return None

@@ -1,9 +1,8 @@
 """Activations applied in place to a line of pixels that a kernel has just written, while it is in L1.
 
 ReLU and ReLU6 never come here: they are clamp bounds in the microkernels' store. Every function takes
-``(line, pixels, col, channels, params)``: address, count, byte stride, count, and the address of two
-float32 cells
-``a, b`` (negative slope, alpha, ...). Channels beyond the count are left alone.
+``(line, pixels, col, channels, params)``: address, count, byte stride, count, and the address of two float32
+cells ``a, b`` (negative slope, alpha, ...). Channels beyond the count are left alone.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def _length(step, bases, n, steps):
 
 @register_jitable
 def first_cells(step, bases, s, first, count, tile, work, x_work):
-    """The first pass of time step ``s`` for ``count`` blocks from ``first``; products with x at ``x_work``
-    if there are any.
+    """The first pass of time step ``s`` for ``count`` blocks from ``first``; products with x at ``x_work`` if
+    there are any.
     """
     kind, batch, steps = load_int(step + F.kind), load_int(step + F.batch), load_int(step + F.steps)
     vecs = gates_of(kind)

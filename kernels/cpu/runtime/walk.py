@@ -6,9 +6,9 @@ waits for a thread to arrive. So there is no deadlock however the threading laye
 late or descheduled core does not hold the others up, and a plain call of `walk` is the single-threaded
 engine. Results do not depend on which thread does an item: the order of every sum is inside one item.
 
-The items of a step lie in as many equal shares as there are threads, each with a counter. A thread takes
-the items of its own share first, then those of the others. The first share is the top of the image in every
-step, so a thread mostly reads what it wrote, from its own L2 (docs/decisions/005).
+The items of a step lie in as many equal shares as there are threads, each with a counter. A thread takes the
+items of its own share first, then those of the others. The first share is the top of the image in every step,
+so a thread mostly reads what it wrote, from its own L2 (docs/decisions/005).
 """
 
 from __future__ import annotations

@@ -58,11 +58,11 @@ def rescaled(sum_of, largest, other):
 def softmax(threads: int, width: int, each: int, held: int, log_of: int):
     """``exp(x - max) / sum(exp(x - max))`` of each row, or its logarithm; ``width`` threads to a row.
 
-    ``held``: ``each * width`` is a row or more, which is loaded once and stays in registers; else it is
-    read three times, from L2 if it does not stay in L1. Neighbouring threads load neighbours: a warp's
-    request is 128 bytes whole, so that wider loads would save instructions, not bandwidth; ``each`` of them
-    are under way per thread. At 64 registers an SM holds 1,024 threads: with four loads each, 16 KB under
-    way, more than HBM's latency needs. The sum runs in float64, warps by shuffles.
+    ``held``: ``each * width`` is a row or more, which is loaded once and stays in registers; else it is read
+    three times, from L2 if it does not stay in L1. Neighbouring threads load neighbours: a warp's request is
+    128 bytes whole, so that wider loads would save instructions, not bandwidth; ``each`` of them are under
+    way per thread. At 64 registers an SM holds 1,024 threads: with four loads each, 16 KB under way, more
+    than HBM's latency needs. The sum runs in float64, warps by shuffles.
     """
     rows_here = threads // width
     span = width * each
