@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from bslite.cli import torch_peer
+from bslite.cli.peer import model as torch_peer
 from bslite.cli.progress import activity, notes
 from bslite.errors import UnsupportedError
 from bslite.spec import Array, ModelSpec

@@ -195,7 +195,7 @@ def test_refuses_a_wrong_input() -> None:
 
 def test_torch_sets_the_bound_of_the_outputs() -> None:
     torch = pytest.importorskip("torch")
-    from bslite.cli.torch_peer import TorchModel
+    from bslite.cli.peer.model import TorchModel
 
     spec = model()
     found = verify(spec, torch.from_numpy(image()), module=TorchModel(spec))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from bslite.cli.torch_ops import TORCH_OPS
+from bslite.cli.peer.ops import TORCH_OPS
 
 Tensor = torch.Tensor
 ORACLE: dict[str, Callable[..., Tensor]] = dict(TORCH_OPS)

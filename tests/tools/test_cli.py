@@ -259,7 +259,7 @@ def test_rivals_take_turns() -> None:
 @pytest.mark.parametrize("arch", ["squeezenet1_1", "googlenet", "densenet121", "mobilenet_v2"])
 def test_the_torch_rival_computes_the_same(arch: str) -> None:
     torch = pytest.importorskip("torch")
-    from bslite.cli.torch_peer import TorchModel
+    from bslite.cli.peer.model import TorchModel
 
     spec = from_state_dict(arch, random_state_dict(arch))
     x = noise(1, 3, 64, 64)

@@ -28,7 +28,7 @@ class TorchModel:
     def __init__(self, spec: ModelSpec, threads: int | None = None) -> None:
         import torch
 
-        from bslite.cli.torch_ops import TORCH_OPS
+        from bslite.cli.peer.ops import TORCH_OPS
 
         if threads is not None:
             torch.set_num_threads(threads)

@@ -1,6 +1,6 @@
 """Each op as torch computes it: op name -> a call on tensors, with parameters and attributes by name.
 
-`bslite.cli.torch_peer` computes whole models with it; the tests hold the reference against it op by op. An op
+`bslite.cli.peer.model` computes whole models with it; the tests hold the reference against it op by op. An op
 that torch only has in roundabout ways (LSTM with lengths, ONNX's resize) is none of torch's here.
 """
 

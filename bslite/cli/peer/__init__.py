@@ -1,0 +1,1 @@
+"""A model as torch runs it: the rival of `bench` and `verify`, and the judge of the tests."""
