@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from bslite.errors import UnsupportedError
-from bslite.ops import REGISTRY
-from bslite.ops.activation import Activation
+from bslite.ops import REGISTRY, Kind
 
 Tensor = torch.Tensor
 Ints = tuple[int, ...]
@@ -190,14 +189,6 @@ def shrink(x: Tensor, *, lambd: float, bias: float) -> Tensor:
     return torch.where(x.isnan(), x, moved)
 
 
-#: Ops of several values that torch has under the same name, and `isnan`.
-SAME = (
-    *("add", "mul", "sub", "pow", "maximum", "minimum", "fmod", "remainder", "atan2"),
-    *("not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "where"),
-)
-TORCH_OPS |= {name: getattr(torch, name) for name in SAME}
-
-
 def _axes(x: Tensor, axes: Sequence[int]) -> Ints:
     return tuple(axes) or tuple(range(x.ndim))
 
@@ -288,7 +279,7 @@ TORCH_OPS |= {
     "roll": lambda x, shifts, axes: torch.roll(x, shifts, axes) if axes else x,
 }
 
-for _op in REGISTRY.values():  # a function of one value that torch has by the same name and attributes
+for _op in REGISTRY.values():  # a pointwise function that torch has by the same name and attributes
     _function = getattr(torch, _op.torch_name, None) or getattr(F, _op.torch_name, None)
-    if issubclass(_op, Activation) and _function is not None:
+    if _op.kind is Kind.POINTWISE and _function is not None:
         TORCH_OPS.setdefault(_op.name, _function)

@@ -8,6 +8,7 @@ from typing import Any
 
 from bslite import ops
 from bslite.kernels.contracts.cuda.stack import Window
+from bslite.kernels.contracts.elementwise import FLOATS
 from bslite.ops import Shape
 from bslite.ops.pool import WindowPool
 from bslite.passes import Layer
@@ -17,10 +18,6 @@ from bslite.spec import ModelSpec, Node
 
 Shapes = Mapping[str, Shape]
 POOLS = {"max_pool2d": "max", "avg_pool2d": "avg"}
-#: Functions of two values that the kernel has (`kernels.cuda.math.cells.FLOATS`).
-BINARY = (
-    "add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "atan2", "prelu",
-)  # fmt: skip
 WIDEST = 7  # rows and columns of a window at most
 
 
@@ -63,7 +60,7 @@ def piece_of(layer: Layer, value: str, spec: ModelSpec, shapes: Shapes) -> Piece
         keys += mine
     elif node.op == "batch_norm":
         words.append(_affine(node, parts, keys))
-    elif node.op in BINARY:
+    elif node.op in FLOATS:
         if node.inputs.count(value) != 1 or shapes[layer.name] != shapes[value]:
             return None
         first = node.inputs[0] == value
