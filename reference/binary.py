@@ -24,6 +24,7 @@ SAME = {
     "remainder": np.remainder,
     "floor_div": np.floor_divide,
     "atan2": np.arctan2,
+    "logaddexp": np.logaddexp,
 }
 
 

@@ -186,6 +186,17 @@ class Atan2(Binary):
     torch_name = "atan2"
 
 
+class LogAddExp(Binary):
+    """``log(exp(x) + exp(y))`` without overflow: the sum of two numbers held as their logarithms."""
+
+    name = "logaddexp"
+    torch_name = "logaddexp"
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 5 * math.prod(out)
+
+
 class PRelu(Binary):
     """The first above zero, times the second below: leaky relu with slopes of its own."""
 

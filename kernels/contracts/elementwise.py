@@ -7,7 +7,10 @@ does not fit a cell is flagged.
 from __future__ import annotations
 
 #: Functions of two float32, under the names of their ops.
-FLOATS = ("add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "atan2", "prelu")
+FLOATS = (
+    "add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "atan2", "logaddexp",
+    "prelu",
+)  # fmt: skip
 #: Functions of two integers; ``floor_div`` and ``remainder`` round towards minus infinity, ``div`` and
 #: ``fmod`` towards zero.
 INTEGERS = ("add", "sub", "mul", "maximum", "minimum", "floor_div", "remainder", "div", "fmod", "pow")

@@ -7,9 +7,10 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.math import vecpow
+from bslite.kernels.cpu.math import veclog, vecmath, vecpow
 from bslite.kernels.cpu.vector import lanes
-from bslite.kernels.cpu.vector.simd import fma, select_lt, splat, vmax_nan
+from bslite.kernels.cpu.vector.lanes import select_eq
+from bslite.kernels.cpu.vector.simd import fma, minus_abs, select_lt, splat, vmax_nan
 
 f = np.float32
 
@@ -60,6 +61,13 @@ def _minimum(x, z, w):
 
 
 @register_jitable
+def _logaddexp(x, z, w):
+    # of equal values apart: the difference of two infinities is NaN
+    apart = vmax_nan(x, z) + veclog.log1p(vecmath.exp(minus_abs(x - z)))
+    return select_eq(x, z, x + splat(f(math.log(2.0))), apart)
+
+
+@register_jitable
 def _prelu(x, z, w):
     return select_lt(splat(f(0.0)), x, x, x * z)
 
@@ -93,6 +101,7 @@ FUNCTIONS = {
     "pow": _power,
     "maximum": _maximum,
     "minimum": _minimum,
+    "logaddexp": _logaddexp,
     "prelu": _prelu,
     "fmod": _of_pairs(np.fmod),
     "remainder": _of_pairs(_remainder_of),

@@ -14,9 +14,12 @@ from bslite.kernels.cuda.math.libm import (
     as_float,
     as_int,
     atan2,
+    exp,
     fma,
     fmod,
     larger,
+    log1p,
+    magnitude,
     minus,
     plus,
     quotient,
@@ -41,6 +44,13 @@ def _remainder(x, z):
 
 
 @device_function
+def _logaddexp(x, z):
+    if x == z:  # the difference of two infinities is NaN
+        return plus(x, f(0.69314718056))
+    return plus(larger(x, z), log1p(exp(-magnitude(minus(x, z)))))
+
+
+@device_function
 def _prelu(x, z):
     return x if x > f(0.0) else times(x, z)
 
@@ -57,6 +67,7 @@ FLOATS = {
     "fmod": fmod,
     "remainder": _remainder,
     "atan2": atan2,
+    "logaddexp": _logaddexp,
     "prelu": _prelu,
 }
 

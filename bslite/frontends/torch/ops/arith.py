@@ -114,7 +114,7 @@ def floor_divide(s: Site, a: Term, b: Term) -> Value:
     return rounded_quotient(s, a, b, "floor")
 
 
-@aten("fmod", "remainder", "maximum", "minimum", "atan2")
+@aten("fmod", "remainder", "maximum", "minimum", "atan2", "logaddexp")
 def same_name(s: Site, a: Term, b: Term) -> Value:
     return s.emit(s.operation, *together(s, a, b))
 
