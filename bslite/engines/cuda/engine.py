@@ -20,6 +20,7 @@ from bslite.passes import simplify
 from bslite.plan import Const
 from bslite.plan.core.views import contiguous, size_of
 from bslite.plan.cuda import build_plan
+from bslite.plan.cuda.tuning import Tuning
 from bslite.spec import ModelSpec
 
 MAX_PLANS = 16  # per model and device: beyond, the least recently used is dropped
@@ -41,8 +42,11 @@ class CudaEngine:
         strides: Sequence[Shape],
         layerwise: bool = False,
         keep_values: bool = False,
+        tuning: Tuning | None = None,
     ) -> CudaSession:
-        """The session for inputs of these shapes and strides (elements)."""
+        """The session for inputs of these shapes and strides (elements); ``tuning`` as `build_plan` takes
+        it.
+        """
 
         def make() -> CudaSession:
             plan = build_plan(
@@ -52,13 +56,14 @@ class CudaEngine:
                 input_strides=strides,
                 layerwise=layerwise,
                 keep_values=keep_values,
+                tuning=tuning,
             )
             params = {key: p.shape for key, p in self.spec.params.items()}
             library = None if layerwise or keep_values else library_of(self.driver)
             with self.driver.unrestricted():
                 return CudaSession(plan, self.driver, self.constant, params, library)
 
-        return self._sessions.get((tuple(shapes), tuple(strides), layerwise, keep_values), make)
+        return self._sessions.get((tuple(shapes), tuple(strides), layerwise, keep_values, tuning), make)
 
     def _keep_captured(self, key: tuple[Any, ...], session: CudaSession) -> None:
         if session.captured:
@@ -85,11 +90,19 @@ def engine_for(spec: ModelSpec, device: int = 0) -> CudaEngine:
     return engines[device]
 
 
-def run(spec: ModelSpec, inputs: Sequence[Array], *, layerwise: bool = False, device: int = 0) -> list[Array]:
+def run(
+    spec: ModelSpec,
+    inputs: Sequence[Array],
+    *,
+    layerwise: bool = False,
+    device: int = 0,
+    tuning: Tuning | None = None,
+) -> list[Array]:
     """Outputs for checked arrays of the host, whose strides are whole, positive numbers of elements."""
     engine = engine_for(spec, device)
     cells = inputs_to_cells(spec, inputs)
-    session = engine.session([x.shape for x in cells], [strides_of(x) for x in cells], layerwise)
+    shapes, strides = [x.shape for x in cells], [strides_of(x) for x in cells]
+    session = engine.session(shapes, strides, layerwise, tuning=tuning)
     outputs = [np.empty(shape, np.float32) for shape in session.output_shapes]
     session.run_host([span(x) for x in cells], outputs)
     return [from_cells(y, spec.dtypes[name]) for name, y in zip(spec.outputs, outputs, strict=True)]
