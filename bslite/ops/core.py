@@ -144,6 +144,18 @@ class Op:
 REGISTRY: dict[str, type[Op]] = {}
 
 
+def declare(
+    base: type[Op], name: str, doc: str, onnx: str = "", torch: str | None = None, **variables: Any
+) -> None:
+    """Declare the op ``name``: a subclass of ``base`` that differs from it in class variables alone.
+
+    ``doc`` says what the op computes; ``onnx`` and ``torch`` are its names there, in torch ``name`` if None.
+    """
+    variables |= {"onnx_name": onnx, "torch_name": name if torch is None else torch}
+    title = "".join(map(str.capitalize, name.split("_")))
+    type(title, (base,), {"name": name, "__doc__": doc, "__module__": base.__module__, **variables})
+
+
 def get(name: str) -> type[Op]:
     """The op called ``name``; SpecError listing near misses if there is none."""
     op = REGISTRY.get(name)

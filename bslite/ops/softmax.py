@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
 
 
 class SoftmaxBase(Op):
@@ -47,17 +47,5 @@ class SoftmaxBase(Op):
         ]
 
 
-class Softmax(SoftmaxBase):
-    """``exp(x) / sum(exp(x))`` along ``axis``."""
-
-    name = "softmax"
-    torch_name = "softmax"
-    onnx_name = "Softmax"
-
-
-class LogSoftmax(SoftmaxBase):
-    """``x - log(sum(exp(x)))`` along ``axis``."""
-
-    name = "log_softmax"
-    torch_name = "log_softmax"
-    onnx_name = "LogSoftmax"
+declare(SoftmaxBase, "softmax", "``exp(x) / sum(exp(x))`` along ``axis``.", onnx="Softmax")
+declare(SoftmaxBase, "log_softmax", "``x - log(sum(exp(x)))`` along ``axis``.", onnx="LogSoftmax")
