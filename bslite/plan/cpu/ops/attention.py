@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bslite.machine import Machine
-from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
@@ -33,9 +32,12 @@ def lower_attention(b: CpuBuilder, layer: Layer) -> None:
     groups = q.shape[-3] // k.shape[-3] if node.attrs["grouped"] else 1
     own = (*batch[:-1], batch[-1] // groups) if groups > 1 else batch  # the axes of k and v
     y, home = b.writable(layer.name, len(shape) - 1)
-    views = {"q": _spread(q, batch), "k": _spread(k, own), "v": _spread(v, own)}
+    views = {
+        "q": q.broadcast((*batch, *q.shape[-2:])), "k": k.broadcast((*own, *k.shape[-2:])),
+        "v": v.broadcast((*own, *v.shape[-2:])),
+    }  # fmt: skip
     if kind:
-        views["mask"] = _spread(_row_mask(b, b.values[names[3]], keys), batch, (rows, keys))
+        views["mask"] = _row_mask(b, b.values[names[3]], keys).broadcast((*batch, rows, keys))
     views["y"] = y
     if groups > 1:
         views = {role: _grouped(x, groups, repeat=role in "kv") for role, x in views.items()}
@@ -51,23 +53,12 @@ def lower_attention(b: CpuBuilder, layer: Layer) -> None:
         b.copy(y, home)
 
 
-def _spread(view: View, batch: Shape, matrix: Shape | None = None) -> View:
-    """The matrices of ``view``, or its last axes repeated to ``matrix``, over the axes of ``batch``: by
-    strides of zero.
-    """
-    wanted = (*batch, *(matrix or view.shape[-2:]))
-    missing = len(wanted) - len(view.shape)
-    sizes, strides = (1,) * missing + view.shape, (0,) * missing + view.strides
-    over = tuple(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True))
-    return View(view.buffer, view.offset, wanted, over)
-
-
 def _row_mask(b: CpuBuilder, mask: View, keys: int) -> View:
     """``mask`` with its rows contiguous and as long as there are keys."""
     if mask.shape[-1:] == (keys,):
         return b.arranged(mask, -1, exact=True)
     lead = mask.shape[:-1] or (1,)
-    return _copied(b, _spread(mask, lead[:-1], (lead[-1], keys)))
+    return _copied(b, mask.broadcast((*lead, keys)))
 
 
 def _grouped(view: View, groups: int, repeat: bool) -> View:

@@ -31,22 +31,14 @@ def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
     shape = b.shapes[layer.name]
     batch = shape[:-2]
     y, home = b.writable(layer.name, len(shape) - 1)
-    if not _multiply(b, layer, _spread(x, batch), _spread(w, batch), y):
-        x, w = _copied(b, _spread(x, batch)), _copied(b, _spread(w, batch))
+    x, w = x.broadcast((*batch, *x.shape[-2:])), w.broadcast((*batch, *w.shape[-2:]))
+    if not _multiply(b, layer, x, w, y):
+        x, w = _copied(b, x), _copied(b, w)
         y = b.fresh(shape, len(shape) - 1, NO_HALO)
         done = _multiply(b, layer, x, w, y)
         assert done
     if y is not home:
         b.copy(y, home)
-
-
-def _spread(view: View, batch: Shape) -> View:
-    """The matrices of ``view`` repeated over the axes of ``batch``, by strides of zero."""
-    lead = len(view.shape) - 2
-    sizes = (1,) * (len(batch) - lead) + view.shape[:lead]
-    strides = (0,) * (len(batch) - lead) + view.strides[:lead]
-    over = tuple(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True))
-    return View(view.buffer, view.offset, (*batch, *view.shape[-2:]), (*over, *view.strides[-2:]))
 
 
 def _copied(b: CpuBuilder, view: View) -> View:

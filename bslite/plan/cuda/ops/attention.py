@@ -13,7 +13,7 @@ from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.cuda.gemm.product import in_pairs
 from bslite.plan.cuda.launch import CudaBuilder, untyped
-from bslite.plan.cuda.ops.matmul import copied, spread
+from bslite.plan.cuda.ops.matmul import copied
 
 OUTER = 3  # axes around the matrices that the kernel walks
 
@@ -58,13 +58,12 @@ def lower_attention(b: CudaBuilder, layer: Layer) -> None:
     groups = q.shape[-3] // k.shape[-3] if node.attrs["grouped"] else 1
     own = (*batch[:-1], batch[-1] // groups) if groups > 1 else batch  # the axes of k and v
     y, home = b.writable(layer.name, len(shape) - 1)
-    views = {"q": spread(q, (*batch, *q.shape[-2:])), "k": spread(k, (*own, *k.shape[-2:])),
-             "v": spread(v, (*own, *v.shape[-2:]))}  # fmt: skip
+    views = {"q": q.broadcast((*batch, *q.shape[-2:])), "k": k.broadcast((*own, *k.shape[-2:])),
+             "v": v.broadcast((*own, *v.shape[-2:]))}  # fmt: skip
     if kind:
         mask = b.values[names[3]]
-        views["mask"] = spread(
-            mask if min(mask.strides, default=0) >= 0 else copied(b, mask), (*batch, shape[-2], keys)
-        )
+        mask = mask if min(mask.strides, default=0) >= 0 else copied(b, mask)
+        views["mask"] = mask.broadcast((*batch, shape[-2], keys))
     views["y"] = y
     if groups > 1:
         views = {role: _grouped(x, groups, repeat=role in "kv") for role, x in views.items()}

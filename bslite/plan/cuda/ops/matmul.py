@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 
-from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CUDA
@@ -15,14 +14,6 @@ from bslite.plan.cuda.launch import CudaBuilder
 
 AXES = 2  # of the batch that the kernel walks
 MOST_LAUNCHES = 4  # where there are more axes; beyond, both operands are copied out in full
-
-
-def spread(view: View, shape: Shape) -> View:
-    """``view`` repeated to ``shape`` by strides of zero."""
-    missing = len(shape) - len(view.shape)
-    sizes, strides = (1,) * missing + view.shape, (0,) * missing + view.strides
-    over = tuple(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True))
-    return View(view.buffer, view.offset, shape, over)
 
 
 def copied(b: CudaBuilder, view: View, inner: int = -1) -> View:
@@ -45,7 +36,7 @@ def lower_matmul(b: CudaBuilder, layer: Layer) -> None:
     if not (_runs(w, -1) or _runs(w, -2)) or min(w.strides) < 0:
         w = copied(b, w)
     y, home = b.writable(layer.name, len(shape) - 1)
-    x, w = spread(x, (*batch, *x.shape[-2:])), spread(w, (*batch, *w.shape[-2:]))
+    x, w = x.broadcast((*batch, *x.shape[-2:])), w.broadcast((*batch, *w.shape[-2:]))
     if not _multiply(b, layer, x, w, y):
         x, w = copied(b, x), copied(b, w)
         y = b.fresh(shape, len(shape) - 1, NO_HALO)
