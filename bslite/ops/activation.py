@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from bslite.ops import attrs as a
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, declare
 
 
 class Activation(Op):
@@ -20,10 +20,6 @@ class Activation(Op):
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return cls.cost * math.prod(out)
-
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
-        return RowMap()
 
     @classmethod
     def cases(cls) -> Sequence[Case]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import checks
-from bslite.ops.core import INTEGERS, REGISTRY, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
+from bslite.ops.core import INTEGERS, REGISTRY, Attrs, Case, Kind, Op, ParamShapes, Shape, declare
 
 
 class Binary(Op):
@@ -33,11 +33,6 @@ class Binary(Op):
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(out)
-
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
-        """The same row of each input; an input of one row, or with no such axis, is read whole."""
-        return RowMap()
 
     @classmethod
     def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:

@@ -19,7 +19,6 @@ from bslite.ops.core import (
     Kind,
     Op,
     ParamShapes,
-    RowMap,
     Shape,
     declare,
 )
@@ -132,10 +131,6 @@ class Where(Op):
         return math.prod(out)
 
     @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
-        return RowMap()
-
-    @classmethod
     def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(set(ranks)) == 1
 
@@ -162,10 +157,6 @@ class Test(Op):
     def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         super().dtype(ins, params, attrs)
         return "bool"
-
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
-        return RowMap()
 
     @classmethod
     def cases(cls) -> Sequence[Case]:

@@ -124,8 +124,12 @@ class Op:
 
     @classmethod
     def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
-        """Output rows -> input rows along H, or None where an output row may need every input row."""
-        return None
+        """Output rows -> input rows along H, or None where an output row may need every input row.
+
+        A pointwise op reads the same row of each input; an input of one row, or with no such axis, it reads
+        whole.
+        """
+        return RowMap() if cls.kind in (Kind.POINTWISE, Kind.CHANNEL) else None
 
     @classmethod
     def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:

@@ -6,20 +6,15 @@ import math
 from collections.abc import Sequence
 
 from bslite.ops import attrs as a
-from bslite.ops import checks
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
+from bslite.ops.along import AlongAxis
+from bslite.ops.core import Attr, Attrs, Case, Kind, ParamShapes, RowMap, Shape, declare
 
 
-class SoftmaxBase(Op):
+class SoftmaxBase(AlongAxis):
     """Base of both: the input's shape, each element divided by a sum along ``axis``."""
 
     kind = Kind.REDUCTION
     attrs = (Attr("axis", a.integer(), -1),)
-
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.axis(cls.name, attrs["axis"], len(ins[0]))
-        return ins[0]
 
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
@@ -28,10 +23,6 @@ class SoftmaxBase(Op):
     @classmethod
     def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         return RowMap() if attrs["axis"] == 1 else None  # over the channels of one pixel
-
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return attrs["axis"] % ranks[0] != 0
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
