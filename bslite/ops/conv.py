@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
@@ -60,13 +60,11 @@ class Conv(Op):
         return 2 * math.prod(out) * math.prod(params["weight"][1:])
 
 
-def conv_case(
-    label: str, x: Shape, k: int, *kernel: int, bias: bool = True, transposed: bool = False, **attrs: Any
-) -> Case:
+def conv_case(label: str, x: Shape, k: int, *kernel: int, bias: bool = True, **attrs: object) -> Case:
     """A sample case: input ``x``, ``k`` output channels."""
     groups = attrs.get("groups", 1)
-    channels = (x[1], k // groups) if transposed else (k, x[1] // groups)
-    params: dict[str, Shape] = {"weight": (*channels, *kernel)}
+    assert isinstance(groups, int)
+    params: dict[str, Shape] = {"weight": (k, x[1] // groups, *kernel)}
     if bias:
         params["bias"] = (k,)
     return Case(label, [x], params, attrs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,7 +9,7 @@ from typing import ClassVar
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.conv import LAYOUTS, TAPS, conv_case
+from bslite.ops.conv import LAYOUTS, TAPS
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 
 
@@ -63,7 +62,14 @@ class ConvTranspose(Op):
         return 2 * math.prod(ins[0]) * math.prod(params["weight"][1:])  # what is cut off counts, too
 
 
-transposed_case = functools.partial(conv_case, transposed=True)
+def transposed_case(label: str, x: Shape, k: int, *kernel: int, bias: bool = True, **attrs: object) -> Case:
+    """A sample case: input ``x``, ``k`` output channels."""
+    groups = attrs.get("groups", 1)
+    assert isinstance(groups, int)
+    params: dict[str, Shape] = {"weight": (x[1], k // groups, *kernel)}
+    if bias:
+        params["bias"] = (k,)
+    return Case(label, [x], params, attrs)
 
 
 class ConvTranspose1d(ConvTranspose):

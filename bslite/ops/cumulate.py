@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a
-from bslite.ops.along import AlongAxis
-from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind
+from bslite.ops import checks
+from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 
 
-class Cumulative(AlongAxis):
+class Cumulative(Op):
     """Base of the running sums: ``exclusive`` leaves the element out, ``reverse`` begins at the end."""
 
     kind = Kind.REDUCTION
@@ -23,6 +23,15 @@ class Cumulative(AlongAxis):
     @classmethod
     def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         return ins[0] if ins[0] in INTEGERS else super().dtype(ins, params, attrs)
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.axis(cls.name, attrs["axis"], len(ins[0]))
+        return ins[0]
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
@@ -54,13 +63,22 @@ class Cumprod(Cumulative):
     onnx_name = "CumProd"
 
 
-class Logcumsumexp(AlongAxis):
+class Logcumsumexp(Op):
     """Logarithm of the running sum of exponentials along an axis, without leaving float32's range."""
 
     name = "logcumsumexp"
     kind = Kind.REDUCTION
     attrs = (Attr("axis", a.integer()),)
     torch_name = "logcumsumexp"
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.axis(cls.name, attrs["axis"], len(ins[0]))
+        return ins[0]
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
 
     @classmethod
     def cases(cls) -> Sequence[Case]:

@@ -9,11 +9,10 @@ from typing import Any
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.along import AlongAxis
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
 
 
-class Concat(AlongAxis):
+class Concat(Op):
     """Inputs side by side along ``axis``; all their other sizes are equal."""
 
     name = "concat"
@@ -39,6 +38,10 @@ class Concat(AlongAxis):
     @classmethod
     def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         return RowMap() if attrs["axis"] == 1 else None
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
@@ -212,7 +215,7 @@ class Permute(Op):
         ]
 
 
-class Slice(AlongAxis):
+class Slice(Op):
     """``x[start:stop:step]`` along ``axis``, by Python's rules; the result may not be empty.
 
     So a negative step goes backwards, from a ``start`` that has to be given: -1 for the last element.
@@ -244,6 +247,10 @@ class Slice(AlongAxis):
         if attrs["axis"] == 2 and attrs["start"] >= 0 and attrs["step"] > 0:
             return RowMap(attrs["step"], -attrs["start"], 1)
         return RowMap() if attrs["axis"] == 1 else None
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
 
     @classmethod
     def cases(cls) -> Sequence[Case]:

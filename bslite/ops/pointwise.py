@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
 
 
 class Dropout(Op):
@@ -16,6 +16,10 @@ class Dropout(Op):
     attrs = (Attr("p", a.real_between(0, 1), 0.5, "probability in training; unused here"),)
     torch_name = "dropout"
     onnx_name = "Dropout"
+
+    @classmethod
+    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
+        return RowMap()
 
     @classmethod
     def cases(cls) -> Sequence[Case]:

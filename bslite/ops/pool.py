@@ -13,7 +13,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.conv import LAYOUTS
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
 
 CEIL = Attr("ceil_mode", a.boolean, False, "keep a last window that does not fit, if it starts in the image")
 
@@ -236,17 +236,19 @@ class AdaptivePool(Op):
         ]
 
 
-declare(
-    AdaptivePool,
-    "adaptive_avg_pool2d",
-    "Mean of each window; global average pooling at ``output_size`` 1.",
-    onnx="GlobalAveragePool",
-    attrs=adaptive_attrs(2),
-)
-declare(
-    AdaptivePool,
-    "adaptive_max_pool2d",
-    "Largest element of each window, NaN above all; global max pooling at ``output_size`` 1.",
-    onnx="GlobalMaxPool",
-    attrs=adaptive_attrs(2),
-)
+class AdaptiveAvgPool2d(AdaptivePool):
+    """Mean of each window; global average pooling at ``output_size`` 1."""
+
+    name = "adaptive_avg_pool2d"
+    attrs = adaptive_attrs(2)
+    torch_name = "adaptive_avg_pool2d"
+    onnx_name = "GlobalAveragePool"
+
+
+class AdaptiveMaxPool2d(AdaptivePool):
+    """Largest element of each window, NaN above all; global max pooling at ``output_size`` 1."""
+
+    name = "adaptive_max_pool2d"
+    attrs = adaptive_attrs(2)
+    torch_name = "adaptive_max_pool2d"
+    onnx_name = "GlobalMaxPool"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.ops.core import Case, Shape, declare
+from bslite.ops.core import Case, Shape
 from bslite.ops.pool import AdaptivePool, WindowPool, adaptive_attrs, avg_attrs, max_attrs
 
 
@@ -152,18 +152,20 @@ class AdaptiveSignalPool(AdaptivePool):
         ]
 
 
-declare(
-    AdaptiveSignalPool,
-    "adaptive_avg_pool1d",
-    "Mean of each window of a signal; global average pooling at ``output_size`` 1.",
-    onnx="GlobalAveragePool",
-)
-declare(
-    AdaptiveSignalPool,
-    "adaptive_max_pool1d",
-    "Largest element of each window of a signal; global max pooling at ``output_size`` 1.",
-    onnx="GlobalMaxPool",
-)
+class AdaptiveAvgPool1d(AdaptiveSignalPool):
+    """Mean of each window of a signal; global average pooling at ``output_size`` 1."""
+
+    name = "adaptive_avg_pool1d"
+    torch_name = "adaptive_avg_pool1d"
+    onnx_name = "GlobalAveragePool"
+
+
+class AdaptiveMaxPool1d(AdaptiveSignalPool):
+    """Largest element of each window of a signal; global max pooling at ``output_size`` 1."""
+
+    name = "adaptive_max_pool1d"
+    torch_name = "adaptive_max_pool1d"
+    onnx_name = "GlobalMaxPool"
 
 
 class AdaptiveVolumePool(AdaptivePool):
@@ -187,15 +189,17 @@ class AdaptiveVolumePool(AdaptivePool):
         ]
 
 
-declare(
-    AdaptiveVolumePool,
-    "adaptive_avg_pool3d",
-    "Mean of each window of a volume; global average pooling at ``output_size`` 1.",
-    onnx="GlobalAveragePool",
-)
-declare(
-    AdaptiveVolumePool,
-    "adaptive_max_pool3d",
-    "Largest element of each window of a volume; global max pooling at ``output_size`` 1.",
-    onnx="GlobalMaxPool",
-)
+class AdaptiveAvgPool3d(AdaptiveVolumePool):
+    """Mean of each window of a volume; global average pooling at ``output_size`` 1."""
+
+    name = "adaptive_avg_pool3d"
+    torch_name = "adaptive_avg_pool3d"
+    onnx_name = "GlobalAveragePool"
+
+
+class AdaptiveMaxPool3d(AdaptiveVolumePool):
+    """Largest element of each window of a volume; global max pooling at ``output_size`` 1."""
+
+    name = "adaptive_max_pool3d"
+    torch_name = "adaptive_max_pool3d"
+    onnx_name = "GlobalMaxPool"

@@ -6,15 +6,20 @@ import math
 from collections.abc import Sequence
 
 from bslite.ops import attrs as a
-from bslite.ops.along import AlongAxis
-from bslite.ops.core import Attr, Attrs, Case, Kind, ParamShapes, RowMap, Shape, declare
+from bslite.ops import checks
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
 
 
-class SoftmaxBase(AlongAxis):
+class SoftmaxBase(Op):
     """Base of both: the input's shape, each element divided by a sum along ``axis``."""
 
     kind = Kind.REDUCTION
     attrs = (Attr("axis", a.integer(), -1),)
+
+    @classmethod
+    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.axis(cls.name, attrs["axis"], len(ins[0]))
+        return ins[0]
 
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
@@ -23,6 +28,10 @@ class SoftmaxBase(AlongAxis):
     @classmethod
     def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         return RowMap() if attrs["axis"] == 1 else None  # over the channels of one pixel
+
+    @classmethod
+    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return attrs["axis"] % ranks[0] != 0
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
@@ -38,5 +47,17 @@ class SoftmaxBase(AlongAxis):
         ]
 
 
-declare(SoftmaxBase, "softmax", "``exp(x) / sum(exp(x))`` along ``axis``.", onnx="Softmax")
-declare(SoftmaxBase, "log_softmax", "``x - log(sum(exp(x)))`` along ``axis``.", onnx="LogSoftmax")
+class Softmax(SoftmaxBase):
+    """``exp(x) / sum(exp(x))`` along ``axis``."""
+
+    name = "softmax"
+    torch_name = "softmax"
+    onnx_name = "Softmax"
+
+
+class LogSoftmax(SoftmaxBase):
+    """``x - log(sum(exp(x)))`` along ``axis``."""
+
+    name = "log_softmax"
+    torch_name = "log_softmax"
+    onnx_name = "LogSoftmax"

@@ -26,8 +26,9 @@ def run(
     kind = 0 if mask is None else 2 if mask.dtype == np.int32 else 1
     numbers = dict.fromkeys(KERNELS["attention"].scalars, 0) | {
         "rows": rows, "keys": keys, "depth": depth // cell, "features": features,
-        "row_tiles": -(-rows // tiles.tile[0]), "n1": 1, "n2": heads, "q2": rows * depth // cell,
-        "k2": keys * depth // cell, "v2": keys * features // cell, "y2": rows * (features + 2) // cell,
+        "row_tiles": -(-rows // tiles.tile[0]), "n1": 1, "n2": heads, "q_axes2": rows * depth // cell,
+        "k_axes2": keys * depth // cell, "v_axes2": keys * features // cell,
+        "y_axes2": rows * (features + 2) // cell,
         "q_row": depth // cell, "k_row": depth // cell, "v_row": features // cell,
         "y_row": (features + 2) // cell,
         "mask_row": keys, "mask_col": 1, "scale": depth**-0.5,

@@ -24,7 +24,9 @@ from bslite.engines.cuda import engine, library  # noqa: E402
 from bslite.engines.cuda.gpu.graphs import TorchGraph  # noqa: E402
 from bslite.engines.cuda.library import ROUNDS, Library, TorchCall  # noqa: E402
 from bslite.engines.cuda.simulated import memory_at  # noqa: E402
-from bslite.plan.cuda.gemm import prologues  # noqa: E402
+from bslite.plan.core.views import View  # noqa: E402
+from bslite.plan.cuda.library import LibraryCall  # noqa: E402
+from bslite.plan.cuda.tuning import Tuning  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -165,7 +167,7 @@ def session_of(spec: ModelSpec) -> Any:
 def calls_of(spec: ModelSpec) -> list[str]:
     """Which layers torch computes."""
     workspace = session_of(spec)._free[0]
-    return [launch._form["op"] for launch in workspace.launches if isinstance(launch, TorchCall)]
+    return [launch._form.op for launch in workspace.launches if isinstance(launch, TorchCall)]
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -205,16 +207,16 @@ def with_prologues() -> ModelSpec:
     return graph.build(graph.add("tanh", "end", graph.add("relu", "positive", y)))
 
 
-def test_torch_computes_prologues_too(gpu: TorchGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_computes_prologues_too(gpu: TorchGpu) -> None:
     """A launch that does two layers is replaced by calls that do both."""
-    monkeypatch.setattr(prologues, "seconds_together", lambda *_: 0.0)
     spec, x = with_prologues(), RNG.standard_normal((2, 4, 5, 6), np.float32)
     want = bslite.run(spec, x, backend="reference")
     for _ in range(3):
-        np.testing.assert_allclose(bslite.run(spec, x, backend="cuda"), want, rtol=2e-6, atol=1e-6)
+        (got,) = engine.run(spec, [x], tuning=Tuning(prologues=True))
+        np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6)
     launches = session_of(spec)._free[0].launches
-    forms = [launch._form.get("before", {}) for launch in launches if isinstance(launch, TorchCall)]
-    assert [form.get("kind") for form in forms] == [None, "affine", "depthwise", "gate"]
+    forms = [launch._form.before for launch in launches if isinstance(launch, TorchCall)]
+    assert [form.kind if form else None for form in forms] == [None, "affine", "depthwise", "gate"]
 
 
 def test_ours_where_it_is_faster(gpu: TorchGpu) -> None:
@@ -367,8 +369,9 @@ def test_what_times_are_kept_under(gpu: TorchGpu) -> None:
 
     def step(tile: int = 1) -> Any:
         variant = SimpleNamespace(constants=lambda: {"tile": tile})
+        view = View("b0", 0, (2, 3), (3, 1))
         return SimpleNamespace(
-            kernel="gemm", library={"op": "linear"}, variant=variant, grid=(1,),
+            kernel="gemm", library=LibraryCall("linear", view, view), variant=variant, grid=(1,),
             operands={"w": ("w", 0), "biases": ("b", 0)},
         )  # fmt: skip
 

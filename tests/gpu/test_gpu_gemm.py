@@ -12,15 +12,14 @@ from support.noise import noise
 
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.gemm.tile import Tile
-from bslite.kernels.cuda.math.functions import CODES
 
 TINY = (16, 8, 4, 4)  # 8 threads
 NUMBERS = dict.fromkeys(KERNELS["gemm"].scalars, 0) | {
     "inner": 1, "planes": 1, "lines": 1, "step_d": 1, "step_h": 1, "step_w": 1, "have_d": 1, "have_h": 1,
     "have_w": 1, "taps_h": 1, "taps_w": 1, "next_d": 1, "next_h": 1, "next_w": 1,
 }  # fmt: skip
-VARIANT = {"tile": TINY, "window": 0, "across": 0, "scatter": 0, "bias": 0, "residual": 0, "code": 0,
-           "before": "none", "before_code": 0}  # fmt: skip
+VARIANT = {"tile": TINY, "window": 0, "across": 0, "scatter": 0, "bias": 0, "residual": 0, "code": "identity",
+           "before": "none", "before_code": "identity"}  # fmt: skip
 
 
 def run(
@@ -61,7 +60,7 @@ def test_rows(cell: int, m: int, n: int, k: int, tile: tuple[int, int, int, int]
                "y_row": step // cell, "r_row": n // cell}  # fmt: skip
     y = run(
         cell, {"x": a, "w": w, "biases": bias, "r": r}, numbers, m * step, tile=tile, bias=1, residual=1,
-        code=CODES["relu"],
+        code="relu",
     ).reshape(m, step)  # fmt: skip
     close(y[:, :n], np.maximum(a.astype(float) @ w.T + bias + r, 0))
     assert (y[:, n:] == 7).all()

@@ -82,7 +82,7 @@ def test_a_sum_in_parts(act: str) -> None:
     first, join = plan.steps[at - 1 : at + 1]
     assert first.grid[2] == join.record.numbers()["splits"] > 1
     assert (first.variant.constants()["residual"], join.variant.constants()["residual"]) == (0, 1)
-    assert first.library["steps"] == 2
+    assert first.library.steps == 2
 
 
 @pytest.mark.parametrize("widths", [(4, 6, 8), (3, 6, 5)])

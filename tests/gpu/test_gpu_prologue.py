@@ -12,14 +12,13 @@ from support.gpu_simulate import launch
 from support.noise import noise
 from support.plans import gpu_plan_of
 
-import bslite
 from bslite import GraphBuilder, ModelSpec, reference
+from bslite.engines.cuda import engine
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.math.functions import CODES
 from bslite.plan import Plan
-from bslite.plan.cuda.gemm import prologues, separable_tiles
-from bslite.plan.cuda.gemm import tiles as gemm_tiles
+from bslite.plan.cuda.tuning import Tuning
 
 MACHINE = SimulatedDriver.machine
 PRODUCTS = ("gemm", "gemm_pairs", "gemm_depthwise")
@@ -64,24 +63,22 @@ def kinds(plan: Plan) -> list[str]:
     return found
 
 
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every pair that can be one launch is one, whatever its price."""
-    monkeypatch.setattr(prologues, "seconds_together", lambda *_: 0.0)
+#: Every pair that can be one launch is one, whatever its price.
+ALWAYS = Tuning(prologues=True)
 
 
-def check(spec: ModelSpec, *inputs: Array) -> Plan:
+def check(spec: ModelSpec, *inputs: Array, tuning: Tuning = ALWAYS) -> Plan:
     """Three-way; the same bits layer by layer, and when every value is kept. The plan."""
-    check_spec_on_cuda(spec, *inputs)
+    check_spec_on_cuda(spec, *inputs, tuning=tuning)
     shapes = [x.shape for x in inputs]
-    assert kinds(gpu_plan_of(spec, *shapes, machine=MACHINE, layerwise=True)) == []
-    assert kinds(gpu_plan_of(spec, *shapes, machine=MACHINE, keep_values=True)) == []
-    return gpu_plan_of(spec, *shapes, machine=MACHINE)
+    assert kinds(gpu_plan_of(spec, *shapes, machine=MACHINE, layerwise=True, tuning=tuning)) == []
+    assert kinds(gpu_plan_of(spec, *shapes, machine=MACHINE, keep_values=True, tuning=tuning)) == []
+    return gpu_plan_of(spec, *shapes, machine=MACHINE, tuning=tuning)
 
 
 @pytest.mark.parametrize(("c", "act"), [(10, "relu"), (7, "sigmoid")])
 @pytest.mark.parametrize("r", [1, 3])
-def test_a_batch_norm_before_a_convolution(always: None, c: int, act: str, r: int) -> None:
+def test_a_batch_norm_before_a_convolution(c: int, act: str, r: int) -> None:
     """As in DenseNet: of a slice of a wider buffer, into another; padding is zero after the batch norm."""
     m = Model(2, c, 5, 4)
     old = m.add("relu", m.x)
@@ -92,7 +89,7 @@ def test_a_batch_norm_before_a_convolution(always: None, c: int, act: str, r: in
 
 
 @pytest.mark.parametrize(("c", "act"), [(12, None), (9, "silu")])
-def test_a_gate_before_a_projection(always: None, c: int, act: str | None) -> None:
+def test_a_gate_before_a_projection(c: int, act: str | None) -> None:
     """As in EfficientNet: squeeze-and-excitation, then a projection with a residual."""
     m = Model(3, c, 4, 5)
     x = m.add("silu", m.x)
@@ -114,7 +111,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_depthwise_filter_before_a_projection(always: None, case: tuple[int, ...]) -> None:
+def test_a_depthwise_filter_before_a_projection(case: tuple[int, ...]) -> None:
     """As in MobileNet v2: expansion, depthwise filter, projection, and a residual where shapes allow it."""
     n, c, k, h, w, taps, stride, padding = case
     m = Model(n, k, h, w)
@@ -127,23 +124,22 @@ def test_a_depthwise_filter_before_a_projection(always: None, case: tuple[int, .
     assert kinds(check(m.graph.build(m.add("relu", y)), noise(n, k, h, w))) == ["depthwise"]
 
 
-def test_sums_in_parts(always: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_in_parts() -> None:
     """Parts are those of the bare product, and each part makes its own channels of what lies between."""
-    for module in (gemm_tiles, separable_tiles):
-        monkeypatch.setattr(module, "choose_parts", lambda p, _: max(1, min(3, p.terms // 24)))
+    tuning = Tuning(prologues=True, parts=lambda terms: max(1, min(3, terms // 24)))
     m = Model(1, 18, 3, 4)
     x = m.add("tanh", m.x)
     y = m.conv(x, 72, 18)
     y = m.conv(m.add("relu", m.conv(y, 72, 72, 3, groups=72)), 18, 72)
     y = m.conv(m.add("relu", m.norm(m.add("concat", y, x, axis=1), 36)), 20, 36, 3)
-    plan = check(m.graph.build(y), noise(1, 18, 3, 4))
+    plan = check(m.graph.build(y), noise(1, 18, 3, 4), tuning=tuning)
     assert kinds(plan) == ["depthwise", "affine"]
     assert [s.record.numbers()["splits"] for s in plan.steps if s.kernel == "gemm_join"] == [3, 3]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("kind", ["affine", "gate", "depthwise"])
-def test_specials_reach_what_reads_them(always: None, kind: str, value: float) -> None:
+def test_specials_reach_what_reads_them(kind: str, value: float) -> None:
     """And nothing else: not what lies beyond the image, the last pixel or the last channel."""
     n, c, *_ = shape = (2, 6, 4, 5)
     m = Model(*shape)
@@ -159,10 +155,10 @@ def test_specials_reach_what_reads_them(always: None, kind: str, value: float) -
     for place in ((0, 0, 0, 0), (1, 5, 3, 4), (1, 2, 1, 2)):
         inputs = [noise(*shape)] + ([noise(n, 2 * c, 1, 1)] if kind == "gate" else [])
         inputs[-1][place[:2] + ((0, 0) if kind == "gate" else place[2:])] = value
-        assert kinds(gpu_plan_of(spec, *(i.shape for i in inputs), machine=MACHINE)) == [kind]
+        assert kinds(gpu_plan_of(spec, *(i.shape for i in inputs), machine=MACHINE, tuning=ALWAYS)) == [kind]
         with np.errstate(all="ignore"):
             want = reference.run(spec, inputs, np.float64)[0]
-        got = bslite.run(spec, inputs, backend="cuda")
+        (got,) = engine.run(spec, inputs, tuning=ALWAYS)
         for find in (np.isnan, np.isposinf, np.isneginf):
             np.testing.assert_array_equal(find(got), find(want))
         assert 0 < np.isfinite(want).sum() < want.size
@@ -274,7 +270,7 @@ def test_what_is_read_twice_or_asked_for_is_in_memory() -> None:
 
 
 @pytest.mark.parametrize(("start", "width", "kept"), [(2, 6, 1), (2, 5, 0), (1, 6, 0)])
-def test_slices_of_a_concat(always: None, start: int, width: int, kept: int) -> None:
+def test_slices_of_a_concat(start: int, width: int, kept: int) -> None:
     """As in ShuffleNet v2: half of the channels in, a slice of a wider buffer out. Pairs that begin at odd
     channels, or would be written to such, are two launches.
     """
@@ -290,7 +286,7 @@ def test_slices_of_a_concat(always: None, start: int, width: int, kept: int) -> 
 
 
 @pytest.mark.parametrize("layout", ["planes", "pixels"])
-def test_the_callers_own_arrays(always: None, layout: str) -> None:
+def test_the_callers_own_arrays(layout: str) -> None:
     """What a caller gives may begin anywhere: pairs are taken of a copy of it, or not at all."""
     m = Model(1, 4, 5, 6)
     y = m.conv(m.add("relu6", m.conv(m.x, 4, 4, 3, groups=4)), 6, 4)

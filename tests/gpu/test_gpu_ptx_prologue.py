@@ -7,13 +7,13 @@ import pytest
 from support.check import TINY, rel_l2
 from support.noise import noise
 from support.ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
-from test_gpu_prologue import Model, kinds
+from test_gpu_prologue import ALWAYS, Model, kinds
 
 import bslite
 from bslite import reference
+from bslite.engines.cuda import engine
 from bslite.passes import simplify
 from bslite.plan.cuda import build_plan
-from bslite.plan.cuda.gemm import prologues
 from bslite.spec import ModelSpec
 
 pytestmark = pytest.mark.ptx
@@ -32,12 +32,11 @@ def blocks() -> ModelSpec:
     return m.graph.build(m.conv(y, 8, 16, 3, stride=2))
 
 
-def test_the_same_bits(ptx: PtxDriver, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr(prologues, "seconds_together", lambda *_: 0.0)
+def test_the_same_bits(ptx: PtxDriver) -> None:  # noqa: F811
     spec, x = blocks(), noise(2, 10, 9, 12)
-    plan = build_plan(simplify(spec), [x.shape], PtxDriver.machine)
+    plan = build_plan(simplify(spec), [x.shape], PtxDriver.machine, tuning=ALWAYS)
     assert kinds(plan) == ["depthwise", "gate", "affine"]
-    got = bslite.run(spec, x, backend="cuda")
+    (got,) = engine.run(spec, [x], tuning=ALWAYS)
     exact, peer = (reference.run(spec, [x], dtype)[0] for dtype in (np.float64, np.float32))
     assert rel_l2(got, exact) <= 4 * rel_l2(peer, exact) + TINY
     assert got.tobytes() == bslite.run(spec, x, backend="cuda", layerwise=True).tobytes()

@@ -6,7 +6,9 @@ import numpy as np
 
 import bslite
 from bslite import reference
+from bslite.engines.cuda import engine
 from bslite.ops import Case, Op
+from bslite.plan.cuda.tuning import DEFAULT, Tuning
 from bslite.spec import ModelSpec
 from support.check import Array, assert_three_way, single_op_spec
 from support.torch_oracle import torch_output
@@ -16,12 +18,13 @@ from support.torch_oracle import torch_output
 HALF_ULP = 2.0**-25
 
 
-def check_spec_on_cuda(spec: ModelSpec, *inputs: Array) -> Array:
+def check_spec_on_cuda(spec: ModelSpec, *inputs: Array, tuning: Tuning = DEFAULT) -> Array:
     """As near to float64 as the reference in float32 is, and the same bits layer by layer."""
-    got = bslite.run(spec, list(inputs), backend="cuda")
+    (got,) = engine.run(spec, list(inputs), tuning=tuning)
     exact, peer = (reference.run(spec, list(inputs), kind)[0] for kind in (np.float64, np.float32))
     assert_three_way(got, peer, exact)
-    assert bslite.run(spec, list(inputs), backend="cuda", layerwise=True).tobytes() == got.tobytes()
+    (alone,) = engine.run(spec, list(inputs), layerwise=True, tuning=tuning)
+    assert alone.tobytes() == got.tobytes()
     return got
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.errors import EngineError
+from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.record import Variant
 from bslite.machine import Machine
 from bslite.plan import Const
@@ -20,30 +21,16 @@ from bslite.plan.cpu.tiling import WIDTHS, max_rows
 Array = npt.NDArray[Any]
 
 
-def kernel_of(reference: Any) -> Any:
-    """The kernel that a plan names by a variant, or as ``["gemm_sweep", rows, vecs]`` and the like."""
-    from bslite.kernels.cpu.runtime.compile import kernel_of as typed
-
-    if isinstance(reference, Variant):
-        return typed(reference)
-    from bslite.kernels.cpu.gemm.sweep import depthwise_sweep, gemm_sweep
-
-    name, *variant = reference
-    return {
-        "gemm_sweep": gemm_sweep,
-        "depthwise_sweep": depthwise_sweep,
-    }[name](*variant)
-
-
 def kernels(plan: CpuPlan) -> list[Any]:
     """Every kernel the plan calls, each once, in order of first use."""
     from bslite.kernels.cpu import STEP_KERNELS
+    from bslite.kernels.cpu.runtime.compile import kernel_of
 
     found: dict[str, Any] = {}
     for step in plan.steps:
         for kernel in (
             *(kernel for plan_ in step.plans for kernel in kernels(plan_)),
-            *(kernel_of(v) for v in step.record.numbers().values() if isinstance(v, (list, tuple, Variant))),
+            *(kernel_of(v) for v in step.record.numbers().values() if isinstance(v, Variant)),
             STEP_KERNELS[step.kernel],
         ):
             found.setdefault(kernel.name, kernel)
@@ -60,15 +47,14 @@ def kernels_for_any_shape(plan: CpuPlan, machine: Machine) -> list[Any]:
     Made ready together, so that once a model has run, no other input compiles anything.
     """
     from bslite.kernels.cpu import STEP_KERNELS
+    from bslite.kernels.cpu.runtime.compile import kernel_of
 
     found = {kernel.name: kernel for kernel in kernels(plan)}
     more = [STEP_KERNELS[name] for name in BY_SHAPE]
     if any(len(view.shape) > AXES for view in plan.values.values()):
         more.append(STEP_KERNELS["copy_axes"])
     if "conv" in found:
-        more += [
-            kernel_of(["gemm_sweep", vecs, max_rows(machine, vecs)]) for vecs in range(1, max(WIDTHS) + 1)
-        ]
+        more += [kernel_of(GemmSweep(vecs, max_rows(machine, vecs))) for vecs in range(1, max(WIDTHS) + 1)]
     return list(found.values()) + [kernel for kernel in more if kernel.name not in found]
 
 
@@ -153,7 +139,9 @@ def _cell(value: Any) -> int:
     """One argument as a cell: a float as its float32 bits in the low half, a kernel as its address."""
     if value is None:
         return 0
-    if isinstance(value, (list, tuple, Variant)):
+    if isinstance(value, Variant):
+        from bslite.kernels.cpu.runtime.compile import kernel_of
+
         return int(kernel_of(value).address)
     if isinstance(value, float):
         return int(np.float32(value).view(np.uint32))

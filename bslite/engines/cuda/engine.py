@@ -20,7 +20,7 @@ from bslite.passes import simplify
 from bslite.plan import Const
 from bslite.plan.core.views import contiguous, size_of
 from bslite.plan.cuda import build_plan
-from bslite.plan.cuda.tuning import Tuning
+from bslite.plan.cuda.tuning import DEFAULT, Tuning
 from bslite.spec import ModelSpec
 
 MAX_PLANS = 16  # per model and device: beyond, the least recently used is dropped
@@ -42,11 +42,9 @@ class CudaEngine:
         strides: Sequence[Shape],
         layerwise: bool = False,
         keep_values: bool = False,
-        tuning: Tuning | None = None,
+        tuning: Tuning = DEFAULT,
     ) -> CudaSession:
-        """The session for inputs of these shapes and strides (elements); ``tuning`` as `build_plan` takes
-        it.
-        """
+        """The session for inputs of these shapes and strides (elements)."""
 
         def make() -> CudaSession:
             plan = build_plan(
@@ -63,7 +61,8 @@ class CudaEngine:
             with self.driver.unrestricted():
                 return CudaSession(plan, self.driver, self.constant, params, library)
 
-        return self._sessions.get((tuple(shapes), tuple(strides), layerwise, keep_values, tuning), make)
+        key = (tuple(shapes), tuple(strides), layerwise, keep_values, tuning)
+        return self._sessions.get(key, make)
 
     def _keep_captured(self, key: tuple[Any, ...], session: CudaSession) -> None:
         if session.captured:
@@ -96,13 +95,13 @@ def run(
     *,
     layerwise: bool = False,
     device: int = 0,
-    tuning: Tuning | None = None,
+    tuning: Tuning = DEFAULT,
 ) -> list[Array]:
     """Outputs for checked arrays of the host, whose strides are whole, positive numbers of elements."""
     engine = engine_for(spec, device)
     cells = inputs_to_cells(spec, inputs)
-    shapes, strides = [x.shape for x in cells], [strides_of(x) for x in cells]
-    session = engine.session(shapes, strides, layerwise, tuning=tuning)
+    strides = [strides_of(x) for x in cells]
+    session = engine.session([x.shape for x in cells], strides, layerwise, tuning=tuning)
     outputs = [np.empty(shape, np.float32) for shape in session.output_shapes]
     session.run_host([span(x) for x in cells], outputs)
     return [from_cells(y, spec.dtypes[name]) for name, y in zip(spec.outputs, outputs, strict=True)]

@@ -1,9 +1,9 @@
 """Convolutions and products by torch's libraries (cuDNN, cuBLAS) where they are faster than our kernels.
 
-A plan's step says in ``args["library"]`` which call of torch's makes the same
-(`bslite.plan.cuda.gemm.product`). Both ways are captured and measured when a plan first meets a problem on a
-device, and the seconds kept on disk: the same file gives the same choice, and so the same bits. torch
-computes in full float32, by deterministic algorithms only.
+A launch says in ``library`` which call of torch's makes the same (`bslite.plan.cuda.library`). Both ways are
+captured and measured when a plan first meets a problem on a device, and the seconds kept on disk: the same
+file gives the same choice, and so the same bits. torch computes in full float32, by deterministic algorithms
+only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from bslite.engines.cuda.driver import Driver, Graph, Memory
 from bslite.engines.cuda.program import Ready
 from bslite.engines.cuda.strict import strict
 from bslite.ops import Shape
+from bslite.plan.core.views import View
 from bslite.plan.cuda.launch import CudaPlan, Launch
+from bslite.plan.cuda.library import LibraryCall
 
 FORMAT = 1
 LONG = 5e-4  # seconds that a graph takes, if repeating a way MOST times does: starting it is then little
@@ -30,8 +32,6 @@ MOST = 64
 ROUNDS = 5
 #: Activations that torch applies while it stores the result where it belongs.
 STORES = ("identity", "relu", "clamp")
-#: What of a step's form is a view.
-VIEWS = ("x", "y", "residual", "gate")
 
 
 class TorchCall:
@@ -40,7 +40,7 @@ class TorchCall:
     ends: tuple[()] = ()  # it touches nothing of the caller's
     by_torch = True
 
-    def __init__(self, driver: Any, form: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+    def __init__(self, driver: Any, form: LibraryCall, tensors: Mapping[str, Any]) -> None:
         self._driver, self._form, self._tensors = driver, form, tensors
 
     def start(self, stream: int, callers: Mapping[str, int]) -> None:
@@ -51,26 +51,26 @@ class TorchCall:
 
 
 def compute(
-    torch: Any, form: Mapping[str, Any], x: Any, w: Any, bias: Any, residual: Any, y: Any,
+    torch: Any, form: LibraryCall, x: Any, w: Any, bias: Any, residual: Any, y: Any,
     beside: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """``y = activation(op(x, w) + bias + residual)``, written in place, channels-last or strided.
 
     Where the step has a prologue, x is first computed from ``beside`` and x.
     """
-    if "before" in form:
-        x = library_before.compute(torch, form["before"], x, beside or {})
-    if form["op"] == "linear":
+    if form.before is not None:
+        x = library_before.compute(torch, form.before, x, beside or {})
+    if form.op == "linear":
         made = torch.nn.functional.linear(x, w, bias)
     else:
-        convolve = getattr(torch.nn.functional, form["op"])
-        made = convolve(x, w, bias, *(form[k] for k in ("stride", "padding", "dilation", "groups")))
+        convolve = getattr(torch.nn.functional, form.op)
+        made = convolve(x, w, bias, form.stride, form.padding, form.dilation, form.groups)
     if residual is not None:
         made += residual
-    if form["function"] == "relu":
+    if form.activation.function == "relu":
         torch.clamp_min(made, 0, out=y)
-    elif form["function"] == "clamp":
-        torch.clamp(made, form["a"], form["b"], out=y)
+    elif form.activation.function == "clamp":
+        torch.clamp(made, form.activation.a, form.activation.b, out=y)
     else:
         y.copy_(made)
 
@@ -88,19 +88,18 @@ def torch_call(
     ``params``: shapes of the model's parameters, by key.
     """
     form = step.library
-    views = [form[name] for name in VIEWS if form.get(name) is not None]
-    able = form["function"] in STORES and library_before.can(form)
-    if not able or any(v["buffer"] not in bases for v in views):
+    assert form is not None
+    able = form.activation.function in STORES and library_before.can(form.before)
+    if not able or any(view.buffer not in bases for view in form.views):
         return None
 
     def tensor(address: int, shape: Sequence[int], strides: Sequence[int]) -> Any:
         return driver.tensor(address, tuple(shape), tuple(strides))
 
-    def of_view(name: str) -> Any:
-        view = form.get(name)
+    def of_view(view: View | None) -> Any:
         if view is None:
             return None
-        return tensor(bases[view["buffer"]] + 4 * view["offset"], view["shape"], view["strides"])
+        return tensor(bases[view.buffer] + 4 * view.offset, view.shape, view.strides)
 
     def of_const(name: str, shape: Sequence[int], channels_last: bool = False) -> Any:
         k, *rest = shape
@@ -114,10 +113,10 @@ def torch_call(
     w, bias = step.operands["w"][0], step.operands["biases"][0]
     shape = params[plan.consts[w].keys[0]]
     return TorchCall(driver, form, {
-        "x": of_view("x"), "y": of_view("y"), "residual": of_view("residual"),
-        "w": of_const(w, shape, channels_last=form["op"] != "linear"),
+        "x": of_view(form.x), "y": of_view(form.y), "residual": of_view(form.residual),
+        "w": of_const(w, shape, channels_last=form.op != "linear"),
         "bias": of_const(bias, shape[:1]) if bias != w else None,
-        "beside": library_before.tensors(plan, step, constants, params, tensor, of_view("gate")),
+        "beside": library_before.tensors(plan, step, constants, params, tensor, of_view),
     })  # fmt: skip
 
 
@@ -145,7 +144,7 @@ class Library:
         index, learnt = 0, False
         while index < len(launches):
             form = plan.steps[index].library
-            count = form["steps"] if form else 1
+            count = form.steps if form else 1
             ours = list(launches[index : index + count])
             theirs = None
             if form and not any(launch.ends for launch in ours):
@@ -168,10 +167,14 @@ class Library:
 
     def key(self, step: Launch) -> str:
         """What the times of a step depend on: the problem, and how the planner cuts it for our kernels."""
-        form = dict(step.library)
-        for name in VIEWS:
-            if form.get(name) is not None:
-                form[name] = [form[name]["shape"], form[name]["strides"]]
+        assert step.library is not None
+        form = dict(vars(step.library))
+        form["views"] = [(view.shape, view.strides) for view in step.library.views]
+        form["residual"] = form["residual"] is not None
+        form["before"] = (
+            {k: v for k, v in vars(form["before"]).items() if k != "gate"} if form["before"] else {}
+        )
+        del form["x"], form["y"]
         form["bias"] = step.operands["w"][0] != step.operands["biases"][0]
         form["ours"] = [step.kernel, sorted(step.variant.constants().items()), step.grid]
         return json.dumps([self._version, sorted(form.items())])

@@ -164,11 +164,11 @@ def _tile(step: Launch) -> str:
 def _library(steps: Sequence[Launch], driver: Any) -> str:
     """Torch's call that makes the same as the first of ``steps``, with measured times if there are any."""
     form = steps[0].library
-    if not form:
+    if form is None:
         return ""
     library = getattr(driver, "library", None)
-    known = library.seconds(steps[: form["steps"]]) if library is not None else None
+    known = library.seconds(steps[: form.steps]) if library is not None else None
     if known is None:
-        return f"or {form['op']}"
+        return f"or {form.op}"
     ours, theirs = (f"{1e6 * s:,.1f} µs" for s in known)
-    return f"{form['op']} {theirs}, ours {ours}"
+    return f"{form.op} {theirs}, ours {ours}"

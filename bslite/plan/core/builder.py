@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand
@@ -17,16 +17,6 @@ from bslite.plan.core.views import NO_HALO, Buffer, View, channel_axis, contiguo
 from bslite.spec import ModelSpec
 
 Halo = tuple[int, int, int, int]
-
-
-class Tap(NamedTuple):
-    """One input line and its weight."""
-
-    line: int
-    weight: float
-
-
-Taps = Sequence[Sequence[Tap]]  # of each output line, equally many
 FLAG_CELLS = 4  # of `kernels.cpu.runtime.flag`: was it raised, and a number
 PAGE = 2048  # bytes: at this pixel stride (doubled by a strided layer) a tile's lines meet in one set of L1
 
@@ -56,9 +46,6 @@ class Target(Protocol[M, T, S]):
     def copy(self, b: Builder[M, T, S], source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""
 
-    def fill(self, b: Builder[M, T, S], view: View, value: float) -> None:
-        """Append what sets every element of ``view``: to a float, or an int where its cells are integers."""
-
     def halo(self, b: Builder[M, T, S], view: View) -> None:
         """Append the zeros around the images of ``view``."""
 
@@ -74,12 +61,6 @@ class Target(Protocol[M, T, S]):
         """Append ``y = act(function(*operands))``, a function of `contracts.elementwise`, the operands
         broadcast to y's shape. ``flag``: where it notes what does not fit a cell.
         """
-
-    def resample(self, b: Builder[M, T, S], x: View, y: View, axis: int, table: Taps) -> None:
-        """Append ``y = x`` resized along one axis, both dense."""
-
-    def resize_image(self, b: Builder[M, T, S], x: View, y: View, rows: Taps, cols: Taps) -> None:
-        """Append ``y = x`` resized along rows, then columns, channels innermost: one tap for each, or two."""
 
     def row_step(self, b: Builder[M, T, S], work: RowWork, x: View, y: View, axis: int) -> None:
         """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""
@@ -173,7 +154,8 @@ class Builder(Generic[M, T, S]):
         expected = contiguous(view.shape)
         if all(n == 1 or s == e for n, s, e in zip(view.shape, view.strides, expected, strict=True)):
             return View(view.buffer, view.offset, view.shape, expected)
-        fresh = self.dense(view.shape)
+        buffer = self.buffer(size_of(view.shape))
+        fresh = View(buffer.name, 0, view.shape, expected)
         self.copy(view, fresh)
         return fresh
 
@@ -236,10 +218,6 @@ class Builder(Generic[M, T, S]):
         buffer = Buffer(f"b{len(self.buffers)}", size)
         self.buffers[buffer.name] = buffer
         return buffer
-
-    def dense(self, shape: Shape) -> View:
-        """A new row-major buffer for ``shape``."""
-        return View(self.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
 
     def fresh(self, shape: Shape, inner: int, halo: Halo) -> View:
         """A new buffer for ``shape`` with axis ``inner`` innermost, the others in order, zeros of ``halo``

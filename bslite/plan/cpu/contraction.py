@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from bslite.kernels.contracts.cpu.gemm import Conv, Windows
+from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.reduction import Reduction
-from bslite.plan.cpu.step import CpuBuilder, untyped
-from bslite.plan.cpu.tiling import LineTiling, choose_items, line_length, line_tiling, max_rows
+from bslite.plan.cpu.step import CpuBuilder, step
+from bslite.plan.cpu.tiling import LineTiling, choose_items, line_length, line_tiling, sweep
 
 
 def merge_lines(
@@ -41,17 +43,21 @@ class Planes(NamedTuple):
     r: int = 0
 
 
-#: Cells of windows that are all inside.
-INSIDE = {
-    "start": 0, "row_step": 0, "row_dilation": 1, "rows": 0, "row_taps": 0, "filter_rows": 0,
-    "clip_planes": 0,
-}  # fmt: skip
+class Clipped(NamedTuple):
+    """Where windows lie, and the taps and rows (or planes) of a filter; ``row_taps`` 0: all are inside."""
+
+    windows: Windows = Windows()
+    row_taps: int = 0
+    filter_rows: int = 0
+
+
+INSIDE = Clipped()
 
 
 def contraction(
     b: CpuBuilder,
     layer: Layer,
-    x: tuple[str, int],
+    x: Operand,
     y: View,
     residual: View | None,
     size: tuple[int, int, int],
@@ -62,7 +68,7 @@ def contraction(
     group_depth: int,
     halo_reads: View,
     pack: Callable[[LineTiling], tuple[View, int, int]] | None = None,
-    rows: dict[str, int] | None = None,
+    clipped: Clipped = INSIDE,
     bias: str | None = None,
     planes: Planes | None = None,
     recipe: str = "panels",
@@ -72,8 +78,8 @@ def contraction(
 
     The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the
     view it gives, the element in it where the first image's weights start, and the elements between two
-    images' weights. ``group_depth``: input channels of a group, 0 where there is but one. ``rows``: cells
-    that say where windows leave the image, if any do. ``bias``: a constant in panels, in place of the
+    images' weights. ``group_depth``: input channels of a group, 0 where there is but one. ``clipped``:
+    where windows leave the image, if any do. ``bias``: a constant in panels, in place of the
     layer's. ``planes``: where the lines are those of several planes. ``recipe``, and ``how``: what makes
     panels of the parameter.
     """
@@ -95,41 +101,30 @@ def contraction(
             recipe, layer.node.params["weight"], lanes=machine.lanes, width=tiling.width, groups=groups,
             **(how or {}),
         )  # fmt: skip
-        weights = (panels, 0)
+        weights = Operand(panels, 0)
     else:
         packed, at, weights_image = pack(tiling)
-        weights = (packed.buffer, packed.offset + at)
+        weights = Operand(packed.buffer, packed.offset + at)
         reads.append(packed)
-    cut, planes = tiling.cut, planes or Planes(lines)
-    args: dict[str, Any] = {
-        "has_residual": int(residual is not None),
-        "x_image": 4 * xi, "x_line": 4 * xl, "x_col": 4 * xc,
-        "y_image": 4 * yi, "y_line": 4 * yl, "y_col": 4 * yc,
-        "residual_image": 4 * ri, "residual_line": 4 * rl, "residual_col": 4 * rc,
-        "images": images, "lines": lines, **items._asdict(), "panels": tiling.panels * groups,
-        "taps": len(terms.offsets), "chunk_taps": terms.chunk_taps, "depth": terms.depth,
-        "group_panels": tiling.panels, "group_channels": group_channels,
-        "x_group_bytes": 4 * group_depth,
-        "group_weight_bytes": 4 * terms.size * machine.lanes * ((tiling.panels - 1) * tiling.width +
-        tiling.tail),
-        "width": tiling.width, "tail_vecs": tiling.tail, **cut._asdict(),
-        "sweep": ["gemm_sweep", tiling.width, max_rows(machine, tiling.width)],
-        "tail_sweep": ["gemm_sweep", tiling.tail, max_rows(machine, tiling.tail)],
-        "minus_inf": -math.inf, "plus_inf": math.inf, "weights_image": 4 * weights_image,
-        "plane_lines": planes.lines, "x_plane": 4 * planes.x, "y_plane": 4 * planes.y,
-        "residual_plane": 4 * planes.r, **(rows or INSIDE), **epilogue(layer.activation).numbers(),
-    }  # fmt: skip
     own = layer.node.params.get("bias")
     biases = bias or b.const(
         "bias_panels", *([own] if own else []), channels=channels, lanes=machine.lanes, groups=groups
     )
     table = b.const("offsets", values=[4 * o for o in terms.offsets])
-    operands = {
-        "x": x,
-        "y": (y.buffer, y.offset),
-        "weights": weights,
-        "bias": (biases, 0),
-        "offsets": (table, 0),
-    }
-    operands["residual"] = (residual.buffer, residual.offset) if residual is not None else operands["y"]
-    untyped(b, "conv", images * items.bands * items.blocks, args, operands, reads, [y])
+    planes = planes or Planes(lines)
+    record = Conv(
+        x, y.start, residual.start if residual is not None else y.start, weights, Operand(biases, 0),
+        Operand(table, 0), has_residual=int(residual is not None),
+        x_image=4 * xi, x_line=4 * xl, x_col=4 * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
+        residual_image=4 * ri, residual_line=4 * rl, residual_col=4 * rc,
+        images=images, lines=lines, **items._asdict(), panels=tiling.panels * groups,
+        taps=len(terms.offsets), chunk_taps=terms.chunk_taps, depth=terms.depth, **clipped._asdict(),
+        plane_lines=planes.lines, x_plane=4 * planes.x, y_plane=4 * planes.y, residual_plane=4 * planes.r,
+        group_panels=tiling.panels, group_channels=group_channels, x_group_bytes=4 * group_depth,
+        group_weight_bytes=4 * terms.size * machine.lanes * tiling.registers,
+        width=tiling.width, tail_vecs=tiling.tail, cut=tiling.cut,
+        sweep=sweep(machine, tiling.width), tail_sweep=sweep(machine, tiling.tail),
+        minus_inf=-math.inf, plus_inf=math.inf, end=epilogue(layer.activation),
+        weights_image=4 * weights_image,
+    )  # fmt: skip
+    step(b, record, images * items.bands * items.blocks, reads, [y])

@@ -6,16 +6,9 @@ import functools
 import math
 from typing import NamedTuple
 
+from bslite.kernels.contracts.cpu.gemm import Cut
+from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.machine import Machine
-
-
-class Cut(NamedTuple):
-    """A line of pixels as ``tiles1`` tiles of ``rows1`` pixels, then ``tiles2`` of ``rows2``."""
-
-    tiles1: int
-    rows1: int
-    tiles2: int
-    rows2: int
 
 
 class LineTiling(NamedTuple):
@@ -26,6 +19,11 @@ class LineTiling(NamedTuple):
     panels: int
     cut: Cut
     cycles: float  # per line and unit of reduction depth, all panels
+
+    @property
+    def registers(self) -> int:
+        """Of all panels."""
+        return (self.panels - 1) * self.width + self.tail
 
 
 ITEM = 300.0  # cycles that an item costs
@@ -39,6 +37,11 @@ TALLEST = 14  # a taller tile gains nothing: two multiply-adds a cycle are hidde
 def max_rows(machine: Machine, vecs: int) -> int:
     """Most pixels of a tile: accumulators, one register per B vector, one for the broadcast."""
     return max(1, min(TALLEST, (machine.registers - vecs - 1) // vecs))
+
+
+def sweep(machine: Machine, vecs: int) -> GemmSweep:
+    """The microkernel for panels of ``vecs`` registers."""
+    return GemmSweep(vecs, max_rows(machine, vecs))
 
 
 def cut_line(pixels: int, most: int) -> Cut:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bslite.errors import EngineError
@@ -13,6 +13,7 @@ from bslite.kernels.contracts.record import Operand
 from bslite.plan.core.builder import Builder
 from bslite.plan.core.plan import Plan, Step, accesses
 from bslite.plan.core.views import View, size_of
+from bslite.plan.cuda.library import LibraryCall
 from bslite.plan.cuda.tuning import Tuning
 
 #: The most blocks along x, y and z.
@@ -26,7 +27,7 @@ class Launch(Step):
     """A grid of blocks of a kernel. ``variant`` is compiled in, ``record`` holds the kernel's parameters.
 
     ``seconds``: what the planner thinks that the launch takes, where a price chose it. ``library``: the call
-    of torch's that computes the same, for the engine to measure against; empty where there is none.
+    of torch's that computes the same, for the engine to measure against.
     """
 
     record: LaunchRecord
@@ -34,7 +35,7 @@ class Launch(Step):
     grid: tuple[int, ...]
     block: tuple[int, ...]
     seconds: float | None = None
-    library: Mapping[str, Any] = field(default_factory=dict)
+    library: LibraryCall | None = None
 
     @property
     def tile(self) -> str:

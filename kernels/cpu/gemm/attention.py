@@ -17,10 +17,12 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts.attention import Mask
+from bslite.kernels.contracts.cpu.gemm import Attention
 from bslite.kernels.cpu.gemm.pack import pack_panel
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
 from bslite.kernels.cpu.math import vecmath
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.across import hmax, hsum
 from bslite.kernels.cpu.vector.lanes import blocked_where_zero, keep_first
 from bslite.kernels.cpu.vector.operand import operand
@@ -38,24 +40,8 @@ from bslite.kernels.cpu.vector.simd import (
     vmax_nan,
 )
 
-F = record(
-    "attention",
-    "q q_at k k_at v v_at mask mask_at y y_at "
-    # byte strides of the three axes around the matrices, the inner two of n1 and n2 steps, and of rows
-    "q0 q1 q2 k0 k1 k2 v0 v1 v2 mask0 mask1 mask2 y0 y1 y2 n1 n2 "
-    "q_row k_row v_row mask_row y_row "
-    # sizes: rows of q and of k, elements of their rows and of those of v
-    "rows keys depth features "
-    # items: matrices x `shares` of `share_rows` rows; keys of a block; rows whose scores are taken together
-    "shares share_rows block tile_rows "
-    # panels of the scores and of y: registers, of the last one too, the most rows of a tile, microkernels
-    "key_width key_most key_sweep tail_key_sweep "
-    "width panels tail most sweep tail_sweep "
-    # 0: no mask, 1: a float32 to be added, 2: a bool, true where a key takes part
-    "mask_kind causal safe scale "
-    # where in scratch memory, in bytes: packed k and v, scores and how far apart their rows are, statistics
-    "k_panels v_panels scores score_row stats minus_inf plus_inf",
-)
+F = offsets(Attention)
+ADDED, ALLOWED = int(Mask.ADDED), int(Mask.ALLOWED)
 f = np.float32
 LOWEST = f(-np.inf)
 CLEAR = 8  # registers of zeros: a bias for the widest panel, and a table of one offset
@@ -94,9 +80,9 @@ def _scaled(s, mask, count, seen, kind, scale):
     for c in range(0, count, LANES):
         left = count - c
         x = load(s + 4 * c) * scales
-        if kind == 1:
+        if kind == ADDED:
             x = x + load_some(mask + 4 * c, left)
-        elif kind == 2:
+        elif kind == ALLOWED:
             x = x + blocked_where_zero(load_some(mask + 4 * c, left))
         if seen - c < LANES:  # as a mask of -inf adds it: NaN and +inf come through as NaN
             x = keep_first(x, x + splat(LOWEST), max(0, seen - c))
@@ -207,22 +193,26 @@ def _values(step, s, rows, count, v_panels, y, y_row, zeros, resume):
                   resume, clamp, last)  # fmt: skip
 
 
-@step_kernel("attention", F)
+@step_kernel(Attention)
 def attention(step, bases, item, scratch):
     """A run of rows of one matrix of queries."""
     shares, n1, n2 = load_int(step + F.shares), load_int(step + F.n1), load_int(step + F.n2)
     share, matrix = item % shares, item // shares
     i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
     q = operand(step, bases, F.q)
-    q += i0 * load_int(step + F.q0) + i1 * load_int(step + F.q1) + i2 * load_int(step + F.q2)
+    q += i0 * load_int(step + F.q_axes0) + i1 * load_int(step + F.q_axes1) + i2 * load_int(step + F.q_axes2)
     k = operand(step, bases, F.k)
-    k += i0 * load_int(step + F.k0) + i1 * load_int(step + F.k1) + i2 * load_int(step + F.k2)
+    k += i0 * load_int(step + F.k_axes0) + i1 * load_int(step + F.k_axes1) + i2 * load_int(step + F.k_axes2)
     v = operand(step, bases, F.v)
-    v += i0 * load_int(step + F.v0) + i1 * load_int(step + F.v1) + i2 * load_int(step + F.v2)
+    v += i0 * load_int(step + F.v_axes0) + i1 * load_int(step + F.v_axes1) + i2 * load_int(step + F.v_axes2)
     y = operand(step, bases, F.y)
-    y += i0 * load_int(step + F.y0) + i1 * load_int(step + F.y1) + i2 * load_int(step + F.y2)
+    y += i0 * load_int(step + F.y_axes0) + i1 * load_int(step + F.y_axes1) + i2 * load_int(step + F.y_axes2)
     mask = operand(step, bases, F.mask)
-    mask += i0 * load_int(step + F.mask0) + i1 * load_int(step + F.mask1) + i2 * load_int(step + F.mask2)
+    mask += (
+        i0 * load_int(step + F.mask_axes0)
+        + i1 * load_int(step + F.mask_axes1)
+        + i2 * load_int(step + F.mask_axes2)
+    )
     q_row, y_row = load_int(step + F.q_row), load_int(step + F.y_row)
     k_row, v_row = load_int(step + F.k_row), load_int(step + F.v_row)
     keys, depth, features = load_int(step + F.keys), load_int(step + F.depth), load_int(step + F.features)

@@ -12,37 +12,15 @@ from __future__ import annotations
 
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise
 from bslite.kernels.cpu.gemm.sweep import call_depthwise_sweep, call_gemm_sweep
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.math.activation import call_activation
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, load_int
 
-F = record(
-    "conv",
-    # operands (buffer, byte offset); residual_col is 0 and residual unused where has_residual is 0
-    "x x_at y y_at residual residual_at weights weights_at bias bias_at offsets offsets_at has_residual "
-    # byte strides between images, lines and pixels
-    "x_image x_line x_col y_image y_line y_col residual_image residual_line residual_col "
-    # items: images x bands of lines x blocks of panels
-    "images lines band_lines bands panels block_panels blocks blocks_outer "
-    # reduction: taps of `depth` contiguous floats, `chunk_taps` of them at a time
-    "taps chunk_taps depth "
-    # where the window of line 0 starts in rows of the image, and steps by; the image's rows. row_taps: taps
-    # of a filter row, 0 where all windows are inside
-    "start row_step row_dilation rows row_taps filter_rows "
-    # of volumes: lines of a plane of the output, byte strides between planes, and whether it is planes of the
-    # filter that are left out: "rows" above are planes then
-    "plane_lines x_plane y_plane residual_plane clip_planes "
-    # the channels of one group, in panels of `width` registers; the last one has tail_vecs
-    "group_panels group_channels x_group_bytes group_weight_bytes width tail_vecs "
-    # how a line is cut, and the microkernels for it: whole panels, last panel
-    "tiles1 rows1 tiles2 rows2 sweep tail_sweep "
-    # epilogue: clamp bounds (float32 in a cell each), the bounds that do nothing, a longer activation (0:
-    # none)
-    "lo hi minus_inf plus_inf activation act_a act_b weights_image",
-)
+F = offsets(Conv)
 
 
 @register_jitable
@@ -55,7 +33,7 @@ def rows_inside(top, dilation, filter_rows, rows):
     return first, max(first, last)
 
 
-@step_kernel("conv", F)
+@step_kernel(Conv)
 def conv(step, bases, item, scratch):
     """One band of output lines by one block of output-channel panels of one image."""
     images = load_int(step + F.images)
@@ -166,22 +144,10 @@ def conv(step, bases, item, scratch):
             tap += count
 
 
-D = record(
-    "depthwise",
-    "x x_at y y_at weights weights_at bias bias_at "
-    # byte strides; x_line and x_col between neighbouring outputs, x_row and x_tap between filter taps
-    "x_image x_line x_col x_row x_tap y_image y_line y_col "
-    # items: images x bands of lines x blocks of channels, gone through in runs of `run` registers
-    "lines band_lines bands blocks block_registers run channels filter_rows filter_cols "
-    # where the window of line 0 starts in rows of the image, and steps by; the image's rows
-    "start row_step row_dilation rows "
-    # of volumes, as for "conv"; x_deep between planes of the filter
-    "plane_lines x_plane y_plane clip_planes filter_planes x_deep "
-    "tiles1 rows1 tiles2 rows2 sweep lo hi activation act_a act_b",
-)
+D = offsets(Depthwise)
 
 
-@step_kernel("depthwise", D)
+@step_kernel(Depthwise)
 def depthwise(step, bases, item, scratch):
     """One band of lines by one block of channels of one image.
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.contracts.cpu.gemm import PackPanels
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.partial import load_some
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, load_int, load_scalar, splat, store, store_scalar
 from bslite.kernels.cpu.vector.transpose import transpose_square
 
-F = record(
-    "pack_panels",
-    # matrices [K, N] anywhere: byte strides of three axes around them, the inner two of n1 and n2 steps
-    "x x_at y y_at x0 x1 x2 n1 n2 x_row x_col rows cols "
-    # panels of `width` registers, the last of `tail`; items: matrices x blocks of panels
-    "matrix_bytes width tail panels block_panels blocks",
-)
+F = offsets(PackPanels)
 f = np.float32
 
 
@@ -47,15 +42,15 @@ def pack_panel(x, x_row, x_col, rows, cols, registers, y):
             k += 1
 
 
-@step_kernel("pack_panels", F)
+@step_kernel(PackPanels)
 def pack_panels(step, bases, item, scratch):
     """A block of panels of one matrix: ``y [N/nr][K][nr]``, zeros in the lanes beyond N."""
     blocks, n1, n2 = load_int(step + F.blocks), load_int(step + F.n1), load_int(step + F.n2)
     block, matrix = item % blocks, item // blocks
     i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
-    x = operand(step, bases, F.x)
+    x = operand(step, bases, F.source)
     x += i0 * load_int(step + F.x0) + i1 * load_int(step + F.x1) + i2 * load_int(step + F.x2)
-    y = operand(step, bases, F.y) + matrix * load_int(step + F.matrix_bytes)
+    y = operand(step, bases, F.target) + matrix * load_int(step + F.matrix_bytes)
     x_row, x_col = load_int(step + F.x_row), load_int(step + F.x_col)
     rows, cols = load_int(step + F.rows), load_int(step + F.cols)
     width, panels = load_int(step + F.width), load_int(step + F.panels)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from bslite.kernels.contracts.cpu.measure import Peak
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import LANES, load_int
 
-F = record("peak", "data data_at data_item sweep rows depth repeats offset lo hi")
+F = offsets(Peak)
 WIDTH = 2  # registers of a panel
 DEPTH = 64  # so that A, B and C of a tile take 16 KB
 
 
-@step_kernel("peak", F)
+@step_kernel(Peak)
 def peak(step, bases, item, scratch):
     """``repeats`` tiles of the GEMM microkernel on this item's own few kilobytes."""
     depth, rows = load_int(step + F.depth), load_int(step + F.rows)

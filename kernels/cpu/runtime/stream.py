@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.contracts.cpu.measure import Mode, Stream
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.across import hsum
 from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, wait_until
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import BYTES, fma, load, load_int, splat, store, store_int, store_scalar
 
-F = record("stream", "data data_at data_item target target_at bytes repeats mode sink sink_at a b")
-READ, COPY, CHAIN, FMA, TURNS, MEET = 0, 1, 2, 3, 4, 5  # modes
+F = offsets(Stream)
+READ, COPY, CHAIN, FMA, TURNS, MEET = map(int, Mode)
 FMAS = 12  # multiply-adds of one turn that do not wait for each other: more than any core has under way
 RUN = 8 * BYTES  # bytes of one turn of the inner loop; `bytes` is a multiple of it
 PANELS = 128 * RUN  # bytes that are always read forwards, as panels of weights are
 f = np.float32
 
 
-@step_kernel("stream", F)
+@step_kernel(Stream)
 def stream(step, bases, item, scratch):
     """``repeats`` passes of one mode over this item's own ``bytes``.
 

@@ -27,6 +27,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bslite.kernels.contracts.attention import Mask
+from bslite.kernels.contracts.cuda.attention import Attention, AttentionPairs, AttentionVariant
 from bslite.kernels.cuda.gemm.access import cell_access, split
 from bslite.kernels.cuda.gemm.tile import DEPTH, PAD, QUAD, Tile, placement, products, unrolled
 from bslite.kernels.cuda.math.libm import exp, larger
@@ -36,21 +38,14 @@ from bslite.kernels.cuda.runtime.kernel import kernel
 THREADS = 128
 i32, f4 = np.int32, np.float32
 LOWEST = f4(-np.inf)
-
-# All in cells but those of the mask, ``rows``, ``keys`` and ``features``
-SCALARS = (
-    "rows i4, keys i4, depth i4, features i4, row_tiles i4, n1 i4, n2 i4, "
-    "q0 i4, q1 i4, q2 i4, k0 i4, k1 i4, k2 i4, v0 i4, v1 i4, v2 i4, mask0 i4, mask1 i4, mask2 i4, "
-    "y0 i4, y1 i4, y2 i4, q_row i4, k_row i4, v_row i4, mask_row i4, mask_col i4, y_row i4, scale f4"
-)
+ADDED, ALLOWED = int(Mask.ADDED), int(Mask.ALLOWED)
 
 
 def _make(
     cell: int, tile: tuple[int, int, int, int], width: int, mask_kind: int, causal: int, safe: int
 ) -> Callable[..., None]:
     """``tile``: rows and keys of a block, rows and keys of a thread; ``width``: columns of v (and so of y)
-    that a block makes. ``mask_kind``: 0 for none, 1 where a float is added, 2 where a bool says which keys
-    count. ``safe``: rows without a key are zeros, not NaN.
+    that a block makes. ``mask_kind``: a `Mask`. ``safe``: rows without a key are zeros, not NaN.
     """
     scores = Tile(*tile)
     threads, tm, tn = scores.threads, scores.thread_rows, scores.thread_cols
@@ -95,9 +90,9 @@ def _make(
         value = acc[c] * scale
         if causal and n > m:  # as a mask of -inf adds it: NaN and +inf come through as NaN
             value += LOWEST
-        if mask_kind == 1 and m < rows and n < keys:
+        if mask_kind == ADDED and m < rows and n < keys:
             value += mask[np.uint32(mask_at + m * mask_row + n * mask_col)]
-        if mask_kind == 2 and m < rows and n < keys:
+        if mask_kind == ALLOWED and m < rows and n < keys:
             seen = flags[np.uint32(mask_at + m * mask_row + n * mask_col)]
             value = value if seen else value + LOWEST
         if n >= keys:
@@ -134,9 +129,9 @@ def _make(
     all_finished = unrolled(tm, finish)
 
     def body(
-        q, k, v, mask, flags, y, rows, keys, depth, features, row_tiles, n1, n2,
-        q0, q1, q2, k0, k1, k2, v0, v1, v2, mask0, mask1, mask2, y0, y1, y2,
-        q_row, k_row, v_row, mask_row, mask_col, y_row, scale,
+        q, k, v, mask, flags, y, rows, keys, depth, features, row_tiles, n1, n2, q_axes0, q_axes1, q_axes2,
+        k_axes0, k_axes1, k_axes2, v_axes0, v_axes1, v_axes2, mask_axes0, mask_axes1, mask_axes2, y_axes0,
+        y_axes1, y_axes2, q_row, k_row, v_row, mask_row, mask_col, y_row, scale,
     ):  # fmt: skip
         shared = cuda.shared.array(shared_size, np.float32, alignment=16)
         # What stays the same from block to block, but is too much for registers: LLVM would keep it there
@@ -152,11 +147,11 @@ def _make(
         matrix, row_tile = split(cuda.blockIdx.x, row_tiles)
         rest, at2 = split(matrix, n2)
         at0, at1 = split(rest, n1)
-        q_at = i32(at0 * q0 + at1 * q1 + at2 * q2)
-        k_at = i32(at0 * k0 + at1 * k1 + at2 * k2)
-        v_at = i32(at0 * v0 + at1 * v1 + at2 * v2)
-        mask_at = i32(at0 * mask0 + at1 * mask1 + at2 * mask2)
-        y_at = i32(at0 * y0 + at1 * y1 + at2 * y2)
+        q_at = i32(at0 * q_axes0 + at1 * q_axes1 + at2 * q_axes2)
+        k_at = i32(at0 * k_axes0 + at1 * k_axes1 + at2 * k_axes2)
+        v_at = i32(at0 * v_axes0 + at1 * v_axes1 + at2 * v_axes2)
+        mask_at = i32(at0 * mask_axes0 + at1 * mask_axes1 + at2 * mask_axes2)
+        y_at = i32(at0 * y_axes0 + at1 * y_axes1 + at2 * y_axes2)
         first_row, first_col = i32(row_tile * block_rows), i32(i32(cuda.blockIdx.y) * width)
         row, term = i32(t // run), i32(t % run)
         place_row, place_col = place(t)
@@ -327,24 +322,18 @@ def _make(
 
 WIDE, MIDDLE, NARROW = ((32, 64, 4, 4), 128), ((64, 64, 8, 4), 64), ((64, 32, 8, 4), 32)
 SAMPLES = [
-    {"tile": tile, "width": width, "mask_kind": kind, "causal": causal, "safe": 1}
-    for (tile, width), kind, causal in ((WIDE, 0, 1), (MIDDLE, 1, 1), (NARROW, 2, 1))
+    AttentionVariant(tile, width, int(kind), causal=1, safe=1)
+    for (tile, width), kind in ((WIDE, Mask.NONE), (MIDDLE, Mask.ADDED), (NARROW, Mask.ALLOWED))
 ]
 
 
-@kernel(
-    "q f4[], k f4[], v f4[], mask f4[], flags i4[], y f4[], " + SCALARS,
-    threads=THREADS, registers=168, blocks=3, samples=SAMPLES,
-)  # fmt: skip
+@kernel(Attention, threads=THREADS, registers=168, blocks=3, samples=SAMPLES)
 def attention(tile, width, mask_kind, causal, safe):
     """Cells of one float."""
     return _make(1, tile, width, mask_kind, causal, safe)
 
 
-@kernel(
-    "q f8[], k f8[], v f8[], mask f4[], flags i4[], y f8[], " + SCALARS,
-    threads=THREADS, registers=168, blocks=3, samples=SAMPLES,
-)  # fmt: skip
+@kernel(AttentionPairs, threads=THREADS, registers=168, blocks=3, samples=SAMPLES)
 def attention_pairs(tile, width, mask_kind, causal, safe):
     """Cells of two floats."""
     return _make(2, tile, width, mask_kind, causal, safe)

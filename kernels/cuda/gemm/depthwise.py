@@ -25,10 +25,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.gemm import Separable, SeparableVariant
 from bslite.kernels.cuda.gemm.access import cell_access, split, within
 from bslite.kernels.cuda.gemm.store import store
 from bslite.kernels.cuda.gemm.tile import DEPTH, PAD, QUAD, Tile, placement, products
-from bslite.kernels.cuda.math.functions import CODES, function_of
+from bslite.kernels.cuda.math.functions import function_of
 from bslite.kernels.cuda.math.libm import fma
 from bslite.kernels.cuda.runtime.device import cuda, device_function, pair
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -41,31 +42,20 @@ TALLEST = 8  # rows of a filter at most: a bit for each
 i32, u32, f = np.int32, np.uint32, np.float32
 
 
-def _sample(tile: tuple[int, int, int, int], run: int, window: tuple[int, int], **more: int):
-    return {
-        "tile": tile, "deep": DEEP, "run": run, "window": window, "biased": 1, "before_code": CODES["clamp"],
-        "scatter": 1, "bias": 1, "residual": 0, "code": 0, **more,
-    }  # fmt: skip
-
-
 @kernel(
-    "x f8[], taps f8[], shifts f8[], w f8[], biases f4[], r f8[], y f8[], "
-    "rows i4, cols i4, terms i4, chunk i4, col_tiles i4, y_split i4, w_row i4, y_row i4, r_row i4, "
-    "planes i4, lines i4, pixels i4, x_image i4, x_line i4, x_row i4, start_h i4, start_w i4, "
-    "step_h i4, have_h i4, have_w i4, taps_h i4, y_image i4, y_plane i4, y_line i4, r_image i4, r_plane i4, "
-    "r_line i4, a f4, b f4, before_a f4, before_b f4",
+    Separable,
     threads=THREADS,
     registers=128,
     blocks=2,
     samples=[
-        _sample((128, 128, 8, 8), 4, (3, 1), residual=1),
-        _sample((64, 64, 8, 4), 2, (5, 1), before_code=CODES["silu"]),
-        _sample((32, 64, 4, 4), 1, (5, 2), before_code=CODES["silu"], biased=0),
+        SeparableVariant((128, 128, 8, 8), DEEP, 4, (3, 1), 1, "clamp", 1, 1, 1, "identity"),
+        SeparableVariant((64, 64, 8, 4), DEEP, 2, (5, 1), 1, "silu", 1, 1, 0, "identity"),
+        SeparableVariant((32, 64, 4, 4), DEEP, 1, (5, 2), 0, "silu", 1, 1, 0, "identity"),
     ],
 )
 def gemm_depthwise(
     tile: tuple[int, int, int, int], deep: int, run: int, window: tuple[int, int], biased: int,
-    before_code: int, scatter: int, bias: int, residual: int, code: int,
+    before_code: str, scatter: int, bias: int, residual: int, code: str,
 ):  # fmt: skip
     """``window``: columns of the depthwise filter, which has ``taps_h`` rows, and how far apart they are from
     pixel to pixel; no dilation. ``pixels`` is a multiple of ``run``, 1, 2 or 4. ``shifts [C]`` is the
@@ -153,9 +143,9 @@ def gemm_depthwise(
                 shared[to + u32(e * a_step + q)] = made[e * QUAD + q]
 
     def gemm_depthwise(
-        x, taps, shifts, w, biases, r, y, rows, cols, terms, chunk, col_tiles, y_split, w_row, y_row, r_row,
-        planes, lines, pixels, x_image, x_line, x_row, start_h, start_w, step_h, have_h, have_w, taps_h,
-        y_image, y_plane, y_line, r_image, r_plane, r_line, a, b, before_a, before_b,
+        x, taps, shifts, w, biases, r, y, rows, cols, terms, chunk, col_tiles, y_split, w_row, x_image,
+        x_line, x_row, start_h, start_w, step_h, have_h, have_w, taps_h, y_outer, y_inner, y_row, r_row,
+        planes, lines, pixels, y_image, y_plane, y_line, r_image, r_plane, r_line, a, b, before_a, before_b,
     ):  # fmt: skip
         shared = cuda.shared.array(shared_size, np.float32, alignment=16)
         acc = cuda.local.array(acc_size, np.float32)

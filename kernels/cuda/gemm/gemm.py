@@ -13,15 +13,14 @@ of two floats (channels, strides, offsets even); ``gemm`` takes what is odd, in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.gemm import AFFINE, GATE, NONE, Gemm, GemmPairs, GemmVariant
 from bslite.kernels.cuda.gemm.access import cell_access, split, within
-from bslite.kernels.cuda.gemm.prologue import GATE, KINDS, factors, prologue
+from bslite.kernels.cuda.gemm.prologue import factors, prologue
 from bslite.kernels.cuda.gemm.store import store
 from bslite.kernels.cuda.gemm.tile import DEPTH, PAD, QUAD, Tile, placement, products
-from bslite.kernels.cuda.math.functions import CODES
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.kernel import kernel
 
@@ -29,32 +28,12 @@ i32 = np.int32  # Numba makes int64 of every sum and product of int32
 THREADS = 256
 REGISTERS = 128  # so that two blocks of 256 threads are on an SM, 16 warps to hide each other's latencies
 
-# All in cells, but ``cols``. ``inner``: blocks along y are (outer, inner) matrices or groups.
-SCALARS = (
-    "rows i4, cols i4, terms i4, chunk i4, col_tiles i4, inner i4, "
-    "x_outer i4, x_inner i4, w_outer i4, w_inner i4, bias_inner i4, y_outer i4, y_inner i4, y_split i4, "
-    "x_row i4, w_row i4, y_row i4, r_row i4, "
-    # of windows: outputs along each axis, the input's strides, where the first window starts, steps, what
-    # there is, filter sizes times dilations, dilations, channels
-    "planes i4, lines i4, pixels i4, x_image i4, x_plane i4, x_line i4, "
-    "start_d i4, start_h i4, start_w i4, step_d i4, step_h i4, step_w i4, have_d i4, have_h i4, have_w i4, "
-    "taps_h i4, taps_w i4, next_d i4, next_h i4, next_w i4, depth i4, "
-    # where outputs do not lie evenly spaced
-    "y_image i4, y_plane i4, y_line i4, r_image i4, r_plane i4, r_line i4, a f4, b f4, "
-    # of a prologue: between the gates of images, the activation's parameters
-    "gate_image i4, before_a f4, before_b f4"
-)
-
 
 def _make(
     cell: int, tile: tuple[int, int, int, int], window: int, across: int, scatter: int, bias: int,
-    residual: int, code: int, before: str, before_code: int,
+    residual: int, code: str, before: str, before_code: str,
 ) -> Callable[..., None]:  # fmt: skip
-    """``window``: 0 where A's rows are evenly spaced runs of terms, else the number of axes windows move
-    along, 2 or 3. ``across``: w's columns are contiguous, not its terms. ``scatter``: y and residual have a
-    stride per axis. ``bias``, ``residual``: whether there is one. ``code``: the activation's. ``before``: the
-    prologue (gemm_prologue.py), and the activation in it.
-    """
+    """The kernel of a `GemmVariant`; numbers are in cells."""
     shape = Tile(*tile)
     threads = shape.threads
     tm, tn = shape.thread_rows, shape.thread_cols
@@ -68,10 +47,10 @@ def _make(
     shared_size, acc_size = 2 * slice_size, tm * tn
     a_floats, b_floats = a_loads * cell, b_loads * cell
     col_gap = shape.col_gap
-    kind = KINDS.index(before)
-    factor_floats = factors(kind, cell, a_loads)
+    prepared, gated = before != NONE, before == GATE
+    factor_floats = factors(before, cell, a_loads)
     take, _ = cell_access(cell)
-    fetch, apply = prologue(kind, cell, a_loads, before_code)
+    fetch, apply = prologue(before, cell, a_loads, before_code)
     finish_rows = store(cell, shape, scatter, residual, code)
     place, multiply = placement(shape), products(shape)
     deep = window == 3
@@ -93,13 +72,11 @@ def _make(
                     shared[at + np.uint32(e * b_step + i * b_gap)] = gb[i * cell + e]
 
     def body(
-        x, w, biases, r, y, scale, shift, rows, cols, terms, chunk, col_tiles, inner,
-        x_outer, x_inner, w_outer, w_inner, bias_inner, y_outer, y_inner, y_split,
-        x_row, w_row, y_row, r_row,
-        planes, lines, pixels, x_image, x_plane, x_line,
-        start_d, start_h, start_w, step_d, step_h, step_w, have_d, have_h, have_w,
-        taps_h, taps_w, next_d, next_h, next_w, depth,
-        y_image, y_plane, y_line, r_image, r_plane, r_line, a, b, gate_image, before_a, before_b,
+        x, w, biases, r, y, scale, shift, rows, cols, terms, chunk, col_tiles, inner, x_outer, x_inner,
+        w_outer, w_inner, bias_inner, y_split, x_row, w_row, x_image, x_plane, x_line, start_d, start_h,
+        start_w, step_d, step_h, step_w, have_d, have_h, have_w, taps_h, taps_w, next_d, next_h, next_w,
+        depth, y_outer, y_inner, y_row, r_row, planes, lines, pixels, y_image, y_plane, y_line, r_image,
+        r_plane, r_line, a, b, gate_image, before_a, before_b,
     ):  # fmt: skip
         shared = cuda.shared.array(shared_size, np.float32, alignment=16)
         acc = cuda.local.array(acc_size, np.float32)
@@ -128,7 +105,7 @@ def _make(
         x_at = i32(outer_at * x_outer + inner_at * x_inner)
         for i in range(a_loads):
             m = i32(min(first_row + row + i * a_gap, rows - 1))
-            if kind == GATE:
+            if gated:
                 image, _ = split(m, i32(i32(planes * lines) * pixels))
                 gates[i] = i32(image * gate_image)
             if window:
@@ -190,7 +167,7 @@ def _make(
                         if inside:
                             take(x, a_base[i] + offset, ga, i * cell)
                             there = i32(there | i32(1 << i))
-                    if kind and k < last:
+                    if prepared and k < last:
                         fetch(scale, shift, gates, channel, factor, summand)
                     channel = i32(channel + run)
                     while channel >= depth:
@@ -207,7 +184,7 @@ def _make(
                         if k < last:
                             take(x, a_base[i] + k, ga, i * cell)
                             there = i32(there | i32(1 << i))
-                    if kind and k < last:
+                    if prepared and k < last:
                         fetch(scale, shift, gates, k, factor, summand)
                 for i in range(b_loads):
                     if across:
@@ -222,7 +199,7 @@ def _make(
                 multiply(0, acc, fa, fb, shared, np.uint32(here + a_at), np.uint32(here + b_at))
             if s < slices:
                 to = i32(s % 2 * slice_size)
-                if kind:
+                if prepared:
                     apply(ga, there, factor, summand, before_a, before_b)
                 store_a(shared, np.uint32(to + a_to), ga)
                 store_b(shared, np.uint32(to + b_to), gb)
@@ -246,44 +223,27 @@ def _make(
     return body
 
 
-ODD = "x f4[], w f4[], biases f4[], r f4[], y f4[], scale f4[], shift f4[], "
-EVEN = "x f8[], w f8[], biases f4[], r f8[], y f8[], scale f8[], shift f8[], "
-
-
-def _sample(tile: tuple[int, int, int, int], window: int, **more: int) -> dict[str, Any]:
-    return {
-        "tile": tile,
-        "window": window,
-        "across": 0,
-        "scatter": 0,
-        "bias": 1,
-        "residual": 0,
-        "code": 0,
-        "before": "none",
-        "before_code": 0,
-        **more,
-    }
-
-
 LARGE, MIDDLE, SMALL = (128, 128, 8, 8), (64, 64, 8, 4), (32, 32, 4, 4)
 
 
-@kernel(ODD + SCALARS, threads=THREADS, registers=REGISTERS, blocks=2, samples=[
-    _sample(LARGE, 0), _sample(LARGE, 2), _sample(SMALL, 2, code=CODES["silu"]), _sample(SMALL, 3, scatter=1),
-    _sample(LARGE, 2, before="affine", before_code=CODES["relu"]),
+@kernel(Gemm, threads=THREADS, registers=REGISTERS, blocks=2, samples=[
+    GemmVariant(LARGE, bias=1), GemmVariant(LARGE, 2, bias=1), GemmVariant(SMALL, 2, bias=1, code="silu"),
+    GemmVariant(SMALL, 3, scatter=1, bias=1),
+    GemmVariant(LARGE, 2, bias=1, before=AFFINE, before_code="relu"),
 ])  # fmt: skip
 def gemm(tile, window, across, scatter, bias, residual, code, before, before_code):
     """Cells of one float: a slice of a row is 8 lanes of 4 bytes."""
     return _make(1, tile, window, across, scatter, bias, residual, code, before, before_code)
 
 
-@kernel(EVEN + SCALARS, threads=THREADS, registers=REGISTERS, blocks=2, samples=[
-    _sample(LARGE, 0), _sample(LARGE, 0, across=1, bias=0), _sample(LARGE, 2, residual=1, code=CODES["relu"]),
-    _sample(LARGE, 3, scatter=1, residual=1, code=CODES["silu"]),
-    _sample(MIDDLE, 2, code=CODES["relu"]),
-    _sample(SMALL, 0), _sample(SMALL, 2, residual=1),
-    _sample(LARGE, 0, before="affine", before_code=CODES["relu"]),
-    _sample(LARGE, 0, before="gate", residual=1),
+@kernel(GemmPairs, threads=THREADS, registers=REGISTERS, blocks=2, samples=[
+    GemmVariant(LARGE, bias=1), GemmVariant(LARGE, across=1),
+    GemmVariant(LARGE, 2, bias=1, residual=1, code="relu"),
+    GemmVariant(LARGE, 3, scatter=1, bias=1, residual=1, code="silu"),
+    GemmVariant(MIDDLE, 2, bias=1, code="relu"),
+    GemmVariant(SMALL, bias=1), GemmVariant(SMALL, 2, bias=1, residual=1),
+    GemmVariant(LARGE, bias=1, before=AFFINE, before_code="relu"),
+    GemmVariant(LARGE, bias=1, residual=1, before=GATE),
 ])  # fmt: skip
 def gemm_pairs(tile, window, across, scatter, bias, residual, code, before, before_code):
     """Cells of two floats: a slice of a row is 4 lanes of 8 bytes."""

@@ -19,9 +19,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.gemm import Gemv, GemvPairs, GemvVariant
 from bslite.kernels.cuda.gemm.access import cell_access
 from bslite.kernels.cuda.gemm.tile import unrolled
-from bslite.kernels.cuda.math.functions import CODES, activate
+from bslite.kernels.cuda.math.functions import function_of
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.kernel import kernel
 
@@ -29,11 +30,9 @@ THREADS = 256
 READS = 4  # of weights, in flight per thread, if outputs are fewer
 i32 = np.int32
 
-SCALARS = "rows_in i4, cols i4, terms i4, chunk i4, x_row i4, w_row i4, y_row i4, y_split i4, a f4, b f4"
-
 
 def _make(
-    cell: int, rows: int, outputs: int, across: int, threads: int, bias: int, code: int
+    cell: int, rows: int, outputs: int, across: int, threads: int, bias: int, code: str
 ) -> Callable[..., None]:
     """All in cells, but y and ``cols``. Blocks along y are parts of the sum, ``chunk`` terms each."""
     ahead = max(1, READS // outputs)
@@ -42,6 +41,7 @@ def _make(
     w_floats, x_floats = outputs * ahead * cell, rows * cell
     shared_size = threads * sums
     take, _ = cell_access(cell)
+    activate = function_of(code)
 
     @device_function
     def products(u, acc, gw, gx, x, k, last, x_row, rows_in):
@@ -93,36 +93,24 @@ def _make(
                 total = shared[np.uint32(i * threads + group * across)]
                 if bias:
                     total += biases[np.uint32(n)]
-                y[np.uint32(part * y_split + m * y_row + n)] = activate(code, total, a, b)
+                y[np.uint32(part * y_split + m * y_row + n)] = activate(total, a, b)
 
     return body
 
 
 SAMPLES = [
-    {"rows": rows, "outputs": outputs, "across": across, "threads": THREADS, "bias": 1, "code": CODES["relu"]}
+    GemvVariant(rows, outputs, across, THREADS, bias=1, code="relu")
     for rows, outputs, across in ((1, 1, 256), (1, 4, 32), (4, 2, 64), (8, 2, 32))
 ]
 
 
-@kernel(
-    "x f4[], w f4[], biases f4[], y f4[], " + SCALARS,
-    threads=THREADS,
-    registers=64,
-    blocks=4,
-    samples=SAMPLES,
-)
+@kernel(Gemv, threads=THREADS, registers=64, blocks=4, samples=SAMPLES)
 def gemv(rows, outputs, across, threads, bias, code):
     """Cells of one float."""
     return _make(1, rows, outputs, across, threads, bias, code)
 
 
-@kernel(
-    "x f8[], w f8[], biases f4[], y f4[], " + SCALARS,
-    threads=THREADS,
-    registers=64,
-    blocks=4,
-    samples=SAMPLES,
-)
+@kernel(GemvPairs, threads=THREADS, registers=64, blocks=4, samples=SAMPLES)
 def gemv_pairs(rows, outputs, across, threads, bias, code):
     """Cells of two floats."""
     return _make(2, rows, outputs, across, threads, bias, code)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.gemm import Join, JoinVariant
 from bslite.kernels.cuda.gemm.access import split
-from bslite.kernels.cuda.math.functions import CODES, activate
+from bslite.kernels.cuda.math.functions import function_of
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
@@ -14,14 +15,12 @@ i32 = np.int32
 
 
 @kernel(
-    "parts f4[], biases f4[], r f4[], y f4[], count i4, splits i4, rows i4, cols i4, inner i4, "
-    "bias_inner i4, y_outer i4, y_inner i4, y_row i4, r_row i4, planes i4, lines i4, pixels i4, "
-    "y_image i4, y_plane i4, y_line i4, r_image i4, r_plane i4, r_line i4, a f4, b f4",
+    Join,
     threads=THREADS,
     registers=48,
     samples=[
-        {"scatter": 0, "bias": 1, "residual": 0, "code": CODES["relu"]},
-        {"scatter": 1, "bias": 1, "residual": 1, "code": CODES["silu"]},
+        JoinVariant(scatter=0, bias=1, residual=0, code="relu"),
+        JoinVariant(scatter=1, bias=1, residual=1, code="silu"),
     ],
 )
 def gemm_join(scatter, bias, residual, code):
@@ -31,6 +30,8 @@ def gemm_join(scatter, bias, residual, code):
     A thread per element, neighbours side by side in every part: coalesced, and bound by the bytes of the
     parts, which the blocks before have just left in L2.
     """
+
+    activate = function_of(code)
 
     def gemm_join(
         parts, biases, r, y, count, splits, rows, cols, inner, bias_inner, y_outer, y_inner, y_row, r_row,
@@ -57,6 +58,6 @@ def gemm_join(scatter, bias, residual, code):
             total += biases[np.uint32(inner_at * bias_inner + n)]
         if residual:
             total += r[np.uint32(r_at + n)]
-        y[np.uint32(outer_at * y_outer + inner_at * y_inner + at + n)] = activate(code, total, a, b)
+        y[np.uint32(outer_at * y_outer + inner_at * y_inner + at + n)] = activate(total, a, b)
 
     return gemm_join

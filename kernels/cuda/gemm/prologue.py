@@ -17,22 +17,21 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.gemm import AFFINE, GATE, NONE
 from bslite.kernels.cuda.gemm.access import cell_access
 from bslite.kernels.cuda.math.functions import function_of
 from bslite.kernels.cuda.math.libm import fma, times
 from bslite.kernels.cuda.runtime.device import device_function
 
-KINDS = ("none", "affine", "gate")
-NONE, AFFINE, GATE = range(3)
 f = np.float32
 
 
-def factors(kind: int, cell: int, loads: int) -> int:
+def factors(kind: str, cell: int, loads: int) -> int:
     """Registers for the factors of a thread's elements of a slice, of `AFFINE` as many for the summands."""
     return {NONE: 1, AFFINE: cell, GATE: loads * cell}[kind]
 
 
-def prologue(kind: int, cell: int, loads: int, code: int) -> tuple[Callable[..., None], Callable[..., None]]:
+def prologue(kind: str, cell: int, loads: int, code: str) -> tuple[Callable[..., None], Callable[..., None]]:
     """Device functions: ``fetch(scale, shift, bases, channel, factor, summand)``, into registers, and
     ``apply(ga, there, factor, summand, a, b)``, in place.
 
@@ -41,11 +40,11 @@ def prologue(kind: int, cell: int, loads: int, code: int) -> tuple[Callable[...,
     ``ga`` holds nothing of A. ``code`` is the activation's, ``a`` and ``b`` its parameters.
     """
     take, _ = cell_access(cell)
-    act = function_of(code)
+    act, affine = function_of(code), kind == AFFINE
 
     @device_function
     def fetch(scale, shift, bases, channel, factor, summand):
-        if kind == AFFINE:
+        if affine:
             take(scale, channel, factor, 0)
             take(shift, channel, summand, 0)
         else:
@@ -56,7 +55,7 @@ def prologue(kind: int, cell: int, loads: int, code: int) -> tuple[Callable[...,
     def apply(ga, there, factor, summand, a, b):
         for i in range(loads):
             for e in range(cell):
-                if kind == AFFINE:
+                if affine:
                     value = fma(ga[i * cell + e], factor[e], summand[e])
                 else:
                     value = times(ga[i * cell + e], factor[i * cell + e])

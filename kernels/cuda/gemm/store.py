@@ -8,14 +8,14 @@ import numpy as np
 
 from bslite.kernels.cuda.gemm.access import cell_access, split
 from bslite.kernels.cuda.gemm.tile import QUAD, Tile, unrolled
-from bslite.kernels.cuda.math.functions import activate
+from bslite.kernels.cuda.math.functions import function_of
 from bslite.kernels.cuda.runtime.device import device_function
 
 i32 = np.int32  # Numba makes int64 of every sum and product of int32
 
 
 def store(
-    cell: int, shape: Tile, scatter: int, residual: int, code: int, together: int = 1
+    cell: int, shape: Tile, scatter: int, residual: int, code: str, together: int = 1
 ) -> Callable[..., None]:
     """A device function that stores a thread's rows of the tile: ``y = activate(acc + sums + residual)``.
 
@@ -29,6 +29,7 @@ def store(
     row_gap, col_gap = shape.row_gap, shape.col_gap
     quad_cells = QUAD // cell
     take, put = cell_access(cell)
+    activate = function_of(code)
 
     @device_function
     def finish_cell(c, i, acc, sums, first_col, cols, at, r_at, values, y, r, act_a, act_b):
@@ -42,7 +43,7 @@ def store(
                 for e in range(cell):
                     values[e] += values[cell + e]
             for e in range(cell):
-                values[e] = activate(code, values[e], act_a, act_b)
+                values[e] = activate(values[e], act_a, act_b)
             put(y, at + n // cell, values, 0)
 
     finish_cells = unrolled(tn // cell, finish_cell)

@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from bslite.kernels.contracts.cpu.gemm import Depthwise, Windows
+from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep
+from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
-from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.core.windows import Window, made_by, volume, windows_of
-from bslite.plan.cpu.contraction import Planes, contraction, merge_lines
+from bslite.plan.cpu.contraction import Clipped, Planes, contraction, merge_lines
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.halos import halo_of, layer_halo
 from bslite.plan.cpu.reduction import reduction
-from bslite.plan.cpu.step import CpuBuilder, untyped
+from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import TALLEST, choose_items, cut_line, line_length
-
-
-class Filters(NamedTuple):
-    """A convolution's weights: inputs and outputs of a group, and what makes panels of the parameter."""
-
-    groups: int
-    group_depth: int
-    group_channels: int
-    recipe: str = ""  # added to the names of the recipes
-    how: Mapping[str, Any] = {}
-
-    @property
-    def depthwise(self) -> bool:
-        """One filter per channel."""
-        return self.groups > 1 and self.group_depth == self.group_channels == 1
+from bslite.plan.shared.conv import Filters, filters_of, residual_of
 
 
 @CPU.register("conv1d", "conv2d", "conv3d")
 def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     """A convolution, dense, grouped or depthwise, with residual and activation in its store."""
     node = layer.node
-    k, cg, *_ = b.spec.params[node.params["weight"]].shape
-    groups = node.attrs["groups"]
-    filters = Filters(groups, cg, k // groups)
+    filters = filters_of(b, layer)
     params = b.spec.param_shapes(node)
     (window,) = windows_of(node, params, b.shapes, layer.name)
     halo = layer_halo(layer, b.spec, b.crop)
@@ -55,14 +41,6 @@ def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     depthwise = filters.depthwise and layer.residual is None
     x = b.read(node.inputs[0], halo=halo, exact=not depthwise)  # the GEMM tile loads A by the element
     convolve(b, layer, x, b.write(layer.name), residual_of(b, layer), window, filters, clipped)
-
-
-def residual_of(b: AnyBuilder, layer: Layer) -> View | None:
-    """The value that the layer's store adds."""
-    if layer.residual is None:
-        return None
-    view = b.like(b.values[layer.residual], layer.residual, layer.name)
-    return b.arranged(view, b.inner(layer.residual))
 
 
 def convolve(
@@ -79,21 +57,18 @@ def convolve(
     depth, rows, cols = window
     by_planes = window.by_planes
     along = depth if by_planes else rows
-    cells = {
-        "start": along.start, "row_step": along.stride, "row_dilation": along.dilation, "rows": along.have,
-        "clip_planes": int(by_planes),
-    }  # fmt: skip
+    inside = Windows(along.start, along.stride, along.dilation, along.have, int(by_planes))
     if window.empty:  # all of the filter is left out
         window = window._replace(**{name: a._replace(start=0) for name, a in window._asdict().items()})
         depth, rows, cols = window
-        cells, clipped = {"start": 0, "row_step": 0, "row_dilation": 1, "rows": 0, "clip_planes": 0}, True
+        inside, clipped = Windows(), True
     y = made_by(y, window)
     if residual is not None:
         residual = made_by(residual, window)
     xi, _, xp, xl, xc = volume(x).strides
-    origin = x.offset + depth.start * xp + cols.start * xc + (rows.start * xl)
+    origin = Operand(x.buffer, x.offset + depth.start * xp + cols.start * xc + rows.start * xl)
     if filters.depthwise and layer.residual is None:
-        _depthwise(b, layer, x, y, origin, window, cells, filters)
+        _depthwise(b, layer, x, y, origin, window, inside, filters)
         return
     merged = filters.groups == 1 and cols.dilation == 1 and xc == filters.group_depth  # rows are contiguous
     terms = reduction(
@@ -113,10 +88,10 @@ def convolve(
         )
     row_taps = len(terms.offsets) // (depth.taps if by_planes else rows.taps) * clipped
     contraction(
-        b, layer, (x.buffer, origin), y, residual, (n, d * p, q), geometry, terms,
+        b, layer, origin, y, residual, (n, d * p, q), geometry, terms,
         channels=channels, groups=filters.groups,
         group_depth=filters.group_depth if filters.groups > 1 else 0, halo_reads=x,
-        rows={**cells, "row_taps": row_taps, "filter_rows": depth.taps if by_planes else rows.taps},
+        clipped=Clipped(inside, row_taps, depth.taps if by_planes else rows.taps),
         planes=Planes(p, **between) if d > 1 else None,
         recipe=filters.recipe + "panels", how=_how(window, filters),
     )  # fmt: skip
@@ -197,12 +172,12 @@ def _depthwise(
     layer: Layer,
     x: View,
     y: View,
-    origin: int,
+    origin: Operand,
     window: Window,
-    rows: Mapping[str, int],
+    inside: Windows,
     filters: Filters,
 ) -> None:
-    """Append one "depthwise" step: one filter per channel. ``rows``: cells that say where windows lie."""
+    """Append one "depthwise" step: one filter per channel. ``inside``: where windows lie."""
     machine, node = b.machine, layer.node
     deep = window.depth.taps > 1 or window.by_planes
     filter_rows, cols = window.rows.taps, window.cols.taps
@@ -231,18 +206,6 @@ def _depthwise(
         4 * filter_lines * cols * registers * machine.lanes,
         4 * planes * lines * pixels * channels,
     )
-    args: dict[str, Any] = {
-        "x_image": 4 * xi, "x_line": 4 * window.rows.stride * xl, "x_col": 4 * sw * xc,
-        "x_row": 4 * window.rows.dilation * xl, "x_tap": 4 * dw * xc,
-        "y_image": 4 * yi, "y_line": 4 * yl, "y_col": 4 * yc,
-        "plane_lines": lines, "x_plane": 4 * window.depth.stride * xp, "y_plane": 4 * yp,
-        "filter_planes": window.depth.taps, "x_deep": 4 * window.depth.dilation * xp,
-        "lines": planes * lines, "band_lines": items.band_lines, "bands": items.bands, "blocks": items.blocks,
-        "block_registers": items.block_panels * run, "run": run, "channels": channels,
-        "filter_rows": filter_rows, "filter_cols": cols, **rows, **cut._asdict(),
-        "sweep": ["depthwise_sweep", *tile, most, *[1] * deep],
-        **epilogue(layer.activation).numbers(),
-    }  # fmt: skip
     bias = node.params.get("bias")
     weights = b.const(
         filters.recipe + "depthwise", node.params["weight"], lanes=machine.lanes, **_how(window, filters)
@@ -250,8 +213,15 @@ def _depthwise(
     biases = b.const(
         "bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=1
     )
-    operands = {
-        "x": (x.buffer, origin), "y": (y.buffer, y.offset),
-        "weights": (weights, 0), "bias": (biases, 0),
-    }  # fmt: skip
-    untyped(b, "depthwise", n * items.bands * items.blocks, args, operands, [with_halo(x)], [y])
+    record = Depthwise(
+        origin, y.start, Operand(weights, 0), Operand(biases, 0),
+        x_image=4 * xi, x_line=4 * window.rows.stride * xl, x_col=4 * sw * xc,
+        x_row=4 * window.rows.dilation * xl, x_tap=4 * dw * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
+        lines=planes * lines, band_lines=items.band_lines, bands=items.bands, blocks=items.blocks,
+        block_registers=items.block_panels * run, run=run, channels=channels,
+        filter_rows=filter_rows, filter_cols=cols, windows=inside, plane_lines=lines,
+        x_plane=4 * window.depth.stride * xp, y_plane=4 * yp, filter_planes=window.depth.taps,
+        x_deep=4 * window.depth.dilation * xp, cut=cut, sweep=DepthwiseSweep(*tile, most, deep),
+        end=epilogue(layer.activation),
+    )  # fmt: skip
+    step(b, record, n * items.bands * items.blocks, [with_halo(x)], [y])

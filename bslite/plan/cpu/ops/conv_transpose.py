@@ -11,17 +11,16 @@ from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.windows import windows_of
 from bslite.plan.cpu.halos import layer_halo
-from bslite.plan.cpu.ops.conv import Filters, convolve, residual_of
+from bslite.plan.cpu.ops.conv import convolve
 from bslite.plan.cpu.step import CpuBuilder
+from bslite.plan.shared.conv import filters_of, residual_of
 
 
 @CPU.register("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
     """A step for every phase, with residual and activation in its store."""
     node = layer.node
-    c, kg, *_ = b.spec.params[node.params["weight"]].shape
-    groups = node.attrs["groups"]
-    filters = Filters(groups, c // groups, kg, "transposed_", {"all_groups": groups})
+    filters = filters_of(b, layer)
     depthwise = filters.depthwise and layer.residual is None
     halo = layer_halo(layer, b.spec, b.crop)
     x = b.read(node.inputs[0], halo=halo, exact=not depthwise)

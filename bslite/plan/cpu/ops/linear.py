@@ -30,7 +30,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     contraction(
         b,
         layer,
-        (rows.buffer, rows.offset),
+        rows.start,
         out,
         None,
         (n, p, q),

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
+from bslite.kernels.contracts.cpu.gemm import PackPanels
 from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
+from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.sharing import item_count
-from bslite.plan.cpu.step import CpuBuilder, untyped
+from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling
+from bslite.plan.shared.attention import copied
 
 MAX_STEPS = (
     16  # where the batch axes do not merge, as many steps; beyond, both operands are copied out in full
@@ -31,21 +33,14 @@ def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
     shape = b.shapes[layer.name]
     batch = shape[:-2]
     y, home = b.writable(layer.name, len(shape) - 1)
-    x, w = x.broadcast((*batch, *x.shape[-2:])), w.broadcast((*batch, *w.shape[-2:]))
+    x, w = (v.broadcast((*batch, *v.shape[-2:])) for v in (x, w))
     if not _multiply(b, layer, x, w, y):
-        x, w = _copied(b, x), _copied(b, w)
+        x, w = copied(b, x), copied(b, w)
         y = b.fresh(shape, len(shape) - 1, NO_HALO)
         done = _multiply(b, layer, x, w, y)
         assert done
     if y is not home:
         b.copy(y, home)
-
-
-def _copied(b: CpuBuilder, view: View) -> View:
-    """A copy with every repeated matrix in memory of its own, row by row."""
-    fresh = b.fresh(view.shape, len(view.shape) - 1, NO_HALO)
-    b.copy(view, fresh)
-    return fresh
 
 
 def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
@@ -79,7 +74,7 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
         rows = View(x.buffer, x.offset + at_x, (sizes[-1], m, k), (xs[-1], x.strides[-2], 1))
         result = View(y.buffer, y.offset + at_y, (sizes[-1], m, n), (ys[-1], y.strides[-2], 1))
         contraction(
-            b, layer, (rows.buffer, rows.offset), result, None, (images, lines, pixels), geometry,
+            b, layer, rows.start, result, None, (images, lines, pixels), geometry,
             reduction(1, 1, k, 0, 0, True), channels=n, groups=1, group_depth=0, halo_reads=rows,
             pack=weights,
         )  # fmt: skip
@@ -90,22 +85,20 @@ def _pack(b: CpuBuilder, w: View, own: Shape, tiling: LineTiling) -> View:
     """Append the step that packs the matrices of ``w``, ``own`` of them, into ``[matrices, elements]``."""
     k, n = w.shape[-2:]
     lanes = b.machine.lanes
-    count, size = size_of(own), k * lanes * ((tiling.panels - 1) * tiling.width + tiling.tail)
+    count, size = size_of(own), k * lanes * tiling.registers
     memory = View(b.buffer(count * size).name, 0, (count, size), (size, 1))
     sizes, (runs, _) = merged_axes(own, [w.strides[:-2], contiguous(own)], by=1)
     if len(sizes) > OUTER:
-        w = _copied(b, View(w.buffer, w.offset, (*own, k, n), w.strides))
+        w = copied(b, View(w.buffer, w.offset, (*own, k, n), w.strides))
         sizes, (runs, _) = merged_axes(own, [w.strides[:-2], contiguous(own)], by=1)
     sizes, (runs,) = padded(sizes, [runs], OUTER)
     blocks = min(tiling.panels, -(-item_count(b.machine, 0.3 * count * k * n) // count))
     block_panels = -(-tiling.panels // blocks)
     blocks = -(-tiling.panels // block_panels)
-    args: dict[str, Any] = {
-        **{f"x{i}": 4 * s for i, s in enumerate(runs)}, "n1": sizes[1], "n2": sizes[2],
-        "x_row": 4 * w.strides[-2], "x_col": 4 * w.strides[-1], "rows": k, "cols": n,
-        "matrix_bytes": 4 * size, "width": tiling.width, "tail": tiling.tail, "panels": tiling.panels,
-        "block_panels": block_panels, "blocks": blocks,
-    }  # fmt: skip
-    operands = {"x": (w.buffer, w.offset), "y": (memory.buffer, 0)}
-    untyped(b, "pack_panels", count * blocks, args, operands, [w], [memory])
+    record = PackPanels(
+        w.start, memory.start, in_bytes(runs), n1=sizes[1], n2=sizes[2], x_row=4 * w.strides[-2],
+        x_col=4 * w.strides[-1], rows=k, cols=n, matrix_bytes=4 * size, width=tiling.width, tail=tiling.tail,
+        panels=tiling.panels, block_panels=block_panels, blocks=blocks,
+    )  # fmt: skip
+    step(b, record, count * blocks, [w], [memory])
     return memory

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bslite.explore.gpu import GpuMachine
+from bslite.kernels.contracts.cuda.gemm import AFFINE, DEPTHWISE, GATE
 from bslite.passes import Layer
 from bslite.plan.core.views import size_of
 from bslite.plan.cuda.gemm.separable_tiles import Separable, choose_separable
@@ -27,7 +28,7 @@ from bslite.plan.shared.activation import activation
 LIBRARY = 0.8  # of our kernel's time, that a library's best kernel may take
 SELECTED = 1.0  # slots per element for what is not there
 FACTORS = 2.0  # of a channel's numbers, per element: a slice's serve all rows of a thread
-GATE = 4.5  # of a gate and its place, per element
+GATED = 4.5  # of a gate and its place, per element
 TALLEST = WIDEST = 5  # rows and columns of a filter that goes before a pointwise one
 
 
@@ -35,7 +36,7 @@ TALLEST = WIDEST = 5  # rows and columns of a filter that goes before a pointwis
 class Prologue:
     """The layer ``first``, made in the launch of the convolution ``then``, which then reads ``value``.
 
-    ``kind`` is "affine", "gate" or "depthwise"; ``gate`` is the value that ``value`` is multiplied by.
+    ``kind`` is `AFFINE`, `GATE` or `DEPTHWISE`; ``gate`` is the value that ``value`` is multiplied by.
     """
 
     kind: str
@@ -65,7 +66,9 @@ def choose_prologues(
         if first is None or readers[first.name] != 1 or first.name in stacked:
             continue
         prologue = prologue_of(b, first, then)
-        if prologue is not None and seconds_together(b, prologue) < seconds_apart(b, prologue):
+        if prologue is None:
+            continue
+        if b.tuning.prologues or seconds_together(b, prologue) < seconds_apart(b, prologue):
             found.append(prologue)
     return found
 
@@ -86,11 +89,11 @@ def prologue_of(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
     if not floats or first.affine is not None or first.residual is not None:
         return None
     if node.op == "batch_norm":
-        return Prologue("affine", first, then, node.inputs[0])
+        return Prologue(AFFINE, first, then, node.inputs[0])
     if node.op == "mul":
         return _gate(b, first, then)
     if node.op == "conv2d" and _separable(b, first, then) is not None:
-        return Prologue("depthwise", first, then, node.inputs[0])
+        return Prologue(DEPTHWISE, first, then, node.inputs[0])
     return None
 
 
@@ -111,7 +114,7 @@ def _gate(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
             and one[1] == shape[1]
             and size_of(one[2:]) == 1
         ):
-            return Prologue("gate", first, then, value, gate)
+            return Prologue(GATE, first, then, value, gate)
     return None
 
 
@@ -140,7 +143,7 @@ def _separable(b: CudaBuilder, first: Layer, then: Layer) -> Separable | None:
 
 
 def separable_of(b: CudaBuilder, prologue: Prologue) -> Separable:
-    """The numbers of a pair of kind "depthwise"."""
+    """The numbers of a pair of kind `DEPTHWISE`."""
     found = _separable(b, prologue.first, prologue.then)
     assert found is not None
     return found
@@ -154,7 +157,7 @@ def function_slots(layer: Layer) -> float:
 
 def element_slots(prologue: Prologue) -> float:
     """What a prologue of one element takes of it."""
-    return function_slots(prologue.first) + SELECTED + 1.0 + (GATE if prologue.kind == "gate" else FACTORS)
+    return function_slots(prologue.first) + SELECTED + 1.0 + (GATED if prologue.kind == GATE else FACTORS)
 
 
 def _product(b: CudaBuilder, then: Layer, read: int, before: float = 0.0) -> Problem:
@@ -169,11 +172,12 @@ def _product(b: CudaBuilder, then: Layer, read: int, before: float = 0.0) -> Pro
 
 def seconds_together(b: CudaBuilder, prologue: Prologue) -> float:
     """What one launch for both is thought to take."""
-    if prologue.kind == "depthwise":
-        choice = choose_separable(separable_of(b, prologue), b.machine)
+    if prologue.kind == DEPTHWISE:
+        choice = choose_separable(separable_of(b, prologue), b.machine, b.tuning)
         return float("inf") if choice is None else choice.seconds
     read = size_of(b.shapes[prologue.value])
-    return choose(_product(b, prologue.then, read, element_slots(prologue)), b.machine).seconds
+    product = _product(b, prologue.then, read, element_slots(prologue))
+    return choose(product, b.machine, b.tuning).seconds
 
 
 def seconds_apart(b: CudaBuilder, prologue: Prologue) -> float:
@@ -187,7 +191,7 @@ def seconds_apart(b: CudaBuilder, prologue: Prologue) -> float:
     else:
         alone = cut.seconds
     product = _product(b, prologue.then, made)
-    return alone + _library(product, choose(product, b.machine).seconds, b.machine)
+    return alone + _library(product, choose(product, b.machine, b.tuning).seconds, b.machine)
 
 
 def _library(p: Problem, ours: float, machine: GpuMachine) -> float:

@@ -31,6 +31,7 @@ from bslite.plan.cuda.gemm.tiles import (
     choose_parts,
     tiles,
 )
+from bslite.plan.cuda.tuning import DEFAULT, Tuning
 
 DEEP = 32  # channels in a turn (`kernels.cuda.gemm.depthwise.DEEP`)
 CELL = 2
@@ -82,9 +83,9 @@ class SeparableChoice:
     panel: float  # bytes that a block reads
 
 
-def choose_separable(p: Separable, machine: GpuMachine) -> SeparableChoice | None:
+def choose_separable(p: Separable, machine: GpuMachine, tuning: Tuning = DEFAULT) -> SeparableChoice | None:
     """The cheapest choice, of equals what reads least; None if the machine's blocks are too small for any."""
-    parts = choose_parts(p.product, machine)
+    parts = choose_parts(p.product, machine, tuning)
     found = [
         _price(p, tile, strip, parts, machine)
         for tile in tiles(machine)

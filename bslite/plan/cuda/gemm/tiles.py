@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bslite.explore.gpu import GpuMachine
+from bslite.plan.cuda.tuning import DEFAULT, Tuning
 
 SLICE = 8  # terms that pass through shared memory at once (`kernels.cuda.gemm.tile.DEPTH`)
 QUAD = 4
@@ -148,16 +149,18 @@ def price(p: Problem, tile: TileShape, parts: int, machine: GpuMachine) -> Choic
     return Choice(tile, parts, SLICE * chunk, seconds)
 
 
-def choose_parts(p: Problem, machine: GpuMachine) -> int:
+def choose_parts(p: Problem, machine: GpuMachine, tuning: Tuning = DEFAULT) -> int:
     """Into how many parts the sums are cut: as is cheapest for the bare product."""
+    if tuning.parts is not None:
+        return tuning.parts(p.terms)
     most = max(1, p.terms // LEAST_TERMS)
     few = [parts for parts in PARTS if parts <= most]
     return min((price(p.bare, tile, n, machine) for tile in tiles(machine) for n in few), key=_seconds).parts
 
 
-def choose(p: Problem, machine: GpuMachine) -> Choice:
+def choose(p: Problem, machine: GpuMachine, tuning: Tuning = DEFAULT) -> Choice:
     """The cheapest tile for this many parts; of equals the first."""
-    parts = choose_parts(p, machine)
+    parts = choose_parts(p, machine, tuning)
     found = tiles(machine)
     if p.before:
         found = [tile for tile in found if tile.cells(p.cell) <= MOST_CELLS] or found

@@ -7,18 +7,20 @@ and tests bounds: nothing is padded and no patch copied. Groups are blocks of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
+from bslite.kernels.contracts.cuda.gemm import Matrices, Outputs, Windows
+from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CUDA
-from bslite.plan.core.views import NO_HALO, View, size_of
+from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.core.windows import Window, made_by, volume, windows_of
-from bslite.plan.cpu.ops.conv import Filters, residual_of
 from bslite.plan.cuda.depthwise import is_depthwise, lower_depthwise
 from bslite.plan.cuda.gemm.product import Before, Product, append
 from bslite.plan.cuda.launch import CudaBuilder
+from bslite.plan.cuda.library import LibraryCall, Prologue
+from bslite.plan.shared.conv import Filters, filters_of, residual_of
 
 
 @CUDA.register("conv1d", "conv2d", "conv3d")
@@ -31,23 +33,24 @@ def lower_conv(b: CudaBuilder, layer: Layer) -> None:
 
 
 def convolution(
-    b: CudaBuilder, layer: Layer, value: str, before: Before | None = None, beside: Sequence[View] = (),
-    form: Mapping[str, Any] | None = None,
-) -> None:  # fmt: skip
+    b: CudaBuilder,
+    layer: Layer,
+    value: str,
+    before: Before | None = None,
+    beside: Sequence[View] = (),
+    form: Prologue | None = None,
+) -> None:
     """Append a dense or grouped convolution of ``value``: the layer's input, or, with a prologue, what that
     is made of. ``beside`` is what else it then reads; ``form`` says of the prologue what torch must do.
     """
     node = layer.node
-    k, cg, *_ = b.spec.params[node.params["weight"]].shape
-    groups = node.attrs["groups"]
     (window,) = windows_of(node, b.spec.param_shapes(node), b.shapes, layer.name)
     weights = b.const("filters", node.params["weight"])
     x = forwards(b, b.read(value))
     y, residual = b.write(layer.name), residual_of(b, layer)
-    library = library_of(layer, x, y, residual)
     _convolve(
-        b, layer, x, y, residual, window, Filters(groups, cg, k // groups), weights,
-        {**library, **(form or {})} if library else {}, before, beside,
+        b, layer, x, y, residual, window, filters_of(b, layer), weights,
+        library_of(layer, x, y, residual, form), before, beside,
     )  # fmt: skip
 
 
@@ -55,77 +58,90 @@ def convolution(
 def lower_conv_transpose(b: CudaBuilder, layer: Layer) -> None:
     """A convolution for every place within a stride, as on the CPU; no product with an inserted zero."""
     node = layer.node
-    c, kg, *_ = b.spec.params[node.params["weight"]].shape
-    groups = node.attrs["groups"]
+    filters = filters_of(b, layer)
     x = forwards(b, b.read(node.inputs[0]))
     y, residual = b.write(layer.name), residual_of(b, layer)
     for window in windows_of(node, b.spec.param_shapes(node), b.shapes, layer.name):
         weights = b.const(
-            "transposed_filters", node.params["weight"], groups=groups,
+            "transposed_filters", node.params["weight"], groups=filters.groups,
             first=tuple(a.first_tap for a in window), step=tuple(a.tap_step for a in window),
             taps=tuple(a.taps for a in window),
         )  # fmt: skip
-        _convolve(b, layer, x, y, residual, window, Filters(groups, c // groups, kg), weights, {})
+        _convolve(b, layer, x, y, residual, window, filters, weights)
 
 
 def _convolve(
-    b: CudaBuilder, layer: Layer, x: View, y: View, residual: View | None, window: Window, filters: Filters,
-    weights: str, library: Mapping[str, Any], before: Before | None = None, beside: Sequence[View] = (),
-) -> None:  # fmt: skip
+    b: CudaBuilder,
+    layer: Layer,
+    x: View,
+    y: View,
+    residual: View | None,
+    window: Window,
+    filters: Filters,
+    weights: str,
+    library: LibraryCall | None = None,
+    before: Before | None = None,
+    beside: Sequence[View] = (),
+) -> None:
     """Append the launches of one convolution."""
     y = made_by(y, window)
     residual = None if residual is None else made_by(residual, window)
     n, _, d, p, q = volume(y).shape
-    terms = (
-        0 if window.empty else filters.group_depth * window.depth.taps * window.rows.taps * window.cols.taps
-    )
-    numbers: dict[str, int] = {"w_row": terms, "planes": d, "lines": p, "pixels": q}
-    along, numbers["x_row"] = evenly(x), volume(x).strides[4] if volume(x).shape[4] > 1 else 0
-    plain = _plain(window) and along is not None and not window.empty
-    if plain:
-        numbers["x_row"] = along or 0
+    taps = window.depth.taps * window.rows.taps * window.cols.taps
+    terms = 0 if window.empty else filters.group_depth * taps
+    along, x_row = evenly(x), volume(x).strides[4] if volume(x).shape[4] > 1 else 0
+    windows, axes = Windows(), 0
+    if _plain(window) and along is not None and not window.empty:
+        x_row = along
     else:
-        numbers |= _windows(x, window, filters.group_depth)
+        windows, axes = _windows(x, window, filters.group_depth), 2 + int(_deep(x, y, window))
+        x_row = volume(x).strides[4]
     made = [v for v in (y, residual) if v is not None]
     scatter = any(evenly(v) is None for v in made)
-    for name, view in (("y", y), ("r", residual)):
-        if view is not None and scatter:
-            image, _, plane, line, pixel = volume(view).strides
-            numbers |= {
-                f"{name}_image": image,
-                f"{name}_plane": plane,
-                f"{name}_line": line,
-                f"{name}_row": pixel,
-            }
-        elif view is not None:
-            numbers[f"{name}_row"] = evenly(view) or 0
+    matrices, outputs = Matrices(), outputs_of(y, residual, scatter, (d, p, q))
     groups = filters.groups
     if groups > 1:
-        numbers |= {
-            "inner": groups, "x_inner": filters.group_depth, "w_inner": filters.group_channels * terms,
-            "y_inner": filters.group_channels, "bias_inner": filters.group_channels,
-        }  # fmt: skip
+        matrices = Matrices(
+            inner=groups, x_inner=filters.group_depth, w_inner=filters.group_channels * terms,
+            bias_inner=filters.group_channels,
+        )  # fmt: skip
+        outputs = replace(outputs, y_inner=filters.group_channels)
     bias = layer.node.params.get("bias")
     append(b, layer, Product(
-        n * d * p * q, filters.group_channels, terms,
-        (x.buffer, x.offset), (weights, 0), (y.buffer, y.offset),
-        numbers, [x, *made[1:], *beside], [y], batch=groups,
-        window=0 if plain else 2 + int(_deep(x, y, window)),
-        scatter=int(scatter), residual=None if residual is None else (residual.buffer, residual.offset),
+        n * d * p * q, filters.group_channels, terms, x.start, Operand(weights, 0), y.start, x_row, terms,
+        outputs, [x, *made[1:], *beside], [y], batch=groups, matrices=matrices, windows=windows, axes=axes,
+        scatter=int(scatter), residual=None if residual is None else residual.start,
         bias=b.const("param", bias) if bias else None, before=before, library=library,
     ))  # fmt: skip
 
 
-def _windows(x: View, window: Window, depth: int) -> dict[str, int]:
-    """The kernel's numbers for where windows lie in x."""
-    image, _, plane, line, pixel = volume(x).strides
-    numbers = {"depth": depth, "x_image": image, "x_plane": plane, "x_line": line, "x_row": pixel}
+def outputs_of(y: View, residual: View | None, scatter: bool, sizes: tuple[int, int, int]) -> Outputs:
+    """Where pixels of y and of the residual lie; ``sizes``: planes, lines, pixels of a line."""
+    strides: dict[str, int] = {}
+    for name, view in (("y", y), ("r", residual)):
+        if view is not None and scatter:
+            image, _, plane, line, pixel = volume(view).strides
+            strides |= {
+                f"{name}_image": image, f"{name}_plane": plane, f"{name}_line": line, f"{name}_row": pixel,
+            }  # fmt: skip
+        elif view is not None:
+            strides[f"{name}_row"] = evenly(view) or 0
+    planes, lines, pixels = sizes
+    return Outputs(planes=planes, lines=lines, pixels=pixels, **strides)
+
+
+def _windows(x: View, window: Window, depth: int) -> Windows:
+    """Where windows lie in x."""
+    image, _, plane, line, _ = volume(x).strides
+    numbers: dict[str, int] = {}
     for axis, along in zip("dhw", window, strict=True):
         numbers |= {
             f"start_{axis}": along.start, f"step_{axis}": along.stride, f"have_{axis}": along.have,
             f"next_{axis}": along.dilation,
         }  # fmt: skip
-    return {**numbers, "taps_h": window.rows.taps, "taps_w": window.cols.taps}
+    return Windows(
+        image, plane, line, taps_h=window.rows.taps, taps_w=window.cols.taps, depth=depth, **numbers
+    )
 
 
 def _deep(x: View, y: View, window: Window) -> bool:
@@ -162,15 +178,16 @@ def forwards(b: CudaBuilder, view: View) -> View:
     return fresh
 
 
-def library_of(layer: Layer, x: View, y: View, residual: View | None) -> dict[str, Any]:
-    """The same as a call of torch's: nothing, where it pads both sides differently."""
+def library_of(
+    layer: Layer, x: View, y: View, residual: View | None, before: Prologue | None = None
+) -> LibraryCall | None:
+    """The same as a call of torch's: None, where it pads both sides differently."""
     attrs = layer.node.attrs
     axes = len(x.shape) - 2
-    before, after = attrs["padding"][:axes], attrs["padding"][axes:]
-    if before != after:
-        return {}
-    return {
-        "op": layer.node.op, "stride": attrs["stride"], "padding": before, "dilation": attrs["dilation"],
-        "groups": attrs["groups"], "x": asdict(x), "y": asdict(y),
-        "residual": None if residual is None else asdict(residual), "size": size_of(y.shape),
-    }  # fmt: skip
+    padding = attrs["padding"][:axes]
+    if padding != attrs["padding"][axes:]:
+        return None
+    return LibraryCall(
+        layer.node.op, x, y, residual, attrs["stride"], padding, attrs["dilation"], attrs["groups"],
+        before=before,
+    )  # fmt: skip

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
+from bslite.kernels.contracts.cuda.gemm import Outputs
+from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.cuda.gemm.product import Product, append
 from bslite.plan.cuda.launch import CudaBuilder
+from bslite.plan.cuda.library import LibraryCall
 
 
 def rows_of(b: CudaBuilder, view: View) -> View:
@@ -37,10 +38,10 @@ def lower_linear(b: CudaBuilder, layer: Layer) -> None:
     many = int(x.shape[0] > 1)  # else strides of rows mean nothing
     append(b, layer, Product(
         x.shape[0], k, c,
-        (x.buffer, x.offset), (b.const("param", node.params["weight"]), 0), (out.buffer, out.offset),
-        {"x_row": many * x.strides[0], "w_row": c, "y_row": many * out.strides[0]},
+        x.start, Operand(b.const("param", node.params["weight"]), 0), out.start,
+        many * x.strides[0], c, Outputs(y_row=many * out.strides[0]),
         [x], [out], bias=b.const("param", bias) if bias else None,
-        library={"op": "linear", "x": asdict(x), "y": asdict(out)},
+        library=LibraryCall("linear", x, out),
     ))  # fmt: skip
     if out.buffer != y.buffer:
         shaped = out.reshape(y.shape)

@@ -5,22 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 
+from bslite.kernels.contracts.cuda.gemm import Matrices, Outputs
+from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.cuda.gemm.product import Product, append
 from bslite.plan.cuda.launch import CudaBuilder
+from bslite.plan.shared.attention import copied
 
 AXES = 2  # of the batch that the kernel walks
 MOST_LAUNCHES = 4  # where there are more axes; beyond, both operands are copied out in full
-
-
-def copied(b: CudaBuilder, view: View, inner: int = -1) -> View:
-    """A copy with all that is repeated in memory of its own."""
-    fresh = b.fresh(view.shape, inner % len(view.shape), NO_HALO)
-    b.copy(view, fresh)
-    return fresh
 
 
 @CUDA.register("matmul")
@@ -36,7 +32,7 @@ def lower_matmul(b: CudaBuilder, layer: Layer) -> None:
     if not (_runs(w, -1) or _runs(w, -2)) or min(w.strides) < 0:
         w = copied(b, w)
     y, home = b.writable(layer.name, len(shape) - 1)
-    x, w = x.broadcast((*batch, *x.shape[-2:])), w.broadcast((*batch, *w.shape[-2:]))
+    x, w = (v.broadcast((*batch, *v.shape[-2:])) for v in (x, w))
     if not _multiply(b, layer, x, w, y):
         x, w = copied(b, x), copied(b, w)
         y = b.fresh(shape, len(shape) - 1, NO_HALO)
@@ -69,13 +65,14 @@ def _multiply(b: CudaBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
     if math.prod(outer) > MOST_LAUNCHES:
         return False
     xs, ws, ys = (r[-AXES:] for r in runs)
-    numbers = {
-        "inner": cols, "x_outer": xs[0], "x_inner": xs[1], "w_outer": ws[0], "w_inner": ws[1],
-        "y_outer": ys[0], "y_inner": ys[1], "x_row": x_row, "w_row": w_row, "y_row": y_row,
-    }  # fmt: skip
+    matrices = Matrices(cols, xs[0], xs[1], ws[0], ws[1])
+    outputs = Outputs(y_outer=ys[0], y_inner=ys[1], y_row=y_row)
     for place in itertools.product(*map(range, outer)):
         at = [sum(i * s for i, s in zip(place, r, strict=False)) for r in runs]
-        ax, aw, ay = ((v.buffer, v.offset + i) for v, i in zip((x, w, y), at, strict=True))
-        product = Product(m, n, k, ax, aw, ay, numbers, [x, w], [y], batch=rows * cols, across=across)
+        ax, aw, ay = (Operand(v.buffer, v.offset + i) for v, i in zip((x, w, y), at, strict=True))
+        product = Product(
+            m, n, k, ax, aw, ay, x_row, w_row, outputs, [x, w], [y], batch=rows * cols, matrices=matrices,
+            across=across,
+        )  # fmt: skip
         append(b, layer, product)
     return True

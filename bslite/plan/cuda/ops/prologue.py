@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import replace
 
+from bslite.kernels.contracts.activation import Activation
+from bslite.kernels.contracts.cuda.gemm import (
+    AFFINE,
+    DEPTHWISE,
+    GATE,
+    Outputs,
+    Separable,
+    SeparableVariant,
+    even,
+    in_cells,
+)
+from bslite.kernels.contracts.record import Operand
+from bslite.passes import Layer
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View
-from bslite.plan.cpu.ops.conv import residual_of
-from bslite.plan.cuda.gemm.product import (
-    NUMBERS,
-    STRIDES,
-    Before,
-    Product,
-    check_sizes,
-    in_pairs,
-    join,
-    parts_of,
-)
+from bslite.plan.cuda.gemm.product import Before, Product, check_sizes, in_pairs, join, parts_of
 from bslite.plan.cuda.gemm.prologues import Prologue, element_slots, separable_of
 from bslite.plan.cuda.gemm.separable_tiles import CELL, DEEP, SeparableChoice, choose_separable
-from bslite.plan.cuda.launch import CudaBuilder, untyped
+from bslite.plan.cuda.gemm.separable_tiles import Separable as Problem
+from bslite.plan.cuda.launch import CudaBuilder, launch
+from bslite.plan.cuda.library import Prologue as Form
 from bslite.plan.cuda.ops.conv import convolution, evenly, forwards, library_of
 from bslite.plan.shared.activation import activation, affine
+from bslite.plan.shared.conv import residual_of
 
 
 def lower_together(b: CudaBuilder, prologue: Prologue) -> None:
     """Append the launch of both layers; their own, where views do not lie as its kernel needs them."""
     b.layer = prologue.members
-    if prologue.kind != "depthwise":
+    if prologue.kind != DEPTHWISE:
         _elementwise(b, prologue)
     elif not _separable(b, prologue):
         for layer in (prologue.first, prologue.then):
@@ -39,99 +44,95 @@ def lower_together(b: CudaBuilder, prologue: Prologue) -> None:
 def _elementwise(b: CudaBuilder, prologue: Prologue) -> None:
     """A batch norm or a gate: the convolution reads what that reads."""
     first = prologue.first
-    name, act_a, act_b = activation(first.activation)
-    slots, ends = element_slots(prologue), {"function": name, "a": act_a, "b": act_b}
-    form: dict[str, Any] = {"before": {"kind": prologue.kind, **ends}}
-    gates: list[View] = []
-    if prologue.kind == "affine":
+    act, slots = activation(first.activation), element_slots(prologue)
+    if prologue.kind == AFFINE:
         numbers = affine(b, first.node)
         assert numbers is not None
-        before = Before("affine", name, act_a, act_b, *numbers, slots=slots)
+        before = Before(AFFINE, act, *numbers, slots=slots)
+        convolution(b, prologue.then, prologue.value, before, form=Form(AFFINE, act))
     else:
         assert prologue.gate is not None
         gate = forwards(b, b.read(prologue.gate))
         image = gate.strides[0] if gate.shape[0] > 1 else 0
-        before = Before("gate", name, act_a, act_b, (gate.buffer, gate.offset), None, image, slots)
-        gates, form["gate"] = [gate], asdict(gate)
-    convolution(b, prologue.then, prologue.value, before, gates, form)
+        before = Before(GATE, act, gate.start, gate.start, image, slots)
+        convolution(b, prologue.then, prologue.value, before, [gate], Form(GATE, act, gate))
 
 
 def _separable(b: CudaBuilder, prologue: Prologue) -> bool:
     """A depthwise filter and a pointwise one; False, and nothing appended, if channels are not in pairs."""
     first, then = prologue.first, prologue.then
     s = separable_of(b, prologue)
-    choice = choose_separable(s, b.machine)
+    choice = choose_separable(s, b.machine, b.tuning)
     assert choice is not None
     x, y, residual = forwards(b, b.read(prologue.value)), b.write(then.name), residual_of(b, then)
     made = [v for v in (y, residual) if v is not None]
     scattered = choice.strip < s.width or any(evenly(v) is None for v in made)
-    attrs = first.node.attrs
-    numbers: dict[str, int] = {
-        **NUMBERS, "rows": s.rows, "cols": s.cols, "terms": s.terms, "chunk": choice.chunk, "w_row": s.terms,
-        "planes": s.width // choice.strip, "lines": s.lines, "pixels": choice.strip,
-        "x_image": x.strides[0], "x_line": x.strides[2], "x_row": x.strides[3],
-        "start_h": -attrs["padding"][0], "start_w": -attrs["padding"][1], "step_h": s.step[0],
-        "have_h": x.shape[2], "have_w": x.shape[3], "taps_h": s.taps[0],
-    }  # fmt: skip
+    outputs = Outputs(planes=s.width // choice.strip, lines=s.lines, pixels=choice.strip)
     for name, view in zip("yr", made, strict=False):
         image, _, line, pixel = view.strides
-        numbers |= {f"{name}_row": pixel if scattered else evenly(view) or 0}
+        strides = {f"{name}_row": pixel if scattered else evenly(view) or 0}
         if scattered:
-            numbers |= {f"{name}_image": image, f"{name}_plane": choice.strip * pixel, f"{name}_line": line}
-    ours = [(v.buffer, v.offset) for v in (x, *made)]
-    if not in_pairs(b, ours, [s.cols, *(numbers[name] for name in STRIDES)]):
+            strides |= {f"{name}_image": image, f"{name}_plane": choice.strip * pixel, f"{name}_line": line}
+        outputs = replace(outputs, **strides)
+    strides_x = x.strides[0], x.strides[2], x.strides[3]
+    if not (in_pairs(b, [v.start for v in (x, *made)], [s.cols, s.terms, *strides_x]) and even(outputs)):
         return False
-    bias, ends = then.node.params.get("bias"), activation(then.activation)
+    bias, act = then.node.params.get("bias"), activation(then.activation)
+    weights = Operand(b.const("filters", then.node.params["weight"]), 0)
     p = Product(
-        s.rows, s.cols, s.terms, ours[0], (b.const("filters", then.node.params["weight"]), 0), ours[1],
-        numbers, [x, *made[1:]], [y], scatter=int(scattered), residual=ours[2] if residual else None,
+        s.rows, s.cols, s.terms, x.start, weights, y.start, x.strides[3], s.terms, outputs, [x, *made[1:]],
+        [y], scatter=int(scattered), residual=None if residual is None else residual.start,
         bias=b.const("param", bias) if bias else None, library=library_of(then, x, y, residual),
     )  # fmt: skip
+    record = _record(b, first, p, x, s, choice)
     check_sizes(b, p)
-    _launches(b, prologue, p, choice, {"function": ends[0], "a": ends[1], "b": ends[2]})
+    _launches(b, first, p, record, choice, s, act)
     return True
 
 
+def _record(
+    b: CudaBuilder, first: Layer, p: Product, x: View, s: Problem, choice: SeparableChoice
+) -> Separable:
+    """The record for whole sums, in floats; without the parameters of activations."""
+    attrs, shift = first.node.attrs, first.node.params.get("bias")
+    taps = Operand(b.const("taps_first", first.node.params["weight"]), 0)
+    return Separable(
+        p.x, taps, Operand(b.const("param", shift), 0) if shift else taps, p.w, p.biases, p.residual or p.y,
+        p.y, p.rows, p.cols, p.terms, choice.chunk, col_tiles=-(-p.cols // choice.tile.cols), y_split=0,
+        w_row=p.w_row, x_image=x.strides[0], x_line=x.strides[2], x_row=p.x_row,
+        start_h=-attrs["padding"][0], start_w=-attrs["padding"][1], step_h=s.step[0], have_h=x.shape[2],
+        have_w=x.shape[3], taps_h=s.taps[0], outputs=p.outputs, a=0.0, b=0.0, before_a=0.0, before_b=0.0,
+    )  # fmt: skip
+
+
 def _launches(
-    b: CudaBuilder, prologue: Prologue, p: Product, choice: SeparableChoice, ends: dict[str, Any]
-) -> None:
+    b: CudaBuilder, first: Layer, p: Product, record: Separable, choice: SeparableChoice, s: Problem,
+    act: Activation,
+) -> None:  # fmt: skip
     """Append the product, and the join where sums are in parts."""
-    first, s = prologue.first, separable_of(b, prologue)
-    name, act_a, act_b = activation(first.activation)
+    before = activation(first.activation)
     tile, parts, at = choice.tile, choice.parts, len(b.steps)
-    col_tiles = -(-p.cols // tile.cols)
-    shift = first.node.params.get("bias")
-    variant = {
-        "tile": tile.constants, "deep": DEEP, "run": choice.run, "window": (s.taps[1], s.step[1]),
-        "biased": int(shift is not None), "before_code": name, "scatter": p.scatter,
-        "bias": int(p.bias is not None), "residual": int(p.residual is not None), "code": ends["function"],
-    }  # fmt: skip
-    numbers, y, writes = dict(p.numbers), p.y, list(p.writes)
+    biased = first.node.params.get("bias") is not None
+    variant = SeparableVariant(
+        tile.constants, DEEP, choice.run, (s.taps[1], s.step[1]), int(biased), before.function, p.scatter,
+        int(p.bias is not None), int(p.residual is not None), act.function,
+    )  # fmt: skip
+    record = replace(record, a=act.a, b=act.b, before_a=before.a, before_b=before.b)
+    writes = list(p.writes)
     if parts > 1:
         memory = parts_of(b, p, parts)
-        y, writes = (memory.buffer, 0), [memory]
-        variant |= {"scatter": 0, "bias": 0, "residual": 0, "code": "identity"}
-        numbers |= {"y_row": p.cols, "y_split": p.rows * p.cols}
-    taken = (
-        "rows", "cols", "terms", "chunk", "y_split", "w_row", "y_row", "r_row", "planes", "lines", "pixels",
-        "x_image", "x_line", "x_row", "start_h", "start_w", "step_h", "have_h", "have_w", "taps_h",
-        "y_image", "y_plane", "y_line", "r_image", "r_plane", "r_line",
-    )  # fmt: skip
-    taps = b.const("taps_first", first.node.params["weight"])
-    untyped(
-        b, "gemm_depthwise", variant, (col_tiles * -(-p.rows // tile.rows), 1, parts), (tile.threads,),
-        {n: numbers[n] // CELL if n in STRIDES else numbers[n] for n in taken}
-        | {"col_tiles": col_tiles, "a": ends["a"], "b": ends["b"], "before_a": act_a, "before_b": act_b},
-        {"x": p.x, "taps": (taps, 0), "shifts": (b.const("param", shift) if shift else taps, 0), "w": p.w,
-         "biases": (p.bias, 0) if p.bias else p.w, "r": p.residual or y, "y": y},
-        p.reads, writes,
-    )  # fmt: skip
+        writes = [memory]
+        variant = replace(variant, scatter=0, bias=0, residual=0, code="identity")
+        record = replace(
+            record, y=memory.start, r=p.residual or memory.start, y_split=p.count,
+            outputs=replace(p.outputs, y_row=p.cols),
+        )  # fmt: skip
+    grid = (record.col_tiles * -(-p.rows // tile.rows), 1, parts)
+    launch(b, in_cells(record, CELL), variant, grid, (tile.threads,), p.reads, writes)
     if parts > 1:
-        join(b, p, memory, parts, p.numbers, ends)
-    padding = first.node.attrs["padding"]
-    if p.library and padding[:2] == padding[2:]:
-        before = {
-            "kind": "depthwise", "function": name, "a": act_a, "b": act_b, "biased": shift is not None,
-            "stride": first.node.attrs["stride"], "padding": padding[:2],
-        }  # fmt: skip
-        b.steps[at].library = {**p.library, "before": before, "steps": len(b.steps) - at, **ends}
+        join(b, p, memory, parts, act)
+    attrs = first.node.attrs
+    padding = attrs["padding"]
+    if p.library is not None and padding[:2] == padding[2:]:
+        form = Form(DEPTHWISE, before, None, biased, attrs["stride"], padding[:2])
+        b.steps[at].library = replace(p.library, before=form, steps=len(b.steps) - at, activation=act)

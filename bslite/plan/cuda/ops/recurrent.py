@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from bslite.errors import EngineError
 from bslite.explore.problem import GATES, Recurrent
+from bslite.kernels.contracts.cuda.gemm import Outputs
 from bslite.kernels.contracts.cuda.recurrent import Gates, GatesVariant, RecurrentVariant, Start, StartVariant
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.recurrent import Cell, cell_of
@@ -18,7 +19,7 @@ from bslite.plan.cuda.gemm.product import Product, append
 from bslite.plan.cuda.gemm.tiles import FEW
 from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.ops.linear import rows_of
-from bslite.plan.cuda.ops.move import fill_step
+from bslite.plan.cuda.ops.pad import fill
 from bslite.plan.cuda.recurrent.tiles import Loops, by_products, choose, launched
 
 
@@ -71,7 +72,7 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
     home = b.write(layer.name, inner=-1)
     y = home if hidden == 1 or home.strides[2] == 1 else b.fresh(home.shape, 2, NO_HALO)
     if width < hidden:
-        fill_step(b, y, 0.0)
+        fill(b, y, 0.0)
 
     given = list(node.inputs[1:])
     lengths = b.flat(b.values[given.pop()]) if attrs["lengths"] else None
@@ -82,7 +83,7 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
         if len(started) > 1:
             b.copy(started[1], cell)
         else:
-            fill_step(b, cell, 0.0)
+            fill(b, cell, 0.0)
     flag = inputs.start  # not looked at without lengths
     if lengths is not None:
         flag = Operand(*b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}"))
@@ -168,13 +169,13 @@ def _by_products(b: CudaBuilder, layer: Layer, run: _Run, p: Pass, started: list
     if started:
         b.copy(started[0], h)
     else:
-        fill_step(b, h, 0.0)
+        fill(b, h, 0.0)
     touched = [h, *run.touched]
     for s in range(run.problem.steps):
         made = _dense(b, batch, cols)
         apart = append(b, layer, Product(
-            batch, cols, hidden, (h.buffer, 0), p.weights, (made.buffer, 0),
-            {"x_row": hidden if batch > 1 else 0, "w_row": hidden, "y_row": cols}, [h], [made], apart=True,
+            batch, cols, hidden, h.start, p.weights, made.start, hidden if batch > 1 else 0,
+            hidden, Outputs(y_row=cols), [h], [made], apart=True,
         ))  # fmt: skip
         products = apart or made
         record = Gates(
@@ -205,8 +206,8 @@ def _input_products(b: CudaBuilder, layer: Layer, rows: int, features: int, sums
     bias = node.params.get("bias_ih")
     append(b, layer, Product(
         rows, sums, features,
-        (x.buffer, x.offset), (b.const("param", node.params["weight_ih"]), 0), (out.buffer, 0),
-        {"x_row": x.strides[0] if rows > 1 else 0, "w_row": features, "y_row": sums}, [x], [out],
+        x.start, Operand(b.const("param", node.params["weight_ih"]), 0), out.start,
+        x.strides[0] if rows > 1 else 0, features, Outputs(y_row=sums), [x], [out],
         bias=b.const("param", bias) if bias else None,
     ))  # fmt: skip
     return out

@@ -1,0 +1,49 @@
+"""What a launch computes, as a call of torch's that does the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bslite.kernels.contracts.activation import IDENTITY, Activation
+from bslite.plan.core.views import View
+
+
+@dataclass(frozen=True)
+class Prologue:
+    """The layer before the call, which the launch computes on the way.
+
+    ``kind``: `AFFINE`, `GATE` or `DEPTHWISE` of the contract; ``gate``: the value that a gate multiplies by;
+    ``biased``, ``stride`` and ``padding`` are those of the depthwise filter.
+    """
+
+    kind: str
+    activation: Activation
+    gate: View | None = None
+    biased: bool = False
+    stride: tuple[int, ...] = ()
+    padding: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """``y = activation(op(x, w) + bias + residual)``, in place of ``steps`` launches; weights and bias are
+    the first one's operands. ``op``: a function of ``torch.nn.functional``.
+    """
+
+    op: str
+    x: View
+    y: View
+    residual: View | None = None
+    stride: tuple[int, ...] = ()
+    padding: tuple[int, ...] = ()
+    dilation: tuple[int, ...] = ()
+    groups: int = 1
+    activation: Activation = IDENTITY
+    before: Prologue | None = None
+    steps: int = 1
+
+    @property
+    def views(self) -> list[View]:
+        """All that it touches besides constants."""
+        gate = self.before.gate if self.before else None
+        return [v for v in (self.x, self.y, self.residual, gate) if v is not None]

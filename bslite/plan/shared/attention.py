@@ -1,0 +1,99 @@
+"""Attention's operands as matrices along three axes, which both targets' kernels walk by strides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from bslite.kernels.contracts.attention import Mask
+from bslite.passes import Layer
+from bslite.plan.core.builder import AnyBuilder
+from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.views import NO_HALO, View
+from bslite.spec import Node
+
+OUTER = 3  # axes around the matrices that the kernels walk
+
+
+class Matrices(NamedTuple):
+    """Views of q, k, v, perhaps a mask, and y; ``sizes`` of the axes around the matrices, their strides."""
+
+    views: dict[str, View]
+    sizes: list[int]
+    runs: dict[str, list[int]]
+    mask: Mask
+
+
+def lower(
+    b: AnyBuilder,
+    layer: Layer,
+    operand: Callable[[str], View],
+    mask: Callable[[View], View],
+    append: Callable[[Any, Layer, Matrices], None],
+) -> None:
+    """Find the matrices, copy what does not merge into three axes, and ``append`` the step or launch.
+
+    ``operand`` gives the view of q, k or v by the value's name, ``mask`` that of the mask, as the target's
+    kernel needs them.
+    """
+    node, shape = layer.node, b.shapes[layer.name]
+    names, batch = node.inputs, shape[:-2]
+    q, k, v = (operand(name) for name in names[:3])
+    groups = q.shape[-3] // k.shape[-3] if node.attrs["grouped"] else 1
+    own = (*batch[:-1], batch[-1] // groups) if groups > 1 else batch  # the axes of k and v
+    y, home = b.writable(layer.name, len(shape) - 1)
+    views = {"q": q.broadcast((*batch, *q.shape[-2:]))}
+    views |= {role: x.broadcast((*own, *x.shape[-2:])) for role, x in (("k", k), ("v", v))}
+    kind = Mask.NONE
+    if len(names) == 4:
+        kind = {"float32": Mask.ADDED, "bool": Mask.ALLOWED}[b.dtypes[names[3]]]
+        views["mask"] = mask(b.values[names[3]]).broadcast((*batch, q.shape[-2], k.shape[-2]))
+    views["y"] = y
+    if groups > 1:
+        views = {role: _grouped(x, groups, repeat=role in "kv") for role, x in views.items()}
+    merged = _merged(views)
+    if merged is None:
+        views = {role: copied(b, x) for role, x in views.items() if role != "y"}
+        y = b.fresh(shape, len(shape) - 1, NO_HALO)
+        views["y"] = _grouped(y, groups, repeat=False) if groups > 1 else y
+        merged = _merged(views)
+        assert merged is not None
+    append(b, layer, Matrices(views, *merged, kind))
+    if y is not home:
+        b.copy(y, home)
+
+
+def copied(b: AnyBuilder, view: View) -> View:
+    """A copy with all that is repeated in memory of its own, the last axis contiguous."""
+    fresh = b.fresh(view.shape, len(view.shape) - 1, NO_HALO)
+    b.copy(view, fresh)
+    return fresh
+
+
+def scale_of(node: Node, depth: int) -> float:
+    """What scores are multiplied by."""
+    return float(1 / math.sqrt(depth) if node.attrs["scale"] is None else node.attrs["scale"])
+
+
+def _grouped(view: View, groups: int, repeat: bool) -> View:
+    """The axis of heads cut into heads of k and v, and ``groups`` of q's for each; or those of k and v
+    repeated so often.
+    """
+    (heads, *matrix), (step, *strides) = view.shape[-3:], view.strides[-3:]
+    if repeat:
+        cut, steps = (heads, groups), (step, 0)
+    else:
+        cut, steps = (heads // groups, groups), (step * groups, step)
+    shape, lead = (*view.shape[:-3], *cut, *matrix), view.strides[:-3]
+    return View(view.buffer, view.offset, shape, (*lead, *steps, *strides))
+
+
+def _merged(views: dict[str, View]) -> tuple[list[int], dict[str, list[int]]] | None:
+    """The axes around the matrices as three, with each view's strides; None where they are more."""
+    shape = views["y"].shape[:-2]
+    sizes, runs = merged_axes(shape, [x.strides[:-2] for x in views.values()], by=len(views) - 1)
+    if len(sizes) > OUTER:
+        return None
+    sizes, runs = padded(sizes, runs, OUTER)
+    return sizes, dict(zip(views, runs, strict=True))

@@ -1,0 +1,42 @@
+"""What both targets ask of a convolution: its filters, and the value that its store adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from bslite.passes import Layer
+from bslite.plan.core.builder import AnyBuilder
+from bslite.plan.core.views import View
+
+
+class Filters(NamedTuple):
+    """A convolution's weights: inputs and outputs of a group, and what makes panels of the parameter."""
+
+    groups: int
+    group_depth: int
+    group_channels: int
+    recipe: str = ""  # added to the names of the recipes
+    how: Mapping[str, Any] = {}
+
+    @property
+    def depthwise(self) -> bool:
+        """One filter per channel."""
+        return self.groups > 1 and self.group_depth == self.group_channels == 1
+
+
+def filters_of(b: AnyBuilder, layer: Layer) -> Filters:
+    """Of a convolution ``[K, C/groups, ...]``, or of a transposed one ``[C, K/groups, ...]``."""
+    outer, inner, *_ = b.spec.params[layer.node.params["weight"]].shape
+    groups = layer.node.attrs["groups"]
+    if layer.node.op.startswith("conv_transpose"):
+        return Filters(groups, outer // groups, inner, "transposed_", {"all_groups": groups})
+    return Filters(groups, inner, outer // groups)
+
+
+def residual_of(b: AnyBuilder, layer: Layer) -> View | None:
+    """The value that the layer's store adds."""
+    if layer.residual is None:
+        return None
+    view = b.like(b.values[layer.residual], layer.residual, layer.name)
+    return b.arranged(view, b.inner(layer.residual))

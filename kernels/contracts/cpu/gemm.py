@@ -1,0 +1,242 @@
+"""Records of steps that multiply and add: convolutions, products, attention. Strides are in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.attention import Mask
+from bslite.kernels.contracts.cpu.epilogue import Epilogue
+from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep
+from bslite.kernels.contracts.record import Operand, Record, StepRecord
+
+Three = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Cut(Record):
+    """A line of pixels as ``tiles1`` register tiles of ``rows1`` pixels, then ``tiles2`` of ``rows2``."""
+
+    tiles1: int
+    rows1: int
+    tiles2: int
+    rows2: int
+
+
+@dataclass(frozen=True)
+class Windows(Record):
+    """Where windows lie in the rows of the image, for those that may leave it.
+
+    ``start``: the row at which the window of line 0 starts; ``row_step``: rows between the windows of
+    neighbouring lines; ``rows``: of the image; ``clip_planes``: it is planes of the filter that are left out,
+    and all "rows" are planes.
+    """
+
+    start: int = 0
+    row_step: int = 0
+    row_dilation: int = 1
+    rows: int = 0
+    clip_planes: int = 0
+
+
+@dataclass(frozen=True)
+class Conv(StepRecord):
+    """A convolution, a linear layer or a product: sums over taps of ``depth`` contiguous floats.
+
+    Items are images x ``bands`` of lines x ``blocks`` of panels, the blocks outermost if ``blocks_outer``. A
+    panel holds the weights of ``width`` vector registers of channels, the last of a group those of
+    ``tail_vecs``. ``offsets``: where each tap begins; ``chunk_taps`` of them are summed at a time.
+    ``row_taps``: taps of a filter row (or plane), 0 where all windows are inside. Lines are those of all
+    planes of a volume, ``plane_lines`` each.
+    """
+
+    kernel: ClassVar[str] = "conv"
+
+    x: Operand
+    y: Operand
+    residual: Operand
+    weights: Operand
+    bias: Operand
+    offsets: Operand
+    has_residual: int
+    x_image: int
+    x_line: int
+    x_col: int
+    y_image: int
+    y_line: int
+    y_col: int
+    residual_image: int
+    residual_line: int
+    residual_col: int
+    images: int
+    lines: int
+    band_lines: int
+    bands: int
+    block_panels: int
+    blocks: int
+    blocks_outer: int
+    panels: int
+    taps: int
+    chunk_taps: int
+    depth: int
+    windows: Windows
+    row_taps: int
+    filter_rows: int
+    plane_lines: int
+    x_plane: int
+    y_plane: int
+    residual_plane: int
+    group_panels: int
+    group_channels: int
+    x_group_bytes: int
+    group_weight_bytes: int
+    width: int
+    tail_vecs: int
+    cut: Cut
+    sweep: GemmSweep
+    tail_sweep: GemmSweep
+    minus_inf: float  # with `plus_inf`, bounds of a clamp that does nothing
+    plus_inf: float
+    end: Epilogue
+    weights_image: int
+
+    @property
+    def tile(self) -> str:
+        """As ``rows x vector registers``."""
+        return f"{self.cut.rows1}x{self.width}"
+
+
+@dataclass(frozen=True)
+class Depthwise(StepRecord):
+    """A convolution with one filter for each channel.
+
+    Items are images x ``bands`` of lines x ``blocks`` of ``block_registers`` channel registers, taken in runs
+    of ``run``. ``x_line`` and ``x_col`` lie between neighbouring outputs, ``x_deep``, ``x_row`` and ``x_tap``
+    between the planes, rows and taps of a filter.
+    """
+
+    kernel: ClassVar[str] = "depthwise"
+
+    x: Operand
+    y: Operand
+    weights: Operand
+    bias: Operand
+    x_image: int
+    x_line: int
+    x_col: int
+    x_row: int
+    x_tap: int
+    y_image: int
+    y_line: int
+    y_col: int
+    lines: int
+    band_lines: int
+    bands: int
+    blocks: int
+    block_registers: int
+    run: int
+    channels: int
+    filter_rows: int
+    filter_cols: int
+    windows: Windows
+    plane_lines: int
+    x_plane: int
+    y_plane: int
+    filter_planes: int
+    x_deep: int
+    cut: Cut
+    sweep: DepthwiseSweep
+    end: Epilogue
+
+    @property
+    def tile(self) -> str:
+        """As ``rows x vector registers``."""
+        return f"{self.cut.rows1}x1"
+
+
+@dataclass(frozen=True)
+class PackPanels(StepRecord):
+    """Matrices ``[rows, cols]`` into panels ``[cols / nr][rows][nr]``, zeros in the lanes beyond ``cols``.
+
+    Around a matrix lie three axes of strides ``x``, the inner two of ``n1`` and ``n2``. A panel has ``width``
+    vector registers, the last ``tail``; items are matrices x ``blocks`` of ``block_panels`` panels.
+    """
+
+    kernel: ClassVar[str] = "pack_panels"
+
+    source: Operand
+    target: Operand
+    x: Three
+    n1: int
+    n2: int
+    x_row: int
+    x_col: int
+    rows: int
+    cols: int
+    matrix_bytes: int
+    width: int
+    tail: int
+    panels: int
+    block_panels: int
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Attention(StepRecord):
+    """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes, the inner two ``n1`` and ``n2``.
+
+    Items are matrices x ``shares`` of ``share_rows`` rows of q, whose scores are taken for ``tile_rows`` rows
+    and ``block`` keys together. ``key_width``, ``key_most``: vector registers of a panel of keys and rows of
+    its tiles; ``width``, ``panels``, ``tail``, ``most``: those of y. ``k_panels``, ``v_panels``, ``scores``
+    and ``stats`` say where in scratch memory packed keys and values, scores (``score_row`` apart) and the
+    rows' statistics lie.
+    """
+
+    kernel: ClassVar[str] = "attention"
+
+    q: Operand
+    k: Operand
+    v: Operand
+    mask: Operand
+    y: Operand
+    q_axes: Three
+    k_axes: Three
+    v_axes: Three
+    mask_axes: Three
+    y_axes: Three
+    n1: int
+    n2: int
+    q_row: int
+    k_row: int
+    v_row: int
+    mask_row: int
+    y_row: int
+    rows: int
+    keys: int
+    depth: int
+    features: int
+    shares: int
+    share_rows: int
+    block: int
+    tile_rows: int
+    key_width: int
+    key_most: int
+    key_sweep: GemmSweep
+    tail_key_sweep: GemmSweep
+    width: int
+    panels: int
+    tail: int
+    most: int
+    sweep: GemmSweep
+    tail_sweep: GemmSweep
+    mask_kind: Mask
+    causal: int
+    safe: int  # rows without a key are zeros, not NaN
+    scale: float
+    k_panels: int
+    v_panels: int
+    scores: int
+    score_row: int
+    stats: int
+    minus_inf: float
+    plus_inf: float

@@ -1,0 +1,55 @@
+"""Records of the kernels that measure a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar
+
+from bslite.kernels.contracts.cpu.sweep import GemmSweep
+from bslite.kernels.contracts.record import Operand, StepRecord
+
+
+class Mode(IntEnum):
+    """What the stream kernel measures."""
+
+    READ = 0
+    COPY = 1
+    CHAIN = 2
+    FMA = 3
+    TURNS = 4
+    MEET = 5
+
+
+@dataclass(frozen=True)
+class Stream(StepRecord):
+    """The stream kernel, which measures a machine."""
+
+    kernel: ClassVar[str] = "stream"
+
+    data: Operand
+    data_item: int
+    target: Operand
+    bytes: int
+    repeats: int
+    mode: Mode
+    sink: Operand
+    a: int
+    b: int
+
+
+@dataclass(frozen=True)
+class Peak(StepRecord):
+    """The GEMM microkernel on data that stays in L1: ``repeats`` tiles of ``rows`` rows for an item."""
+
+    kernel: ClassVar[str] = "peak"
+
+    data: Operand
+    data_item: int
+    sweep: GemmSweep
+    rows: int
+    depth: int
+    repeats: int
+    offset: int
+    lo: float
+    hi: float

@@ -1,0 +1,69 @@
+"""The record of an attention launch. Strides are in elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.launch import F4, I4, LaunchRecord, LaunchVariant
+
+Three = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class AttentionVariant(LaunchVariant):
+    """``tile``: rows and keys of a block, rows and keys of a thread; ``width``: columns of v that a block
+    makes. ``mask_kind``: a `contracts.attention.Mask`. ``safe``: rows without a key are zeros, not NaN.
+    """
+
+    tile: tuple[int, int, int, int]
+    width: int
+    mask_kind: int
+    causal: int
+    safe: int
+
+
+@dataclass(frozen=True)
+class Attention(LaunchRecord):
+    """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes, the inner two ``n1`` and ``n2``.
+
+    ``mask`` and ``flags`` are one operand, as floats and as int32; ``row_tiles``: blocks to a matrix.
+    """
+
+    kernel: ClassVar[str] = "attention"
+
+    q: F4
+    k: F4
+    v: F4
+    mask: F4
+    flags: I4
+    y: F4
+    rows: int
+    keys: int
+    depth: int
+    features: int
+    row_tiles: int
+    n1: int
+    n2: int
+    q_axes: Three
+    k_axes: Three
+    v_axes: Three
+    mask_axes: Three
+    y_axes: Three
+    q_row: int
+    k_row: int
+    v_row: int
+    mask_row: int
+    mask_col: int
+    y_row: int
+    scale: float
+
+
+@dataclass(frozen=True)
+class AttentionPairs(Attention):
+    """As `Attention`, two neighbouring floats at a time: ``depth`` and the strides of q, k, v and y count
+    pairs.
+    """
+
+    kernel: ClassVar[str] = "attention_pairs"
+    pairs: ClassVar[tuple[str, ...]] = ("q", "k", "v", "y")

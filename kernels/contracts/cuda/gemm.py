@@ -1,0 +1,288 @@
+"""Records of the launches that multiply and add: products, sums of parts, depthwise filters before them.
+
+Numbers of the type `Cells` count floats, or pairs of floats in a kernel that moves pairs (`in_cells`).
+"""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, ClassVar, TypeVar
+
+from bslite.kernels.contracts.launch import F4, PAIRS, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.record import Record
+
+R = TypeVar("R", bound=Record)
+Cells = Annotated[int, "i4", "cells"]
+TileSizes = tuple[int, int, int, int]  # rows and columns of a block's tile, and of a thread's
+
+# What is done to A's elements on their way from memory; a depthwise filter has a kernel of its own.
+NONE, AFFINE, GATE, DEPTHWISE = "none", "affine", "gate", "depthwise"
+
+
+def in_cells(record: R, cell: int) -> R:
+    """The record with all that counts floats counted in cells of ``cell`` floats."""
+    hints = typing.get_type_hints(type(record), include_extras=True)
+    changed = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, Record):
+            changed[field.name] = in_cells(value, cell)
+        elif hints[field.name] == Cells:
+            changed[field.name] = value // cell
+    return replace(record, **changed)
+
+
+def even(record: Record) -> bool:
+    """Whether all that counts floats is even, so that a kernel may move pairs."""
+    hints = typing.get_type_hints(type(record), include_extras=True)
+    values = [(getattr(record, field.name), hints[field.name]) for field in fields(record)]
+    return all(even(v) if isinstance(v, Record) else hint != Cells or v % 2 == 0 for v, hint in values)
+
+
+@dataclass(frozen=True)
+class Matrices(Record):
+    """Where the products of a batch lie: outer and ``inner`` ones, whose strides these are."""
+
+    inner: int = 1
+    x_outer: Cells = 0
+    x_inner: Cells = 0
+    w_outer: Cells = 0
+    w_inner: Cells = 0
+    bias_inner: int = 0
+
+
+@dataclass(frozen=True)
+class Outputs(Record):
+    """Where rows of y and of the residual lie: ``row`` apart; with a stride for each of image, plane, line
+    and pixel (``row``) where they are not evenly spaced. Beside them, the strides of a batch's matrices of y.
+    """
+
+    y_outer: Cells = 0
+    y_inner: Cells = 0
+    y_row: Cells = 0
+    r_row: Cells = 0
+    planes: int = 1
+    lines: int = 1
+    pixels: int = 1
+    y_image: Cells = 0
+    y_plane: Cells = 0
+    y_line: Cells = 0
+    r_image: Cells = 0
+    r_plane: Cells = 0
+    r_line: Cells = 0
+
+
+@dataclass(frozen=True)
+class Windows(Record):
+    """Where windows lie in x: its strides and its ``depth`` channels; along each axis (d, h, w) where the
+    first window starts, the step between windows, what there ``have`` is of the input, and from one tap to
+    the ``next``.
+    """
+
+    x_image: Cells = 0
+    x_plane: Cells = 0
+    x_line: Cells = 0
+    start_d: int = 0
+    start_h: int = 0
+    start_w: int = 0
+    step_d: int = 1
+    step_h: int = 1
+    step_w: int = 1
+    have_d: int = 1
+    have_h: int = 1
+    have_w: int = 1
+    taps_h: int = 1
+    taps_w: int = 1
+    next_d: int = 1
+    next_h: int = 1
+    next_w: int = 1
+    depth: Cells = 0
+
+
+@dataclass(frozen=True)
+class GemmVariant(LaunchVariant):
+    """``window``: 0 where A's rows are evenly spaced runs of terms, else the number of axes windows move
+    along, 2 or 3. ``across``: w's columns are contiguous, not its terms. ``scatter``: y and residual have a
+    stride per axis. ``bias``, ``residual``: whether there is one. ``code``: the activation. ``before``:
+    `NONE`, `AFFINE` or `GATE`, and ``before_code`` the activation in it.
+    """
+
+    tile: TileSizes
+    window: int = 0
+    across: int = 0
+    scatter: int = 0
+    bias: int = 0
+    residual: int = 0
+    code: str = "identity"
+    before: str = NONE
+    before_code: str = "identity"
+
+
+@dataclass(frozen=True)
+class Gemm(LaunchRecord):
+    """``batch`` products of A ``[rows, terms]`` by w ``[cols, terms]``, transposed; ``chunk`` terms to a part
+    of a sum, parts ``y_split`` apart. ``col_tiles``: blocks beside each other. ``a``, ``b`` and ``before_a``,
+    ``before_b`` are parameters of the activations; ``gate_image`` lies between the gates of images.
+    """
+
+    kernel: ClassVar[str] = "gemm"
+
+    x: F4
+    w: F4
+    biases: F4
+    r: F4
+    y: F4
+    scale: F4
+    shift: F4
+    rows: int
+    cols: int
+    terms: Cells
+    chunk: Cells
+    col_tiles: int
+    matrices: Matrices
+    y_split: Cells
+    x_row: Cells
+    w_row: Cells
+    windows: Windows
+    outputs: Outputs
+    a: float
+    b: float
+    gate_image: Cells
+    before_a: float
+    before_b: float
+
+
+@dataclass(frozen=True)
+class GemmPairs(Gemm):
+    """As `Gemm`, in cells of two floats."""
+
+    kernel: ClassVar[str] = "gemm_pairs"
+    pairs: ClassVar[tuple[str, ...]] = ("x", "w", "r", "y", "scale", "shift")
+
+
+@dataclass(frozen=True)
+class JoinVariant(LaunchVariant):
+    """As for `GemmVariant`."""
+
+    scatter: int
+    bias: int
+    residual: int
+    code: str
+
+
+@dataclass(frozen=True)
+class Join(LaunchRecord):
+    """The sum of ``splits`` parts of ``count`` elements, and what a product's store does; all in floats."""
+
+    kernel: ClassVar[str] = "gemm_join"
+
+    parts: F4
+    biases: F4
+    r: F4
+    y: F4
+    count: int
+    splits: int
+    rows: int
+    cols: int
+    inner: int
+    bias_inner: int
+    outputs: Outputs
+    a: float
+    b: float
+
+
+@dataclass(frozen=True)
+class GemvVariant(LaunchVariant):
+    """``across`` threads share the sum of ``outputs`` columns for up to ``rows`` rows."""
+
+    rows: int
+    outputs: int
+    across: int
+    threads: int
+    bias: int
+    code: str
+
+
+@dataclass(frozen=True)
+class Gemv(LaunchRecord):
+    """A product of ``rows_in`` rows; strides of y in floats."""
+
+    kernel: ClassVar[str] = "gemv"
+
+    x: F4
+    w: F4
+    biases: F4
+    y: F4
+    rows_in: int
+    cols: int
+    terms: Cells
+    chunk: Cells
+    x_row: Cells
+    w_row: Cells
+    y_row: int
+    y_split: int
+    a: float
+    b: float
+
+
+@dataclass(frozen=True)
+class GemvPairs(Gemv):
+    """As `Gemv`, x and w in cells of two floats."""
+
+    kernel: ClassVar[str] = "gemv_pairs"
+    pairs: ClassVar[tuple[str, ...]] = ("x", "w")
+
+
+@dataclass(frozen=True)
+class SeparableVariant(LaunchVariant):
+    """``deep``: channels in a turn; ``run``: pixels of a thread side by side; ``window``: columns of the
+    depthwise filter and of its step; ``biased``: whether it has a bias; ``before_code``: its activation.
+    """
+
+    tile: TileSizes
+    deep: int
+    run: int
+    window: tuple[int, int]
+    biased: int
+    before_code: str
+    scatter: int
+    bias: int
+    residual: int
+    code: str
+
+
+@dataclass(frozen=True)
+class Separable(LaunchRecord):
+    """A depthwise filter (``taps``, ``shifts``) and the product of what it makes with w."""
+
+    kernel: ClassVar[str] = "gemm_depthwise"
+
+    x: PAIRS
+    taps: PAIRS
+    shifts: PAIRS
+    w: PAIRS
+    biases: F4
+    r: PAIRS
+    y: PAIRS
+    rows: int
+    cols: int
+    terms: Cells
+    chunk: Cells
+    col_tiles: int
+    y_split: Cells
+    w_row: Cells
+    x_image: Cells
+    x_line: Cells
+    x_row: Cells
+    start_h: int
+    start_w: int
+    step_h: int
+    have_h: int
+    have_w: int
+    taps_h: int
+    outputs: Outputs
+    a: float
+    b: float
+    before_a: float
+    before_b: float
