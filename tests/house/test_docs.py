@@ -115,6 +115,10 @@ def test_the_worked_example_prints_what_the_pages_show() -> None:
     assert block("docs/architecture/passes.md", "example: 2") == f"{simple}\n"
     plan = build_plan(simple, [(1, 64, 56, 56)], Machine(threads=2, l2=2 << 20))
     assert block("docs/architecture/plan.md", "plan of") == f"{plan}\n"
+    numbers = plan.steps[2].record.numbers()
+    shown = re.findall(r"`(\w+)` (-?\d+)\b", text_of("docs/architecture/contracts.md"))
+    assert len(shown) > 20
+    assert [(name, value) for name, value in shown if numbers[name] != int(value)] == []
 
 
 def test_a_convolution_takes_the_way_of_the_overview(monkeypatch: pytest.MonkeyPatch) -> None:
