@@ -76,12 +76,11 @@ def contraction(
 ) -> None:
     """Append one "conv" step over ``size`` = (images, lines, pixels).
 
-    The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the
-    view it gives, the element in it where the first image's weights start, and the elements between two
-    images' weights. ``group_depth``: input channels of a group, 0 where there is but one. ``clipped``:
-    where windows leave the image, if any do. ``bias``: a constant in panels, in place of the
-    layer's. ``planes``: where the lines are those of several planes. ``recipe``, and ``how``: what makes
-    panels of the parameter.
+    The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the view
+    it gives, the element in it where the first image's weights start, and the elements between two images'
+    weights. ``group_depth``: input channels of a group, 0 where there is but one. ``clipped``: where windows
+    leave the image, if any do. ``bias``: a constant in panels, in place of the layer's. ``planes``: where the
+    lines are those of several planes. ``recipe``, and ``how``: what makes panels of the parameter.
     """
     images, lines, pixels = size
     machine = b.machine

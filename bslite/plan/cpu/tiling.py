@@ -134,10 +134,10 @@ def choose_items(
 
     ``cycles`` is the compute of the whole layer on one core; ``image_bytes`` and ``made_bytes`` are what is
     read and written for an image. Priced: the slowest core's share, and what is waited for the last item; the
-    weights through L2 once for each band of each image; what must come from beyond L2: an
-    image once per block of panels (once per panel where a band does not stay in L2), the weights once per
-    band (once per core where they stay in L2), and what the next layer will find in another core's L2 where
-    threads share out channels and not bands.
+    weights through L2 once for each band of each image; what must come from beyond L2: an image once per
+    block of panels (once per panel where a band does not stay in L2), the weights once per band (once per
+    core where they stay in L2), and what the next layer will find in another core's L2 where threads share
+    out channels and not bands.
     """
     t = machine.threads
     best, cost = Items(lines, 1, panels, 1, False), math.inf

@@ -2,10 +2,10 @@
 
 Activations are NHWC with the zeros of the padding physically beside the image, so the filter taps of a line
 of outputs are a table of byte offsets and the inner loops have no edge cases; filter rows that lie above or
-below the image are left out of the sum (`rows_inside`). Weights are packed in panels
-``[K/nr][R*S*C][nr]``. A volume's lines are those of all its planes; its padding above and below is physical,
-too, and it is planes of the filter outside it that are left out. Per item: for each panel, for each chunk of
-taps small enough to stay in cache, for each line.
+below the image are left out of the sum (`rows_inside`). Weights are packed in panels ``[K/nr][R*S*C][nr]``. A
+volume's lines are those of all its planes; its padding above and below is physical, too, and it is planes of
+the filter outside it that are left out. Per item: for each panel, for each chunk of taps small enough to stay
+in cache, for each line.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ F = offsets(Conv)
 
 @register_jitable
 def rows_inside(top, dilation, filter_rows, rows):
-    """First and one past the last row of a filter that meets an image of ``rows`` rows, its row 0 at
-    ``top``.
-    """
+    """First and past-the-last row of a filter that meet an image of ``rows`` rows, its row 0 at ``top``."""
     first = 0 if top >= 0 else min(filter_rows, (dilation - 1 - top) // dilation)
     last = 0 if top >= rows else min(filter_rows, (rows - top + dilation - 1) // dilation)
     return first, max(first, last)
@@ -104,9 +102,9 @@ def conv(step, bases, item, scratch):
             final = tap + count == taps
             clamp = step + F.lo if final else step + F.minus_inf
             chunk_weights = panel_weights + tap * depth * vecs * BYTES
-            # While the tiles of this chunk compute, fetch the next one (the panels lie one after the
-            # other), each tile
-            # a part of it; what a tile fetches is fixed in its code: PREFETCHES lines every UNROLL steps.
+            # While the tiles of this chunk compute, fetch the next one (the panels lie one after the other),
+            # each tile a part of it; what a tile fetches is fixed in its code: PREFETCHES lines every UNROLL
+            # steps.
             ahead = chunk_weights + count * depth * vecs * BYTES
             fetched = ahead + count * depth * vecs * BYTES
             share = count * (depth // UNROLL) * PREFETCHES * 64

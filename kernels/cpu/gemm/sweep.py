@@ -2,8 +2,7 @@
 
 A line of Q output pixels is cut into equal register tiles of one or two heights (say 35 = 12 + 12 + 11), so
 there is no remainder code and every tile runs near the full rate. One kernel holds the tiles of all heights
-of a panel
-width, so that no image size ever needs another compilation.
+of a panel width, so that no image size ever needs another compilation.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ def pointwise(code: int | str, threads: int = THREADS):
     ``threads * EACH`` of them.
 
     Bytes are all there is to it: 8 threads to a 32-byte sector, EACH loads in flight per thread; at 40
-    registers, of which most functions need half, an SM holds 1,536 threads, so 6,144 loads are under way,
-    24 KB: what HBM's latency needs.
+    registers, of which most functions need half, an SM holds 1,536 threads, so 6,144 loads are under way, 24
+    KB: what HBM's latency needs.
     """
     act = function_of(code)
 

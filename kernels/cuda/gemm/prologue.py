@@ -36,8 +36,8 @@ def prologue(kind: str, cell: int, loads: int, code: str) -> tuple[Callable[...,
     ``apply(ga, there, factor, summand, a, b)``, in place.
 
     A thread has ``loads`` cells of A in a slice, ``ga [loads * cell]``, all of them of the cell ``channel``;
-    ``bases [loads]`` is where the gates of each one's image begin; of ``there`` bit i is 0 where
-    ``ga`` holds nothing of A. ``code`` is the activation's, ``a`` and ``b`` its parameters.
+    ``bases [loads]`` is where the gates of each one's image begin; of ``there`` bit i is 0 where ``ga`` holds
+    nothing of A. ``code`` is the activation's, ``a`` and ``b`` its parameters.
     """
     take, _ = cell_access(cell)
     act, affine = function_of(code), kind == AFFINE

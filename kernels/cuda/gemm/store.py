@@ -19,11 +19,11 @@ def store(
 ) -> Callable[..., None]:
     """A device function that stores a thread's rows of the tile: ``y = activate(acc + sums + residual)``.
 
-    Its first argument is 0. ``acc [TM * TN]``; ``sums [TN]``: what each column adds; ``places [2]``,
-    ``values [4]`` are room. Row m lies at ``m * y_row``, or, with ``scatter``, is ``[image, plane, line,
-    pixel]`` with a stride for each; so does the residual's. ``first_row``, ``first_col`` are the thread's, in
-    the product. ``cell``: floats moved at once. ``together``: so many rows, from a multiple of that on, are
-    side by side in a line.
+    Its first argument is 0. ``acc [TM * TN]``; ``sums [TN]``: what each column adds; ``places [2]``, ``values
+    [4]`` are room. Row m lies at ``m * y_row``, or, with ``scatter``, is ``[image, plane, line, pixel]`` with
+    a stride for each; so does the residual's. ``first_row``, ``first_col`` are the thread's, in the product.
+    ``cell``: floats moved at once. ``together``: so many rows, from a multiple of that on, are side by side
+    in a line.
     """
     tm, tn = shape.thread_rows, shape.thread_cols
     row_gap, col_gap = shape.row_gap, shape.col_gap

@@ -54,8 +54,8 @@ def rows_at(threads: int):
 
 
 def _updating(reduction: int, floats: int):
-    """``(cell, update, overflow) -> cell``. NaN is the largest and the smallest; integers have 64 bits on
-    the way, and one that does not fit 32 is flagged and becomes 0.
+    """``(cell, update, overflow) -> cell``. NaN is the largest and the smallest; integers have 64 bits on the
+    way, and one that does not fit 32 is flagged and becomes 0.
     """
     combine = {ADD: plus, MUL: times, MAX: larger, MIN: smaller}.get(reduction)
 
@@ -107,11 +107,11 @@ def scatter(threads: int, across: int, axes: int, reduction: int, floats: int, a
     Lines lie along ``axes`` axes, with strides in y and in the updates; in the indices with those of the
     updates (``own``), or every line has the same. Grid: (blocks of ``across`` lines, parts of the size): a
     thread has ``share`` cells of one line, and nobody else writes them, so there is no atomic operation and
-    what comes of several updates of one cell has the same bits however many threads there are. All
-    threads of a line look through all its indices, which the block brings into shared memory with the
-    updates: some five instructions for one that is another's, where one thread by itself would wait for L2
-    at every one. A thread that has a single cell (``alone``) keeps it in a register. Lanes read neighbours
-    there, or all the same cell: no bank conflicts.
+    what comes of several updates of one cell has the same bits however many threads there are. All threads of
+    a line look through all its indices, which the block brings into shared memory with the updates: some five
+    instructions for one that is another's, where one thread by itself would wait for L2 at every one. A
+    thread that has a single cell (``alone``) keeps it in a register. Lanes read neighbours there, or all the
+    same cell: no bank conflicts.
     """
     down = threads // across
     depth, room = HELD * down, HELD * threads  # updates of a line at a time, of all

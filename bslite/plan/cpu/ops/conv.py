@@ -157,8 +157,8 @@ def channel_run(machine: Machine, registers: int, lines: int, pixels: int, pixel
 
     So many that ``lines`` lines of them, ``pixels`` long, stay in L1, for most of them are read again for the
     next line of output. Pixels are ``pixel`` bytes apart; where that is a multiple of 2, 4, ... registers,
-    only every second, fourth, ... set of L1 holds any of so few, and fewer registers make no more room.
-    Where none stay, all of them: what comes from further away had better lie together.
+    only every second, fourth, ... set of L1 holds any of so few, and fewer registers make no more room. Where
+    none stay, all of them: what comes from further away had better lie together.
     """
     register = 4 * machine.lanes
     fits = int(0.7 * machine.l1) // (lines * pixels * register)
