@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.shares import Shares
-from bslite.kernels.contracts.record import Operand, Record, StepRecord, Variant
+from bslite.kernels.contracts.record import Operand, Record, StepRecord
 from bslite.kernels.contracts.rows import Power
 
 Three = tuple[int, int, int]
@@ -198,44 +198,3 @@ class ScalePixels(StepRecord):
     y_pixel: int
     size: Lines
     cut: Shares
-
-
-@dataclass(frozen=True)
-class Reduction(Variant):
-    """The kernel of the reduction ``name``, of floats or of ``integers``.
-
-    ``rows``: the contiguous axis is among what is reduced; else each lane has a result of its own.
-    """
-
-    name: str
-    rows: bool
-    integers: bool = False
-
-
-@dataclass(frozen=True)
-class Reduce(StepRecord):
-    """A reduction: three axes are kept, and three are reduced, besides the contiguous one.
-
-    ``kept``: a row is a result; in lanes, those of a block of ``block`` of the ``channels``. ``m``, ``s``:
-    counts and strides of the axes that are reduced, and ``length`` contiguous elements (1 in lanes).
-
-    ``count``: elements of a result; ``divisor``: what a mean divides by; ``last``: of equal extremes, the
-    last is wanted. ``flag`` notes an integer that does not fit 32 bits.
-    """
-
-    kernel: ClassVar[str] = "reduce"
-    AXES: ClassVar[int] = 3
-
-    x: Operand
-    y: Operand
-    flag: Operand
-    kept: RowAxes
-    m: Three
-    s: Three
-    length: int
-    channels: int
-    block: int
-    function: Reduction
-    count: int
-    divisor: float
-    last: int

@@ -1,4 +1,4 @@
-"""Records of launches that work along rows, and of reductions. Strides and lengths are in elements.
+"""Records of launches that work along rows. Strides and lengths are in elements.
 
 Rows lie along three axes, of which ``n1`` and ``n2`` are the sizes of the inner two. Their strides have 64
 bits.
@@ -14,7 +14,6 @@ from bslite.kernels.contracts.record import Record
 from bslite.kernels.contracts.rows import Norm, Power, Running
 
 Three = tuple[I8, I8, I8]
-Four = tuple[I8, I8, I8, I8]
 
 
 @dataclass(frozen=True)
@@ -316,124 +315,3 @@ class CumulateIntegers(LaunchRecord):
     y: I4
     flag: I4
     along: RowAxes
-
-
-# -- reductions --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ReduceVariant(Threads):
-    """``width`` threads have a result. ``rows``: neighbouring threads read along what is reduced.
-
-    ``name``: the reduction; ``last_of``: of equal extremes, the last is wanted.
-    """
-
-    width: int
-    rows: int
-    name: str
-    last_of: int
-
-
-@dataclass(frozen=True)
-class MergeVariant(Threads):
-    """A thread has a result."""
-
-    name: str
-    last_of: int
-
-
-@dataclass(frozen=True)
-class KeptAxes(Record):
-    """What is kept: sizes of the inner two of three axes, strides in x."""
-
-    n1: int
-    n2: int
-    x: Three
-
-
-@dataclass(frozen=True)
-class ReducedAxes(Record):
-    """What is reduced: sizes of four axes but the outermost, strides."""
-
-    m1: int
-    m2: int
-    m3: int
-    s: Four
-
-
-@dataclass(frozen=True)
-class Reduce(LaunchRecord):
-    """``results`` results of ``count`` elements each; ``divisor``: what a mean divides by."""
-
-    kernel: ClassVar[str] = "reduce"
-
-    x: F4
-    y: F4
-    results: int
-    count: int
-    kept: KeptAxes
-    to: TargetAxes
-    reduced: ReducedAxes
-    divisor: R8
-
-
-@dataclass(frozen=True)
-class ReducePlace(Reduce):
-    """As `Reduce`; a result is a position."""
-
-    kernel: ClassVar[str] = "reduce_place"
-
-    y: I4
-
-
-@dataclass(frozen=True)
-class ReduceIntegers(Reduce):
-    """As `Reduce`, of integers; ``flag`` notes a result that does not fit 32 bits."""
-
-    kernel: ClassVar[str] = "reduce_integers"
-
-    x: I4
-    y: I4
-    flag: I4
-
-
-@dataclass(frozen=True)
-class ReducePart(LaunchRecord):
-    """``made[result, part]``: what is gathered of ``chunk`` elements."""
-
-    kernel: ClassVar[str] = "reduce_part"
-
-    x: F4
-    made: F8
-    results: int
-    count: int
-    chunk: int
-    parts: int
-    kept: KeptAxes
-    reduced: ReducedAxes
-
-
-@dataclass(frozen=True)
-class ReduceMerge(LaunchRecord):
-    """Results, from what `ReducePart` left."""
-
-    kernel: ClassVar[str] = "reduce_merge"
-
-    made: F8
-    y: F4
-    results: int
-    count: int
-    parts: int
-    n1: int
-    n2: int
-    to: TargetAxes
-    divisor: R8
-
-
-@dataclass(frozen=True)
-class ReduceMergePlace(ReduceMerge):
-    """As `ReduceMerge`; a result is a position."""
-
-    kernel: ClassVar[str] = "reduce_merge_place"
-
-    y: I4

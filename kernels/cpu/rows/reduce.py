@@ -12,7 +12,7 @@ import functools
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.rows import Reduce, Reduction
+from bslite.kernels.contracts.cpu.reduce import Reduce, Reduction
 from bslite.kernels.cpu.rows.reducers import REDUCERS
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes, offsets, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag

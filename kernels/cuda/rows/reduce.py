@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bslite.kernels.contracts.cuda.rows import (
+from bslite.kernels.contracts.cuda.reduce import (
     MergeVariant,
     Reduce,
     ReduceIntegers,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bslite.kernels.contracts.cpu.rows import Reduce, Reduction, RowAxes
+from bslite.kernels.contracts.cpu.reduce import Reduce, Reduction
+from bslite.kernels.contracts.cpu.rows import RowAxes
 from bslite.kernels.contracts.record import Operand
 from bslite.ops.reduce import REDUCED
 from bslite.passes import Layer

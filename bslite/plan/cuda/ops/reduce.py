@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bslite.kernels.contracts.cuda.rows import (
+from bslite.kernels.contracts.cuda.reduce import (
     KeptAxes,
     MergeVariant,
     Reduce,
@@ -16,8 +16,8 @@ from bslite.kernels.contracts.cuda.rows import (
     ReducePart,
     ReducePlace,
     ReduceVariant,
-    TargetAxes,
 )
+from bslite.kernels.contracts.cuda.rows import TargetAxes
 from bslite.ops.reduce import REDUCED
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
