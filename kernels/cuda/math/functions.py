@@ -213,30 +213,3 @@ _NAMES = tuple(FUNCTIONS)
 def function_of(code: int | str):
     """The function with this number, or of this name."""
     return FUNCTIONS[code if isinstance(code, str) else _NAMES[code]]
-
-
-def _choice(low: int, high: int):
-    """``(code, x, a, b)``: the function with this number, from ``low`` to before ``high``."""
-    if high - low == 1:
-        function = FUNCTIONS[_NAMES[low]]
-
-        @device_function
-        def only(code, x, a, b):
-            return function(x, a, b)
-
-        return only
-    middle = (low + high) // 2
-    before, after = _choice(low, middle), _choice(middle, high)
-
-    @device_function
-    def either(code, x, a, b):
-        if code < middle:
-            return before(code, x, a, b)
-        return after(code, x, a, b)
-
-    return either
-
-
-#: ``activate(code, x, a, b)``: the function with this number. Of a number that is a constant where it is
-#: called only that function is left in machine code; but `function_of` is compiled in a tenth of the time.
-activate = _choice(0, len(CODES))
