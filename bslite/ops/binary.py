@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import checks
-from bslite.ops.core import INTEGERS, REGISTRY, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import INTEGERS, REGISTRY, Attrs, Case, Kind, Op, ParamShapes, Shape, declare
 
 
 class Binary(Op):
@@ -33,11 +33,6 @@ class Binary(Op):
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(out)
-
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
-        """The same row of each input; an input of one row, or with no such axis, is read whole."""
-        return RowMap()
 
     @classmethod
     def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
@@ -70,94 +65,59 @@ class Binary(Op):
         ]
 
 
-class Add(Binary):
-    """Sum of two values."""
-
-    name = "add"
-    integers = (-9, 10)
-    may_fail = True
-    torch_name = "add"
-    onnx_name = "Add"
-
-
-class Mul(Binary):
-    """Product of two values, element by element."""
-
-    name = "mul"
-    integers = (-9, 10)
-    may_fail = True
-    torch_name = "mul"
-    onnx_name = "Mul"
-
-
-class Sub(Binary):
-    """Difference of two values."""
-
-    name = "sub"
-    integers = (-9, 10)
-    may_fail = True
-    torch_name = "sub"
-    onnx_name = "Sub"
-
-
-class Div(Binary):
-    """Quotient of two values, rounded once; of integers towards zero."""
-
-    name = "div"
-    integers = (1, 30)
-    may_fail = True
-    torch_name = "div"
-    onnx_name = "Div"
-
-
-class Pow(Binary):
-    """The first to the power of the second, with C99's special values."""
-
-    name = "pow"
-    integers = (0, 6)
-    may_fail = True
-    sample_range = (0.05, 3.0)
-    torch_name = "pow"
-    onnx_name = "Pow"
-
-
-class Maximum(Binary):
-    """The larger of two values; NaN if either is."""
-
-    name = "maximum"
-    integers = (-9, 10)
-    may_fail = True
-    torch_name = "maximum"
-    onnx_name = "Max"
-
-
-class Minimum(Binary):
-    """The smaller of two values; NaN if either is."""
-
-    name = "minimum"
-    integers = (-9, 10)
-    may_fail = True
-    torch_name = "minimum"
-    onnx_name = "Min"
-
-
-class Fmod(Binary):
-    """What is left of the first after whole multiples of the second, with the first's sign."""
-
-    name = "fmod"
-    integers = (1, 30)
-    may_fail = True
-    torch_name = "fmod"
-    onnx_name = "Mod"
-
-
-class Remainder(Binary):
-    """What is left of the first after whole multiples of the second, with the second's sign."""
-
-    name = "remainder"
-    integers = (1, 30)
-    may_fail = True
-    torch_name = "remainder"
+declare(Binary, "add", "Sum of two values.", onnx="Add", integers=(-9, 10), may_fail=True)
+declare(
+    Binary, "mul", "Product of two values, element by element.", onnx="Mul", integers=(-9, 10), may_fail=True
+)
+declare(Binary, "sub", "Difference of two values.", onnx="Sub", integers=(-9, 10), may_fail=True)
+declare(
+    Binary,
+    "div",
+    "Quotient of two values, rounded once; of integers towards zero.",
+    onnx="Div",
+    integers=(1, 30),
+    may_fail=True,
+)
+declare(
+    Binary,
+    "pow",
+    "The first to the power of the second, with C99's special values.",
+    onnx="Pow",
+    integers=(0, 6),
+    may_fail=True,
+    sample_range=(0.05, 3.0),
+)
+declare(
+    Binary,
+    "maximum",
+    "The larger of two values; NaN if either is.",
+    onnx="Max",
+    integers=(-9, 10),
+    may_fail=True,
+)
+declare(
+    Binary,
+    "minimum",
+    "The smaller of two values; NaN if either is.",
+    onnx="Min",
+    integers=(-9, 10),
+    may_fail=True,
+)
+declare(
+    Binary,
+    "fmod",
+    "What is left of the first after whole multiples of the second, with the first's sign.",
+    onnx="Mod",
+    integers=(1, 30),
+    may_fail=True,
+)
+declare(
+    Binary,
+    "remainder",
+    "What is left of the first after whole multiples of the second, with the second's sign.",
+    integers=(1, 30),
+    may_fail=True,
+)
 
 
 class FloorDiv(Binary):
@@ -179,11 +139,7 @@ class FloorDiv(Binary):
         return cls.integer_cases()
 
 
-class Atan2(Binary):
-    """The angle of the point (second, first)."""
-
-    name = "atan2"
-    torch_name = "atan2"
+declare(Binary, "atan2", "The angle of the point (second, first).")
 
 
 class LogAddExp(Binary):
@@ -197,12 +153,12 @@ class LogAddExp(Binary):
         return 5 * math.prod(out)
 
 
-class PRelu(Binary):
-    """The first above zero, times the second below: leaky relu with slopes of its own."""
-
-    name = "prelu"
-    torch_name = "prelu"
-    onnx_name = "PRelu"
+declare(
+    Binary,
+    "prelu",
+    "The first above zero, times the second below: leaky relu with slopes of its own.",
+    onnx="PRelu",
+)
 
 
 #: The ops of this file.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a
-from bslite.ops.core import DTYPES, Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import DTYPES, Attr, Attrs, Case, Kind, Op, Shape
 
 
 class Cast(Op):
@@ -24,10 +24,6 @@ class Cast(Op):
     @classmethod
     def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         return str(attrs["to"])
-
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
-        return RowMap()
 
     @classmethod
     def cases(cls) -> Sequence[Case]:

@@ -10,7 +10,18 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.binary import Binary
-from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import (
+    INTEGERS,
+    REGISTRY,
+    Attr,
+    Attrs,
+    Case,
+    Kind,
+    Op,
+    ParamShapes,
+    Shape,
+    declare,
+)
 
 
 class Comparison(Binary):
@@ -32,53 +43,14 @@ class Comparison(Binary):
         return cases
 
 
-class Equal(Comparison):
-    """Whether both are equal."""
-
-    name = "equal"
-    bools = True
-    torch_name = "eq"
-    onnx_name = "Equal"
-
-
-class NotEqual(Comparison):
-    """Whether both differ."""
-
-    name = "not_equal"
-    bools = True
-    torch_name = "ne"
-
-
-class Less(Comparison):
-    """Whether the first is smaller."""
-
-    name = "less"
-    torch_name = "lt"
-    onnx_name = "Less"
-
-
-class LessEqual(Comparison):
-    """Whether the first is smaller or equal."""
-
-    name = "less_equal"
-    torch_name = "le"
-    onnx_name = "LessOrEqual"
-
-
-class Greater(Comparison):
-    """Whether the first is larger."""
-
-    name = "greater"
-    torch_name = "gt"
-    onnx_name = "Greater"
-
-
-class GreaterEqual(Comparison):
-    """Whether the first is larger or equal."""
-
-    name = "greater_equal"
-    torch_name = "ge"
-    onnx_name = "GreaterOrEqual"
+declare(Comparison, "equal", "Whether both are equal.", onnx="Equal", torch="eq", bools=True)
+declare(Comparison, "not_equal", "Whether both differ.", torch="ne", bools=True)
+declare(Comparison, "less", "Whether the first is smaller.", onnx="Less", torch="lt")
+declare(Comparison, "less_equal", "Whether the first is smaller or equal.", onnx="LessOrEqual", torch="le")
+declare(Comparison, "greater", "Whether the first is larger.", onnx="Greater", torch="gt")
+declare(
+    Comparison, "greater_equal", "Whether the first is larger or equal.", onnx="GreaterOrEqual", torch="ge"
+)
 
 
 class Bitwise(Binary):
@@ -102,37 +74,35 @@ class Bitwise(Binary):
         ]
 
 
-class And(Bitwise):
-    """Whether both are true; of integers, bit by bit."""
-
-    name = "and"
-    torch_name = "logical_and, bitwise_and"
-    onnx_name = "And, BitwiseAnd"
-
-
-class Or(Bitwise):
-    """Whether one or both are true; of integers, bit by bit."""
-
-    name = "or"
-    torch_name = "logical_or, bitwise_or"
-    onnx_name = "Or, BitwiseOr"
-
-
-class Xor(Bitwise):
-    """Whether exactly one is true; of integers, bit by bit."""
-
-    name = "xor"
-    torch_name = "logical_xor, bitwise_xor"
-    onnx_name = "Xor, BitwiseXor"
-
-
-class Not(Bitwise):
-    """Whether it is false; of integers, every bit flipped."""
-
-    name = "not"
-    arity = (1, 1)
-    torch_name = "logical_not, bitwise_not"
-    onnx_name = "Not, BitwiseNot"
+declare(
+    Bitwise,
+    "and",
+    "Whether both are true; of integers, bit by bit.",
+    onnx="And, BitwiseAnd",
+    torch="logical_and, bitwise_and",
+)
+declare(
+    Bitwise,
+    "or",
+    "Whether one or both are true; of integers, bit by bit.",
+    onnx="Or, BitwiseOr",
+    torch="logical_or, bitwise_or",
+)
+declare(
+    Bitwise,
+    "xor",
+    "Whether exactly one is true; of integers, bit by bit.",
+    onnx="Xor, BitwiseXor",
+    torch="logical_xor, bitwise_xor",
+)
+declare(
+    Bitwise,
+    "not",
+    "Whether it is false; of integers, every bit flipped.",
+    onnx="Not, BitwiseNot",
+    torch="logical_not, bitwise_not",
+    arity=(1, 1),
+)
 
 
 class Where(Op):
@@ -159,10 +129,6 @@ class Where(Op):
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(out)
-
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
-        return RowMap()
 
     @classmethod
     def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
@@ -192,21 +158,10 @@ class Test(Op):
         super().dtype(ins, params, attrs)
         return "bool"
 
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
-        return RowMap()
-
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [Case("number", [()]), Case("image", [(2, 19, 4, 3)]), Case("vector", [(301,)])]
+    samples = [Case("number", [()]), Case("image", [(2, 19, 4, 3)]), Case("vector", [(301,)])]
 
 
-class IsNan(Test):
-    """Whether the element is NaN."""
-
-    name = "isnan"
-    torch_name = "isnan"
-    onnx_name = "IsNaN"
+declare(Test, "isnan", "Whether the element is NaN.", onnx="IsNaN")
 
 
 class IsInf(Test):

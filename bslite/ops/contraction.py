@@ -91,15 +91,13 @@ class MatMul(Op):
     def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(set(ranks)) == 1 and ranks[0] >= 3
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("one by one", [(1, 1), (1, 1)]),
-            Case("two matrices", [(5, 7), (7, 3)]),
-            Case("outer product", [(6, 1), (1, 9)]),
-            Case("inner product", [(1, 33), (33, 1)]),
-            Case("attention scores", [(2, 3, 10, 8), (2, 3, 8, 10)]),
-            Case("one matrix for a batch", [(4, 6, 5), (5, 7)]),
-            Case("a batch for one matrix", [(6, 5), (4, 5, 7)]),
-            Case("both broadcast", [(2, 1, 4, 3), (5, 3, 6)]),
-        ]
+    samples = [
+        Case("one by one", [(1, 1), (1, 1)]),
+        Case("two matrices", [(5, 7), (7, 3)]),
+        Case("outer product", [(6, 1), (1, 9)]),
+        Case("inner product", [(1, 33), (33, 1)]),
+        Case("attention scores", [(2, 3, 10, 8), (2, 3, 8, 10)]),
+        Case("one matrix for a batch", [(4, 6, 5), (5, 7)]),
+        Case("a batch for one matrix", [(6, 5), (4, 5, 7)]),
+        Case("both broadcast", [(2, 1, 4, 3), (5, 3, 6)]),
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
@@ -60,11 +60,13 @@ class Conv(Op):
         return 2 * math.prod(out) * math.prod(params["weight"][1:])
 
 
-def conv_case(label: str, x: Shape, k: int, *kernel: int, bias: bool = True, **attrs: object) -> Case:
+def conv_case(
+    label: str, x: Shape, k: int, *kernel: int, bias: bool = True, transposed: bool = False, **attrs: Any
+) -> Case:
     """A sample case: input ``x``, ``k`` output channels."""
     groups = attrs.get("groups", 1)
-    assert isinstance(groups, int)
-    params: dict[str, Shape] = {"weight": (k, x[1] // groups, *kernel)}
+    channels = (x[1], k // groups) if transposed else (k, x[1] // groups)
+    params: dict[str, Shape] = {"weight": (*channels, *kernel)}
     if bias:
         params["bias"] = (k,)
     return Case(label, [x], params, attrs)
@@ -83,33 +85,30 @@ class Conv2d(Conv):
         r = params["weight"][2]
         return RowMap(attrs["stride"][0], attrs["padding"][0], attrs["dilation"][0] * (r - 1) + 1)
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        case = conv_case
-        return [
-            case("1x1", (2, 16, 9, 7), 32, 1, 1),
-            case("1x1 one pixel", (1, 5, 1, 1), 3, 1, 1),
-            case("1x1 strided", (2, 24, 9, 8), 40, 1, 1, stride=2),
-            case("3x3 same", (2, 8, 10, 11), 16, 3, 3, padding=1),
-            case("3x3 valid, no bias", (1, 3, 8, 9), 5, 3, 3, bias=False),
-            case("3x3 strided", (3, 17, 15, 14), 33, 3, 3, stride=2, padding=1),
-            case("7x7 stem", (2, 3, 32, 30), 64, 7, 7, stride=2, padding=3),
-            case("11x11 stem", (1, 3, 63, 64), 48, 11, 11, stride=4, padding=2),
-            case("1x7 and 7x1 padding", (1, 12, 17, 17), 20, 1, 7, padding=(0, 3)),
-            case("asymmetric padding", (2, 6, 9, 10), 10, 3, 3, padding=(0, 1, 2, 3)),
-            case("asymmetric stride", (1, 7, 13, 12), 9, 3, 2, stride=(2, 3), padding=(1, 0)),
-            case("dilated", (1, 16, 17, 18), 24, 3, 3, dilation=2, padding=2),
-            case("asymmetric dilation", (2, 4, 14, 15), 8, 3, 3, dilation=(1, 3), padding=(1, 3)),
-            case("kernel as large as the image", (2, 8, 5, 6), 12, 5, 6),
-            case("many channels, small image", (1, 160, 7, 7), 96, 3, 3, padding=1),
-            case("deep 1x1", (1, 640, 4, 4), 70, 1, 1),
-            case("grouped", (2, 32, 9, 9), 64, 3, 3, groups=4, padding=1),
-            case("grouped, thin", (1, 24, 8, 7), 12, 3, 3, groups=6, stride=2, padding=1),
-            case("depthwise 3x3", (2, 37, 11, 12), 37, 3, 3, groups=37, padding=1),
-            case("depthwise strided", (1, 96, 14, 15), 96, 3, 3, groups=96, stride=2, padding=1),
-            case("depthwise 5x5 dilated", (1, 16, 15, 13), 16, 5, 5, groups=16, dilation=2, padding=4),
-            case("depthwise, multiplier 2", (2, 18, 9, 8), 36, 3, 3, groups=18, padding=1),
-        ]
+    samples = [
+        conv_case("1x1", (2, 16, 9, 7), 32, 1, 1),
+        conv_case("1x1 one pixel", (1, 5, 1, 1), 3, 1, 1),
+        conv_case("1x1 strided", (2, 24, 9, 8), 40, 1, 1, stride=2),
+        conv_case("3x3 same", (2, 8, 10, 11), 16, 3, 3, padding=1),
+        conv_case("3x3 valid, no bias", (1, 3, 8, 9), 5, 3, 3, bias=False),
+        conv_case("3x3 strided", (3, 17, 15, 14), 33, 3, 3, stride=2, padding=1),
+        conv_case("7x7 stem", (2, 3, 32, 30), 64, 7, 7, stride=2, padding=3),
+        conv_case("11x11 stem", (1, 3, 63, 64), 48, 11, 11, stride=4, padding=2),
+        conv_case("1x7 and 7x1 padding", (1, 12, 17, 17), 20, 1, 7, padding=(0, 3)),
+        conv_case("asymmetric padding", (2, 6, 9, 10), 10, 3, 3, padding=(0, 1, 2, 3)),
+        conv_case("asymmetric stride", (1, 7, 13, 12), 9, 3, 2, stride=(2, 3), padding=(1, 0)),
+        conv_case("dilated", (1, 16, 17, 18), 24, 3, 3, dilation=2, padding=2),
+        conv_case("asymmetric dilation", (2, 4, 14, 15), 8, 3, 3, dilation=(1, 3), padding=(1, 3)),
+        conv_case("kernel as large as the image", (2, 8, 5, 6), 12, 5, 6),
+        conv_case("many channels, small image", (1, 160, 7, 7), 96, 3, 3, padding=1),
+        conv_case("deep 1x1", (1, 640, 4, 4), 70, 1, 1),
+        conv_case("grouped", (2, 32, 9, 9), 64, 3, 3, groups=4, padding=1),
+        conv_case("grouped, thin", (1, 24, 8, 7), 12, 3, 3, groups=6, stride=2, padding=1),
+        conv_case("depthwise 3x3", (2, 37, 11, 12), 37, 3, 3, groups=37, padding=1),
+        conv_case("depthwise strided", (1, 96, 14, 15), 96, 3, 3, groups=96, stride=2, padding=1),
+        conv_case("depthwise 5x5 dilated", (1, 16, 15, 13), 16, 5, 5, groups=16, dilation=2, padding=4),
+        conv_case("depthwise, multiplier 2", (2, 18, 9, 8), 36, 3, 3, groups=18, padding=1),
+    ]
 
 
 class Conv1d(Conv):
@@ -120,24 +119,21 @@ class Conv1d(Conv):
     attrs = conv_attrs(1)
     torch_name = "conv1d"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        case = conv_case
-        return [
-            case("one element", (1, 3, 1), 5, 1),
-            case("pointwise", (2, 16, 19), 33, 1),
-            case("3", (2, 17, 21), 20, 3, padding=1),
-            case("no bias, strided", (3, 8, 30), 16, 5, stride=2, padding=2, bias=False),
-            case("wide stem", (1, 1, 160), 24, 40, stride=8, padding=19),
-            case("asymmetric padding", (2, 6, 11), 10, 4, padding=(3, 0)),
-            case("causal, dilated", (1, 16, 33), 24, 2, dilation=8, padding=(8, 0)),
-            case("kernel as long as the signal", (2, 8, 9), 12, 9),
-            case("padding wider than the signal", (1, 4, 3), 8, 7, padding=5),
-            case("many channels", (1, 1100, 6), 40, 3, padding=1),
-            case("grouped", (2, 32, 15), 48, 3, groups=4, padding=1),
-            case("depthwise", (2, 37, 18), 37, 7, groups=37, padding=3),
-            case("depthwise, dilated, strided", (1, 20, 31), 20, 3, groups=20, dilation=3, stride=2),
-        ]
+    samples = [
+        conv_case("one element", (1, 3, 1), 5, 1),
+        conv_case("pointwise", (2, 16, 19), 33, 1),
+        conv_case("3", (2, 17, 21), 20, 3, padding=1),
+        conv_case("no bias, strided", (3, 8, 30), 16, 5, stride=2, padding=2, bias=False),
+        conv_case("wide stem", (1, 1, 160), 24, 40, stride=8, padding=19),
+        conv_case("asymmetric padding", (2, 6, 11), 10, 4, padding=(3, 0)),
+        conv_case("causal, dilated", (1, 16, 33), 24, 2, dilation=8, padding=(8, 0)),
+        conv_case("kernel as long as the signal", (2, 8, 9), 12, 9),
+        conv_case("padding wider than the signal", (1, 4, 3), 8, 7, padding=5),
+        conv_case("many channels", (1, 1100, 6), 40, 3, padding=1),
+        conv_case("grouped", (2, 32, 15), 48, 3, groups=4, padding=1),
+        conv_case("depthwise", (2, 37, 18), 37, 7, groups=37, padding=3),
+        conv_case("depthwise, dilated, strided", (1, 20, 31), 20, 3, groups=20, dilation=3, stride=2),
+    ]
 
 
 class Conv3d(Conv):
@@ -148,35 +144,34 @@ class Conv3d(Conv):
     attrs = conv_attrs(3)
     torch_name = "conv3d"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        case = conv_case
-        return [
-            case("one voxel", (1, 5, 1, 1, 1), 3, 1, 1, 1),
-            case("1x1x1", (2, 16, 3, 5, 4), 32, 1, 1, 1),
-            case("1x1x1, padded, strided", (1, 7, 4, 5, 6), 9, 1, 1, 1, padding=1, stride=2),
-            case("3x3x3", (2, 17, 4, 6, 5), 20, 3, 3, 3, padding=1),
-            case("3x3x3, no bias, strided", (1, 8, 5, 9, 7), 33, 3, 3, 3, stride=2, padding=1, bias=False),
-            case("not padded", (2, 6, 4, 5, 6), 8, 2, 3, 3),
-            case("video stem", (1, 3, 5, 14, 15), 24, 3, 7, 7, stride=(1, 2, 2), padding=(1, 3, 3)),
-            case("within frames", (2, 12, 3, 7, 9), 20, 1, 3, 3, padding=(0, 1, 1)),
-            case("within frames, strided", (2, 12, 5, 7, 9), 20, 1, 3, 3, padding=(0, 1, 1), stride=2),
-            case("across frames", (2, 12, 5, 6, 7), 20, 3, 1, 1, padding=(1, 0, 0)),
-            case(
-                "across frames, strided", (1, 40, 6, 4, 5), 24, 3, 1, 1, padding=(1, 0, 0), stride=(2, 1, 1)
-            ),
-            case(
-                "across frames, strided everywhere", (1, 9, 6, 5, 7), 16, 3, 1, 1, padding=(1, 0, 0), stride=2
-            ),
-            case("asymmetric padding", (2, 6, 4, 5, 7), 10, 3, 3, 3, padding=(0, 1, 2, 2, 0, 1)),
-            case("asymmetric stride", (1, 7, 6, 9, 8), 9, 2, 3, 2, stride=(1, 2, 3), padding=(1, 1, 0)),
-            case("dilated", (1, 16, 6, 8, 9), 24, 3, 3, 3, dilation=(2, 1, 2), padding=(2, 1, 2)),
-            case("kernel as large as the volume", (2, 8, 3, 4, 5), 12, 3, 4, 5),
-            case("many channels", (1, 520, 3, 3, 4), 40, 3, 3, 3, padding=1),
-            case("grouped", (2, 32, 3, 5, 4), 64, 3, 3, 3, groups=4, padding=1),
-            case("depthwise", (2, 37, 4, 6, 7), 37, 3, 3, 3, groups=37, padding=1),
-            case("depthwise, strided", (1, 20, 5, 9, 8), 20, 3, 3, 3, groups=20, stride=(1, 2, 2), padding=1),
-            case("depthwise across frames", (2, 20, 6, 4, 5), 20, 5, 1, 1, groups=20, padding=(2, 0, 0)),
-            case("depthwise within frames", (2, 20, 3, 6, 5), 20, 1, 5, 5, groups=20, padding=(0, 2, 2)),
-            case("depthwise, dilated", (1, 18, 6, 7, 9), 18, 2, 3, 3, groups=18, dilation=2, padding=2),
-        ]
+    samples = [
+        conv_case("one voxel", (1, 5, 1, 1, 1), 3, 1, 1, 1),
+        conv_case("1x1x1", (2, 16, 3, 5, 4), 32, 1, 1, 1),
+        conv_case("1x1x1, padded, strided", (1, 7, 4, 5, 6), 9, 1, 1, 1, padding=1, stride=2),
+        conv_case("3x3x3", (2, 17, 4, 6, 5), 20, 3, 3, 3, padding=1),
+        conv_case("3x3x3, no bias, strided", (1, 8, 5, 9, 7), 33, 3, 3, 3, stride=2, padding=1, bias=False),
+        conv_case("not padded", (2, 6, 4, 5, 6), 8, 2, 3, 3),
+        conv_case("video stem", (1, 3, 5, 14, 15), 24, 3, 7, 7, stride=(1, 2, 2), padding=(1, 3, 3)),
+        conv_case("within frames", (2, 12, 3, 7, 9), 20, 1, 3, 3, padding=(0, 1, 1)),
+        conv_case("within frames, strided", (2, 12, 5, 7, 9), 20, 1, 3, 3, padding=(0, 1, 1), stride=2),
+        conv_case("across frames", (2, 12, 5, 6, 7), 20, 3, 1, 1, padding=(1, 0, 0)),
+        conv_case(
+            "across frames, strided", (1, 40, 6, 4, 5), 24, 3, 1, 1, padding=(1, 0, 0), stride=(2, 1, 1)
+        ),
+        conv_case(
+            "across frames, strided everywhere", (1, 9, 6, 5, 7), 16, 3, 1, 1, padding=(1, 0, 0), stride=2
+        ),
+        conv_case("asymmetric padding", (2, 6, 4, 5, 7), 10, 3, 3, 3, padding=(0, 1, 2, 2, 0, 1)),
+        conv_case("asymmetric stride", (1, 7, 6, 9, 8), 9, 2, 3, 2, stride=(1, 2, 3), padding=(1, 1, 0)),
+        conv_case("dilated", (1, 16, 6, 8, 9), 24, 3, 3, 3, dilation=(2, 1, 2), padding=(2, 1, 2)),
+        conv_case("kernel as large as the volume", (2, 8, 3, 4, 5), 12, 3, 4, 5),
+        conv_case("many channels", (1, 520, 3, 3, 4), 40, 3, 3, 3, padding=1),
+        conv_case("grouped", (2, 32, 3, 5, 4), 64, 3, 3, 3, groups=4, padding=1),
+        conv_case("depthwise", (2, 37, 4, 6, 7), 37, 3, 3, 3, groups=37, padding=1),
+        conv_case(
+            "depthwise, strided", (1, 20, 5, 9, 8), 20, 3, 3, 3, groups=20, stride=(1, 2, 2), padding=1
+        ),
+        conv_case("depthwise across frames", (2, 20, 6, 4, 5), 20, 5, 1, 1, groups=20, padding=(2, 0, 0)),
+        conv_case("depthwise within frames", (2, 20, 3, 6, 5), 20, 1, 5, 5, groups=20, padding=(0, 2, 2)),
+        conv_case("depthwise, dilated", (1, 18, 6, 7, 9), 18, 2, 3, 3, groups=18, dilation=2, padding=2),
+    ]

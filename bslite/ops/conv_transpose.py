@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import ClassVar
@@ -9,8 +10,8 @@ from typing import ClassVar
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.conv import LAYOUTS, TAPS
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.conv import LAYOUTS, TAPS, conv_case
+from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape
 
 
 def transposed_attrs(axes: int) -> tuple[Attr, ...]:
@@ -62,14 +63,7 @@ class ConvTranspose(Op):
         return 2 * math.prod(ins[0]) * math.prod(params["weight"][1:])  # what is cut off counts, too
 
 
-def transposed_case(label: str, x: Shape, k: int, *kernel: int, bias: bool = True, **attrs: object) -> Case:
-    """A sample case: input ``x``, ``k`` output channels."""
-    groups = attrs.get("groups", 1)
-    assert isinstance(groups, int)
-    params: dict[str, Shape] = {"weight": (x[1], k // groups, *kernel)}
-    if bias:
-        params["bias"] = (k,)
-    return Case(label, [x], params, attrs)
+transposed_case = functools.partial(conv_case, transposed=True)
 
 
 class ConvTranspose1d(ConvTranspose):
@@ -80,18 +74,15 @@ class ConvTranspose1d(ConvTranspose):
     attrs = transposed_attrs(1)
     torch_name = "conv_transpose1d"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        case = transposed_case
-        return [
-            case("one element", (1, 3, 1), 5, 1),
-            case("doubled", (2, 17, 9), 20, 4, stride=2, padding=1),
-            case("stride over the kernel", (1, 6, 5), 8, 2, stride=3, output_padding=2),
-            case("vocoder", (1, 20, 7), 12, 16, stride=8, padding=4),
-            case("asymmetric padding", (2, 6, 8), 10, 5, stride=2, padding=(3, 0)),
-            case("dilated", (1, 8, 9), 6, 3, stride=2, dilation=3, padding=2, bias=False),
-            case("grouped", (2, 8, 7), 12, 3, stride=2, groups=4),
-        ]
+    samples = [
+        transposed_case("one element", (1, 3, 1), 5, 1),
+        transposed_case("doubled", (2, 17, 9), 20, 4, stride=2, padding=1),
+        transposed_case("stride over the kernel", (1, 6, 5), 8, 2, stride=3, output_padding=2),
+        transposed_case("vocoder", (1, 20, 7), 12, 16, stride=8, padding=4),
+        transposed_case("asymmetric padding", (2, 6, 8), 10, 5, stride=2, padding=(3, 0)),
+        transposed_case("dilated", (1, 8, 9), 6, 3, stride=2, dilation=3, padding=2, bias=False),
+        transposed_case("grouped", (2, 8, 7), 12, 3, stride=2, groups=4),
+    ]
 
 
 class ConvTranspose2d(ConvTranspose):
@@ -106,28 +97,27 @@ class ConvTranspose2d(ConvTranspose):
     attrs = transposed_attrs(2)
     torch_name = "conv_transpose2d"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        case = transposed_case
-        return [
-            case("one pixel", (1, 5, 1, 1), 3, 1, 1),
-            case("1x1", (2, 16, 5, 4), 32, 1, 1),
-            case("2x2 doubled", (2, 17, 5, 6), 20, 2, 2, stride=2),
-            case("3x3", (2, 12, 6, 5), 33, 3, 3, padding=1),
-            case("3x3 doubled", (1, 16, 7, 6), 24, 3, 3, stride=2, padding=1, output_padding=1),
-            case("4x4 doubled, no bias", (2, 9, 5, 7), 16, 4, 4, stride=2, padding=1, bias=False),
-            case("stride over the kernel", (1, 6, 4, 5), 8, 2, 3, stride=(3, 4), output_padding=(1, 2)),
-            case("from a vector", (2, 40, 1, 1), 24, 4, 4),
-            case("asymmetric padding", (2, 6, 5, 6), 10, 3, 4, stride=2, padding=(0, 1, 2, 3)),
-            case("padding over the kernel", (1, 4, 9, 8), 6, 3, 3, stride=2, padding=4),
-            case("dilated", (1, 8, 6, 5), 12, 3, 3, dilation=2, padding=2),
-            case("dilated, strided", (1, 8, 6, 5), 12, 3, 2, stride=2, dilation=(3, 2), padding=1),
-            case("many channels", (1, 1100, 3, 4), 20, 2, 2, stride=2),
-            case("grouped", (2, 32, 5, 4), 48, 3, 3, stride=2, groups=4, padding=1),
-            case("depthwise", (2, 37, 6, 5), 37, 4, 4, stride=2, padding=1, groups=37),
-            case("depthwise, dilated", (1, 20, 6, 5), 20, 3, 3, dilation=2, padding=1, groups=20),
-            case("depthwise, multiplier 2", (2, 18, 4, 5), 36, 3, 3, stride=2, groups=18),
-        ]
+    samples = [
+        transposed_case("one pixel", (1, 5, 1, 1), 3, 1, 1),
+        transposed_case("1x1", (2, 16, 5, 4), 32, 1, 1),
+        transposed_case("2x2 doubled", (2, 17, 5, 6), 20, 2, 2, stride=2),
+        transposed_case("3x3", (2, 12, 6, 5), 33, 3, 3, padding=1),
+        transposed_case("3x3 doubled", (1, 16, 7, 6), 24, 3, 3, stride=2, padding=1, output_padding=1),
+        transposed_case("4x4 doubled, no bias", (2, 9, 5, 7), 16, 4, 4, stride=2, padding=1, bias=False),
+        transposed_case(
+            "stride over the kernel", (1, 6, 4, 5), 8, 2, 3, stride=(3, 4), output_padding=(1, 2)
+        ),
+        transposed_case("from a vector", (2, 40, 1, 1), 24, 4, 4),
+        transposed_case("asymmetric padding", (2, 6, 5, 6), 10, 3, 4, stride=2, padding=(0, 1, 2, 3)),
+        transposed_case("padding over the kernel", (1, 4, 9, 8), 6, 3, 3, stride=2, padding=4),
+        transposed_case("dilated", (1, 8, 6, 5), 12, 3, 3, dilation=2, padding=2),
+        transposed_case("dilated, strided", (1, 8, 6, 5), 12, 3, 2, stride=2, dilation=(3, 2), padding=1),
+        transposed_case("many channels", (1, 1100, 3, 4), 20, 2, 2, stride=2),
+        transposed_case("grouped", (2, 32, 5, 4), 48, 3, 3, stride=2, groups=4, padding=1),
+        transposed_case("depthwise", (2, 37, 6, 5), 37, 4, 4, stride=2, padding=1, groups=37),
+        transposed_case("depthwise, dilated", (1, 20, 6, 5), 20, 3, 3, dilation=2, padding=1, groups=20),
+        transposed_case("depthwise, multiplier 2", (2, 18, 4, 5), 36, 3, 3, stride=2, groups=18),
+    ]
 
 
 class ConvTranspose3d(ConvTranspose):
@@ -138,18 +128,19 @@ class ConvTranspose3d(ConvTranspose):
     attrs = transposed_attrs(3)
     torch_name = "conv_transpose3d"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        case = transposed_case
-        return [
-            case("one voxel", (1, 5, 1, 1, 1), 3, 1, 1, 1),
-            case("2x2x2 doubled", (2, 17, 3, 4, 5), 20, 2, 2, 2, stride=2),
-            case("3x3x3 doubled", (1, 16, 3, 4, 3), 24, 3, 3, 3, stride=2, padding=1, output_padding=1),
-            case("3x3x3", (2, 6, 3, 4, 5), 8, 3, 3, 3, padding=1, bias=False),
-            case("within frames", (1, 8, 3, 4, 5), 6, 1, 4, 4, stride=(1, 2, 2), padding=(0, 1, 1)),
-            case("stride over the kernel", (1, 4, 2, 3, 3), 6, 1, 2, 1, stride=(2, 3, 2)),
-            case("asymmetric padding", (1, 6, 3, 4, 4), 7, 3, 3, 3, stride=2, padding=(0, 1, 2, 2, 0, 1)),
-            case("dilated", (1, 8, 4, 5, 4), 6, 2, 3, 2, stride=(1, 2, 1), dilation=(2, 1, 3)),
-            case("grouped", (2, 16, 2, 3, 4), 24, 3, 3, 3, stride=2, groups=4, padding=1),
-            case("depthwise", (1, 20, 3, 4, 5), 20, 4, 4, 4, stride=2, padding=1, groups=20),
-        ]
+    samples = [
+        transposed_case("one voxel", (1, 5, 1, 1, 1), 3, 1, 1, 1),
+        transposed_case("2x2x2 doubled", (2, 17, 3, 4, 5), 20, 2, 2, 2, stride=2),
+        transposed_case(
+            "3x3x3 doubled", (1, 16, 3, 4, 3), 24, 3, 3, 3, stride=2, padding=1, output_padding=1
+        ),
+        transposed_case("3x3x3", (2, 6, 3, 4, 5), 8, 3, 3, 3, padding=1, bias=False),
+        transposed_case("within frames", (1, 8, 3, 4, 5), 6, 1, 4, 4, stride=(1, 2, 2), padding=(0, 1, 1)),
+        transposed_case("stride over the kernel", (1, 4, 2, 3, 3), 6, 1, 2, 1, stride=(2, 3, 2)),
+        transposed_case(
+            "asymmetric padding", (1, 6, 3, 4, 4), 7, 3, 3, 3, stride=2, padding=(0, 1, 2, 2, 0, 1)
+        ),
+        transposed_case("dilated", (1, 8, 4, 5, 4), 6, 2, 3, 2, stride=(1, 2, 1), dilation=(2, 1, 3)),
+        transposed_case("grouped", (2, 16, 2, 3, 4), 24, 3, 3, 3, stride=2, groups=4, padding=1),
+        transposed_case("depthwise", (1, 20, 3, 4, 5), 20, 4, 4, 4, stride=2, padding=1, groups=20),
+    ]

@@ -80,6 +80,7 @@ class Op:
     sample_range: ClassVar[tuple[float, float] | None] = None  # of its cases' inputs; None: normal noise
     torch_name: ClassVar[str] = ""
     onnx_name: ClassVar[str] = ""
+    samples: ClassVar[Sequence[Case]] = ()  # see `cases`
     carries: ClassVar[bool] = False  # moves values of any one dtype as they are
     #: Takes indices or makes integers that can turn out wrong only while running: the engine then raises.
     may_fail: ClassVar[bool] = False
@@ -124,8 +125,12 @@ class Op:
 
     @classmethod
     def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
-        """Output rows -> input rows along H, or None where an output row may need every input row."""
-        return None
+        """Output rows -> input rows along H, or None where an output row may need every input row.
+
+        A pointwise op reads the same row of each input; an input of one row, or with no such axis, it reads
+        whole.
+        """
+        return RowMap() if cls.kind in (Kind.POINTWISE, Kind.CHANNEL) else None
 
     @classmethod
     def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
@@ -137,11 +142,23 @@ class Op:
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
-        """Sample configurations, edge cases first."""
-        return ()
+        """Sample configurations, edge cases first: `samples`, or what the op's family adds to them."""
+        return cls.samples
 
 
 REGISTRY: dict[str, type[Op]] = {}
+
+
+def declare(
+    base: type[Op], name: str, doc: str, onnx: str = "", torch: str | None = None, **variables: Any
+) -> None:
+    """Declare the op ``name``: a subclass of ``base`` that differs from it in class variables alone.
+
+    ``doc`` says what the op computes; ``onnx`` and ``torch`` are its names there, in torch ``name`` if None.
+    """
+    variables |= {"onnx_name": onnx, "torch_name": name if torch is None else torch}
+    title = "".join(map(str.capitalize, name.split("_")))
+    type(title, (base,), {"name": name, "__doc__": doc, "__module__": base.__module__, **variables})
 
 
 def get(name: str) -> type[Op]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a
-from bslite.ops import checks
-from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.along import AlongAxis
+from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind
 
 
-class Cumulative(Op):
+class Cumulative(AlongAxis):
     """Base of the running sums: ``exclusive`` leaves the element out, ``reverse`` begins at the end."""
 
     kind = Kind.REDUCTION
@@ -24,26 +24,15 @@ class Cumulative(Op):
     def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         return ins[0] if ins[0] in INTEGERS else super().dtype(ins, params, attrs)
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.axis(cls.name, attrs["axis"], len(ins[0]))
-        return ins[0]
-
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return attrs["axis"] % ranks[0] != 0
-
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("vector", [(37,)], attrs={"axis": 0}),
-            Case("rows, exclusive", [(3, 40)], attrs={"axis": -1, "exclusive": True}),
-            Case("first axis, reverse", [(7, 5, 3)], attrs={"axis": 0, "reverse": True}),
-            Case("image, both", [(2, 5, 4, 3)], attrs={"axis": 1, "exclusive": True, "reverse": True}),
-            Case("long", [(2, 5003)], attrs={"axis": 1}),
-            Case("integers", [(3, 7)], attrs={"axis": 1}, dtypes=["int64"]),
-            Case("integers, exclusive", [(3, 7)], attrs={"axis": 0, "exclusive": True}, dtypes=["int32"]),
-        ]
+    samples = [
+        Case("vector", [(37,)], attrs={"axis": 0}),
+        Case("rows, exclusive", [(3, 40)], attrs={"axis": -1, "exclusive": True}),
+        Case("first axis, reverse", [(7, 5, 3)], attrs={"axis": 0, "reverse": True}),
+        Case("image, both", [(2, 5, 4, 3)], attrs={"axis": 1, "exclusive": True, "reverse": True}),
+        Case("long", [(2, 5003)], attrs={"axis": 1}),
+        Case("integers", [(3, 7)], attrs={"axis": 1}, dtypes=["int64"]),
+        Case("integers, exclusive", [(3, 7)], attrs={"axis": 0, "exclusive": True}, dtypes=["int32"]),
+    ]
 
 
 class Cumsum(Cumulative):
@@ -63,7 +52,7 @@ class Cumprod(Cumulative):
     onnx_name = "CumProd"
 
 
-class Logcumsumexp(Op):
+class Logcumsumexp(AlongAxis):
     """Logarithm of the running sum of exponentials along an axis, without leaving float32's range."""
 
     name = "logcumsumexp"
@@ -71,21 +60,10 @@ class Logcumsumexp(Op):
     attrs = (Attr("axis", a.integer()),)
     torch_name = "logcumsumexp"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.axis(cls.name, attrs["axis"], len(ins[0]))
-        return ins[0]
-
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return attrs["axis"] % ranks[0] != 0
-
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("vector", [(37,)], attrs={"axis": 0}),
-            Case("rows", [(3, 40)], attrs={"axis": -1}),
-            Case("first axis", [(7, 5, 3)], attrs={"axis": 0}),
-            Case("channels of an image", [(2, 5, 4, 3)], attrs={"axis": 1}),
-            Case("long", [(2, 5003)], attrs={"axis": 1}),
-        ]
+    samples = [
+        Case("vector", [(37,)], attrs={"axis": 0}),
+        Case("rows", [(3, 40)], attrs={"axis": -1}),
+        Case("first axis", [(7, 5, 3)], attrs={"axis": 0}),
+        Case("channels of an image", [(2, 5, 4, 3)], attrs={"axis": 1}),
+        Case("long", [(2, 5003)], attrs={"axis": 1}),
+    ]

@@ -9,6 +9,7 @@ from typing import Any
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
+from bslite.ops.along import AlongAxis
 from bslite.ops.core import DTYPES, INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
@@ -237,7 +238,7 @@ def coordinates(op: str, x: Shape, indices: Shape, batch: int) -> None:
         )
 
 
-class TopK(Op):
+class TopK(AlongAxis):
     """Indices along ``axis`` of the ``k`` largest (or smallest) elements, in order, of equal ones the first.
 
     NaN counts as the largest of all. The values are `gather_elements` of the same input.
@@ -266,10 +267,6 @@ class TopK(Op):
         if k > x[axis]:
             raise SpecError(f"op 'topk': k={k} of {x[axis]} elements along axis {axis} of {list(x)}")
         return (*x[:axis], k, *x[axis + 1 :])
-
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return attrs["axis"] % ranks[0] != 0
 
     @classmethod
     def cases(cls) -> Sequence[Case]:

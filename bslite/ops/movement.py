@@ -9,10 +9,11 @@ from typing import Any
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
+from bslite.ops.along import AlongAxis
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
 
 
-class Concat(Op):
+class Concat(AlongAxis):
     """Inputs side by side along ``axis``; all their other sizes are equal."""
 
     name = "concat"
@@ -39,21 +40,15 @@ class Concat(Op):
     def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         return RowMap() if attrs["axis"] == 1 else None
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return attrs["axis"] % ranks[0] != 0
-
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("one input", [(2, 3, 4, 5)], attrs={"axis": 1}),
-            Case("channels", [(2, 3, 4, 5), (2, 7, 4, 5)], attrs={"axis": 1}),
-            Case("four branches", [(1, c, 5, 5) for c in (16, 3, 1, 20)], attrs={"axis": 1}),
-            Case("rows", [(2, 3, 4, 5), (2, 3, 1, 5)], attrs={"axis": 2}),
-            Case("last axis", [(2, 3, 4), (2, 3, 2), (2, 3, 1)], attrs={"axis": -1}),
-            Case("batch", [(1, 4), (3, 4)], attrs={"axis": 0}),
-            Case("vectors", [(5,), (1,)], attrs={"axis": 0}),
-        ]
+    samples = [
+        Case("one input", [(2, 3, 4, 5)], attrs={"axis": 1}),
+        Case("channels", [(2, 3, 4, 5), (2, 7, 4, 5)], attrs={"axis": 1}),
+        Case("four branches", [(1, c, 5, 5) for c in (16, 3, 1, 20)], attrs={"axis": 1}),
+        Case("rows", [(2, 3, 4, 5), (2, 3, 1, 5)], attrs={"axis": 2}),
+        Case("last axis", [(2, 3, 4), (2, 3, 2), (2, 3, 1)], attrs={"axis": -1}),
+        Case("batch", [(1, 4), (3, 4)], attrs={"axis": 0}),
+        Case("vectors", [(5,), (1,)], attrs={"axis": 0}),
+    ]
 
 
 class RepeatBatch(Op):
@@ -81,14 +76,12 @@ class RepeatBatch(Op):
     def traffic(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 4 * (math.prod(ins[0]) + math.prod(out))
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("once", [(1, 3), (1, 2)]),
-            Case("a token", [(1, 1, 12), (3, 4, 12)]),
-            Case("an image", [(1, 3, 4, 5), (2,)]),
-            Case("indices", [(1, 4), (3, 1)], dtypes=["int64", "int64"]),
-        ]
+    samples = [
+        Case("once", [(1, 3), (1, 2)]),
+        Case("a token", [(1, 1, 12), (3, 4, 12)]),
+        Case("an image", [(1, 3, 4, 5), (2,)]),
+        Case("indices", [(1, 4), (3, 1)], dtypes=["int64", "int64"]),
+    ]
 
 
 class Flatten(Op):
@@ -114,16 +107,14 @@ class Flatten(Op):
     def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
         return attrs["start_axis"] % ranks[0] != 0
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("image", [(2, 5, 3, 4)]),
-            Case("one pixel", [(3, 17, 1, 1)]),
-            Case("flat already", [(3, 7)]),
-            Case("everything", [(2, 3, 4)], attrs={"start_axis": 0}),
-            Case("rows and columns", [(2, 3, 4, 5)], attrs={"start_axis": 2, "end_axis": 3}),
-            Case("inner axes", [(2, 3, 4, 5)], attrs={"start_axis": -3, "end_axis": -2}),
-        ]
+    samples = [
+        Case("image", [(2, 5, 3, 4)]),
+        Case("one pixel", [(3, 17, 1, 1)]),
+        Case("flat already", [(3, 7)]),
+        Case("everything", [(2, 3, 4)], attrs={"start_axis": 0}),
+        Case("rows and columns", [(2, 3, 4, 5)], attrs={"start_axis": 2, "end_axis": 3}),
+        Case("inner axes", [(2, 3, 4, 5)], attrs={"start_axis": -3, "end_axis": -2}),
+    ]
 
 
 class Reshape(Op):
@@ -203,19 +194,17 @@ class Permute(Op):
     def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
         return attrs["order"][0] % ranks[0] == 0
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("to channels last", [(2, 3, 4, 5)], attrs={"order": (0, 2, 3, 1)}),
-            Case("to channels first", [(2, 4, 5, 3)], attrs={"order": (0, -1, 1, 2)}),
-            Case("transpose", [(4, 7)], attrs={"order": (1, 0)}),
-            Case("heads", [(2, 9, 3, 8)], attrs={"order": (0, 2, 1, 3)}),
-            Case("shuffle", [(1, 2, 4, 3, 3)], attrs={"order": (0, 2, 1, 3, 4)}),
-            Case("nothing", [(2, 3, 4)], attrs={"order": (0, 1, 2)}),
-        ]
+    samples = [
+        Case("to channels last", [(2, 3, 4, 5)], attrs={"order": (0, 2, 3, 1)}),
+        Case("to channels first", [(2, 4, 5, 3)], attrs={"order": (0, -1, 1, 2)}),
+        Case("transpose", [(4, 7)], attrs={"order": (1, 0)}),
+        Case("heads", [(2, 9, 3, 8)], attrs={"order": (0, 2, 1, 3)}),
+        Case("shuffle", [(1, 2, 4, 3, 3)], attrs={"order": (0, 2, 1, 3, 4)}),
+        Case("nothing", [(2, 3, 4)], attrs={"order": (0, 1, 2)}),
+    ]
 
 
-class Slice(Op):
+class Slice(AlongAxis):
     """``x[start:stop:step]`` along ``axis``, by Python's rules; the result may not be empty.
 
     So a negative step goes backwards, from a ``start`` that has to be given: -1 for the last element.
@@ -247,10 +236,6 @@ class Slice(Op):
         if attrs["axis"] == 2 and attrs["start"] >= 0 and attrs["step"] > 0:
             return RowMap(attrs["step"], -attrs["start"], 1)
         return RowMap() if attrs["axis"] == 1 else None
-
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return attrs["axis"] % ranks[0] != 0
 
     @classmethod
     def cases(cls) -> Sequence[Case]:

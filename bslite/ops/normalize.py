@@ -9,9 +9,11 @@ from typing import Any
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
+from bslite.ops.along import AlongAxis
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
 
 EPS = Attr("eps", a.real_between(0), 1e-5, "added to the variance")
+SIZES = Attr("normalized_shape", a.ints(1), doc="sizes of the trailing axes")
 AFFINE = {"weight": False, "bias": False}
 
 
@@ -43,10 +45,6 @@ class BatchNorm(Op):
         return 2 * math.prod(out)  # the statistics fold into one scale and one shift per channel
 
     @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
-        return RowMap()
-
-    @classmethod
     def cases(cls) -> Sequence[Case]:
         def case(label: str, x: Shape, roles: Sequence[str] = ("weight", "bias"), **attrs: Any) -> Case:
             return Case(label, [x], dict.fromkeys((*roles, "running_mean", "running_var"), (x[1],)), attrs)
@@ -65,36 +63,41 @@ class BatchNorm(Op):
         ]
 
 
-class LayerNorm(Op):
-    """Subtracts the mean and divides by the standard deviation over the last axes, ``normalized_shape``."""
+class TrailingNorm(Op):
+    """Base of the norms over the last axes, of sizes ``normalized_shape``."""
 
-    name = "layer_norm"
     kind = Kind.REDUCTION
-    params = AFFINE
-    attrs = (Attr("normalized_shape", a.ints(1), doc="sizes of the trailing axes"), EPS)
-    torch_name = "layer_norm"
-    onnx_name = "LayerNormalization"
 
     @classmethod
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, want = ins[0], attrs["normalized_shape"]
         if not want:
-            raise SpecError("op 'layer_norm': normalized_shape is empty, expected at least one size")
+            raise SpecError(f"op {cls.name!r}: normalized_shape is empty, expected at least one size")
         if x[-len(want) :] != want:
             raise SpecError(
-                f"op 'layer_norm': the input {list(x)} does not end in normalized_shape {list(want)}"
+                f"op {cls.name!r}: the input {list(x)} does not end in normalized_shape {list(want)}"
             )
         for role, got in params.items():
             checks.param_shape(cls.name, role, got, want, "(normalized_shape)")
         return x
 
     @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return 8 * math.prod(out)  # sum; subtract, square, add; scale; scale and shift (2); eps
-
-    @classmethod
     def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(attrs["normalized_shape"]) < ranks[0]
+
+
+class LayerNorm(TrailingNorm):
+    """Subtracts the mean and divides by the standard deviation over the last axes, ``normalized_shape``."""
+
+    name = "layer_norm"
+    params = AFFINE
+    attrs = (SIZES, EPS)
+    torch_name = "layer_norm"
+    onnx_name = "LayerNormalization"
+
+    @classmethod
+    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 8 * math.prod(out)  # sum; subtract, square, add; scale; scale and shift (2); eps
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
@@ -116,39 +119,18 @@ class LayerNorm(Op):
         ]
 
 
-class RMSNorm(Op):
+class RMSNorm(TrailingNorm):
     """Divides by the root of the mean square over the trailing axes ``normalized_shape``."""
 
     name = "rms_norm"
-    kind = Kind.REDUCTION
     params = {"weight": False}
-    attrs = (
-        Attr("normalized_shape", a.ints(1), doc="sizes of the trailing axes"),
-        Attr("eps", a.real_between(0), 2.0**-23, "added to the mean square"),
-    )
+    attrs = (SIZES, Attr("eps", a.real_between(0), 2.0**-23, "added to the mean square"))
     torch_name = "rms_norm"
     onnx_name = "RMSNormalization"
 
     @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        x, want = ins[0], attrs["normalized_shape"]
-        if not want:
-            raise SpecError("op 'rms_norm': normalized_shape is empty, expected at least one size")
-        if x[-len(want) :] != want:
-            raise SpecError(
-                f"op 'rms_norm': the input {list(x)} does not end in normalized_shape {list(want)}"
-            )
-        if "weight" in params:
-            checks.param_shape(cls.name, "weight", params["weight"], want, "(normalized_shape)")
-        return x
-
-    @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 4 * math.prod(out)
-
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return len(attrs["normalized_shape"]) < ranks[0]
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
@@ -169,7 +151,7 @@ class RMSNorm(Op):
         ]
 
 
-class Normalize(Op):
+class Normalize(AlongAxis):
     """Divides by the root of the sum of squares along ``axis``, or by ``eps`` where that is larger."""
 
     name = "normalize"
@@ -179,29 +161,18 @@ class Normalize(Op):
     onnx_name = "LpNormalization"
 
     @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.axis(cls.name, attrs["axis"], len(ins[0]))
-        return ins[0]
-
-    @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 3 * math.prod(out)
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return attrs["axis"] % ranks[0] != 0
-
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("one element", [(3, 1)], attrs={"axis": -1}),
-            Case("heads", [(2, 3, 10, 32)], attrs={"axis": -1}),
-            Case("channels", [(2, 19, 3, 4)]),
-            Case("an axis in the middle", [(2, 3, 10, 5)], attrs={"axis": 2}),
-            Case("batch", [(7, 4)], attrs={"axis": 0}),
-            Case("long rows", [(2, 2300)]),
-            Case("eps above the norm", [(4, 33)], attrs={"eps": 100.0}),
-        ]
+    samples = [
+        Case("one element", [(3, 1)], attrs={"axis": -1}),
+        Case("heads", [(2, 3, 10, 32)], attrs={"axis": -1}),
+        Case("channels", [(2, 19, 3, 4)]),
+        Case("an axis in the middle", [(2, 3, 10, 5)], attrs={"axis": 2}),
+        Case("batch", [(7, 4)], attrs={"axis": 0}),
+        Case("long rows", [(2, 2300)]),
+        Case("eps above the norm", [(4, 33)], attrs={"eps": 100.0}),
+    ]
 
 
 class GroupNorm(Op):

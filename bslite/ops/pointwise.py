@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 
 
 class Dropout(Op):
@@ -17,17 +17,11 @@ class Dropout(Op):
     torch_name = "dropout"
     onnx_name = "Dropout"
 
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
-        return RowMap()
-
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("image", [(2, 3, 5, 4)]),
-            Case("features", [(3, 17)], attrs={"p": 0.2}),
-            Case("always", [(4,)], attrs={"p": 1}),
-        ]
+    samples = [
+        Case("image", [(2, 3, 5, 4)]),
+        Case("features", [(3, 17)], attrs={"p": 0.2}),
+        Case("always", [(4,)], attrs={"p": 1}),
+    ]
 
 
 class Constant(Op):
@@ -48,11 +42,9 @@ class Constant(Op):
     def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         return params["value"]
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("a number", [], {"value": ()}),
-            Case("per channel", [], {"value": (1, 5, 1, 1)}),
-            Case("class token", [], {"value": (1, 1, 24)}),
-            Case("image", [], {"value": (2, 3, 4, 5)}),
-        ]
+    samples = [
+        Case("a number", [], {"value": ()}),
+        Case("per channel", [], {"value": (1, 5, 1, 1)}),
+        Case("class token", [], {"value": (1, 1, 24)}),
+        Case("image", [], {"value": (2, 3, 4, 5)}),
+    ]

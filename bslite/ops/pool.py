@@ -13,7 +13,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.conv import LAYOUTS
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
 
 CEIL = Attr("ceil_mode", a.boolean, False, "keep a last window that does not fit, if it starts in the image")
 
@@ -58,6 +58,11 @@ def avg_attrs(axes: int) -> tuple[Attr, ...]:
     )
 
 
+def pool_case(label: str, x: Shape, **attrs: Any) -> Case:
+    """A sample case on input ``x``."""
+    return Case(label, [x], attrs=attrs)
+
+
 class WindowPool(Op):
     """Base of the pools with a sliding window: attributes kernel, stride, padding, dilation, ceil_mode."""
 
@@ -97,28 +102,25 @@ class WindowPool(Op):
         kernel, stride, dilation = cls.geometry(attrs)
         return RowMap(stride[0], attrs["padding"][0], dilation[0] * (kernel[0] - 1) + 1)
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        def case(label: str, x: Shape, kernel: Any, **attrs: Any) -> Case:
-            return Case(label, [x], attrs={"kernel": kernel, **attrs})
-
-        return [
-            case("one pixel", (1, 1, 1, 1), 1),
-            case("2x2", (2, 5, 8, 6), 2),
-            case("2x2, odd image", (1, 3, 7, 9), 2),
-            case("3x3 stem", (2, 17, 14, 15), 3, stride=2, padding=1),
-            case("3x3 overlapping", (1, 4, 9, 8), 3, stride=1, padding=1),
-            case("as large as the image", (2, 6, 5, 7), (5, 7)),
-            case("stride over the kernel", (1, 3, 11, 10), 2, stride=(3, 4)),
-            case("asymmetric", (2, 3, 10, 11), (2, 3), stride=(1, 2), padding=(1, 0)),
-            case("asymmetric padding", (1, 4, 7, 8), 3, stride=2, padding=(0, 1, 1, 0)),
-            case("ceil", (2, 4, 8, 7), 3, stride=2, ceil_mode=True),
-            case("ceil, exact", (1, 4, 9, 9), 3, stride=2, ceil_mode=True),
-            case("ceil, padded", (1, 5, 6, 7), 3, stride=2, padding=1, ceil_mode=True),
-            case("ceil, last window dropped", (1, 2, 5, 6), 2, stride=4, padding=1, ceil_mode=True),
-            case("ceil, window beyond the padding", (2, 3, 7, 9), 4, stride=3, padding=2, ceil_mode=True),
-            case("ceil, smaller than the kernel", (1, 2, 2, 2), 3, stride=2, ceil_mode=True),
-        ]
+    samples = [
+        pool_case("one pixel", (1, 1, 1, 1), kernel=1),
+        pool_case("2x2", (2, 5, 8, 6), kernel=2),
+        pool_case("2x2, odd image", (1, 3, 7, 9), kernel=2),
+        pool_case("3x3 stem", (2, 17, 14, 15), kernel=3, stride=2, padding=1),
+        pool_case("3x3 overlapping", (1, 4, 9, 8), kernel=3, stride=1, padding=1),
+        pool_case("as large as the image", (2, 6, 5, 7), kernel=(5, 7)),
+        pool_case("stride over the kernel", (1, 3, 11, 10), kernel=2, stride=(3, 4)),
+        pool_case("asymmetric", (2, 3, 10, 11), kernel=(2, 3), stride=(1, 2), padding=(1, 0)),
+        pool_case("asymmetric padding", (1, 4, 7, 8), kernel=3, stride=2, padding=(0, 1, 1, 0)),
+        pool_case("ceil", (2, 4, 8, 7), kernel=3, stride=2, ceil_mode=True),
+        pool_case("ceil, exact", (1, 4, 9, 9), kernel=3, stride=2, ceil_mode=True),
+        pool_case("ceil, padded", (1, 5, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
+        pool_case("ceil, last window dropped", (1, 2, 5, 6), kernel=2, stride=4, padding=1, ceil_mode=True),
+        pool_case(
+            "ceil, window beyond the padding", (2, 3, 7, 9), kernel=4, stride=3, padding=2, ceil_mode=True
+        ),
+        pool_case("ceil, smaller than the kernel", (1, 2, 2, 2), kernel=3, stride=2, ceil_mode=True),
+    ]
 
 
 class MaxPool2d(WindowPool):
@@ -132,19 +134,12 @@ class MaxPool2d(WindowPool):
     @classmethod
     def cases(cls) -> Sequence[Case]:
         dilated = {"kernel": 3, "stride": 1, "dilation": 2}
+        padded = {**dilated, "stride": 2, "padding": 1, "ceil_mode": True}
         return [
             *super().cases(),
-            Case("dilated", [(2, 3, 9, 8)], attrs=dilated),
-            Case(
-                "dilated, padded, ceil",
-                [(1, 4, 8, 11)],
-                attrs={**dilated, "stride": 2, "padding": 1, "ceil_mode": True},
-            ),
-            Case(
-                "dilated one way",
-                [(1, 2, 9, 5)],
-                attrs={"kernel": (3, 2), "dilation": (2, 1), "padding": (1, 1)},
-            ),
+            pool_case("dilated", (2, 3, 9, 8), **dilated),
+            pool_case("dilated, padded, ceil", (1, 4, 8, 11), **padded),
+            pool_case("dilated one way", (1, 2, 9, 5), kernel=(3, 2), dilation=(2, 1), padding=(1, 1)),
         ]
 
 
@@ -158,42 +153,20 @@ class AvgPool2d(WindowPool):
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
-        bare = {"count_include_pad": False}
-        extra = [
-            Case(
-                "3x3 padding not counted",
-                [(2, 5, 9, 8)],
-                attrs={"kernel": 3, "stride": 1, "padding": 1, **bare},
-            ),
-            Case(
-                "asymmetric padding not counted",
-                [(1, 4, 7, 8)],
-                attrs={"kernel": 3, "padding": (1, 0, 0, 1), **bare},
-            ),
-            Case(
-                "ceil, padding not counted",
-                [(1, 5, 6, 7)],
-                attrs={"kernel": 3, "stride": 2, "padding": 1, "ceil_mode": True, **bare},
-            ),
-            Case("dilated", [(2, 3, 9, 8)], attrs={"kernel": 3, "stride": 1, "dilation": 2}),
-            Case(
-                "dilated, padded",
-                [(1, 4, 8, 11)],
-                attrs={"kernel": (3, 2), "stride": 2, "dilation": (2, 3), "padding": (1, 0, 0, 1)},
-            ),
-            Case(
-                "dilated, padding not counted",
-                [(1, 4, 8, 11)],
-                attrs={"kernel": 3, "stride": 2, "dilation": 2, "padding": 1, **bare},
-            ),
-            Case("divisor given", [(1, 3, 8, 8)], attrs={"kernel": 2, "divisor_override": 3}),
-            Case(
-                "divisor given, ceil, padded",
-                [(2, 3, 7, 6)],
-                attrs={"kernel": 3, "stride": 2, "padding": 1, "ceil_mode": True, "divisor_override": 1},
-            ),
+        bare = {"kernel": 3, "count_include_pad": False}
+        by_hand = {"kernel": 3, "stride": 2, "padding": 1, "ceil_mode": True, "divisor_override": 1}
+        uneven = {"kernel": (3, 2), "stride": 2, "dilation": (2, 3), "padding": (1, 0, 0, 1)}
+        return [
+            *super().cases(),
+            pool_case("3x3 padding not counted", (2, 5, 9, 8), stride=1, padding=1, **bare),
+            pool_case("asymmetric padding not counted", (1, 4, 7, 8), padding=(1, 0, 0, 1), **bare),
+            pool_case("ceil, padding not counted", (1, 5, 6, 7), stride=2, padding=1, ceil_mode=True, **bare),
+            pool_case("dilated", (2, 3, 9, 8), kernel=3, stride=1, dilation=2),
+            pool_case("dilated, padded", (1, 4, 8, 11), **uneven),
+            pool_case("dilated, padding not counted", (1, 4, 8, 11), stride=2, dilation=2, padding=1, **bare),
+            pool_case("divisor given", (1, 3, 8, 8), kernel=2, divisor_override=3),
+            pool_case("divisor given, ceil, padded", (2, 3, 7, 6), **by_hand),
         ]
-        return [*super().cases(), *extra]
 
 
 def adaptive_attrs(axes: int) -> tuple[Attr, ...]:
@@ -218,37 +191,30 @@ class AdaptivePool(Op):
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(out) * math.prod(math.ceil(h / p) for h, p in zip(ins[0][2:], out[2:], strict=True))
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        def case(label: str, x: Shape, size: Any) -> Case:
-            return Case(label, [x], attrs={"output_size": size})
-
-        return [
-            case("global", (2, 19, 7, 7), 1),
-            case("global of one pixel", (1, 3, 1, 1), 1),
-            case("even division", (2, 4, 12, 8), (6, 4)),
-            case("overlapping windows", (1, 5, 13, 11), (6, 6)),
-            case("same size", (1, 3, 5, 4), (5, 4)),
-            case("larger than the input", (2, 3, 3, 2), (7, 5)),
-            case("one pixel to many", (1, 4, 1, 1), 3),
-            case("height kept", (1, 3, 6, 9), (None, 2)),
-            case("width kept", (1, 3, 6, 9), (1, None)),
-        ]
+    samples = [
+        pool_case("global", (2, 19, 7, 7), output_size=1),
+        pool_case("global of one pixel", (1, 3, 1, 1), output_size=1),
+        pool_case("even division", (2, 4, 12, 8), output_size=(6, 4)),
+        pool_case("overlapping windows", (1, 5, 13, 11), output_size=(6, 6)),
+        pool_case("same size", (1, 3, 5, 4), output_size=(5, 4)),
+        pool_case("larger than the input", (2, 3, 3, 2), output_size=(7, 5)),
+        pool_case("one pixel to many", (1, 4, 1, 1), output_size=3),
+        pool_case("height kept", (1, 3, 6, 9), output_size=(None, 2)),
+        pool_case("width kept", (1, 3, 6, 9), output_size=(1, None)),
+    ]
 
 
-class AdaptiveAvgPool2d(AdaptivePool):
-    """Mean of each window; global average pooling at ``output_size`` 1."""
-
-    name = "adaptive_avg_pool2d"
-    attrs = adaptive_attrs(2)
-    torch_name = "adaptive_avg_pool2d"
-    onnx_name = "GlobalAveragePool"
-
-
-class AdaptiveMaxPool2d(AdaptivePool):
-    """Largest element of each window, NaN above all; global max pooling at ``output_size`` 1."""
-
-    name = "adaptive_max_pool2d"
-    attrs = adaptive_attrs(2)
-    torch_name = "adaptive_max_pool2d"
-    onnx_name = "GlobalMaxPool"
+declare(
+    AdaptivePool,
+    "adaptive_avg_pool2d",
+    "Mean of each window; global average pooling at ``output_size`` 1.",
+    onnx="GlobalAveragePool",
+    attrs=adaptive_attrs(2),
+)
+declare(
+    AdaptivePool,
+    "adaptive_max_pool2d",
+    "Largest element of each window, NaN above all; global max pooling at ``output_size`` 1.",
+    onnx="GlobalMaxPool",
+    attrs=adaptive_attrs(2),
+)

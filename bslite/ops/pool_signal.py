@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from bslite.ops.core import Case, Shape
-from bslite.ops.pool import AdaptivePool, WindowPool, adaptive_attrs, avg_attrs, max_attrs
-
-
-def pool_case(label: str, x: Shape, **attrs: Any) -> Case:
-    """A sample case on input ``x``."""
-    return Case(label, [x], attrs=attrs)
+from bslite.ops.core import Case, declare
+from bslite.ops.pool import AdaptivePool, WindowPool, adaptive_attrs, avg_attrs, max_attrs, pool_case
 
 
 class SignalPool(WindowPool):
@@ -19,20 +13,17 @@ class SignalPool(WindowPool):
 
     axes = 1
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        case = pool_case
-        return [
-            case("one element", (1, 1, 1), kernel=1),
-            case("2", (2, 5, 8), kernel=2),
-            case("3, overlapping", (1, 17, 9), kernel=3, stride=1, padding=1),
-            case("3, every other", (2, 70, 12), kernel=3, stride=2, padding=1),
-            case("asymmetric padding", (1, 4, 8), kernel=3, stride=2, padding=(0, 1)),
-            case("stride over the kernel", (1, 3, 11), kernel=2, stride=4),
-            case("ceil", (2, 4, 8), kernel=3, stride=2, ceil_mode=True),
-            case("ceil, padded", (1, 5, 6), kernel=3, stride=2, padding=1, ceil_mode=True),
-            case("as long as the signal", (2, 6, 7), kernel=7),
-        ]
+    samples = [
+        pool_case("one element", (1, 1, 1), kernel=1),
+        pool_case("2", (2, 5, 8), kernel=2),
+        pool_case("3, overlapping", (1, 17, 9), kernel=3, stride=1, padding=1),
+        pool_case("3, every other", (2, 70, 12), kernel=3, stride=2, padding=1),
+        pool_case("asymmetric padding", (1, 4, 8), kernel=3, stride=2, padding=(0, 1)),
+        pool_case("stride over the kernel", (1, 3, 11), kernel=2, stride=4),
+        pool_case("ceil", (2, 4, 8), kernel=3, stride=2, ceil_mode=True),
+        pool_case("ceil, padded", (1, 5, 6), kernel=3, stride=2, padding=1, ceil_mode=True),
+        pool_case("as long as the signal", (2, 6, 7), kernel=7),
+    ]
 
 
 class MaxPool1d(SignalPool):
@@ -59,14 +50,13 @@ class AvgPool1d(SignalPool):
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
-        case = pool_case
         bare = {"kernel": 3, "stride": 2, "padding": 1, "count_include_pad": False}
         return [
             *super().cases(),
-            case("padding not counted", (2, 5, 9), **bare),
-            case("ceil, padding not counted", (1, 5, 6), **bare, ceil_mode=True),
-            case("divisor given", (1, 3, 8), kernel=2, divisor_override=3),
-            case("dilated", (2, 3, 13), **{**bare, "dilation": 3}),
+            pool_case("padding not counted", (2, 5, 9), **bare),
+            pool_case("ceil, padding not counted", (1, 5, 6), **bare, ceil_mode=True),
+            pool_case("divisor given", (1, 3, 8), kernel=2, divisor_override=3),
+            pool_case("dilated", (2, 3, 13), **{**bare, "dilation": 3}),
         ]
 
 
@@ -75,24 +65,21 @@ class VolumePool(WindowPool):
 
     axes = 3
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        case = pool_case
-        return [
-            case("one voxel", (1, 1, 1, 1, 1), kernel=1),
-            case("2x2x2", (2, 5, 4, 6, 8), kernel=2),
-            case("3x3x3, overlapping", (1, 17, 4, 5, 6), kernel=3, stride=1, padding=1),
-            case("3x3x3, every other", (2, 70, 5, 6, 7), kernel=3, stride=2, padding=1),
-            case("within frames", (2, 20, 3, 8, 7), kernel=(1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1)),
-            case("across frames", (2, 7, 6, 4, 5), kernel=(2, 1, 1)),
-            case("frames left out", (1, 3, 5, 4, 4), kernel=1, stride=(2, 1, 1)),
-            case(
-                "asymmetric", (1, 4, 5, 7, 8), kernel=(2, 3, 3), stride=(1, 2, 3), padding=(0, 1, 1, 1, 1, 0)
-            ),
-            case("ceil", (1, 4, 4, 7, 8), kernel=3, stride=2, ceil_mode=True),
-            case("ceil, padded", (2, 5, 4, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
-            case("as large as the volume", (2, 6, 3, 4, 5), kernel=(3, 4, 5)),
-        ]
+    samples = [
+        pool_case("one voxel", (1, 1, 1, 1, 1), kernel=1),
+        pool_case("2x2x2", (2, 5, 4, 6, 8), kernel=2),
+        pool_case("3x3x3, overlapping", (1, 17, 4, 5, 6), kernel=3, stride=1, padding=1),
+        pool_case("3x3x3, every other", (2, 70, 5, 6, 7), kernel=3, stride=2, padding=1),
+        pool_case("within frames", (2, 20, 3, 8, 7), kernel=(1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1)),
+        pool_case("across frames", (2, 7, 6, 4, 5), kernel=(2, 1, 1)),
+        pool_case("frames left out", (1, 3, 5, 4, 4), kernel=1, stride=(2, 1, 1)),
+        pool_case(
+            "asymmetric", (1, 4, 5, 7, 8), kernel=(2, 3, 3), stride=(1, 2, 3), padding=(0, 1, 1, 1, 1, 0)
+        ),
+        pool_case("ceil", (1, 4, 4, 7, 8), kernel=3, stride=2, ceil_mode=True),
+        pool_case("ceil, padded", (2, 5, 4, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
+        pool_case("as large as the volume", (2, 6, 3, 4, 5), kernel=(3, 4, 5)),
+    ]
 
 
 class MaxPool3d(VolumePool):
@@ -119,17 +106,16 @@ class AvgPool3d(VolumePool):
 
     @classmethod
     def cases(cls) -> Sequence[Case]:
-        case = pool_case
         bare = {"kernel": 3, "stride": 2, "padding": 1, "count_include_pad": False}
         return [
             *super().cases(),
-            case("padding not counted", (2, 5, 5, 6, 9), **bare),
-            case("ceil, padding not counted", (1, 5, 4, 6, 7), **bare, ceil_mode=True),
-            case("divisor given", (1, 3, 4, 6, 5), kernel=2, divisor_override=3),
-            case("dilated", (1, 3, 6, 7, 9), kernel=(2, 3, 2), stride=1, dilation=(3, 2, 4), padding=1),
-            case("dilated, padding not counted", (1, 3, 6, 7, 9), **{**bare, "dilation": 2}),
-            case("divisor given, within frames", (1, 3, 4, 6, 5), kernel=(1, 2, 2), divisor_override=3),
-            case("divisor given, across frames", (1, 3, 4, 6, 5), kernel=(2, 1, 1), divisor_override=3),
+            pool_case("padding not counted", (2, 5, 5, 6, 9), **bare),
+            pool_case("ceil, padding not counted", (1, 5, 4, 6, 7), **bare, ceil_mode=True),
+            pool_case("divisor given", (1, 3, 4, 6, 5), kernel=2, divisor_override=3),
+            pool_case("dilated", (1, 3, 6, 7, 9), kernel=(2, 3, 2), stride=1, dilation=(3, 2, 4), padding=1),
+            pool_case("dilated, padding not counted", (1, 3, 6, 7, 9), **{**bare, "dilation": 2}),
+            pool_case("divisor given, within frames", (1, 3, 4, 6, 5), kernel=(1, 2, 2), divisor_override=3),
+            pool_case("divisor given, across frames", (1, 3, 4, 6, 5), kernel=(2, 1, 1), divisor_override=3),
         ]
 
 
@@ -139,33 +125,28 @@ class AdaptiveSignalPool(AdaptivePool):
     axes = 1
     attrs = adaptive_attrs(1)
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        case = pool_case
-        return [
-            case("global", (2, 19, 7), output_size=1),
-            case("global, long", (1, 20, 500), output_size=1),
-            case("even division", (2, 4, 12), output_size=6),
-            case("overlapping windows", (1, 5, 13), output_size=6),
-            case("larger than the input", (2, 3, 3), output_size=7),
-            case("size kept", (1, 3, 6), output_size=(None,)),
-        ]
+    samples = [
+        pool_case("global", (2, 19, 7), output_size=1),
+        pool_case("global, long", (1, 20, 500), output_size=1),
+        pool_case("even division", (2, 4, 12), output_size=6),
+        pool_case("overlapping windows", (1, 5, 13), output_size=6),
+        pool_case("larger than the input", (2, 3, 3), output_size=7),
+        pool_case("size kept", (1, 3, 6), output_size=(None,)),
+    ]
 
 
-class AdaptiveAvgPool1d(AdaptiveSignalPool):
-    """Mean of each window of a signal; global average pooling at ``output_size`` 1."""
-
-    name = "adaptive_avg_pool1d"
-    torch_name = "adaptive_avg_pool1d"
-    onnx_name = "GlobalAveragePool"
-
-
-class AdaptiveMaxPool1d(AdaptiveSignalPool):
-    """Largest element of each window of a signal; global max pooling at ``output_size`` 1."""
-
-    name = "adaptive_max_pool1d"
-    torch_name = "adaptive_max_pool1d"
-    onnx_name = "GlobalMaxPool"
+declare(
+    AdaptiveSignalPool,
+    "adaptive_avg_pool1d",
+    "Mean of each window of a signal; global average pooling at ``output_size`` 1.",
+    onnx="GlobalAveragePool",
+)
+declare(
+    AdaptiveSignalPool,
+    "adaptive_max_pool1d",
+    "Largest element of each window of a signal; global max pooling at ``output_size`` 1.",
+    onnx="GlobalMaxPool",
+)
 
 
 class AdaptiveVolumePool(AdaptivePool):
@@ -174,32 +155,27 @@ class AdaptiveVolumePool(AdaptivePool):
     axes = 3
     attrs = adaptive_attrs(3)
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        case = pool_case
-        return [
-            case("global", (2, 19, 2, 7, 7), output_size=1),
-            case("global, large frames", (1, 20, 3, 17, 18), output_size=1),
-            case("one voxel to many", (1, 4, 1, 1, 1), output_size=3),
-            case("even division", (2, 4, 4, 12, 8), output_size=(2, 6, 4)),
-            case("overlapping windows", (1, 70, 5, 13, 11), output_size=(3, 6, 6)),
-            case("larger than the input", (2, 3, 2, 3, 2), output_size=(3, 7, 5)),
-            case("frames kept", (1, 3, 4, 6, 9), output_size=(None, 1, 2)),
-            case("only frames", (1, 3, 4, 6, 9), output_size=(1, None, None)),
-        ]
+    samples = [
+        pool_case("global", (2, 19, 2, 7, 7), output_size=1),
+        pool_case("global, large frames", (1, 20, 3, 17, 18), output_size=1),
+        pool_case("one voxel to many", (1, 4, 1, 1, 1), output_size=3),
+        pool_case("even division", (2, 4, 4, 12, 8), output_size=(2, 6, 4)),
+        pool_case("overlapping windows", (1, 70, 5, 13, 11), output_size=(3, 6, 6)),
+        pool_case("larger than the input", (2, 3, 2, 3, 2), output_size=(3, 7, 5)),
+        pool_case("frames kept", (1, 3, 4, 6, 9), output_size=(None, 1, 2)),
+        pool_case("only frames", (1, 3, 4, 6, 9), output_size=(1, None, None)),
+    ]
 
 
-class AdaptiveAvgPool3d(AdaptiveVolumePool):
-    """Mean of each window of a volume; global average pooling at ``output_size`` 1."""
-
-    name = "adaptive_avg_pool3d"
-    torch_name = "adaptive_avg_pool3d"
-    onnx_name = "GlobalAveragePool"
-
-
-class AdaptiveMaxPool3d(AdaptiveVolumePool):
-    """Largest element of each window of a volume; global max pooling at ``output_size`` 1."""
-
-    name = "adaptive_max_pool3d"
-    torch_name = "adaptive_max_pool3d"
-    onnx_name = "GlobalMaxPool"
+declare(
+    AdaptiveVolumePool,
+    "adaptive_avg_pool3d",
+    "Mean of each window of a volume; global average pooling at ``output_size`` 1.",
+    onnx="GlobalAveragePool",
+)
+declare(
+    AdaptiveVolumePool,
+    "adaptive_max_pool3d",
+    "Largest element of each window of a volume; global max pooling at ``output_size`` 1.",
+    onnx="GlobalMaxPool",
+)

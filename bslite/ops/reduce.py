@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, declare
 
 AXES = (
     Attr("axes", a.ints(), (), "none: all of them"),
@@ -83,90 +83,60 @@ class Reduction(Op):
         ]
 
 
-class Sum(Reduction):
-    """The sum of all elements."""
-
-    name = "sum"
-    also = INTEGERS
-    may_fail = True
-    torch_name = "sum"
-    onnx_name = "ReduceSum"
-
-
-class Mean(Reduction):
-    """The arithmetic mean of all elements."""
-
-    name = "mean"
-    torch_name = "mean"
-    onnx_name = "ReduceMean"
-
-
-class Prod(Reduction):
-    """The product of all elements."""
-
-    name = "prod"
-    also = INTEGERS
-    integers = (-1, 3)
-    may_fail = True
-    torch_name = "prod"
-    onnx_name = "ReduceProd"
-
-
-class Amax(Reduction):
-    """The largest element, NaN if any element is NaN. Of bools: whether any is true."""
-
-    name = "amax"
-    also = (*INTEGERS, "bool")
-    torch_name = "amax"
-    onnx_name = "ReduceMax"
-
-
-class Amin(Reduction):
-    """The smallest element, NaN if any element is NaN. Of bools: whether all are true."""
-
-    name = "amin"
-    also = (*INTEGERS, "bool")
-    torch_name = "amin"
-    onnx_name = "ReduceMin"
-
-
-class SumSquare(Reduction):
-    """The sum of the squares of all elements."""
-
-    name = "sum_square"
-    onnx_name = "ReduceSumSquare"
-
-
-class L1Norm(Reduction):
-    """The sum of the absolute values of all elements."""
-
-    name = "l1_norm"
-    torch_name = "linalg_vector_norm"
-    onnx_name = "ReduceL1"
-
-
-class L2Norm(Reduction):
-    """The square root of the sum of the squares of all elements."""
-
-    name = "l2_norm"
-    torch_name = "linalg_vector_norm"
-    onnx_name = "ReduceL2"
-
-
-class LogSum(Reduction):
-    """The logarithm of the sum of all elements."""
-
-    name = "log_sum"
-    sample_range = (0.0, 2.0)
-    onnx_name = "ReduceLogSum"
-
-
-class LogSumExp(Reduction):
-    """The logarithm of the sum of the exponentials of all elements; no exponential overflows."""
-
-    name = "logsumexp"
-    torch_name = "logsumexp"
-    onnx_name = "ReduceLogSumExp"
+declare(Reduction, "sum", "The sum of all elements.", onnx="ReduceSum", also=INTEGERS, may_fail=True)
+declare(Reduction, "mean", "The arithmetic mean of all elements.", onnx="ReduceMean")
+declare(
+    Reduction,
+    "prod",
+    "The product of all elements.",
+    onnx="ReduceProd",
+    also=INTEGERS,
+    integers=(-1, 3),
+    may_fail=True,
+)
+declare(
+    Reduction,
+    "amax",
+    "The largest element, NaN if any element is NaN. Of bools: whether any is true.",
+    onnx="ReduceMax",
+    also=(*INTEGERS, "bool"),
+)
+declare(
+    Reduction,
+    "amin",
+    "The smallest element, NaN if any element is NaN. Of bools: whether all are true.",
+    onnx="ReduceMin",
+    also=(*INTEGERS, "bool"),
+)
+declare(Reduction, "sum_square", "The sum of the squares of all elements.", onnx="ReduceSumSquare", torch="")
+declare(
+    Reduction,
+    "l1_norm",
+    "The sum of the absolute values of all elements.",
+    onnx="ReduceL1",
+    torch="linalg_vector_norm",
+)
+declare(
+    Reduction,
+    "l2_norm",
+    "The square root of the sum of the squares of all elements.",
+    onnx="ReduceL2",
+    torch="linalg_vector_norm",
+)
+declare(
+    Reduction,
+    "log_sum",
+    "The logarithm of the sum of all elements.",
+    onnx="ReduceLogSum",
+    torch="",
+    sample_range=(0.0, 2.0),
+)
+declare(
+    Reduction,
+    "logsumexp",
+    "The logarithm of the sum of the exponentials of all elements; no exponential overflows.",
+    onnx="ReduceLogSumExp",
+)
 
 
 class Var(Reduction):
@@ -178,11 +148,7 @@ class Var(Reduction):
     torch_name = "var"
 
 
-class Std(Var):
-    """The standard deviation, which is the square root of the variance."""
-
-    name = "std"
-    torch_name = "std"
+declare(Var, "std", "The standard deviation, which is the square root of the variance.")
 
 
 class Arg(Op):
@@ -230,20 +196,18 @@ class Arg(Op):
         ]
 
 
-class Argmax(Arg):
-    """The position of the largest element, the first of equal ones; a NaN counts as the largest."""
-
-    name = "argmax"
-    torch_name = "argmax"
-    onnx_name = "ArgMax"
-
-
-class Argmin(Arg):
-    """The position of the smallest element, the first of equal ones; a NaN counts as the smallest."""
-
-    name = "argmin"
-    torch_name = "argmin"
-    onnx_name = "ArgMin"
+declare(
+    Arg,
+    "argmax",
+    "The position of the largest element, the first of equal ones; a NaN counts as the largest.",
+    onnx="ArgMax",
+)
+declare(
+    Arg,
+    "argmin",
+    "The position of the smallest element, the first of equal ones; a NaN counts as the smallest.",
+    onnx="ArgMin",
+)
 
 
 #: The ops that the "reduce" kernel computes.

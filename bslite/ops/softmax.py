@@ -6,20 +6,15 @@ import math
 from collections.abc import Sequence
 
 from bslite.ops import attrs as a
-from bslite.ops import checks
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.along import AlongAxis
+from bslite.ops.core import Attr, Attrs, Case, Kind, ParamShapes, RowMap, Shape, declare
 
 
-class SoftmaxBase(Op):
+class SoftmaxBase(AlongAxis):
     """Base of both: the input's shape, each element divided by a sum along ``axis``."""
 
     kind = Kind.REDUCTION
     attrs = (Attr("axis", a.integer(), -1),)
-
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.axis(cls.name, attrs["axis"], len(ins[0]))
-        return ins[0]
 
     @classmethod
     def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
@@ -29,35 +24,17 @@ class SoftmaxBase(Op):
     def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         return RowMap() if attrs["axis"] == 1 else None  # over the channels of one pixel
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return attrs["axis"] % ranks[0] != 0
-
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [
-            Case("one class", [(3, 1)]),
-            Case("classes", [(4, 37)]),
-            Case("many classes", [(1, 1000)]),
-            Case("a vector", [(9,)], attrs={"axis": 0}),
-            Case("attention", [(2, 3, 7, 7)]),
-            Case("channels", [(2, 21, 5, 4)], attrs={"axis": 1}),
-            Case("rows", [(2, 3, 6, 4)], attrs={"axis": -2}),
-            Case("first axis", [(5, 4, 3)], attrs={"axis": 0}),
-        ]
+    samples = [
+        Case("one class", [(3, 1)]),
+        Case("classes", [(4, 37)]),
+        Case("many classes", [(1, 1000)]),
+        Case("a vector", [(9,)], attrs={"axis": 0}),
+        Case("attention", [(2, 3, 7, 7)]),
+        Case("channels", [(2, 21, 5, 4)], attrs={"axis": 1}),
+        Case("rows", [(2, 3, 6, 4)], attrs={"axis": -2}),
+        Case("first axis", [(5, 4, 3)], attrs={"axis": 0}),
+    ]
 
 
-class Softmax(SoftmaxBase):
-    """``exp(x) / sum(exp(x))`` along ``axis``."""
-
-    name = "softmax"
-    torch_name = "softmax"
-    onnx_name = "Softmax"
-
-
-class LogSoftmax(SoftmaxBase):
-    """``x - log(sum(exp(x)))`` along ``axis``."""
-
-    name = "log_softmax"
-    torch_name = "log_softmax"
-    onnx_name = "LogSoftmax"
+declare(SoftmaxBase, "softmax", "``exp(x) / sum(exp(x))`` along ``axis``.", onnx="Softmax")
+declare(SoftmaxBase, "log_softmax", "``x - log(sum(exp(x)))`` along ``axis``.", onnx="LogSoftmax")
