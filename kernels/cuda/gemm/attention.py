@@ -1,7 +1,7 @@
 """Attention in one launch: the scores of a tile of rows by a block of keys, and never more, in registers.
 
 ``y = softmax(q @ k^T * scale + mask) @ v`` for one head at a time; a block of threads has ``BQ`` rows of q
-and goes through the keys ``BK`` at a time. Both products are the register tiles of `gemm_tile`: scores ``[BQ,
+and goes through the keys ``BK`` at a time. Both products are the register tiles of `tile.py`: scores ``[BQ,
 BK]`` from slices of q and k, then ``[BQ, F]`` from the exponentials, which lie in shared memory with the rows
 innermost as A wants them, and slices of v. Between blocks of keys a row is known by its largest score so far
 and the sum of its exponentials relative to that; where a later block has a larger score, what has been summed

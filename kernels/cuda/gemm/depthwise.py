@@ -3,7 +3,7 @@
 ``y[m, n] = activate(sum over c of D[m, c] * w[n, c] + bias[n] + residual[m, n])`` with ``D[m, c] = act(b[c] +
 sum over taps t, s of x[image, line*step + t, pixel*step + s, c] * taps[t, s, c])``: the second half of an
 inverted residual block (arXiv 1801.04381), or a depthwise separable convolution. Unlike the prologues of
-gemm_prologue.py this one reads several elements for each of A, so a block does it in turns, ``DEEP`` channels
+prologue.py this one reads several elements for each of A, so a block does it in turns, ``DEEP`` channels
 at a time: its ``BM x DEEP`` elements of D into shared memory, terms outermost, and the weights beside them;
 then the products, from there. D has the same bits as from a kernel of its own (each sum over taps in order,
 beginning with the bias), and y those of `gemm`: sums over channels are in order.
@@ -16,7 +16,7 @@ beginning with the bias), and y those of `gemm`: sums over channels are in order
   warp reads 16 pairs of channels of two pixels: two lines of 128 bytes. Where windows are inside the image,
   there are no tests.
 * **Bank conflicts.** D is stored four pixels at a time, 16 bytes: eight lanes, four pairs of channels by two
-  runs of pixels, are all 32 banks, because terms are 4 modulo 16 floats apart. Weights as in `gemm_tile`.
+  runs of pixels, are all 32 banks, because terms are 4 modulo 16 floats apart. Weights as in `tile.py`.
 * **Occupancy.** Loads wait for memory, products for nothing, and a block does one after the other: there are
   two or more blocks on an SM, of at most 128 registers and 36 KB, whose turns are not the same.
 """

@@ -3,8 +3,8 @@
 ``y[m, n] = activate(sum over k of A[m, k] * w[n, k] + bias[n] + residual[m, n])``: rows m are the pixels of
 all images, columns n output channels, and the sum goes over all taps and channels of a filter. No patch of
 the image is ever copied: A's element is found from the tap (arXiv 1906.06440's batch-reduce, with the sum in
-registers; as "implicit GEMM" in arXiv 1410.0759). See `gemm_tile` for how a block works, `gemm_prologue` for
-what may be done to A's elements on their way, `gemm_store` for what follows the sum.
+registers; as "implicit GEMM" in arXiv 1410.0759). See `tile.py` for how a block works, `prologue.py` for
+what may be done to A's elements on their way, `store.py` for what follows the sum.
 
 Two kernels of the same source: ``gemm_pairs`` moves 8 bytes at a time, and everything is counted in *cells*
 of two floats (channels, strides, offsets even); ``gemm`` takes what is odd, in cells of one.
