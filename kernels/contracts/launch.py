@@ -35,7 +35,7 @@ class LaunchRecord(Record):
 
 @dataclass(frozen=True)
 class LaunchVariant:
-    """Base of what is compiled into a kernel: ints, names, and tuples of these."""
+    """Base of what is compiled into a kernel: ints, enumerations, names, and tuples of these."""
 
     def constants(self) -> dict[str, Any]:
         """The arguments of the function that makes the kernel; an enumeration's is its value."""

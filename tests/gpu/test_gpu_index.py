@@ -12,12 +12,13 @@ from support.torch_oracle import torch_output
 
 import bslite
 from bslite import ops, reference
+from bslite.engines.cuda import engine
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.errors import BsliteError
 from bslite.explore.gpu import GpuMachine
 from bslite.plan.cuda import build_plan
-from bslite.plan.cuda.ops import scatter as lower_scatter
-from bslite.plan.cuda.ops import select as lower_select
+from bslite.plan.cuda.ops.scatter import BLOCKS
+from bslite.plan.cuda.tuning import Tuning
 
 
 def spec_of(op: str, *inputs: Array, **attrs: Any) -> bslite.ModelSpec:
@@ -103,10 +104,9 @@ def test_slices_that_meet_go_in_order(reduction: str) -> None:
 
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max"])
 @pytest.mark.parametrize("op", ["scatter_elements", "scatter_nd"])
-def test_many_updates_are_sorted(op: str, reduction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_updates_are_sorted(op: str, reduction: str) -> None:
     """By row, each row's in their own order: the same bits again. Tiles of 64, so that there are several."""
-    monkeypatch.setattr(lower_scatter, "SORTED", 100)
-    monkeypatch.setattr(lower_select, "TILE", 2)
+    tuning = Tuning(sorted_updates=100, sorted_each=2)
     rng = np.random.default_rng(7)
     shape, cells = ((1, 40), (1, 150)) if op == "scatter_elements" else ((5, 8, 3), (150, 3))
     places = rng.integers(-40, 40, cells) if op == "scatter_elements" else rng.integers(-5, 5, (150, 2))
@@ -115,13 +115,14 @@ def test_many_updates_are_sorted(op: str, reduction: str, monkeypatch: pytest.Mo
     for given in ([x, places, u], [(9 * x).astype(np.int64), places, u.astype(np.int64)]):
         spec = spec_of(op, *given, reduction=reduction, **attrs)
         shapes = [v.shape for v in given]
-        assert "scatter_sorted" in {s.kernel for s in build_plan(spec, shapes, GpuMachine()).steps}
-        got = bslite.run(spec, given, backend="cuda")
+        plan = build_plan(spec, shapes, GpuMachine(), tuning=tuning)
+        assert "scatter_sorted" in {s.kernel for s in plan.steps}
+        (got,) = engine.run(spec, given, tuning=tuning)
         assert got.tobytes() == bslite.run(spec, given, backend="cpu").tobytes()
         wrong = places.copy()
         wrong[-1, 0] = 99
         with pytest.raises(BsliteError, match="'y': index 99 is out of range"):
-            bslite.run(spec, [given[0], wrong, given[2]], backend="cuda")
+            engine.run(spec, [given[0], wrong, given[2]], tuning=tuning)
 
 
 @pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
@@ -148,7 +149,7 @@ def test_what_few_lines_are_shared_by() -> None:
     plan = build_plan(spec, [x.shape, (1000,), (1000,)], GpuMachine())
     (step,) = (s for s in plan.steps if s.kernel == "scatter")
     owners = step.grid[0] * step.grid[1] * step.block[0]
-    assert lower_scatter.BLOCKS * 132 >= step.grid[1] > 132
+    assert BLOCKS * 132 >= step.grid[1] > 132
     assert owners * step.record.numbers()["share"] >= 10**6 > (owners - 256) * step.record.numbers()["share"]
 
 
@@ -166,14 +167,13 @@ def test_ties_and_nan_in_order(length: int, largest: bool) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 5, 100, 700])
-def test_runs_are_merged_in_rounds(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_merged_in_rounds(k: int) -> None:
     """Eleven tiles of a row, four at a time, then two; the last of them less than full."""
-    monkeypatch.setattr(lower_select, "TILE", 2)
-    monkeypatch.setattr(lower_select, "FANS", ((64, 4),))
+    tuning = Tuning(sorted_each=2, merged_runs=((64, 4),))
     x = np.random.default_rng(k).integers(-50, 50, (2, 701))
     x[1, :3] = 2**31 - 1, -(2**31), 2**31 - 1
     for largest in (True, False):
-        got = on_gpu("topk", x, k=k, axis=1, largest=largest)
+        (got,) = engine.run(spec_of("topk", x, k=k, axis=1, largest=largest), [x], tuning=tuning)
         np.testing.assert_array_equal(got, expected("topk", x, k=k, axis=1, largest=largest))
 
 

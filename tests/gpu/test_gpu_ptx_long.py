@@ -13,7 +13,8 @@ from test_gpu_index import spec_of
 
 import bslite
 from bslite import reference
-from bslite.plan.cuda.ops import scatter as lower_scatter
+from bslite.engines.cuda import engine
+from bslite.plan.cuda.tuning import Tuning
 
 pytestmark = pytest.mark.ptx
 
@@ -38,11 +39,10 @@ def test_rows_longer_than_a_tile(k: int, ptx: PtxDriver) -> None:  # noqa: F811
     assert "topk_merge" in {step.kernel for step, _ in ptx.counted}
 
 
-def test_sorted_updates(ptx: PtxDriver, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr(lower_scatter, "SORTED", 100)
+def test_sorted_updates(ptx: PtxDriver) -> None:  # noqa: F811
     rng = np.random.default_rng(1)
     x, u = (rng.standard_normal(s).astype(np.float32) for s in ((6, 7, 5), (300, 5)))
     given = [x, rng.integers(-6, 6, (300, 2)), u]
     spec = spec_of("scatter_nd", *given, reduction="add")
-    got = bslite.run(spec, given, backend="cuda")
+    (got,) = engine.run(spec, given, tuning=Tuning(sorted_updates=100))
     assert got.tobytes() == bslite.run(spec, given, backend="cpu").tobytes()

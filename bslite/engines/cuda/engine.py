@@ -44,7 +44,9 @@ class CudaEngine:
         keep_values: bool = False,
         tuning: Tuning = DEFAULT,
     ) -> CudaSession:
-        """The session for inputs of these shapes and strides (elements)."""
+        """The session for inputs of these shapes and strides (elements); ``tuning`` as `build_plan` takes
+        it.
+        """
 
         def make() -> CudaSession:
             plan = build_plan(

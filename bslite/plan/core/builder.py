@@ -46,6 +46,9 @@ class Target(Protocol[M, T, S]):
     def copy(self, b: Builder[M, T, S], source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""
 
+    def fill(self, b: Builder[M, T, S], view: View, value: float) -> None:
+        """Append what sets every element of ``view``: to a float, or an int where its cells are integers."""
+
     def halo(self, b: Builder[M, T, S], view: View) -> None:
         """Append the zeros around the images of ``view``."""
 
@@ -154,8 +157,7 @@ class Builder(Generic[M, T, S]):
         expected = contiguous(view.shape)
         if all(n == 1 or s == e for n, s, e in zip(view.shape, view.strides, expected, strict=True)):
             return View(view.buffer, view.offset, view.shape, expected)
-        buffer = self.buffer(size_of(view.shape))
-        fresh = View(buffer.name, 0, view.shape, expected)
+        fresh = self.dense(view.shape)
         self.copy(view, fresh)
         return fresh
 
@@ -218,6 +220,10 @@ class Builder(Generic[M, T, S]):
         buffer = Buffer(f"b{len(self.buffers)}", size)
         self.buffers[buffer.name] = buffer
         return buffer
+
+    def dense(self, shape: Shape) -> View:
+        """A new row-major buffer for ``shape``."""
+        return View(self.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
 
     def fresh(self, shape: Shape, inner: int, halo: Halo) -> View:
         """A new buffer for ``shape`` with axis ``inner`` innermost, the others in order, zeros of ``halo``

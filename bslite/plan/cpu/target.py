@@ -12,7 +12,7 @@ from bslite.machine import Machine
 from bslite.plan.core.views import View
 from bslite.plan.cpu.elementwise import elementwise_step
 from bslite.plan.cpu.group_norm import group_step
-from bslite.plan.cpu.ops.move import copy_step, halo_step
+from bslite.plan.cpu.ops.move import copy_step, fill_step, halo_step
 from bslite.plan.cpu.rows import row_step
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tuning import Tuning
@@ -34,6 +34,10 @@ class Cpu:
     def copy(self, b: CpuBuilder, source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""
         copy_step(b, source, target)
+
+    def fill(self, b: CpuBuilder, view: View, value: float) -> None:
+        """Append steps that set every element of ``view``."""
+        fill_step(b, view, value)
 
     def halo(self, b: CpuBuilder, view: View) -> None:
         """Append the zeros around the images of ``view``."""

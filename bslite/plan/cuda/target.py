@@ -15,7 +15,7 @@ from bslite.plan.core.views import View
 from bslite.plan.cuda.elementwise import elementwise_step
 from bslite.plan.cuda.group_norm import group_step
 from bslite.plan.cuda.launch import CudaBuilder
-from bslite.plan.cuda.ops.move import copy_step
+from bslite.plan.cuda.ops.move import copy_step, fill_step
 from bslite.plan.cuda.rows import row_step
 from bslite.plan.cuda.tuning import Tuning
 
@@ -32,6 +32,10 @@ class Gpu:
     def copy(self, b: CudaBuilder, source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""
         copy_step(b, source, target)
+
+    def fill(self, b: CudaBuilder, view: View, value: float) -> None:
+        """Append a copy of a number to every element of ``view``."""
+        fill_step(b, view, value)
 
     def halo(self, b: CudaBuilder, view: View) -> None:
         """Kernels test bounds: no lowering asks for zeros around an image."""

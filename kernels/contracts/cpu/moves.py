@@ -129,3 +129,47 @@ class Fill(StepRecord):
     y_step: int
     count: int
     value: float | int
+
+
+@dataclass(frozen=True)
+class Trilu(StepRecord):
+    """Rows of dense matrices, zeros where ``column - row`` is below (``upper``) or above the diagonal.
+
+    An item has ``item_rows`` of the ``rows`` of all matrices.
+    """
+
+    kernel: ClassVar[str] = "trilu"
+
+    x: Operand
+    y: Operand
+    height: int
+    width: int
+    upper: bool
+    diagonal: int
+    rows: int
+    item_rows: int
+
+
+@dataclass(frozen=True)
+class Fold(StepRecord):
+    """Columns ``[N, C, taps, windows]``, dense, added up where their windows lie in images ``[N, C, D, H, W]``.
+
+    An item has ``item_lines`` of the lines (n, c, d, h). ``y``: strides of the images. By axis, ``n``: the
+    image's size, ``w``: places of windows, ``k``: elements of a window, ``s``: stride, ``d``: dilation,
+    ``p``: padding before.
+    """
+
+    kernel: ClassVar[str] = "fold"
+
+    source: Operand
+    target: Operand
+    y: tuple[int, int, int, int, int]
+    lines: int
+    item_lines: int
+    channels: int
+    n: Three
+    w: Three
+    k: Three
+    s: Three
+    d: Three
+    p: Three

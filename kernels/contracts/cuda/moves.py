@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bslite.kernels.contracts.launch import I4, PAIRS, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.launch import F4, I4, PAIRS, LaunchRecord, LaunchVariant
 
 Five = tuple[int, int, int, int, int]
 Six = tuple[int, int, int, int, int, int]
@@ -80,3 +80,57 @@ class Transpose(LaunchRecord):
     n2: int
     x: Three
     y: Three
+
+
+@dataclass(frozen=True)
+class TriluVariant(LaunchVariant):
+    """Which triangle is kept: on and above the diagonal (``upper``), or on and below it."""
+
+    threads: int
+    upper: int
+
+
+@dataclass(frozen=True)
+class Trilu(LaunchRecord):
+    """``count`` cells of dense matrices ``[height, width]``, zeros beside the triangle."""
+
+    kernel: ClassVar[str] = "trilu"
+
+    x: I4
+    y: I4
+    count: int
+    height: int
+    width: int
+    diagonal: int
+
+
+@dataclass(frozen=True)
+class BlockVariant(LaunchVariant):
+    """The threads of a block."""
+
+    threads: int
+
+
+@dataclass(frozen=True)
+class Fold(LaunchRecord):
+    """``y[c, d, h, w]``, ``total`` elements, dense: the sum of ``x[c, planes[d, i] + lines[h, j] +
+    pixels[w, k]]``; x has ``channel`` elements of each c.
+
+    A line of a table has ``of_plane``, ``of_line`` or ``of_pixel`` offsets; -1 stands for none, and comes last.
+    """
+
+    kernel: ClassVar[str] = "fold"
+
+    x: F4
+    y: F4
+    planes: I4
+    lines: I4
+    pixels: I4
+    total: int
+    depth: int
+    height: int
+    width: int
+    of_plane: int
+    of_line: int
+    of_pixel: int
+    channel: int

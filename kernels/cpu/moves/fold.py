@@ -5,17 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.contracts.cpu.moves import Fold
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import load_int, load_scalar, store_scalar
 
-F = record(
-    "fold",
-    # x [N, C, taps, windows] dense; y [N, C, D, H, W] by byte strides; lines are (n, c, d, h); per axis the
-    # image's size n, the windows' places w, the window k, stride s, dilation d and padding p
-    "x x_at y y_at y0 y1 y2 y3 y4 lines item_lines channels "
-    "n0 n1 n2 w0 w1 w2 k0 k1 k2 s0 s1 s2 d0 d1 d2 p0 p1 p2",
-)
+F = offsets(Fold)
 
 
 @register_jitable
@@ -28,7 +23,7 @@ def place_of(at, tap, stride, dilation, pad, places):
     return place if place < places else -1
 
 
-@step_kernel("fold", F)
+@step_kernel(Fold)
 def fold(step, bases, item, scratch):
     """Sums in the order of the window's taps, in float64."""
     channels, depth, height = load_int(step + F.channels), load_int(step + F.n0), load_int(step + F.n1)
@@ -40,8 +35,8 @@ def fold(step, bases, item, scratch):
     for line in range(first, min(load_int(step + F.lines), first + load_int(step + F.item_lines))):
         h, d = line % height, line // height % depth
         c, n = line // (height * depth) % channels, line // (height * depth * channels)
-        x = operand(step, bases, F.x) + 4 * (n * channels + c) * k0 * k1 * k2 * w0 * w1 * w2
-        y = operand(step, bases, F.y) + n * load_int(step + F.y0) + c * load_int(step + F.y1)
+        x = operand(step, bases, F.source) + 4 * (n * channels + c) * k0 * k1 * k2 * w0 * w1 * w2
+        y = operand(step, bases, F.target) + n * load_int(step + F.y0) + c * load_int(step + F.y1)
         y += d * load_int(step + F.y2) + h * load_int(step + F.y3)
         for w in range(width):
             total = 0.0

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from bslite.kernels.contracts.cpu.places import Gather
 from bslite.kernels.cpu.moves.move import copy_run
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import load_cell, load_int
 
-F = record(
-    "gather",
-    # dense: x [outer, size, inner], indices [count], y [outer, count, inner]; items: outer x parts
-    "x x_at indices indices_at y y_at flag flag_at size inner count parts",
-)
+F = offsets(Gather)
 
 
-@step_kernel("gather", F)
+@step_kernel(Gather)
 def gather(step, bases, item, scratch):
     """``y[o, i] = x[o, indices[i]]`` for one ``o`` and a part of the ``i``."""
     size, count, parts = load_int(step + F.size), load_int(step + F.count), load_int(step + F.parts)

@@ -8,33 +8,19 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts.cpu.places import GatherElements, GatherND, ScatterElements, ScatterND
+from bslite.kernels.contracts.reduction import Reduction
 from bslite.kernels.cpu.moves.move import copy_run
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import load_cell, load_int, load_scalar, store_cell, store_scalar
 
-NONE, ADD, MUL, MAX, MIN = range(5)  # reductions
+NONE, ADD, MUL = Reduction.NONE.value, Reduction.ADD.value, Reduction.MUL.value
+MAX, MIN = Reduction.MAX.value, Reduction.MIN.value
 LEAST, MOST = -(2**31), 2**31 - 1
-# Lines along an axis: the table holds the axes around it, innermost first: size, bytes in x, in indices.
-LINES = "table table_at axes lines item_lines size count x_step i_step "
-G = record("gather_elements", f"x x_at indices indices_at y y_at flag flag_at {LINES}")
-S = record(
-    "scatter_elements",
-    "y y_at indices indices_at updates updates_at flag flag_at overflow overflow_at "
-    f"{LINES} reduction floats",
-)
-# Coordinates: the table holds, for each, its axis' size and stride in bytes; a slice has ``inner`` cells.
-N = record(
-    "gather_nd",
-    "x x_at indices indices_at y y_at flag flag_at table table_at coordinates per_batch batch_bytes inner "
-    "count item_count",
-)
-P = record(
-    "scatter_nd",
-    "y y_at indices indices_at updates updates_at flag flag_at overflow overflow_at table table_at "
-    "coordinates inner count parts reduction floats",
-)
+G, S = offsets(GatherElements), offsets(ScatterElements)
+N, P = offsets(GatherND), offsets(ScatterND)
 
 
 @register_jitable
@@ -86,7 +72,7 @@ def line_place(table, axes, line, column):
     return place
 
 
-@step_kernel("gather_elements", G)
+@step_kernel(GatherElements)
 def gather_elements(step, bases, item, scratch):
     """Lines along the axis: ``y[k] = x[indices[k]]``."""
     table, axes, flag = operand(step, bases, G.table), load_int(step + G.axes), operand(step, bases, G.flag)
@@ -102,7 +88,7 @@ def gather_elements(step, bases, item, scratch):
             store_cell(y + k * i_step, load_cell(x + index * x_step))
 
 
-@step_kernel("scatter_elements", S)
+@step_kernel(ScatterElements)
 def scatter_elements(step, bases, item, scratch):
     """Lines along the axis, in order: ``y[indices[k]] = updates[k]``; y holds the input already."""
     table, axes, flag = operand(step, bases, S.table), load_int(step + S.axes), operand(step, bases, S.flag)
@@ -129,7 +115,7 @@ def nd_place(table, indices, coordinates, flag):
     return place
 
 
-@step_kernel("gather_nd", N)
+@step_kernel(GatherND)
 def gather_nd(step, bases, item, scratch):
     """Slices one after the other; ``per_batch`` of them from each ``batch_bytes`` of x."""
     table, flag = operand(step, bases, N.table), operand(step, bases, N.flag)
@@ -142,7 +128,7 @@ def gather_nd(step, bases, item, scratch):
         copy_run(x + q // per_batch * batch_bytes + place, y + 4 * q * inner, inner, 4, 4, 1)
 
 
-@step_kernel("scatter_nd", P)
+@step_kernel(ScatterND)
 def scatter_nd(step, bases, item, scratch):
     """A part of every slice, in order; y holds the input already."""
     table, flag = operand(step, bases, P.table), operand(step, bases, P.flag)

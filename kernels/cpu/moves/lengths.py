@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.contracts.cpu.places import SequenceLengths
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import load_cell, load_int, store_cell
 
-F = record(
-    "sequence_lengths",
-    "x x_at y y_at range range_at order order_at whole whole_at count most sorted steps",
-)
+F = offsets(SequenceLengths)
 
 
-@step_kernel("sequence_lengths", F)
+@step_kernel(SequenceLengths)
 def sequence_lengths(step, bases, item, scratch):
     """``y = x``, dense; flags for what is not in 1 to ``most``, for what follows a shorter one (where
-    ``sorted``), and for a longest below ``steps``. 1 stands for what is out of range.
+    ``in_order``), and for a longest below ``steps``. 1 stands for what is out of range.
     """
     x, y = operand(step, bases, F.x), operand(step, bases, F.y)
-    most, in_order = load_int(step + F.most), load_int(step + F.sorted)
+    most, in_order = load_int(step + F.most), load_int(step + F.in_order)
     before, longest = most, 0
     for i in range(load_int(step + F.count)):
         length = load_cell(x + 4 * i)
         if length < 1 or length > most:
-            raise_flag(operand(step, bases, F.range), length)
+            raise_flag(operand(step, bases, F.range_flag), length)
             length = 1
         elif in_order and length > before:
-            raise_flag(operand(step, bases, F.order), length)
+            raise_flag(operand(step, bases, F.order_flag), length)
         before = length
         longest = max(longest, length)
         store_cell(y + 4 * i, length)
     if longest < load_int(step + F.steps):
-        raise_flag(operand(step, bases, F.whole), longest)
+        raise_flag(operand(step, bases, F.whole_flag), longest)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.contracts.cpu.places import OneHot, TopK
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import load_cell, load_int, load_scalar, store_cell
 
-K = record("topk", "x x_at y y_at rows item_rows length k largest floats")
+K, H = offsets(TopK), offsets(OneHot)
 FEW = 24  # elements kept in order by insertion
-H = record("one_hot", "x x_at y y_at flag flag_at places item_places depth inner on off strict")
 
 
 @register_jitable
@@ -69,7 +69,7 @@ def by_heap(x, y, length, k, largest, floats):
         sink(x, y, 0, k - i, largest, floats)
 
 
-@step_kernel("topk", K)
+@step_kernel(TopK)
 def topk(step, bases, item, scratch):
     """Rows ``y [k]`` of indices into rows ``x [length]``, dense. Few are kept in order, each element taking
     its place so far: most of a long row are below all k and cost one comparison. Many are kept as a heap.
@@ -96,7 +96,7 @@ def topk(step, bases, item, scratch):
             store_cell(y + 4 * at, i)
 
 
-@step_kernel("one_hot", H)
+@step_kernel(OneHot)
 def one_hot(step, bases, item, scratch):
     """Dense: x [outer, inner], y [outer, depth, inner]; ``on`` and ``off`` are cells of any dtype."""
     depth, inner, strict = load_int(step + H.depth), load_int(step + H.inner), load_int(step + H.strict)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from bslite.kernels.contracts.cpu.moves import Trilu
 from bslite.kernels.cpu.moves.move import ZERO, copy_run, fill_run
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.simd import load_int
 
-F = record("trilu", "x x_at y y_at height width upper diagonal rows item_rows")
+F = offsets(Trilu)
 
 
-@step_kernel("trilu", F)
+@step_kernel(Trilu)
 def trilu(step, bases, item, scratch):
     """Rows of dense matrices; where ``j - i`` is below (``upper``) or above the diagonal, zeros."""
     height, width, rows = load_int(step + F.height), load_int(step + F.width), load_int(step + F.rows)

@@ -8,9 +8,7 @@ from bslite.kernels.contracts.cuda.moves import Copy, CopyPairs, CopyVariant, Tr
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.kernel import kernel
 
-AXES, EACH = Copy.AXES, Copy.EACH
-SIZES = ", ".join(f"n{i} i4" for i in range(AXES - 1))  # of kernels that have no record yet
-STRIDES = ", ".join(f"{a}{i} i4" for a in "xy" for i in range(AXES))
+EACH = Copy.EACH
 u = np.uint32
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.moves import BlockVariant, Fold
 from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -12,11 +13,10 @@ u = np.uint32
 
 
 @kernel(
-    "x f4[], y f4[], planes i4[], lines i4[], pixels i4[], total i4, depth i4, height i4, width i4, "
-    "of_plane i4, of_line i4, of_pixel i4, channel i4",
+    Fold,
     threads=THREADS,
     registers=40,
-    samples=[{"threads": 256}],
+    samples=[BlockVariant(threads=256)],
 )
 def fold(threads: int):
     """``y[c, d, h, w]``, ``total`` elements, dense: the sum of ``x[c, planes[d, i] + lines[h, j] +

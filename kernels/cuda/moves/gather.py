@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.moves import BlockVariant
+from bslite.kernels.contracts.cuda.places import Gather, GatherPairs
 from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.flag import raise_flag
@@ -31,10 +33,10 @@ def _gathering(threads: int):
 
 
 @kernel(
-    "x i4[], indices i4[], y i4[], flag i4[], total i8, size i8, inner i8, count i8",
+    Gather,
     threads=THREADS,
     registers=64,
-    samples=[{"threads": 256}],
+    samples=[BlockVariant(threads=256)],
 )
 def gather(threads: int):
     """Dense: ``y[o, i, c] = x[o, indices[i], c]`` of ``total`` cells, x ``[o, size, inner]``, ``count``
@@ -46,10 +48,10 @@ def gather(threads: int):
 
 
 @kernel(
-    "x f8[], indices i4[], y f8[], flag i4[], total i8, size i8, inner i8, count i8",
+    GatherPairs,
     threads=THREADS,
     registers=64,
-    samples=[{"threads": 256}],
+    samples=[BlockVariant(threads=256)],
 )
 def gather_pairs(threads: int):
     """As `gather`, two cells at a time: ``total`` and ``inner`` count pairs. 8-byte accesses."""

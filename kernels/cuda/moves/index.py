@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from bslite.kernels.cuda.moves.copy import AXES, SIZES
+from bslite.kernels.contracts.cuda.moves import Trilu, TriluVariant
+from bslite.kernels.contracts.cuda.places import (
+    GatherElements,
+    GatherElementsVariant,
+    SequenceLengths,
+    SequenceLengthsVariant,
+)
 from bslite.kernels.cuda.moves.copy import place as strided
 from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda
@@ -15,19 +21,20 @@ u = np.uint32
 
 
 @kernel(
-    f"x i4[], indices i4[], y i4[], flag i4[], count i4, size i4, x_step i4, {SIZES}, "
-    + ", ".join(f"x{i} i4" for i in range(AXES)),
+    GatherElements,
     threads=THREADS,
     registers=48,
-    samples=[{"threads": 256, "axes": axes} for axes in (1, 3, 6)],
+    samples=[GatherElementsVariant(256, axes) for axes in (1, 3, 6)],
 )
 def gather_elements(threads: int, axes: int):
-    """``y[i] = x[place of i + indices[i] * x_step]`` for ``count`` elements of ``axes`` axes (0 innermost),
-    of which the one picked along has a stride of 0 in x; an index counts from the end if negative, is 0 and
-    flagged if out of range. Reads and writes of indices and y are runs; those of x lie where they lie.
+    """``target[i] = source[place of i + indices[i] * x_step]`` for ``count`` elements of ``axes`` axes (0 innermost),
+    of which the one picked along has a stride of 0; an index counts from the end if negative, is 0 and
+    flagged if out of range. Reads and writes of indices and target are runs; those of the source lie where they lie.
     """
 
-    def gather_elements(x, indices, y, flag, count, size, x_step, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5):
+    def gather_elements(
+        source, indices, target, flag, count, size, x_step, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5
+    ):
         i = u(cuda.blockIdx.x) * u(threads) + u(cuda.threadIdx.x)
         if i < u(count):
             index = indices[i]
@@ -36,16 +43,16 @@ def gather_elements(threads: int, axes: int):
                 raise_flag(flag, np.int64(index))
                 wanted = 0
             at = strided(axes, i, 0, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5)
-            y[i] = x[np.uint64(np.int64(at) + np.int64(wanted) * x_step)]
+            target[i] = source[np.uint64(np.int64(at) + np.int64(wanted) * x_step)]
 
     return gather_elements
 
 
 @kernel(
-    "x i4[], y i4[], count i4, height i4, width i4, diagonal i4",
+    Trilu,
     threads=THREADS,
     registers=32,
-    samples=[{"threads": 256, "upper": upper} for upper in (0, 1)],
+    samples=[TriluVariant(256, upper) for upper in (0, 1)],
 )
 def trilu(threads: int, upper: int):
     """``count`` cells of dense matrices ``[height, width]``: kept on and above the diagonal (``upper``), or
@@ -64,10 +71,10 @@ def trilu(threads: int, upper: int):
 
 
 @kernel(
-    "x i4[], y i4[], range_flag i4[], order_flag i4[], whole_flag i4[], count i4, most i4, steps i4",
+    SequenceLengths,
     threads=1,
     registers=32,
-    samples=[{"in_order": 1}],
+    samples=[SequenceLengthsVariant(in_order=1)],
 )
 def sequence_lengths(in_order: int):
     """``y = x``, of ``count`` lengths; flags for what is not in 1 to ``most``, for what follows a shorter one

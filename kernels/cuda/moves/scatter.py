@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.moves import BlockVariant
+from bslite.kernels.contracts.cuda.places import (
+    RowsAt,
+    Scatter,
+    ScatterSorted,
+    ScatterSortedVariant,
+    ScatterVariant,
+)
+from bslite.kernels.contracts.reduction import Reduction
 from bslite.kernels.cuda.math.libm import as_float, as_int, larger, plus, smaller, times
-from bslite.kernels.cuda.moves.copy import AXES, SIZES
 from bslite.kernels.cuda.moves.copy import place as strided
 from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda, device_function
@@ -13,7 +21,8 @@ from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 u = np.uint32
-NONE, ADD, MUL, MAX, MIN = range(5)  # reductions
+NONE, ADD, MUL = Reduction.NONE.value, Reduction.ADD.value, Reduction.MUL.value
+MAX, MIN = Reduction.MAX.value, Reduction.MIN.value
 LEAST, MOST = -(2**31), 2**31 - 1
 HELD = 4  # updates of a thread, in shared memory
 
@@ -29,10 +38,10 @@ def wrapped(index, size, flag):
 
 
 @kernel(
-    "indices i4[], table i4[], rows i4[], flag i4[], count i4, coordinates i4, per_batch i4, batch_rows i4",
+    RowsAt,
     threads=THREADS,
     registers=40,
-    samples=[{"threads": 256}],
+    samples=[BlockVariant(threads=256)],
 )
 def rows_at(threads: int):
     """``rows[q]``: which row of a dense tensor the ``coordinates`` at ``indices[q]`` point to; ``table`` has
@@ -88,23 +97,21 @@ def _updating(reduction: int, floats: int):
 
 
 @kernel(
-    "y i4[], indices i4[], updates i4[], flag i4[], overflow i4[], lines i4, size i4, count i4, share i4, "
-    f"y_step i4, i_step i4, u_step i4, own i4, {SIZES}, "
-    + ", ".join(f"{letter}{i} i4" for letter in "uy" for i in range(AXES)),
+    Scatter,
     threads=THREADS,
     registers=64,
     samples=[
-        {"threads": 256, "across": 1, "axes": 1, "reduction": NONE, "floats": 0, "alone": 0},
-        {"threads": 256, "across": 32, "axes": 2, "reduction": ADD, "floats": 1, "alone": 1},
-        {"threads": 256, "across": 32, "axes": 6, "reduction": MAX, "floats": 1, "alone": 0},
-        {"threads": 256, "across": 1, "axes": 1, "reduction": MUL, "floats": 0, "alone": 1},
+        ScatterVariant(256, across=1, axes=1, alone=0, reduction=Reduction.NONE, floats=0),
+        ScatterVariant(256, across=32, axes=2, alone=1, reduction=Reduction.ADD, floats=1),
+        ScatterVariant(256, across=32, axes=6, alone=0, reduction=Reduction.MAX, floats=1),
+        ScatterVariant(256, across=1, axes=1, alone=1, reduction=Reduction.MUL, floats=0),
     ],
 )
-def scatter(threads: int, across: int, axes: int, reduction: int, floats: int, alone: int):
-    """``y[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along each of
-    ``lines`` lines of ``size`` cells, ``y_step`` apart; y holds the input already.
+def scatter(threads: int, across: int, axes: int, alone: int, reduction: int, floats: int):
+    """``target[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along each of
+    ``lines`` lines of ``size`` cells, ``y_step`` apart; the target holds the input already.
 
-    Lines lie along ``axes`` axes, with strides in y and in the updates; in the indices with those of the
+    Lines lie along ``axes`` axes, with strides in the target and in the updates; in the indices with those of the
     updates (``own``), or every line has the same. Grid: (blocks of ``across`` lines, parts of the size): a
     thread has ``share`` cells of one line, and nobody else writes them, so there is no atomic operation and
     what comes of several updates of one cell has the same bits however many threads there are. All threads of
@@ -118,7 +125,7 @@ def scatter(threads: int, across: int, axes: int, reduction: int, floats: int, a
     updated = _updating(reduction, floats)
 
     def scatter(
-        y, indices, updates, flag, overflow, lines, size, count, share, y_step, i_step, u_step, own,
+        target, indices, updates, flag, overflow, lines, size, count, share, y_step, i_step, u_step, own,
         n0, n1, n2, n3, n4, u0, u1, u2, u3, u4, u5, y0, y1, y2, y3, y4, y5,
     ):  # fmt: skip
         places = cuda.shared.array(room, np.int32)
@@ -126,24 +133,24 @@ def scatter(threads: int, across: int, axes: int, reduction: int, floats: int, a
         tx, ty = u(cuda.threadIdx.x) % u(across), u(cuda.threadIdx.x) // u(across)
         line = u(cuda.blockIdx.x) * u(across) + tx
         there = line < u(lines)
-        source = np.int64(0)
-        target = np.int64(0)
+        u_at = np.int64(0)
+        y_at = np.int64(0)
         if there:
-            source = np.int64(strided(axes, line, 0, n0, n1, n2, n3, n4, u0, u1, u2, u3, u4, u5))
-            target = np.int64(strided(axes, line, 0, n0, n1, n2, n3, n4, y0, y1, y2, y3, y4, y5))
+            u_at = np.int64(strided(axes, line, 0, n0, n1, n2, n3, n4, u0, u1, u2, u3, u4, u5))
+            y_at = np.int64(strided(axes, line, 0, n0, n1, n2, n3, n4, y0, y1, y2, y3, y4, y5))
         first = np.int32((np.int64(cuda.blockIdx.y) * down + ty) * share)
         mine = there and first < size
         cell = np.int32(0)
         if alone and mine:
-            cell = y[np.uint64(target + np.int64(first) * y_step)]
+            cell = target[np.uint64(y_at + np.int64(first) * y_step)]
         for start in range(0, count, depth):
             for e in range(HELD):
                 k = start + e * down + np.int32(ty)
                 if there and k < count:
-                    index = indices[np.uint64(source * own + np.int64(k) * i_step)]
+                    index = indices[np.uint64(u_at * own + np.int64(k) * i_step)]
                     at = u(u(e * down) + ty) * u(across) + tx
                     places[at] = wrapped(index, size, flag)
-                    values[at] = updates[np.uint64(source + np.int64(k) * u_step)]
+                    values[at] = updates[np.uint64(u_at + np.int64(k) * u_step)]
             cuda.syncthreads()
             if mine:
                 for k in range(min(depth, count - start)):
@@ -153,20 +160,20 @@ def scatter(threads: int, across: int, axes: int, reduction: int, floats: int, a
                         if alone:
                             cell = updated(cell, values[at], overflow)
                         else:
-                            place = np.uint64(target + np.int64(places[at]) * y_step)
-                            y[place] = updated(y[place], values[at], overflow)
+                            place = np.uint64(y_at + np.int64(places[at]) * y_step)
+                            target[place] = updated(target[place], values[at], overflow)
             cuda.syncthreads()
         if alone and mine:
-            y[np.uint64(target + np.int64(first) * y_step)] = cell
+            target[np.uint64(y_at + np.int64(first) * y_step)] = cell
 
     return scatter
 
 
 @kernel(
-    "y i4[], sorted i4[], updates i4[], overflow i4[], total i8, count i4, inner i4",
+    ScatterSorted,
     threads=THREADS,
     registers=40,
-    samples=[{"threads": 256, "reduction": ADD, "floats": 1}],
+    samples=[ScatterSortedVariant(256, Reduction.ADD, floats=1)],
 )
 def scatter_sorted(threads: int, reduction: int, floats: int):
     """As `scatter` of many updates into rows of ``inner`` cells, dense, y ``[rows, inner]``: ``sorted[q, 2]``

@@ -9,6 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.order import (
+    MergeVariant,
+    OneHot,
+    OneHotVariant,
+    OrderVariant,
+    TilesVariant,
+    TopKMerge,
+    TopKShort,
+    TopKTiles,
+)
 from bslite.kernels.cuda.math.libm import as_float
 from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda, device_function
@@ -41,10 +51,10 @@ def joined(high, low):
 
 
 @kernel(
-    "x i4[], y i4[], rows i4, length i4, k i4",
+    TopKShort,
     threads=THREADS,
     registers=40,
-    samples=[{"threads": 256, "largest": 1, "floats": 1}],
+    samples=[OrderVariant(256, largest=1, floats=1)],
 )
 def topk_short(threads: int, largest: int, floats: int):
     """Dense rows ``y [k]`` of indices into rows ``x [length]``, at most ``threads``: an element's place is
@@ -80,15 +90,15 @@ def topk_short(threads: int, largest: int, floats: int):
 
 
 @kernel(
-    "x i4[], y i4[], length i4, tiles i4, kept i4",
+    TopKTiles,
     threads=THREADS,
     registers=48,
     samples=[
-        {"threads": 256, "tile": 4096, "largest": 1, "floats": 1, "whole": 0},
-        {"threads": 256, "tile": 512, "largest": 0, "floats": 0, "whole": 1},
+        TilesVariant(256, largest=1, floats=1, tile=4096, whole=0),
+        TilesVariant(256, largest=0, floats=0, tile=512, whole=1),
     ],
 )
-def topk_tiles(threads: int, tile: int, largest: int, floats: int, whole: int):
+def topk_tiles(threads: int, largest: int, floats: int, tile: int, whole: int):
     """The first ``kept`` of each ``tile`` elements of each row, in order: as indices, if a tile is the
     ``whole`` row, else as cells of upper half and index, ``y[row, tile, kept, 2]``. Grid: rows times tiles.
 
@@ -134,10 +144,10 @@ def topk_tiles(threads: int, tile: int, largest: int, floats: int, whole: int):
 
 
 @kernel(
-    "x i4[], y i4[], total i8, runs i4, fan i4, groups i4, length i4, kept i4",
+    TopKMerge,
     threads=THREADS,
     registers=48,
-    samples=[{"threads": 256, "whole": 0}],
+    samples=[MergeVariant(256, whole=0)],
 )
 def topk_merge(threads: int, whole: int):
     """The first ``kept`` of every ``fan`` of the ``runs`` of each row, in order: of runs ``x[row, runs,
@@ -188,10 +198,10 @@ def topk_merge(threads: int, whole: int):
 
 
 @kernel(
-    "x i4[], y i4[], values i4[], flag i4[], total i4, depth i4, inner i4",
+    OneHot,
     threads=THREADS,
     registers=32,
-    samples=[{"threads": 256, "strict": 1}],
+    samples=[OneHotVariant(256, strict=1)],
 )
 def one_hot(threads: int, strict: int):
     """Dense: of x ``[outer, inner]``, y ``[outer, depth, inner]``, ``total`` cells: ``values[1]`` where the

@@ -3,52 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from bslite.ops.index import REDUCTIONS
+from bslite.kernels.contracts.cpu.places import (
+    Coordinates,
+    Gather,
+    GatherElements,
+    GatherND,
+    Lines,
+    Put,
+    ScatterElements,
+    ScatterND,
+)
+from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
-from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.views import View, contiguous, size_of
+from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.sharing import item_count, share_rows
-from bslite.plan.cpu.step import CpuBuilder, untyped
+from bslite.plan.cpu.step import CpuBuilder, step
+from bslite.plan.shared.places import (
+    axis_flag,
+    is_float,
+    overflow_flag,
+    put_into_copy,
+    range_flag,
+    reduction_of,
+)
 
 CELL_CYCLES = 4.0  # to pick or put one cell
-OVERFLOW = "{value} is beyond the 32 bits of an engine's integers"
 
 
-def dense(b: AnyBuilder, shape: tuple[int, ...]) -> View:
-    """A new row-major buffer."""
-    return View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
+@CPU.register("gather")
+def lower_gather(b: CpuBuilder, layer: Layer) -> None:
+    """Runs of what lies behind the axis, copied from a dense table."""
+    x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
+    axis = layer.node.attrs["axis"] % len(x.shape)
+    y = b.dense(b.shapes[layer.name])
+    count, outer = size_of(indices.shape), size_of(x.shape[:axis])
+    cycles = 0.5 * size_of(y.shape) + 8.0 * outer * count
+    parts = max(1, min(count, item_count(b.machine, cycles) // outer))
+    record = Gather(
+        x.start, indices.start, y.start, axis_flag(b, layer, axis, x.shape[axis]), size=x.shape[axis],
+        inner=size_of(x.shape[axis + 1 :]), count=count, parts=parts,
+    )  # fmt: skip
+    step(b, record, outer * parts, [x, indices], [y])
+    b.alias(layer.name, y)
 
 
-def _operands(**views: View) -> dict[str, tuple[str, int]]:
-    return {role: (view.buffer, view.offset) for role, view in views.items()}
-
-
-def _lines(b: CpuBuilder, x: View, indices: View, axis: int) -> tuple[int, dict[str, Any], str]:
-    """Number of items, cells and table of a kernel that goes line by line along ``axis``."""
+def _lines(b: CpuBuilder, x: View, indices: View, axis: int) -> tuple[int, Lines]:
+    """Number of items and lines of a kernel that goes line by line along ``axis``."""
     outer = [a for a in reversed(range(len(x.shape))) if a != axis]
     table = [cell for a in outer for cell in (indices.shape[a], 4 * x.strides[a], 4 * indices.strides[a])]
     count = indices.shape[axis]
     lines = size_of(indices.shape) // count
     each, items = share_rows(b.machine, lines, CELL_CYCLES * lines * (count + 2 * len(outer)))
-    args = {
-        "axes": len(outer), "lines": lines, "item_lines": each, "size": x.shape[axis], "count": count,
-        "x_step": 4 * x.strides[axis], "i_step": 4 * indices.strides[axis],
-    }  # fmt: skip
-    return items, args, b.const("offsets", values=table)
+    return items, Lines(
+        Operand(b.const("offsets", values=table), 0), len(outer), lines, each, size=x.shape[axis],
+        count=count, x_step=4 * x.strides[axis], i_step=4 * indices.strides[axis],
+    )  # fmt: skip
 
 
-def range_flag(b: AnyBuilder, layer: Layer, where: str) -> tuple[str, int]:
-    """Where an index that is out of range is noted."""
-    return b.flag(layer.name, f"index {{value}} is out of range for {where}")
-
-
-def reduction_of(b: AnyBuilder, layer: Layer) -> dict[str, int]:
-    """How updates meet what is there, and whether they are floats."""
-    floats = int(b.dtypes[layer.name] == "float32")
-    return {"reduction": REDUCTIONS.index(layer.node.attrs["reduction"]), "floats": floats}
+def _put(b: CpuBuilder, layer: Layer, updates: View) -> Put:
+    """How the updates meet what is there."""
+    return Put(updates.start, overflow_flag(b, layer), reduction_of(layer), is_float(b, layer.name))
 
 
 @CPU.register("gather_elements")
@@ -56,37 +72,29 @@ def lower_gather_elements(b: CpuBuilder, layer: Layer) -> None:
     """Line by line along the axis."""
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     axis = layer.node.attrs["axis"] % len(x.shape)
-    y = dense(b, indices.shape)
-    items, args, table = _lines(b, x, indices, axis)
-    flag = range_flag(b, layer, f"axis {axis} of size {x.shape[axis]}")
-    operands = {**_operands(x=x, indices=indices, y=y), "flag": flag, "table": (table, 0)}
-    untyped(b, "gather_elements", items, args, operands, [x, indices], [y])
+    y = b.dense(indices.shape)
+    items, lines = _lines(b, x, indices, axis)
+    flag = axis_flag(b, layer, axis, x.shape[axis])
+    step(b, GatherElements(x.start, indices.start, y.start, flag, lines), items, [x, indices], [y])
     b.alias(layer.name, y)
 
 
 @CPU.register("scatter_elements")
 def lower_scatter_elements(b: CpuBuilder, layer: Layer) -> None:
     """A copy of the input, then line by line along the axis."""
-    x, indices, updates = (b.values[name] for name in layer.node.inputs)
-    indices, updates = b.flat(indices), b.flat(updates)
-    axis = layer.node.attrs["axis"] % len(x.shape)
-    y = dense(b, x.shape)
-    b.copy(x, y)
-    items, args, table = _lines(b, y, indices, axis)
-    operands = {
-        **_operands(y=y, indices=indices, updates=updates),
-        "flag": range_flag(b, layer, f"axis {axis} of size {x.shape[axis]}"),
-        "overflow": b.flag(layer.name, OVERFLOW),
-        "table": (table, 0),
-    }
-    args |= reduction_of(b, layer)
-    untyped(b, "scatter_elements", items, args, operands, [y, indices, updates], [y])
-    b.alias(layer.name, y)
+    y, indices, updates = put_into_copy(b, layer)
+    axis = layer.node.attrs["axis"] % len(y.shape)
+    items, lines = _lines(b, y, indices, axis)
+    flag = axis_flag(b, layer, axis, y.shape[axis])
+    record = ScatterElements(y.start, indices.start, flag, lines, _put(b, layer, updates))
+    step(b, record, items, [y, indices, updates], [y])
 
 
-def _coordinates(b: CpuBuilder, sizes: Sequence[int], strides: Sequence[int]) -> str:
-    """Table of the axes that coordinates run along."""
-    return b.const("offsets", values=[c for n, s in zip(sizes, strides, strict=True) for c in (n, 4 * s)])
+def _coordinates(b: CpuBuilder, indices: View, sizes: Sequence[int], steps: Sequence[int]) -> Coordinates:
+    """Coordinates along axes of these sizes and strides; the slices are as long as the last stride."""
+    table = b.const("offsets", values=[c for n, s in zip(sizes, steps, strict=True) for c in (n, 4 * s)])
+    count, depth = size_of(indices.shape[:-1]), indices.shape[-1]
+    return Coordinates(Operand(table, 0), indices.start, depth, steps[-1], count)
 
 
 @CPU.register("gather_nd")
@@ -94,91 +102,25 @@ def lower_gather_nd(b: CpuBuilder, layer: Layer) -> None:
     """Slice by slice."""
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     batch, depth = layer.node.attrs["batch_dims"], indices.shape[-1]
-    behind = batch + depth
-    y = dense(b, b.shapes[layer.name])
-    inner, count = size_of(x.shape[behind:]), size_of(indices.shape[:-1])
-    each, items = share_rows(b.machine, count, count * (CELL_CYCLES * depth + inner))
-    args = {
-        "coordinates": depth, "inner": inner, "count": count, "item_count": each,
-        "per_batch": size_of(indices.shape[batch:-1]), "batch_bytes": 4 * size_of(x.shape[batch:]),
-    }  # fmt: skip
-    table = _coordinates(b, x.shape[batch:behind], x.strides[batch:behind])
-    flag = range_flag(b, layer, f"axes of sizes {list(x.shape[batch:behind])}")
-    operands = {**_operands(x=x, indices=indices, y=y), "flag": flag, "table": (table, 0)}
-    untyped(b, "gather_nd", items, args, operands, [x, indices], [y])
+    along = slice(batch, batch + depth)
+    y = b.dense(b.shapes[layer.name])
+    at = _coordinates(b, indices, x.shape[along], x.strides[along])
+    each, items = share_rows(b.machine, at.count, at.count * (CELL_CYCLES * depth + at.inner))
+    record = GatherND(
+        x.start, y.start, range_flag(b, layer, f"axes of sizes {list(x.shape[along])}"), at,
+        per_batch=size_of(indices.shape[batch:-1]), batch_bytes=4 * size_of(x.shape[batch:]), item_count=each,
+    )  # fmt: skip
+    step(b, record, items, [x, indices], [y])
     b.alias(layer.name, y)
 
 
 @CPU.register("scatter_nd")
 def lower_scatter_nd(b: CpuBuilder, layer: Layer) -> None:
     """A copy of the input, then all slices in order, a part of each per item."""
-    x, indices, updates = (b.values[name] for name in layer.node.inputs)
-    indices, updates = b.flat(indices), b.flat(updates)
+    y, indices, updates = put_into_copy(b, layer)
     depth = indices.shape[-1]
-    y = dense(b, x.shape)
-    b.copy(x, y)
-    inner, count = size_of(x.shape[depth:]), size_of(indices.shape[:-1])
-    parts = max(1, min(inner // b.machine.lanes, item_count(b.machine, float(count * inner))))
-    args = {"coordinates": depth, "inner": inner, "count": count, "parts": parts, **reduction_of(b, layer)}
-    operands = {
-        **_operands(y=y, indices=indices, updates=updates),
-        "flag": range_flag(b, layer, f"axes of sizes {list(x.shape[:depth])}"),
-        "overflow": b.flag(layer.name, OVERFLOW),
-        "table": (_coordinates(b, x.shape[:depth], y.strides[:depth]), 0),
-    }
-    untyped(b, "scatter_nd", parts, args, operands, [y, indices, updates], [y])
-    b.alias(layer.name, y)
-
-
-def topk_rows(b: AnyBuilder, layer: Layer) -> tuple[View, View]:
-    """Input and output as dense rows along the axis; the output is recorded as the layer's value."""
-    x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
-    axis = attrs["axis"] % len(x.shape)
-    order = [a for a in range(len(x.shape)) if a != axis] + [axis]
-    x = b.flat(x.permute(order))
-    y = dense(b, (*x.shape[:-1], attrs["k"]))
-    b.alias(layer.name, y.permute([order.index(a) for a in range(len(order))]))
-    return x, y
-
-
-@CPU.register("topk")
-def lower_topk(b: CpuBuilder, layer: Layer) -> None:
-    """Row by row."""
-    (x, y), attrs = topk_rows(b, layer), layer.node.attrs
-    rows, length = size_of(x.shape[:-1]), x.shape[-1]
-    kept = attrs["k"] * min(attrs["k"], 8 * attrs["k"].bit_length())  # moves: by insertion, or in a heap
-    each, items = share_rows(b.machine, rows, CELL_CYCLES * rows * (length + kept))
-    args = {
-        "rows": rows, "item_rows": each, "length": length, "k": attrs["k"], "largest": int(attrs["largest"]),
-        "floats": int(b.dtypes[layer.node.inputs[0]] == "float32"),
-    }  # fmt: skip
-    untyped(b, "topk", items, args, _operands(x=x, y=y), [x], [y])
-
-
-def one_hot_numbers(layer: Layer) -> list[float]:
-    """What stands off and on, as numbers of the output's dtype."""
-    attrs = layer.node.attrs
-    number = float if attrs["to"] == "float32" else int
-    return [number(attrs["off"]), number(attrs["on"])]
-
-
-def depth_flag(b: AnyBuilder, layer: Layer) -> tuple[str, int]:
-    """Where an index out of range is noted, if that is an error."""
-    return range_flag(b, layer, f"depth {layer.node.attrs['depth']}")
-
-
-@CPU.register("one_hot")
-def lower_one_hot(b: CpuBuilder, layer: Layer) -> None:
-    """Line by line along the new axis."""
-    x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
-    axis = attrs["axis"] % (len(x.shape) + 1)
-    y = dense(b, b.shapes[layer.name])
-    places = size_of(x.shape)
-    each, items = share_rows(b.machine, places, CELL_CYCLES * size_of(y.shape))
-    off, on = one_hot_numbers(layer)
-    args = {
-        "places": places, "item_places": each, "depth": attrs["depth"], "inner": size_of(x.shape[axis:]),
-        "on": on, "off": off, "strict": int(attrs["strict"]),
-    }  # fmt: skip
-    untyped(b, "one_hot", items, args, {**_operands(x=x, y=y), "flag": depth_flag(b, layer)}, [x], [y])
-    b.alias(layer.name, y)
+    at = _coordinates(b, indices, y.shape[:depth], y.strides[:depth])
+    parts = max(1, min(at.inner // b.machine.lanes, item_count(b.machine, float(at.count * at.inner))))
+    flag = range_flag(b, layer, f"axes of sizes {list(y.shape[:depth])}")
+    record = ScatterND(y.start, flag, at, parts, _put(b, layer, updates))
+    step(b, record, parts, [y, indices, updates], [y])

@@ -1,5 +1,5 @@
 """Copies between strided views: element by element, in pairs, or by tiles where different axes are
-contiguous.
+contiguous. A fill is a copy of one number.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from bslite.kernels.contracts.cuda.moves import Copy, CopyPairs, CopyVariant, Tr
 from bslite.kernels.contracts.record import Operand
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, launch
+from bslite.plan.cuda.launch import CudaBuilder, launch
 
 AXES, EACH = Copy.AXES, Copy.EACH
 TILE = 32  # rows and columns of a block of the transposition
@@ -20,7 +20,7 @@ LEAST_ROWS = 8  # fewer planes than that are read as they are: the sectors of on
 def copy_step(b: CudaBuilder, source: View, target: View) -> None:
     """Append a copy of ``source`` to ``target``, views of the same logical shape."""
     spread = max(source.extent[1] - source.extent[0], target.extent[1] - target.extent[0])
-    if max(spread, size_of(target.shape)) > MOST_ELEMENTS:
+    if max(spread, size_of(target.shape)) > b.tuning.copied_at_once:
         _in_halves(b, source, target)
         return
     sizes, runs = merged_axes(target.shape, [source.strides, target.strides], by=1)
@@ -44,7 +44,7 @@ def _in_halves(b: CudaBuilder, source: View, target: View) -> None:
     axis = max(range(len(target.shape)), key=lambda a: target.shape[a])
     size = target.shape[axis]
     if size == 1:
-        raise EngineError(f"layer {b.layer[-1]!r}: strides of more than {MOST_ELEMENTS} elements")
+        raise EngineError(f"layer {b.layer[-1]!r}: strides of more than {b.tuning.copied_at_once} elements")
     for start, stop in ((0, size // 2), (size // 2, size)):
         copy_step(b, source.slice(axis, start, stop), target.slice(axis, start, stop))
 
@@ -105,3 +105,11 @@ def _transpose_step(
     blocks = across * down * size_of(tuple(n))
     launch(b, record, TransposeVariant(tile), [blocks], [tile, tile // EACH], [source], [target])
     return True
+
+
+def fill_step(b: CudaBuilder, view: View, value: float) -> None:
+    """Append a copy of a number to every element of ``view``: of a float, or an int where its cells are."""
+    if not size_of(view.shape):
+        return
+    name = b.const("cells" if isinstance(value, int) else "numbers", values=[value])
+    copy_step(b, View(name, 0, view.shape, (0,) * len(view.shape)), view)

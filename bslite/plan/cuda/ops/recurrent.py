@@ -19,7 +19,7 @@ from bslite.plan.cuda.gemm.product import Product, append
 from bslite.plan.cuda.gemm.tiles import FEW
 from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.ops.linear import rows_of
-from bslite.plan.cuda.ops.pad import fill
+from bslite.plan.cuda.ops.move import fill_step
 from bslite.plan.cuda.recurrent.tiles import Loops, by_products, choose, launched
 
 
@@ -72,7 +72,7 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
     home = b.write(layer.name, inner=-1)
     y = home if hidden == 1 or home.strides[2] == 1 else b.fresh(home.shape, 2, NO_HALO)
     if width < hidden:
-        fill(b, y, 0.0)
+        fill_step(b, y, 0.0)
 
     given = list(node.inputs[1:])
     lengths = b.flat(b.values[given.pop()]) if attrs["lengths"] else None
@@ -83,7 +83,7 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
         if len(started) > 1:
             b.copy(started[1], cell)
         else:
-            fill(b, cell, 0.0)
+            fill_step(b, cell, 0.0)
     flag = inputs.start  # not looked at without lengths
     if lengths is not None:
         flag = Operand(*b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}"))
@@ -169,7 +169,7 @@ def _by_products(b: CudaBuilder, layer: Layer, run: _Run, p: Pass, started: list
     if started:
         b.copy(started[0], h)
     else:
-        fill(b, h, 0.0)
+        fill_step(b, h, 0.0)
     touched = [h, *run.touched]
     for s in range(run.problem.steps):
         made = _dense(b, batch, cols)

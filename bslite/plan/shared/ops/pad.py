@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from bslite.passes import Layer
-from bslite.plan.core.cuts import mapped_copy
-from bslite.plan.core.lowering import CPU
-from bslite.plan.cpu.ops.move import fill_step
-from bslite.plan.cpu.step import CpuBuilder
+from bslite.plan.core.builder import AnyBuilder
+from bslite.plan.core.lowering import lowers
+from bslite.plan.shared.cuts import mapped_copy
 
 
 def padded_sources(size: int, before: int, after: int, mode: str) -> list[int]:
@@ -21,8 +20,8 @@ def padded_sources(size: int, before: int, after: int, mode: str) -> list[int]:
     return [i if 0 <= i < size else -1 for i in indices]
 
 
-@CPU.register("pad")
-def lower_pad(b: CpuBuilder, layer: Layer) -> None:
+@lowers("pad")
+def lower_pad(b: AnyBuilder, layer: Layer) -> None:
     """A constant everywhere, then what is left of the input copied over it; or pieces of the input alone."""
     x = b.values[layer.node.inputs[0]]
     y = b.write(layer.name)
@@ -31,8 +30,9 @@ def lower_pad(b: CpuBuilder, layer: Layer) -> None:
     if attrs["mode"] != "constant":
         mapped_copy(b, x, y, [padded_sources(*p, attrs["mode"]) if p[1] or p[2] else None for p in pads])
         return
-    value = attrs["value"]
-    fill_step(b, y, value if b.dtypes[layer.name] == "float32" else int(value))
+    if any(before > 0 or after > 0 for _, before, after in pads):
+        number = float if b.dtypes[layer.name] == "float32" else int
+        b.target.fill(b, y, number(attrs["value"]))
     for axis, (size, before, after) in enumerate(pads):
         first, last = max(0, -before), size - max(0, -after)
         if first >= last:
@@ -42,8 +42,8 @@ def lower_pad(b: CpuBuilder, layer: Layer) -> None:
     b.copy(x, y)
 
 
-@CPU.register("roll")
-def lower_roll(b: CpuBuilder, layer: Layer) -> None:
+@lowers("roll")
+def lower_roll(b: AnyBuilder, layer: Layer) -> None:
     """Two pieces along each axis that turns."""
     x = b.values[layer.node.inputs[0]]
     turns = [0] * len(x.shape)

@@ -1,0 +1,33 @@
+"""Windows of columns along the axes of an image."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bslite.ops.fold import positions
+from bslite.passes import Layer
+
+
+class FoldAxis(NamedTuple):
+    """An axis of the image, and how windows lie along it."""
+
+    n: int = 1  # elements
+    w: int = 1  # places of windows
+    k: int = 1  # elements of a window
+    s: int = 1  # stride
+    d: int = 1  # dilation
+    p: int = 0  # padding before
+
+    def found(self, at: int) -> list[tuple[int, int]]:
+        """The windows that element ``at`` is in: which tap it is, and the window's place."""
+        starts = [(tap, at + self.p - tap * self.d) for tap in range(self.k)]
+        return [(tap, st // self.s) for tap, st in starts if st % self.s == 0 and 0 <= st // self.s < self.w]
+
+
+def fold_axes(layer: Layer) -> list[FoldAxis]:
+    """Always three: one or two axes are the last of them."""
+    attrs = layer.node.attrs
+    size, axes = attrs["output_size"], len(attrs["kernel"])
+    along = (size, positions(size, attrs), attrs["kernel"], attrs["stride"], attrs["dilation"])
+    given = [FoldAxis(*numbers) for numbers in zip(*along, attrs["padding"][:axes], strict=True)]
+    return [FoldAxis()] * (3 - axes) + given

@@ -1,0 +1,192 @@
+"""Records of steps that pick and put cells at computed places. Operands are dense, strides are in bytes.
+
+``flag`` is raised by an index that is out of range, ``overflow`` by an integer that does not fit 32 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.record import Operand, Record, StepRecord
+from bslite.kernels.contracts.reduction import Reduction
+
+
+@dataclass(frozen=True)
+class Lines(Record):
+    """Lines along an axis, of ``size`` cells in x and ``count`` in the indices; an item has ``item_lines``.
+
+    ``table``: for each of the ``axes`` around them, innermost first, its size and its strides in x and in the
+    indices. ``x_step``, ``i_step``: strides along a line. Where cells are put, x is the output.
+    """
+
+    table: Operand
+    axes: int
+    lines: int
+    item_lines: int
+    size: int
+    count: int
+    x_step: int
+    i_step: int
+
+
+@dataclass(frozen=True)
+class Put(Record):
+    """How updates meet the cells of y; ``floats``: what both hold."""
+
+    updates: Operand
+    overflow: Operand
+    reduction: Reduction
+    floats: bool
+
+
+@dataclass(frozen=True)
+class Gather(StepRecord):
+    """``y[o, i] = x[o, indices[i]]``; x ``[outer, size, inner]``, y ``[outer, count, inner]``.
+
+    An item is one o and one of ``parts`` parts of the indices.
+    """
+
+    kernel: ClassVar[str] = "gather"
+
+    x: Operand
+    indices: Operand
+    y: Operand
+    flag: Operand
+    size: int
+    inner: int
+    count: int
+    parts: int
+
+
+@dataclass(frozen=True)
+class GatherElements(StepRecord):
+    """Lines along the axis: ``y[k] = x[indices[k]]``, y and the indices alike."""
+
+    kernel: ClassVar[str] = "gather_elements"
+
+    x: Operand
+    indices: Operand
+    y: Operand
+    flag: Operand
+    along: Lines
+
+
+@dataclass(frozen=True)
+class ScatterElements(StepRecord):
+    """Lines along the axis, in order: ``y[indices[k]] = updates[k]``; y holds the input already."""
+
+    kernel: ClassVar[str] = "scatter_elements"
+
+    y: Operand
+    indices: Operand
+    flag: Operand
+    along: Lines
+    put: Put
+
+
+@dataclass(frozen=True)
+class Coordinates(Record):
+    """Where slices of ``inner`` cells lie: ``indices[count, coordinates]``.
+
+    ``table``: for each coordinate the size and the stride of its axis.
+    """
+
+    table: Operand
+    indices: Operand
+    coordinates: int
+    inner: int
+    count: int
+
+
+@dataclass(frozen=True)
+class GatherND(StepRecord):
+    """Slices one after the other, ``per_batch`` of them from each ``batch_bytes`` of x.
+
+    An item has ``item_count`` of them.
+    """
+
+    kernel: ClassVar[str] = "gather_nd"
+
+    x: Operand
+    y: Operand
+    flag: Operand
+    at: Coordinates
+    per_batch: int
+    batch_bytes: int
+    item_count: int
+
+
+@dataclass(frozen=True)
+class ScatterND(StepRecord):
+    """All slices in order; an item is one of ``parts`` parts of each. y holds the input already."""
+
+    kernel: ClassVar[str] = "scatter_nd"
+
+    y: Operand
+    flag: Operand
+    at: Coordinates
+    parts: int
+    put: Put
+
+
+@dataclass(frozen=True)
+class TopK(StepRecord):
+    """Rows ``y [k]`` of indices into rows ``x [length]``, the largest first or the smallest.
+
+    An item has ``item_rows`` of the ``rows``.
+    """
+
+    kernel: ClassVar[str] = "topk"
+
+    x: Operand
+    y: Operand
+    rows: int
+    item_rows: int
+    length: int
+    k: int
+    largest: bool
+    floats: bool
+
+
+@dataclass(frozen=True)
+class OneHot(StepRecord):
+    """``y[o, d, i] = on if d == x[o, i] else off``; x ``[outer, inner]``, y ``[outer, depth, inner]``.
+
+    ``on`` and ``off`` are floats, or ints where the cells are integers. An item has ``item_places`` of the
+    ``places`` of x. An index that is out of range is flagged if ``strict``.
+    """
+
+    kernel: ClassVar[str] = "one_hot"
+
+    x: Operand
+    y: Operand
+    flag: Operand
+    places: int
+    item_places: int
+    depth: int
+    inner: int
+    on: float | int
+    off: float | int
+    strict: bool
+
+
+@dataclass(frozen=True)
+class SequenceLengths(StepRecord):
+    """``y = x`` of ``count`` lengths, checked by the single item.
+
+    ``range_flag`` is raised by a length that is not in 1 to ``most``, ``order_flag`` by one that follows a
+    shorter one where ``in_order``, ``whole_flag`` by a longest below ``steps``.
+    """
+
+    kernel: ClassVar[str] = "sequence_lengths"
+
+    x: Operand
+    y: Operand
+    range_flag: Operand
+    order_flag: Operand
+    whole_flag: Operand
+    count: int
+    most: int
+    steps: int
+    in_order: bool

@@ -1,0 +1,104 @@
+"""Records of launches that put elements of rows in order, and of positions as ones among zeros."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, LaunchVariant
+
+
+@dataclass(frozen=True)
+class OrderVariant(LaunchVariant):
+    """The threads of a block; which elements come first, and what they are."""
+
+    threads: int
+    largest: int
+    floats: int
+
+
+@dataclass(frozen=True)
+class TopKShort(LaunchRecord):
+    """Dense rows ``y [k]`` of indices into rows ``x [length]``, at most as long as a block has threads."""
+
+    kernel: ClassVar[str] = "topk_short"
+
+    x: I4
+    y: I4
+    rows: int
+    length: int
+    k: int
+
+
+@dataclass(frozen=True)
+class TilesVariant(OrderVariant):
+    """``tile`` elements are sorted by a block; ``whole``: they are a row, of which indices are left."""
+
+    tile: int
+    whole: int
+
+
+@dataclass(frozen=True)
+class TopKTiles(LaunchRecord):
+    """The first ``kept`` of each of the ``tiles`` of each row, in order: indices, or cells of upper half and
+    index, ``y[row, tile, kept, 2]``.
+    """
+
+    kernel: ClassVar[str] = "topk_tiles"
+
+    x: I4
+    y: I4
+    length: int
+    tiles: int
+    kept: int
+
+
+@dataclass(frozen=True)
+class MergeVariant(LaunchVariant):
+    """``whole``: one run is left, of which indices are made."""
+
+    threads: int
+    whole: int
+
+
+@dataclass(frozen=True)
+class TopKMerge(LaunchRecord):
+    """The first ``kept`` of every ``fan`` of the ``runs`` of each row: ``x[row, runs, length, 2]`` to
+    ``y[row, groups, kept, 2]``; ``total`` elements of ``fan * groups`` runs of all rows.
+    """
+
+    kernel: ClassVar[str] = "topk_merge"
+
+    x: I4
+    y: I4
+    total: I8
+    runs: int
+    fan: int
+    groups: int
+    length: int
+    kept: int
+
+
+@dataclass(frozen=True)
+class OneHotVariant(LaunchVariant):
+    """``strict``: an index that is negative or beyond is flagged."""
+
+    threads: int
+    strict: int
+
+
+@dataclass(frozen=True)
+class OneHot(LaunchRecord):
+    """``y[o, d, i] = values[1] if d == x[o, i] else values[0]``; x ``[outer, inner]``, y ``[outer, depth,
+    inner]``, ``total`` cells.
+    """
+
+    kernel: ClassVar[str] = "one_hot"
+
+    x: I4
+    y: I4
+    values: I4
+    flag: I4
+    total: int
+    depth: int
+    inner: int

@@ -1,0 +1,180 @@
+"""Records of launches that pick and put cells at computed places. Operands are dense, strides in elements.
+
+``flag`` is raised by an index that is out of range, ``overflow`` by an integer that does not fit 32 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.cuda.moves import Five, Six
+from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.reduction import Reduction
+
+@dataclass(frozen=True)
+class Gather(LaunchRecord):
+    """``y[o, i, c] = x[o, indices[i], c]`` of ``total`` cells; x ``[o, size, inner]``, ``count`` indices."""
+
+    kernel: ClassVar[str] = "gather"
+
+    x: I4
+    indices: I4
+    y: I4
+    flag: I4
+    total: I8
+    size: I8
+    inner: I8
+    count: I8
+
+
+@dataclass(frozen=True)
+class GatherPairs(Gather):
+    """As `Gather`, two cells at a time: ``total`` and ``inner`` count pairs."""
+
+    kernel: ClassVar[str] = "gather_pairs"
+    pairs: ClassVar[tuple[str, ...]] = ("x", "y")
+
+
+@dataclass(frozen=True)
+class GatherElementsVariant(LaunchVariant):
+    """The threads of a block, and how many axes there are."""
+
+    threads: int
+    axes: int
+
+
+@dataclass(frozen=True)
+class GatherElements(LaunchRecord):
+    """``y[i] = x[place of i + indices[i] * x_step]`` for ``count`` elements, axis 0 innermost.
+
+    ``n``: sizes of all axes but the outermost; ``x``: strides of the source, 0 along the axis picked along,
+    which has ``size`` elements.
+    """
+
+    kernel: ClassVar[str] = "gather_elements"
+
+    source: I4
+    indices: I4
+    target: I4
+    flag: I4
+    count: int
+    size: int
+    x_step: int
+    n: Five
+    x: Six
+
+
+@dataclass(frozen=True)
+class RowsAt(LaunchRecord):
+    """``rows[q]``: which row of a dense tensor the ``coordinates`` at ``indices[q]`` point to.
+
+    ``table``: the size of each axis, and how many rows its neighbours are apart. ``per_batch`` of the
+    ``count`` points are in each ``batch_rows`` rows.
+    """
+
+    kernel: ClassVar[str] = "rows_at"
+
+    indices: I4
+    table: I4
+    rows: I4
+    flag: I4
+    count: int
+    coordinates: int
+    per_batch: int
+    batch_rows: int
+
+
+@dataclass(frozen=True)
+class ScatterVariant(LaunchVariant):
+    """``across`` lines side by side in a block, along ``axes`` axes; ``alone``: a thread has a single cell."""
+
+    threads: int
+    across: int
+    axes: int
+    alone: int
+    reduction: Reduction
+    floats: int
+
+
+@dataclass(frozen=True)
+class Scatter(LaunchRecord):
+    """``target[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along each
+    of ``lines`` lines of ``size`` cells.
+
+    ``share``: cells of a thread. ``y_step``, ``i_step``, ``u_step``: strides along a line. ``own``: whether a
+    line has indices of its own, placed as its updates are. ``n``: how many lines there are along all axes but
+    the outermost, axis 0 innermost; ``u``, ``y``: strides of lines in updates and target.
+    """
+
+    kernel: ClassVar[str] = "scatter"
+
+    target: I4
+    indices: I4
+    updates: I4
+    flag: I4
+    overflow: I4
+    lines: int
+    size: int
+    count: int
+    share: int
+    y_step: int
+    i_step: int
+    u_step: int
+    own: int
+    n: Five
+    u: Six
+    y: Six
+
+
+@dataclass(frozen=True)
+class ScatterSortedVariant(LaunchVariant):
+    """What updates do to the cells that they meet, and what both hold."""
+
+    threads: int
+    reduction: Reduction
+    floats: int
+
+
+@dataclass(frozen=True)
+class ScatterSorted(LaunchRecord):
+    """As `Scatter` of ``count`` updates into rows of ``inner`` cells: ``sorted[q, 2]`` are the rows in order,
+    each with the number of its update; ``total`` cells of all updates.
+    """
+
+    kernel: ClassVar[str] = "scatter_sorted"
+
+    y: I4
+    sorted: I4
+    updates: I4
+    overflow: I4
+    total: I8
+    count: int
+    inner: int
+
+
+@dataclass(frozen=True)
+class SequenceLengthsVariant(LaunchVariant):
+    """Whether no length may follow a shorter one."""
+
+    in_order: int
+
+
+@dataclass(frozen=True)
+class SequenceLengths(LaunchRecord):
+    """``y = x`` of ``count`` lengths, checked by one thread.
+
+    ``range_flag`` is raised by a length that is not in 1 to ``most``, ``order_flag`` by one that follows a
+    shorter one, ``whole_flag`` by a longest below ``steps``.
+    """
+
+    kernel: ClassVar[str] = "sequence_lengths"
+
+    x: I4
+    y: I4
+    range_flag: I4
+    order_flag: I4
+    whole_flag: I4
+    count: int
+    most: int
+    steps: int

@@ -1,0 +1,15 @@
+"""What an update does to the cell that it meets."""
+
+from __future__ import annotations
+
+from bslite.kernels.contracts.choice import Choice
+
+
+class Reduction(Choice):
+    """``NONE``: the update takes the cell's place. Else the cell becomes the sum, product, ... of both."""
+
+    NONE = 0
+    ADD = 1
+    MUL = 2
+    MAX = 3
+    MIN = 4
