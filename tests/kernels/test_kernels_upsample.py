@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ from support.kernel_checks import CHANNELS, check_in_every_layout, one_op, ran
 from support.noise import noise
 
 from bslite import reference
-from bslite.plan.cpu.ops.upsample import Blend, bilinear_blends, nearest_sources
+from bslite.plan.core.builder import Taps
+from bslite.plan.shared.resampling import linear_taps, nearest_taps
 
 SIZES = st.integers(1, 60)
 SCALES = (0.2, 0.3, 0.5, 0.7, 1.0, 1.1, 1.3, 1.5, 2.0, 2.3, 3.0, 3.7, 4.0)
@@ -34,40 +34,40 @@ def along(values: Array) -> Array:
     return np.broadcast_to(values, (1, 3, 1, len(values))).copy()
 
 
-def assert_blends(row: Array, blends: Sequence[Blend], want: Array) -> None:
-    """That is what the blends of ``row`` come to."""
-    got = [(1 - part) * row[low] + part * row[high] for low, high, part in blends]
+def assert_taps(row: Array, table: Taps, want: Array) -> None:
+    """That is what the taps in ``row`` come to."""
+    got = [sum(weight * row[line] for line, weight in taps) for taps in table]
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("align_corners", [False, True])
-def test_bilinear_blends_to_a_size(align_corners: bool) -> None:
+def test_linear_taps_to_a_size(align_corners: bool) -> None:
     for have, out in itertools.product(range(1, 30), range(1, 50)):
         x = along(noise(have).astype(np.float64))
         want = torch_resized(x, size=(1, out), mode="bilinear", align_corners=align_corners)[0, 0, 0]
-        assert_blends(x[0, 0, 0], bilinear_blends(have, out, None, align_corners), want)
+        assert_taps(x[0, 0, 0], linear_taps(have, out, None, align_corners), want)
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_bilinear_blends_by_a_scale(scale: float) -> None:
+def test_linear_taps_by_a_scale(scale: float) -> None:
     for have in range(math.ceil(1 / scale), 60):
         x = along(noise(have).astype(np.float64))
         want = torch_resized(x, scale_factor=(1.0, scale), mode="bilinear", recompute_scale_factor=False)
-        assert_blends(x[0, 0, 0], bilinear_blends(have, want.shape[3], scale, False), want[0, 0, 0])
+        assert_taps(x[0, 0, 0], linear_taps(have, want.shape[3], scale, False), want[0, 0, 0])
 
 
-def test_nearest_sources_to_a_size() -> None:
+def test_nearest_taps_to_a_size() -> None:
     for have, out in itertools.product(range(1, 60), range(1, 60)):
         got = torch_resized(along(np.arange(have, dtype=np.float32)), size=(1, out), mode="nearest")
-        assert nearest_sources(have, out, None) == got[0, 0, 0].tolist(), (have, out)
+        assert [t.line for (t,) in nearest_taps(have, out, None)] == got[0, 0, 0].tolist(), (have, out)
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_nearest_sources_by_a_scale(scale: float) -> None:
+def test_nearest_taps_by_a_scale(scale: float) -> None:
     for have in range(math.ceil(1 / scale), 60):
         x = along(np.arange(have, dtype=np.float32))
         got = torch_resized(x, scale_factor=(1.0, scale), mode="nearest", recompute_scale_factor=False)
-        assert nearest_sources(have, got.shape[3], scale) == got[0, 0, 0].tolist(), have
+        assert [t.line for (t,) in nearest_taps(have, got.shape[3], scale)] == got[0, 0, 0].tolist(), have
 
 
 @settings(deadline=None, max_examples=60)

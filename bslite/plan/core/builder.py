@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand
@@ -17,6 +17,16 @@ from bslite.plan.core.views import NO_HALO, Buffer, View, channel_axis, contiguo
 from bslite.spec import ModelSpec
 
 Halo = tuple[int, int, int, int]
+
+
+class Tap(NamedTuple):
+    """One input line and its weight."""
+
+    line: int
+    weight: float
+
+
+Taps = Sequence[Sequence[Tap]]  # of each output line, equally many
 FLAG_CELLS = 4  # of `kernels.cpu.runtime.flag`: was it raised, and a number
 PAGE = 2048  # bytes: at this pixel stride (doubled by a strided layer) a tile's lines meet in one set of L1
 
@@ -64,6 +74,12 @@ class Target(Protocol[M, T, S]):
         """Append ``y = act(function(*operands))``, a function of `contracts.elementwise`, the operands
         broadcast to y's shape. ``flag``: where it notes what does not fit a cell.
         """
+
+    def resample(self, b: Builder[M, T, S], x: View, y: View, axis: int, table: Taps) -> None:
+        """Append ``y = x`` resized along one axis, both dense."""
+
+    def resize_image(self, b: Builder[M, T, S], x: View, y: View, rows: Taps, cols: Taps) -> None:
+        """Append ``y = x`` resized along rows, then columns, channels innermost: one tap for each, or two."""
 
     def row_step(self, b: Builder[M, T, S], work: RowWork, x: View, y: View, axis: int) -> None:
         """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""

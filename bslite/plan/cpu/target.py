@@ -9,10 +9,12 @@ from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import GroupWork, RowWork
 from bslite.machine import Machine
+from bslite.plan.core.builder import Taps
 from bslite.plan.core.views import View
 from bslite.plan.cpu.elementwise import elementwise_step
 from bslite.plan.cpu.group_norm import group_step
 from bslite.plan.cpu.ops.move import copy_step, fill_step, halo_step
+from bslite.plan.cpu.resize import resample_step, resize_step
 from bslite.plan.cpu.rows import row_step
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tuning import Tuning
@@ -62,3 +64,11 @@ class Cpu:
     def group_step(self, b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
         """Append a group norm from x to y; False where the pixels lie along too many axes."""
         return group_step(b, work, x, y)
+
+    def resample(self, b: CpuBuilder, x: View, y: View, axis: int, table: Taps) -> None:
+        """Append a resizing along one axis."""
+        resample_step(b, x, y, axis, table)
+
+    def resize_image(self, b: CpuBuilder, x: View, y: View, rows: Taps, cols: Taps) -> None:
+        """Append a resizing along rows, then columns."""
+        resize_step(b, x, y, rows, cols)

@@ -11,11 +11,13 @@ from bslite.explore.gpu import GpuMachine
 from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import GroupWork, RowWork
+from bslite.plan.core.builder import Taps
 from bslite.plan.core.views import View
 from bslite.plan.cuda.elementwise import elementwise_step
 from bslite.plan.cuda.group_norm import group_step
 from bslite.plan.cuda.launch import CudaBuilder
 from bslite.plan.cuda.ops.move import copy_step, fill_step
+from bslite.plan.cuda.resize import resample_step, resize_step
 from bslite.plan.cuda.rows import row_step
 from bslite.plan.cuda.tuning import Tuning
 
@@ -60,3 +62,11 @@ class Gpu:
     def group_step(self, b: CudaBuilder, work: GroupWork, x: View, y: View) -> bool:
         """Append a group norm from x to y; False where the pixels lie along too many axes."""
         return group_step(b, work, x, y)
+
+    def resample(self, b: CudaBuilder, x: View, y: View, axis: int, table: Taps) -> None:
+        """Append a resizing along one axis."""
+        resample_step(b, x, y, axis, table)
+
+    def resize_image(self, b: CudaBuilder, x: View, y: View, rows: Taps, cols: Taps) -> None:
+        """Append a resizing along rows, then columns."""
+        resize_step(b, x, y, rows, cols)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tuning:
-    """``copied_at_once``: elements of a copy, or between its first and its last, that one launch takes: places
-    within it have 32 bits.
+    """``copied_at_once``: elements of a copy, or between its first and its last, that one launch takes:
+    places within it have 32 bits.
 
     ``sorted_updates``: so many updates are sorted by their rows, if all lines have the same; fewer are looked
     through. ``sorted_each``: elements of a thread, of those that a block sorts. ``merged_runs``: runs that

@@ -6,12 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 
-class Tap(NamedTuple):
-    """One input line and its weight."""
-
-    line: int
-    weight: float
+from bslite.plan.core.builder import Tap
 
 
 class Axis(NamedTuple):
@@ -86,3 +83,26 @@ def taps(axis: Axis, attrs: Mapping[str, Any]) -> list[list[Tap]]:
 def outside(axis: Axis, coordinates: str) -> Sequence[int]:
     """Output indices that lie beyond the input: some first and some last ones."""
     return [i for i in range(axis.out) if not 0 <= axis.position(i, coordinates) <= axis.have - 1]
+
+
+def nearest_taps(have: int, out: int, scale: float | None) -> list[list[Tap]]:
+    """torch's rule for upsampling: products in float32, an exact doubling exactly."""
+    ratio = 1 / scale if scale and out not in (have, 2 * have) else have / out
+    places = (float(np.float32(i * float(np.float32(ratio)))) for i in range(out))
+    return [[Tap(min(math.floor(place), have - 1), 1.0)] for place in places]
+
+
+def linear_taps(have: int, out: int, scale: float | None, align_corners: bool) -> list[list[Tap]]:
+    """torch's rule for upsampling, positions in float64. An axis that keeps its size stays as it is."""
+    if out == have:
+        return [[Tap(i, 1.0), Tap(i, 0.0)] for i in range(out)]
+    found = []
+    for i in range(out):
+        if align_corners:
+            position = i * ((have - 1) / (out - 1)) if out > 1 else 0.0
+        else:
+            position = max((i + 0.5) * (1 / scale if scale else have / out) - 0.5, 0.0)
+        low = min(math.floor(position), have - 1)
+        part = min(max(position - low, 0.0), 1.0)
+        found.append([Tap(low, 1 - part), Tap(min(low + 1, have - 1), part)])
+    return found

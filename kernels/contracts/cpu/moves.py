@@ -152,7 +152,8 @@ class Trilu(StepRecord):
 
 @dataclass(frozen=True)
 class Fold(StepRecord):
-    """Columns ``[N, C, taps, windows]``, dense, added up where their windows lie in images ``[N, C, D, H, W]``.
+    """Columns ``[N, C, taps, windows]``, dense, added up where their windows lie in images ``[N, C, D, H,
+    W]``.
 
     An item has ``item_lines`` of the lines (n, c, d, h). ``y``: strides of the images. By axis, ``n``: the
     image's size, ``w``: places of windows, ``k``: elements of a window, ``s``: stride, ``d``: dilation,

@@ -116,7 +116,8 @@ class Fold(LaunchRecord):
     """``y[c, d, h, w]``, ``total`` elements, dense: the sum of ``x[c, planes[d, i] + lines[h, j] +
     pixels[w, k]]``; x has ``channel`` elements of each c.
 
-    A line of a table has ``of_plane``, ``of_line`` or ``of_pixel`` offsets; -1 stands for none, and comes last.
+    A line of a table has ``of_plane``, ``of_line`` or ``of_pixel`` offsets; -1 stands for none, and comes
+    last.
     """
 
     kernel: ClassVar[str] = "fold"

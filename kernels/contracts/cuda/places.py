@@ -12,6 +12,7 @@ from bslite.kernels.contracts.cuda.moves import Five, Six
 from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, LaunchVariant
 from bslite.kernels.contracts.reduction import Reduction
 
+
 @dataclass(frozen=True)
 class Gather(LaunchRecord):
     """``y[o, i, c] = x[o, indices[i], c]`` of ``total`` cells; x ``[o, size, inner]``, ``count`` indices."""
@@ -87,7 +88,7 @@ class RowsAt(LaunchRecord):
 
 @dataclass(frozen=True)
 class ScatterVariant(LaunchVariant):
-    """``across`` lines side by side in a block, along ``axes`` axes; ``alone``: a thread has a single cell."""
+    """``across`` lines of a block lie along ``axes`` axes; ``alone``: a thread has a single cell."""
 
     threads: int
     across: int
@@ -99,8 +100,8 @@ class ScatterVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Scatter(LaunchRecord):
-    """``target[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along each
-    of ``lines`` lines of ``size`` cells.
+    """``target[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along
+    each of ``lines`` lines of ``size`` cells.
 
     ``share``: cells of a thread. ``y_step``, ``i_step``, ``u_step``: strides along a line. ``own``: whether a
     line has indices of its own, placed as its updates are. ``n``: how many lines there are along all axes but

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from bslite.kernels.contracts.cpu.resize import Resample
 from bslite.kernels.cpu.moves.move import copy_run
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.partial import load_some, store_some
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, load_int, load_scalar, splat
 
-F = record("resample", "x x_at y y_at table table_at size out inner taps lines item_lines")
+F = offsets(Resample)
 ENTRY = 16  # bytes of a tap: which line of the input, and its float32 weight in a cell
 
 
-@step_kernel("resample", F)
+@step_kernel(Resample)
 def resample(step, bases, item, scratch):
     """Dense: ``y[o, i] = sum of weight * x[o, line]`` over the taps of i, in order; lines of ``inner`` cells.
 

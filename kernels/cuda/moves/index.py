@@ -27,9 +27,10 @@ u = np.uint32
     samples=[GatherElementsVariant(256, axes) for axes in (1, 3, 6)],
 )
 def gather_elements(threads: int, axes: int):
-    """``target[i] = source[place of i + indices[i] * x_step]`` for ``count`` elements of ``axes`` axes (0 innermost),
-    of which the one picked along has a stride of 0; an index counts from the end if negative, is 0 and
-    flagged if out of range. Reads and writes of indices and target are runs; those of the source lie where they lie.
+    """``target[i] = source[place of i + indices[i] * x_step]`` for ``count`` elements of ``axes`` axes (0
+    innermost), of which the one picked along has a stride of 0; an index counts from the end if negative, is
+    0 and flagged if out of range. Reads and writes of indices and target are runs; those of the source lie
+    where they lie.
     """
 
     def gather_elements(

@@ -108,12 +108,12 @@ def _updating(reduction: int, floats: int):
     ],
 )
 def scatter(threads: int, across: int, axes: int, alone: int, reduction: int, floats: int):
-    """``target[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along each of
-    ``lines`` lines of ``size`` cells, ``y_step`` apart; the target holds the input already.
+    """``target[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along
+    each of ``lines`` lines of ``size`` cells, ``y_step`` apart; the target holds the input already.
 
-    Lines lie along ``axes`` axes, with strides in the target and in the updates; in the indices with those of the
-    updates (``own``), or every line has the same. Grid: (blocks of ``across`` lines, parts of the size): a
-    thread has ``share`` cells of one line, and nobody else writes them, so there is no atomic operation and
+    Lines lie along ``axes`` axes, with strides in the target and in the updates; in the indices with those of
+    the updates (``own``), or every line has the same. Grid: (blocks of ``across`` lines, parts of the size):
+    a thread has ``share`` cells of one line, and nobody else writes them, so there is no atomic operation and
     what comes of several updates of one cell has the same bits however many threads there are. All threads of
     a line look through all its indices, which the block brings into shared memory with the updates: some five
     instructions for one that is another's, where one thread by itself would wait for L2 at every one. A

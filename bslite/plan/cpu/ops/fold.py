@@ -25,7 +25,5 @@ def lower_fold(b: CpuBuilder, layer: Layer) -> None:
     cycles = TAP_CYCLES * size_of(y.shape) * math.prod(layer.node.attrs["kernel"])
     item_lines, items = share_rows(b.machine, lines, cycles)
     by_role = (tuple(numbers) for numbers in zip(*fold_axes(layer), strict=True))
-    record = Fold(
-        x.start, y.start, in_bytes(volume(y).strides), lines, item_lines, y.shape[1], *by_role
-    )
+    record = Fold(x.start, y.start, in_bytes(volume(y).strides), lines, item_lines, y.shape[1], *by_role)
     step(b, record, items, [x], [y])

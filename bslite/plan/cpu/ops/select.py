@@ -33,8 +33,8 @@ def lower_one_hot(b: CpuBuilder, layer: Layer) -> None:
     each, items = share_rows(b.machine, places, CELL_CYCLES * size_of(y.shape))
     off, on = one_hot_numbers(layer)
     record = OneHot(
-        x.start, y.start, depth_flag(b, layer), places, each, attrs["depth"], size_of(x.shape[axis:]), on, off,
-        attrs["strict"],
+        x.start, y.start, depth_flag(b, layer), places, each, attrs["depth"], size_of(x.shape[axis:]), on,
+        off, attrs["strict"],
     )  # fmt: skip
     step(b, record, items, [x], [y])
     b.alias(layer.name, y)

@@ -82,7 +82,9 @@ def rows_at(
     if len(sizes) == 1 and per_batch == count and not checked:
         return View(indices.buffer, indices.offset, (count,), (1,))
     rows, threads = b.dense((count,)), block_threads(b)
-    table = b.const("cells", values=[n for d, size in enumerate(sizes) for n in (size, size_of(sizes[d + 1 :]))])
+    table = b.const(
+        "cells", values=[n for d, size in enumerate(sizes) for n in (size, size_of(sizes[d + 1 :]))]
+    )
     record = RowsAt(
         indices.start, Operand(table, 0), rows.start, flag, count, len(sizes), per_batch, size_of(sizes)
     )

@@ -113,7 +113,12 @@ def _scatter(
     share = -(-size // (down * parts))
     parts = -(-size // (down * share))
     variant = ScatterVariant(
-        threads, across, max(1, len(sizes)), int(share == 1), reduction_of(layer), int(is_float(b, layer.name))
+        threads,
+        across,
+        max(1, len(sizes)),
+        int(share == 1),
+        reduction_of(layer),
+        int(is_float(b, layer.name)),
     )
     y_step, i_step, u_step = steps
     record = Scatter(

@@ -1,23 +1,19 @@
-"""Resizing NHWC images: nearest pixel, or bilinear interpolation. Where to look is a table in the plan."""
+"""Resizing NHWC images along both axes: nearest pixel, or linear interpolation. Where to look is a table."""
 
 from __future__ import annotations
 
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.contracts.cpu.resize import ResizeLinear, ResizeNearest
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.partial import load_some, store_some
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, load, load_int, load_scalar, splat, store
 
-FIELDS = (
-    "x x_at y y_at rows rows_at cols cols_at x_image y_image y_line y_pixel "
-    "lines pixels channels band_lines bands blocks block_registers"
-)
-N = record("upsample_nearest", FIELDS)
-B = record("upsample_bilinear", FIELDS)
-ENTRY = 32  # bytes of a bilinear table entry: two byte offsets, and the float32 weight of each in a cell
+N, B = offsets(ResizeNearest), offsets(ResizeLinear)
+ENTRY = 32  # bytes of an entry of linear tables: two byte offsets, and the float32 weight of each in a cell
 
 
-@step_kernel("upsample_nearest", N)
-def upsample_nearest(step, bases, item, scratch):
+@step_kernel(ResizeNearest)
+def resize_nearest(step, bases, item, scratch):
     """A band of output lines by a block of channels; a table entry is one byte offset."""
     bands, blocks = load_int(step + N.bands), load_int(step + N.blocks)
     block, rest = item % blocks, item // blocks
@@ -44,8 +40,8 @@ def upsample_nearest(step, bases, item, scratch):
                 store_some(c, load_some(a, left), left)
 
 
-@step_kernel("upsample_bilinear", B)
-def upsample_bilinear(step, bases, item, scratch):
+@step_kernel(ResizeLinear)
+def resize_linear(step, bases, item, scratch):
     """A band of output lines by a block of channels: between two rows, then between two columns."""
     bands, blocks = load_int(step + B.bands), load_int(step + B.blocks)
     block, rest = item % blocks, item // blocks

@@ -1,0 +1,72 @@
+"""Records of launches that resize. Which input lines make up an output line is a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVariant
+
+
+@dataclass(frozen=True)
+class ResampleVariant(LaunchVariant):
+    """``moves``: a single tap of weight 1, a copy."""
+
+    threads: int
+    moves: int
+
+
+@dataclass(frozen=True)
+class Resample(LaunchRecord):
+    """Along one axis, dense: ``y[o, i, c] = sum over taps t of weights[i, t] * x[o, lines[i, t], c]``.
+
+    ``total`` elements; x ``[o, size, inner]``, y ``[o, out, inner]``.
+    """
+
+    kernel: ClassVar[str] = "resample"
+
+    x: F4
+    y: F4
+    lines: I4
+    weights: F4
+    total: I8
+    size: I8
+    out: I8
+    inner: I8
+    taps: int
+
+
+@dataclass(frozen=True)
+class ResizeImageVariant(LaunchVariant):
+    """Between four pixels (``linear``), or the nearest one."""
+
+    threads: int
+    linear: int
+
+
+@dataclass(frozen=True)
+class ResizeImage(LaunchRecord):
+    """Images of ``total`` elements, channels innermost, along rows and columns at once.
+
+    ``rows``, ``cols``: two indices for each output row and column; ``row_parts``, ``col_parts``: as many
+    weights where the variant is linear. Strides are in elements.
+    """
+
+    kernel: ClassVar[str] = "resize_image"
+
+    x: F4
+    y: F4
+    rows: I4
+    cols: I4
+    row_parts: F4
+    col_parts: F4
+    total: I8
+    channels: int
+    lines: int
+    pixels: int
+    x_image: I8
+    x_line: I8
+    x_pixel: I8
+    y_image: I8
+    y_line: I8
+    y_pixel: I8
