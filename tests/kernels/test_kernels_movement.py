@@ -14,7 +14,7 @@ import bslite
 from bslite import GraphBuilder, InputError, ModelSpec
 from bslite.engines.cpu.detect import detect
 from bslite.plan import build_plan
-from bslite.plan.core.cuts import pieces
+from bslite.plan.shared.cuts import pieces
 
 
 def one(op: str, *inputs: Any, **attrs: Any) -> ModelSpec:
