@@ -15,8 +15,9 @@ from support.noise import noise
 from bslite import reference
 from bslite.errors import SpecError
 from bslite.machine import Machine
-from bslite.plan.cpu.ops.pool import Run, Span, adaptive_spans, longest_run, strip_count, window_spans
+from bslite.plan.cpu.ops.pool import Run, longest_run, strip_count
 from bslite.plan.cpu.sharing import share_image
+from bslite.plan.shared.spans import Span, adaptive_spans, window_spans
 
 SIZES = st.integers(1, 13)
 

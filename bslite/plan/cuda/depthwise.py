@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bslite import ops
+from bslite.kernels.contracts.cuda.windows import Depthwise, DepthwiseVariant, Places
+from bslite.kernels.contracts.record import Operand
 from bslite.ops.conv import Conv
 from bslite.passes import Layer
-from bslite.plan.core.views import size_of
+from bslite.plan.core.views import View, size_of
 from bslite.plan.core.windows import volume
-from bslite.plan.cuda.launch import CudaBuilder, untyped
+from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.stack.steps import as_stack, small
 from bslite.plan.shared.activation import activation
 
@@ -33,26 +35,22 @@ def lower_depthwise(b: CudaBuilder, layer: Layer) -> None:
     source, target = volume(x), volume(y)
     small(b, source, target)
     k, _, *taps = b.spec.param_shapes(node)["weight"]
-    axes = ("planes", "rows", "cols")
     name, first, second = activation(layer.activation)
     threads = min(THREADS, b.machine.block_threads)
     count = size_of(target.shape)
-    xi, xc, xp, xr, xx = source.strides
-    yi, yc, yp, yr, yx = target.strides
-    scalars: dict[str, int | float] = {
-        "count": count, "channels": k, "each": k // source.shape[1],
-        **dict(zip(axes, target.shape[2:], strict=True)),
-        **{f"in_{a}": n for a, n in zip(axes, source.shape[2:], strict=True)},
-        **{f"taps_{a}": n for a, n in zip(axes, (*missing, *taps), strict=True)},
-        **dict(zip(("front", "top", "left"), (*zeros, *attrs["padding"][: op.axes]), strict=True)),
-        **{f"stride_{a}": n for a, n in zip(axes, (*missing, *attrs["stride"]), strict=True)},
-        **{f"apart_{a}": n for a, n in zip(axes, (*missing, *attrs["dilation"]), strict=True)},
-        "x_image": xi, "x_plane": xp, "x_row": xr, "x_col": xx, "x_channel": xc,
-        "y_image": yi, "y_plane": yp, "y_row": yr, "y_col": yx, "y_channel": yc, "a": first, "b": second,
-    }  # fmt: skip
-    weight = b.const("taps_first", node.params["weight"])
+    weight = Operand(b.const("taps_first", node.params["weight"]), 0)
     biased = int("bias" in node.params)
-    bias = b.const("param", node.params["bias"]) if biased else weight
-    places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "w": (weight, 0), "bias": (bias, 0)}
-    variant = {"biased": biased, "activation": name, "threads": threads}
-    untyped(b, "depthwise", variant, [-(-count // threads)], [threads], scalars, places, [x], [y])
+    bias = Operand(b.const("param", node.params["bias"]), 0) if biased else weight
+    record = Depthwise(
+        x.start, y.start, weight, bias, count, k, k // source.shape[1], *target.shape[2:], *source.shape[2:],
+        *missing, *taps, *zeros, *attrs["padding"][: op.axes], *missing, *attrs["stride"], *missing,
+        *attrs["dilation"], places_of(source, target), first, second,
+    )  # fmt: skip
+    variant = DepthwiseVariant(biased, name, threads)
+    launch(b, record, variant, [-(-count // threads)], [threads], [x], [y])
+
+
+def places_of(x: View, y: View) -> Places:
+    """The strides of two volumes."""
+    (xi, xc, *xs), (yi, yc, *ys) = x.strides, y.strides
+    return Places(xi, *xs, xc, yi, *ys, yc)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.contracts.cpu.windows import GridSample
+from bslite.kernels.contracts.sampling import Beyond, Interpolation
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.partial import load_some, store_some
 from bslite.kernels.cpu.vector.simd import (
@@ -19,18 +21,12 @@ from bslite.kernels.cpu.vector.simd import (
     store_scalar,
 )
 
-G = record(
-    "grid_sample",
-    # byte strides of images, planes, lines and pixels; sizes of the input; the output's; items are of points
-    "x x_at grid grid_at y y_at x0 x1 x2 x3 y0 y1 y2 y3 depth height width planes lines pixels channels "
-    "points item_points axes mode padding align",
-)
-NEAREST, LINEAR, CUBIC = 0, 1, 2
-ZEROS, BORDER, REFLECTION = 0, 1, 2
+G = offsets(GridSample)
+NEAREST, CUBIC = Interpolation.NEAREST.value, Interpolation.CUBIC.value
+ZEROS, REFLECTION = Beyond.ZEROS.value, Beyond.REFLECTION.value
 TAP = 16  # bytes: the offset of the element, and its float32 weight in a cell
-MOST = 16  # taps, of a cubic image
+MOST = GridSample.MOST_TAPS
 AXIS = 16 * 4  # bytes: for one axis four indices (-1: outside) and as many float32 weights in cells
-SCRATCH = MOST * TAP + 3 * AXIS  # bytes
 f = np.float32
 
 
@@ -98,7 +94,7 @@ def along(step, axis, g, size):
     return 2
 
 
-@step_kernel("grid_sample", G)
+@step_kernel(GridSample)
 def grid_sample(step, bases, item, scratch):
     """Channels contiguous on both sides; the grid dense, ``[points, axes]``."""
     axes, points = load_int(step + G.axes), load_int(step + G.points)
@@ -134,8 +130,8 @@ def grid_sample(step, bases, item, scratch):
                     store_int(scratch + TAP * taps, place)
                     store_scalar(scratch + TAP * taps + 8, weight)
                     taps += 1
-        x = operand(step, bases, G.x) + image * load_int(step + G.x0)
-        y = operand(step, bases, G.y) + image * load_int(step + G.y0)
+        x = operand(step, bases, G.source) + image * load_int(step + G.x0)
+        y = operand(step, bases, G.target) + image * load_int(step + G.y0)
         y += plane * load_int(step + G.y1) + line * load_int(step + G.y2) + pixel * load_int(step + G.y3)
         left = load_int(step + G.channels)
         while left > 0:

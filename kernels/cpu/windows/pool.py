@@ -15,8 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts.cpu.windows import AvgPool, MaxPool
 from bslite.kernels.cpu.math.activation import call_activation
-from bslite.kernels.cpu.runtime.compile import record, step_kernel
+from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand
 from bslite.kernels.cpu.vector.partial import load_some, store_some
 from bslite.kernels.cpu.vector.simd import (
@@ -35,19 +36,7 @@ from bslite.kernels.cpu.vector.simd import (
 )
 from bslite.kernels.cpu.windows.pool_run import GEOMETRIES, pool_run
 
-F = record(
-    "pool",
-    "x x_at y y_at rows rows_at cols cols_at scale scale_at shift shift_at "
-    # byte strides; x_row and x_pixel are between the rows and columns of one window
-    "x_image x_row x_pixel y_image y_line y_pixel "
-    # items: images x bands of output lines x blocks of registers of channels
-    "lines pixels channels band_lines bands blocks block_registers "
-    # of volumes: output lines of a plane, bytes between planes
-    "plane_lines y_plane "
-    # the pixels of a line whose windows have run_wide columns, run_stride apart, and one share of the
-    # divisor; in strips of so many, all lines of a strip before the next: what they share is still in L1
-    "run_first run_pixels run_wide run_stride strip strips affine lo hi activation act_a act_b",
-)
+F = offsets(MaxPool)  # and of `AvgPool`, which has the same cells
 ENTRY = 24  # bytes of a table entry
 f = np.float32
 
@@ -126,7 +115,7 @@ def _finish(value, has_affine, scale, shift, lo, hi):
     return vmin(hi, vmax(lo, value))
 
 
-def _pool(name, four, one, run):
+def _pool(contract, four, one, run):
     @register_jitable
     def window(x, rows, row, cols, col, share, y, channels, has_affine, scale, shift, lo, hi):
         """One output pixel, ``channels`` of it."""
@@ -205,8 +194,8 @@ def _pool(name, four, one, run):
                         activation, target + begin * y_pixel, end - begin, y_pixel, channels, step + F.act_a
                     )
 
-    return step_kernel(name, F)(pool)
+    return step_kernel(contract)(pool)
 
 
-max_pool = _pool("max_pool", _max_four, _max_one, pool_run(summed=False))
-avg_pool = _pool("avg_pool", _mean_four, _mean_one, pool_run(summed=True))
+max_pool = _pool(MaxPool, _max_four, _max_one, pool_run(summed=False))
+avg_pool = _pool(AvgPool, _mean_four, _mean_one, pool_run(summed=True))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.windows import GridSample, GridSampleVariant
+from bslite.kernels.contracts.sampling import Beyond, Interpolation
 from bslite.kernels.cuda.math.libm import fma, times
 from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import SIMULATED, cuda, device_function, libdevice
@@ -11,9 +13,8 @@ from bslite.kernels.cuda.runtime.kernel import kernel
 
 u = np.uint32
 f = np.float32
-NEAREST, LINEAR, CUBIC = 0, 1, 2
-ZEROS, BORDER, REFLECTION = 0, 1, 2
-TAPS = (1, 2, 4)  # along an axis, by mode
+NEAREST, CUBIC = Interpolation.NEAREST.value, Interpolation.CUBIC.value
+ZEROS, REFLECTION = Beyond.ZEROS.value, Beyond.REFLECTION.value
 floor, rint, fmod = (
     (np.floor, np.rint, np.fmod) if SIMULATED else (libdevice.floor, libdevice.rint, libdevice.fmod)
 )
@@ -87,15 +88,14 @@ def _around(mode: int, padding: int, align: int, axes: int):
 
 
 @kernel(
-    "x f4[], grid f4[], y f4[], depth i4, height i4, width i4, planes i4, lines i4, pixels i4, "
-    "channels i4, points i4, x0 i8, x1 i4, x2 i4, x3 i4, y0 i8, y1 i8, y2 i8, y3 i8",
+    GridSample,
     threads=THREADS,
     registers=80,
     blocks=3,
     samples=[
-        {"threads": 256, "across": 32, "axes": 2, "mode": LINEAR, "padding": ZEROS, "align": 0},
-        {"threads": 256, "across": 32, "axes": 2, "mode": CUBIC, "padding": REFLECTION, "align": 1},
-        {"threads": 256, "across": 4, "axes": 3, "mode": LINEAR, "padding": BORDER, "align": 0},
+        GridSampleVariant(256, 32, axes=2, mode=Interpolation.LINEAR, padding=Beyond.ZEROS, align=0),
+        GridSampleVariant(256, 32, axes=2, mode=Interpolation.CUBIC, padding=Beyond.REFLECTION, align=1),
+        GridSampleVariant(256, 4, axes=3, mode=Interpolation.LINEAR, padding=Beyond.BORDER, align=0),
     ],
 )
 def grid_sample(threads: int, across: int, axes: int, mode: int, padding: int, align: int):
@@ -107,13 +107,13 @@ def grid_sample(threads: int, across: int, axes: int, mode: int, padding: int, a
     channel is a load and a multiply-add per tap, in runs of ``across``; all taps of a channel are under way
     at once. Positions near each other share elements, from L1 and L2.
     """
-    taps = TAPS[mode]
+    taps = Interpolation(mode).taps
     deep = taps if axes == 3 else 1
     around = _around(mode, padding, align, axes)
     beyond_counts = axes == 2 and mode != NEAREST
 
     def grid_sample(
-        x, grid, y, depth, height, width, planes, lines, pixels, channels, points, x0, x1, x2, x3,
+        source, grid, target, depth, height, width, planes, lines, pixels, channels, points, x0, x1, x2, x3,
         y0, y1, y2, y3,
     ):  # fmt: skip
         near = cuda.local.array((3, taps), np.int32)
@@ -139,9 +139,9 @@ def grid_sample(threads: int, across: int, axes: int, mode: int, padding: int, a
                 for k in range(taps):
                     if beyond_counts and (near[1, j] < 0 or near[0, k] < 0):  # NaN if the position was none
                         beyond += times(weights[1, j], weights[0, k]) * f(0.0)
-            source = np.int64(image) * x0
-            target = np.int64(image) * y0 + np.int64(plane) * y1 + np.int64(line) * y2
-            target += np.int64(pixel) * y3
+            x_at = np.int64(image) * x0
+            y_at = np.int64(image) * y0 + np.int64(plane) * y1 + np.int64(line) * y2
+            y_at += np.int64(pixel) * y3
             for c in range(np.int32(u(cuda.threadIdx.x) % u(across)), channels, across):
                 value = beyond
                 for i in range(deep):
@@ -153,8 +153,8 @@ def grid_sample(threads: int, across: int, axes: int, mode: int, padding: int, a
                                     weight = f(weight * weights[0, k])
                                 else:
                                     weight = times(weights[1, j], weights[0, k])
-                                at = source + (near[2, i] + near[1, j] + near[0, k] + c)
-                                value = fma(weight, x[np.uint64(at)], value)
-                y[np.uint64(target + c)] = value
+                                at = x_at + (near[2, i] + near[1, j] + near[0, k] + c)
+                                value = fma(weight, source[np.uint64(at)], value)
+                target[np.uint64(y_at + c)] = value
 
     return grid_sample

@@ -1,7 +1,7 @@
 """Windows over images, volumes and signals, one output element a thread: whatever stacks.py has no code for.
 
 Of pools, which elements a window covers is a table for each axis, made by the plan and already cut to the
-image (bslite/plan/cpu/ops/pool.py has the same for the CPU): first element, number of them, share of the
+image (bslite/plan/shared/spans.py has the same for the CPU): first element, number of them, share of the
 divisor. Sums are taken from left to right, then from the top down, then through the planes, from -0: so they
 have the bits of the same window in a stack. Filters see zeros outside, as the definition has it.
 """
@@ -10,6 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from bslite.kernels.contracts.cuda.windows import (
+    Depthwise,
+    DepthwiseVariant,
+    Pool,
+    PoolVariant,
+    WholePool,
+    WholePoolVariant,
+)
 from bslite.kernels.cuda.math.functions import CODES, function_of
 from bslite.kernels.cuda.math.libm import fma, larger, quotient, times
 from bslite.kernels.cuda.runtime.device import cuda, device_function
@@ -32,13 +40,11 @@ def split(i, n):
 
 
 @kernel(
-    "x f4[], y f4[], spans i4[], scale f4[], shift f4[], count i4, channels i4, planes i4, rows i4, cols i4, "
-    "x_image i8, x_plane i4, x_row i4, x_col i4, x_channel i4, down i4, tall i4, wide i4, "
-    "y_image i8, y_plane i4, y_row i4, y_col i4, y_channel i4, a f4, b f4",
+    Pool,
     threads=THREADS,
     registers=48,
     samples=[
-        {"largest": largest, "affine": affine, "activation": activation, "threads": THREADS}
+        PoolVariant(largest, affine, activation, THREADS)
         for largest, affine, activation in ((0, 0, "identity"), (1, 1, "relu"), (0, 1, "silu"))
     ],
 )
@@ -56,7 +62,7 @@ def pool(largest: int, affine: int, activation: str, threads: int):
 
     def pool(
         x, y, spans, scale, shift, count, channels, planes, rows, cols, x_image, x_plane, x_row, x_col,
-        x_channel, down, tall, wide, y_image, y_plane, y_row, y_col, y_channel, a, b,
+        x_channel, y_image, y_plane, y_row, y_col, y_channel, down, tall, wide, a, b,
     ):  # fmt: skip
         i = u(u(cuda.blockIdx.x) * u(threads) + u(cuda.threadIdx.x))
         if i >= u(count):
@@ -96,12 +102,11 @@ def pool(largest: int, affine: int, activation: str, threads: int):
 
 
 @kernel(
-    "x f4[], y f4[], scale f4[], shift f4[], pixels i4, channels i4, groups i4, x_image i8, x_pixel i4, "
-    "x_channel i4, y_image i8, y_channel i4, a f4, b f4",
+    WholePool,
     threads=32 * GROUPS,
     registers=88,
     samples=[
-        {"largest": largest, "affine": affine, "activation": activation, "lanes": 32}
+        WholePoolVariant(largest, affine, activation, lanes=32)
         for largest, affine, activation in ((0, 0, "identity"), (1, 1, "relu"))
     ],
 )
@@ -160,17 +165,11 @@ def whole_pool(largest: int, affine: int, activation: str, lanes: int):
 
 
 @kernel(
-    "x f4[], y f4[], w f4[], bias f4[], count i4, channels i4, each i4, planes i4, rows i4, cols i4, "
-    "in_planes i4, in_rows i4, in_cols i4, taps_planes i4, taps_rows i4, taps_cols i4, "
-    "front i4, top i4, left i4, stride_planes i4, stride_rows i4, stride_cols i4, "
-    "apart_planes i4, apart_rows i4, apart_cols i4, "
-    "x_image i8, x_plane i4, x_row i4, x_col i4, x_channel i4, "
-    "y_image i8, y_plane i4, y_row i4, y_col i4, y_channel i4, a f4, b f4",
+    Depthwise,
     threads=THREADS,
     registers=72,
     samples=[
-        {"biased": biased, "activation": activation, "threads": THREADS}
-        for biased, activation in ((0, "identity"), (1, "silu"))
+        DepthwiseVariant(biased, activation, THREADS) for biased, activation in ((0, "identity"), (1, "silu"))
     ],
 )
 def depthwise(biased: int, activation: str, threads: int):

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from bslite import ops
-from bslite.ops import Shape
-from bslite.ops.pool import WindowPool
+from bslite.kernels.contracts.cpu.windows import AvgPool, MaxPool, Pool
+from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.core.windows import volume
 from bslite.plan.cpu.epilogue import affine, epilogue
 from bslite.plan.cpu.sharing import share_image
-from bslite.plan.cpu.step import CpuBuilder, untyped
-from bslite.spec import Node
+from bslite.plan.cpu.step import CpuBuilder, step
+from bslite.plan.shared.spans import Span, adaptive_spans, spans_of
 
 LARGE = 256  # pixels from which on an average over the whole image is taken in two steps
 STRIP = 8  # pixels at least: columns are shared within a strip only
-
-
-class Span(NamedTuple):
-    """What a window covers along one axis: ``length`` elements from ``first``; ``share`` of its divisor."""
-
-    first: int
-    length: int
-    share: int
 
 
 class Run(NamedTuple):
@@ -37,25 +28,6 @@ class Run(NamedTuple):
     pixels: int
     wide: int
     stride: int
-
-
-def window_spans(
-    size: int, windows: int, kernel: int, stride: int, before: int, after: int, dilation: int, padded: bool
-) -> list[Span]:
-    """Sliding windows, cut to the ``size`` elements there are. ``padded``: the divisor counts padding too."""
-    spans = []
-    for start in range(-before, -before + windows * stride, stride):
-        skip = max(0, -(start // dilation))  # taps before the first element
-        stop = min(kernel, max(skip, -(-(size - start) // dilation)))
-        inside = min(kernel, -(-(size + after - start) // dilation)) if padded else max(0, stop - skip)
-        spans.append(Span(start + skip * dilation, max(0, stop - skip), inside))
-    return spans
-
-
-def adaptive_spans(size: int, windows: int) -> list[Span]:
-    """Windows that divide ``size`` elements among them, overlapping where the division is uneven."""
-    edges = [(i * size // windows, -(-(i + 1) * size // windows)) for i in range(windows)]
-    return [Span(a, b - a, b - a) for a, b in edges]
 
 
 def longest_run(spans: Sequence[Span]) -> Run:
@@ -77,27 +49,6 @@ def strip_count(run: Run, tall: int, pixel_bytes: int, l1: int) -> int:
     each = tall * run.stride + 1  # pixels read and written for one more pixel of the strip
     pixels = max(STRIP, (l1 // 2 // pixel_bytes - fixed) // each)
     return -(-run.pixels // pixels) or 1
-
-
-def spans_of(node: Node, sizes: Shape, made: Shape) -> tuple[list[list[Span]], Sequence[int]]:
-    """The windows of a sliding pool along each axis of an input of ``sizes``, as many as are ``made``; and
-    the dilation along each.
-    """
-    op, attrs = ops.get(node.op), node.attrs
-    assert issubclass(op, WindowPool)
-    kernel, stride, dilation = op.geometry(attrs)
-    before, after = attrs["padding"][: op.axes], attrs["padding"][op.axes :]
-    padded = attrs.get("count_include_pad", False)
-    spans = [
-        window_spans(h, p, r, s, start, stop, d, padded)
-        for h, p, r, s, start, stop, d in zip(
-            sizes, made, kernel, stride, before, after, dilation, strict=True
-        )
-    ]
-    if attrs.get("divisor_override") is not None:
-        spans = [[s._replace(share=1) for s in axis] for axis in spans]
-        spans[0] = [s._replace(share=attrs["divisor_override"]) for s in spans[0]]
-    return spans, dilation
 
 
 @CPU.register("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -128,19 +79,19 @@ def lower_adaptive_pool(b: CpuBuilder, layer: Layer) -> None:
         parts = [Span(i, min(width, sizes[-1] - i), 1) for i in range(0, sizes[-1], width)]
         sums = b.fresh((n, c, *sizes[:-1], len(parts)), 1, NO_HALO)
         lines = [[Span(i, 1, 1) for i in range(h)] for h in sizes[:-1]]
-        _pool(b, "avg_pool", x, sums, [*lines, parts], (1,) * axes)
+        _pool(b, AvgPool, x, sums, [*lines, parts], (1,) * axes)
         spans[-1] = [Span(0, len(parts), sizes[-1])]
         x = sums
     _pool(b, _kernel(layer), x, b.write(layer.name), spans, (1,) * axes, layer)
 
 
-def _kernel(layer: Layer) -> str:
-    return "max_pool" if "max" in layer.node.op else "avg_pool"
+def _kernel(layer: Layer) -> type[Pool]:
+    return MaxPool if "max" in layer.node.op else AvgPool
 
 
 def _pool(
     b: CpuBuilder,
-    kernel: str,
+    kernel: type[Pool],
     x: View,
     y: View,
     spans: Sequence[Sequence[Span]],
@@ -185,7 +136,7 @@ def _single(spans: Sequence[Span]) -> bool:
 
 def _pool_step(
     b: CpuBuilder,
-    kernel: str,
+    kernel: type[Pool],
     x: View,
     y: View,
     rows: Sequence[Span],
@@ -206,29 +157,19 @@ def _pool_step(
     shares = share_image(b.machine, n, planes * lines, channels, work)
     run = longest_run(cols)
     if apart[1] != 1 or (run.stride > 1 and 4 * size_of(x.shape[1:]) > b.machine.l2):
-        run = Run(
-            0, 0, 0, 0
-        )  # what comes from beyond L2 is best read in the order of memory, if hardly shared
+        run = Run(0, 0, 0, 0)  # what comes from beyond L2 is best read in the order of memory
     tall = max(s.length for s in rows)
     strips = strip_count(run, tall, 4 * channels, b.machine.l1)
-    norm = affine(b, layer.affine if layer else None, x.start)
-    args: dict[str, Any] = {
-        **norm.numbers(), **epilogue(layer.activation if layer else None).numbers(),
-        "run_first": run.first, "run_pixels": run.pixels, "run_wide": run.wide, "run_stride": run.stride,
-        "strip": -(-run.pixels // strips), "strips": strips,
-        "x_image": 4 * xi, "x_row": 4 * apart[0], "x_pixel": 4 * apart[1] * xc,
-        "y_image": 4 * yi, "y_line": 4 * yl, "y_pixel": 4 * yc,
-        "plane_lines": lines, "y_plane": 4 * yp, "lines": planes * lines,
-        "pixels": pixels, "channels": channels, **shares.numbers(),
-    }  # fmt: skip
-    operands = {
-        "x": (x.buffer, x.offset),
-        "y": (y.buffer, y.offset),
-        "rows": (b.const("offsets", values=_table(rows, 1)), 0),
-        "cols": (b.const("offsets", values=_table(cols, 4 * xc)), 0),
-        **norm.operands(),
-    }
-    untyped(b, kernel, n * shares.bands * shares.blocks, args, operands, [x], [y])
+    record = kernel(
+        x.start, y.start, Operand(b.const("offsets", values=_table(rows, 1)), 0),
+        Operand(b.const("offsets", values=_table(cols, 4 * xc)), 0),
+        affine(b, layer.affine if layer else None, x.start), epilogue(layer.activation if layer else None),
+        x_image=4 * xi, x_row=4 * apart[0], x_pixel=4 * apart[1] * xc, y_image=4 * yi, y_plane=4 * yp,
+        y_line=4 * yl, y_pixel=4 * yc, plane_lines=lines, lines=planes * lines, pixels=pixels,
+        channels=channels, shares=shares, run_first=run.first, run_pixels=run.pixels, run_wide=run.wide,
+        run_stride=run.stride, strip=-(-run.pixels // strips), strips=strips,
+    )  # fmt: skip
+    step(b, record, n * shares.bands * shares.blocks, [x], [y])
 
 
 def _table(spans: Sequence[Span], stride: int) -> list[int]:

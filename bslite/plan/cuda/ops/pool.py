@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+from bslite.kernels.contracts.cuda.windows import Pool, PoolVariant, WholePool, WholePoolVariant
+from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View, size_of
 from bslite.plan.core.windows import volume
-from bslite.plan.cpu.ops.pool import Span, adaptive_spans, spans_of
-from bslite.plan.cuda.launch import CudaBuilder, untyped
+from bslite.plan.cuda.depthwise import places_of
+from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.stack.steps import as_stack, small
 from bslite.plan.shared.activation import activation, affine
+from bslite.plan.shared.spans import Span, adaptive_spans, spans_of
 
 THREADS = 128
 GROUPS = 8  # threads that share a channel's pixels, of a pool over the whole image
@@ -52,20 +55,13 @@ def whole_step(b: CudaBuilder, layer: Layer, x: View) -> bool:
     name, first, second = activation(layer.activation)
     lanes = min(32, b.machine.block_threads // GROUPS)
     groups = -(-c // lanes)
-    variant = {
-        "largest": _largest(layer),
-        "affine": int(norm is not None),
-        "activation": name,
-        "lanes": lanes,
-    }
-    scalars: dict[str, int | float] = {
-        "pixels": size_of(tuple(sizes)), "channels": c, "groups": groups, "x_image": x.strides[0],
-        "x_pixel": pixels[-1][1] if pixels else 0, "x_channel": x.strides[1], "y_image": y.strides[0],
-        "y_channel": y.strides[1], "a": first, "b": second,
-    }  # fmt: skip
-    places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset)}
-    places["scale"], places["shift"] = norm or (places["x"], places["x"])
-    untyped(b, "whole_pool", variant, [groups * n], [lanes, GROUPS], scalars, places, [x], [y])
+    variant = WholePoolVariant(_largest(layer), int(norm is not None), name, lanes)
+    record = WholePool(
+        x.start, y.start, *(norm or (x.start, x.start)), size_of(tuple(sizes)), c, groups,
+        x_image=x.strides[0], x_pixel=pixels[-1][1] if pixels else 0, x_channel=x.strides[1],
+        y_image=y.strides[0], y_channel=y.strides[1], a=first, b=second,
+    )  # fmt: skip
+    launch(b, record, variant, [groups * n], [lanes, GROUPS], [x], [y])
     return True
 
 
@@ -91,20 +87,15 @@ def pool_step(
     source, target = volume(x), volume(y)
     small(b, source, target)
     _, c, planes, rows, cols = target.shape
-    xi, xc, xp, xr, xx = source.strides
-    yi, yc, yp, yr, yx = target.strides
+    xp, xr, xx = source.strides[2:]
     table = b.const("cells", values=[v for axis in whole for s in axis for v in s])
     norm = affine(b, layer.affine if layer else None)
     name, first, second = activation(layer.activation if layer else None)
     threads = min(THREADS, b.machine.block_threads)
-    variant = {"largest": largest, "affine": int(norm is not None), "activation": name, "threads": threads}
+    variant = PoolVariant(largest, int(norm is not None), name, threads)
     count = size_of(target.shape)
-    scalars: dict[str, int | float] = {
-        "count": count, "channels": c, "planes": planes, "rows": rows, "cols": cols,
-        "x_image": xi, "x_plane": xp, "x_row": xr, "x_col": xx, "x_channel": xc,
-        "down": deep * xp, "tall": tall * xr, "wide": wide * xx,
-        "y_image": yi, "y_plane": yp, "y_row": yr, "y_col": yx, "y_channel": yc, "a": first, "b": second,
-    }  # fmt: skip
-    places = {"x": (x.buffer, x.offset), "y": (y.buffer, y.offset), "spans": (table, 0)}
-    places["scale"], places["shift"] = norm or (places["x"], places["x"])
-    untyped(b, "pool", variant, [-(-count // threads)], [threads], scalars, places, [x], [y])
+    record = Pool(
+        x.start, y.start, Operand(table, 0), *(norm or (x.start, x.start)), count, c, planes, rows, cols,
+        places_of(source, target), down=deep * xp, tall=tall * xr, wide=wide * xx, a=first, b=second,
+    )  # fmt: skip
+    launch(b, record, variant, [-(-count // threads)], [threads], [x], [y])

@@ -1,0 +1,96 @@
+"""Records of steps over windows of images, and over positions in them. Strides are in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.cpu.epilogue import Affine, Epilogue
+from bslite.kernels.contracts.cpu.shares import Shares
+from bslite.kernels.contracts.record import Operand, StepRecord
+from bslite.kernels.contracts.sampling import Beyond, Interpolation
+
+Four = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Pool(StepRecord):
+    """Pooling over images with channels innermost; an item is a band of output lines of some channels.
+
+    ``rows``, ``cols``: tables of what each window covers, by output line and pixel: the first byte, how many
+    there are, and the share of the divisor. ``x_row``, ``x_pixel``: between the rows and columns of a window.
+    ``plane_lines``: output lines of a plane of a volume. ``run_pixels`` windows of a line, from ``run_first``
+    on, have ``run_wide`` columns, ``run_stride`` apart, and one share of the divisor. They go in ``strips``
+    of ``strip`` pixels, all lines of a strip before the next: what they share is still in L1.
+    """
+
+    x: Operand
+    y: Operand
+    rows: Operand
+    cols: Operand
+    affine: Affine
+    epilogue: Epilogue
+    x_image: int
+    x_row: int
+    x_pixel: int
+    y_image: int
+    y_plane: int
+    y_line: int
+    y_pixel: int
+    plane_lines: int
+    lines: int
+    pixels: int
+    channels: int
+    shares: Shares
+    run_first: int
+    run_pixels: int
+    run_wide: int
+    run_stride: int
+    strip: int
+    strips: int
+
+
+@dataclass(frozen=True)
+class MaxPool(Pool):
+    """The largest element of each window."""
+
+    kernel: ClassVar[str] = "max_pool"
+
+
+@dataclass(frozen=True)
+class AvgPool(Pool):
+    """The sum of each window over a divisor."""
+
+    kernel: ClassVar[str] = "avg_pool"
+
+
+@dataclass(frozen=True)
+class GridSample(StepRecord):
+    """Elements at the positions ``grid[points, axes]``, dense; an item has ``item_points`` of them.
+
+    ``x``, ``y``: strides of images, planes, lines and pixels; channels are contiguous. ``depth``, ``height``
+    and ``width`` are the input's, ``planes``, ``lines`` and ``pixels`` the output's.
+    """
+
+    kernel: ClassVar[str] = "grid_sample"
+    MOST_TAPS: ClassVar[int] = 16  # of a cubic image
+    SCRATCH: ClassVar[int] = 4 * MOST_TAPS + 3 * 16  # elements: taps, and what is around along each axis
+
+    source: Operand
+    grid: Operand
+    target: Operand
+    x: Four
+    y: Four
+    depth: int
+    height: int
+    width: int
+    planes: int
+    lines: int
+    pixels: int
+    channels: int
+    points: int
+    item_points: int
+    axes: int
+    mode: Interpolation
+    padding: Beyond
+    align: bool

@@ -1,0 +1,183 @@
+"""Records of launches over windows of images, and over positions in them. Strides are in elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.record import Record
+from bslite.kernels.contracts.sampling import Beyond, Interpolation
+
+
+@dataclass(frozen=True)
+class Places(Record):
+    """Strides of images, planes, rows, columns and channels of x and y."""
+
+    x_image: I8
+    x_plane: int
+    x_row: int
+    x_col: int
+    x_channel: int
+    y_image: I8
+    y_plane: int
+    y_row: int
+    y_col: int
+    y_channel: int
+
+
+@dataclass(frozen=True)
+class PoolVariant(LaunchVariant):
+    """The ``largest`` element or the mean; an ``affine`` per channel and an activation after it."""
+
+    largest: int
+    affine: int
+    activation: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Pool(LaunchRecord):
+    """``count`` elements of y ``[images, planes, rows, cols, channels]``, each of a window of x.
+
+    ``spans``: of planes, then rows, then columns, what a window covers: the first element, how many there
+    are, the share of the divisor. ``down``, ``tall``, ``wide``: elements of x between the planes, rows and
+    columns of a window. ``a``, ``b``: parameters of the activation.
+    """
+
+    kernel: ClassVar[str] = "pool"
+
+    x: F4
+    y: F4
+    spans: I4
+    scale: F4
+    shift: F4
+    count: int
+    channels: int
+    planes: int
+    rows: int
+    cols: int
+    places: Places
+    down: int
+    tall: int
+    wide: int
+    a: float
+    b: float
+
+
+@dataclass(frozen=True)
+class WholePoolVariant(LaunchVariant):
+    """As `PoolVariant`; ``lanes`` channels of a block."""
+
+    largest: int
+    affine: int
+    activation: str
+    lanes: int
+
+
+@dataclass(frozen=True)
+class WholePool(LaunchRecord):
+    """One window over all ``pixels`` of each image, ``x_pixel`` apart; ``groups`` blocks for the channels."""
+
+    kernel: ClassVar[str] = "whole_pool"
+
+    x: F4
+    y: F4
+    scale: F4
+    shift: F4
+    pixels: int
+    channels: int
+    groups: int
+    x_image: I8
+    x_pixel: int
+    x_channel: int
+    y_image: I8
+    y_channel: int
+    a: float
+    b: float
+
+
+@dataclass(frozen=True)
+class DepthwiseVariant(LaunchVariant):
+    """Whether there is a bias, the activation, and the threads of a block."""
+
+    biased: int
+    activation: str
+    threads: int
+
+
+@dataclass(frozen=True)
+class Depthwise(LaunchRecord):
+    """A filter ``w[taps, channels]`` for each channel; ``each`` of them read one channel of x.
+
+    ``count`` elements of y ``[images, planes, rows, cols, channels]``. By axis: sizes of x (``in_``), taps,
+    padding (``front``, ``top``, ``left``), stride, dilation (``apart_``).
+    """
+
+    kernel: ClassVar[str] = "depthwise"
+
+    x: F4
+    y: F4
+    w: F4
+    bias: F4
+    count: int
+    channels: int
+    each: int
+    planes: int
+    rows: int
+    cols: int
+    in_planes: int
+    in_rows: int
+    in_cols: int
+    taps_planes: int
+    taps_rows: int
+    taps_cols: int
+    front: int
+    top: int
+    left: int
+    stride_planes: int
+    stride_rows: int
+    stride_cols: int
+    apart_planes: int
+    apart_rows: int
+    apart_cols: int
+    places: Places
+    a: float
+    b: float
+
+
+@dataclass(frozen=True)
+class GridSampleVariant(LaunchVariant):
+    """``across`` threads have a position's channels side by side; ``axes`` of the grid."""
+
+    threads: int
+    across: int
+    axes: int
+    mode: Interpolation
+    padding: Beyond
+    align: int
+
+
+@dataclass(frozen=True)
+class GridSample(LaunchRecord):
+    """Elements at the positions ``grid[points, axes]``, dense; channels are contiguous.
+
+    ``depth``, ``height`` and ``width`` are the input's, ``planes``, ``lines`` and ``pixels`` the output's.
+    ``x``, ``y``: strides of images, planes, lines and pixels.
+    """
+
+    kernel: ClassVar[str] = "grid_sample"
+
+    source: F4
+    grid: F4
+    target: F4
+    depth: int
+    height: int
+    width: int
+    planes: int
+    lines: int
+    pixels: int
+    channels: int
+    points: int
+    x: tuple[I8, int, int, int]
+    y: tuple[I8, I8, I8, I8]
