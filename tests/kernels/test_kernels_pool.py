@@ -169,7 +169,7 @@ def test_division_is_rounded_once(divisor: int) -> None:
 @given(st.integers(1, 64), st.integers(1, 300), st.integers(1, 3000), st.integers(1, 64), st.floats(1, 1e9))
 def test_items_cover_everything_once(n: int, lines: int, c: int, threads: int, cycles: float) -> None:
     machine = Machine(threads=threads)
-    band_lines, bands, blocks, block_registers = share_image(machine, n, lines, c, cycles)
+    found = share_image(machine, n, lines, c, cycles)
     registers = -(-c // machine.lanes)
-    assert (bands - 1) * band_lines < lines <= bands * band_lines
-    assert (blocks - 1) * block_registers < registers <= blocks * block_registers
+    assert (found.bands - 1) * found.band_lines < lines <= found.bands * found.band_lines
+    assert (found.blocks - 1) * found.block_registers < registers <= found.blocks * found.block_registers
