@@ -148,6 +148,7 @@ ELEMENTWISE = [
     fn("max of two", lambda x: torch.max(x, x.tanh()), IMAGE, "tanh maximum"),
     fn("minimum", lambda x, p: torch.minimum(p, x), IMAGE, "minimum", 8),
     fn("atan2", lambda x, p: torch.atan2(x, p), IMAGE, "atan2", 8),
+    fn("logaddexp", lambda x, p: torch.logaddexp(x, p), IMAGE, "logaddexp", 8),
     fn("addcmul", lambda x: torch.addcmul(x, x, x, value=0.5), IMAGE, "mul mul add"),
     fn("addcdiv", lambda x: torch.addcdiv(x, x, x.abs() + 1), IMAGE, "abs add div add"),
     fn("lerp", lambda x: torch.lerp(x, x.tanh(), 0.3), IMAGE, "tanh sub mul add"),
