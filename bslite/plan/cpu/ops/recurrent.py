@@ -6,6 +6,7 @@ The loop's parameters are those that the search over the machine's model picks (
 from __future__ import annotations
 
 import math
+from dataclasses import astuple
 
 from bslite.explore.cpu import choose, tall
 from bslite.explore.problem import GATES
@@ -129,7 +130,7 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
         taps=len(sum1.offsets), chunk_taps=sum1.chunk_taps, depth=sum1.depth,
         taps2=len(sum2.offsets), chunk_taps2=sum2.chunk_taps, depth2=sum2.depth,
         taps_x=len(sum_x.offsets), chunk_taps_x=sum_x.chunk_taps, depth_x=sum_x.depth,
-        cut=tuple(cut), cut_second=tuple(cut2), sweep=GemmSweep(vecs, most, fetches=False),
+        cut=astuple(cut), cut_second=astuple(cut2), sweep=GemmSweep(vecs, most, fetches=False),
         sweep2=GemmSweep(tile2, most2, fetches=False) if blocks2 else None,
         minus_inf=-math.inf, plus_inf=math.inf,
     )  # fmt: skip
