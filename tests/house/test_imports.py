@@ -13,9 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 #: Arrows between folders against the table that have to go. One that is gone leaves the list.
-KNOWN_ARROWS: list[tuple[str, str]] = [
-    ("plan/cuda", "plan/cpu"),
-]
+KNOWN_ARROWS: list[tuple[str, str]] = []
 
 
 @cache
