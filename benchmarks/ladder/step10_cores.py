@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import cfunc, types
@@ -18,18 +19,38 @@ from benchmarks.ladder.engine_tile import epilogue, microkernel, most_rows
 from benchmarks.ladder.problem import NR, Problem, address
 from benchmarks.ladder.step09_prefetch import convolve_panel
 from bslite.engines.cpu.job import Job, start_threads
-from bslite.kernels.cpu.runtime.compile import record
+from bslite.kernels.contracts.record import StepRecord
+from bslite.kernels.cpu.runtime.compile import offsets
 from bslite.kernels.cpu.runtime.walk import CELLS
 from bslite.kernels.cpu.vector.simd import load_int
 from bslite.spec import Array
 
-F = record("ladder", "tile rows side channels n x offsets b c end")
+
+@dataclass(frozen=True)
+class Ladder(StepRecord):
+    """One panel of filters over every line: addresses, and the problem's sizes."""
+
+    kernel: ClassVar[str] = "ladder"
+
+    sweep: int
+    rows: int
+    side: int
+    channels: int
+    n: int
+    x: int
+    offsets: int
+    b: int
+    c: int
+    end: int
+
+
+F = offsets(Ladder)
 
 
 def _item(step: int, bases: int, item: int, scratch: int) -> None:
     """What the walker calls: ``step`` is the address of the record."""
     convolve_panel(
-        item, load_int(step + F.tile), load_int(step + F.rows), load_int(step + F.side),
+        item, load_int(step + F.sweep), load_int(step + F.rows), load_int(step + F.side),
         load_int(step + F.channels), load_int(step + F.n), load_int(step + F.x), load_int(step + F.offsets),
         load_int(step + F.b), load_int(step + F.c), load_int(step + F.end),
     )  # fmt: skip

@@ -12,6 +12,7 @@ spelled in one place.
 from __future__ import annotations
 
 import functools
+import operator
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -40,9 +41,11 @@ class Record:
         return {p.name: Operand(*value) for p, value in _parts(self) if is_operand(p.type)}
 
     def numbers(self) -> dict[str, Any]:
-        """All else by name: numbers (an enumeration's is its value), variants, None for no variant."""
-        found = {p.name: value for p, value in _parts(self) if not is_operand(p.type)}
-        return {name: value.value if isinstance(value, Enum) else value for name, value in found.items()}
+        """All else by name: numbers of the declared type (an enumeration's is its value), variants, None.
+
+        Raises TypeError for a float where a whole number is declared.
+        """
+        return {p.name: _typed(self, p, value) for p, value in _parts(self) if not is_operand(p.type)}
 
 
 class Parameter(NamedTuple):
@@ -70,6 +73,22 @@ def parameters(record: type[Record]) -> tuple[Parameter, ...]:
         twice = sorted({n for n in names if names.count(n) > 1})
         raise TypeError(f"{record.__name__}: {', '.join(twice)} named twice")
     return tuple(found)
+
+
+def _typed(record: Record, parameter: Parameter, value: Any) -> Any:
+    """A number as its field declares it."""
+    value = value.value if isinstance(value, Enum) else value
+    hint = parameter.type
+    hint = typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
+    if hint is float:
+        return float(value)
+    if hint is not int:
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        kind = type(record).__name__
+        raise TypeError(f"{kind}: {parameter.name} is {value!r}, expected a whole number") from None
 
 
 def _parts(record: Record) -> Iterator[tuple[Parameter, Any]]:

@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-#: Arrows between folders against the table that have to go. One that is gone leaves the list.
-KNOWN_ARROWS: list[tuple[str, str]] = []
 
 
 @cache
@@ -116,9 +114,7 @@ def test_imports_are_those_of_the_table() -> None:
         for other in imports(name) & modules().keys():
             if home and folder_of(other) not in allowed[home]:
                 wrong.setdefault((home, folder_of(other)), []).append(f"{name} imports {other}")
-    new = {arrow: lines for arrow, lines in wrong.items() if arrow not in KNOWN_ARROWS}
-    assert not new, "\n".join(line for lines in new.values() for line in lines)
-    assert not [arrow for arrow in KNOWN_ARROWS if arrow not in wrong], "gone: take it off the list"
+    assert not wrong, "\n".join(line for lines in wrong.values() for line in lines)
 
 
 def test_contracts_need_no_numba() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from bslite.kernels.contracts.record import Operand, StepRecord
+from bslite.kernels.contracts.record import StepRecord
 from bslite.machine import Machine
 from bslite.plan.core.builder import Builder
 from bslite.plan.core.plan import Plan, Step, accesses
@@ -90,37 +89,3 @@ def step(
     )
     b.steps.append(made)
     return made
-
-
-@dataclass(frozen=True)
-class Untyped(StepRecord):
-    """A record that has no type of its own yet: cells by name."""
-
-    kernel: str
-    args: Mapping[str, Any]
-    given: Mapping[str, tuple[str, int]]
-
-    def operands(self) -> dict[str, Operand]:
-        return {name: Operand(*place) for name, place in self.given.items()}
-
-    def numbers(self) -> dict[str, Any]:
-        return dict(self.args)
-
-    @property
-    def tile(self) -> str:
-        rows = self.args.get("rows1")
-        return f"{rows}x{self.args.get('width', 1)}" if rows else ""
-
-
-def untyped(
-    b: CpuBuilder,
-    kernel: str,
-    items: int,
-    args: dict[str, Any],
-    operands: dict[str, tuple[str, int]],
-    reads: Sequence[View] = (),
-    writes: Sequence[View] = (),
-    scratch: int = 0,
-) -> CpuStep:
-    """As `step`, of a kernel whose record has no type yet."""
-    return step(b, Untyped(kernel, args, operands), items, reads, writes, scratch)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.contracts.launch import LaunchRecord, LaunchVariant
-from bslite.kernels.contracts.record import Operand
 from bslite.plan.core.builder import Builder
 from bslite.plan.core.plan import Plan, Step, accesses
 from bslite.plan.core.views import View, size_of
@@ -85,46 +83,3 @@ def launch(
     )
     b.steps.append(made)
     return made
-
-
-@dataclass(frozen=True)
-class UntypedLaunch(LaunchRecord):
-    """A record that has no type of its own yet: parameters by name."""
-
-    kernel: str
-    scalars: Mapping[str, int | float]
-    given: Mapping[str, tuple[str, int]]
-
-    def operands(self) -> dict[str, Operand]:
-        return {name: Operand(*place) for name, place in self.given.items()}
-
-    def numbers(self) -> dict[str, Any]:
-        return dict(self.scalars)
-
-
-@dataclass(frozen=True)
-class UntypedVariant(LaunchVariant):
-    """A variant that has no type of its own yet: constants by name."""
-
-    given: Mapping[str, Any]
-
-    def constants(self) -> dict[str, Any]:
-        return dict(self.given)
-
-
-def untyped(
-    b: CudaBuilder,
-    kernel: str,
-    variant: Mapping[str, Any],
-    grid: Sequence[int],
-    block: Sequence[int],
-    scalars: Mapping[str, int | float],
-    operands: Mapping[str, tuple[str, int]],
-    reads: Sequence[View] = (),
-    writes: Sequence[View] = (),
-) -> Launch | None:
-    """As `launch`, of a kernel whose record has no type yet; "seconds" may be among the scalars."""
-    numbers = dict(scalars)
-    seconds = numbers.pop("seconds", None)
-    record = UntypedLaunch(kernel, numbers, operands)
-    return launch(b, record, UntypedVariant(variant), grid, block, reads, writes, seconds)

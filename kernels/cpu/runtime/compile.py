@@ -100,29 +100,19 @@ STEP_KERNELS: Registry[StepKernel] = Registry("CPU kernel")
 HEADER = ("kernel", "items", "after")  # cells every record starts with
 
 
-def record(name: str, fields: str) -> Any:
-    """Names of a step's cells as byte offsets into its record: ``F = record("pool", "rows cols")``;
-    ``F.rows``.
-    """
-    names = (*HEADER, *fields.split())
-    return namedtuple(f"{name}_record", names)(*(8 * i for i in range(len(names))))
-
-
 def offsets(contract: type[StepRecord]) -> Any:
     """The cells of a record as byte offsets: ``F = offsets(Copy)``; ``load_int(step + F.n0)``."""
-    return record(contract.kernel, " ".join(cells(contract)))
+    names = (*HEADER, *cells(contract))
+    return namedtuple(f"{contract.kernel}_record", names)(*(8 * i for i in range(len(names))))
 
 
-def step_kernel(
-    contract: type[StepRecord] | str, layout: Any = None
-) -> Callable[[Callable[..., None]], StepKernel]:
+def step_kernel(contract: type[StepRecord]) -> Callable[[Callable[..., None]], StepKernel]:
     """Register a function as the kernel of the steps that have records of this type."""
 
     def wrap(py_func: Callable[..., None]) -> StepKernel:
-        name = contract if isinstance(contract, str) else contract.kernel
-        kernel = StepKernel(py_func, name, 4)
-        kernel.fields = (offsets(contract) if layout is None else layout)._fields
-        return STEP_KERNELS.add(name, kernel)
+        kernel = StepKernel(py_func, contract.kernel, 4)
+        kernel.fields = offsets(contract)._fields
+        return STEP_KERNELS.add(contract.kernel, kernel)
 
     return wrap
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bslite.kernels.contracts.cuda.elementwise import Pointwise
+from bslite.kernels.contracts.cuda.elementwise import Pointwise, PointwiseVariant
 from bslite.kernels.cuda.math.functions import CODES, function_of
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -17,7 +17,7 @@ EACH = Pointwise.EACH
     Pointwise,
     threads=THREADS,
     registers=40,
-    samples=[{"code": code} for code in CODES.values()],
+    samples=[PointwiseVariant(name, THREADS) for name in CODES],
 )
 def pointwise(code: int | str, threads: int = THREADS):
     """``y[i] = act(x[i], a, b)``, the function of this number or name, for ``count`` elements; a block does

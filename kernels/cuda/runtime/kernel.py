@@ -83,13 +83,13 @@ def _simulated(name: str, variant: tuple[tuple[str, Any], ...]) -> Any:
 
 
 def kernel(
-    contract: str | type[LaunchRecord],
+    contract: type[LaunchRecord],
     *,
     threads: int,
     registers: int,
     blocks: int = 1,
     since: tuple[int, int] = (8, 0),
-    samples: Sequence[Mapping[str, Any] | LaunchVariant] = ({},),
+    samples: Sequence[LaunchVariant],
     dynamic: Callable[[Mapping[str, Any]], int] = _none,
 ) -> Callable[[Callable[..., Callable[..., None]]], Kernel]:
     """Register a function that makes the kernels of launches with records of this type.
@@ -98,8 +98,8 @@ def kernel(
     """
 
     def register(make: Callable[..., Callable[..., None]]) -> Kernel:
-        arrays, scalars, name = _parameters(contract, make)
-        variants = tuple(s.constants() if isinstance(s, LaunchVariant) else s for s in samples)
+        arrays, scalars = kinds(contract)
+        name, variants = contract.kernel, tuple(s.constants() for s in samples)
         taken = list(inspect.signature(make(**variants[0])).parameters)
         if taken != (wanted := [*arrays, *scalars]):
             raise RuntimeError(f"CUDA kernel {name!r} takes {taken}, its record has {wanted}")
@@ -107,14 +107,3 @@ def kernel(
         return KERNELS.add(name, made)
 
     return register
-
-
-def _parameters(
-    contract: str | type[LaunchRecord], make: Callable[..., Any]
-) -> tuple[dict[str, str], dict[str, str], str]:
-    """Types of arrays and numbers by name, and the kernel's name; a text is ``"x f4[], n i4"``."""
-    if not isinstance(contract, str):
-        return *kinds(contract), contract.kernel
-    parameters = dict(p.split() for p in contract.split(","))
-    arrays = {name: t[:-2] for name, t in parameters.items() if t.endswith("[]")}
-    return arrays, {name: t for name, t in parameters.items() if not t.endswith("[]")}, make.__name__
