@@ -6,15 +6,21 @@ name without that ending (``test_elu``) is about.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
+import pickle
 import re
+import sys
 import warnings
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
-from bslite import ops
+from bslite import cache, ops
 from bslite.frontends.onnx.claims import CLAIMED, NOT_COMPARABLE
+from support.once import once
 
 onnx = pytest.importorskip("onnx")
 
@@ -28,13 +34,26 @@ class Tested(NamedTuple):
 
 
 @functools.cache
+def node_cases() -> list[Any]:
+    """ONNX's node tests with their data, which take seconds to compute and are kept on disk."""
+    versions = f"{onnx.__version__} {np.__version__} {sys.version_info[:2]}"
+    file = cache.cache_dir() / "tests" / f"onnx-{hashlib.sha256(versions.encode()).hexdigest()[:16]}.pickle"
+    with once(file.name):
+        with contextlib.suppress(OSError, EOFError, pickle.UnpicklingError):
+            return list(pickle.loads(file.read_bytes()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the makers of the test data divide by zero on purpose
+            from onnx.backend.test.loader import load_model_tests
+
+            cases = load_model_tests(kind="node")
+        cache.write(file, pickle.dumps(cases))
+    return list(cases)
+
+
+@functools.cache
 def node_tests() -> list[Tested]:
     """All node tests of the installed onnx."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the makers of the test data divide by zero on purpose
-        from onnx.backend.test.loader import load_model_tests
-
-        cases = load_model_tests(kind="node")
+    cases = node_cases()
     ops_by_name = {c.name: c.model.graph.node[-1].op_type for c in cases if len(c.model.graph.node) == 1}
     made = []
     for c in cases:
