@@ -1,7 +1,7 @@
 """PTX of kernels, for tests whose own process has numba.cuda's simulator in place of its compiler.
 
-Run as a program, with a compute capability, it is the other end: a line of JSON in, kernel and variant, a
-line of JSON out, the PTX.
+Run as a program, it is the other end: a line of JSON in, kernel and variant, a line of JSON out, the PTX for
+GPUs of each compute capability that has been made.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from bslite import cache
 from support.once import once
 from support.ptx.text import Program, program
 
-CAPABILITY = (9, 0)
+CAPABILITY = (9, 0)  # that of the PTX that is run
+SAMPLED = ((8, 0), (9, 0))  # those of a kernel's samples
 
 
 def program_of(kernel: str, variant: Mapping[str, Any]) -> Program:
@@ -43,17 +44,24 @@ def _program(kernel: str, variant: str) -> Program:
 def _text(kernel: str, variant: str, capability: tuple[int, int]) -> str:
     from bslite.kernels.cuda.runtime.compile import fingerprint
 
-    which = hashlib.sha256(f"{capability} {variant}".encode()).hexdigest()[:24]
-    file = cache.cache_dir() / "tests" / fingerprint(kernel) / f"{kernel}-{which}.ptx"
-    if not file.exists():
-        with once(file.name):
-            if not file.exists():
-                cache.write(file, _compiled(kernel, variant, capability))
-    return file.read_text()
+    which = hashlib.sha256(variant.encode()).hexdigest()[:24]
+    folder = cache.cache_dir() / "tests" / fingerprint(kernel)
+
+    def file(capability: Sequence[int]) -> Path:
+        return folder / "{}-{}-sm_{}{}.ptx".format(kernel, which, *capability)
+
+    wanted = file(capability)
+    if not wanted.exists():
+        with once(f"{kernel}-{which}"):
+            if not wanted.exists():
+                for made, text in _compiled(kernel, variant):
+                    cache.write(file(made), text)
+    return wanted.read_text()
 
 
-def _compiled(kernel: str, variant: str, capability: tuple[int, int]) -> str:
-    process = _process(capability)
+def _compiled(kernel: str, variant: str) -> list[tuple[list[int], str]]:
+    """Capabilities, and the PTX for each."""
+    process = _process()
     assert process.stdin
     assert process.stdout
     process.stdin.write(json.dumps([kernel, variant]) + "\n")
@@ -61,18 +69,15 @@ def _compiled(kernel: str, variant: str, capability: tuple[int, int]) -> str:
     answer = process.stdout.readline()
     if not answer:
         raise RuntimeError(f"no PTX for {kernel} {variant}: the compiling process ended")
-    return str(json.loads(answer))
+    return list(json.loads(answer))
 
 
 @functools.cache
-def _process(capability: tuple[int, int]) -> subprocess.Popen[str]:
-    """The compiler of this process; it ends when its input does, with this process.
-
-    It compiles for one capability only, as `compile_ptx` must.
-    """
+def _process() -> subprocess.Popen[str]:
+    """The compiler of this process; it ends when its input does, with this process."""
     environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    command = [sys.executable, "-m", "support.ptx.compiler", *map(str, capability)]
+    command = [sys.executable, "-m", "support.ptx.compiler"]
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -81,15 +86,32 @@ def _process(capability: tuple[int, int]) -> subprocess.Popen[str]:
 
 
 def _serve() -> None:
+    """Most of the work is numba-cuda's, from Python to LLVM's code, which is the same for all capabilities;
+    NVVM, which makes PTX of that, is asked once for each.
+    """
+    from numba.cuda.codegen import CUDACodeLibrary
+
     from bslite.kernels.cuda import KERNELS
 
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)  # a compiler makes many small objects, and keeps most of them
-    major, minor = map(int, sys.argv[1:])
+    libraries: list[CUDACodeLibrary] = []
+    ptx_of = CUDACodeLibrary.get_asm_strs
+
+    def remembered(library: CUDACodeLibrary, cc: tuple[int, int]) -> list[str]:
+        libraries.append(library)
+        return list(ptx_of(library, cc))
+
+    CUDACodeLibrary.get_asm_strs = remembered
     for line in sys.stdin:
-        kernel, variant = json.loads(line)
+        name, variant = json.loads(line)
         constants = {k: _tuples(v) for k, v in json.loads(variant).items()}
-        print(json.dumps(KERNELS[kernel].ptx((major, minor), **constants)), flush=True)
+        kernel = KERNELS[name]
+        made = {CAPABILITY: kernel.ptx(CAPABILITY, **constants)}
+        library = libraries.pop()
+        if constants in kernel.samples:
+            made |= {c: "".join(ptx_of(library, c)) for c in SAMPLED if c >= kernel.since}
+        print(json.dumps(list(made.items())), flush=True)
 
 
 def _tuples(value: Any) -> Any:
