@@ -13,8 +13,8 @@ from support.gpu_simulate import launch
 from support.noise import uniform
 from support.torch_oracle import torch_output
 
-import bslite
 from bslite import ops, reference
+from bslite.engines.cuda import engine
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.explore.gpu import GpuMachine
 from bslite.explore.problem import GATES, Recurrent
@@ -22,11 +22,12 @@ from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.recurrent.cell import GRU, LSTM, RELU, TANH
 from bslite.kernels.cuda.runtime.device import SIMULATED
 from bslite.plan.cuda import build_plan
-from bslite.plan.cuda.ops import recurrent as lower_recurrent
 from bslite.plan.cuda.recurrent import table as recurrent_table
 from bslite.plan.cuda.recurrent.tiles import by_products, choose, launched
+from bslite.plan.cuda.tuning import Tuning
 
 SMALL = SimulatedDriver.machine
+PRODUCTS = Tuning(recurrent_by_products=True)
 OPS = {LSTM: "lstm", GRU: "gru", TANH: "rnn", RELU: "rnn"}
 #: Four warps of eight lanes: half of each row is with another warp, sums are folded four at a time.
 TILE = {
@@ -138,29 +139,27 @@ def test_weights_anywhere(kind: int, hidden: int, shape: dict[str, int], places:
         ("rnn", "relu"),
     ],
 )  # fmt: skip
-def test_products_and_gates(name: str, label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_and_gates(name: str, label: str) -> None:
     """The way of many sequences, for few."""
-    monkeypatch.setattr(lower_recurrent, "FEW", 0)
-    monkeypatch.setattr(lower_recurrent, "by_products", lambda problem, machine: 0.0)
     op = ops.REGISTRY[name]
     (case,) = [case for case in op.cases() if case.label == label]
     spec, inputs = single_op_spec(op, case)
     (node,) = spec.nodes
     peer = torch_output(op, inputs, spec.node_params(node), node.attrs, np.float32)
     exact = reference.run(spec, inputs, np.float64)[0]
-    assert_three_way(bslite.run(spec, inputs, backend="cuda"), peer, exact)
-    used = {step.kernel for step in build_plan(spec, [x.shape for x in inputs], SMALL).steps}
+    assert_three_way(engine.run(spec, inputs, tuning=PRODUCTS)[0], peer, exact)
+    plan = build_plan(spec, [x.shape for x in inputs], SMALL, tuning=PRODUCTS)
+    used = {step.kernel for step in plan.steps}
     assert "recurrent_gates" in used
     assert "recurrent" not in used
 
 
-def test_gates_join_sums_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gates_join_sums_in_parts() -> None:
     """Of the product's parts, in order; no launch of its own for that."""
-    monkeypatch.setattr(lower_recurrent, "by_products", lambda problem, machine: 0.0)
     (case,) = [case for case in ops.REGISTRY["lstm"].cases() if case.label == "a long sum"]
     longer = replace(case, inputs=((2, 32, 24),))
     spec, inputs = single_op_spec(ops.REGISTRY["lstm"], longer)
-    steps = build_plan(spec, [x.shape for x in inputs], GpuMachine()).steps
+    steps = build_plan(spec, [x.shape for x in inputs], GpuMachine(), tuning=PRODUCTS).steps
     first = next(i for i, step in enumerate(steps) if step.kernel == "recurrent_gates")
     assert steps[first - 1].kernel == "gemm_pairs"
     assert steps[first].record.numbers()["parts"] == steps[first - 1].grid[2] > 1

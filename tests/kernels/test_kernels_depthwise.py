@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import Array
-from support.kernel_checks import check, ran
+from support.kernel_checks import MANY, check, ran
 from support.noise import noise
+from support.plans import run_tuned
 
 from bslite.machine import Machine
-from bslite.plan.cpu.ops import conv as lower_conv
+from bslite.plan.cpu.ops import conv
 from bslite.plan.cpu.ops.conv import BY_FILTER_ROWS
+from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import GraphBuilder, ModelSpec
 
 WIDTHS = range(1, 31)
@@ -51,15 +53,16 @@ def test_every_width(cols: int, stride: int, dilation: int) -> None:
 @pytest.mark.parametrize("rows", [1, 2, 3, 7])
 @pytest.mark.parametrize("activation", ["", "relu6", "silu"])
 def test_the_same_bits_without_a_microkernel_of_its_own(
-    cols: int, stride: int, dilation: int, rows: int, activation: str, monkeypatch: pytest.MonkeyPatch
+    cols: int, stride: int, dilation: int, rows: int, activation: str
 ) -> None:
     attrs = {"stride": stride, "padding": (rows // 2, cols // 2, rows // 2, cols // 2)}
     for width in (1, 2, 6, 13, 14, 15, 29):
         x = image(37, rows, cols, stride, dilation, width)
-        got = ran(model(x, rows, cols, activation, **attrs), x)
-        with monkeypatch.context() as m:
-            m.setattr(lower_conv, "BY_FILTER_ROWS", frozenset())
-            np.testing.assert_array_equal(ran(model(x, rows, cols, activation, **attrs), x), got, strict=True)
+        spec = model(x, rows, cols, activation, **attrs)
+        got = ran(spec, x)
+        for threads in (1, MANY):
+            (general,) = run_tuned(spec, [x], threads, Tuning(by_filter=False))
+            np.testing.assert_array_equal(general, got, strict=True)
 
 
 @pytest.mark.parametrize("activation", ["", "hardswish"])
@@ -83,9 +86,9 @@ def test_nan_and_infinities_stay_in_their_channel() -> None:
 def test_a_run_of_channels_fits_l1() -> None:
     machine = Machine(lanes=16, l1=48 << 10)
     for registers, lines, pixels in ((24, 3, 14), (12, 3, 28), (30, 5, 14), (60, 3, 7)):
-        run = lower_conv.channel_run(machine, registers, lines, pixels, 64 * registers)
+        run = conv.channel_run(machine, registers, lines, pixels, 64 * registers)
         assert 1 < run < registers
         assert lines * pixels * run * 64 <= 0.7 * machine.l1
     # 64 channels, 112 pixels: no fewer registers than all would meet more of L1's sets
-    assert lower_conv.channel_run(machine, 4, 3, 112, 256) == 4
-    assert lower_conv.channel_run(machine, 1, 3, 1000, 64) == 1
+    assert conv.channel_run(machine, 4, 3, 112, 256) == 4
+    assert conv.channel_run(machine, 1, 3, 1000, 64) == 1

@@ -19,7 +19,10 @@ class Banding:
 
 @dataclass(frozen=True)
 class Tuning:
-    """``loops``: the loop parameters of recurrent layers, in place of the search's pick."""
+    """``loops``: the loop parameters of recurrent layers, in place of the search's pick. ``by_filter``:
+    depthwise filters of usual widths have microkernels of their own.
+    """
 
     loops: Loops | None = None
+    by_filter: bool = True
     banding: Banding = field(default_factory=Banding)

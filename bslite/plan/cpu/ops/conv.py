@@ -187,7 +187,8 @@ def _depthwise(
     xi, _, xp, xl, xc = volume(x).strides
     yi, _, yp, yl, yc = volume(y).strides
     sw, dw = window.cols.stride, window.cols.dilation
-    tile = (cols, sw) if (cols, sw) in BY_FILTER_ROWS and dw == 1 else (0, 0)
+    own = b.tuning.by_filter and (cols, sw) in BY_FILTER_ROWS and dw == 1
+    tile = (cols, sw) if own else (0, 0)
     # accumulators, the weights of a filter row (or one at a time), and as many pixels as the stride goes over
     most = max(1, min(TALLEST, machine.registers - max(tile[0], 1) - max(tile[1], 1)))
     cut = cut_line(pixels, most)
