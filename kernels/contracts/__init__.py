@@ -1,6 +1,6 @@
-"""What planner and kernels agree on: one typed record for each kind of step. Neither Numba nor the planner is
-here.
+"""The contracts between planner and kernels: one typed record for each kind of step. They import neither
+Numba nor the planner.
 
-`record` says what a record is; `cpu` has the records of CPU steps, `cuda` those of launches, by family; what
-both share (activations, reducers, ...) stands beside them.
+`record` defines a record; `cpu` has the records of CPU steps, `cuda` those of GPU launches, by family; what
+both targets share (activations, reducers, ...) stands beside them.
 """

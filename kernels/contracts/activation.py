@@ -1,6 +1,6 @@
 """Functions of one value that kernels apply before they store it: activations and the unary operations.
 
-`FUNCTIONS` is the one list of them. The kernels of each target implement all of them, the planner names one
+`FUNCTIONS` is the one list of them. The kernels of each target implement all of them; the planner names one
 of them with its parameters (`Activation`).
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: Name -> what it makes of ``x``, with ``a`` and ``b`` its parameters. Ops that differ by a parameter which
-#: chooses code have a name for each choice.
+#: Name -> formula in ``x``, with the parameters ``a`` and ``b``. An op with a parameter that chooses code has
+#: one name for each choice.
 FUNCTIONS = {
     "identity": "x",
     "relu": "max(x, 0)",
@@ -46,7 +46,7 @@ FUNCTIONS = {
 
 
 class Activation(NamedTuple):
-    """One of `FUNCTIONS` by its name, and its parameters; 0 where it takes none."""
+    """The name of one of `FUNCTIONS` and its two parameters, which are 0 where the function takes none."""
 
     function: str
     a: float = 0.0

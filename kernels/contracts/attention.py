@@ -1,4 +1,4 @@
-"""What both targets' attention kernels are told in the same way."""
+"""The settings of attention kernels that both targets share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Mask(IntEnum):
-    """What a mask does to the scores."""
+    """How a mask acts on the scores."""
 
     NONE = 0
     ADDED = 1  # float32

@@ -1,4 +1,4 @@
-"""Enumerations that ops name by words and kernels by numbers."""
+"""Enumerations that ops write as words and kernels as numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ C = TypeVar("C", bound="Choice")
 
 
 class Choice(IntEnum):
-    """Base of such enumerations."""
+    """Base of these enumerations."""
 
     @property
     def word(self) -> str:
@@ -23,5 +23,5 @@ class Choice(IntEnum):
 
     @classmethod
     def of(cls: type[C], word: str) -> C:
-        """The member of that word. Raises KeyError if there is none."""
+        """The member with that word. Raises KeyError if there is none."""
         return cls[word.upper()]

@@ -1,7 +1,7 @@
-"""Functions of up to three values, element by element: the one list of them for both targets' kernels.
+"""The list of elementwise functions of up to three values that the kernels of both targets implement.
 
-Cells are 32 bits: float32, int32, or a bool as int32 0 or 1. Integers are computed in 64 bits; a result that
-does not fit a cell is flagged.
+Cells are 32 bits: float32, int32, or a bool as int32 0 or 1. Kernels compute integers in 64 bits and flag a
+result that does not fit a cell.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ CASTS = ("float_to_int", "int_to_float", "float_to_bool", "int_to_bool")
 
 
 def on_integers(op: str) -> str:
-    """The name of the function that an op of `INTEGERS` is on integers."""
+    """The name of the integer version of an op of `INTEGERS`."""
     return f"int_{op}"
 
 
 def ordering(op: str, integers: bool) -> str:
-    """The name of the function that a comparison is: of float32, or of whatever else lies in cells."""
+    """The name of a comparison's function: for float32, or for any other type of cell."""
     return f"{op}_int" if integers else op
 
 
-#: Name -> how many values it takes. ``affine`` is ``fma(x, z, w)``, ``where`` picks z or w by x, ``not`` is
-#: of bools and ``not_int`` of all bits.
+#: Name -> number of values. ``affine`` is ``fma(x, z, w)``, ``where`` picks z or w by x, ``not`` takes bools
+#: and ``not_int`` inverts all bits.
 FUNCTIONS = {
     "copy": 1,
     "affine": 3,

@@ -1,8 +1,8 @@
 """Records of launches: what the planner tells a GPU kernel.
 
 A launch record's fields are the kernel's parameters: operands with the type of their cells (`F4`, `I4`), then
-numbers (int is 32 bits, `I8` 64, float 32, `F8` 64). What is compiled into a kernel is its *variant*, a
-dataclass of its own, whose fields are what the function that makes the kernel takes.
+numbers (int is 32 bits, `I8` 64, float 32, `F8` 64). The constants compiled into a kernel are its *variant*,
+a dataclass whose fields are the arguments of the function that makes the kernel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ R8 = Annotated[float, "f8"]
 class LaunchRecord(Record):
     """Base of the records of launches. ``kernel`` is the name under which the kernel is registered.
 
-    ``pairs``: the arrays whose cells are two floats in this kernel, whatever their field says.
+    ``pairs``: the arrays whose cells are pairs of floats in this kernel, whatever their field says.
     """
 
     kernel: ClassVar[str]
@@ -35,16 +35,16 @@ class LaunchRecord(Record):
 
 @dataclass(frozen=True)
 class LaunchVariant:
-    """Base of what is compiled into a kernel: ints, enumerations, names, and tuples of these."""
+    """Base of a kernel's compile-time constants: ints, enumerations, names, and tuples of these."""
 
     def constants(self) -> dict[str, Any]:
-        """The arguments of the function that makes the kernel; an enumeration's is its value."""
+        """The arguments of the function that makes the kernel; an enumeration is given by its value."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value.value if isinstance(value, Enum) else value for name, value in given.items()}
 
 
 def kinds(record: type[LaunchRecord]) -> tuple[dict[str, str], dict[str, str]]:
-    """Types of a kernel's arrays and of its numbers, by name: "f4", "i4", "f8", "i8"."""
+    """The types of a kernel's arrays and of its numbers, by name: "f4", "i4", "f8", "i8"."""
     arrays, numbers = {}, {}
     for name, hint in parameters(record):
         if is_operand(hint):

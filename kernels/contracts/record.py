@@ -2,11 +2,11 @@
 
 A record is a frozen dataclass. Its fields are operands (where a tensor begins), numbers, enumerations,
 choices of a compiled kernel, tuples of a fixed number of these, or records that several kinds of steps share.
-The planner fills a record, the engine encodes it, the kernel reads it by the names of its cells: a name is
-spelled in one place.
+The planner fills a record, the engine encodes it, and the kernel reads it by the names of its cells, so a
+name is spelled in one place.
 
 `cells` gives the flat list: ``x: Operand`` is two cells, ``x`` (which buffer) and ``x_at`` (bytes into it);
-``n: tuple[int, int]`` is ``n0 n1``; a record within a record puts its own cells in its place.
+``n: tuple[int, int]`` is ``n0 n1``; a nested record is replaced by its own cells.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Operand(NamedTuple):
 
 @dataclass(frozen=True)
 class Variant:
-    """One compiled kernel out of a family, which a step calls from inside; the fields tell them apart."""
+    """One compiled kernel of a family, which a step calls; the fields identify it."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Record:
         return {p.name: Operand(*value) for p, value in _parts(self) if is_operand(p.type)}
 
     def numbers(self) -> dict[str, Any]:
-        """All else by name: numbers of the declared type (an enumeration's is its value), variants, None.
+        """All other fields by name: numbers of the declared type (an enumeration's value), variants, None.
 
         Raises TypeError for a float where a whole number is declared.
         """
@@ -57,7 +57,7 @@ class Parameter(NamedTuple):
 
 @functools.cache
 def parameters(record: type[Record]) -> tuple[Parameter, ...]:
-    """The fields of a record in order, tuples and records within it written out."""
+    """The fields of a record in order, with tuples and nested records flattened."""
     hints = typing.get_type_hints(record, include_extras=True)
     found: list[Parameter] = []
     for field in fields(record):
@@ -76,7 +76,7 @@ def parameters(record: type[Record]) -> tuple[Parameter, ...]:
 
 
 def _typed(record: Record, parameter: Parameter, value: Any) -> Any:
-    """A number as its field declares it."""
+    """A number converted to the type that its field declares."""
     value = value.value if isinstance(value, Enum) else value
     hint = parameter.type
     hint = typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
@@ -118,8 +118,8 @@ def _one(record: Record, name: str) -> bool:
 
 
 def is_operand(hint: Any) -> bool:
-    """Whether a field of this declared type is an operand: `Operand`, or one that says how its cells are
-    typed.
+    """Whether this declared type is an operand: `Operand`, or an annotated one that gives the type of its
+    cells.
     """
     return hint is Operand or (
         typing.get_origin(hint) is typing.Annotated and typing.get_args(hint)[0] is Operand

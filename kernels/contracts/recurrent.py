@@ -6,10 +6,10 @@ from enum import IntEnum
 
 
 class Cell(IntEnum):
-    """What one pass over the hidden units does in a time step.
+    """The work of one pass over the hidden units in a time step.
 
-    PROJECTED is an LSTM's first pass and PROJECTION the second, which makes h of what the first leaves.
-    BEFORE has the gates of a GRU whose reset gate comes before the product, NEW the rest of it.
+    PROJECTED is an LSTM's first pass and PROJECTION the second, which makes h of the first pass's results.
+    BEFORE computes the gates of a GRU whose reset gate comes before the product; NEW computes the rest.
     """
 
     LSTM = 0
@@ -23,7 +23,7 @@ class Cell(IntEnum):
 
     @property
     def sums(self) -> int:
-        """Products with h of one hidden unit in this pass."""
+        """The products with h of one hidden unit in this pass."""
         return SUMS[self]
 
     @property

@@ -1,4 +1,4 @@
-"""What an update does to the cell that it meets."""
+"""How an update changes the cell that it meets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bslite.kernels.contracts.choice import Choice
 
 
 class Reduction(Choice):
-    """``NONE``: the update takes the cell's place. Else the cell becomes the sum, product, ... of both."""
+    """With ``NONE``, the update replaces the cell. Else the cell becomes the sum, product, ... of both."""
 
     NONE = 0
     ADD = 1

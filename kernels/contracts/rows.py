@@ -1,7 +1,7 @@
-"""Work along the rows of a tensor (one axis, contiguous), as both targets know it: kinds, and what is asked.
+"""Work along the rows of a tensor (one axis, contiguous), as both targets share it.
 
-A lowering says what is to be done with the rows by a value of `RowWork`; each target makes its own record of
-it. Constants are operands; None stands for one that the layer does not have.
+A lowering describes the work by a value of `RowWork`; each target makes its own record of it. Constants are
+operands; None stands for one that the layer does not have.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bslite.kernels.contracts.record import Operand
 
 
 class Norm(IntEnum):
-    """What a row is divided by: its standard deviation, after its mean is taken off (LAYER); the root of its
+    """The divisor of a row: its standard deviation, after the mean is subtracted (LAYER); the root of its
     mean square (RMS); the root of its sum of squares, at least epsilon (UNIT).
     """
 
@@ -23,7 +23,7 @@ class Norm(IntEnum):
 
 
 class Power(IntEnum):
-    """Exponents of a local response norm for which there are roots, and any other."""
+    """Exponents of a local response norm that kernels compute by roots, and any other."""
 
     ZERO = 0
     HALF = 1
@@ -33,12 +33,12 @@ class Power(IntEnum):
 
     @classmethod
     def of(cls, beta: float) -> Power:
-        """The power that ``beta`` is."""
+        """The member for the exponent ``beta``."""
         return {0.0: cls.ZERO, 0.5: cls.HALF, 0.75: cls.THREE_QUARTERS, 1.0: cls.ONE}.get(beta, cls.ANY)
 
 
 class Running(IntEnum):
-    """Totals that run along a row. The value of SUM and PRODUCT is what their total begins with."""
+    """Running totals along a row. The value of SUM and PRODUCT is the start of their total."""
 
     SUM = 0
     PRODUCT = 1
@@ -54,7 +54,7 @@ class SoftmaxWork:
 
 @dataclass(frozen=True)
 class NormWork:
-    """A row normalised, then times ``weight``, plus ``bias``."""
+    """A normalised row times ``weight`` plus ``bias``."""
 
     norm: Norm
     eps: float
@@ -78,7 +78,7 @@ class ResponseWork:
 @dataclass(frozen=True)
 class RunningWork:
     """Running totals: ``exclusive`` ones leave out the element itself, ``reverse`` ones begin at the row's
-    end. ``flag``: of integers, where a total that does not fit 32 bits is noted.
+    end. For integers, a total that does not fit 32 bits raises ``flag``.
     """
 
     running: Running
@@ -92,7 +92,7 @@ RowWork = SoftmaxWork | NormWork | ResponseWork | RunningWork
 
 @dataclass(frozen=True)
 class GroupWork:
-    """Group norm: ``groups`` groups of channels of every image, then times ``weight``, plus ``bias``."""
+    """Group norm: ``groups`` groups of channels of every image, times ``weight``, plus ``bias``."""
 
     groups: int
     eps: float

@@ -1,4 +1,4 @@
-"""How elements between and beyond those of an image are made."""
+"""How samples between and beyond an image's elements are computed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bslite.kernels.contracts.choice import Choice
 
 
 class Interpolation(Choice):
-    """What stands between elements along an axis: the nearest one, or a sum of those around."""
+    """The value between elements along an axis: the nearest element, or a sum of the neighbours."""
 
     NEAREST = 0
     LINEAR = 1
@@ -14,12 +14,12 @@ class Interpolation(Choice):
 
     @property
     def taps(self) -> int:
-        """Elements that the sum is made of, along each axis."""
+        """The number of elements in the sum along each axis."""
         return (1, 2, 4)[self]
 
 
 class Beyond(Choice):
-    """What lies beyond the edges: zeros, the element at the border, or the image mirrored."""
+    """The values beyond the edges: zeros, the element at the border, or the mirrored image."""
 
     ZEROS = 0
     BORDER = 1

@@ -1,4 +1,4 @@
-"""Tables that each target fills with functions of its own, for the same names."""
+"""Tables in which each target has functions of its own for the same names."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 def complete(table: Mapping[str, T], names: Iterable[str], whose: str) -> dict[str, T]:
-    """``table``, what a target has for each name, in the order of ``names``.
+    """``table``, a target's entry for each name, in the order of ``names``.
 
-    Raises RuntimeError if it lacks one or has one more.
+    Raises RuntimeError for a missing or an extra name.
     """
     wanted = list(names)
     if set(table) != set(wanted):

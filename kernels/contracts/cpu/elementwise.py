@@ -20,7 +20,7 @@ class Function(Variant):
 
 @dataclass(frozen=True)
 class Loops(Record):
-    """Four axes of sizes ``n`` around ``channels`` elements, and their strides in the operands."""
+    """Four axes of sizes ``n`` around ``channels`` elements, and the operands' strides along them."""
 
     n: Four
     channels: int
@@ -34,12 +34,12 @@ class Loops(Record):
 class Elementwise(StepRecord):
     """``y = activation(clamp(function(x, z, w)))``; an item is one index of the outer two axes.
 
-    Along the channels y is contiguous, and so is an operand whose ``_inner`` is 1; one with 0 is one value.
-    ``flag`` notes a result that does not fit a cell.
+    y is contiguous along the channels; so is an operand whose ``_inner`` is 1, and one with 0 is one value. A
+    result that does not fit a cell raises ``flag``.
     """
 
     kernel: ClassVar[str] = "elementwise"
-    AXES: ClassVar[int] = 5  # loops, the channels included
+    AXES: ClassVar[int] = 5  # loops, including the channels
 
     x: Operand
     z: Operand

@@ -1,4 +1,4 @@
-"""What a CPU kernel does to its results besides its own work: parts of the records of several steps."""
+"""Work on results around a CPU kernel's store: parts of the records of several steps."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bslite.kernels.contracts.record import Operand, Record, Variant
 
 @dataclass(frozen=True)
 class InPlace(Variant):
-    """The kernel of one of `contracts.activation.FUNCTIONS` over a line of pixels that is in L1."""
+    """The in-place kernel of one of `contracts.activation.FUNCTIONS`, for a line of pixels that is in L1."""
 
     function: str
 
 
 @dataclass(frozen=True)
 class After(Record):
-    """A function of the results that runs in place once they are stored; None for no function.
+    """A function that runs in place on the results once they are stored; None for no function.
 
     ``act_a`` and ``act_b`` are neighbours: the kernel of the function takes the address of the first.
     """
@@ -29,7 +29,7 @@ class After(Record):
 
     @classmethod
     def of(cls, act: Activation) -> After:
-        """Any activation, ReLU as a clamp."""
+        """The fields for any activation; a ReLU becomes a clamp."""
         if act.function == "identity":
             return cls(None, 0.0, 0.0)
         if act.function == "relu":
@@ -39,9 +39,8 @@ class After(Record):
 
 @dataclass(frozen=True)
 class Epilogue(Record):
-    """An activation in a kernel's store: ReLUs and clamps are bounds, all else runs after the store.
-
-    ``lo`` and ``hi`` are neighbours: microkernels take the address of the first.
+    """An activation in a kernel's store: ReLUs and clamps are bounds; any other function runs after the
+    store.
     """
 
     lo: float
@@ -50,7 +49,7 @@ class Epilogue(Record):
 
     @classmethod
     def of(cls, act: Activation) -> Epilogue:
-        """The cells for an activation."""
+        """The fields for an activation."""
         none = After(None, 0.0, 0.0)
         if act.function == "relu":
             return cls(0.0, math.inf, none)
@@ -63,7 +62,7 @@ class Epilogue(Record):
 class Affine(Record):
     """``value * scale + shift`` for each channel before it is stored, where ``affine`` is 1.
 
-    Where it is 0 both operands may be anything; nothing is read through them.
+    Where ``affine`` is 0 the kernel reads neither operand, so both may be anything.
     """
 
     affine: int

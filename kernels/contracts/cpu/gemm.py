@@ -15,7 +15,7 @@ Three = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Cut(Record):
-    """A line of pixels as ``tiles1`` register tiles of ``rows1`` pixels, then ``tiles2`` of ``rows2``."""
+    """A line of pixels: ``tiles1`` register tiles of ``rows1`` pixels, then ``tiles2`` of ``rows2``."""
 
     tiles1: int
     rows1: int
@@ -25,10 +25,10 @@ class Cut(Record):
 
 @dataclass(frozen=True)
 class Windows(Record):
-    """Where windows lie in the rows of the image, for those that may leave it.
+    """The rows of the image under each window, for windows that may leave the image.
 
-    ``start``: the row at which the window of line 0 starts; ``row_step``: rows between the windows of
-    neighbouring lines; ``rows``: of the image; ``clip_planes``: it is planes of the filter that are left out,
+    The window of line 0 starts at row ``start``; ``row_step`` rows lie between the windows of neighbouring
+    lines; the image has ``rows`` rows. With ``clip_planes``, planes of the filter are left out of the sum,
     and all "rows" are planes.
     """
 
@@ -43,11 +43,11 @@ class Windows(Record):
 class Conv(StepRecord):
     """A convolution, a linear layer or a product: sums over taps of ``depth`` contiguous floats.
 
-    Items are images x ``bands`` of lines x ``blocks`` of panels, the blocks outermost if ``blocks_outer``. A
-    panel holds the weights of ``width`` vector registers of channels, the last of a group those of
-    ``tail_vecs``. ``offsets``: where each tap begins; ``chunk_taps`` of them are summed at a time.
-    ``row_taps``: taps of a filter row (or plane), 0 where all windows are inside. Lines are those of all
-    planes of a volume, ``plane_lines`` each.
+    Items are images x ``bands`` of lines x ``blocks`` of panels; the blocks are outermost if
+    ``blocks_outer``. A panel holds the weights of ``width`` vector registers of channels, the last panel of a
+    group those of ``tail_vecs``. ``offsets`` says where each tap begins; the kernel sums ``chunk_taps`` of
+    them at a time. ``row_taps`` is the number of taps of a filter row (or plane), 0 where all windows are
+    inside. Lines are those of all planes of a volume, ``plane_lines`` each.
     """
 
     kernel: ClassVar[str] = "conv"
@@ -102,7 +102,7 @@ class Conv(StepRecord):
 
     @property
     def tile(self) -> str:
-        """As ``rows x vector registers``."""
+        """The register tile as ``rows x vector registers``."""
         return f"{self.cut.rows1}x{self.width}"
 
 
@@ -110,9 +110,9 @@ class Conv(StepRecord):
 class Depthwise(StepRecord):
     """A convolution with one filter for each channel.
 
-    Items are images x ``bands`` of lines x ``blocks`` of ``block_registers`` channel registers, taken in runs
-    of ``run``. ``x_line`` and ``x_col`` lie between neighbouring outputs, ``x_deep``, ``x_row`` and ``x_tap``
-    between the planes, rows and taps of a filter.
+    Items are images x ``bands`` of lines x ``blocks`` of ``block_registers`` channel registers; the kernel
+    takes the registers in runs of ``run``. ``x_line`` and ``x_col`` are the strides of x between neighbouring
+    outputs, ``x_deep``, ``x_row`` and ``x_tap`` those between the planes, rows and taps of a filter.
     """
 
     kernel: ClassVar[str] = "depthwise"
@@ -150,16 +150,17 @@ class Depthwise(StepRecord):
 
     @property
     def tile(self) -> str:
-        """As ``rows x vector registers``."""
+        """The register tile as ``rows x vector registers``."""
         return f"{self.cut.rows1}x1"
 
 
 @dataclass(frozen=True)
 class PackPanels(StepRecord):
-    """Matrices ``[rows, cols]`` into panels ``[cols / nr][rows][nr]``, zeros in the lanes beyond ``cols``.
+    """Packs matrices ``[rows, cols]`` into panels ``[cols / nr][rows][nr]``, zeros beyond ``cols``.
 
-    Around a matrix lie three axes of strides ``x``, the inner two of ``n1`` and ``n2``. A panel has ``width``
-    vector registers, the last ``tail``; items are matrices x ``blocks`` of ``block_panels`` panels.
+    Three axes with strides ``x`` lie around a matrix, the inner two of sizes ``n1`` and ``n2``. A panel has
+    ``width`` vector registers, the last one ``tail``; items are matrices x ``blocks`` of ``block_panels``
+    panels.
     """
 
     kernel: ClassVar[str] = "pack_panels"
@@ -185,11 +186,11 @@ class PackPanels(StepRecord):
 class Attention(StepRecord):
     """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes, the inner two ``n1`` and ``n2``.
 
-    Items are matrices x ``shares`` of ``share_rows`` rows of q, whose scores are taken for ``tile_rows`` rows
-    and ``block`` keys together. ``key_width``, ``key_most``: vector registers of a panel of keys and rows of
-    its tiles; ``width``, ``panels``, ``tail``, ``most``: those of y. ``k_panels``, ``v_panels``, ``scores``
-    and ``stats`` say where in scratch memory packed keys and values, scores (``score_row`` apart) and the
-    rows' statistics lie.
+    Items are matrices x ``shares`` of ``share_rows`` rows of q; the kernel computes the scores of
+    ``tile_rows`` rows and ``block`` keys together. ``key_width`` and ``key_most`` are the vector registers of
+    a panel of keys and the rows of its tiles; ``width``, ``panels``, ``tail`` and ``most`` are those of y.
+    ``k_panels``, ``v_panels``, ``scores`` and ``stats`` are the places in scratch memory of packed keys and
+    values, of scores (rows ``score_row`` apart) and of the rows' statistics.
     """
 
     kernel: ClassVar[str] = "attention"
@@ -231,7 +232,7 @@ class Attention(StepRecord):
     tail_sweep: GemmSweep
     mask_kind: Mask
     causal: int
-    safe: int  # rows without a key are zeros, not NaN
+    safe: int  # rows without a key become zeros, not NaN
     scale: float
     k_panels: int
     v_panels: int

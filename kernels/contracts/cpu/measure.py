@@ -11,7 +11,7 @@ from bslite.kernels.contracts.record import Operand, StepRecord
 
 
 class Mode(IntEnum):
-    """What the stream kernel measures."""
+    """The quantity that the stream kernel measures."""
 
     READ = 0
     COPY = 1
@@ -23,7 +23,7 @@ class Mode(IntEnum):
 
 @dataclass(frozen=True)
 class Stream(StepRecord):
-    """The stream kernel, which measures a machine."""
+    """The stream kernel, which measures a machine's memory and clock."""
 
     kernel: ClassVar[str] = "stream"
 
@@ -40,7 +40,7 @@ class Stream(StepRecord):
 
 @dataclass(frozen=True)
 class Peak(StepRecord):
-    """The GEMM microkernel on data that stays in L1: ``repeats`` tiles of ``rows`` rows for an item."""
+    """The GEMM microkernel on data that stays in L1; an item computes ``repeats`` tiles of ``rows`` rows."""
 
     kernel: ClassVar[str] = "peak"
 

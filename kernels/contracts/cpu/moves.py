@@ -15,7 +15,7 @@ Three = tuple[int, int, int]
 class Copy(StepRecord):
     """``y[i0..i5] = x[i0..i5]`` of 4-byte cells; an item is one (i0, i1).
 
-    ``n``: sizes; ``x``, ``y``: strides of both sides. ``vector``: axis 5 is contiguous on both sides.
+    ``n``: sizes; ``x``, ``y``: the strides of source and target. ``vector``: axis 5 is contiguous in both.
     """
 
     kernel: ClassVar[str] = "copy"
@@ -33,8 +33,8 @@ class Copy(StepRecord):
 class CopyAxes(StepRecord):
     """A copy over more axes than `Copy` has: two inner axes, and a table of ``axes`` outer ones.
 
-    ``table``: for each outer axis, innermost first, its size and its strides in source and target.
-    ``planes``: indices of the outer axes, ``item_planes`` of them to an item.
+    ``table`` holds the size of each outer axis, innermost first, and its strides in source and target.
+    ``planes`` is the number of indices of the outer axes; an item has ``item_planes`` of them.
     """
 
     kernel: ClassVar[str] = "copy_axes"
@@ -53,10 +53,10 @@ class CopyAxes(StepRecord):
 
 @dataclass(frozen=True)
 class Transpose(StepRecord):
-    """``y[.., r, c] = x[.., c, r]`` by squares of registers: rows contiguous in x, columns in y.
+    """``y[.., r, c] = x[.., c, r]`` by squares of registers: rows are contiguous in x, columns in y.
 
-    Around rows and columns lie three axes, the inner two of ``n1`` and ``n2``; an item is one index of these
-    and one of ``blocks`` blocks of ``block_cols`` columns.
+    Three axes lie around rows and columns, the inner two of sizes ``n1`` and ``n2``; an item is one index of
+    these and one of ``blocks`` blocks of ``block_cols`` columns.
     """
 
     kernel: ClassVar[str] = "transpose"
@@ -77,7 +77,7 @@ class Transpose(StepRecord):
 
 @dataclass(frozen=True)
 class Interleave(StepRecord):
-    """Three planes of an image to pixels of three channels; an item is a line."""
+    """Copies three planes of an image to pixels of three channels; an item is a line."""
 
     kernel: ClassVar[str] = "interleave"
 
@@ -94,7 +94,7 @@ class Interleave(StepRecord):
 
 @dataclass(frozen=True)
 class Halo(StepRecord):
-    """Zeros around images; an item is one of ``bands`` bands of the lines of one plane.
+    """Writes zeros around images; an item is one of ``bands`` bands of the lines of one plane.
 
     ``left``, ``right`` and ``whole`` (a line with both) count floats, ``top`` and ``bottom`` lines.
     ``target`` is the first element inside.
@@ -118,7 +118,7 @@ class Halo(StepRecord):
 
 @dataclass(frozen=True)
 class Fill(StepRecord):
-    """A run of ``count`` equal cells for each item, the runs ``y_step`` bytes apart.
+    """Writes a run of ``count`` equal cells for each item, the runs ``y_step`` bytes apart.
 
     ``value``: a float, or an int where the cells are integers.
     """
@@ -133,7 +133,8 @@ class Fill(StepRecord):
 
 @dataclass(frozen=True)
 class Trilu(StepRecord):
-    """Rows of dense matrices, zeros where ``column - row`` is below (``upper``) or above the diagonal.
+    """Rows of dense matrices, zeros where ``column - row`` is below (``upper``) or above the
+    diagonal.
 
     An item has ``item_rows`` of the ``rows`` of all matrices.
     """
@@ -152,12 +153,11 @@ class Trilu(StepRecord):
 
 @dataclass(frozen=True)
 class Fold(StepRecord):
-    """Columns ``[N, C, taps, windows]``, dense, added up where their windows lie in images ``[N, C, D, H,
-    W]``.
+    """Sums dense columns ``[N, C, taps, windows]`` where their windows lie in images ``[N, C, D, H, W]``.
 
-    An item has ``item_lines`` of the lines (n, c, d, h). ``y``: strides of the images. By axis, ``n``: the
-    image's size, ``w``: places of windows, ``k``: elements of a window, ``s``: stride, ``d``: dilation,
-    ``p``: padding before.
+    An item has ``item_lines`` of the lines (n, c, d, h). ``y``: strides of the images. By axis, ``n`` is the
+    image's size, ``w`` the number of windows, ``k`` the size of a window, ``s`` the stride, ``d`` the
+    dilation and ``p`` the padding before.
     """
 
     kernel: ClassVar[str] = "fold"

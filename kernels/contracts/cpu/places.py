@@ -1,6 +1,6 @@
-"""Records of steps that pick and put cells at computed places. Operands are dense, strides are in bytes.
+"""Records of steps that read and write cells at computed places. Operands are dense, strides are in bytes.
 
-``flag`` is raised by an index that is out of range, ``overflow`` by an integer that does not fit 32 bits.
+An index that is out of range raises ``flag``; an integer that does not fit 32 bits raises ``overflow``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from bslite.kernels.contracts.reduction import Reduction
 class Lines(Record):
     """Lines along an axis, of ``size`` cells in x and ``count`` in the indices; an item has ``item_lines``.
 
-    ``table``: for each of the ``axes`` around them, innermost first, its size and its strides in x and in the
-    indices. ``x_step``, ``i_step``: strides along a line. Where cells are put, x is the output.
+    ``table`` holds the size of each of the ``axes`` around the lines, innermost first, and its strides in x
+    and in the indices. ``x_step`` and ``i_step`` are the strides along a line. For a scatter, x is the
+    output.
     """
 
     table: Operand
@@ -32,7 +33,7 @@ class Lines(Record):
 
 @dataclass(frozen=True)
 class Put(Record):
-    """How updates meet the cells of y; ``floats``: what both hold."""
+    """How updates change the cells of y; ``floats`` says whether both hold floats."""
 
     updates: Operand
     overflow: Operand
@@ -61,7 +62,7 @@ class Gather(StepRecord):
 
 @dataclass(frozen=True)
 class GatherElements(StepRecord):
-    """Lines along the axis: ``y[k] = x[indices[k]]``, y and the indices alike."""
+    """``y[k] = x[indices[k]]`` for lines along the axis; y and the indices have the same shape."""
 
     kernel: ClassVar[str] = "gather_elements"
 
@@ -74,7 +75,7 @@ class GatherElements(StepRecord):
 
 @dataclass(frozen=True)
 class ScatterElements(StepRecord):
-    """Lines along the axis, in order: ``y[indices[k]] = updates[k]``; y holds the input already."""
+    """``y[indices[k]] = updates[k]`` for lines along the axis, in order; y already holds the input."""
 
     kernel: ClassVar[str] = "scatter_elements"
 
@@ -89,7 +90,7 @@ class ScatterElements(StepRecord):
 class Coordinates(Record):
     """Where slices of ``inner`` cells lie: ``indices[count, coordinates]``.
 
-    ``table``: for each coordinate the size and the stride of its axis.
+    ``table`` holds, for each coordinate, the size and the stride of its axis.
     """
 
     table: Operand
@@ -101,7 +102,7 @@ class Coordinates(Record):
 
 @dataclass(frozen=True)
 class GatherND(StepRecord):
-    """Slices one after the other, ``per_batch`` of them from each ``batch_bytes`` of x.
+    """Gathers slices side by side into y, ``per_batch`` of them from each ``batch_bytes`` of x.
 
     An item has ``item_count`` of them.
     """
@@ -119,7 +120,7 @@ class GatherND(StepRecord):
 
 @dataclass(frozen=True)
 class ScatterND(StepRecord):
-    """All slices in order; an item is one of ``parts`` parts of each. y holds the input already."""
+    """Scatters slices in order; an item is one of ``parts`` parts of each. y already holds the input."""
 
     kernel: ClassVar[str] = "scatter_nd"
 
@@ -132,7 +133,7 @@ class ScatterND(StepRecord):
 
 @dataclass(frozen=True)
 class TopK(StepRecord):
-    """Rows ``y [k]`` of indices into rows ``x [length]``, the largest first or the smallest.
+    """Rows ``y [k]`` of indices into rows ``x [length]``, the largest or the smallest element first.
 
     An item has ``item_rows`` of the ``rows``.
     """
@@ -154,7 +155,7 @@ class OneHot(StepRecord):
     """``y[o, d, i] = on if d == x[o, i] else off``; x ``[outer, inner]``, y ``[outer, depth, inner]``.
 
     ``on`` and ``off`` are floats, or ints where the cells are integers. An item has ``item_places`` of the
-    ``places`` of x. An index that is out of range is flagged if ``strict``.
+    ``places`` of x. An index that is out of range raises ``flag`` if ``strict``.
     """
 
     kernel: ClassVar[str] = "one_hot"
@@ -173,10 +174,10 @@ class OneHot(StepRecord):
 
 @dataclass(frozen=True)
 class SequenceLengths(StepRecord):
-    """``y = x`` of ``count`` lengths, checked by the single item.
+    """``y = x`` for ``count`` lengths, which the single item checks.
 
-    ``range_flag`` is raised by a length that is not in 1 to ``most``, ``order_flag`` by one that follows a
-    shorter one where ``in_order``, ``whole_flag`` by a longest below ``steps``.
+    A length outside 1 to ``most`` raises ``range_flag``; with ``in_order``, one that follows a shorter one
+    raises ``order_flag``; a longest length below ``steps`` raises ``whole_flag``.
     """
 
     kernel: ClassVar[str] = "sequence_lengths"

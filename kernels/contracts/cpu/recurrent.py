@@ -9,28 +9,28 @@ from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.record import Operand, StepRecord
 from bslite.kernels.contracts.recurrent import Cell
 
-COUNTER = 64  # bytes of a counter: alone on its cache line, for every thread adds to it
+COUNTER = 64  # bytes of a counter: every thread adds to it, so it has a cache line to itself
 Cut = tuple[int, int, int, int]  # the batch as tiles1 tiles of rows1 rows, then tiles2 of rows2
 
 
 @dataclass(frozen=True)
 class Recurrent(StepRecord):
-    """All time steps of a layer; items are as many as threads may take part.
+    """All time steps of a layer; there are as many items as threads may take part.
 
-    Three products have panels of weights, a bias, and their terms as ``taps`` of ``depth`` contiguous floats
-    at ``offsets``: those with h; of the second pass (``2``), where there is one; with x (``_x``), where these
-    are not made ahead of all steps (``taps_x`` is 0 where they are).
+    Up to three products each have panels of weights, a bias, and their terms as ``taps`` of ``depth``
+    contiguous floats at ``offsets``: the products with h; those of the second pass (``2``), where there is
+    one; and those with x (``_x``), whose ``taps_x`` is 0 where they are computed ahead of all steps.
     """
 
     kernel: ClassVar[str] = "recurrent"
 
     inputs: Operand  # [T, N] rows of the products with x, all gates of a block side by side
-    state: Operand  # h: two sets of [N] rows, which change places in every step
+    state: Operand  # h: two sets of [N] rows, which swap in every step
     cell: Operand  # c: [N] rows
-    between: Operand  # what the first pass leaves for the second: [N] rows
+    between: Operand  # the results of the first pass that the second reads: [N] rows
     update: Operand  # the update gate of `Cell.BEFORE`: [N] rows
     y: Operand
-    work: Operand  # products of a thread
+    work: Operand  # the products of a thread
     weights: Operand
     bias: Operand
     offsets: Operand
@@ -57,15 +57,15 @@ class Recurrent(StepRecord):
     steps: int
     batch: int
     blocks: int  # registers of hidden units, with all gates
-    blocks2: int  # of the second pass; 0: there is none
+    blocks2: int  # of the second pass; 0 where there is none
     width: int  # floats of h
     hidden: int  # floats of c
-    shares: int  # into which the blocks are divided: one for each thread
+    shares: int  # the parts that the blocks are divided into, one for each thread
     reverse: int
     has_lengths: int
     has_peephole: int
-    sweeps_back: int  # weights are gone through forwards and backwards in turn
-    units: int  # blocks that are claimed together
+    sweeps_back: int  # sweeps over the weights alternate between forwards and backwards
+    units: int  # blocks that a thread claims together
     tile_units: int  # blocks of a microkernel's tile
     units2: int
     tile_units2: int

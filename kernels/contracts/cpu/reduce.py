@@ -13,7 +13,7 @@ from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 class Reduction(Variant):
     """The kernel of the reduction ``name``, of floats or of ``integers``.
 
-    ``rows``: the contiguous axis is among what is reduced; else each lane has a result of its own.
+    With ``rows``, the contiguous axis is reduced; else each lane has a result of its own.
     """
 
     name: str
@@ -23,13 +23,14 @@ class Reduction(Variant):
 
 @dataclass(frozen=True)
 class Reduce(StepRecord):
-    """A reduction: three axes are kept, and three are reduced, besides the contiguous one.
+    """A reduction that keeps three axes and reduces three, besides the contiguous one.
 
-    ``kept``: a row is a result; in lanes, those of a block of ``block`` of the ``channels``. ``m``, ``s``:
-    counts and strides of the axes that are reduced, and ``length`` contiguous elements (1 in lanes).
+    ``kept``: the axes of the results. A row makes one result; in lanes, an item makes those of a block of
+    ``block`` of the ``channels``. ``m``, ``s``: counts and strides of the reduced axes; ``length``: their
+    contiguous elements (1 in lanes).
 
-    ``count``: elements of a result; ``divisor``: what a mean divides by; ``last``: of equal extremes, the
-    last is wanted. ``flag`` notes an integer that does not fit 32 bits.
+    ``count``: elements of a result; ``divisor``: what a mean divides by; ``last``: of equal extremes the last
+    one counts. An integer that does not fit 32 bits raises ``flag``.
     """
 
     kernel: ClassVar[str] = "reduce"

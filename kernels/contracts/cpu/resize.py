@@ -1,4 +1,4 @@
-"""Records of steps that resize. Strides are in bytes. Which input lines make up an output line is a table."""
+"""Records of steps that resize. Strides are in bytes. A table lists the input lines of each output line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bslite.kernels.contracts.record import Operand, StepRecord
 
 @dataclass(frozen=True)
 class Resample(StepRecord):
-    """Along one axis, dense: ``y[o, i] = sum of weight * x[o, line]`` over the ``taps`` of i.
+    """Resizes one axis of a dense tensor: ``y[o, i] = sum of weight * x[o, line]`` over the ``taps`` of i.
 
-    Lines of ``inner`` cells, ``size`` in x and ``out`` in y. ``table``: for each tap the line and, in a cell,
-    the weight. An item has ``item_lines`` of the ``lines`` of y.
+    A line has ``inner`` cells; an axis has ``size`` lines in x and ``out`` in y. ``table`` holds, for each
+    tap, the line and, in a cell, the weight. An item has ``item_lines`` of the ``lines`` of y.
     """
 
     kernel: ClassVar[str] = "resample"
@@ -32,9 +32,9 @@ class Resample(StepRecord):
 
 @dataclass(frozen=True)
 class ResizeImage(StepRecord):
-    """Images ``[N, H, W, C]`` along rows and columns at once; an item is a band of lines of some channels.
+    """Resizes both axes of images ``[N, H, W, C]``; an item is a band of lines of some channels.
 
-    ``rows``, ``cols``: a table of each, of what lies in x.
+    ``rows``, ``cols``: one table each for the rows and columns that lie in x.
     """
 
     x: Operand
@@ -53,13 +53,13 @@ class ResizeImage(StepRecord):
 
 @dataclass(frozen=True)
 class ResizeNearest(ResizeImage):
-    """Each pixel is one of x; an entry of a table is an offset."""
+    """Nearest resizing: each pixel is one of x; an entry of a table is an offset."""
 
     kernel: ClassVar[str] = "resize_nearest"
 
 
 @dataclass(frozen=True)
 class ResizeLinear(ResizeImage):
-    """Each pixel is a sum of four; an entry of a table is two offsets and the weight of each, in cells."""
+    """Linear resizing: sums of four pixels; a table's entry is two offsets and their weights, in cells."""
 
     kernel: ClassVar[str] = "resize_linear"

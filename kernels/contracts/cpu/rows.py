@@ -14,9 +14,9 @@ Three = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class RowAxes(Record):
-    """Where ``rows`` rows lie: along three axes, the inner two of ``n1`` and ``n2``.
+    """The places of ``rows`` rows along three axes, the inner two of sizes ``n1`` and ``n2``.
 
-    ``x``, ``y``: strides of these axes on both sides. An item is ``item_rows`` rows.
+    ``x``, ``y``: the strides of these axes in input and output. An item is ``item_rows`` rows.
     """
 
     x: Three
@@ -53,7 +53,7 @@ class LogSoftmax(RowRecord):
 
 @dataclass(frozen=True)
 class UnitNorm(RowRecord):
-    """Each row over the root of its sum of squares, at least ``eps``."""
+    """Divides each row by the root of its sum of squares, or by ``eps`` if that is larger."""
 
     kernel: ClassVar[str] = "normalize"
 
@@ -62,7 +62,7 @@ class UnitNorm(RowRecord):
 
 @dataclass(frozen=True)
 class RmsNorm(RowRecord):
-    """Each row over the root of its mean square."""
+    """Divides each row by the root of its mean square."""
 
     kernel: ClassVar[str] = "rms_norm"
 
@@ -73,7 +73,7 @@ class RmsNorm(RowRecord):
 
 @dataclass(frozen=True)
 class LayerNorm(RowRecord):
-    """Each row less its mean, over its standard deviation."""
+    """Subtracts each row's mean and divides by its standard deviation."""
 
     kernel: ClassVar[str] = "layer_norm"
 
@@ -86,7 +86,7 @@ class LayerNorm(RowRecord):
 
 @dataclass(frozen=True)
 class LocalResponse(RowRecord):
-    """Each element over a power of its neighbours' squares. ``work``: ``work_bytes`` of memory per item."""
+    """Elements over a power of their neighbours' squares. ``work``: ``work_bytes`` of memory per item."""
 
     kernel: ClassVar[str] = "lrn"
 
@@ -102,7 +102,7 @@ class LocalResponse(RowRecord):
 
 @dataclass(frozen=True)
 class CumSum(RowRecord):
-    """Running sums, of float32 or of ``integers``; ``flag`` notes an integer that does not fit 32 bits."""
+    """Running sums, of float32 or of ``integers``; an integer that does not fit 32 bits raises ``flag``."""
 
     kernel: ClassVar[str] = "cumsum"
 
@@ -114,7 +114,7 @@ class CumSum(RowRecord):
 
 @dataclass(frozen=True)
 class CumProd(CumSum):
-    """As `CumSum`, running products."""
+    """Running products, with the fields of `CumSum`."""
 
     kernel: ClassVar[str] = "cumprod"
 
@@ -128,7 +128,7 @@ class LogCumSumExp(RowRecord):
 
 @dataclass(frozen=True)
 class Lines(Record):
-    """Images of ``channels`` channels, contiguous, ``padded`` in tables: ``lines`` of ``pixels`` pixels."""
+    """Images: ``lines`` of ``pixels`` of ``channels`` contiguous channels, ``padded`` in tables."""
 
     lines: int
     pixels: int
@@ -138,9 +138,10 @@ class Lines(Record):
 
 @dataclass(frozen=True)
 class ChannelMoments(StepRecord):
-    """Group norm, first: ``moments [images][bands][3][padded]`` of the channels of every band of lines.
+    """Group norm, step 1: ``moments [images][bands][3][padded]`` of the channels of every band of lines.
 
-    The three are the mean, the sum of what is left of each element without it, the sum of that's squares.
+    The three are the mean, the sum of the elements' deviations from it, and the sum of the squared
+    deviations.
     """
 
     kernel: ClassVar[str] = "channel_moments"
@@ -156,9 +157,9 @@ class ChannelMoments(StepRecord):
 
 @dataclass(frozen=True)
 class GroupScales(StepRecord):
-    """Group norm, second: ``scales [images][3][padded]``, the centre, scale and shift of every channel.
+    """Group norm, step 2: ``scales [images][3][padded]``, the centre, scale and shift of every channel.
 
-    An item is ``item_groups`` of ``all_groups`` groups of all images; ``groups`` of an image.
+    An item is ``item_groups`` of the ``all_groups`` groups of all images; an image has ``groups``.
     """
 
     kernel: ClassVar[str] = "group_scales"
@@ -183,7 +184,7 @@ class GroupScales(StepRecord):
 
 @dataclass(frozen=True)
 class ScalePixels(StepRecord):
-    """Group norm, third: ``(x - centre) * scale + shift``."""
+    """Group norm, step 3: ``(x - centre) * scale + shift``."""
 
     kernel: ClassVar[str] = "scale_pixels"
 

@@ -12,8 +12,8 @@ from bslite.kernels.contracts.record import StepRecord
 class Stacked(StepRecord):
     """A stack: each item takes one band of one image through a program of its own.
 
-    The engine writes ``table`` (the address of the bands' table) and ``bands`` (its length): they hold
-    addresses.
+    The engine, not the planner, writes ``table`` (the address of the bands' table) and ``bands`` (its
+    length).
     """
 
     kernel: ClassVar[str] = "stack"

@@ -1,4 +1,4 @@
-"""Microkernels that steps call along a line of output: which of the compiled ones."""
+"""The choice among the compiled microkernels that steps call along a line of output."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from bslite.kernels.contracts.record import Variant
 class GemmSweep(Variant):
     """GEMM tiles of at most ``most`` rows by ``vecs`` vector registers.
 
-    ``fetches``: while a tile computes, it fetches the panel that a later tile reads. Without, the hardware
-    fetches, which is enough where weights are one long stream.
+    With ``fetches``, a tile prefetches the panel that a later tile reads while it computes. Without it, the
+    hardware prefetches, which is enough where weights are one long stream.
     """
 
     vecs: int
@@ -22,7 +22,8 @@ class GemmSweep(Variant):
 
 @dataclass(frozen=True)
 class DepthwiseSweep(Variant):
-    """Depthwise tiles of at most ``most`` rows, for filters ``taps`` wide moved by ``stride``; both 0: any.
+    """Depthwise tiles of at most ``most`` rows, for filters ``taps`` wide with ``stride``; both 0: any
+    filter.
 
     ``deep``: for filters of several planes.
     """

@@ -1,4 +1,4 @@
-"""Records of steps over windows of images, and over positions in them. Strides are in bytes."""
+"""Records of steps over windows of images, and over positions in images. Strides are in bytes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Four = tuple[int, int, int, int]
 class Pool(StepRecord):
     """Pooling over images with channels innermost; an item is a band of output lines of some channels.
 
-    ``rows``, ``cols``: tables of what each window covers, by output line and pixel: the first byte, how many
-    there are, and the share of the divisor. ``x_row``, ``x_pixel``: between the rows and columns of a window.
-    ``plane_lines``: output lines of a plane of a volume. ``run_pixels`` windows of a line, from ``run_first``
-    on, have ``run_wide`` columns, ``run_stride`` apart, and one share of the divisor. They go in ``strips``
-    of ``strip`` pixels, all lines of a strip before the next: what they share is still in L1.
+    ``rows`` and ``cols`` are tables of each window's span, by output line and pixel: the first byte, the
+    count, and its share of the divisor. ``x_row``, ``x_pixel``: strides between the rows and columns of a
+    window. ``plane_lines``: output lines of a plane of a volume. From ``run_first`` on, ``run_pixels``
+    windows of a line have ``run_wide`` columns, a distance of ``run_stride``, and one share of the divisor.
+    They go in ``strips`` of ``strip`` pixels, all lines of a strip before the next: the rows that lines share
+    are still in L1.
     """
 
     x: Operand
@@ -59,7 +60,7 @@ class MaxPool(Pool):
 
 @dataclass(frozen=True)
 class AvgPool(Pool):
-    """The sum of each window over a divisor."""
+    """The sum of each window divided by a divisor."""
 
     kernel: ClassVar[str] = "avg_pool"
 
@@ -69,12 +70,12 @@ class GridSample(StepRecord):
     """Elements at the positions ``grid[points, axes]``, dense; an item has ``item_points`` of them.
 
     ``x``, ``y``: strides of images, planes, lines and pixels; channels are contiguous. ``depth``, ``height``
-    and ``width`` are the input's, ``planes``, ``lines`` and ``pixels`` the output's.
+    and ``width`` are the input's sizes, ``planes``, ``lines`` and ``pixels`` the output's.
     """
 
     kernel: ClassVar[str] = "grid_sample"
     MOST_TAPS: ClassVar[int] = 16  # of a cubic image
-    SCRATCH: ClassVar[int] = 4 * MOST_TAPS + 3 * 16  # elements: taps, and what is around along each axis
+    SCRATCH: ClassVar[int] = 4 * MOST_TAPS + 3 * 16  # elements: the taps, and the neighbours along each axis
 
     source: Operand
     grid: Operand
