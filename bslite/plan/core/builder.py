@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand
@@ -13,20 +13,11 @@ from bslite.plan.core.bands import Crop
 from bslite.plan.core.concats import Place
 from bslite.plan.core.layouts import channels_second, innermost
 from bslite.plan.core.plan import Const, Step
+from bslite.plan.core.taps import Taps
 from bslite.plan.core.views import NO_HALO, Buffer, View, channel_axis, contiguous, size_of
 from bslite.spec import ModelSpec
 
 Halo = tuple[int, int, int, int]
-
-
-class Tap(NamedTuple):
-    """One input line and its weight."""
-
-    line: int
-    weight: float
-
-
-Taps = Sequence[Sequence[Tap]]  # of each output line, equally many
 FLAG_CELLS = 4  # of `kernels.cpu.runtime.flag`: was it raised, and a number
 PAGE = 2048  # bytes: at this pixel stride (doubled by a strided layer) a tile's lines meet in one set of L1
 

@@ -9,7 +9,7 @@ from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import GroupWork, RowWork
 from bslite.machine import Machine
-from bslite.plan.core.builder import Taps
+from bslite.plan.core.taps import Taps
 from bslite.plan.core.views import View
 from bslite.plan.cpu.elementwise import elementwise_step
 from bslite.plan.cpu.group_norm import group_step

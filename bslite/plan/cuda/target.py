@@ -11,7 +11,7 @@ from bslite.explore.gpu import GpuMachine
 from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import GroupWork, RowWork
-from bslite.plan.core.builder import Taps
+from bslite.plan.core.taps import Taps
 from bslite.plan.core.views import View
 from bslite.plan.cuda.elementwise import elementwise_step
 from bslite.plan.cuda.group_norm import group_step

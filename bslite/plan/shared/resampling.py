@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bslite.plan.core.builder import Tap
+from bslite.plan.core.taps import Tap
 
 
 class Axis(NamedTuple):

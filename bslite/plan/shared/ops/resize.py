@@ -5,8 +5,9 @@ axis. Channels are contiguous.
 from __future__ import annotations
 
 from bslite.passes import Layer
-from bslite.plan.core.builder import AnyBuilder, Tap, Taps
+from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
+from bslite.plan.core.taps import Tap, Taps
 from bslite.plan.core.views import NO_HALO, View, channel_axis
 from bslite.plan.shared.resampling import Axis, linear_taps, nearest_taps, outside, taps
 
