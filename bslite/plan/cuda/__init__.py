@@ -1,4 +1,4 @@
-"""Plans for GPUs: layers to launches of the kernels in ``kernels/cuda``. Nothing here is compiled."""
+"""Plans for GPUs: layers as launches of the kernels in ``kernels/cuda``. Nothing here is compiled."""
 
 from bslite.plan.cuda.build import build_plan, unsupported_ops
 

@@ -1,4 +1,4 @@
-"""ModelSpec and concrete shapes to a Plan for a GPU."""
+"""The planner for GPUs: from a ModelSpec and concrete shapes to a Plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bslite.spec import ModelSpec
 load_modules("bslite.plan.shared.ops")
 load_modules("bslite.plan.cuda.ops")
 
-ALIGN = 64  # elements between buffers: 256 bytes, as the driver's own allocations lie
+ALIGN = 64  # elements: buffers begin on multiples of 256 bytes, as the driver's own allocations do
 
 
 def build_plan(
@@ -38,8 +38,8 @@ def build_plan(
 ) -> CudaPlan:
     """Plan a *simplified* spec (`bslite.passes.simplify`) for inputs of these shapes on this GPU.
 
-    ``input_strides``: in elements; row-major if not given. ``layerwise``: nothing fused. ``keep_values``:
-    every value keeps memory of its own. Raises EngineError naming all ops that have no GPU kernel.
+    ``input_strides`` are in elements, row-major by default. ``layerwise`` fuses no layers. ``keep_values``
+    gives every value memory of its own. Raises EngineError naming all ops that have no GPU kernel.
     """
     all_shapes = spec.infer_shapes(shapes)
     missing = unsupported_ops(spec)
@@ -70,10 +70,10 @@ def build_plan(
         flags=b.flags,
     )
     place_buffers(plan, reuse=not keep_values, align=ALIGN)
-    set_order(plan, sequential=True)  # a stream: one launch after the other
+    set_order(plan, sequential=True)  # launches of a stream run one after the other
     return plan
 
 
 def unsupported_ops(spec: ModelSpec) -> list[str]:
-    """Ops of a simplified spec that have no GPU kernel, in alphabetical order."""
+    """Return the ops of a simplified spec that have no GPU kernel, in alphabetical order."""
     return sorted({node.op for node in spec.nodes} - set(CUDA))

@@ -1,4 +1,4 @@
-"""Depthwise convolutions: by the stack kernel, or one element a thread where it has no code for them."""
+"""Depthwise convolutions: by the stack kernel or, where it has no code for them, an element per thread."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ THREADS = 128
 
 
 def is_depthwise(b: CudaBuilder, layer: Layer) -> bool:
-    """Whether a convolution has filters for single channels, and adds nothing in its store."""
+    """Return whether every filter covers a single channel and the store adds no residual."""
     each, groups = b.spec.param_shapes(layer.node)["weight"][1], layer.node.attrs["groups"]
     return bool(each == 1 and groups > 1 and layer.residual is None)
 
 
 def lower_depthwise(b: CudaBuilder, layer: Layer) -> None:
-    """A convolution for which `is_depthwise` holds, along one to three axes."""
+    """Append a convolution for which `is_depthwise` holds, along one to three axes."""
     if as_stack(b, layer):
         return
     node, attrs = layer.node, layer.node.attrs
@@ -51,6 +51,6 @@ def lower_depthwise(b: CudaBuilder, layer: Layer) -> None:
 
 
 def places_of(x: View, y: View) -> Places:
-    """The strides of two volumes."""
+    """Return the strides of two volumes as fields of the record."""
     (xi, xc, *xs), (yi, yc, *ys) = x.strides, y.strides
     return Places(xi, *xs, xc, yi, *ys, yc)

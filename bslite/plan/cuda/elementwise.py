@@ -1,4 +1,4 @@
-"""Views of operands as the axes of the elementwise kernels: broadcast by strides of zero, merged."""
+"""Operands of the elementwise kernels: broadcast by strides of zero, with axes merged where strides allow."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def elementwise_step(
 ) -> None:
     """Append ``y = act(function(*operands))``, the operands broadcast to y's shape.
 
-    An activation alone runs over memory as it lies; by strides, if it lies with gaps or otherwise than its
-    result.
+    An activation alone runs over one contiguous run of memory; it walks by strides if its input has gaps or
+    is laid out differently from its result.
     """
     if function == "copy" and _alike(operands[0], y) and size_of(y.shape) <= MOST_ELEMENTS:
         _run(b, operands[0], y, act)
@@ -63,7 +63,7 @@ def elementwise_step(
 
 
 def _run(b: CudaBuilder, x: View, y: View, act: Activation) -> None:
-    """Append an activation over a run of memory."""
+    """Append an activation over a contiguous run of memory."""
     count = size_of(y.shape)
     threads = min(THREADS, b.machine.block_threads)
     record = Pointwise(x.start, y.start, count, act.a, act.b)
@@ -72,13 +72,13 @@ def _run(b: CudaBuilder, x: View, y: View, act: Activation) -> None:
 
 
 def _alike(x: View, y: View) -> bool:
-    """Whether both are one run of memory, and element i of one is element i of the other."""
+    """Return whether both views are contiguous runs whose elements lie in the same order."""
     same = all(n == 1 or p == q for n, p, q in zip(x.shape, x.strides, y.strides, strict=True))
     return same and _dense(x) and _dense(y)
 
 
 def _dense(view: View) -> bool:
-    """Whether its elements are one run of memory."""
+    """Return whether the view's elements fill one run of memory without gaps."""
     lo, hi = view.extent
     return (
         hi - lo == size_of(view.shape)

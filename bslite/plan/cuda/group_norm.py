@@ -1,4 +1,4 @@
-"""Group norm as three launches: sums of channels, statistics of groups, then every pixel."""
+"""Group norm as three launches: sums of channels, statistics of groups, normalisation of pixels."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.rows import block_threads, power_above
 
 ACROSS = 32  # channels side by side in a block
-BAND = 512  # pixels of a partial sum at least; by size alone, so that results do not depend on the machine
-BLOCKS = 512  # that are enough: more bands of few images would only be more sums to join
+BAND = 512  # least pixels of a partial sum; set by size alone, so that results do not depend on the machine
+BLOCKS = 512  # enough blocks: more bands of few images would only be more sums to join
 
 
 def group_step(b: CudaBuilder, work: GroupWork, x: View, y: View) -> bool:
-    """Append the launches from x to y, both with channels innermost; False, and none, where the pixels lie
-    along too many axes.
+    """Append the launches from x to y, both with channels innermost; return False, and append none, where the
+    pixels lie along too many axes.
     """
     found = _lines(x, y)
     if found is None:
@@ -58,8 +58,8 @@ def group_step(b: CudaBuilder, work: GroupWork, x: View, y: View) -> bool:
 
 
 def _lines(x: View, y: View) -> tuple[int, Sequence[int], Sequence[int]] | None:
-    """The axes after the channels as lines of pixels: pixels of a line, strides of lines and of pixels in x
-    and in y. None where they are more axes.
+    """Return the axes after the channels as lines of pixels: pixels per line, strides (line, pixel) in x and
+    in y. Returns None where they lie along more axes.
     """
     sizes, runs = merged_axes(x.shape[2:], [v.strides[2:] for v in (x, y)], by=1)
     if len(sizes) > 2:
@@ -69,5 +69,5 @@ def _lines(x: View, y: View) -> tuple[int, Sequence[int], Sequence[int]] | None:
 
 
 def _table(b: CudaBuilder, cells: int) -> View:
-    """Memory for intermediate statistics."""
+    """Return new memory for intermediate statistics."""
     return View(b.buffer(cells).name, 0, (cells,), (1,))

@@ -1,4 +1,4 @@
-"""A launch of a kernel, as a step of a plan."""
+"""A kernel launch as a step of a plan."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from bslite.plan.cuda.tuning import Tuning
 
 #: The most blocks along x, y and z.
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
-#: Elements of a view: kernels compute places in 32 bits.
+#: The largest number of elements of a view: kernels compute places in 32 bits.
 MOST_ELEMENTS = 2**31 - 1
 
 
 @dataclass(kw_only=True)
 class Launch(Step):
-    """A grid of blocks of a kernel. ``variant`` is compiled in, ``record`` holds the kernel's parameters.
+    """A grid of blocks of a kernel. ``variant`` is compiled in; ``record`` holds the kernel's parameters.
 
-    ``seconds``: what the planner thinks that the launch takes, where a price chose it. ``library``: the call
-    of torch's that computes the same, for the engine to measure against.
+    ``seconds`` is the planner's prediction, where a price chose the launch. ``library`` is the torch call
+    that computes the same; the engine measures against it.
     """
 
     record: LaunchRecord
@@ -37,13 +37,13 @@ class Launch(Step):
 
     @property
     def tile(self) -> str:
-        """What a thread of a stack takes at a time, as ``rows x columns``."""
+        """The rows and columns that a thread of a stack takes at a time, as ``rows x columns``."""
         constants = self.variant.constants()
         return f"{constants['turn']}x{constants['columns']}" if "columns" in constants else ""
 
     @property
     def work(self) -> str:
-        """Blocks, and threads of each."""
+        """The number of blocks, and of threads per block."""
         return f"{size_of(self.grid):7d} blocks of {'x'.join(map(str, self.block)):<7}"
 
 
@@ -63,8 +63,8 @@ def launch(
 ) -> Launch | None:
     """Append a launch by the current layer. A launch of no blocks is left out.
 
-    ``reads`` and ``writes`` are what the launch touches: the arena is shared out by that. Raises EngineError
-    if there are more blocks than a GPU takes.
+    ``reads`` and ``writes`` are the views that the launch touches; the arena is allocated by them. Raises
+    EngineError if there are more blocks than a GPU takes.
     """
     if not size_of(tuple(grid)):
         return None

@@ -1,4 +1,4 @@
-"""What a launch computes, as a call of torch's that does the same."""
+"""Torch calls that compute the same result as a launch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bslite.plan.core.views import View
 
 @dataclass(frozen=True)
 class Prologue:
-    """The layer before the call, which the launch computes on the way.
+    """The layer before the call, which the launch computes as its prologue.
 
-    ``kind``: `AFFINE`, `GATE` or `DEPTHWISE` of the contract; ``gate``: the value that a gate multiplies by;
-    ``biased``, ``stride`` and ``padding`` are those of the depthwise filter.
+    ``kind`` is `AFFINE`, `GATE` or `DEPTHWISE` of the contract; ``gate`` is the value that a gate multiplies
+    by; ``biased``, ``stride`` and ``padding`` are those of the depthwise filter.
     """
 
     kind: str
@@ -26,8 +26,8 @@ class Prologue:
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """``y = activation(op(x, w) + bias + residual)``, in place of ``steps`` launches; weights and bias are
-    the first one's operands. ``op``: a function of ``torch.nn.functional``.
+    """``y = activation(op(x, w) + bias + residual)``, in place of ``steps`` launches. Weights and bias are
+    the first launch's operands. ``op`` is a function of ``torch.nn.functional``.
     """
 
     op: str
@@ -44,6 +44,6 @@ class LibraryCall:
 
     @property
     def views(self) -> list[View]:
-        """All that it touches besides constants."""
+        """All views that the call touches besides constants."""
         gate = self.before.gate if self.before else None
         return [v for v in (self.x, self.y, self.residual, gate) if v is not None]

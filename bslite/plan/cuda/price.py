@@ -1,4 +1,4 @@
-"""What a launch is thought to take: by the price that chose it where there is one, else by what it moves."""
+"""The predicted time of a launch: the price that chose it, if any, else one from the bytes it moves."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FLOAT = 4  # bytes
 
 
 class Price(NamedTuple):
-    """``bytes`` that a launch reads and writes, ``seconds``, and what most of these are: "compute", "memory",
-    "L2", "latency" of steps that wait for each other, or the "launch" itself.
+    """``bytes`` that a launch reads and writes, its ``seconds``, and their dominant limit: "compute",
+    "memory", "L2", the "latency" of steps that wait for each other, or the "launch".
     """
 
     bytes: int
@@ -25,7 +25,7 @@ class Price(NamedTuple):
 
 
 def footprint(plan: CudaPlan, params: Mapping[str, Shape]) -> int:
-    """Bytes a whole run touches: arena, inputs and outputs, constants."""
+    """Return the bytes that a whole run touches: arena, inputs and outputs, constants."""
     ends = sum(b.size for b in plan.buffers.values() if b.kind in ("input", "output"))
     return FLOAT * (plan.arena_size + ends) + sum(_const_bytes(plan, name, params) for name in plan.consts)
 
@@ -33,7 +33,7 @@ def footprint(plan: CudaPlan, params: Mapping[str, Shape]) -> int:
 def price_of(
     plan: CudaPlan, step: Launch, machine: GpuMachine, params: Mapping[str, Shape], flops: int, whole: int
 ) -> Price:
-    """The price of one launch.
+    """Return the price of one launch.
 
     ``params``: shapes of the model's parameters, by key. ``flops``: operations of the layers that the launch
     computes. ``whole``: the plan's `footprint`, which may stay in L2.
@@ -52,12 +52,12 @@ def price_of(
     own = step.seconds
     if own is None:
         own = throughput + parts["latency"] + machine.launch
-    parts["latency"] = own - throughput - machine.launch  # what a price of its own says beyond these
+    parts["latency"] = own - throughput - machine.launch  # the rest of its own price
     return Price(moved, own, max(parts, key=lambda name: parts[name]))
 
 
 def _turns(step: Launch) -> int:
-    """Steps of a recurrent layer within the launch, each of which waits for the one before."""
+    """Return how many steps of a recurrent layer run in the launch; each waits for the one before."""
     numbers = step.record.numbers()
     return int(numbers["stop"] - numbers["first"]) if {"first", "stop"} <= set(numbers) else 0
 
@@ -67,7 +67,7 @@ def _bytes(access: Access) -> int:
 
 
 def _const_bytes(plan: CudaPlan, name: str, params: Mapping[str, Shape]) -> int:
-    """Of a constant, as large as the parameters it is made from; nothing if it is a buffer."""
+    """Return a constant's bytes, as many as the parameters it is made from; 0 for a buffer."""
     const = plan.consts.get(name)
     if const is None:
         return 0

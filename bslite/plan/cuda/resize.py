@@ -1,4 +1,4 @@
-"""Launches that resize, and their tables."""
+"""Launches that resize images, and their tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bslite.plan.core.views import View, size_of
 from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.rows import block_threads
 
-EACH = 4  # elements of a thread
+EACH = 4  # elements per thread
 
 
 def _tables(b: CudaBuilder, lines: Sequence[int], weights: Sequence[float]) -> tuple[Operand, Operand]:
@@ -34,9 +34,7 @@ def resample_step(b: CudaBuilder, x: View, y: View, axis: int, table: Taps) -> N
 
 
 def resize_step(b: CudaBuilder, x: View, y: View, rows: Taps, cols: Taps) -> None:
-    """Append a resizing of images: two rows and two columns for each pixel, which are one where it is the
-    nearest.
-    """
+    """Append a resizing of images from two rows and two columns per pixel; in nearest mode these coincide."""
     total, threads, linear = size_of(y.shape), block_threads(b), len(rows[0]) == 2
     places, parts = [], []
     for table in (rows, cols):

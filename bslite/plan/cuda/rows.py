@@ -1,4 +1,4 @@
-"""Work along rows as launches: the axes around the rows merged into three, threads shared out by length."""
+"""Launches that work along rows: the axes around rows merge into three; the length sets the threads."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from bslite.plan.cuda.launch import CudaBuilder, launch
 
 OUTER = 3  # axes around the rows
 THREADS = 256
-HELD = 16  # elements of a row that a thread keeps at most
-AT_ONCE = 8  # that it loads at once of rows that are not kept
-BLOCKS = 4  # of an SM
+HELD = 16  # elements of a row that a thread keeps, at most
+AT_ONCE = 8  # elements of rows not kept that it loads at once
+BLOCKS = 4  # blocks per SM
 FLOAT = 4  # bytes
 LATENCY = 0.7e-6  # seconds of a load from HBM under load
 
 
 def power_above(n: int) -> int:
-    """The least power of two that is not less."""
+    """Return the least power of two that is not less than n."""
     return 1 << max(0, n - 1).bit_length()
 
 
 def block_threads(b: CudaBuilder) -> int:
-    """Threads of a block."""
+    """Return the threads of a block."""
     return min(THREADS, b.machine.block_threads)
 
 
 def share(b: CudaBuilder, length: int) -> Share:
-    """By the row's length alone: four elements to a thread, up to 16 where a block is one row."""
+    """Return the threads per row, by length alone: four elements each, up to 16 where a block is one row."""
     threads = block_threads(b)
     width = min(threads, power_above(-(-length // 4)))
     if length <= 4 * width:
@@ -61,10 +61,10 @@ def share(b: CudaBuilder, length: int) -> Share:
 
 
 def row_parts(machine: GpuMachine, rows: int, length: int, shared: Share) -> int:
-    """How many blocks should take each row, in two launches; 1: one does, in one launch.
+    """Return how many blocks should share each row, in two launches; 1 means one block and one launch.
 
-    A block reads as fast as what its threads load at once comes from memory. So a row that one block has is
-    priced by that, read three times if it is not held; parts are read twice.
+    A block's read rate is limited by the loads that its threads have under way. A row of one block is priced
+    by that, and read three times if it is not held; parts are read twice.
     """
 
     def seconds(parts: int, reads: int, each: int) -> float:
@@ -87,10 +87,10 @@ def row_parts(machine: GpuMachine, rows: int, length: int, shared: Share) -> int
 def row_step(b: CudaBuilder, work: RowWork, x: View, y: View, axis: int) -> None:
     """Append ``work`` from x to y, views of one shape in which ``axis`` is contiguous.
 
-    Long rows of softmax and of norms are taken by several blocks each, in two launches.
+    Several blocks share each long row of softmax and of norms, in two launches.
     """
     sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=axis)
-    if len(sizes) - 1 > OUTER:  # the axes lie in two orders that do not merge: through plain order
+    if len(sizes) - 1 > OUTER:  # the two axis orders do not merge: via a plain copy
         plain_x, plain_y = b.fresh(x.shape, axis, NO_HALO), b.fresh(y.shape, axis, NO_HALO)
         b.copy(x, plain_x)
         row_step(b, work, plain_x, plain_y, axis)
@@ -110,7 +110,7 @@ def row_step(b: CudaBuilder, work: RowWork, x: View, y: View, axis: int) -> None
         record = LocalResponse(
             x.start, y.start, along, work.below, work.above, work.alpha, work.k, work.beta
         )  # fmt: skip
-        blocks = -(-rows * length // shared.threads)  # an element to a thread
+        blocks = -(-rows * length // shared.threads)  # one element per thread
         variant = LocalResponseVariant(shared.threads, Power.of(work.beta))
         launch(b, record, variant, [blocks], [shared.threads], [x], [y])
     else:
@@ -133,7 +133,7 @@ def _shared(
 
 
 def _norm(work: NormWork) -> tuple[int, int, int]:
-    """Which norm, and whether it has weights and a bias."""
+    """Return which norm it is, and whether it has weights and a bias."""
     return work.norm, int(work.weight is not None), int(work.bias is not None)
 
 
@@ -163,7 +163,7 @@ def _in_parts(
 
 
 def _running(b: CudaBuilder, work: RunningWork, x: View, y: View, along: RowAxes, threads: int) -> None:
-    """Append the launch of running totals; a block to a row."""
+    """Append the launch of running totals with a block per row."""
     variant = CumulateVariant(threads, work.running, int(work.exclusive), int(work.reverse))
     record = Cumulate(x.start, y.start, along)
     if work.flag is not None:

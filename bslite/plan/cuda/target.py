@@ -1,6 +1,4 @@
-"""A GPU as a target of the planner: kernels test bounds, so there are no zeros around images, no
-over-reading.
-"""
+"""A GPU as a target of the planner: kernels test bounds, so images need no borders of zeros."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ class Gpu:
     machine: GpuMachine
     tuning: Tuning
     over_reads: bool = False
-    pixel_padding: int = 0  # shared memory has banks, L2 is hashed
+    pixel_padding: int = 0  # none: shared memory has banks, and L2 is hashed
 
     def copy(self, b: CudaBuilder, source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""
@@ -40,7 +38,7 @@ class Gpu:
         fill_step(b, view, value)
 
     def halo(self, b: CudaBuilder, view: View) -> None:
-        """Kernels test bounds: no lowering asks for zeros around an image."""
+        """Unused: kernels test bounds, and no lowering asks for zeros around an image."""
         raise AssertionError(f"zeros around {view}")
 
     def elementwise_step(

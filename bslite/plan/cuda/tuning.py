@@ -8,16 +8,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tuning:
-    """``copied_at_once``: elements of a copy, or between its first and its last, that one launch takes:
-    places within it have 32 bits.
+    """Thresholds and choices of the GPU planner that tests and measurements may override.
 
-    ``sorted_updates``: so many updates are sorted by their rows, if all lines have the same; fewer are looked
-    through. ``sorted_each``: elements of a thread, of those that a block sorts. ``merged_runs``: runs that
-    are merged at once, by the longest for which it pays: each element looks through all the others.
+    ``copied_at_once`` is the most elements that one copy launch takes or spans between its first and its
+    last: places within it have 32 bits.
 
-    ``prologues``: every pair of layers that can be one launch is one, whatever its price. ``parts``: into
-    how many parts a sum of so many terms is cut, in place of the cheapest number. ``recurrent_by_products``:
-    time steps of recurrent layers are products of all sequences, or are not; by price where it is None.
+    From ``sorted_updates`` updates on, updates are sorted by their rows if all lines have the same; fewer are
+    looked through. ``sorted_each`` is a thread's elements when a block sorts. ``merged_runs`` is how many
+    runs are merged at once, the most for which it pays: each element looks through all the others.
+
+    ``prologues`` makes every possible pair of layers one launch, whatever its price. ``parts`` cuts a sum of
+    so many terms into that many parts, in place of the cheapest number. ``recurrent_by_products`` sets
+    whether time steps of recurrent layers are products of all sequences; None decides by price.
     """
 
     copied_at_once: int = 2**31 - 1

@@ -1,6 +1,6 @@
-"""A product as launches: the batch-reduce GEMM, or that of few rows, and the joining of sums taken in parts.
+"""Launches of a matrix product: the batch-reduce GEMM, or that of few rows, and the join of partial sums.
 
-Convolutions, linear layers and matrix products all end here; they differ in what a row of A is.
+Convolutions, linear layers and matrix products all use it; they differ in what a row of A is.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ ONE, NO_WINDOWS = Matrices(), Windows()
 
 @dataclass(frozen=True)
 class Before:
-    """What is done to A's elements on their way (`kernels.cuda.gemm.prologue`): ``kind`` (`AFFINE` or `GATE`
-    of the contract), the activation, places of the numbers per channel; of a gate, what lies between images.
-    ``slots``: what that takes of an SM's issue, for one element.
+    """The prologue that A's elements pass through on load (`kernels.cuda.gemm.prologue`).
+
+    ``kind``: `AFFINE` or `GATE` of the contract; then the activation, the places of per-channel numbers and,
+    for a gate, the stride between images. ``slots``: issue slots per element.
     """
 
     kind: str
@@ -54,12 +55,12 @@ class Before:
 
 @dataclass
 class Product:
-    """``batch`` products of A ``[rows, terms]`` by w ``[cols, terms]``, transposed; all strides in floats.
+    """``batch`` products of A ``[rows, terms]`` and w ``[cols, terms]`` transposed; strides in floats.
 
-    ``x``, ``w``, ``y`` are where the first product's A, weights and result begin. ``reads`` and ``writes``
-    are the views that are touched. ``windows``: where A's rows are windows that move along so many ``axes``.
-    ``apart``: sums in parts are left so, for the caller to join. ``library``: the call of torch's that makes
-    the same of the same operands.
+    ``x``, ``w`` and ``y`` are where A, the weights and the result of the first product begin. ``reads`` and
+    ``writes`` are the views that the launch touches. ``windows`` is the number of axes that the windows move
+    along, where A's rows are windows. ``apart`` leaves partial sums for the caller to join. ``library`` is
+    the torch call that computes the same result from the same operands.
     """
 
     rows: int
@@ -87,19 +88,19 @@ class Product:
 
     @property
     def biases(self) -> Operand:
-        """The bias; the weights stand for none."""
+        """The bias operand; without a bias, the weights fill the unused field."""
         return self.w if self.bias is None else Operand(self.bias, 0)
 
     @property
     def count(self) -> int:
-        """Elements of the result."""
+        """The number of elements of the result."""
         return self.batch * self.rows * self.cols
 
 
 def append(b: CudaBuilder, layer: Layer, p: Product) -> View | None:
     """Append the launches of a product, with bias, residual and the layer's activation in the last store.
 
-    The sums, ``[parts, batch * rows * cols]``, where they were taken in parts and are left ``apart``.
+    Returns the partial sums, ``[parts, batch * rows * cols]``, if there are any and they are left ``apart``.
     """
     if not p.count:
         return None
@@ -122,7 +123,7 @@ def append(b: CudaBuilder, layer: Layer, p: Product) -> View | None:
 
 
 def _record(p: Product, y: Operand, outputs: Outputs, act: Activation) -> Gemm:
-    """The record of a product with whole sums, in floats."""
+    """Return the record of a product with whole sums, in floats."""
     before = p.before or Before("", IDENTITY, p.x, p.x)
     return Gemm(
         p.x, p.w, p.biases, p.residual or y, y, before.scale, before.shift, p.rows, p.cols, p.terms,
@@ -133,7 +134,7 @@ def _record(p: Product, y: Operand, outputs: Outputs, act: Activation) -> Gemm:
 
 
 def _tiled(b: CudaBuilder, p: Product, choice: Choice, cell: int, act: Activation) -> View | None:
-    """Append the batch-reduce GEMM, and the join where sums are in parts; as `append`."""
+    """Append the batch-reduce GEMM and, for sums in parts, the join; returns what `append` returns."""
     tile, parts = choice.tile, choice.parts
     col_tiles = -(-p.cols // tile.cols)
     grid = (col_tiles * -(-p.rows // tile.rows), p.batch, parts)
@@ -143,7 +144,7 @@ def _tiled(b: CudaBuilder, p: Product, choice: Choice, cell: int, act: Activatio
     )  # fmt: skip
     if p.before is not None:
         variant = replace(variant, before=p.before.kind, before_code=p.before.activation.function)
-    joining = b.machine.launch if parts > 1 else 0.0  # a launch with a price of its own
+    joining = b.machine.launch if parts > 1 else 0.0  # the join is a launch with a price of its own
     y, outputs, writes, memory = p.y, p.outputs, list(p.writes), None
     matrices, y_split = p.matrices, 0
     if parts > 1:
@@ -166,8 +167,9 @@ def _tiled(b: CudaBuilder, p: Product, choice: Choice, cell: int, act: Activatio
 
 
 def _few_rows(b: CudaBuilder, p: Product, problem: Problem, act: Activation) -> View | None:
-    """Append the product of few rows, and the join where sums are in parts or there is a residual: whatever
-    follows it, a product has the same bits. As `append`.
+    """Append the product of few rows; a join follows if sums are in parts or there is a residual.
+
+    A product therefore has the same bits whatever follows it. Returns what `append` returns.
     """
     cell = 2 if in_pairs(b, (p.x, p.w), (p.x_row, p.w_row, p.terms)) else 1
     g = choose_groups(Problem(p.rows, p.cols, p.terms, 1, cell, problem.memory_bytes), b.machine)
@@ -194,12 +196,12 @@ def _few_rows(b: CudaBuilder, p: Product, problem: Problem, act: Activation) -> 
 
 
 def parts_of(b: CudaBuilder, p: Product, parts: int) -> View:
-    """Room for all parts of all sums."""
+    """Return new memory for all parts of all sums."""
     return View(b.buffer(parts * p.count).name, 0, (parts, p.count), (p.count, 1))
 
 
 def join(b: CudaBuilder, p: Product, memory: View, parts: int, act: Activation) -> None:
-    """Append the sum over parts."""
+    """Append the launch that adds up the parts of each sum."""
     if parts * p.count > MOST_ELEMENTS:
         raise EngineError(
             f"layer {b.layer[-1]!r}: {parts * p.count} elements; a kernel takes {MOST_ELEMENTS}"
@@ -214,19 +216,19 @@ def join(b: CudaBuilder, p: Product, memory: View, parts: int, act: Activation) 
 
 
 def _even(b: CudaBuilder, p: Product, record: Gemm) -> bool:
-    """Whether all that is moved lies in pairs."""
+    """Return whether everything that the kernel moves lies in pairs of floats."""
     places = [p.x, p.w, p.y, *([p.residual] if p.residual else []), *([p.before.scale] if p.before else [])]
     return in_pairs(b, places, [p.cols]) and even(record)
 
 
 def in_pairs(b: CudaBuilder, places: Sequence[Operand], strides: Sequence[int]) -> bool:
-    """Whether pairs begin on 8 bytes. A caller's own memory may begin anywhere."""
+    """Return whether pairs begin on multiples of 8 bytes. A caller's own memory may begin anywhere."""
     ours = all(name not in b.buffers or b.buffers[name].kind == "arena" for name, _ in places)
     return ours and all(n % 2 == 0 for n in (*strides, *(at for _, at in places)))
 
 
 def check_sizes(b: CudaBuilder, p: Product) -> None:
-    """Places are computed in 32 bits."""
+    """Raise EngineError if places exceed the 32 bits that the kernels compute them in."""
     for view in (*p.reads, *p.writes):
         low, high = view.extent
         if high - low > MOST_ELEMENTS:

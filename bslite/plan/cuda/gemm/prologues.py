@@ -1,11 +1,12 @@
-"""Which layers run on the way into the convolution after them: detection, and the choice by price.
+"""Layers that run as the prologue of the convolution after them: detection, and the choice by price.
 
-A batch norm, a gate (squeeze-and-excitation's product) or a depthwise filter that one dense convolution alone
-reads need not be a launch, and its result not be in memory: the convolution's kernel makes it from what that
-layer reads (`kernels.cuda.gemm.prologue`, `kernels.cuda.gemm.depthwise`). It is made again for every tile of
-columns, and, of a filter wider than a pixel, for every tap; so each pair is weighed: together, against the
-two apart. There the convolution is given the lesser of what our kernel and what the best of libraries might
-take, because a convolution on its own can be the library's, and that is measured only later.
+A batch norm, a gate (the product of squeeze-and-excitation) or a depthwise filter read by one dense
+convolution alone needs no launch of its own, and its result need not be in memory: the convolution's kernel
+computes it from that layer's inputs (`kernels.cuda.gemm.prologue`, `kernels.cuda.gemm.depthwise`). The kernel
+recomputes it for every tile of columns and, for a filter wider than a pixel, for every tap. Each pair is
+therefore priced together and apart. Apart, the convolution is given the lesser of our kernel's time and the
+time that the best library might take, because a convolution of its own can run in the library; that is
+measured only later.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from bslite.plan.cuda.stack.stages import piece_of
 from bslite.plan.cuda.stack.steps import cut_of
 from bslite.plan.shared.activation import activation
 
-LIBRARY = 0.8  # of our kernel's time, that a library's best kernel may take
-SELECTED = 1.0  # slots per element for what is not there
-FACTORS = 2.0  # of a channel's numbers, per element: a slice's serve all rows of a thread
-GATED = 4.5  # of a gate and its place, per element
-TALLEST = WIDEST = 5  # rows and columns of a filter that goes before a pointwise one
+LIBRARY = 0.8  # share of our kernel's time that a library's best kernel may take
+SELECTED = 1.0  # slots per element to select zero for elements outside the input
+FACTORS = 2.0  # slots per element for a channel's numbers: all rows of a thread share a slice's
+GATED = 4.5  # slots per element for a gate and its place
+TALLEST = WIDEST = 5  # rows and columns of a depthwise filter before a pointwise one, at most
 
 
 @dataclass(frozen=True)
 class Prologue:
-    """The layer ``first``, made in the launch of the convolution ``then``, which then reads ``value``.
+    """The layer ``first``, computed in the launch of the convolution ``then``, which then reads ``value``.
 
     ``kind`` is `AFFINE`, `GATE` or `DEPTHWISE`; ``gate`` is the value that ``value`` is multiplied by.
     """
@@ -47,14 +48,14 @@ class Prologue:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """All nodes of the launch."""
+        """All nodes that the launch computes."""
         return (*self.first.members, *self.then.members)
 
 
 def choose_prologues(
     b: CudaBuilder, layers: Sequence[Layer], outputs: Iterable[str], stacked: set[str]
 ) -> list[Prologue]:
-    """The pairs that are cheaper together. ``stacked``: layers that are in stacks already."""
+    """Return the pairs that are cheaper in one launch. ``stacked``: layers that are already in stacks."""
     readers: dict[str, int] = dict.fromkeys(outputs, 2)
     for layer in layers:
         for name in layer.inputs:
@@ -74,7 +75,7 @@ def choose_prologues(
 
 
 def _takes(b: CudaBuilder, layer: Layer) -> bool:
-    """Whether the layer is a convolution whose kernel has prologues: dense, of more than a few rows."""
+    """Return whether the layer's kernel has prologues: a dense convolution of more than a few rows."""
     node = layer.node
     if node.op not in ("conv1d", "conv2d", "conv3d") or node.attrs["groups"] != 1:
         return False
@@ -83,7 +84,7 @@ def _takes(b: CudaBuilder, layer: Layer) -> bool:
 
 
 def prologue_of(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
-    """``first`` as a prologue of the convolution ``then``, if it can be one."""
+    """Return ``first`` as a prologue of the convolution ``then``, or None if it cannot be one."""
     node = first.node
     floats = all(b.spec.dtypes[name] == "float32" for name in (*first.inputs, first.name))
     if not floats or first.affine is not None or first.residual is not None:
@@ -98,8 +99,8 @@ def prologue_of(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
 
 
 def _gate(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
-    """A product with one number for each channel, perhaps of each image, before a pointwise convolution:
-    where filters are wider a thread holds so much about its elements that registers do not do.
+    """Return a product with one number per channel, or per image and channel, as the prologue of a pointwise
+    convolution. For wider filters a thread would need more registers than it has.
     """
     taps = b.spec.param_shapes(then.node)["weight"][2:]
     if size_of(tuple(taps)) > 1 or any(then.node.attrs["padding"]) or set(then.node.attrs["stride"]) != {1}:
@@ -119,7 +120,7 @@ def _gate(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
 
 
 def _separable(b: CudaBuilder, first: Layer, then: Layer) -> Separable | None:
-    """A depthwise filter and a pointwise one after it, as `separable_tiles` needs to know them."""
+    """Return a depthwise filter and the pointwise one after it, as `separable_tiles` describes them."""
     attrs, shape = first.node.attrs, b.shapes[first.name]
     k, each, *taps = b.spec.param_shapes(first.node)["weight"]
     channels = b.shapes[first.node.inputs[0]][1]
@@ -143,25 +144,25 @@ def _separable(b: CudaBuilder, first: Layer, then: Layer) -> Separable | None:
 
 
 def separable_of(b: CudaBuilder, prologue: Prologue) -> Separable:
-    """The numbers of a pair of kind `DEPTHWISE`."""
+    """Return the sizes of a pair of kind `DEPTHWISE`."""
     found = _separable(b, prologue.first, prologue.then)
     assert found is not None
     return found
 
 
 def function_slots(layer: Layer) -> float:
-    """What a layer's activation takes of an SM's issue for one element."""
+    """Return the issue slots of a layer's activation for one element."""
     name = activation(layer.activation)[0]
     return 0.0 if name == "identity" else FUNCTION.get(name, OTHER_FUNCTION)
 
 
 def element_slots(prologue: Prologue) -> float:
-    """What a prologue of one element takes of it."""
+    """Return the issue slots of a prologue for one element."""
     return function_slots(prologue.first) + SELECTED + 1.0 + (GATED if prologue.kind == GATE else FACTORS)
 
 
 def _product(b: CudaBuilder, then: Layer, read: int, before: float = 0.0) -> Problem:
-    """A convolution as a product; ``read``: elements of what it reads besides its weights."""
+    """Return a convolution as a product; ``read``: elements that it reads besides its weights."""
     cols, depth, *taps = b.spec.param_shapes(then.node)["weight"]
     made = size_of(b.shapes[then.name])
     terms = depth * size_of(tuple(taps))
@@ -171,7 +172,7 @@ def _product(b: CudaBuilder, then: Layer, read: int, before: float = 0.0) -> Pro
 
 
 def seconds_together(b: CudaBuilder, prologue: Prologue) -> float:
-    """What one launch for both is thought to take."""
+    """Return the predicted seconds of one launch for both layers."""
     if prologue.kind == DEPTHWISE:
         choice = choose_separable(separable_of(b, prologue), b.machine, b.tuning)
         return float("inf") if choice is None else choice.seconds
@@ -181,7 +182,7 @@ def seconds_together(b: CudaBuilder, prologue: Prologue) -> float:
 
 
 def seconds_apart(b: CudaBuilder, prologue: Prologue) -> float:
-    """What the two layers take on their own, the convolution as fast as a library may be."""
+    """Return the predicted seconds of the two layers apart, the convolution as fast as a library may be."""
     first, made = prologue.first, size_of(b.shapes[prologue.first.name])
     piece = piece_of(first, prologue.value, b.spec, b.shapes)
     cut = cut_of(b, [piece], prologue.value) if piece is not None else None
@@ -195,7 +196,7 @@ def seconds_apart(b: CudaBuilder, prologue: Prologue) -> float:
 
 
 def _library(p: Problem, ours: float, machine: GpuMachine) -> float:
-    """What the best of libraries may take: it meets the machine's limits, too."""
+    """Return the least seconds that a library may take; it meets the machine's limits, too."""
     adds = p.rows * p.cols * p.terms / (machine.sms * machine.lanes * machine.clock)
     bound = max(adds, p.memory_bytes / machine.memory_bandwidth) + machine.launch
     return max(bound, LIBRARY * ours)

@@ -1,13 +1,13 @@
-"""How `kernels.cuda.gemm.depthwise` is cut, by price: its tile, an image's strips, a thread's pixels.
+"""The choice of tile, image strips and pixels per thread for `kernels.cuda.gemm.depthwise`, by price.
 
-As for other products (`gemm_tiles`), and besides:
+The price is that of other products (`gemm.tiles`) with these additions:
 
-* **Issue and L1.** Each block makes its elements of the depthwise result for itself: with several tiles of
-  columns, as many times. Four pixels of two channels take ``rows x columns`` reads of 8 bytes (neighbours'
-  windows share columns) and 8 multiply-adds for every tap; a warp's read of 256 bytes takes L1 two cycles.
+* **Issue and L1.** Each block computes its own elements of the depthwise result, so several tiles of columns
+  repeat them. Four pixels of two channels take ``rows x columns`` reads of 8 bytes (neighbours' windows share
+  columns) and 8 multiply-adds for every tap; a warp's read of 256 bytes takes L1 two cycles.
 * **Turns.** A block reads, then multiplies; only other blocks on the SM fill the time it waits. It waits for
-  each row of taps of each run of pixels that a thread makes.
-* **Panels.** A tile of few, long lines reads several lines for one; narrow strips read less.
+  each row of taps of each run of pixels that a thread computes.
+* **Panels.** A tile of few, long lines reads several input lines for one; narrow strips read less.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ from bslite.plan.cuda.gemm.tiles import (
 )
 from bslite.plan.cuda.tuning import DEFAULT, Tuning
 
-DEEP = 32  # channels in a turn (`kernels.cuda.gemm.depthwise.DEEP`)
+DEEP = 32  # channels per turn (`kernels.cuda.gemm.depthwise.DEEP`)
 CELL = 2
 REGISTERS = 128
-ROW_LATENCY = 250.0  # cycles from asking for a row of a window to having it: from L1 or L2
-# Slots, counted in machine code for sm_90: a read of 8 bytes with its address, what a read in a window at an
-# edge takes more, a row of taps besides, a run of pixels besides, the place of a row in y.
+ROW_LATENCY = 250.0  # cycles from requesting a row of a window to having it, from L1 or L2
+# Issue slots, counted in machine code for sm_90: a read of 8 bytes with its address, the extra cost of a read
+# in a window at an edge, the overhead of a row of taps, the overhead of a run of pixels, the place of a row
+# in y.
 READ, TESTED, TAP_ROW, RUN, PLACE = 3.0, 9.5, 5.0, 65.0, 85.0
 
 
 @dataclass(frozen=True)
 class Separable:
-    """``images x lines x width`` pixels of ``terms`` channels from depthwise filters, and a product with
-    ``cols`` columns. ``memory_bytes``: that HBM must move in any case; ``function``: slots of the activation
-    between the two.
+    """A depthwise filter over ``images x lines x width`` pixels of ``terms`` channels, then a product with
+    ``cols`` columns. ``memory_bytes`` is the least traffic with HBM; ``function`` is the issue slots of the
+    activation between the two.
     """
 
     images: int
@@ -61,7 +62,7 @@ class Separable:
 
     @property
     def rows(self) -> int:
-        """Of the product."""
+        """The rows of the product."""
         return self.images * self.lines * self.width
 
     @property
@@ -72,7 +73,7 @@ class Separable:
 
 @dataclass(frozen=True)
 class SeparableChoice:
-    """A tile, the width of strips, pixels side by side of a thread, parts of each sum of ``chunk`` terms."""
+    """A tile, the width of strips, a thread's run of pixels, the parts of each sum of ``chunk`` terms."""
 
     tile: TileShape
     strip: int
@@ -84,7 +85,7 @@ class SeparableChoice:
 
 
 def choose_separable(p: Separable, machine: GpuMachine, tuning: Tuning = DEFAULT) -> SeparableChoice | None:
-    """The cheapest choice, of equals what reads least; None if the machine's blocks are too small for any."""
+    """Return the cheapest choice, of equals what reads least; None if the machine's blocks are too small."""
     parts = choose_parts(p.product, machine, tuning)
     found = [
         _price(p, tile, strip, parts, machine)
@@ -105,7 +106,7 @@ def _price(
     blocks = -(-p.rows // tile.rows) * -(-p.cols // tile.cols) * parts
     here = -(-blocks // machine.sms)
     (tall, wide), (down, across) = p.taps, p.step
-    # Of a slice: a warp makes four pixels of 32 pairs of channels, so there is one for every 32 rows.
+    # Per slice: a warp computes four pixels of 32 pairs of channels, so one warp serves 32 rows.
     reach = (run - 1) * across + wide
     edges = min(1.0, (wide - 1) / (across * p.width) * run + (tall - 1) / (down * p.lines))
     runs = QUAD // run
@@ -120,7 +121,7 @@ def _price(
     issue = (max(1.0, tile.threads / 32) * products + made) / (machine.lanes / 32)
     busy_slice = max(issue, l1)
     turn = DEEP // SLICE
-    # Of a block by itself: rows of taps one after the other, then weights, then products.
+    # One block alone: rows of taps one after the other, then weights, then products.
     in_turn = tile.rows / QUAD / (tile.threads * CELL / DEEP) * runs * tall
     wait = in_turn * ROW_LATENCY + FETCH_LATENCY + turn * issue
 
@@ -128,7 +129,7 @@ def _price(
     store = scattered * tile.threads / 32 * tile.thread_rows * PLACE / run / (machine.lanes / 32)
 
     def together(count: int) -> float:
-        """Cycles of ``count`` blocks side by side on an SM."""
+        """Return the cycles of ``count`` blocks side by side on an SM."""
         return START + count * store + chunk * max(count * busy_slice, wait / turn) if count else 0.0
 
     waves, rest = divmod(here, resident(tile))
@@ -145,7 +146,7 @@ def _price(
 
 
 def resident(tile: TileShape) -> int:
-    """Blocks that an SM holds at once."""
+    """Return how many blocks an SM holds at once."""
     shared = 4 * DEEP * (tile.rows + tile.cols + 2 * QUAD) + 8 * tile.rows + 1024
     by_threads, by_registers = SM_THREADS // tile.threads, SM_REGISTERS // (REGISTERS * tile.threads)
     return min(SM_BLOCKS, by_threads, by_registers, SM_SHARED // shared)

@@ -1,21 +1,21 @@
-"""Which tile a batch-reduce GEMM takes on a GPU, and into how many parts its sums are cut: by price.
+"""The choice of a GEMM's tile and of the number of parts its sums are cut into, by price.
 
 The price of a launch is the longest of four things that overlap:
 
 * **Issue.** A warp's slice of 8 terms is ``8*TM*TN`` multiply-adds, ``2*(TM + TN)`` reads of shared memory
-  and what moves the next slice; an SM issues ``lanes/32`` warp instructions a cycle. Larger tiles have the
-  better share of multiply-adds: 8x8 per thread about 80 %, 8x4 70 %, 4x4 55 %.
-* **Latency.** A slice is asked for while the one before is multiplied, so a block cannot go faster than one
-  slice per trip to memory; several blocks on an SM overlap theirs.
-* **Panels.** Every block reads its panel of A and of B: ``4*(BM + BN)`` bytes per term, from L2, and through
-  one SM's port. A tile of 128x128 has 32 multiply-adds per byte; an SM makes 128 of them per cycle and reads
-  64 bytes.
-* **Memory.** What must come from HBM once: input, weights, output, residual.
+  and the instructions that move the next slice; an SM issues ``lanes/32`` warp instructions a cycle. Larger
+  tiles have the better share of multiply-adds: 8x8 per thread about 80 %, 8x4 70 %, 4x4 55 %.
+* **Latency.** A slice is requested while the one before is multiplied, so a block cannot go faster than one
+  slice per trip to memory; several blocks on an SM overlap their trips.
+* **Panels.** Every block reads its panel of A and of B: ``4*(BM + BN)`` bytes per term, from L2, through the
+  port of one SM. A tile of 128x128 has 32 multiply-adds per byte; an SM performs 128 of them per cycle and
+  reads 64 bytes.
+* **Memory.** HBM moves input, weights, output and residual once.
 
 Blocks run in waves of as many as all SMs hold; the last wave may be thin, which is where smaller tiles win.
-Where even those leave SMs idle (few pixels, long sums), the sum is cut in parts, added up by a second launch
-in a fixed order: the number of parts is part of the plan, so the bits of an answer depend on nothing else.
-It is chosen for the bare product: what shares its launch, before or after it, leaves the bits as they are.
+Where even those leave SMs idle (few pixels, long sums), the sum is cut into parts, which a second launch adds
+in a fixed order. The number of parts belongs to the plan, so the bits of an answer depend on nothing else. It
+is chosen for the bare product: a prologue or an epilogue in the same launch leaves the bits as they are.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from bslite.plan.cuda.tuning import DEFAULT, Tuning
 SLICE = 8  # terms that pass through shared memory at once (`kernels.cuda.gemm.tile.DEPTH`)
 QUAD = 4
 SM_THREADS, SM_REGISTERS, SM_BLOCKS, SM_SHARED = 2048, 65536, 32, 200 << 10
-FETCH_LATENCY = 600.0  # cycles from asking for a slice to having it in shared memory
+FETCH_LATENCY = 600.0  # cycles from requesting a slice to having it in shared memory
 MOVED = 8.0  # instructions per cell that a thread moves from memory to shared memory
-LOOP = 40.0  # instructions per slice besides
-START = 1500.0  # cycles before the first product and after the last
+LOOP = 40.0  # other instructions per slice
+START = 1500.0  # cycles before the first product and after the last, together
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
-LEAST_TERMS = 64  # of a part
-MOST_CELLS = 4  # of A in a slice, for whose prologue a thread has registers
+LEAST_TERMS = 64  # a part's terms, at least
+MOST_CELLS = 4  # a thread's cells of A in a slice, at most, that a prologue has registers for
 
 
 @dataclass(frozen=True)
 class TileShape:
-    """A block's tile and a thread's, as in `kernels.cuda.gemm.tile.Tile`, and what a thread of it needs."""
+    """The tile of a block and of a thread, as in `kernels.cuda.gemm.tile.Tile`, and a thread's registers."""
 
     rows: int
     cols: int
@@ -49,27 +49,27 @@ class TileShape:
 
     @property
     def constants(self) -> tuple[int, int, int, int]:
-        """For the kernel."""
+        """The constants that the kernel is compiled with."""
         return self.rows, self.cols, self.thread_rows, self.thread_cols
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """The threads of a block."""
         return self.rows // self.thread_rows * (self.cols // self.thread_cols)
 
     def cells(self, cell: int) -> int:
-        """Of A in a slice, that a thread moves."""
+        """Return how many cells of A a thread moves in a slice."""
         return SLICE * self.rows // cell // self.threads
 
     @property
     def resident(self) -> int:
-        """Blocks that an SM holds at once."""
+        """The number of blocks that an SM holds at once."""
         shared = 2 * SLICE * 4 * (self.rows + self.cols + 2 * QUAD) + 1024
         by_threads, by_registers = SM_THREADS // self.threads, SM_REGISTERS // (self.registers * self.threads)
         return min(SM_BLOCKS, by_threads, by_registers, SM_SHARED // shared)
 
     def issue(self, lanes: int, cell: int, before: float = 0.0) -> float:
-        """Cycles an SM takes to issue one slice of a block; ``before``: slots that a prologue takes for each
+        """Return the cycles an SM takes to issue one slice of a block; ``before``: slots of a prologue per
         cell of A.
         """
         products = SLICE * self.thread_rows * self.thread_cols
@@ -94,8 +94,9 @@ TILES = (
 
 @dataclass(frozen=True)
 class Problem:
-    """``batch`` products of ``rows x terms`` by ``terms x cols``. ``cell``: floats moved at once.
-    ``memory_bytes``: that HBM must move in any case. ``before``: slots of a prologue for each cell of A.
+    """``batch`` products of ``rows x terms`` by ``terms x cols``; ``cell`` floats are moved at once.
+
+    ``memory_bytes``: the least traffic with HBM. ``before``: issue slots of a prologue for each cell of A.
     """
 
     rows: int
@@ -108,7 +109,7 @@ class Problem:
 
     @property
     def bare(self) -> Problem:
-        """What is the same however its operands lie and whatever else the launch does."""
+        """The product without its operands' layout and without prologue or epilogue."""
         cell = 1 if self.cols % 2 or self.terms % 2 else 2
         made = self.rows * self.cols + self.cols * self.terms
         return replace(self, cell=cell, memory_bytes=4 * self.batch * made, before=0.0)
@@ -116,7 +117,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Choice:
-    """A tile, the parts of each sum with ``chunk`` terms each, and the seconds it is thought to take."""
+    """A tile, the parts of each sum with ``chunk`` terms each, and the predicted seconds."""
 
     tile: TileShape
     parts: int
@@ -125,16 +126,16 @@ class Choice:
 
 
 def price(p: Problem, tile: TileShape, parts: int, machine: GpuMachine) -> Choice:
-    """What ``tile`` costs with sums in at most ``parts`` parts."""
+    """Return the choice of ``tile`` with sums in at most ``parts`` parts, and its price."""
     slices = -(-p.terms // SLICE)
     chunk = -(-slices // parts)
     parts = max(1, -(-slices // max(1, chunk)))
     blocks = -(-p.rows // tile.rows) * -(-p.cols // tile.cols) * p.batch * parts
-    here = -(-blocks // machine.sms)  # of the busiest SM
+    here = -(-blocks // machine.sms)  # blocks of the busiest SM
     issue = tile.issue(machine.lanes, p.cell, p.before)
 
     def together(count: int) -> float:
-        """Cycles of ``count`` blocks side by side on an SM."""
+        """Return the cycles of ``count`` blocks side by side on an SM."""
         return START + chunk * max(count * issue, FETCH_LATENCY) if count else 0.0
 
     waves, rest = divmod(here, tile.resident)
@@ -150,7 +151,7 @@ def price(p: Problem, tile: TileShape, parts: int, machine: GpuMachine) -> Choic
 
 
 def choose_parts(p: Problem, machine: GpuMachine, tuning: Tuning = DEFAULT) -> int:
-    """Into how many parts the sums are cut: as is cheapest for the bare product."""
+    """Return the number of parts of each sum that is cheapest for the bare product."""
     if tuning.parts is not None:
         return tuning.parts(p.terms)
     most = max(1, p.terms // LEAST_TERMS)
@@ -159,7 +160,7 @@ def choose_parts(p: Problem, machine: GpuMachine, tuning: Tuning = DEFAULT) -> i
 
 
 def choose(p: Problem, machine: GpuMachine, tuning: Tuning = DEFAULT) -> Choice:
-    """The cheapest tile for this many parts; of equals the first."""
+    """Return the cheapest tile for this many parts; of equals the first."""
     parts = choose_parts(p, machine, tuning)
     found = tiles(machine)
     if p.before:
@@ -168,7 +169,7 @@ def choose(p: Problem, machine: GpuMachine, tuning: Tuning = DEFAULT) -> Choice:
 
 
 def tiles(machine: GpuMachine) -> list[TileShape]:
-    """Those whose blocks the machine takes."""
+    """Return the tiles whose blocks fit the machine."""
     return [tile for tile in TILES if tile.threads <= machine.block_threads]
 
 
@@ -176,16 +177,16 @@ def _seconds(choice: Choice) -> float:
     return choice.seconds
 
 
-FEW = 8  # rows of a product that `kernels.cuda.gemm.gemv` takes
+FEW = 8  # rows of a product that `kernels.cuda.gemm.gemv` takes, at most
 GROUP_THREADS = 256
-IN_FLIGHT = 1024  # threads that an SM is to have for memory to be busy
+IN_FLIGHT = 1024  # threads per SM that keep memory busy
 
 
 @dataclass(frozen=True)
 class GroupChoice:
-    """How `kernels.cuda.gemm.gemv` shares out a product of few rows."""
+    """How `kernels.cuda.gemm.gemv` divides a product of few rows among threads."""
 
-    rows: int  # compile-time: the next power of two
+    rows: int  # a compile-time constant: the next power of two
     outputs: int
     across: int
     threads: int
@@ -194,16 +195,16 @@ class GroupChoice:
 
 
 def choose_groups(p: Problem, machine: GpuMachine) -> GroupChoice:
-    """The most outputs per group, and the fewest threads to a sum, with enough threads to keep memory busy.
+    """Return the most outputs per group and the fewest threads per sum that keep memory busy.
 
-    Sums in parts fill the SMs that are still idle then.
+    Sums are cut into parts to fill SMs that would still be idle.
     """
     rows = 1 << max(0, p.rows - 1).bit_length()
     threads = min(GROUP_THREADS, machine.block_threads)
     cells = -(-p.terms // p.cell)
     wanted = machine.sms * IN_FLIGHT
     outputs = 4 if rows <= 2 else 2
-    across = min(32, threads, 1 << max(0, cells - 1).bit_length())  # no idle lanes in short sums
+    across = min(32, threads, 1 << max(0, cells - 1).bit_length())  # short sums leave no lane idle
     while outputs > 1 and -(-p.cols // outputs) * across < wanted:
         outputs //= 2
     while across < threads and 2 * across * 4 <= cells and -(-p.cols // outputs) * across < wanted:

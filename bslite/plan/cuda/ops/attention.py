@@ -15,14 +15,14 @@ from bslite.plan.shared.attention import OUTER, Matrices, copied, lower, scale_o
 
 
 class Tiles(NamedTuple):
-    """Rows and keys of a block and of a thread, and columns of v that a block makes."""
+    """The rows and keys of a block and of a thread, and the columns of v that a block computes."""
 
     tile: tuple[int, int, int, int]
     width: int
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """The threads of a block."""
         rows, keys, thread_rows, thread_keys = self.tile
         return rows // thread_rows * (keys // thread_keys)
 
@@ -36,8 +36,8 @@ TILES = (
 
 
 def choose_tiles(features: int, machine: GpuMachine) -> Tiles:
-    """The narrowest that makes all features at once: a wider one computes columns that are not there. Beyond
-    the widest, blocks share the features out, and each computes the scores for itself.
+    """Return the narrowest tile that covers all features: a wider one computes columns that do not exist.
+    Beyond the widest, blocks divide the features, and each computes the scores for itself.
     """
     fitting = [t for t in TILES if t.threads <= machine.block_threads]
     return next((t for t in fitting if t.width >= features), fitting[-1])
@@ -45,10 +45,10 @@ def choose_tiles(features: int, machine: GpuMachine) -> Tiles:
 
 @CUDA.register("attention")
 def lower_attention(b: CudaBuilder, layer: Layer) -> None:
-    """One launch; where heads and batch do not merge into three axes, operands are copied first."""
+    """Append one launch; operands whose heads and batch do not merge into three axes are copied first."""
 
     def straight(name: str) -> View:
-        """With contiguous rows that lie forwards; a copy where they do not."""
+        """Return the operand with contiguous rows and positive strides, copied if necessary."""
         view = b.values[name]
         right = (view.shape[-1] == 1 or view.strides[-1] == 1) and min(view.strides) >= 0
         return view if right else copied(b, view)

@@ -1,8 +1,9 @@
-"""Convolutions and transposed ones on the GPU's batch-reduce GEMM: rows are the pixels of all images.
+"""Convolutions and transposed convolutions on the GPU's batch-reduce GEMM: a row is a pixel of an image.
 
-Images lie channels-last; a filter's weights ``[K, taps, C/groups]``, which is a channels-last filter, too.
-Where windows are one pixel, and pixels evenly spaced, A is a plain matrix; else the kernel finds its elements
-and tests bounds: nothing is padded and no patch copied. Groups are blocks of their own along the grid.
+Images are channels-last; the filters' weights are ``[K, taps, C/groups]``, which is channels-last, too. Where
+windows are one pixel and pixels are evenly spaced, A is a plain matrix. Elsewhere the kernel computes the
+places of its elements and tests bounds: no image is padded and no patch copied. Each group has blocks of its
+own along the grid.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from bslite.plan.shared.conv import Filters, filters_of, residual_of
 
 @CUDA.register("conv1d", "conv2d", "conv3d")
 def lower_conv(b: CudaBuilder, layer: Layer) -> None:
-    """A convolution, dense or grouped, with residual and activation in its store."""
+    """Append a convolution, dense or grouped, with residual and activation in its store."""
     if is_depthwise(b, layer):
         lower_depthwise(b, layer)
         return
@@ -40,8 +41,8 @@ def convolution(
     beside: Sequence[View] = (),
     form: Prologue | None = None,
 ) -> None:
-    """Append a dense or grouped convolution of ``value``: the layer's input, or, with a prologue, what that
-    is made of. ``beside`` is what else it then reads; ``form`` says of the prologue what torch must do.
+    """Append a dense or grouped convolution of ``value``: the layer's input or, with a prologue, the
+    prologue's input. ``beside`` is the prologue's other operand; ``form`` describes the prologue for torch.
     """
     node = layer.node
     (window,) = windows_of(node, b.spec.param_shapes(node), b.shapes, layer.name)
@@ -56,7 +57,7 @@ def convolution(
 
 @CUDA.register("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def lower_conv_transpose(b: CudaBuilder, layer: Layer) -> None:
-    """A convolution for every place within a stride, as on the CPU; no product with an inserted zero."""
+    """Append a convolution for every place within a stride, as on the CPU; no inserted zero is multiplied."""
     node = layer.node
     filters = filters_of(b, layer)
     x = forwards(b, b.read(node.inputs[0]))
@@ -116,7 +117,7 @@ def _convolve(
 
 
 def outputs_of(y: View, residual: View | None, scatter: bool, sizes: tuple[int, int, int]) -> Outputs:
-    """Where pixels of y and of the residual lie; ``sizes``: planes, lines, pixels of a line."""
+    """Return the strides of pixels in y and in the residual; ``sizes``: planes, lines, pixels of a line."""
     strides: dict[str, int] = {}
     for name, view in (("y", y), ("r", residual)):
         if view is not None and scatter:
@@ -131,7 +132,7 @@ def outputs_of(y: View, residual: View | None, scatter: bool, sizes: tuple[int, 
 
 
 def _windows(x: View, window: Window, depth: int) -> Windows:
-    """Where windows lie in x."""
+    """Return the strides and steps of the windows in x."""
     image, _, plane, line, _ = volume(x).strides
     numbers: dict[str, int] = {}
     for axis, along in zip("dhw", window, strict=True):
@@ -145,17 +146,17 @@ def _windows(x: View, window: Window, depth: int) -> Windows:
 
 
 def _deep(x: View, y: View, window: Window) -> bool:
-    """Whether windows move along planes."""
+    """Return whether windows move along planes."""
     return volume(x).shape[2] > 1 or volume(y).shape[2] > 1 or window.depth.taps > 1
 
 
 def _plain(window: Window) -> bool:
-    """Whether every output is made of the one pixel in its place."""
+    """Return whether every output depends only on the one pixel in its place."""
     return all((a.taps, a.stride, a.start) == (1, 1, 0) and a.after == 0 and a.have == a.made for a in window)
 
 
 def evenly(view: View) -> int | None:
-    """The stride of pixels, if those of all lines, planes and images are evenly spaced."""
+    """Return the stride of pixels if those of all lines, planes and images are evenly spaced, else None."""
     shape, strides = volume(view).shape, volume(view).strides
     step, count = 0, 1
     for axis in (4, 3, 2, 0):
@@ -170,7 +171,7 @@ def evenly(view: View) -> int | None:
 
 
 def forwards(b: CudaBuilder, view: View) -> View:
-    """``view``, or a copy of it without negative strides: kernels count from the first element on."""
+    """Return ``view``, or a copy without negative strides: kernels count upwards from the first element."""
     if all(s >= 0 for s in view.strides):
         return view
     fresh = b.fresh(view.shape, 1, NO_HALO)
@@ -181,7 +182,7 @@ def forwards(b: CudaBuilder, view: View) -> View:
 def library_of(
     layer: Layer, x: View, y: View, residual: View | None, before: Prologue | None = None
 ) -> LibraryCall | None:
-    """The same as a call of torch's: None, where it pads both sides differently."""
+    """Return the same convolution as a torch call; None where it pads the two sides differently."""
     attrs = layer.node.attrs
     axes = len(x.shape) - 2
     padding = attrs["padding"][:axes]

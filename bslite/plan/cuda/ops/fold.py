@@ -1,4 +1,4 @@
-"""Columns as images: sums by tables of offsets."""
+"""Fold, the sum of columns into an image, by tables of offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bslite.plan.shared.fold import fold_axes
 
 @CUDA.register("fold")
 def lower_fold(b: CudaBuilder, layer: Layer) -> None:
-    """A table for each axis: at every element, where in x the windows are that it is in."""
+    """Append a fold. For each axis, a table lists the places in x of the windows that cover an element."""
     x, axes = b.flat(b.values[layer.node.inputs[0]]), fold_axes(layer)
     y, threads = b.dense(b.shapes[layer.name]), block_threads(b)
     total = size_of(y.shape)

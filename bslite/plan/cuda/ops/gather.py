@@ -1,4 +1,4 @@
-"""Rows of a table, slices and elements picked by index."""
+"""Gathers of table rows, slices and elements by index."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bslite.plan.cuda.rows import block_threads
 from bslite.plan.shared.places import axis_flag, range_flag
 
 AXES = Copy.AXES
-EACH = 4  # elements of a thread
+EACH = 4  # elements per thread
 
 
 @CUDA.register("gather")
 def lower_gather(b: CudaBuilder, layer: Layer) -> None:
-    """Runs of what lies behind the axis, copied from a dense table; in pairs where they are even."""
+    """Append a copy of the runs behind the axis from a dense table; it moves pairs where runs are even."""
     table, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     axis = layer.node.attrs["axis"] % len(table.shape)
     size = table.shape[axis]
@@ -39,7 +39,7 @@ def lower_gather(b: CudaBuilder, layer: Layer) -> None:
 
 @CUDA.register("gather_nd")
 def lower_gather_nd(b: CudaBuilder, layer: Layer) -> None:
-    """Coordinates as row numbers, then rows."""
+    """Append launches that turn coordinates into row numbers and copy these rows."""
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     batch = layer.node.attrs["batch_dims"]
     behind = batch + indices.shape[-1]
@@ -53,7 +53,7 @@ def lower_gather_nd(b: CudaBuilder, layer: Layer) -> None:
 def _gather_rows(
     b: CudaBuilder, table: View, indices: View, y: View, size: int, inner: int, flag: Operand
 ) -> None:
-    """Append a launch that copies rows of ``inner`` cells, picked among each ``size`` of the dense table."""
+    """Append a launch that copies rows of ``inner`` cells, picked from each ``size`` rows of the table."""
     callers = table.buffer in b.buffers and b.buffers[table.buffer].kind != "arena"  # may begin anywhere
     pairs = inner % 2 == 0 and table.offset % 2 == 0 and not callers
     each = 2 if pairs else 1
@@ -74,9 +74,9 @@ def rows_at(
     per_batch: int,
     checked: bool = False,
 ) -> View:
-    """Which row of a dense tensor each slice is: of the axes ``sizes`` that the coordinates along the last
-    axis of ``indices`` go along, ``per_batch`` in the same batch. The index itself where that is it, unless
-    it must be ``checked``, and counted from 0.
+    """Return the row number of each slice in a dense tensor. The last axis of ``indices`` holds coordinates
+    along the axes ``sizes``; ``per_batch`` slices are in one batch. Indices that are row numbers are returned
+    themselves, unless they must be ``checked`` and counted from 0.
     """
     count = size_of(indices.shape[:-1])
     if len(sizes) == 1 and per_batch == count and not checked:
@@ -94,7 +94,7 @@ def rows_at(
 
 @CUDA.register("gather_elements")
 def lower_gather_elements(b: CudaBuilder, layer: Layer) -> None:
-    """A thread to an element; along the axis that is picked along, x stands still."""
+    """Append a launch with a thread per element; x has stride 0 along the axis that indices pick along."""
     x, indices = b.values[layer.node.inputs[0]], b.flat(b.values[layer.node.inputs[1]])
     axis = layer.node.attrs["axis"] % len(x.shape)
     y = b.dense(indices.shape)

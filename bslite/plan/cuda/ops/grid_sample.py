@@ -1,4 +1,4 @@
-"""Sampling at positions: channels side by side, those of several positions in a block where they are few."""
+"""Grid sampling: a block takes neighbouring channels, of several positions where channels are few."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bslite.plan.core.windows import volume
 from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.rows import block_threads, power_above
 
-ACROSS = 32  # channels side by side at most
+ACROSS = 32  # channels side by side, at most
 
 
 @CUDA.register("grid_sample")
 def lower_grid_sample(b: CudaBuilder, layer: Layer) -> None:
-    """One launch."""
+    """Append one launch."""
     x, grid = b.read(layer.node.inputs[0], inner=1), b.flat(b.values[layer.node.inputs[1]])
     (y, home), attrs = b.writable(layer.name, 1), layer.node.attrs
     source, target = volume(x), volume(y)

@@ -1,4 +1,4 @@
-"""linear on the GPU's GEMM: its weights ``[K, C]`` lie as the kernels want them."""
+"""The linear layer on the GPU's GEMM: its weights ``[K, C]`` have the layout that the kernels read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bslite.plan.cuda.library import LibraryCall
 
 
 def rows_of(b: CudaBuilder, view: View) -> View:
-    """``view`` as a matrix of its last axis' rows; a copy where strides cannot say it."""
+    """Return ``view`` as a matrix with rows along its last axis; a copy where strides cannot express it."""
     shape = (size_of(view.shape[:-1]), view.shape[-1])
     rows = view.reshape(shape)
     if rows is None or any(s < 0 for s in rows.strides):
@@ -26,7 +26,7 @@ def rows_of(b: CudaBuilder, view: View) -> View:
 
 @CUDA.register("linear")
 def lower_linear(b: CudaBuilder, layer: Layer) -> None:
-    """``x @ weight.T + bias`` for all rows of x."""
+    """Append ``x @ weight.T + bias`` for all rows of x."""
     node = layer.node
     k, c = b.spec.params[node.params["weight"]].shape
     x = rows_of(b, b.read(node.inputs[0], inner=-1))
@@ -35,7 +35,7 @@ def lower_linear(b: CudaBuilder, layer: Layer) -> None:
     if out is None or (k > 1 and out.strides[1] != 1):
         out = b.fresh((x.shape[0], k), 1, NO_HALO)
     bias = node.params.get("bias")
-    many = int(x.shape[0] > 1)  # else strides of rows mean nothing
+    many = int(x.shape[0] > 1)  # a single row's stride has no meaning
     append(b, layer, Product(
         x.shape[0], k, c,
         x.start, Operand(b.const("param", node.params["weight"]), 0), out.start,

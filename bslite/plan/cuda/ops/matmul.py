@@ -1,4 +1,4 @@
-"""The product of two computed matrices on the GPU's GEMM: what is broadcast has strides of zero."""
+"""The product of two computed matrices on the GPU's GEMM; broadcast axes have strides of zero."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from bslite.plan.cuda.gemm.product import Product, append
 from bslite.plan.cuda.launch import CudaBuilder
 from bslite.plan.shared.attention import copied
 
-AXES = 2  # of the batch that the kernel walks
-MOST_LAUNCHES = 4  # where there are more axes; beyond, both operands are copied out in full
+AXES = 2  # batch axes that the kernel walks
+MOST_LAUNCHES = 4  # launches for further batch axes; beyond, both operands are copied out in full
 
 
 @CUDA.register("matmul")
 def lower_matmul(b: CudaBuilder, layer: Layer) -> None:
-    """``[..., M, K] @ [..., K, N]``: the batch lies along the grid; either axis of the second may be
-    contiguous.
+    """Append ``[..., M, K] @ [..., K, N]``: the batch lies along the grid. Either axis of the second operand
+    may be contiguous.
     """
     shape = b.shapes[layer.name]
     x, w = (b.values[name] for name in layer.node.inputs)
@@ -43,12 +43,12 @@ def lower_matmul(b: CudaBuilder, layer: Layer) -> None:
 
 
 def _runs(view: View, axis: int) -> bool:
-    """Whether the axis is contiguous."""
+    """Return whether the axis is contiguous."""
     return view.shape[axis] == 1 or view.strides[axis] == 1
 
 
 def _multiply(b: CudaBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
-    """Append the launches for operands of the full batch; False, and none, if they would be too many."""
+    """Append the launches for operands of the full batch; return False, and append none, if too many."""
     (m, k), n, batch = x.shape[-2:], w.shape[-1], y.shape[:-2]
     across = int(_runs(w, -1))
     w_row = w.strides[-2] if across else w.strides[-1]
@@ -57,7 +57,7 @@ def _multiply(b: CudaBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
     if len(sizes) == 1 and runs[1][0] == 0 and (m == 1 or (runs[0][0], runs[2][0]) == (m * x_row, m * y_row)):
         if m == 1:
             x_row, y_row = runs[0][0], runs[2][0]
-        m, sizes, runs = m * sizes[0], [], [[], [], []]  # one matrix for all: their rows are one matrix's
+        m, sizes, runs = m * sizes[0], [], [[], [], []]  # one matrix for all: all rows form one matrix
     missing = max(0, AXES - len(sizes))
     if missing:
         sizes, runs = padded(sizes, runs, AXES)

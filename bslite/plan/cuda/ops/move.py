@@ -1,6 +1,4 @@
-"""Copies between strided views: element by element, in pairs, or by tiles where different axes are
-contiguous. A fill is a copy of one number.
-"""
+"""Copies between strided views: by elements, by pairs, or by tiles where contiguous axes differ; fills."""
 
 from __future__ import annotations
 
@@ -12,9 +10,9 @@ from bslite.plan.core.views import View, size_of
 from bslite.plan.cuda.launch import CudaBuilder, launch
 
 AXES, EACH = Copy.AXES, Copy.EACH
-TILE = 32  # rows and columns of a block of the transposition
+TILE = 32  # rows and columns of a block's tile in the transposition
 OUTER = 3  # axes around the rows and columns
-LEAST_ROWS = 8  # fewer planes than that are read as they are: the sectors of one warp serve the next from L1
+LEAST_ROWS = 8  # fewer planes are read as they are: the sectors of one warp serve the next from L1
 
 
 def copy_step(b: CudaBuilder, source: View, target: View) -> None:
@@ -33,14 +31,14 @@ def copy_step(b: CudaBuilder, source: View, target: View) -> None:
 
 
 def _slice_by_slice(b: CudaBuilder, source: View, target: View) -> None:
-    """More axes than the kernel has loops: a copy for every index of the shortest."""
+    """Append a copy for every index of the shortest axis: the views have more axes than the kernel."""
     axis = min((a for a, n in enumerate(target.shape) if n > 1), key=lambda a: target.shape[a])
     for i in range(target.shape[axis]):
         copy_step(b, source.slice(axis, i, i + 1), target.slice(axis, i, i + 1))
 
 
 def _in_halves(b: CudaBuilder, source: View, target: View) -> None:
-    """Both halves of the longest axis, each for itself."""
+    """Append two copies, one for each half of the longest axis."""
     axis = max(range(len(target.shape)), key=lambda a: target.shape[a])
     size = target.shape[axis]
     if size == 1:
@@ -52,7 +50,7 @@ def _in_halves(b: CudaBuilder, source: View, target: View) -> None:
 def _strided_step(
     b: CudaBuilder, source: View, target: View, sizes: list[int], runs: list[list[int]]
 ) -> None:
-    """Append a copy element by element, in pairs where all pairs lie on 8 bytes."""
+    """Append a copy by elements, or by pairs where all pairs lie on multiples of 8 bytes."""
     starts = [v.offset - v.extent[0] for v in (source, target)]
     lows = [v.extent[0] for v in (source, target)]
     pairs = _in_pairs(sizes, runs, [*starts, *lows])
@@ -75,7 +73,7 @@ def _strided_step(
 
 
 def _in_pairs(sizes: list[int], runs: list[list[int]], places: list[int]) -> bool:
-    """Whether every pair along the innermost axis lies on a multiple of 8 bytes, as all buffers begin."""
+    """Return whether all pairs along the innermost axis lie on multiples of 8 bytes, as all buffers begin."""
     even = all(n % 2 == 0 for n in (sizes[-1], *places, *(s for run in runs for s in run[:-1])))
     return even and all(run[-1] == 1 for run in runs)
 
@@ -108,7 +106,7 @@ def _transpose_step(
 
 
 def fill_step(b: CudaBuilder, view: View, value: float) -> None:
-    """Append a copy of a number to every element of ``view``: of a float, or an int where its cells are."""
+    """Append a copy of a number to every element of ``view``: a float, or an int for a view of int cells."""
     if not size_of(view.shape):
         return
     name = b.const("cells" if isinstance(value, int) else "numbers", values=[value])

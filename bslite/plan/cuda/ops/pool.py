@@ -1,4 +1,4 @@
-"""Pools: by the stack kernel, or one element a thread where it has no code for them."""
+"""Pools: the stack kernel computes them, or, where it has no code, a kernel with one element per thread."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from bslite.plan.shared.activation import activation, affine
 from bslite.plan.shared.spans import Span, adaptive_spans, spans_of
 
 THREADS = 128
-GROUPS = 8  # threads that share a channel's pixels, of a pool over the whole image
+GROUPS = 8  # threads that share a channel's pixels in a pool over the whole image
 
 
 @CUDA.register("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
 def lower_pool(b: CudaBuilder, layer: Layer) -> None:
-    """Sliding windows."""
+    """Append a pool with sliding windows."""
     if as_stack(b, layer):
         return
     name = layer.node.inputs[0]
@@ -33,7 +33,7 @@ def lower_pool(b: CudaBuilder, layer: Layer) -> None:
 
 @CUDA.register(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
 def lower_adaptive_pool(b: CudaBuilder, layer: Layer) -> None:
-    """Windows that divide the image."""
+    """Append a pool whose windows divide the image."""
     sizes = b.shapes[layer.node.inputs[0]][2:]
     made = b.shapes[layer.name][2:]
     spans = [adaptive_spans(h, p) for h, p in zip(sizes, made, strict=True)]
@@ -44,7 +44,9 @@ def lower_adaptive_pool(b: CudaBuilder, layer: Layer) -> None:
 
 
 def whole_step(b: CudaBuilder, layer: Layer, x: View) -> bool:
-    """Append a pool over the whole image, if its pixels lie evenly: a block for some channels of an image."""
+    """Append a pool over the whole image if its pixels are evenly spaced: a block takes some channels of an
+    image. Returns whether it did.
+    """
     n, c, *sizes = x.shape
     pixels = [(size, step) for size, step in zip(sizes, x.strides[2:], strict=True) if size > 1]
     even = all(p[1] == q[0] * q[1] for p, q in itertools.pairwise(pixels))
@@ -78,8 +80,8 @@ def pool_step(
     dilation: Sequence[int],
     layer: Layer | None = None,
 ) -> None:
-    """Append a pool of x to y: ``spans`` hold the windows along each axis. What ``layer`` holds besides the
-    pool is applied in the store.
+    """Append a pool of x to y; ``spans`` are the windows along each axis. The store applies what ``layer``
+    has fused.
     """
     missing = 3 - len(spans)
     whole = [*[[Span(0, 1, 1)]] * missing, *spans]

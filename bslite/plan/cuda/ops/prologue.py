@@ -1,4 +1,4 @@
-"""A convolution with the layer before it in one launch; prologues.py says which."""
+"""Launches of a convolution together with the layer before it; `gemm.prologues` chooses the pairs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from bslite.plan.shared.conv import residual_of
 
 
 def lower_together(b: CudaBuilder, prologue: Prologue) -> None:
-    """Append the launch of both layers; their own, where views do not lie as its kernel needs them."""
+    """Append one launch for both layers, or one for each where a view's layout rules out their kernel."""
     b.layer = prologue.members
     if prologue.kind != DEPTHWISE:
         _elementwise(b, prologue)
@@ -42,7 +42,7 @@ def lower_together(b: CudaBuilder, prologue: Prologue) -> None:
 
 
 def _elementwise(b: CudaBuilder, prologue: Prologue) -> None:
-    """A batch norm or a gate: the convolution reads what that reads."""
+    """Append the convolution with a batch norm or a gate as its prologue, reading the prologue's input."""
     first = prologue.first
     act, slots = activation(first.activation), element_slots(prologue)
     if prologue.kind == AFFINE:
@@ -59,7 +59,7 @@ def _elementwise(b: CudaBuilder, prologue: Prologue) -> None:
 
 
 def _separable(b: CudaBuilder, prologue: Prologue) -> bool:
-    """A depthwise filter and a pointwise one; False, and nothing appended, if channels are not in pairs."""
+    """Append a depthwise filter and a pointwise one; return False, and append none, if channels are odd."""
     first, then = prologue.first, prologue.then
     s = separable_of(b, prologue)
     choice = choose_separable(s, b.machine, b.tuning)
@@ -93,7 +93,7 @@ def _separable(b: CudaBuilder, prologue: Prologue) -> bool:
 def _record(
     b: CudaBuilder, first: Layer, p: Product, x: View, s: Problem, choice: SeparableChoice
 ) -> Separable:
-    """The record for whole sums, in floats; without the parameters of activations."""
+    """Return the record for whole sums, in floats, without the parameters of activations."""
     attrs, shift = first.node.attrs, first.node.params.get("bias")
     taps = Operand(b.const("taps_first", first.node.params["weight"]), 0)
     return Separable(
@@ -109,7 +109,7 @@ def _launches(
     b: CudaBuilder, first: Layer, p: Product, record: Separable, choice: SeparableChoice, s: Problem,
     act: Activation,
 ) -> None:  # fmt: skip
-    """Append the product, and the join where sums are in parts."""
+    """Append the product and, where sums are in parts, the join."""
     before = activation(first.activation)
     tile, parts, at = choice.tile, choice.parts, len(b.steps)
     biased = first.node.params.get("bias") is not None

@@ -1,5 +1,5 @@
-"""Recurrent layers: one product for the inputs of all time steps, then the steps: in one launch that stays on
-the GPU, in a launch each, or, with many sequences, in a matrix product and a launch for the gates each.
+"""Recurrent layers: one product covers the inputs of all time steps; then the steps run. They run in one
+resident launch, in a launch each or, with many sequences, in a matrix product and a gate launch each.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from bslite.plan.cuda.recurrent.tiles import Loops, by_products, choose, launche
 
 
 class Pass(NamedTuple):
-    """What is launched for each time step, or for all of them: weights ``[cell.sums * units, depth]``, which
-    ``gate`` of the products with x is its first.
+    """A pass over weights ``[cell.sums * units, depth]``, launched for one time step or for all; ``gate`` is
+    the index of its first gate in the products with x.
     """
 
     cell: Cell
@@ -37,7 +37,7 @@ class Pass(NamedTuple):
 
 
 def _dense(b: CudaBuilder, *shape: int) -> View:
-    """A new row-major buffer."""
+    """Return a new row-major buffer."""
     return View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
 
 
@@ -61,7 +61,7 @@ def _passes(b: CudaBuilder, layer: Layer, hidden: int, width: int) -> list[Pass]
 
 @CUDA.register("lstm", "gru", "rnn")
 def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
-    """Products with x for all steps, then the steps, by the cheapest way."""
+    """Append the products with x for all steps, then the steps in the cheapest way."""
     node = layer.node
     op, attrs = node.op, node.attrs
     steps, batch, features = b.shapes[node.inputs[0]]
@@ -84,7 +84,7 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
             b.copy(started[1], cell)
         else:
             fill_step(b, cell, 0.0)
-    flag = inputs.start  # not looked at without lengths
+    flag = inputs.start  # not read without lengths
     if lengths is not None:
         flag = Operand(*b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}"))
     peephole = node.params.get("peephole")
@@ -116,8 +116,8 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
 
 
 class _Run(NamedTuple):
-    """What both ways have in common: options of their kernels, fields of their records (`Sequences`), what
-    they read, and what they read and write.
+    """What both ways have in common: options of the kernels, fields of their records (`Sequences`), views
+    that they read, and views that they read and write.
     """
 
     problem: Recurrent
@@ -130,7 +130,7 @@ class _Run(NamedTuple):
 def _by_loops(
     b: CudaBuilder, run: _Run, passes: list[Pass], loops: list[Loops], started: list[View], width: int
 ) -> None:
-    """The kernel that is one loop over units and sums: launched once, or for each step."""
+    """Append the kernel that loops over units and sums: one launch, or one per step."""
     steps, batch, hidden = run.problem.steps, run.problem.batch, run.problem.hidden
     state = _dense(b, 2, batch, width, 2)
     count, threads = batch * width, min(256, b.machine.block_threads)
@@ -162,7 +162,7 @@ def _by_loops(
 
 
 def _by_products(b: CudaBuilder, layer: Layer, run: _Run, p: Pass, started: list[View]) -> None:
-    """For each step a product of all sequences' h with the weights, and a launch for the gates."""
+    """Append, for each step, a product of all sequences' h with the weights, and a launch for the gates."""
     batch, hidden = run.problem.batch, run.problem.hidden
     cols, threads = p.cell.sums * hidden, min(256, b.machine.block_threads)
     h = _dense(b, batch, hidden)
@@ -188,7 +188,7 @@ def _by_products(b: CudaBuilder, layer: Layer, run: _Run, p: Pass, started: list
 
 
 def _launched(b: CudaBuilder, layer: Layer, p: Pass, batch: int) -> Loops:
-    """How a pass that is launched for each step is cut; EngineError where its sums are too long."""
+    """Return the cut of a pass launched for each step; raise EngineError where its sums are too long."""
     found = launched(b.machine, p.cell.sums, p.units, p.depth, batch)
     if found is None:
         raise EngineError(
@@ -199,7 +199,7 @@ def _launched(b: CudaBuilder, layer: Layer, p: Pass, batch: int) -> Loops:
 
 
 def _input_products(b: CudaBuilder, layer: Layer, rows: int, features: int, sums: int) -> View:
-    """``weight_ih x + bias_ih`` of all steps and sequences, ``[T*N, gates * H]``."""
+    """Append ``weight_ih x + bias_ih`` of all steps and sequences; return it as ``[T*N, gates * H]``."""
     node = layer.node
     x = rows_of(b, b.read(node.inputs[0], inner=-1))
     out = _dense(b, rows, sums)

@@ -1,4 +1,4 @@
-"""Reductions: what is kept and what is reduced, each merged into few loops; no copy where they suffice."""
+"""Reductions: kept and reduced axes each merge into few loops; x is copied where these do not suffice."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.rows import block_threads, power_above
 from bslite.plan.shared.reduced import BEYOND, divisor, reduced_of
 
-KEPT, LOOPS = 3, 4  # loops of the kernel over what is kept, over what is reduced
-SECTOR = 8  # results side by side at least, where neighbouring threads read along them: 32 bytes
-BLOCKS = 256  # results that make fewer blocks are shared by several
-LEAST = 16  # elements of a thread, of a result that several blocks share
+KEPT, LOOPS = 3, 4  # loops of the kernel over kept axes, over reduced axes
+SECTOR = 8  # least neighbouring results, where threads read along them: 32 bytes
+BLOCKS = 256  # several blocks share a result where there are fewer blocks than this
+LEAST = 16  # least elements per thread, of a result that several blocks share
 
 
 @CUDA.register(*REDUCED)
 def lower_reduction(b: CudaBuilder, layer: Layer) -> None:
-    """One launch; two where results are few and long. A copy before where the axes do not merge."""
+    """Append one launch; two where results are few and long. A copy precedes where the axes do not merge."""
     x, y, axes, kept, _ = reduced_of(b, layer)
     rank = len(x.shape)
     if not _reduce(b, layer, x, y, axes, kept):
@@ -49,7 +49,7 @@ def lower_reduction(b: CudaBuilder, layer: Layer) -> None:
 
 
 def _reduce(b: CudaBuilder, layer: Layer, x: View, y: View, axes: Sequence[int], kept: Sequence[int]) -> bool:
-    """Append the launches, or say that the axes are too many."""
+    """Append the launches, or return that the axes are too many."""
     sizes, (xs, ys) = merged_axes(
         tuple(x.shape[a] for a in kept), [tuple(x.strides[a] for a in kept), y.strides], by=0
     )

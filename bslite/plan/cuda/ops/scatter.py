@@ -1,8 +1,9 @@
-"""Putting cells and slices at computed places: rows of a dense tensor.
+"""Scatters of cells and slices to computed places: rows of a dense tensor.
 
-Threads that own cells look through all updates of their line: some 20 cycles for each update (reckoned: five
-instructions, of four warps to a scheduler), however many cells there are. Sorting is ten launches or so and
-some 20 readings of an update: less, from tens of thousands on, where one sort serves all lines.
+Threads that own cells look through all updates of their line. An estimate is some 20 cycles for each update
+(five instructions, of four warps to a scheduler), however many cells there are. Sorting takes ten launches or
+so and reads each update some 20 times: it is cheaper from tens of thousands of updates on, where one sort
+serves all lines.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from bslite.plan.shared.places import (
     reduction_of,
 )
 
-AXES = Copy.AXES  # of lines, in the kernel
-ACROSS = 32  # lines side by side in a block at most
-BLOCKS = 2  # of an SM, that share the cells of few lines
+AXES = Copy.AXES  # axes of lines that the kernel walks
+ACROSS = 32  # lines side by side in a block, at most
+BLOCKS = 2  # blocks per SM that share the cells of few lines
 
 
 @CUDA.register("scatter_elements")
 def lower_scatter_elements(b: CudaBuilder, layer: Layer) -> None:
-    """A copy of the input, then lines along the axis."""
+    """Append a copy of the input, then the scatter of lines along the axis."""
     y, indices, updates = put_into_copy(b, layer)
     axis = layer.node.attrs["axis"] % len(y.shape)
     size, count = y.shape[axis], indices.shape[axis]
@@ -56,7 +57,7 @@ def lower_scatter_elements(b: CudaBuilder, layer: Layer) -> None:
 
 @CUDA.register("scatter_nd")
 def lower_scatter_nd(b: CudaBuilder, layer: Layer) -> None:
-    """A copy of the input, then rows: a line goes along their numbers, and all have the same indices."""
+    """Append a copy of the input, then the scatter of rows: lines run along rows and share their indices."""
     y, indices, updates = put_into_copy(b, layer)
     depth, count = indices.shape[-1], size_of(indices.shape[:-1])
     inner, many = size_of(y.shape[depth:]), count >= b.tuning.sorted_updates
@@ -72,7 +73,7 @@ def lower_scatter_nd(b: CudaBuilder, layer: Layer) -> None:
 
 
 def _scatter_sorted(b: CudaBuilder, layer: Layer, y: View, rows: View, updates: View, inner: int) -> None:
-    """Append a sort of the updates by their rows, counted from 0, and the launch that goes through them."""
+    """Append a sort of the updates by row number, counted from 0, and the launch that applies them."""
     count, threads = size_of(rows.shape), block_threads(b)
     ordered = sort_rows(b, rows, 1, count, count, OrderVariant(threads, largest=0, floats=0))
     total = count * inner
@@ -98,9 +99,8 @@ def _scatter(
     steps: tuple[int, int, int],
     own: int,
 ) -> None:
-    """Append the launch. ``lines``: how many there are along each axis, ``to`` and ``source`` their strides
-    in y and in the updates; for the rest see `Scatter`. Few lines are shared by as many threads as the GPU
-    holds.
+    """Append the launch. ``lines``: how many there are along each axis; ``to`` and ``source``: their strides
+    in y and in the updates; `Scatter` explains the rest. As many threads as the GPU holds share few lines.
     """
     sizes, runs = merged_axes(lines, [source, to], by=0)
     if len(sizes) > AXES:

@@ -1,4 +1,4 @@
-"""The largest elements along an axis, positions as ones among zeros, lengths of sequences."""
+"""Top-k along an axis, one-hot encoding, and lengths of sequences."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.rows import block_threads, power_above
 from bslite.plan.shared.places import depth_flag, is_float, length_checks, one_hot_numbers, topk_rows
 
-SHORT = 128  # elements of a row that are compared each with each
+SHORT = 128  # elements of a row, at most, whose kernel compares every pair
 
 
 @CUDA.register("topk")
 def lower_topk(b: CudaBuilder, layer: Layer) -> None:
-    """Short rows by comparing each with each; others sorted by tiles, of which the first k are merged."""
+    """Append a top-k: short rows compare every pair; longer ones sort tiles and merge their first k."""
     (x, y), attrs = topk_rows(b, layer), layer.node.attrs
     rows, length, k = size_of(x.shape[:-1]), x.shape[-1], attrs["k"]
     threads = block_threads(b)
@@ -41,8 +41,8 @@ def lower_topk(b: CudaBuilder, layer: Layer) -> None:
 def sort_rows(
     b: CudaBuilder, x: View, rows: int, length: int, k: int, order: OrderVariant, y: View | None = None
 ) -> View:
-    """Append the launches that leave the first ``k`` of dense rows, in ``order``, as indices in y; or as
-    cells of upper half and index in the memory that is returned. Tiles are sorted, then merged.
+    """Append the launches that find the first ``k`` of dense rows in ``order``, as indices in y or, without
+    y, as cells of upper half and index in the returned memory. Tiles are sorted, then merged.
     """
     threads = order.threads
     tile = min(b.tuning.sorted_each * threads, power_above(length))
@@ -64,13 +64,13 @@ def sort_rows(
 
 
 def _runs(b: CudaBuilder, elements: int) -> View:
-    """Memory for sorted elements: two cells each."""
+    """Return new memory for sorted elements of two cells each."""
     return b.dense((2 * elements,))
 
 
 @CUDA.register("one_hot")
 def lower_one_hot(b: CudaBuilder, layer: Layer) -> None:
-    """A thread to a cell of the output."""
+    """Append a launch with a thread per cell of the output."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
     axis = attrs["axis"] % (len(x.shape) + 1)
     y, threads = b.dense(b.shapes[layer.name]), block_threads(b)
@@ -87,7 +87,7 @@ def lower_one_hot(b: CudaBuilder, layer: Layer) -> None:
 
 @CUDA.register("sequence_lengths")
 def lower_sequence_lengths(b: CudaBuilder, layer: Layer) -> None:
-    """One thread."""
+    """Append a launch of one thread."""
     c, in_order = length_checks(b, layer), int(layer.node.attrs["sorted"])
     record = SequenceLengths(
         c.x.start, c.y.start, c.range_flag, c.order_flag, c.whole_flag, c.x.shape[0], c.most, c.steps

@@ -1,4 +1,4 @@
-"""Triangles of matrices."""
+"""Upper and lower triangles of matrices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bslite.plan.cuda.rows import block_threads
 
 @CUDA.register("trilu")
 def lower_trilu(b: CudaBuilder, layer: Layer) -> None:
-    """A thread to an element."""
+    """Append a launch with a thread per element."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
     y, count, threads = b.dense(x.shape), size_of(x.shape), block_threads(b)
     height, width = x.shape[-2:]

@@ -13,11 +13,11 @@ from bslite.explore.problem import Recurrent
 from bslite.plan.cuda.recurrent.tiles import choose
 
 BATCHES = (1, 2, 4)
-LATENCY = ("h to every block", "sums and functions", "hand-over")  # parts of a step in which no weight moves
+LATENCY = ("h to every block", "sums and functions", "hand-over")  # parts of a step that move no weights
 
 
 def table(machine: GpuMachine) -> Iterator[str]:
-    """Lines of Markdown; microseconds of a time step without the products of its inputs."""
+    """Return lines of Markdown; times are microseconds per time step, without the products of its inputs."""
     yield (
         "| layer | MB of weights | KB of an SM: registers, shared memory, read | batch 1: µs a step | "
         "of it latency | batch 2 | batch 4 | batch 1, a launch per step, at least |"
@@ -40,7 +40,7 @@ def table(machine: GpuMachine) -> Iterator[str]:
 
 
 def _step(p: Recurrent, machine: GpuMachine) -> tuple[float, float, str]:
-    """Seconds of a step, those of them that are latency, and where an SM's weights are."""
+    """Return a step's seconds, the part of them that is latency, and where an SM's weights are."""
     loops = choose(p, machine)
     assert loops is not None
     cut = loops.tile

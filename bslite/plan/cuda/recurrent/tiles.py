@@ -1,8 +1,8 @@
-"""How a recurrent layer is cut into blocks of threads: units and sequences of a block, warps along and across
-the rows of its weights, and where each weight is (`kernels.cuda.recurrent.sums`): all by price.
+"""The cut of a recurrent layer into blocks of threads, by price.
 
-What a cut costs is counted here, instructions and bytes of a block in a time step; how long that takes, the
-model of `bslite.explore.gpu` says.
+A cut sets the units and sequences of a block, the warps along and across the rows of its weights, and the
+memory that holds each weight (`kernels.cuda.recurrent.sums`). This module counts a cut's instructions and
+bytes per block and time step; the model of `bslite.explore.gpu` turns them into seconds.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from bslite.kernels.contracts.cuda.recurrent import Steps, StepsWide, Tile
 from bslite.plan.cuda.gemm import tiles as gemm_tiles
 
 WARPS, LANES = 8, 32
-#: What a thread's 255 registers have room for, counted in assembled code: weights and their places, from one
-#: step to the next, and what is needed within a step; without and with weights from L2. Before compute
-#: capability 9.0 less (calls within a step, which kept values must survive, take registers there).
+#: The values that fit in a thread's 255 registers, counted in assembled code: weights and their places, kept
+#: from step to step, and values within a step; without and with weights from L2. Before compute capability
+#: 9.0 there are fewer (calls within a step, which kept values must survive, take registers there).
 RECENT, RECENT_FAR = 198, 176
-OLD, OLD_FAR, OLD_WITHIN, OLD_WITHIN_FAR = 64, 64, 40, 30  # all, and what is needed within a step
-STATIC = 46 << 10  # bytes of shared memory for h and partial sums, which a block has without asking
-SLACK = 2 << 10  # bytes besides: what the driver and alignments take
-SEQUENCES = 16  # of a block at most
-ROWS, SUMS = 16, 32  # of a thread at most
-STAGED = 2048  # values of h that a block waits for at once: 8 reads under way for each thread
-NEAR, FAR, OLD_COLUMNS = 32, 4, 2  # weights of a round in shared memory, columns from L2 (now, before 9.0)
-REST = 1000  # instructions of a block launched for one step besides its sums
+OLD, OLD_FAR, OLD_WITHIN, OLD_WITHIN_FAR = 64, 64, 40, 30  # in total, and within a step
+STATIC = 46 << 10  # bytes of shared memory for h and partial sums that every block has
+SLACK = 2 << 10  # other bytes: the driver's share and alignment
+SEQUENCES = 16  # per block, at most
+ROWS, SUMS = 16, 32  # per thread, at most
+STAGED = 2048  # values of h that a block waits for at once: each thread has 8 reads under way
+NEAR, FAR, OLD_COLUMNS = 32, 4, 2  # weights per round in shared memory; columns from L2 (from 9.0, before)
+REST = 1000  # a block's other instructions, besides its sums, when launched for one step
 
 
 class Cut(Tile):
-    """A tile with what it takes of an SM."""
+    """A tile and the resources of an SM that it takes."""
 
     @property
     def registers(self) -> tuple[int, int]:
-        """Values that a thread keeps from step to step, and values that it has within a step.
+        """The values that a thread keeps from step to step, and the values that it has within a step.
 
         It keeps weights, weights on their way from L2, and where its rows begin. Within a step it has sums,
         weights on their way from shared memory, and addresses.
@@ -47,19 +47,19 @@ class Cut(Tile):
 
     @property
     def passes(self) -> int:
-        """Times that a block goes through its weights in a step."""
+        """The number of passes of a block over its weights in a step."""
         return -(-self.batch // self.abreast)
 
     @property
     def instructions(self) -> float:
-        """Of a thread for ``abreast`` sequences: multiply-adds, loads of h and of weights, folding."""
+        """A thread's instructions for ``abreast`` sequences: multiply-adds, loads of h and weights, folds."""
         near, far = self.rounds * self.near, self.rounds * self.far
         levels = max(0, (self.lanes // self.sums).bit_length() - 1)
         products = self.rows * self.abreast * self.deep + self.abreast * self.deep
         return products + self.rows * (near / 4 + far) + 6 * far + 2 * (self.sums - 1 + levels)
 
     def fits(self, machine: GpuMachine) -> bool:
-        """Whether a block of it has room on an SM: registers as assembled, shared memory."""
+        """Return whether a block fits on an SM: registers as assembled, and shared memory."""
         if self.static > STATIC or self.static + self.dynamic + SLACK > machine.shared_bytes:
             return False
         if _recent(machine):
@@ -67,22 +67,22 @@ class Cut(Tile):
         return self.narrow
 
     def kernel(self, machine: GpuMachine) -> type[Steps]:
-        """Which of the two kernels compiles to so many registers without spilling."""
+        """Return which of the two kernels compiles to this many registers without spilling."""
         return Steps if self.narrow or not _recent(machine) else StepsWide
 
     @property
     def narrow(self) -> bool:
-        """Whether the registers that there are before compute capability 9.0 are enough."""
+        """Return whether the registers available before compute capability 9.0 are enough."""
         kept, more = self.registers
         most, within = (OLD_FAR, OLD_WITHIN_FAR) if self.far else (OLD, OLD_WITHIN)
         return kept + more <= most and more <= within and (self.abreast == 1 or not self.far)
 
     def streamed(self, depth: int) -> int:
-        """Columns of a lane that are read at every step: what is beyond ``depth`` is not."""
+        """Return how many columns of a lane are read at every step; columns beyond ``depth`` are not."""
         return -(-depth // (self.parts * self.lanes)) - self.held - self.rounds * self.near if self.far else 0
 
     def work(self, machine: GpuMachine, blocks: int, stays: bool, depth: int) -> Work:
-        """What a block of it does in a time step. Launched for one step it reads all weights."""
+        """Return a block's work in a time step. A block launched for one step reads all weights."""
         column = FLOAT * self.rows * self.threads
         far = column * self.streamed(depth)
         first = 0 if stays else column * self.held
@@ -99,7 +99,7 @@ class Cut(Tile):
 
 
 class Loops(NamedTuple):
-    """Hidden units of a block, and whether one launch does all time steps; seconds of the steps."""
+    """The hidden units of a block, whether one launch does all time steps, and the seconds of the steps."""
 
     units: int
     stays: bool
@@ -108,12 +108,12 @@ class Loops(NamedTuple):
 
 
 def _recent(machine: GpuMachine) -> bool:
-    """Whether most of an SM's registers can keep weights."""
+    """Return whether most of an SM's registers can keep weights."""
     return machine.register_bytes >= 128 << 10
 
 
 def _most(machine: GpuMachine, far: int) -> int:
-    """Values that a thread's registers have room for."""
+    """Return how many values fit in a thread's registers."""
     if _recent(machine):
         return RECENT_FAR if far else RECENT
     return OLD_FAR if far else OLD
@@ -122,10 +122,10 @@ def _most(machine: GpuMachine, far: int) -> int:
 def tiles(
     machine: GpuMachine, gates: int, depth: int, units: int, sequences: int, stays: bool
 ) -> Iterator[Cut]:
-    """All ways for a block to take ``gates * units`` sums of ``depth`` terms, for ``sequences``, a power of
-    two; ``stays``: weights may be in shared memory.
+    """Return all tiles of ``gates * units`` sums of ``depth`` terms for ``sequences``, a power of two.
+    ``stays``: weights may be in shared memory.
     """
-    small = machine.block_threads < WARPS * LANES  # the simulator's machine: registers are not scarce there
+    small = machine.block_threads < WARPS * LANES  # the simulator's machine has ample registers
     lanes = 2 if small else LANES
     warps = machine.block_threads // lanes if small else WARPS
     if units * sequences > warps * lanes:
@@ -151,7 +151,7 @@ def tiles(
 
 
 def _placed(shape: Cut, machine: GpuMachine, stays: bool) -> Iterator[Cut]:
-    """The tile with its columns in registers, shared memory and L2; those that fit."""
+    """Return the tiles that fit, with columns in registers, shared memory and L2."""
     if shape.fits(machine):
         yield shape
         return
@@ -166,7 +166,7 @@ def _placed(shape: Cut, machine: GpuMachine, stays: bool) -> Iterator[Cut]:
             if held < 0:
                 continue
             rounds = -(-(deep - held) // (near + far))
-            # Rounds that come out even, or a last one that is beyond the end of h for a part.
+            # Rounds come out even, or the last one lies beyond the end of h for a part.
             for cut in {max(0, deep - rounds * (near + far)), held}:
                 if rounds > 0 and (placed := bare._replace(rounds=rounds, held=cut)).fits(machine):
                     yield placed
@@ -174,8 +174,8 @@ def _placed(shape: Cut, machine: GpuMachine, stays: bool) -> Iterator[Cut]:
 
 @functools.lru_cache(maxsize=256)
 def choose(problem: Recurrent, machine: GpuMachine) -> Loops | None:
-    """The cheapest of all cuts that the kernel can do: in one launch, with weights on chip as far as they
-    fit, or by a launch per step; products with inputs ahead. None if h is too long for the kernel.
+    """Return the cheapest cut that the kernel supports, or None if h is too long for it: one launch, with
+    weights on chip as far as they fit, or a launch per step. Products with inputs come before.
     """
     best: Loops | None = None
     for units in _unit_counts(problem.hidden):
@@ -195,18 +195,18 @@ def choose(problem: Recurrent, machine: GpuMachine) -> Loops | None:
 
 
 def _unit_counts(hidden: int) -> Iterator[int]:
-    """Units of a block: of all that make as many blocks, the fewest."""
+    """Return the candidates for units of a block: for each number of blocks, the fewest."""
     return iter(sorted({-(-hidden // -(-hidden // n)) for n in range(1, min(hidden, WARPS * LANES) + 1)}))
 
 
 def _sequence_counts(batch: int) -> Iterator[int]:
-    """Sequences of a block: powers of two."""
+    """Return the candidates for sequences of a block: powers of two."""
     most = min(SEQUENCES, 1 << (batch - 1).bit_length())
     return (1 << i for i in range(most.bit_length()))
 
 
 def launched(machine: GpuMachine, gates: int, units: int, depth: int, batch: int) -> Loops | None:
-    """Units of a block of a pass that is launched for itself: the fewest instructions of the busiest SM."""
+    """Return a block's units for a pass with its own launch: the busiest SM has the fewest instructions."""
     best: Loops | None = None
     *_, sequences = _sequence_counts(batch)
     for own in _unit_counts(units):
@@ -219,7 +219,7 @@ def launched(machine: GpuMachine, gates: int, units: int, depth: int, batch: int
 
 
 def by_products(problem: Recurrent, machine: GpuMachine) -> float:
-    """Seconds of all steps, each a product of all sequences' h with the weights, and a launch for gates."""
+    """Return the seconds of all steps, each a product of all sequences' h with weights and a gate launch."""
     cols, weights = problem.gates * problem.hidden, FLOAT * problem.recurrent_weights
     cell = 2 if problem.hidden % 2 == 0 else 1
     from_memory = 0 if weights <= machine.l2_bytes else weights

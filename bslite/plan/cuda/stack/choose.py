@@ -1,9 +1,9 @@
-"""Depth-first on a GPU: which runs of layers become one launch of the stack kernel.
+"""Depth-first on a GPU: the choice of layer runs that one launch of the stack kernel computes.
 
-A chain is a run of layers each of which alone reads the one before. How deep a stack is worth is a price
-(stack_price.py): every cut writes and reads an image once more, every layer more in one launch computes more
-columns and rows at the edges of what a thread takes, and holds more state in its registers. A dynamic
-programme over the chain picks the cuts.
+A chain is a run of layers in which each layer is the only reader of the one before. The price (`stack.price`)
+decides how deep a stack pays: every cut writes and reads an image once more; every further layer in a launch
+computes more columns and rows at the edges of a thread's region and holds more state in its registers. A
+dynamic programme over the chain picks the cuts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from bslite.plan.cuda.stack.price import STREAMED, Cut
 from bslite.plan.cuda.stack.stages import Piece, piece_of
 from bslite.plan.cuda.stack.steps import cut_of, stack_step
 
-LONGEST = 16  # layers of a stack
-WORDS = 2  # stages that make a stack; one alone is its own lowering's
+LONGEST = 16  # layers of a stack, at most
+WORDS = 2  # least stages of a stack; its own lowering takes one alone
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Layers that one launch takes, from the value ``value`` on; it runs where the last of them stood."""
+    """The layers of one launch, starting from the value ``value``; it runs in the last layer's place."""
 
     pieces: tuple[Piece, ...]
     value: str
@@ -35,18 +35,18 @@ class Stack:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its layers."""
+        """The names of its layers."""
         return tuple(p.layer.name for p in self.pieces)
 
 
 def choose_stacks(b: CudaBuilder, layers: Sequence[Layer], outputs: Iterable[str]) -> list[Stack]:
-    """Disjoint stacks of at least two layers, the cheapest by price."""
+    """Return disjoint stacks of at least two layers, the cheapest by price."""
     chains = [chain for chain in _chains(b, layers, set(outputs)) if len(chain) > 1]
     return [stack for chain in chains for stack in _cut_chain(b, chain) if len(stack.pieces) > 1]
 
 
 def _chains(b: CudaBuilder, layers: Sequence[Layer], kept: set[str]) -> list[list[tuple[Piece, str]]]:
-    """Runs of layers that may be stacked, each with the value it goes on from."""
+    """Return the runs of layers that may be stacked, each with the value it starts from."""
     readers: dict[str, list[Layer]] = {}
     for layer in layers:
         for name in layer.inputs:
@@ -68,7 +68,7 @@ def _chains(b: CudaBuilder, layers: Sequence[Layer], kept: set[str]) -> list[lis
             if value in kept or len(following) != 1 or following[0].name in taken:
                 break
             piece = piece_of(following[0], value, b.spec, b.shapes)
-            # What it takes from outside must not itself wait for the chain.
+            # Its operands from outside must not depend on the chain.
             if piece is not None and any(_needs(layers, place, o, chain) for o in piece.outside):
                 piece = None
         if chain:
@@ -79,7 +79,7 @@ def _chains(b: CudaBuilder, layers: Sequence[Layer], kept: set[str]) -> list[lis
 def _needs(
     layers: Sequence[Layer], place: Mapping[str, int], name: str, chain: Sequence[tuple[Piece, str]]
 ) -> bool:
-    """Whether the value ``name`` is computed from one of the chain's, its inputs excepted."""
+    """Return whether the value ``name`` depends on a value of the chain, its inputs excepted."""
     inside = {piece.layer.name for piece, _ in chain}
     waiting, seen = [name], set()
     while waiting:
@@ -93,7 +93,7 @@ def _needs(
 
 
 def _main_input(b: CudaBuilder, layer: Layer) -> str | None:
-    """The value that a stack beginning with this layer goes on from: of two, one of the result's shape."""
+    """Return the value that a stack from this layer on starts from: of two, one of the result's shape."""
     shape: Shape = b.shapes[layer.name]
     names = layer.node.inputs
     if len(names) == 1:
@@ -102,7 +102,7 @@ def _main_input(b: CudaBuilder, layer: Layer) -> str | None:
 
 
 def _cut_chain(b: CudaBuilder, chain: Sequence[tuple[Piece, str]]) -> list[Stack]:
-    """The chain as stacks, and layers of their own, of least time."""
+    """Return the chain as stacks and single layers of least total time."""
     best: list[float] = [0.0]
     picks: list[Stack] = []
     for stop in range(1, len(chain) + 1):
@@ -112,7 +112,7 @@ def _cut_chain(b: CudaBuilder, chain: Sequence[tuple[Piece, str]]) -> list[Stack
             cut = cut_of(b, pieces, value)
             if cut is None:
                 if stop - start > 1:
-                    break  # more layers need no fewer registers
+                    break  # further layers need at least as many registers
                 cut = Cut(1, 1, 1, 0, _alone(b, pieces[0]), 0.0, 0.0)
             if best[start] + cut.seconds < cheapest[0]:
                 cheapest = best[start] + cut.seconds, Stack(pieces, value, cut)
@@ -127,7 +127,7 @@ def _cut_chain(b: CudaBuilder, chain: Sequence[tuple[Piece, str]]) -> list[Stack
 
 
 def _alone(b: CudaBuilder, piece: Piece) -> float:
-    """Seconds of a layer that only its own lowering can do."""
+    """Return the seconds of a layer that only its own lowering can compute."""
     names = (*piece.layer.inputs, piece.layer.name)
     moved = 4.0 * sum(_size(b.shapes[name]) for name in names)
     return moved / (b.machine.memory_bandwidth * STREAMED) + b.machine.launch
@@ -145,8 +145,7 @@ def lower_stacked(
 ) -> None:
     """Append the launches of all layers.
 
-    The layers of a stack are one launch at the place of its last layer; a prologue is part of its
-    convolution.
+    A stack is one launch in the place of its last layer; a prologue is part of its convolution.
     """
     ends = {stack.names[-1]: stack for stack in stacks}
     pairs = {prologue.then.name: prologue for prologue in prologues}

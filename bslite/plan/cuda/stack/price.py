@@ -1,7 +1,7 @@
-"""What a stack costs on a GPU, by how it is cut: columns of a thread, bands of rows.
+"""The price of a stack on a GPU by its cut: columns of a thread and bands of rows.
 
-Seconds are those of HBM or of issued instructions, whichever is more, and a launch. Slots are what
-instructions take of an SM's issue: counted in machine code for sm_90 (one for most, two for maxima and
+The time is that of HBM or of issued instructions, whichever is longer, plus a launch. A slot is one warp
+instruction of an SM's issue, counted in machine code for sm_90 (one for most instructions, two for maxima and
 comparisons, whose units are half as wide).
 """
 
@@ -14,14 +14,14 @@ from bslite.explore.gpu import GpuMachine
 from bslite.kernels.contracts.cuda.stack import Window
 from bslite.plan.cuda.stack.stages import Piece
 
-COLUMNS = (1, 2, 4, 8, 14)  # few: each is compiled for itself
+COLUMNS = (1, 2, 4, 8, 14)  # few, because each is compiled separately
 BANDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
-REGISTERS = 224  # of a thread at most, as predicted: the prediction is good to some 30, the limit is 255
+REGISTERS = 224  # predicted per thread, at most: the prediction is good to some 30, the limit is 255
 SM_REGISTERS = 64 << 10
-ISSUED = 0.7  # of the slots there are, that are used: registers allow two to four warps to a scheduler
-STREAMED = 0.9  # of HBM's bandwidth, that a copy reaches
+ISSUED = 0.7  # share of the slots that is used: registers allow two to four warps to a scheduler
+STREAMED = 0.9  # share of HBM's bandwidth that a copy reaches
 LATENCY = 0.7e-6  # seconds of a load from HBM under load
-OVERLAPPED = 0.15  # of the shorter of the two, that the longer does not hide
+OVERLAPPED = 0.15  # share of the shorter of the two times that the longer does not hide
 ACCESS = 4.5  # slots of a load or store with its address
 MAXIMUM, MOVED = 2.0, 0.3
 FUNCTION = {"relu": 2.0, "clamp": 4.0, "affine": 1.0, "leaky_relu": 3.0, "neg": 1.0, "abs": 1.0}
@@ -31,24 +31,24 @@ COUNTED = 12.0  # slots of a divisor that depends on the place
 
 @dataclass(frozen=True)
 class Cut:
-    """How a stack is cut, and what that costs."""
+    """The cut of a stack, and its cost."""
 
     columns: int
-    turn: int  # rows of the result in one turn of a thread's loop, at least
+    turn: int  # least rows of the result in one turn of a thread's loop
     bands: int
     registers: int  # predicted
     seconds: float
     slots: float  # per element of the result
-    bytes: float  # from and to HBM
+    bytes: float  # HBM traffic
 
 
 def _shared(size: int, step: int) -> float:
-    """Combinations per window along one axis: of neighbours one apart, what they share is taken once."""
+    """Return the combinations per window along one axis; windows one step apart share theirs."""
     return min(size - 1.0, 1.0 + (size - 1.0) / 4.0) if step == 1 else size - 1.0
 
 
 def _window_slots(w: Window) -> tuple[float, float]:
-    """For each element of a row reduced along itself; for each element of the result."""
+    """Return the slots per element of a row reduced along itself, and per element of the result."""
     (rows, cols), (down, across) = w.kernel, w.stride
     if w.kind == "max":
         return MAXIMUM * _shared(cols, across) + MOVED, MAXIMUM * _shared(rows, down)
@@ -72,7 +72,7 @@ def price(
     pieces: Sequence[Piece], image: tuple[int, int, int, int], sizes: Sequence[tuple[int, int]],
     machine: GpuMachine,
 ) -> Cut | None:  # fmt: skip
-    """The cheapest cut; None if registers do not hold the stack's state.
+    """Return the cheapest cut; None if registers do not hold the stack's state.
 
     ``image``: ``[N, C, H, W]`` of the input; ``sizes``: rows and columns after each piece.
     """
@@ -96,10 +96,10 @@ def _price(
 ) -> Cut | None:  # fmt: skip
     n, c, h, w = image
     height, width = sizes[-1]
-    # Backwards: columns of a thread and rows of a band at each piece, from what the result needs.
+    # Backwards from the result: the columns of a thread and the rows of a band that each piece needs.
     count, state, taps, affine, outside, down = columns, 0, 0, 0, 0, 1
     per_row = [ACCESS * columns]  # slots of one row of the result
-    reach, rows_per = 0, 1  # rows above a band that are computed, too; rows here for one of the result
+    reach, rows_per = 0, 1  # rows computed above a band; rows here per row of the result
     for piece in reversed(pieces):
         affine += 2 * piece.words.count("affine")
         outside += len(piece.outside)
@@ -134,7 +134,7 @@ def _price(
     for bands in BANDS:
         if bands > height:
             break
-        rows = -(-height // bands) + reach / down  # a band's, and what is computed for it above
+        rows = -(-height // bands) + reach / down  # a band's rows and the rows computed above it
         slots = lanes * bands * rows * sum(per_row)
         threads = min(lanes * bands, resident)
         waves = -(-lanes * bands // resident)
@@ -145,7 +145,7 @@ def _price(
         flying = 4.0 * threads * count * down * turn
         full = machine.memory_bandwidth * STREAMED
         speed = min(full, flying / LATENCY)
-        again = 4.0 * n * c * w * rows_per * (bands - 1) * reach / down  # rows two bands read, from L2
+        again = 4.0 * n * c * w * rows_per * (bands - 1) * reach / down  # rows that two bands read, from L2
         moving = moved / speed + again / machine.l2_bandwidth
         seconds = max(issuing, moving) + OVERLAPPED * min(issuing, moving) + machine.launch
         if best is None or seconds < best.seconds:

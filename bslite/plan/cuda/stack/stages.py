@@ -1,4 +1,4 @@
-"""Layers as stages of the stack kernel: words that name what is compiled, numbers, tensors from outside."""
+"""Layers as stages of the stack kernel: words that select code, numbers, and tensors from outside."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from bslite.spec import ModelSpec, Node
 
 Shapes = Mapping[str, Shape]
 POOLS = {"max_pool2d": "max", "avg_pool2d": "avg"}
-WIDEST = 7  # rows and columns of a window at most
+WIDEST = 7  # rows and columns of a window, at most
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One layer in a stack. ``parts`` says how the rows of numbers per channel come from the parameters
-    ``keys`` (the recipe "channel_rows"): a kind, how many keys, and what the kind needs.
+    """One layer in a stack. ``parts`` says how the rows of per-channel numbers come from the parameters
+    ``keys`` (the recipe "channel_rows"): a kind, how many keys, and the kind's arguments.
     """
 
     layer: Layer
@@ -36,7 +36,7 @@ class Piece:
 
 
 def piece_of(layer: Layer, value: str, spec: ModelSpec, shapes: Shapes) -> Piece | None:
-    """The layer as stages that work on the running value ``value``; None if it cannot be."""
+    """Return the layer as stages that work on the running value ``value``; None if it cannot be one."""
     node = layer.node
     if len(shapes[value]) != 4 or len(shapes[layer.name]) != 4 or layer.residual is not None:
         return None
@@ -80,14 +80,14 @@ def piece_of(layer: Layer, value: str, spec: ModelSpec, shapes: Shapes) -> Piece
 
 
 def _function(node: Node) -> list[str]:
-    """An activation with its parameters."""
+    """Return an activation with its parameters."""
     name, a, b = activation(node)
     numbers = [] if a == b == 0.0 else [repr(float(a)), repr(float(b))]
     return [":".join([name, ",".join(numbers)]) if numbers else name] if name != "identity" else []
 
 
 def _affine(node: Node, parts: list[tuple[Any, ...]], keys: list[str]) -> str:
-    """A batch norm: what its numbers are made from is noted."""
+    """Return a batch norm's stage, and record the parameters that its numbers are made from."""
     roles = tuple(r for r in ("weight", "bias", "running_mean", "running_var") if r in node.params)
     parts.append(("affine", len(roles), roles, node.attrs["eps"]))
     keys += [node.params[r] for r in roles]
@@ -121,12 +121,12 @@ def _pool(node: Node, shapes: Shapes) -> Window | None:
             if not node.attrs["count_include_pad"]:
                 divisor = 0
             elif any(b > a for b, a in zip(beyond, after, strict=True)):
-                return None  # windows that reach beyond the padding: what they count differs
+                return None  # windows beyond the padding count differently
     return Window(POOLS[node.op], _two(kernel), _two(stride), _two(before), beyond, divisor)
 
 
 def _filter(node: Node, spec: ModelSpec, shapes: Shapes) -> Window | None:
-    """A depthwise convolution with one filter per channel."""
+    """Return a depthwise convolution with one filter per channel."""
     k, each, *kernel = spec.param_shapes(node)["weight"]
     channels = shapes[node.inputs[0]][1]
     attrs = node.attrs

@@ -18,12 +18,12 @@ OUTSIDE = 2  # tensors from outside that the kernel takes
 
 
 def sizes_of(b: CudaBuilder, pieces: Sequence[Piece]) -> list[tuple[int, int]]:
-    """Rows and columns after each piece."""
+    """Return the rows and columns after each piece."""
     return [(b.shapes[p.layer.name][2], b.shapes[p.layer.name][3]) for p in pieces]
 
 
 def cut_of(b: CudaBuilder, pieces: Sequence[Piece], value: str) -> Cut | None:
-    """How to cut a stack that begins with ``value``; None if it cannot be one launch."""
+    """Return the cut of a stack that begins with ``value``; None if it cannot be one launch."""
     if sum(len(p.outside) for p in pieces) > OUTSIDE:
         return None
     n, c, h, w = b.shapes[value]
@@ -60,13 +60,13 @@ def stack_step(b: CudaBuilder, pieces: Sequence[Piece], value: str, cut: Cut) ->
 
 
 def strides(name: str, view: View) -> dict[str, int]:
-    """The fields of the record that say how an image lies."""
+    """Return the fields of the record that hold an image's strides."""
     image, channel, row, col = view.strides
     return {f"{name}_image": image, f"{name}_row": row, f"{name}_col": col, f"{name}_channel": channel}
 
 
 def as_stack(b: CudaBuilder, layer: Layer) -> bool:
-    """Append the layer as a stack of its own, if it can be one."""
+    """Append the layer as a stack of its own; return whether it can be one."""
     value = layer.node.inputs[0]
     piece = piece_of(layer, value, b.spec, b.shapes)
     cut = cut_of(b, [piece], value) if piece is not None else None
