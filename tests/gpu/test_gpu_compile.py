@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.gpu_code import record_of
+from support.ptx.compiler import text_of
 
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
@@ -103,6 +105,24 @@ def test_a_gpu_newer_than_the_assembler(coded: Callable[..., None]) -> None:
     """The driver, which knows it, gets the PTX; that is kept, too."""
     for arguments in ((), ("kept",)):
         coded((99, 0), "b'.version' in image and image[-1] == 0", *arguments)
+
+
+def test_one_pass_of_numba_serves_all_gpus() -> None:
+    """The PTX for sm_80, made beside that for sm_90, is what the engine has made for sm_80 alone."""
+    pytest.importorskip("cuda.bindings.nvjitlink", reason="numba-cuda's parts are not installed")
+    kernel = KERNELS["recurrent_gates"]
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
+    script = """
+from bslite.kernels.cuda import KERNELS
+kernel = KERNELS["recurrent_gates"]
+print(kernel.ptx((8, 0), **kernel.samples[0]))
+"""
+    alone = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert alone.returncode == 0, alone.stderr
+    beside = text_of(kernel.name, kernel.samples[0], (8, 0))
+    counted = r"_ZN[\w$]+|_cudapy_smem_\d+"  # names with the number of functions compiled before
+    assert ".target sm_80" in beside
+    assert re.sub(counted, "", beside).strip() == re.sub(counted, "", alone.stdout).strip()
 
 
 @on_both
