@@ -1,1 +1,1 @@
-"""Records of launches on a GPU, by family. An operand's type says what its cells are."""
+"""Records of launches on a GPU, by family. An operand's type gives the type of its cells."""

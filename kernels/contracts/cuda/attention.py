@@ -13,7 +13,7 @@ Three = tuple[int, int, int]
 @dataclass(frozen=True)
 class AttentionVariant(LaunchVariant):
     """``tile``: rows and keys of a block, rows and keys of a thread; ``width``: columns of v that a block
-    makes. ``mask_kind``: a `contracts.attention.Mask`. ``safe``: rows without a key are zeros, not NaN.
+    computes. ``mask_kind``: a `contracts.attention.Mask`. ``safe``: rows without a key are zeros, not NaN.
     """
 
     tile: tuple[int, int, int, int]
@@ -25,9 +25,10 @@ class AttentionVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Attention(LaunchRecord):
-    """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes, the inner two ``n1`` and ``n2``.
+    """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes; the inner two are ``n1`` and
+    ``n2``.
 
-    ``mask`` and ``flags`` are one operand, as floats and as int32; ``row_tiles``: blocks to a matrix.
+    ``mask`` and ``flags`` are one operand, as floats and as int32; ``row_tiles``: blocks per matrix.
     """
 
     kernel: ClassVar[str] = "attention"
@@ -61,9 +62,7 @@ class Attention(LaunchRecord):
 
 @dataclass(frozen=True)
 class AttentionPairs(Attention):
-    """As `Attention`, two neighbouring floats at a time: ``depth`` and the strides of q, k, v and y count
-    pairs.
-    """
+    """The fields of `Attention` for pairs of floats: ``depth`` and strides of q, k, v and y count pairs."""
 
     kernel: ClassVar[str] = "attention_pairs"
     pairs: ClassVar[tuple[str, ...]] = ("q", "k", "v", "y")

@@ -1,4 +1,4 @@
-"""Records of launches that work element by element. Strides are in elements."""
+"""Records of elementwise launches. Strides are in elements."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Five = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True)
 class ElementwiseVariant(LaunchVariant):
-    """A function of `contracts.elementwise`, one of `contracts.activation` after it, how many axes there are,
-    and the threads of a block.
+    """A function of `contracts.elementwise`, an activation of `contracts.activation` after it, the number of
+    axes, and the threads of a block.
     """
 
     function: str
@@ -25,9 +25,9 @@ class ElementwiseVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Loops(Record):
-    """Sizes of the axes, innermost last, and strides of every operand.
+    """The sizes of the axes, innermost last, and the strides of every operand.
 
-    ``_start``: its first element, from the lowest of its memory (strides may be negative).
+    ``_start``: the operand's first element, from the lowest of its memory (strides may be negative).
     """
 
     x_start: int
@@ -50,7 +50,7 @@ class Elementwise(LaunchRecord):
 
     kernel: ClassVar[str] = "elementwise"
     AXES: ClassVar[int] = 5
-    EACH: ClassVar[int] = 4  # elements of a thread: as many loads under way before the first is needed
+    EACH: ClassVar[int] = 4  # elements per thread: as many loads are under way before the first is needed
 
     x: I4
     z: I4

@@ -1,4 +1,4 @@
-"""Records of the launches that multiply and add: products, sums of parts, depthwise filters before them.
+"""Records of the launches that multiply and add: products, joins of partial sums, separable convolutions.
 
 Numbers of the type `Cells` count floats, or pairs of floats in a kernel that moves pairs (`in_cells`).
 """
@@ -16,12 +16,12 @@ R = TypeVar("R", bound=Record)
 Cells = Annotated[int, "i4", "cells"]
 TileSizes = tuple[int, int, int, int]  # rows and columns of a block's tile, and of a thread's
 
-# What is done to A's elements on their way from memory; a depthwise filter has a kernel of its own.
+# The prologue of A's elements; a depthwise filter has a kernel of its own.
 NONE, AFFINE, GATE, DEPTHWISE = "none", "affine", "gate", "depthwise"
 
 
 def in_cells(record: R, cell: int) -> R:
-    """The record with all that counts floats counted in cells of ``cell`` floats."""
+    """Return the record with every count of floats as a count of cells of ``cell`` floats."""
     hints = typing.get_type_hints(type(record), include_extras=True)
     changed = {}
     for field in fields(record):
@@ -34,7 +34,7 @@ def in_cells(record: R, cell: int) -> R:
 
 
 def even(record: Record) -> bool:
-    """Whether all that counts floats is even, so that a kernel may move pairs."""
+    """Return whether every count of floats is even, so that a kernel may move pairs."""
     hints = typing.get_type_hints(type(record), include_extras=True)
     values = [(getattr(record, field.name), hints[field.name]) for field in fields(record)]
     return all(even(v) if isinstance(v, Record) else hint != Cells or v % 2 == 0 for v, hint in values)
@@ -42,7 +42,7 @@ def even(record: Record) -> bool:
 
 @dataclass(frozen=True)
 class Matrices(Record):
-    """Where the products of a batch lie: outer and ``inner`` ones, whose strides these are."""
+    """The strides of a batch's products: outer ones, and ``inner`` ones within each of these."""
 
     inner: int = 1
     x_outer: Cells = 0
@@ -54,8 +54,8 @@ class Matrices(Record):
 
 @dataclass(frozen=True)
 class Outputs(Record):
-    """Where rows of y and of the residual lie: ``row`` apart; with a stride for each of image, plane, line
-    and pixel (``row``) where they are not evenly spaced. Beside them, the strides of a batch's matrices of y.
+    """The strides of y's and the residual's rows: ``row``, or one for each of image, plane, line and pixel
+    (``row``) where rows are not evenly spaced; and the strides of a batch's matrices of y.
     """
 
     y_outer: Cells = 0
@@ -75,9 +75,8 @@ class Outputs(Record):
 
 @dataclass(frozen=True)
 class Windows(Record):
-    """Where windows lie in x: its strides and its ``depth`` channels; along each axis (d, h, w) where the
-    first window starts, the step between windows, what there ``have`` is of the input, and from one tap to
-    the ``next``.
+    """The places of windows in x: its strides and its ``depth`` channels; along each axis (d, h, w) the start
+    of the first window, the step between windows, the input's size (``have``), the step to the ``next`` tap.
     """
 
     x_image: Cells = 0
@@ -102,10 +101,10 @@ class Windows(Record):
 
 @dataclass(frozen=True)
 class GemmVariant(LaunchVariant):
-    """``window``: 0 where A's rows are evenly spaced runs of terms, else the number of axes windows move
-    along, 2 or 3. ``across``: w's columns are contiguous, not its terms. ``scatter``: y and residual have a
-    stride per axis. ``bias``, ``residual``: whether there is one. ``code``: the activation. ``before``:
-    `NONE`, `AFFINE` or `GATE`, and ``before_code`` the activation in it.
+    """``window``: 0 where A's rows are evenly spaced runs of terms, else the number of axes (2 or 3) that
+    windows move along. ``across``: w's columns are contiguous, not its terms. ``scatter``: y and residual
+    have a stride per axis. ``bias``, ``residual``: whether there is one. ``code``: the activation.
+    ``before``: `NONE`, `AFFINE` or `GATE`, and ``before_code`` its activation.
     """
 
     tile: TileSizes
@@ -121,9 +120,11 @@ class GemmVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Gemm(LaunchRecord):
-    """``batch`` products of A ``[rows, terms]`` by w ``[cols, terms]``, transposed; ``chunk`` terms to a part
-    of a sum, parts ``y_split`` apart. ``col_tiles``: blocks beside each other. ``a``, ``b`` and ``before_a``,
-    ``before_b`` are parameters of the activations; ``gate_image`` lies between the gates of images.
+    """``batch`` products of A ``[rows, terms]`` and w ``[cols, terms]`` transposed.
+
+    A part of a sum has ``chunk`` terms; parts of y are ``y_split`` apart. ``col_tiles``: blocks side by side.
+    ``a``, ``b``, ``before_a`` and ``before_b``: parameters of the activations; ``gate_image``: the stride
+    between the gates of images.
     """
 
     kernel: ClassVar[str] = "gemm"
@@ -155,7 +156,7 @@ class Gemm(LaunchRecord):
 
 @dataclass(frozen=True)
 class GemmPairs(Gemm):
-    """As `Gemm`, in cells of two floats."""
+    """The fields of `Gemm`, counted in cells of two floats."""
 
     kernel: ClassVar[str] = "gemm_pairs"
     pairs: ClassVar[tuple[str, ...]] = ("x", "w", "r", "y", "scale", "shift")
@@ -163,7 +164,7 @@ class GemmPairs(Gemm):
 
 @dataclass(frozen=True)
 class JoinVariant(LaunchVariant):
-    """As for `GemmVariant`."""
+    """The store's options, as in `GemmVariant`."""
 
     scatter: int
     bias: int
@@ -173,7 +174,7 @@ class JoinVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Join(LaunchRecord):
-    """The sum of ``splits`` parts of ``count`` elements, and what a product's store does; all in floats."""
+    """The sum of ``splits`` parts of ``count`` elements, and a product's store; all in floats."""
 
     kernel: ClassVar[str] = "gemm_join"
 
@@ -206,7 +207,7 @@ class GemvVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Gemv(LaunchRecord):
-    """A product of ``rows_in`` rows; strides of y in floats."""
+    """A product of ``rows_in`` rows; strides of y are in floats."""
 
     kernel: ClassVar[str] = "gemv"
 
@@ -228,7 +229,7 @@ class Gemv(LaunchRecord):
 
 @dataclass(frozen=True)
 class GemvPairs(Gemv):
-    """As `Gemv`, x and w in cells of two floats."""
+    """The fields of `Gemv`, with x and w in cells of two floats."""
 
     kernel: ClassVar[str] = "gemv_pairs"
     pairs: ClassVar[tuple[str, ...]] = ("x", "w")
@@ -236,8 +237,8 @@ class GemvPairs(Gemv):
 
 @dataclass(frozen=True)
 class SeparableVariant(LaunchVariant):
-    """``deep``: channels in a turn; ``run``: pixels of a thread side by side; ``window``: columns of the
-    depthwise filter and of its step; ``biased``: whether it has a bias; ``before_code``: its activation.
+    """``deep``: channels per turn; ``run``: neighbouring pixels of a thread; ``window``: the columns and the
+    column step of the depthwise filter; ``biased``: whether it has a bias; ``before_code``: its activation.
     """
 
     tile: TileSizes
@@ -254,7 +255,7 @@ class SeparableVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Separable(LaunchRecord):
-    """A depthwise filter (``taps``, ``shifts``) and the product of what it makes with w."""
+    """A depthwise filter (weights ``taps``, bias ``shifts``) and the product of its result with w."""
 
     kernel: ClassVar[str] = "gemm_depthwise"
 

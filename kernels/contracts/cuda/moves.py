@@ -14,7 +14,7 @@ Three = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class CopyVariant(LaunchVariant):
-    """How many axes there are, and the threads of a block."""
+    """The number of axes, and the threads of a block."""
 
     axes: int
     threads: int
@@ -30,7 +30,7 @@ class Copy(LaunchRecord):
 
     kernel: ClassVar[str] = "copy"
     AXES: ClassVar[int] = 6
-    EACH: ClassVar[int] = 4  # elements of a thread: as many loads under way before the first is needed
+    EACH: ClassVar[int] = 4  # elements per thread: as many loads are under way before the first is needed
 
     source: I4
     target: I4
@@ -44,7 +44,7 @@ class Copy(LaunchRecord):
 
 @dataclass(frozen=True)
 class CopyPairs(Copy):
-    """As `Copy`, two neighbouring cells at a time: sizes, starts and strides count pairs."""
+    """The fields of `Copy` for pairs of neighbouring cells: sizes, starts and strides count pairs."""
 
     kernel: ClassVar[str] = "copy_pairs"
 
@@ -54,16 +54,16 @@ class CopyPairs(Copy):
 
 @dataclass(frozen=True)
 class TransposeVariant(LaunchVariant):
-    """Rows and columns of a block's tile."""
+    """The rows and columns of a block's tile."""
 
     tile: int
 
 
 @dataclass(frozen=True)
 class Transpose(LaunchRecord):
-    """``y[.., r, c] = x[.., c, r]``: rows contiguous in x, columns in y; ``across`` and ``down`` tiles.
+    """``y[.., r, c] = x[.., c, r]``: c is contiguous in x, r in y; ``across`` and ``down`` count tiles.
 
-    Around them lie three axes, the inner two of ``n1`` and ``n2``.
+    Three outer axes surround them; the sizes of the inner two are ``n1`` and ``n2``.
     """
 
     kernel: ClassVar[str] = "transpose"
@@ -84,7 +84,7 @@ class Transpose(LaunchRecord):
 
 @dataclass(frozen=True)
 class TriluVariant(LaunchVariant):
-    """Which triangle is kept: on and above the diagonal (``upper``), or on and below it."""
+    """The triangle that is kept: on and above the diagonal (``upper``), or on and below it."""
 
     threads: int
     upper: int
@@ -92,7 +92,7 @@ class TriluVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Trilu(LaunchRecord):
-    """``count`` cells of dense matrices ``[height, width]``, zeros beside the triangle."""
+    """``count`` cells of dense matrices ``[height, width]``, with zeros outside the triangle."""
 
     kernel: ClassVar[str] = "trilu"
 
@@ -113,11 +113,10 @@ class BlockVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Fold(LaunchRecord):
-    """``y[c, d, h, w]``, ``total`` elements, dense: the sum of ``x[c, planes[d, i] + lines[h, j] +
-    pixels[w, k]]``; x has ``channel`` elements of each c.
+    """``y[c, d, h, w]``, ``total`` elements, dense: the sum of ``x[c, planes[d, i] + lines[h, j] + pixels[w,
+    k]]``; x has ``channel`` elements of each c.
 
-    A line of a table has ``of_plane``, ``of_line`` or ``of_pixel`` offsets; -1 stands for none, and comes
-    last.
+    A line of a table has ``of_plane``, ``of_line`` or ``of_pixel`` offsets; unused ones are -1 and come last.
     """
 
     kernel: ClassVar[str] = "fold"

@@ -1,4 +1,4 @@
-"""Records of launches that put elements of rows in order, and of positions as ones among zeros."""
+"""Records of launches that sort elements of rows, and of one-hot encoding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, LaunchVariant
 
 @dataclass(frozen=True)
 class OrderVariant(LaunchVariant):
-    """The threads of a block; which elements come first, and what they are."""
+    """The threads of a block; whether the largest elements come first, and whether they are floats."""
 
     threads: int
     largest: int
@@ -19,7 +19,7 @@ class OrderVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class TopKShort(LaunchRecord):
-    """Dense rows ``y [k]`` of indices into rows ``x [length]``, at most as long as a block has threads."""
+    """Dense rows ``y [k]`` of indices into rows ``x [length]``; a row fits a block's threads."""
 
     kernel: ClassVar[str] = "topk_short"
 
@@ -32,7 +32,7 @@ class TopKShort(LaunchRecord):
 
 @dataclass(frozen=True)
 class TilesVariant(OrderVariant):
-    """``tile`` elements are sorted by a block; ``whole``: they are a row, of which indices are left."""
+    """A block sorts ``tile`` elements; ``whole``: they are a whole row, and the result is indices."""
 
     tile: int
     whole: int
@@ -40,8 +40,8 @@ class TilesVariant(OrderVariant):
 
 @dataclass(frozen=True)
 class TopKTiles(LaunchRecord):
-    """The first ``kept`` of each of the ``tiles`` of each row, in order: indices, or cells of upper half and
-    index, ``y[row, tile, kept, 2]``.
+    """The first ``kept`` elements of each of the ``tiles`` of each row, in order: indices, or cells of upper
+    half and index, ``y[row, tile, kept, 2]``.
     """
 
     kernel: ClassVar[str] = "topk_tiles"
@@ -55,7 +55,7 @@ class TopKTiles(LaunchRecord):
 
 @dataclass(frozen=True)
 class MergeVariant(LaunchVariant):
-    """``whole``: one run is left, of which indices are made."""
+    """``whole``: one run is left, and the result is indices."""
 
     threads: int
     whole: int
@@ -63,8 +63,8 @@ class MergeVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class TopKMerge(LaunchRecord):
-    """The first ``kept`` of every ``fan`` of the ``runs`` of each row: ``x[row, runs, length, 2]`` to
-    ``y[row, groups, kept, 2]``; ``total`` elements of ``fan * groups`` runs of all rows.
+    """The first ``kept`` elements of every ``fan`` of the ``runs`` of each row: ``x[row, runs, length, 2]``
+    to ``y[row, groups, kept, 2]``; ``total`` elements of ``fan * groups`` runs of all rows.
     """
 
     kernel: ClassVar[str] = "topk_merge"
@@ -81,7 +81,7 @@ class TopKMerge(LaunchRecord):
 
 @dataclass(frozen=True)
 class OneHotVariant(LaunchVariant):
-    """``strict``: an index that is negative or beyond is flagged."""
+    """``strict``: an index that is negative or too large is flagged."""
 
     threads: int
     strict: int

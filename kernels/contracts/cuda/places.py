@@ -1,6 +1,6 @@
-"""Records of launches that pick and put cells at computed places. Operands are dense, strides in elements.
+"""Records of launches that gather and scatter cells. Operands are dense, strides in elements.
 
-``flag`` is raised by an index that is out of range, ``overflow`` by an integer that does not fit 32 bits.
+An index out of range raises ``flag``; an integer that does not fit 32 bits raises ``overflow``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bslite.kernels.contracts.reduction import Reduction
 
 @dataclass(frozen=True)
 class Gather(LaunchRecord):
-    """``y[o, i, c] = x[o, indices[i], c]`` of ``total`` cells; x ``[o, size, inner]``, ``count`` indices."""
+    """``y[o, i, c] = x[o, indices[i], c]``, ``total`` cells; x ``[o, size, inner]``, ``count`` indices."""
 
     kernel: ClassVar[str] = "gather"
 
@@ -31,7 +31,7 @@ class Gather(LaunchRecord):
 
 @dataclass(frozen=True)
 class GatherPairs(Gather):
-    """As `Gather`, two cells at a time: ``total`` and ``inner`` count pairs."""
+    """The fields of `Gather` for pairs of cells: ``total`` and ``inner`` count pairs."""
 
     kernel: ClassVar[str] = "gather_pairs"
     pairs: ClassVar[tuple[str, ...]] = ("x", "y")
@@ -39,7 +39,7 @@ class GatherPairs(Gather):
 
 @dataclass(frozen=True)
 class GatherElementsVariant(LaunchVariant):
-    """The threads of a block, and how many axes there are."""
+    """The threads of a block, and the number of axes."""
 
     threads: int
     axes: int
@@ -49,8 +49,8 @@ class GatherElementsVariant(LaunchVariant):
 class GatherElements(LaunchRecord):
     """``y[i] = x[place of i + indices[i] * x_step]`` for ``count`` elements, axis 0 innermost.
 
-    ``n``: sizes of all axes but the outermost; ``x``: strides of the source, 0 along the axis picked along,
-    which has ``size`` elements.
+    ``n``: sizes of all axes but the outermost; ``x``: strides of the source, 0 along the axis of ``size``
+    elements that indices pick along.
     """
 
     kernel: ClassVar[str] = "gather_elements"
@@ -68,10 +68,10 @@ class GatherElements(LaunchRecord):
 
 @dataclass(frozen=True)
 class RowsAt(LaunchRecord):
-    """``rows[q]``: which row of a dense tensor the ``coordinates`` at ``indices[q]`` point to.
+    """``rows[q]``: the row of a dense tensor that the ``coordinates`` at ``indices[q]`` point to.
 
-    ``table``: the size of each axis, and how many rows its neighbours are apart. ``per_batch`` of the
-    ``count`` points are in each ``batch_rows`` rows.
+    ``table``: the size of each axis, and the number of rows between its neighbours. Each batch of
+    ``batch_rows`` rows has ``per_batch`` of the ``count`` points.
     """
 
     kernel: ClassVar[str] = "rows_at"
@@ -88,7 +88,7 @@ class RowsAt(LaunchRecord):
 
 @dataclass(frozen=True)
 class ScatterVariant(LaunchVariant):
-    """``across`` lines of a block lie along ``axes`` axes; ``alone``: a thread has a single cell."""
+    """A block's ``across`` lines lie along ``axes`` axes; ``alone``: a thread has a single cell."""
 
     threads: int
     across: int
@@ -103,9 +103,9 @@ class Scatter(LaunchRecord):
     """``target[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along
     each of ``lines`` lines of ``size`` cells.
 
-    ``share``: cells of a thread. ``y_step``, ``i_step``, ``u_step``: strides along a line. ``own``: whether a
-    line has indices of its own, placed as its updates are. ``n``: how many lines there are along all axes but
-    the outermost, axis 0 innermost; ``u``, ``y``: strides of lines in updates and target.
+    ``share``: cells per thread. ``y_step``, ``i_step``, ``u_step``: strides along a line. ``own``: whether a
+    line has indices of its own, placed as its updates are. ``n``: the number of lines along all axes but the
+    outermost, axis 0 innermost; ``u``, ``y``: strides of lines in updates and target.
     """
 
     kernel: ClassVar[str] = "scatter"
@@ -130,7 +130,7 @@ class Scatter(LaunchRecord):
 
 @dataclass(frozen=True)
 class ScatterSortedVariant(LaunchVariant):
-    """What updates do to the cells that they meet, and what both hold."""
+    """The reduction of updates into cells, and the type of both."""
 
     threads: int
     reduction: Reduction
@@ -139,8 +139,8 @@ class ScatterSortedVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class ScatterSorted(LaunchRecord):
-    """As `Scatter` of ``count`` updates into rows of ``inner`` cells: ``sorted[q, 2]`` are the rows in order,
-    each with the number of its update; ``total`` cells of all updates.
+    """A `Scatter` of ``count`` updates into rows of ``inner`` cells: ``sorted[q, 2]`` are the rows in order,
+    each with the number of its update; ``total`` counts the cells of all updates.
     """
 
     kernel: ClassVar[str] = "scatter_sorted"
@@ -156,7 +156,7 @@ class ScatterSorted(LaunchRecord):
 
 @dataclass(frozen=True)
 class SequenceLengthsVariant(LaunchVariant):
-    """Whether no length may follow a shorter one."""
+    """``in_order``: no length may follow a shorter one."""
 
     in_order: int
 
@@ -165,8 +165,8 @@ class SequenceLengthsVariant(LaunchVariant):
 class SequenceLengths(LaunchRecord):
     """``y = x`` of ``count`` lengths, checked by one thread.
 
-    ``range_flag`` is raised by a length that is not in 1 to ``most``, ``order_flag`` by one that follows a
-    shorter one, ``whole_flag`` by a longest below ``steps``.
+    ``range_flag`` is raised by a length outside 1 to ``most``, ``order_flag`` by one that follows a shorter
+    one, ``whole_flag`` if the longest is below ``steps``.
     """
 
     kernel: ClassVar[str] = "sequence_lengths"

@@ -1,4 +1,4 @@
-"""Records of recurrent layers' launches, and how a block's weights are shared out over its threads."""
+"""Records of recurrent layers' launches, and the distribution of a block's weights over its threads."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import ClassVar, NamedTuple
 from bslite.kernels.contracts.launch import F4, I4, I8, PAIRS, LaunchRecord, LaunchVariant
 
 FLOAT = 4  # bytes
-QUAD = 4  # floats of one read of shared memory
+QUAD = 4  # floats per read of shared memory
 
 
 class Tile(NamedTuple):
-    """How a block of ``warps * lanes`` threads takes its sums; `kernels.cuda.recurrent.sums` explains it.
+    """A block's sums over ``warps * lanes`` threads; `kernels.cuda.recurrent.sums` explains the scheme.
 
-    ``parts`` warps share a row of weights, ``rows`` rows are a warp's. Of a lane's columns ``held`` are in
-    registers; ``rounds`` of ``near`` in shared memory and ``far`` in L2 follow. A weight meets ``abreast``
-    sequences when it is read, ``chunk`` sequences are staged at once, ``batch`` are a block's: powers of two.
+    ``parts`` warps share a row of weights; a warp has ``rows`` rows. Of a lane's columns ``held`` are in
+    registers; ``rounds`` of ``near`` in shared memory and ``far`` in L2 follow. A weight that is read serves
+    ``abreast`` sequences, ``chunk`` sequences are staged at once, a block has ``batch``: powers of two.
     """
 
     warps: int
@@ -33,57 +33,57 @@ class Tile(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """The threads of a block."""
         return self.warps * self.lanes
 
     @property
     def deep(self) -> int:
-        """Columns of a lane."""
+        """The columns of a lane."""
         return self.held + self.rounds * (self.near + self.far)
 
     @property
     def span(self) -> int:
-        """Columns of a warp."""
+        """The columns of a warp."""
         return self.lanes * self.deep
 
     @property
     def longest(self) -> int:
-        """Values of h that there is room for."""
+        """The most values of h that fit."""
         return self.parts * self.span
 
     @property
     def block_rows(self) -> int:
-        """Rows of a block."""
+        """The rows of a block."""
         return self.warps // self.parts * self.rows
 
     @property
     def quads(self) -> int:
-        """Reads of shared memory in a round; the last one may be filled up."""
+        """The reads of shared memory in a round; the last one may be padded."""
         return -(-self.near * self.rows // QUAD)
 
     @property
     def cells(self) -> int:
-        """Floats of shared memory for weights."""
+        """The floats of shared memory for weights."""
         return self.rounds * self.quads * QUAD * self.threads
 
     @property
     def sums(self) -> int:
-        """Room for a thread's sums, of all its rows and sequences: a power of two."""
+        """The size of a thread's array of sums, for all its rows and sequences: a power of two."""
         return 1 << (self.rows * self.abreast - 1).bit_length()
 
     @property
     def turns(self) -> int:
-        """Sets of h in shared memory: two where the next sequences may come while threads use these."""
+        """The sets of h in shared memory: two where the next sequences may come while threads use these."""
         return 2 if self.chunk < self.batch else 1
 
     @property
     def static(self) -> int:
-        """Bytes of shared memory for h and partial sums."""
+        """The bytes of shared memory for h and partial sums."""
         return FLOAT * (self.turns * self.chunk * self.longest + self.warps * self.rows * self.batch)
 
     @property
     def dynamic(self) -> int:
-        """Bytes of shared memory for weights, which the launch must ask for (`Kernel.dynamic`)."""
+        """The bytes of shared memory for weights, which the launch must request (`Kernel.dynamic`)."""
         return FLOAT * self.cells
 
 
@@ -104,13 +104,13 @@ class Options(LaunchVariant):
 
 @dataclass(frozen=True)
 class RecurrentVariant(Options):
-    """``tile`` is written out among the constants. ``together``: a launch's blocks wait for each other."""
+    """``tile`` is spread among the constants. ``together``: the blocks of a launch wait for each other."""
 
     tile: Tile = TILE
     together: int = 1
 
     def constants(self) -> dict[str, int]:
-        """The arguments of the function that makes the kernel."""
+        """The arguments of the function that builds the kernel."""
         found = super().constants()
         tile: Tile = found.pop("tile")
         return {**found, **tile._asdict()}
@@ -118,7 +118,7 @@ class RecurrentVariant(Options):
 
 @dataclass(frozen=True)
 class Sequences(LaunchRecord):
-    """What all launches of a layer's time steps have in common.
+    """The fields that all launches of a layer's time steps share.
 
     ``inputs`` [steps * sequences, inputs_row]: the products with x. ``cell`` [sequences, hidden]: c. ``y``
     [steps + states, sequences, ...] has strides ``y_time, y_row`` (elements).
@@ -140,11 +140,11 @@ class Sequences(LaunchRecord):
 
 @dataclass(frozen=True)
 class Steps(Sequences):
-    """Time steps ``first`` to ``stop`` of ``weights`` [gates * n, depth] for n units, ``units`` to a block.
+    """Time steps ``first`` to ``stop`` of ``weights`` [gates * n, depth] for n units, ``units`` per block.
 
-    ``state`` [2, sequences, width] and ``between`` [2, sequences, hidden] are cells of a value and a step
-    number, ``update`` is [sequences, hidden]. ``gate`` is the first of the products with x that the pass
-    takes; ``zero`` is 0.
+    Cells of ``state`` [2, sequences, width] and ``between`` [2, sequences, hidden] hold a value and a step
+    number; ``update`` is [sequences, hidden]. ``gate`` is the pass's first gate in the products with x;
+    ``zero`` is 0.
     """
 
     kernel: ClassVar[str] = "recurrent"
@@ -165,14 +165,14 @@ class Steps(Sequences):
 
 @dataclass(frozen=True)
 class StepsWide(Steps):
-    """As `Steps`, by a kernel that keeps up to 190 weights of a thread in registers."""
+    """The fields of `Steps`, for a kernel that keeps up to 190 weights of a thread in registers."""
 
     kernel: ClassVar[str] = "recurrent_wide"
 
 
 @dataclass(frozen=True)
 class GatesVariant(Options):
-    """``threads`` of a block."""
+    """``threads``: the threads of a block."""
 
     threads: int = 256
 
@@ -181,7 +181,7 @@ class GatesVariant(Options):
 class Gates(Sequences):
     """Time step ``step`` of all units and sequences, from ``products`` [parts, sequences, gates * hidden].
 
-    ``h`` [sequences, hidden] is changed in place.
+    ``h`` [sequences, hidden] is updated in place.
     """
 
     kernel: ClassVar[str] = "recurrent_gates"
@@ -195,7 +195,7 @@ class Gates(Sequences):
 
 @dataclass(frozen=True)
 class StartVariant(LaunchVariant):
-    """``threads`` of a block; ``zeros``: no state is given."""
+    """``threads``: the threads of a block; ``zeros``: no state is given."""
 
     threads: int
     zeros: int
@@ -203,7 +203,7 @@ class StartVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Start(LaunchRecord):
-    """``state`` [2, sequences, width]: what is given for step 0; the other set is for no step at all.
+    """``state`` [2, sequences, width]: one set is the given state, for step 0; the other has no step.
 
     ``count`` is sequences * width; ``given_row`` and ``given_step`` are strides of ``given``.
     """

@@ -1,4 +1,4 @@
-"""Records of launches that reduce: three axes are kept, four reduced. Strides are in elements."""
+"""Records of reductions over four axes that keep three. Strides are in elements."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Four = tuple[I8, I8, I8, I8]
 
 @dataclass(frozen=True)
 class ReduceVariant(Threads):
-    """``width`` threads have a result. ``rows``: neighbouring threads read along what is reduced.
+    """``width`` threads share a result. ``rows``: neighbouring threads read along the reduced axes.
 
-    ``name``: the reduction; ``last_of``: of equal extremes, the last is wanted.
+    ``name``: the reduction; ``last_of``: the last of equal extremes is wanted.
     """
 
     width: int
@@ -27,7 +27,7 @@ class ReduceVariant(Threads):
 
 @dataclass(frozen=True)
 class MergeVariant(Threads):
-    """A thread has a result."""
+    """The variant of a merge, with one thread per result."""
 
     name: str
     last_of: int
@@ -35,7 +35,7 @@ class MergeVariant(Threads):
 
 @dataclass(frozen=True)
 class KeptAxes(Record):
-    """What is kept: sizes of the inner two of three axes, strides in x."""
+    """The kept axes: sizes of the inner two of three, strides in x."""
 
     n1: int
     n2: int
@@ -44,7 +44,7 @@ class KeptAxes(Record):
 
 @dataclass(frozen=True)
 class ReducedAxes(Record):
-    """What is reduced: sizes of four axes but the outermost, strides."""
+    """The reduced axes: sizes of all four but the outermost, strides in x."""
 
     m1: int
     m2: int
@@ -54,7 +54,7 @@ class ReducedAxes(Record):
 
 @dataclass(frozen=True)
 class Reduce(LaunchRecord):
-    """``results`` results of ``count`` elements each; ``divisor``: what a mean divides by."""
+    """``results`` results of ``count`` elements each; ``divisor``: the divisor of a mean."""
 
     kernel: ClassVar[str] = "reduce"
 
@@ -70,7 +70,7 @@ class Reduce(LaunchRecord):
 
 @dataclass(frozen=True)
 class ReducePlace(Reduce):
-    """As `Reduce`; a result is a position."""
+    """A `Reduce` whose result is a position."""
 
     kernel: ClassVar[str] = "reduce_place"
 
@@ -79,7 +79,7 @@ class ReducePlace(Reduce):
 
 @dataclass(frozen=True)
 class ReduceIntegers(Reduce):
-    """As `Reduce`, of integers; ``flag`` notes a result that does not fit 32 bits."""
+    """A `Reduce` of integers; ``flag`` is raised by a result that does not fit 32 bits."""
 
     kernel: ClassVar[str] = "reduce_integers"
 
@@ -90,7 +90,7 @@ class ReduceIntegers(Reduce):
 
 @dataclass(frozen=True)
 class ReducePart(LaunchRecord):
-    """``made[result, part]``: what is gathered of ``chunk`` elements."""
+    """``made[result, part]``: the partial reduction of ``chunk`` elements."""
 
     kernel: ClassVar[str] = "reduce_part"
 
@@ -106,7 +106,7 @@ class ReducePart(LaunchRecord):
 
 @dataclass(frozen=True)
 class ReduceMerge(LaunchRecord):
-    """Results, from what `ReducePart` left."""
+    """The results, merged from the parts of `ReducePart`."""
 
     kernel: ClassVar[str] = "reduce_merge"
 
@@ -123,7 +123,7 @@ class ReduceMerge(LaunchRecord):
 
 @dataclass(frozen=True)
 class ReduceMergePlace(ReduceMerge):
-    """As `ReduceMerge`; a result is a position."""
+    """A `ReduceMerge` whose result is a position."""
 
     kernel: ClassVar[str] = "reduce_merge_place"
 

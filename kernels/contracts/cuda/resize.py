@@ -1,4 +1,4 @@
-"""Records of launches that resize. Which input lines make up an output line is a table."""
+"""Records of launches that resize. A table lists the input lines of each output line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVari
 
 @dataclass(frozen=True)
 class ResampleVariant(LaunchVariant):
-    """``moves``: a single tap of weight 1, a copy."""
+    """``moves``: a single tap of weight 1, which is a copy."""
 
     threads: int
     moves: int
@@ -18,7 +18,7 @@ class ResampleVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Resample(LaunchRecord):
-    """Along one axis, dense: ``y[o, i, c] = sum over taps t of weights[i, t] * x[o, lines[i, t], c]``.
+    """Dense, along one axis: ``y[o, i, c] = sum over taps t of weights[i, t] * x[o, lines[i, t], c]``.
 
     ``total`` elements; x ``[o, size, inner]``, y ``[o, out, inner]``.
     """
@@ -38,7 +38,7 @@ class Resample(LaunchRecord):
 
 @dataclass(frozen=True)
 class ResizeImageVariant(LaunchVariant):
-    """Between four pixels (``linear``), or the nearest one."""
+    """``linear``: interpolation between four pixels, else the nearest pixel."""
 
     threads: int
     linear: int
@@ -46,7 +46,7 @@ class ResizeImageVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class ResizeImage(LaunchRecord):
-    """Images of ``total`` elements, channels innermost, along rows and columns at once.
+    """A resize of images of ``total`` elements, channels innermost, along rows and columns at once.
 
     ``rows``, ``cols``: two indices for each output row and column; ``row_parts``, ``col_parts``: as many
     weights where the variant is linear. Strides are in elements.

@@ -1,7 +1,6 @@
 """Records of launches that work along rows. Strides and lengths are in elements.
 
-Rows lie along three axes, of which ``n1`` and ``n2`` are the sizes of the inner two. Their strides have 64
-bits.
+Rows lie along three axes; ``n1`` and ``n2`` are the sizes of the inner two. Their strides have 64 bits.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ Three = tuple[I8, I8, I8]
 
 @dataclass(frozen=True)
 class Threads(LaunchVariant):
-    """Threads of a block."""
+    """The threads of a block."""
 
     threads: int
 
 
 @dataclass(frozen=True)
 class Share(Threads):
-    """How a block's threads share rows: ``width`` to a row, ``each`` elements of a thread at once, which are
-    all it has if the row is ``held``.
+    """The distribution of rows over a block's threads: ``width`` threads per row, ``each`` elements per
+    thread at once. A ``held`` row has no more elements than these.
     """
 
     width: int
@@ -35,13 +34,13 @@ class Share(Threads):
 
     @property
     def rows(self) -> int:
-        """Rows of a block."""
+        """The rows of a block."""
         return self.threads // self.width
 
 
 @dataclass(frozen=True)
 class Part(Threads):
-    """A block has a part of a row; a thread loads ``each`` elements at once."""
+    """The variant of blocks that take a part of a row; a thread loads ``each`` elements at once."""
 
     each: int
 
@@ -72,14 +71,14 @@ class PartAxes(Record):
 
 @dataclass(frozen=True)
 class TargetAxes(Record):
-    """Strides of the axes around rows in y."""
+    """The strides of the axes around rows in y."""
 
     y: Three
 
 
 @dataclass(frozen=True)
 class RowLaunch(LaunchRecord):
-    """Base of the records of row kernels: each row of x makes one of y."""
+    """The base of the records of row kernels: each row of x yields one of y."""
 
     x: F4
     y: F4
@@ -91,14 +90,14 @@ class RowLaunch(LaunchRecord):
 
 @dataclass(frozen=True)
 class SoftmaxVariant(Share):
-    """``log_of``: its logarithm."""
+    """``log_of``: the result is the logarithm of the softmax."""
 
     log_of: int
 
 
 @dataclass(frozen=True)
 class Softmax(RowLaunch):
-    """Softmax of rows, or its logarithm."""
+    """The softmax of rows, or its logarithm."""
 
     kernel: ClassVar[str] = "softmax"
 
@@ -116,14 +115,14 @@ class SoftmaxPart(LaunchRecord):
 
 @dataclass(frozen=True)
 class SoftmaxJoinVariant(Part):
-    """``log_of``: the logarithm of the softmax."""
+    """``log_of``: the result is the logarithm of the softmax."""
 
     log_of: int
 
 
 @dataclass(frozen=True)
 class SoftmaxJoin(LaunchRecord):
-    """The softmax of a part of a row, from what all parts made."""
+    """The softmax of a part of a row, from the maxima and sums of all parts."""
 
     kernel: ClassVar[str] = "softmax_join"
 
@@ -139,7 +138,7 @@ class SoftmaxJoin(LaunchRecord):
 
 @dataclass(frozen=True)
 class NormVariant(Share):
-    """Whether there are weights and a bias."""
+    """The kind of norm, and whether there are weights and a bias."""
 
     kind: Norm
     weighted: int
@@ -148,7 +147,7 @@ class NormVariant(Share):
 
 @dataclass(frozen=True)
 class NormalizeRows(RowLaunch):
-    """Layer norm, RMS norm, normalisation to length one."""
+    """Layer norm, RMS norm or normalisation to length one."""
 
     kernel: ClassVar[str] = "normalize_rows"
 
@@ -166,7 +165,7 @@ class NormalizePart(SoftmaxPart):
 
 @dataclass(frozen=True)
 class NormJoinVariant(Part):
-    """Whether there are weights and a bias."""
+    """The kind of norm, and whether there are weights and a bias."""
 
     kind: Norm
     weighted: int
@@ -175,7 +174,7 @@ class NormJoinVariant(Part):
 
 @dataclass(frozen=True)
 class NormalizeJoin(LaunchRecord):
-    """A part of a row normalised, from the sums of all parts."""
+    """The normalisation of a part of a row, from the sums of all parts."""
 
     kernel: ClassVar[str] = "normalize_join"
 
@@ -191,14 +190,14 @@ class NormalizeJoin(LaunchRecord):
 
 @dataclass(frozen=True)
 class LocalResponseVariant(Threads):
-    """The exponent."""
+    """``power``: the exponent."""
 
     power: Power
 
 
 @dataclass(frozen=True)
 class LocalResponse(RowLaunch):
-    """Each element over a power of its neighbours' squares; a thread has one element."""
+    """Each element over a power of its neighbours' squares, with one thread per element."""
 
     kernel: ClassVar[str] = "lrn"
 
@@ -214,7 +213,7 @@ class LocalResponse(RowLaunch):
 
 @dataclass(frozen=True)
 class ChannelThreads(LaunchVariant):
-    """A block is ``across`` channels side by side by ``down`` pixels."""
+    """A block takes ``across`` channels side by side and ``down`` pixels."""
 
     across: int
     down: int
@@ -222,7 +221,7 @@ class ChannelThreads(LaunchVariant):
 
 @dataclass(frozen=True)
 class PixelAxes(Record):
-    """``pixels`` of every image, in lines of ``columns``, and where they are in x."""
+    """The ``pixels`` of every image, in lines of ``columns``, and their strides in x."""
 
     channels: int
     pixels: int
@@ -234,7 +233,7 @@ class PixelAxes(Record):
 
 @dataclass(frozen=True)
 class ChannelSums(LaunchRecord):
-    """``sums[image, band, channel]``: of elements and of their squares, over bands of ``band`` pixels."""
+    """``sums[image, band, channel]``: sums of elements and of squares, over bands of ``band`` pixels."""
 
     kernel: ClassVar[str] = "channel_sums"
 
@@ -247,7 +246,7 @@ class ChannelSums(LaunchRecord):
 
 @dataclass(frozen=True)
 class GroupScalesVariant(Threads):
-    """Whether there are weights and a bias."""
+    """Return whether there are weights and a bias."""
 
     weighted: int
     biased: int
@@ -291,7 +290,7 @@ class ScalePixels(LaunchRecord):
 
 @dataclass(frozen=True)
 class CumulateVariant(Threads):
-    """What runs; ``exclusive``: without the element itself; ``reverse``: from the row's end."""
+    """The kind of running total; ``exclusive``: without the element itself; ``reverse``: from the end."""
 
     kind: Running
     exclusive: int
@@ -307,7 +306,7 @@ class Cumulate(RowLaunch):
 
 @dataclass(frozen=True)
 class CumulateIntegers(LaunchRecord):
-    """As `Cumulate`, of integers; ``flag`` notes a total that does not fit 32 bits."""
+    """A `Cumulate` of integers; ``flag`` is raised by a total that does not fit 32 bits."""
 
     kernel: ClassVar[str] = "cumulate_integers"
 

@@ -1,11 +1,11 @@
-"""The record of a stack's launch, and what a stack is made of: a text that is compiled in.
+"""The record of a stack's launch, and the text that lists its stages, which is compiled in.
 
 Stages are separated by spaces, ``name:numbers``:
 
 * ``max:R,S,sh,sw,top,left,bottom,right``, ``avg:...,divisor``, ``depthwise:...,biased``: a `Window`.
-* ``affine``: times a number per channel, plus another.
-* ``with:NAME``, ``by:NAME``: a function of two values, the running one and one of a tensor from outside,
-  or the other way round.
+* ``affine``: times one number per channel, plus another.
+* ``with:NAME``, ``by:NAME``: a function of the running value and a value of a tensor from outside, in this
+  order or the reverse.
 * any function of one value, with its two parameters: ``relu``, ``clamp:0.0,6.0``.
 """
 
@@ -23,7 +23,7 @@ class Window(NamedTuple):
     """A window of ``kernel`` rows and columns that moves over the image by ``stride``.
 
     The first windows begin ``before`` the image (above, left), the last ones reach ``beyond`` it (below,
-    right). ``last``: the divisor of an average, 0 for as many elements as are inside; whether a filter has a
+    right). ``last``: the divisor of an average, 0 for the count of elements inside; or whether a filter has a
     bias.
     """
 
@@ -36,49 +36,49 @@ class Window(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows of the window."""
+        """The rows of the window."""
         return self.kernel[0]
 
     @property
     def cols(self) -> int:
-        """Columns of the window."""
+        """The columns of the window."""
         return self.kernel[1]
 
     @property
     def row_step(self) -> int:
-        """Rows from a window to the next."""
+        """The rows from one window to the next."""
         return self.stride[0]
 
     @property
     def col_step(self) -> int:
-        """Columns from a window to the next."""
+        """The columns from one window to the next."""
         return self.stride[1]
 
     @property
     def top(self) -> int:
-        """Rows above the image."""
+        """The rows above the image."""
         return self.before[0]
 
     @property
     def left(self) -> int:
-        """Columns beside the image."""
+        """The columns to the left of the image."""
         return self.before[1]
 
     @property
     def right(self) -> int:
-        """Columns beside the image."""
+        """The columns to the right of the image."""
         return self.beyond[1]
 
     @property
     def word(self) -> str:
-        """As the variant says it."""
+        """The window as a word of the variant's text."""
         numbers = (*self.kernel, *self.stride, *self.before, *self.beyond)
         tail = () if self.kind == "max" else (self.last,)
         return f"{self.kind}:{','.join(map(str, (*numbers, *tail)))}"
 
     @classmethod
     def of(cls, kind: str, numbers: str) -> Window:
-        """The window of a word."""
+        """Return the window of a word."""
         r, s, sh, sw, top, left, bottom, right, *tail = map(int, numbers.split(","))
         return cls(kind, (r, s), (sh, sw), (top, left), (bottom, right), *tail)
 
@@ -93,14 +93,14 @@ class Pointwise:
 
 @dataclass
 class Level:
-    """The values between two windows: what makes them, and what is done to each element then."""
+    """The values between two windows: the window that yields them, then the functions of each element."""
 
-    window: Window | None  # None: they are read from memory
+    window: Window | None  # None: values are read from memory
     chain: list[Pointwise] = field(default_factory=list)
 
 
 def levels_of(stages: str) -> list[Level]:
-    """The stack's levels, what it reads first."""
+    """Return the stack's levels; the first is its input."""
     levels = [Level(None)]
     for word in stages.split():
         name, _, rest = word.partition(":")

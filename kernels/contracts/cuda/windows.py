@@ -12,7 +12,7 @@ from bslite.kernels.contracts.sampling import Beyond, Interpolation
 
 @dataclass(frozen=True)
 class Places(Record):
-    """Strides of images, planes, rows, columns and channels of x and y."""
+    """The strides of images, planes, rows, columns and channels of x and y."""
 
     x_image: I8
     x_plane: int
@@ -28,7 +28,7 @@ class Places(Record):
 
 @dataclass(frozen=True)
 class PoolVariant(LaunchVariant):
-    """The ``largest`` element or the mean; an ``affine`` per channel and an activation after it."""
+    """The ``largest`` element or the mean, then an ``affine`` per channel and an activation."""
 
     largest: int
     affine: int
@@ -38,11 +38,11 @@ class PoolVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class Pool(LaunchRecord):
-    """``count`` elements of y ``[images, planes, rows, cols, channels]``, each of a window of x.
+    """``count`` elements of y ``[images, planes, rows, cols, channels]``, each from a window of x.
 
-    ``spans``: of planes, then rows, then columns, what a window covers: the first element, how many there
-    are, the share of the divisor. ``down``, ``tall``, ``wide``: elements of x between the planes, rows and
-    columns of a window. ``a``, ``b``: parameters of the activation.
+    ``spans``: the extent of windows by planes, then rows, then columns: first element, count, share of the
+    divisor. ``down``, ``tall``, ``wide``: elements of x between the planes, rows and columns of a window.
+    ``a``, ``b``: parameters of the activation.
     """
 
     kernel: ClassVar[str] = "pool"
@@ -67,7 +67,7 @@ class Pool(LaunchRecord):
 
 @dataclass(frozen=True)
 class WholePoolVariant(LaunchVariant):
-    """As `PoolVariant`; ``lanes`` channels of a block."""
+    """The options of `PoolVariant`; a block takes ``lanes`` channels."""
 
     largest: int
     affine: int
@@ -99,7 +99,7 @@ class WholePool(LaunchRecord):
 
 @dataclass(frozen=True)
 class DepthwiseVariant(LaunchVariant):
-    """Whether there is a bias, the activation, and the threads of a block."""
+    """Return whether there is a bias, the activation, and the threads of a block."""
 
     biased: int
     activation: str
@@ -148,7 +148,7 @@ class Depthwise(LaunchRecord):
 
 @dataclass(frozen=True)
 class GridSampleVariant(LaunchVariant):
-    """``across`` threads have a position's channels side by side; ``axes`` of the grid."""
+    """``across`` threads take a position's channels side by side; ``axes``: axes of the grid."""
 
     threads: int
     across: int
@@ -160,7 +160,7 @@ class GridSampleVariant(LaunchVariant):
 
 @dataclass(frozen=True)
 class GridSample(LaunchRecord):
-    """Elements at the positions ``grid[points, axes]``, dense; channels are contiguous.
+    """Samples at the dense positions ``grid[points, axes]``; channels are contiguous.
 
     ``depth``, ``height`` and ``width`` are the input's, ``planes``, ``lines`` and ``pixels`` the output's.
     ``x``, ``y``: strides of images, planes, lines and pixels.
