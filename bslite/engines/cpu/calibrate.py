@@ -1,4 +1,4 @@
-"""Measuring this machine for a `Calibration`: each cache level, the clock, multiply-adds."""
+"""Measurement of this machine for a `Calibration`: each cache level, the clock, multiply-adds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_MEMORY = 1 << 30  # bytes
 def measure(seconds: float = SECONDS) -> Calibration:
     """Measure this machine now: about ``20 * seconds``, on all cores this process may use.
 
-    Whatever else runs at the same time is measured too, so leave the machine alone meanwhile.
+    Other programs that run at the same time disturb the measurement, so leave the machine idle meanwhile.
     """
     blank = unmeasured()
     bench = _Bench(blank.cores, seconds)
@@ -38,7 +38,7 @@ def measure(seconds: float = SECONDS) -> Calibration:
 
 
 def working_sets(machine: Machine, threads: int) -> dict[str, int]:
-    """Bytes each of ``threads`` threads goes over to measure a level: within it, beyond the one before."""
+    """Bytes that each thread reads to measure a level: they fit this level, but not the one before."""
     total = max(256 << 20, min(4 * machine.l3, MOST_MEMORY))
     sets = {
         "l1": machine.l1 // 2,
@@ -50,19 +50,19 @@ def working_sets(machine: Machine, threads: int) -> dict[str, int]:
 
 
 class _Bench:
-    """Memory to go over, and the stream kernel to do it."""
+    """Memory to read and write, and the stream kernel that does it."""
 
     def __init__(self, threads: int, seconds: float) -> None:
         machine = described(threads)
         sizes = [t * max(working_sets(machine, t).values()) for t in (1, threads)]
         self.machine, self.seconds = machine, seconds
-        # Written here and now, so that there is memory behind every page.
+        # Written now, so that there is memory behind every page.
         self.memory = np.ones(max(sizes) // 4 + 1024, np.float32)
         self.sink = np.zeros(16 * threads, np.float32)
         start_threads(threads)
 
     def rates(self, threads: int) -> Rates:
-        """Everything, on so many threads at once."""
+        """All rates on this many threads at once."""
         from bslite.kernels.cpu.runtime.stream import CHAIN, COPY, FMA, FMAS, READ
         from bslite.kernels.cpu.vector.simd import LANES
 
@@ -77,7 +77,7 @@ class _Bench:
         return Rates(threads=threads, **{name: float(f"{rate:.4g}") for name, rate in found.items()})
 
     def _repeats_per_second(self, mode: int, threads: int, size: int) -> float:
-        # Enough to take one thread a while: what several take may at first be waiting for each other.
+        # Enough to keep one thread busy for a while: several may at first wait for each other.
         repeats = 1
         while (taken := self._timed(mode, 1, size, repeats)) < TURN:
             repeats = max(2 * repeats, min(64 * repeats, int(1.2 * repeats * TURN / taken)))
@@ -85,7 +85,7 @@ class _Bench:
         end = time.perf_counter() + self.seconds
         while not runs or time.perf_counter() < end:
             runs.append(self._timed(mode, threads, size, repeats))
-        faster = sorted(runs)[: len(runs) // 2 + 1]  # what disturbs only ever slows down
+        faster = sorted(runs)[: len(runs) // 2 + 1]  # disturbances only slow a run down
         return repeats / statistics.median(faster)
 
     def _timed(self, mode: int, threads: int, size: int, repeats: int) -> float:

@@ -1,10 +1,10 @@
-"""What this machine was measured to do, kept on disk: bandwidth of each cache level, clock, multiply-adds.
+"""This machine's measured rates, kept on disk: bandwidth of each cache level, clock, multiply-adds.
 
 `bslite.engines.cpu.calibrate` measures it, which takes some seconds and happens only on request (``bslite
 calibrate``). The result lies next to the compiled kernels, one file for each CPU, vector width and number of
 cores, and `detect` takes it into the Machine it describes. `detect` never measures by itself, so the same
-files give the same plans. Results are the same bits whatever the plan: no sum is cut or ordered by what a
-calibration says.
+files give the same plans. Results are the same bits whatever the plan: no sum is cut or ordered by a
+calibration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Calibration:
-    """Rates of one core and of all, and what they are of: `key` tells machines apart."""
+    """The rates of one core and of all cores; `key` identifies the machine they belong to."""
 
     cpu: str
     lanes: int
@@ -38,7 +38,7 @@ class Calibration:
 
     @property
     def disturbed(self) -> bool:
-        """Whether something else must have used the cores meanwhile.
+        """Whether other programs must have used the cores during the measurement.
 
         Undisturbed, two threads of one core compute more than one thread does, and every level gives all
         cores at least what it gives one.
@@ -48,18 +48,18 @@ class Calibration:
 
     @property
     def key(self) -> str:
-        """A file name."""
+        """The name of this machine's file."""
         name = re.sub(r"[^a-z0-9]+", "-", self.cpu.lower()).strip("-")
         return f"{name}-{self.lanes}-lanes-{self.cores}-cores"
 
 
 def path() -> Path:
-    """The file of this machine, which need not exist."""
+    """The path of this machine's file, which need not exist."""
     return machines_dir() / f"{unmeasured().key}.json"
 
 
 def save(calibration: Calibration) -> Path:
-    """Keep it on disk; plans made from now on, in this process too, use it. OSError if that fails."""
+    """Save it to disk; plans made from now on, in this process too, use it. Raises OSError if that fails."""
     target = machines_dir() / f"{calibration.key}.json"
     write_json(target, FORMAT, asdict(calibration))
     kept.cache_clear()
@@ -67,7 +67,7 @@ def save(calibration: Calibration) -> Path:
 
 
 def forget() -> bool:
-    """Delete the file of this machine; whether there was one."""
+    """Delete the file of this machine; return whether there was one."""
     there = path().exists()
     path().unlink(missing_ok=True)
     kept.cache_clear()
@@ -75,14 +75,14 @@ def forget() -> bool:
 
 
 def load() -> Calibration | None:
-    """What is kept of this machine, if anything. A file that cannot be used is a warning, not an error."""
+    """The saved calibration of this machine, if any. A file that cannot be used gives a warning."""
     remedy = "make them anew with: bslite calibrate"
     return read_json(path(), FORMAT, _parse, "its measurements of this machine", remedy)
 
 
 @functools.cache
 def kept() -> Calibration | None:
-    """As `load`, but the file is read once per process, and again after `save` and `forget`."""
+    """The result of `load`, which reads the file once per process, and again after `save` and `forget`."""
     return load()
 
 
@@ -103,7 +103,7 @@ def calibrated(machine: Machine, calibration: Calibration | None) -> Machine:
     rates = at_threads(calibration, machine.threads)
     one = calibration.one
     ports = max(1, round(one.flops / (2 * machine.lanes * one.clock)))
-    # A plan counts cycles of multiply-adds, which may be slower than those of the integer chain.
+    # A plan counts cycles of multiply-adds, which may take longer than those of the integer chain.
     cycles = machine.threads * one.flops / (2 * machine.lanes * ports)
     return replace(
         machine,
@@ -125,7 +125,7 @@ def at_threads(calibration: Calibration, threads: int) -> Rates:
 
 
 def _rounded(x: float) -> float:
-    """``x`` to two digits; the others are noise."""
+    """``x`` rounded to two digits; the others are noise."""
     return float(f"{x:.2g}")
 
 

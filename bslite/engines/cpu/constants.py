@@ -1,4 +1,4 @@
-"""The CPU's recipes: weights as panels and in registers' widths. Made once per model, shared by its plans."""
+"""The CPU's recipes for constants: weights as panels and padded to registers. Plans of a model share them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def aligned(data: Array) -> Array:
 
 
 def _channels_padded(per_channel: Array, lanes: int, groups: int) -> Array:
-    """``[groups, K/groups] -> [groups, ceil to registers]`` with zeros."""
+    """``[groups, K/groups]`` padded with zeros to whole registers of ``lanes`` per group."""
     grouped = per_channel.reshape(groups, -1)
     pad = -grouped.shape[1] % lanes
     return np.pad(grouped, ((0, 0), (0, pad)))
@@ -47,7 +47,7 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
     """``[K, C/groups, R, S]`` (or with more or fewer axes of taps) as panels ``[groups][K/nr][R, S, C][nr]``,
     ``nr = width * lanes``.
 
-    The last panel of a group is only as many registers wide as it needs, zeros in the lanes beyond K.
+    The last panel of a group has only as many registers as it needs, zeros in the lanes beyond K.
     """
     w = params[0]
     k, c = w.shape[:2]
@@ -113,21 +113,21 @@ def _gate_panels(params: Sequence[Array], gates: int, lanes: int, pick: Sequence
 
 @recipe("gate_rows")
 def _gate_rows(params: Sequence[Array], gates: int, lanes: int, width: int) -> Array:
-    """Weights ``[gates * H, I]`` as panels whose channels are in the order (block, gate, unit)."""
+    """Weights ``[gates * H, I]`` as panels with channels in the order (block, gate, unit)."""
     w = _by_block(params[0], gates, lanes, range(gates))
     return _panels([w.reshape(-1, w.shape[-1])], lanes, width, 1)
 
 
 @recipe("gate_bias")
 def _gate_bias(params: Sequence[Array], gates: int, lanes: int, pick: Sequence[int], given: bool) -> Array:
-    """``[gates * H]`` in the order (block, gate, unit); zeros for each row of the array if not ``given``."""
+    """``[gates * H]`` in the order (block, gate, unit); zeros of the same length if not ``given``."""
     rows = params[0] if given else np.zeros(len(params[0]), np.float32)
     return np.ascontiguousarray(_by_block(rows, gates, lanes, pick))
 
 
 @recipe("depthwise")
 def _depthwise(params: Sequence[Array], lanes: int) -> Array:
-    """``[C, 1, R, S] -> [C/lanes][R*S][lanes]``."""
+    """Depthwise filters ``[C, 1, R, S]`` as ``[C/lanes][R*S][lanes]``."""
     w = params[0]
     taps = w.reshape(w.shape[0], -1)
     padded = np.pad(taps, ((0, -w.shape[0] % lanes), (0, 0)))

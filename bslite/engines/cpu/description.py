@@ -1,4 +1,4 @@
-"""The machine as the system and LLVM describe it."""
+"""The machine model from what the system and LLVM report."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bslite.engines.cpu.threads import available_cores
 from bslite.machine import Machine
 
 #: A virtual machine reports the L3 of the whole socket, which it shares with others: of 480 MB reported with
-#: two cores, 64 could be read at the speed of L3.
+#: two cores, 64 MB had the speed of L3.
 L3_PER_CORE = 32 << 20
 
 
 def _cache_bytes(level: int, default: int) -> int:
-    """Data cache size of the first core from sysfs, or the default."""
+    """The data cache size in bytes of the first core from sysfs, or the default."""
     for index in range(6):
         base = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}")
         try:
@@ -32,7 +32,7 @@ def _cache_bytes(level: int, default: int) -> int:
 
 
 def cpu_model() -> str:
-    """The processor's name: what it calls itself, and LLVM's name for what it can do."""
+    """The processor's own name, and LLVM's name for its instruction set."""
     from bslite.kernels.cpu.vector.target import simd
 
     try:
@@ -47,7 +47,7 @@ def cpu_model() -> str:
 
 @functools.cache
 def described(threads: int) -> Machine:
-    """The machine as the system and LLVM describe it, nothing measured."""
+    """The machine model without any measurement."""
     from bslite.kernels.cpu.vector.target import simd
 
     model = simd()

@@ -1,4 +1,4 @@
-"""The Machine this process runs on: what plans are made for."""
+"""Detection of the Machine that this process runs on, which plans are made for."""
 
 from __future__ import annotations
 

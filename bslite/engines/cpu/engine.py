@@ -1,4 +1,4 @@
-"""The CPU engine's memory of a model: its simplified form, its packed weights, and the plans made so far."""
+"""The CPU engine's state of a model: its simplified form, its packed weights, and the plans made so far."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
 Array = npt.NDArray[Any]
-MAX_PLANS = 16  # per model: beyond, the least recently used is dropped
+MAX_PLANS = 16  # per model; then the least recently used plan is dropped
 
 
 class Engine:
-    """Plans and constants of one ModelSpec. Get it through `engine_for`."""
+    """Plans and constants of one ModelSpec. `engine_for` returns it."""
 
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = simplify(spec)
-        #: Nothing needs converting at the border.
+        #: No input or output needs a conversion of its dtype.
         self.plain = all(spec.dtypes[n] == "float32" for n in (*(i.name for i in spec.inputs), *spec.outputs))
         self._constants: dict[Const, Array] = {}
         self._sessions: Recent[tuple[Any, ...], Session] = Recent(MAX_PLANS)
@@ -69,7 +69,7 @@ class Engine:
         return self._constants[identity]
 
     def share_constants(self, other: Engine) -> None:
-        """Keep packed weights where ``other`` does: its model holds the same parameters, by the same keys."""
+        """Share the packed weights of ``other``, a model with the same parameters under the same keys."""
         self._constants = other._constants
 
 
@@ -90,7 +90,7 @@ def prepare(
     keep_values: bool = False,
     tuning: Tuning | None = None,
 ) -> Session:
-    """The session for these inputs, checked and made cells; ``tuning`` as `build_plan` takes it."""
+    """The session for these inputs, checked and converted to cells; `build_plan` explains ``tuning``."""
     shapes = [x.shape for x in inputs]
     strides = [tuple([s // 4 for s in x.strides]) for x in inputs]  # a generator takes three times as long
     threads = threads or default_threads()
@@ -114,8 +114,7 @@ def run(
 def warmup(
     spec: ModelSpec | None = None, shapes: Sequence[Shape] | None = None, threads: int | None = None
 ) -> list[str]:
-    """Compile (or load from disk) what a model needs, or the kernels every model needs; names of all made
-    ready.
+    """Compile (or load from disk) the kernels of a model, or those every model needs; return their names.
 
     ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
     """
@@ -159,7 +158,7 @@ def trace(
         else:
             memory = (inputs if kind == "input" else outputs)[int(view.buffer[len(kind) :])]
             if kind == "input":
-                continue  # a view of what the caller gave
+                continue  # a view of the caller's data
             memory = memory.reshape(-1)
         strides = [4 * s for s in view.strides]
         value = np.lib.stride_tricks.as_strided(memory[view.offset :], view.shape, strides, writeable=False)

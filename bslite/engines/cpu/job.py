@@ -1,4 +1,4 @@
-"""One compiled call: a program, its base addresses and counters, walked by threads."""
+"""One compiled call: a program, its base addresses and counters, executed by threads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bslite.engines.cpu.threads import numba_threads
 
 Ints = npt.NDArray[np.int64]
 _pid = os.getpid()
-#: Two parallel regions at once would oversubscribe the cores, and make Numba's workqueue layer abort.
+#: Two parallel regions at once would oversubscribe the cores, and Numba's workqueue layer aborts.
 _parallel = threading.Lock()
-_asked = threading.local()  # `threads`: what this thread last asked of Numba, which takes over a microsecond
+_asked = threading.local()  # `threads`: this thread's last setting of Numba, a call of over a microsecond
 
 
 class Job:
@@ -24,7 +24,7 @@ class Job:
 
     ``program`` ``[steps, CELLS]`` and ``bases`` are kept alive, not copied. ``scratch`` holds ``slice_bytes``
     for each thread. ``shares``: the number of parts that each step's items are divided into, one for each
-    thread that will walk.
+    thread that will run.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Job:
         self._walkers, self._address = self._cell["walkers"], self._cells.ctypes.data
 
     def run(self, threads: int) -> None:
-        """Walk the program with up to ``threads`` threads; returns when every item is done."""
+        """Run the program with up to ``threads`` threads; return when every item is done."""
         from bslite.kernels.cpu.runtime.walk import walk
 
         self.counters.fill(0)
@@ -75,10 +75,10 @@ class Job:
 
 
 def fork_join(threads: int, walk_address: int, job: int) -> None:
-    """Let up to ``threads`` threads walk the job; the calling thread alone for 1, and in a forked child.
+    """Let up to ``threads`` threads run the job; the calling thread alone for 1, and in a forked child.
 
     Numba can use at most the number of threads that it started with, and fewer if the caller's thread has
-    called ``numba.set_num_threads`` since. That is no error: fewer walkers than planned do all the work and
+    called ``numba.set_num_threads`` since. That is no error: fewer threads than planned do all the work and
     give the same bits. GNU OpenMP, the usual threading layer under Numba, fails in a child process that was
     forked after its first use.
     """
@@ -103,7 +103,7 @@ def in_forked_child() -> bool:
 
 
 def start_threads(threads: int) -> None:
-    """Compile or load both ways to enter a job and start the threads, by running a job of no steps."""
+    """Compile or load both ways to enter a job, and start the threads by running a job of no steps."""
     from bslite.kernels.cpu.runtime.walk import CELLS
 
     job = Job(np.zeros((0, CELLS), np.int64), np.zeros(1, np.int64))

@@ -13,7 +13,7 @@ from bslite.engines.cpu.job import Job, start_threads
 
 
 def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
-    """FLOP/s of ``threads`` cores at once (a multiply-add is two), the best of what ``seconds`` allow."""
+    """FLOP/s of ``threads`` cores at once (a multiply-add is two), the best of the runs in ``seconds``."""
     from bslite.kernels.cpu.gemm.sweep import gemm_sweep
     from bslite.kernels.cpu.runtime.peak import DEPTH, WIDTH, peak
     from bslite.kernels.cpu.runtime.walk import CELLS
@@ -34,7 +34,7 @@ def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
     }  # fmt: skip
     for name, value in values.items():
         program[0, cells[name]] = value
-    # On a cache line, as the engine's constants are: no load crosses one.
+    # Aligned to a cache line, as the engine's constants are: no load crosses one.
     place = data.ctypes.data + -data.ctypes.data % 64
     job = Job(program, np.array([place], np.int64))
     start_threads(threads)

@@ -37,14 +37,14 @@ def kernels(plan: CpuPlan) -> list[Any]:
     return list(found.values())
 
 
-#: Which of these a plan calls depends on sizes and layouts, not on the model alone.
+#: Whether a plan calls one of these depends on sizes and layouts, not on the model alone.
 BY_SHAPE = ("copy", "halo", "interleave", "stack", "transpose")
 
 
 def kernels_for_any_shape(plan: CpuPlan, machine: Machine) -> list[Any]:
-    """What the plan calls, and what plans of the same model for other batches and sizes may call besides.
+    """The kernels of the plan, and those that plans of the same model for other batches and sizes may call.
 
-    Made ready together, so that once a model has run, no other input compiles anything.
+    They are made ready together, so that no other input compiles anything once a model has run.
     """
     from bslite.kernels.cpu import STEP_KERNELS
     from bslite.kernels.cpu.runtime.compile import kernel_of
@@ -61,7 +61,7 @@ def kernels_for_any_shape(plan: CpuPlan, machine: Machine) -> list[Any]:
 class Program:
     """A plan encoded: ``records`` of int64 cells, and ``bases``, the table of base addresses.
 
-    The constants' addresses are filled in, and the kernels', which are compiled or loaded here if need be.
+    The addresses of constants are filled in, and those of kernels, compiled or loaded here if need be.
     """
 
     def __init__(self, plan: CpuPlan, constant: Callable[[Const], Array]) -> None:
@@ -71,7 +71,7 @@ class Program:
         elsewhere = [n for n, buffer in plan.buffers.items() if buffer.kind != "arena"] + list(plan.consts)
         self.index |= {name: 1 + i for i, name in enumerate(elsewhere)}
         self.bases = np.zeros(bases_of(plan), np.int64)
-        self._kept: list[Any] = []  # whose addresses are in the records
+        self._kept: list[Any] = []  # keeps the arrays alive whose addresses are in the records
         for name, const in plan.consts.items():
             data = constant(const)
             self._kept.append(data)
@@ -92,7 +92,7 @@ class Program:
     def _stack(
         self, step: CpuStep, places: Mapping[str, int], constant: Callable[[Const], Array]
     ) -> dict[str, int]:
-        """Cells of a "stack" step: a table of its bands, each with its program and its ends."""
+        """The cells of a "stack" step: a table of its bands, each with its program and its ends."""
         inner = [Program(plan, constant) for plan in step.plans]
         table = np.zeros((len(step.bands), 8), np.int64)  # columns: `kernels.cpu.runtime.stack.BAND`
         for row, band in zip(table, step.bands, strict=True):

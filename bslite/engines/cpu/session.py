@@ -1,4 +1,4 @@
-"""Running plans: memory for them, one compiled call per inference."""
+"""Sessions run plans: they hold memory for them and make one compiled call per inference."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def address_of(array: Array) -> int:
     """The address of an array, by the buffer protocol where possible, which is three times as fast."""
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
-    except (TypeError, ValueError, BufferError):  # read-only, or not in one piece
+    except (TypeError, ValueError, BufferError):  # read-only or not contiguous
         return int(array.ctypes.data)
 
 
 class Workspace:
-    """What one run at a time needs to itself: arena, scratch, job."""
+    """The memory that one run at a time uses: arena, scratch, job."""
 
     def __init__(self, session: Session) -> None:
         plan = session.plan
@@ -46,11 +46,11 @@ class Workspace:
 
 
 def check_room(size: int) -> None:
-    """EngineError if the machine has fewer than ``size`` bytes of memory."""
+    """Raise EngineError if the machine has fewer than ``size`` bytes of memory."""
     try:
         have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
-        return  # not known here
+        return  # this system does not say
     if size > have:
         raise EngineError(
             f"running this model at this size takes {size / 2**30:,.1f} GB for values between layers; "
@@ -59,7 +59,7 @@ def check_room(size: int) -> None:
 
 
 class Session:
-    """A plan made ready to run in this process. Safe to use from several threads at once."""
+    """A plan made ready to run in this process. Several threads may use it at once."""
 
     def __init__(self, plan: Plan, constant: Callable[[Const], Array]) -> None:
         from bslite.kernels.cpu.runtime.walk import walk
@@ -79,9 +79,9 @@ class Session:
         self._lock = threading.Lock()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Compute ``outputs`` (row-major cells, written in place); ``inputs``, cells, lie as the plan says.
+        """Compute ``outputs`` (row-major cells, written in place) from ``inputs`` (the plan's layout).
 
-        InputError if what they hold turns out wrong: an index out of range.
+        Raises InputError for invalid contents, such as an index out of range.
         """
         workspace = self.acquire()
         try:
@@ -93,7 +93,7 @@ class Session:
             self.release(workspace)
 
     def trace(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Ints:
-        """As `run`; returns when each item started and stopped, and which walker did it: see `walk.EVENT`."""
+        """`run`, which also returns when each item ran and on which thread: see `walk.EVENT`."""
         workspace = self.acquire()
         try:
             self.bind(workspace, inputs, outputs)
@@ -119,7 +119,7 @@ class Session:
         return Workspace(self)
 
     def release(self, workspace: Workspace) -> None:
-        """Give a workspace back."""
+        """Return a workspace to the free ones."""
         with self._lock:
             self._free.append(workspace)
 

@@ -1,4 +1,4 @@
-"""Jobs of the stream kernel (`bslite.kernels.cpu.runtime.stream`): reads, copies, multiply-adds, meetings."""
+"""Jobs of the stream kernel (`bslite.kernels.cpu.runtime.stream`): reads, copies, multiply-adds, barriers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def fma_turn(threads: int, repeats: int) -> tuple[Callable[[], None], float]:
-    """A call that does nothing but multiply-adds on ``threads`` threads, and how many operations they are."""
+    """A call that computes only multiply-adds on ``threads`` threads, and the number of operations in it."""
     from bslite.kernels.cpu.runtime.stream import FMA, FMAS
     from bslite.kernels.cpu.vector.simd import LANES
 
@@ -25,7 +25,7 @@ def fma_turn(threads: int, repeats: int) -> tuple[Callable[[], None], float]:
     job = stream_job(FMA, threads, 0, repeats, memory, sink)
 
     def turn() -> None:
-        assert memory.size  # kept until the last turn
+        assert memory.size  # keeps it alive until the last call
         assert sink.size
         job.run(threads)
 
@@ -35,21 +35,21 @@ def fma_turn(threads: int, repeats: int) -> tuple[Callable[[], None], float]:
 def read_turn(
     threads: int, size: int, passes: int, alternate: bool = False
 ) -> tuple[Callable[[], None], float]:
-    """A call that reads ``size`` bytes ``passes`` times over, each thread its own part, and how many bytes it
-    reads in all: ``size`` is cut to a whole number of registers for each thread, of one at least.
+    """A call that reads ``size`` bytes ``passes`` times, each thread its own part, and the bytes that it
+    reads in all: ``size`` is cut to a whole number of registers for each thread, at least one.
 
-    ``alternate``: every second pass goes through the panels from the last to the first, so that what a cache
-    still holds of the pass before is met first.
+    With ``alternate``, every second pass goes through the panels from the last to the first, so that it first
+    reads what a cache still holds of the pass before.
     """
     from bslite.kernels.cpu.runtime.stream import READ, RUN, TURNS
 
     part = max(1, size // threads // RUN) * RUN
-    # Written here and now, so that there is memory behind every page.
+    # Written now, so that there is memory behind every page.
     memory, sink = np.ones((threads * part + 4096) // 4, np.float32), np.zeros(16 * threads, np.float32)
     job = stream_job(TURNS if alternate else READ, threads, part, passes, memory, sink)
 
     def turn() -> None:
-        assert memory.size  # kept until the last turn
+        assert memory.size  # keeps it alive until the last call
         assert sink.size
         job.run(threads)
 
@@ -57,7 +57,7 @@ def read_turn(
 
 
 def meeting(threads: int, times: int) -> float:
-    """Seconds that ``threads`` threads take to wait for each other once, of ``times`` in a row.
+    """The seconds of one barrier of ``threads`` threads, measured over ``times`` in a row.
 
     Raises EngineError where so many cannot run at once: the first would wait for ever.
     """
@@ -77,9 +77,9 @@ def meeting(threads: int, times: int) -> float:
 def stream_job(
     mode: int, threads: int, size: int, repeats: int, memory: Floats, sink: Floats, meet: int | None = None
 ) -> Job:
-    """Each of ``threads`` items goes ``repeats`` times over its own ``size`` bytes; keep the arrays alive.
+    """A job of ``threads`` items, each going ``repeats`` times over ``size`` bytes; keep the arrays alive.
 
-    ``meet``: how many are to wait for each other.
+    ``meet``: the number of items that wait for each other.
     """
     from bslite.kernels.cpu.runtime.stream import stream
     from bslite.kernels.cpu.runtime.walk import CELLS

@@ -1,4 +1,4 @@
-"""How many threads this process may run."""
+"""The number of threads that this process may run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 
 def available_cores() -> int:
-    """Cores this process may use: its affinity mask, cut down to its cgroup's CPU quota."""
+    """The cores this process may use: its affinity mask, limited by its cgroup's CPU quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, _cgroup_quota() or cores))
 
 
 @functools.cache
 def _cgroup_quota() -> int | None:
-    """CPU quota in whole cores (cgroup v2, then v1), or None where there is none."""
+    """The CPU quota in whole cores (cgroup v2, then v1), or None where there is none."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return None if quota == "max" else max(1, int(quota) // int(period))
@@ -45,7 +45,7 @@ def _numba_config() -> dict[str, Any]:
 
 
 def default_threads() -> int:
-    """min(available cores, Numba's cap, torch's setting where torch is imported)."""
+    """The least of the available cores, Numba's limit, and torch's setting where torch is imported."""
     threads = min(available_cores(), numba_threads())
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "get_num_threads"):

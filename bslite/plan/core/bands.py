@@ -1,4 +1,4 @@
-"""Bands of rows: which rows of every value of a stack it takes to make some rows of what leaves the stack.
+"""Bands of rows: the rows of each value of a stack that are needed to compute some rows of its outputs.
 
 The map of each op from output rows to input rows, followed from the stack's end to its start (BrainSlug,
 arXiv 1804.08378; the halo of a tile). Rows that two bands need are computed by both.
@@ -17,18 +17,18 @@ from bslite.spec import ModelSpec, Node
 
 Shapes = Mapping[str, Shape]
 Rows = tuple[int, int]  # [first, past the last)
-#: Ops whose lowerings take a window of the image's rows; those that map each row to itself need not know.
+#: Ops whose lowerings take a window of the image's rows; ops that map each row to itself need no window.
 WINDOWED = ("conv2d", "max_pool2d", "avg_pool2d")
 
 
 class Crop(NamedTuple):
-    """A builder's image is the ``rows`` of each value named there, of images of the shapes ``whole``."""
+    """The part of the images that a builder sees: ``rows`` of each value named; ``whole``: full shapes."""
 
     rows: Mapping[str, Rows]
     whole: Shapes
 
     def first(self, name: str) -> int:
-        """The row of the whole image that row 0 of the value is."""
+        """The row of the whole image at which the value's row 0 lies."""
         return self.rows[name][0] if name in self.rows else 0
 
 
@@ -46,13 +46,13 @@ def can_band(layer: Layer, spec: ModelSpec, shapes: Shapes) -> bool:
         return False
     if layer.node.op in WINDOWED:
         return True
-    # A pad or a slice may map row to row and yet give more or fewer of them.
+    # A pad or a slice may map row to row and still change the number of rows.
     height = shapes[layer.name][2]
     return all(shapes[name][2] in (1, height) for name in layer.inputs)
 
 
 def input_rows(rows: Rows, reads: RowMap, out_height: int, height: int) -> Rows:
-    """Which of ``height`` input rows make the output rows ``rows``; at least one."""
+    """The rows, of ``height`` input rows, that the output rows ``rows`` are computed from; at least one."""
     if height == 1 and out_height > 1 and reads == RowMap():
         return 0, 1  # broadcast
     first = rows[0] * reads.stride - reads.before
@@ -62,7 +62,7 @@ def input_rows(rows: Rows, reads: RowMap, out_height: int, height: int) -> Rows:
 
 
 def share(height: int, band: int, bands: int) -> Rows:
-    """The rows of a value that band number ``band`` of ``bands`` is answerable for."""
+    """The rows of a value that band number ``band`` of ``bands`` has to write."""
     return height * band // bands, height * (band + 1) // bands
 
 
@@ -85,7 +85,7 @@ def crop(
         rows = dict(least)
         for layer in reversed(layers):
             if layer.name not in rows:
-                continue  # read by nobody
+                continue  # no layer reads it
             height, mine = shapes[layer.name][2], rows[layer.name]
             for name in layer.inputs:
                 if name in layer.node.inputs:

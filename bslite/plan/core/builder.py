@@ -1,4 +1,4 @@
-"""The planner's working state: values placed so far, buffers, constants, steps. Lowerings talk to this."""
+"""The planner's working state, which lowerings extend: values placed so far, buffers, constants, steps."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bslite.plan.core.views import NO_HALO, Buffer, View, channel_axis, contiguo
 from bslite.spec import ModelSpec
 
 Halo = tuple[int, int, int, int]
-FLAG_CELLS = 4  # of `kernels.cpu.runtime.flag`: was it raised, and a number
-PAGE = 2048  # bytes: at this pixel stride (doubled by a strided layer) a tile's lines meet in one set of L1
+FLAG_CELLS = 4  # of `kernels.cpu.runtime.flag`: whether it was raised, and a number
+PAGE = 2048  # bytes: at this pixel stride (doubled by a strided layer) a tile's lines share one set of L1
 
 
 M = TypeVar("M")  # the machine
@@ -28,7 +28,7 @@ S = TypeVar("S", bound=Step)
 
 
 class Target(Protocol[M, T, S]):
-    """What planning for one kind of machine means, where the two kinds differ."""
+    """The parts of planning that differ between the kinds of machines."""
 
     @property
     def machine(self) -> M: ...
@@ -48,10 +48,10 @@ class Target(Protocol[M, T, S]):
         """Append a strided copy between views of equal logical shape."""
 
     def fill(self, b: Builder[M, T, S], view: View, value: float) -> None:
-        """Append what sets every element of ``view``: to a float, or an int where its cells are integers."""
+        """Append steps that set every element of ``view`` to a float, or an int for integer cells."""
 
     def halo(self, b: Builder[M, T, S], view: View) -> None:
-        """Append the zeros around the images of ``view``."""
+        """Append the steps that write the zeros around the images of ``view``."""
 
     def elementwise_step(
         self,
@@ -63,26 +63,26 @@ class Target(Protocol[M, T, S]):
         flag: Operand | None,
     ) -> None:
         """Append ``y = act(function(*operands))``, a function of `contracts.elementwise`, the operands
-        broadcast to y's shape. ``flag``: where it notes what does not fit a cell.
+        broadcast to y's shape. A result that does not fit a cell raises ``flag``.
         """
 
     def resample(self, b: Builder[M, T, S], x: View, y: View, axis: int, table: Taps) -> None:
         """Append ``y = x`` resized along one axis, both dense."""
 
     def resize_image(self, b: Builder[M, T, S], x: View, y: View, rows: Taps, cols: Taps) -> None:
-        """Append ``y = x`` resized along rows, then columns, channels innermost: one tap for each, or two."""
+        """Append ``y = x`` resized along rows, then columns, channels innermost, by one tap or two."""
 
     def row_step(self, b: Builder[M, T, S], work: RowWork, x: View, y: View, axis: int) -> None:
         """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""
 
     def group_step(self, b: Builder[M, T, S], work: GroupWork, x: View, y: View) -> bool:
-        """Append a group norm from x to y, both with channels innermost; False, and no step, where the pixels
-        lie along too many axes.
+        """Append a group norm from x to y, both with channels innermost; return False, without a step, where
+        the pixels lie along too many axes.
         """
 
 
 class Builder(Generic[M, T, S]):
-    """Collects the steps of one plan. Views handed out are always inside buffers the plan owns.
+    """Collects the steps of one plan. Every view that it returns lies in buffers that the plan owns.
 
     ``layerwise``: nothing may be fused. ``halos``: zeros that a value's buffer has around its images.
     """
@@ -113,13 +113,13 @@ class Builder(Generic[M, T, S]):
         self.second = channels_second(spec, shapes) if second is None else second
         self._halos = halos or {}
         self._places = places
-        self._direct: dict[str, View] = {}  # outputs to be written in place
+        self._direct: dict[str, View] = {}  # outputs that are written in place
         self._roots: dict[str, View] = {}
         self._const_names: dict[tuple[Any, ...], str] = {}
 
     @property
     def machine(self) -> M:
-        """The machine that is planned for."""
+        """The machine that the plan is for."""
         return self.target.machine
 
     @property
@@ -130,14 +130,14 @@ class Builder(Generic[M, T, S]):
     # -- values ----------------------------------------------------------------------------------
 
     def inner(self, name: str) -> int:
-        """The axis of the value ``name`` that lies innermost as a rule: its channels."""
+        """The axis of the value ``name`` that is innermost by default: its channels."""
         return innermost(len(self.shapes[name]), name in self.second)
 
     def read(self, name: str, inner: int | None = None, halo: Halo = NO_HALO, exact: bool = False) -> View:
         """The value ``name`` with axis ``inner`` (default: channels) contiguous and at least ``halo`` zeros
         around it.
 
-        A value that does not lie so is copied into a fresh buffer. A kernel that loads whole vectors reads
+        A value with another layout is copied into a fresh buffer. A kernel that loads whole vectors reads
         beyond the last element, so a value in the caller's own array is copied too, unless the kernel is
         ``exact``.
         """
@@ -146,7 +146,7 @@ class Builder(Generic[M, T, S]):
     def arranged(
         self, view: View, inner: int | None = None, halo: Halo = NO_HALO, exact: bool = False
     ) -> View:
-        """``view``, or a copy of it that lies as asked; see `read`."""
+        """``view``, or a copy of it with the layout asked for; see `read`."""
         if not view.shape:
             return view
         inner = channel_axis(len(view.shape)) if inner is None else inner % len(view.shape)
@@ -169,7 +169,7 @@ class Builder(Generic[M, T, S]):
         return fresh
 
     def write(self, name: str, inner: int | None = None) -> View:
-        """Where the layer that makes ``name`` must write it; also records it as the value of that name."""
+        """The view that the layer making ``name`` must write; recorded as the value of that name."""
         shape = self.shapes[name]
         if shape:
             inner = self.inner(name) if inner is None else inner % len(shape)
@@ -184,9 +184,9 @@ class Builder(Generic[M, T, S]):
         return view
 
     def writable(self, name: str, inner: int) -> tuple[View, View]:
-        """Where a kernel can write ``name`` with axis ``inner`` contiguous, and where the value must end up.
+        """The view of ``name`` with axis ``inner`` contiguous that a kernel writes, and the value's own.
 
-        The two differ where the value has a place that lies otherwise; the caller then copies.
+        The two differ where the value has a place with another layout; the caller then copies.
         """
         home = self.write(name, inner)
         if home.shape[inner] == 1 or home.strides[inner] == 1:
@@ -203,11 +203,11 @@ class Builder(Generic[M, T, S]):
         return view if (start, stop) == (0, view.shape[2]) else view.slice(2, start, stop)
 
     def alias(self, name: str, view: View) -> None:
-        """Record that ``name`` is another view of memory that holds it already."""
+        """Record that ``name`` is another view of memory that already holds it."""
         self.values[name] = view
 
     def write_outputs_to(self, direct: Mapping[str, View]) -> None:
-        """Values that `write` should put straight into the caller's arrays."""
+        """Let `write` put these values straight into the caller's arrays."""
         self._direct = dict(direct)
 
     def _root(self, name: str) -> View:
@@ -233,8 +233,8 @@ class Builder(Generic[M, T, S]):
         return View(self.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
 
     def fresh(self, shape: Shape, inner: int, halo: Halo) -> View:
-        """A new buffer for ``shape`` with axis ``inner`` innermost, the others in order, zeros of ``halo``
-        around H, W (the last two axes).
+        """A new buffer for ``shape`` with axis ``inner`` innermost, the others in order, and the zeros of
+        ``halo`` around H, W (the last two axes).
         """
         if not shape:
             return View(self.buffer(1).name, 0, (), ())
@@ -267,7 +267,7 @@ class Builder(Generic[M, T, S]):
         return name
 
     def flag(self, layer: str, text: str) -> Operand:
-        """Where a step of ``layer`` notes what is wrong; ``{value}`` in ``text`` is a number it gives."""
+        """A flag for an error in a step of ``layer``; ``{value}`` in ``text`` is a number that it gives."""
         self.flags.append((layer, text))
         self.buffers["flags"] = Buffer("flags", FLAG_CELLS * len(self.flags), "flags")
         return Operand("flags", FLAG_CELLS * (len(self.flags) - 1))
@@ -275,7 +275,7 @@ class Builder(Generic[M, T, S]):
     # -- steps -----------------------------------------------------------------------------------
 
     def take_back(self, count: int) -> list[S]:
-        """The last ``count`` steps, taken off the plan; the caller puts them in again."""
+        """Remove the last ``count`` steps from the plan and return them; the caller puts them in again."""
         taken = self.steps[len(self.steps) - count :]
         del self.steps[len(self.steps) - count :]
         return taken

@@ -13,7 +13,7 @@ VIEW_OPS = ("reshape", "flatten", "permute", "slice")
 
 
 class Place(NamedTuple):
-    """A value lives in the buffer of concat ``root``, from ``start`` along ``axis``."""
+    """The place of a value in the buffer of concat ``root``, from ``start`` along ``axis``."""
 
     root: str
     axis: int
@@ -21,10 +21,10 @@ class Place(NamedTuple):
 
 
 def place_concats(layers: Sequence[Layer], shapes: Mapping[str, Shape]) -> dict[str, Place]:
-    """Where values that are concatenated should be written: name -> place.
+    """Where layers should write the values that are concatenated: name -> place.
 
-    Later concats first, so that a chain in which each takes all the previous one took and more (DenseNet)
-    shares one buffer: the earlier ones are then slices of the last.
+    Later concats come first, so that a chain in which each takes all inputs of the previous one and more
+    (DenseNet) shares one buffer: the earlier ones are then slices of the last.
     """
     makers = {layer.name: layer for layer in layers}
     places: dict[str, Place] = {}
@@ -59,7 +59,7 @@ def place_concats(layers: Sequence[Layer], shapes: Mapping[str, Shape]) -> dict[
 def _as_slice_of_one(
     layer: Layer, axis: int, shapes: Mapping[str, Shape], places: Mapping[str, Place]
 ) -> Place | None:
-    """If all inputs already lie side by side, in order, in one buffer: where the concat is a slice of it."""
+    """The concat's place as a slice of one buffer that already holds all inputs side by side, or None."""
     found = [places.get(name) for name in layer.node.inputs]
     first = found[0]
     if first is None or first.axis != axis:

@@ -1,4 +1,4 @@
-"""Both ends of a plan: where its inputs lie, and where its outputs must be when it is done."""
+"""Both ends of a plan: where its inputs lie, and where its outputs must be at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bslite.plan.core.views import Buffer, View, contiguous, size_of
 
 
 def place_inputs(b: AnyBuilder, shapes: Sequence[Shape], strides: Sequence[Shape] | None) -> None:
-    """The caller's arrays, as values; ``strides`` in elements, row-major if not given."""
+    """Record the caller's arrays as values; ``strides`` in elements, row-major if not given."""
     strides = strides or [contiguous(s) for s in shapes]
     for i, (declared, shape, stride) in enumerate(zip(b.spec.inputs, shapes, strides, strict=True)):
         buffer = Buffer(f"input{i}", size_of(shape), "input")
@@ -20,7 +20,7 @@ def place_inputs(b: AnyBuilder, shapes: Sequence[Shape], strides: Sequence[Shape
 
 
 def place_outputs(b: AnyBuilder, layers: Sequence[Layer]) -> tuple[list[View], dict[str, View]]:
-    """Row-major views of the arrays to be filled, and, by name, those that a layer may write in place."""
+    """Row-major views of the output arrays, and, by name, those that a layer may write in place."""
     outputs = []
     made_by = {layer.name: layer for layer in layers}
     direct: dict[str, View] = {}

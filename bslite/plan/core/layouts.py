@@ -1,8 +1,8 @@
-"""Which axis of a value is innermost in memory: the channels, wherever they stand.
+"""The axis of a value that is innermost in memory: the channels, wherever they are.
 
-Images ``[N, C, H, W]`` have them at axis 1, features and tokens at the last. Values of rank 3 and 5 may be
-either: signals and volumes that convolutions and pools work on, or tokens and windows. The ops around a value
-say which it is.
+Images ``[N, C, H, W]`` have them at axis 1, features and tokens at the last axis. Values of rank 3 and 5 may
+have either: signals and volumes that convolutions and pools work on, or tokens and windows. The ops around a
+value decide.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WINDOWS = frozenset(
         "conv", "conv_transpose", "max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool",
     )
 )  # fmt: skip
-#: Ops that leave every axis in its place, besides the pointwise ones.
+#: Ops that keep the place of every axis, besides the pointwise ones.
 SAME_AXES = frozenset(("concat", "pad", "slice", "upsample", "group_norm", "lrn", "dropout"))
 
 

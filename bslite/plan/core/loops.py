@@ -1,4 +1,4 @@
-"""Turning views into few loops: axes sorted by where they lie, merged where all operands run on evenly."""
+"""Views as few loops: axes sorted by their strides, and merged where the strides of all operands allow it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def merged_axes(
 
 
 def padded(sizes: list[int], runs: list[list[int]], count: int) -> tuple[list[int], list[list[int]]]:
-    """With leading axes of size 1 up to ``count`` axes."""
+    """``sizes`` and ``runs`` with leading axes of size 1 up to ``count`` axes."""
     missing = count - len(sizes)
     return [1] * missing + sizes, [[0] * missing + run for run in runs]
 
@@ -47,7 +47,7 @@ def padded(sizes: list[int], runs: list[list[int]], count: int) -> tuple[list[in
 def split_for_items(
     sizes: list[int], runs: list[list[int]], want: int, largest: int
 ) -> tuple[list[int], list[list[int]]]:
-    """Cut a single long innermost axis in two where it divides, so that there are items to share out.
+    """Cut a single long innermost axis in two where it divides, so that there are items for the threads.
 
     ``want`` items are enough; a piece longer than ``largest`` elements is cut further.
     """
@@ -66,7 +66,7 @@ def into_items(
 ) -> tuple[list[int], list[list[int]]]:
     """The loops of a kernel with ``axes`` axes, the first two of which are its items: about ``want`` of them.
 
-    The outermost axis is cut where it divides; where it is too short to give enough items, so is the next.
+    The outermost axis is cut where it divides; if it is too short to give enough items, so is the next one.
     """
     outer, inner = sizes[:-1], sizes[-1:]
     outs, inns = [r[:-1] for r in runs], [r[-1:] for r in runs]

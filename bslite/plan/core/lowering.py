@@ -9,13 +9,13 @@ from bslite.passes import Layer
 from bslite.registry import Registry
 
 Lowering = Callable[[Any, Layer], None]
-#: Lowerings of a CPU, and of a GPU.
+#: The lowerings for CPUs, and those for GPUs.
 CPU: Registry[Lowering] = Registry("CPU lowering of op")
 CUDA: Registry[Lowering] = Registry("GPU lowering of op")
 
 
 def lowers(*names: str) -> Callable[[Lowering], Lowering]:
-    """Register a lowering that both targets share."""
+    """Register a lowering for both targets."""
 
     def register(function: Lowering) -> Lowering:
         return CUDA.register(*names)(CPU.register(*names)(function))

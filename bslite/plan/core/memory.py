@@ -8,7 +8,7 @@ ALIGN = 16  # elements: a cache line
 
 
 def lifetimes(plan: AnyPlan) -> dict[str, tuple[int, int]]:
-    """First and last step that touches each arena buffer."""
+    """The first and last step that touches each arena buffer."""
     spans: dict[str, tuple[int, int]] = {}
     for index, step in enumerate(plan.steps):
         for access in (*step.reads, *step.writes):
@@ -21,8 +21,8 @@ def lifetimes(plan: AnyPlan) -> dict[str, tuple[int, int]]:
 def place_buffers(plan: AnyPlan, reuse: bool = True, align: int = ALIGN) -> None:
     """Fill in ``plan.places`` and ``plan.arena_size``.
 
-    Buffers are placed largest first, each at the lowest multiple of ``align`` elements that is free during
-    its lifetime.
+    The largest buffer is placed first, and each at the lowest multiple of ``align`` elements that is free
+    during its lifetime.
     """
     spans = lifetimes(plan)
     placed: list[tuple[int, int, int, int]] = []  # start, stop, first step, last step

@@ -1,4 +1,4 @@
-"""A Plan: what an engine executes. Plain data, printable, made without compiling anything."""
+"""The plan that an engine executes: plain, printable data, made without compiling anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bslite.plan.core.views import Buffer, View
 
 @dataclass(frozen=True)
 class Const:
-    """Data an engine derives from the parameters ``keys``; ``recipe`` says how (packing, folding)."""
+    """Data that an engine derives from the parameters ``keys``; ``recipe`` names how (packing, folding)."""
 
     name: str
     recipe: str
@@ -23,14 +23,14 @@ class Const:
 
 @dataclass(frozen=True)
 class Access:
-    """Elements a step reads or writes: those in ``[lo, hi)`` of a buffer whose index mod ``period`` is in
-    ``[first, last)``.
+    """Elements that a step reads or writes: those in ``[lo, hi)`` of a buffer whose index mod ``period`` is
+    in ``[first, last)``.
 
-    ``inside``: only of a step that fills the zeros around an image: the extent of the image itself, which
-    that step leaves alone. A step that touches nothing beyond the image need not wait for the zeros; a step
-    that reads the image with its zeros reaches beyond it, and waits. (A slice of images with their zeros may
-    lie inside the extent too. Its reader comes after the image's writer, and that one after these zeros,
-    because a step waits for all steps before the last one that it needs.)
+    ``inside`` exists only for a step that fills the zeros around an image: the extent of the image itself,
+    which that step does not write. A step that touches nothing beyond the image need not wait for the zeros;
+    a step that reads the image with its zeros reaches beyond it, and waits. (A slice of images with their
+    zeros may lie inside the extent too. Its reader comes after the image's writer, and that one after these
+    zeros, because a step waits for all steps before the last one that it needs.)
     """
 
     buffer: str
@@ -39,7 +39,7 @@ class Access:
     period: int = 1
     first: int = 0
     last: int = 1
-    inside: tuple[int, int] | None = None  # of the zeros around an image: the image, which they leave alone
+    inside: tuple[int, int] | None = None  # for the zeros around an image: the extent of the image
 
     def overlaps(self, other: Access) -> bool:
         """Whether the two may touch a common element (of the same buffer)."""
@@ -54,10 +54,10 @@ class Access:
 
 @dataclass(kw_only=True)
 class Step:
-    """One kernel at work for ``layers``, on any target; see `plan.cpu.step.CpuStep` and
+    """One call of a kernel for ``layers``, on any target; see `plan.cpu.step.CpuStep` and
     `plan.cuda.launch.Launch`.
 
-    ``record`` is what the kernel is told. ``after``: how many leading steps of the plan must be complete
+    ``record`` holds the kernel's arguments. ``after``: how many leading steps of the plan must be complete
     before this one starts.
     """
 
@@ -79,27 +79,27 @@ class Step:
 
     @property
     def tile(self) -> str:
-        """What the kernel has in registers at a time, as ``rows x ...``, or nothing."""
+        """The kernel's register tile as ``rows x ...``, or an empty string."""
         return ""
 
     @property
     def work(self) -> str:
-        """How the work is cut, in a line of the printed plan."""
+        """The cut of the work into items, as a line of the printed plan."""
         return ""
 
     @property
     def cut(self) -> str:
-        """How a depth-first step cuts its images, in words."""
+        """The cut of a depth-first step's images, in words."""
         return ""
 
     @property
     def inner(self) -> AnyPlan | None:
-        """The plan that a depth-first step runs in each item; the typical one of several."""
+        """The plan that a depth-first step runs in each item; if there are several, the typical one."""
         return None
 
     @property
     def written(self) -> int:
-        """Bytes that the step writes; of a slice of channels, only these channels."""
+        """Bytes that the step writes; for a slice of channels, only these channels."""
         return sum(4 * (a.hi - a.lo) * (a.last - a.first) // a.period for a in self.writes)
 
 
@@ -108,7 +108,7 @@ S = TypeVar("S", bound=Step)
 
 @dataclass
 class Plan(Generic[S]):
-    """Steps in order, the buffers they use with their place in the arena, and the constants they need."""
+    """Steps in order, the buffers they use with their places in the arena, and the needed constants."""
 
     model: str
     shapes: tuple[Shape, ...]
@@ -116,13 +116,13 @@ class Plan(Generic[S]):
     steps: list[S]
     buffers: dict[str, Buffer]
     consts: dict[str, Const]
-    values: dict[str, View]  # where each materialised value is (or was, once the arena is reused)
+    values: dict[str, View]  # where each materialised value is (until the arena is reused)
     inputs: list[View]
     outputs: list[View]
     places: dict[str, int] = field(default_factory=dict)  # arena buffer -> first element
     arena_size: int = 0  # elements
     scratch_size: int = 0  # elements per thread
-    flags: list[tuple[str, str]] = field(default_factory=list)  # layer, what its flag in "flags" means
+    flags: list[tuple[str, str]] = field(default_factory=list)  # layer, and what its flag means
 
     def __str__(self) -> str:
         lines = [
@@ -151,7 +151,7 @@ AnyPlan = Plan[Any]
 
 
 def accesses(views: Sequence[View]) -> list[Access]:
-    """What reading or writing these views touches; channel slices of one image are told apart."""
+    """The elements that reading or writing these views touches; channel slices of one image stay apart."""
     found = []
     for v in views:
         lo, hi = v.extent

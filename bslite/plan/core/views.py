@@ -1,4 +1,4 @@
-"""Where a value lives: a strided window into a buffer. Moving data is a change of strides wherever that
+"""Views: strided windows into buffers, the places of values. A change of strides moves data where one
 suffices.
 """
 
@@ -16,9 +16,9 @@ NO_HALO = (0, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Buffer:
-    """A flat run of 4-byte cells: float32, or int32 for what is an integer or a bool. ``kind``: "arena"
-    (placed by the planner), "input", "output", "const", "flags" (what steps find wrong) or "outer" (of a
-    stack's plan: memory outside it).
+    """A flat run of 4-byte cells: float32, or int32 for integers and bools. ``kind``: "arena" (placed by the
+    planner), "input", "output", "const", "flags" (errors that steps find) or "outer" (in a stack's plan,
+    memory outside it).
     """
 
     name: str
@@ -28,12 +28,11 @@ class Buffer:
 
 @dataclass(frozen=True)
 class View:
-    """A value of logical ``shape`` in ``buffer``: element ``offset`` plus ``strides`` (elements, per
-    logical axis).
+    """A value of logical ``shape`` in ``buffer``: element ``offset`` plus ``strides`` (elements, per logical
+    axis).
 
-    ``halo`` (top, left, bottom, right) says how many zeros lie around an image, along the last two axes of
-    ``[N, C, H, W]`` or ``[N, C, D, H, W]`` (the last of a signal ``[N, C, L]``), reachable with the same
-    strides.
+    ``halo`` (top, left, bottom, right) counts the zeros around an image, along the last two axes of ``[N, C,
+    H, W]`` or ``[N, C, D, H, W]`` (the last of a signal ``[N, C, L]``), reachable with the same strides.
     """
 
     buffer: str
@@ -44,12 +43,12 @@ class View:
 
     @property
     def start(self) -> Operand:
-        """Where the value begins, as records hold it."""
+        """The value's first element, as records hold it."""
         return Operand(self.buffer, self.offset)
 
     @property
     def extent(self) -> tuple[int, int]:
-        """First and one past the last element touched, halo left out. Strides may be negative."""
+        """The first and one past the last element touched, without the halo. Strides may be negative."""
         reach = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
         return self.offset + sum(r for r in reach if r < 0), self.offset + 1 + sum(r for r in reach if r > 0)
 
@@ -62,13 +61,13 @@ class View:
         return View(self.buffer, self.offset + start * self.strides[axis], shape, strides, halo)
 
     def permute(self, order: Sequence[int]) -> View:
-        """Axes reordered."""
+        """The view with its axes in another order."""
         shape, strides = tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order)
         return replace(self, shape=shape, strides=strides, halo=NO_HALO)
 
     def reshape(self, shape: Shape) -> View | None:
-        """The same elements in the same logical order under another shape, or None where strides cannot say
-        it.
+        """The same elements in the same logical order under another shape, or None where strides cannot
+        express it.
         """
         strides = reshaped_strides(self.shape, self.strides, shape)
         return None if strides is None else View(self.buffer, self.offset, shape, strides)
@@ -82,7 +81,7 @@ class View:
 
 
 def channel_axis(rank: int) -> int:
-    """The axis kernels vectorise over: 1 for images, else the last."""
+    """The axis that kernels vectorise over: 1 for images, else the last."""
     return 1 if rank == 4 else rank - 1
 
 
@@ -131,7 +130,7 @@ def size_of(shape: Shape) -> int:
 
 
 def with_halo(view: View) -> View:
-    """The view widened to the zeros around it, which a convolution reads too."""
+    """The view extended to the zeros around it, which a convolution reads too."""
     top, left, bottom, right = view.halo
     if view.halo == NO_HALO:
         return view

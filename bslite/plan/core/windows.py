@@ -1,4 +1,4 @@
-"""The windows of a convolution along each axis: where they lie in its input, and what they need beside it."""
+"""The windows of a convolution along each axis: their places in its input, and the padding they need."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ class Axis(NamedTuple):
     made: int
     first: int = 0
     step: int = 1
-    first_tap: int = 0  # of the filter as it is given, and
-    tap_step: int = 1  # what lies between neighbouring taps there
+    first_tap: int = 0  # in the filter as it is given
+    tap_step: int = 1  # distance of neighbouring taps in the given filter
     empty: bool = False  # no tap of the filter meets an element
 
     @property
     def before(self) -> int:
-        """Elements before the first one that windows reach."""
+        """Elements that windows reach before the first one."""
         return max(0, -self.start)
 
     @property
     def after(self) -> int:
-        """Elements after the last one that windows reach."""
+        """Elements that windows reach after the last one."""
         last = self.start + (self.made - 1) * self.stride + (self.taps - 1) * self.dilation
         return max(0, last + 1 - self.have)
 
 
-NONE = Axis(1, 1, 1, 0, 1, 1)  # an axis that signals and images do not have
+NONE = Axis(1, 1, 1, 0, 1, 1)  # the axis that signals and images lack
 
 
 class Window(NamedTuple):
@@ -59,17 +59,17 @@ class Window(NamedTuple):
 
     @property
     def by_planes(self) -> bool:
-        """Whether planes of the filter outside the volume are left out of the sum; rows otherwise."""
+        """Whether planes of the filter outside the volume are left out of the sum; if not, rows are."""
         return self.depth.taps > 1 or self.depth.before > 0 or self.depth.after > 0
 
     @property
     def empty(self) -> bool:
-        """Whether no tap meets an element: the outputs are the bias."""
+        """Whether no tap meets an element, so that the outputs are the bias."""
         return any(axis.empty for axis in self)
 
     @property
     def halo(self) -> Halo:
-        """Zeros that must lie around the input."""
+        """The zeros that must lie around the input."""
         if self.empty:
             return (0, 0, 0, 0)
         rows = self.rows if self.by_planes else NONE
@@ -77,7 +77,7 @@ class Window(NamedTuple):
 
 
 def three(axes: Sequence[Axis]) -> Window:
-    """With the axes that are not there."""
+    """The window of one to three axes; missing ones are added in front."""
     return Window(*(NONE,) * (3 - len(axes)), *axes)
 
 
@@ -100,8 +100,8 @@ def phases(taps: int, stride: int, dilation: int, before: int, have: int, made: 
 
     Output o gets input i times tap k where ``o + before = i * stride + k * dilation``. The outputs ``o =
     phase + j * stride`` take every ``stride / gcd(stride, dilation)``-th tap, on inputs ``dilation / gcd``
-    apart that move on by one for every j: a convolution with stride 1. Taps are taken in the order of the
-    inputs, the last one first.
+    apart that advance by one with j: a convolution with stride 1. Taps are taken in the order of the inputs,
+    the last one first.
     """
     common = math.gcd(stride, dilation)
     found = []
@@ -122,7 +122,7 @@ def phases(taps: int, stride: int, dilation: int, before: int, have: int, made: 
 
 
 def transposed_windows(node: Node, params: ParamShapes, have: Shape, made: Shape) -> list[Window]:
-    """The windows of the convolutions that together are a transposed one."""
+    """The windows of the convolutions that together make up a transposed one."""
     attrs = node.attrs
     axes = [
         phases(*axis)
@@ -143,14 +143,14 @@ def windows_of(node: Node, params: ParamShapes, shapes: Mapping[str, Shape], nam
 
 
 def volume(view: View) -> View:
-    """A signal or an image as the volume ``[N, C, D, H, W]`` it is."""
+    """A signal or an image as a volume ``[N, C, D, H, W]``."""
     missing = 5 - len(view.shape)
     shape = (*view.shape[:2], *(1,) * missing, *view.shape[2:])
     return View(view.buffer, view.offset, shape, (*view.strides[:2], *(0,) * missing, *view.strides[2:]))
 
 
 def made_by(view: View, window: Window) -> View:
-    """The part of the output that the window's outputs are."""
+    """The part of the output that the window computes."""
     for axis in range(2, len(view.shape)):
         along = window[axis + 3 - len(view.shape)]
         if (along.first, along.step) != (0, 1):

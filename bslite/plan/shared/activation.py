@@ -1,4 +1,4 @@
-"""Which function of the kernels the activation of a layer is, and the numbers of a batch norm in a store."""
+"""The kernel function for a layer's activation, and the operands of a batch norm in a store."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bslite.spec import Node
 
 
 def activation(node: Node | None) -> Activation:
-    """The function that the op of ``node`` is, with its parameters; the identity for None.
+    """The function and parameters of the op of ``node``; the identity for None.
 
-    The parameters are the op's attributes that are numbers, in the order of its declaration.
+    The parameters are the op's numeric attributes, in the order of its declaration.
     """
     if node is None:
         return IDENTITY
@@ -24,7 +24,7 @@ def activation(node: Node | None) -> Activation:
     if name == "clamp" and parameters == [-math.inf, math.inf]:
         return IDENTITY
     if name == "clamp" and parameters == [0.0, math.inf] and math.copysign(1.0, parameters[0]) > 0.0:
-        return RELU  # but not from -0.0 on, which a clamp returns for what is less
+        return RELU  # but not from -0.0 on: a clamp returns -0.0 for smaller values
     if name == "gelu":
         name = f"gelu_{node.attrs['approximate']}"
     elif name == "hardsigmoid":
@@ -36,8 +36,8 @@ def activation(node: Node | None) -> Activation:
 
 
 def affine(b: AnyBuilder, batch_norm: Node | None) -> tuple[Operand, Operand] | None:
-    """Where the ``scale`` and the ``shift`` of each channel lie, if there is a batch norm: its result is ``x
-    * scale + shift``.
+    """The operands of the ``scale`` and the ``shift`` of each channel, if there is a batch norm: its result
+    is ``x * scale + shift``.
     """
     if batch_norm is None:
         return None

@@ -17,7 +17,7 @@ OUTER = 3  # axes around the matrices that the kernels walk
 
 
 class Matrices(NamedTuple):
-    """Views of q, k, v, perhaps a mask, and y; ``sizes`` of the axes around the matrices, their strides."""
+    """Views of q, k, v, perhaps a mask, and y; ``sizes`` and strides of the axes around the matrices."""
 
     views: dict[str, View]
     sizes: list[int]
@@ -65,20 +65,20 @@ def lower(
 
 
 def copied(b: AnyBuilder, view: View) -> View:
-    """A copy with all that is repeated in memory of its own, the last axis contiguous."""
+    """A copy in which repeated elements have memory of their own and the last axis is contiguous."""
     fresh = b.fresh(view.shape, len(view.shape) - 1, NO_HALO)
     b.copy(view, fresh)
     return fresh
 
 
 def scale_of(node: Node, depth: int) -> float:
-    """What scores are multiplied by."""
+    """The factor of the scores."""
     return float(1 / math.sqrt(depth) if node.attrs["scale"] is None else node.attrs["scale"])
 
 
 def _grouped(view: View, groups: int, repeat: bool) -> View:
-    """The axis of heads cut into heads of k and v, and ``groups`` of q's for each; or those of k and v
-    repeated so often.
+    """The axis of heads split into heads of k and v, and ``groups`` of q's heads for each; for k and v, each
+    head repeated that often.
     """
     (heads, *matrix), (step, *strides) = view.shape[-3:], view.strides[-3:]
     if repeat:
@@ -90,7 +90,7 @@ def _grouped(view: View, groups: int, repeat: bool) -> View:
 
 
 def _merged(views: dict[str, View]) -> tuple[list[int], dict[str, list[int]]] | None:
-    """The axes around the matrices as three, with each view's strides; None where they are more."""
+    """The axes around the matrices as three, with each view's strides; None if there are more than three."""
     shape = views["y"].shape[:-2]
     sizes, runs = merged_axes(shape, [x.strides[:-2] for x in views.values()], by=len(views) - 1)
     if len(sizes) > OUTER:

@@ -1,4 +1,4 @@
-"""What both targets ask of a convolution: its filters, and the value that its store adds."""
+"""The parts of a convolution that both targets need: its filters, and the residual that its store adds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bslite.plan.core.views import View
 
 
 class Filters(NamedTuple):
-    """A convolution's weights: inputs and outputs of a group, and what makes panels of the parameter."""
+    """A convolution's weights: inputs and outputs of a group, and the recipe that packs them."""
 
     groups: int
     group_depth: int
@@ -21,12 +21,12 @@ class Filters(NamedTuple):
 
     @property
     def depthwise(self) -> bool:
-        """One filter per channel."""
+        """Whether each channel has one filter."""
         return self.groups > 1 and self.group_depth == self.group_channels == 1
 
 
 def filters_of(b: AnyBuilder, layer: Layer) -> Filters:
-    """Of a convolution ``[K, C/groups, ...]``, or of a transposed one ``[C, K/groups, ...]``."""
+    """The filters of a convolution ``[K, C/groups, ...]``, or of a transposed one ``[C, K/groups, ...]``."""
     outer, inner, *_ = b.spec.params[layer.node.params["weight"]].shape
     groups = layer.node.attrs["groups"]
     if layer.node.op.startswith("conv_transpose"):

@@ -1,4 +1,4 @@
-"""Copies whose source elements are known index by index: cut into pieces that are strided views."""
+"""Copies with a known source index for each index of an axis, cut into pieces that are strided views."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.views import NO_HALO, View, channel_axis, size_of
 
-MOST = 64  # copies of one value; beyond, one axis after the other
+MOST = 64  # copies of one value; if there are more, the axes are copied one after the other
 
 
 class Piece(NamedTuple):
-    """``size`` elements from ``at`` on along an axis: those from ``start`` on, ``step`` apart."""
+    """``size`` elements of an axis from ``at`` on: they come from ``start`` on, ``step`` apart."""
 
     at: int
     start: int
@@ -36,7 +36,7 @@ def pieces(sources: Sequence[int]) -> list[Piece]:
 
 
 def mapped_copy(b: AnyBuilder, x: View, y: View, sources: Sequence[Sequence[int] | None]) -> None:
-    """Append steps for ``y[i, j, ...] = x[sources[0][i], sources[1][j], ...]``; None: an axis as it is."""
+    """Append steps for ``y[i, j, ...] = x[sources[0][i], sources[1][j], ...]``; None: i or j itself."""
     runs = [
         pieces(s) if s is not None else [Piece(0, 0, n, 1)] for s, n in zip(sources, x.shape, strict=True)
     ]

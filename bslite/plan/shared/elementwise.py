@@ -1,4 +1,4 @@
-"""What both targets do before an elementwise step that their kernels have too few loops for."""
+"""Copies before an elementwise step whose operands take more loops than the kernels have."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from bslite.plan.core.views import View, contiguous, size_of
 
 
 def in_plain_order(b: AnyBuilder, operands: Sequence[View], y: View) -> tuple[list[View], View]:
-    """Operands that lie in too many different orders, each copied out in full, row-major; and where the
-    result goes before it is copied to y.
+    """Operands that lie in too many different orders, each as a full row-major copy, and the view for the
+    result before it is copied to y.
     """
 
     def plain() -> View:

@@ -1,4 +1,4 @@
-"""Windows of columns along the axes of an image."""
+"""The axes of an image with the windows that columns hold."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from bslite.passes import Layer
 
 
 class FoldAxis(NamedTuple):
-    """An axis of the image, and how windows lie along it."""
+    """An axis of the image, and the windows along it."""
 
     n: int = 1  # elements
-    w: int = 1  # places of windows
+    w: int = 1  # windows
     k: int = 1  # elements of a window
     s: int = 1  # stride
     d: int = 1  # dilation
     p: int = 0  # padding before
 
     def found(self, at: int) -> list[tuple[int, int]]:
-        """The windows that element ``at`` is in: which tap it is, and the window's place."""
+        """The windows that contain element ``at``: for each, the tap and the window's number."""
         starts = [(tap, at + self.p - tap * self.d) for tap in range(self.k)]
         return [(tap, st // self.s) for tap, st in starts if st % self.s == 0 and 0 <= st // self.s < self.w]
 
 
 def fold_axes(layer: Layer) -> list[FoldAxis]:
-    """Always three: one or two axes are the last of them."""
+    """The three axes of a fold; one or two axes of an image are the last of them."""
     attrs = layer.node.attrs
     size, axes = attrs["output_size"], len(attrs["kernel"])
     along = (size, positions(size, attrs), attrs["kernel"], attrs["stride"], attrs["dilation"])

@@ -1,4 +1,4 @@
-"""Operands of ops with computed places, and what is an error there."""
+"""Operands and error flags of ops with computed places."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from bslite.plan.core.views import View
 
 
 def range_flag(b: AnyBuilder, layer: Layer, where: str) -> Operand:
-    """Where an index that is out of range is noted."""
+    """A flag for an index that is out of range."""
     return Operand(*b.flag(layer.name, f"index {{value}} is out of range for {where}"))
 
 
 def axis_flag(b: AnyBuilder, layer: Layer, axis: int, size: int) -> Operand:
-    """Where an index that is out of range along an axis is noted."""
+    """A flag for an index that is out of range along an axis."""
     return range_flag(b, layer, f"axis {axis} of size {size}")
 
 
 def overflow_flag(b: AnyBuilder, layer: Layer) -> Operand:
-    """Where an integer that does not fit a cell is noted."""
+    """A flag for an integer that does not fit a cell."""
     return Operand(*b.flag(layer.name, "{value} is beyond the 32 bits of an engine's integers"))
 
 
 def depth_flag(b: AnyBuilder, layer: Layer) -> Operand:
-    """Where an index out of range is noted, if that is an error."""
+    """A flag for an index out of range, if that is an error."""
     return range_flag(b, layer, f"depth {layer.node.attrs['depth']}")
 
 
@@ -37,7 +37,7 @@ def is_float(b: AnyBuilder, name: str) -> bool:
 
 
 def reduction_of(layer: Layer) -> Reduction:
-    """How updates meet what is there."""
+    """The reduction of updates with the cells that they meet."""
     return Reduction.of(layer.node.attrs["reduction"])
 
 
@@ -63,16 +63,16 @@ def topk_rows(b: AnyBuilder, layer: Layer) -> tuple[View, View]:
 
 
 def one_hot_numbers(layer: Layer) -> tuple[float, float]:
-    """What stands off and on, as numbers of the output's dtype."""
+    """The values of `off` and `on` as numbers of the output's dtype."""
     attrs = layer.node.attrs
     number = float if attrs["to"] == "float32" else int
     return number(attrs["off"]), number(attrs["on"])
 
 
 class LengthChecks(NamedTuple):
-    """Lengths of sequences, dense, where they are copied to, and what must hold of them.
+    """Lengths of sequences, dense, the target of their copy, and the conditions that they must meet.
 
-    ``most``: the largest allowed. ``steps``: the longest must have as many, 0 for any number.
+    ``most``: the largest length allowed. ``steps``: the longest length required, 0 for any.
     """
 
     x: View
@@ -85,7 +85,7 @@ class LengthChecks(NamedTuple):
 
 
 def length_checks(b: AnyBuilder, layer: Layer) -> LengthChecks:
-    """A flag for each thing that can be wrong. The copy is recorded as the layer's value."""
+    """A flag for each possible error. The copy is recorded as the layer's value."""
     attrs, x = layer.node.attrs, b.flat(b.values[layer.node.inputs[0]])
     steps, y = b.shapes[layer.node.inputs[1]][0], b.dense(x.shape)
     most = steps if attrs["longest"] is None else min(attrs["longest"], steps)

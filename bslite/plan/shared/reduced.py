@@ -1,4 +1,4 @@
-"""What a reduction is of: the axes that go, those that stay, and where its result lies."""
+"""The operands of a reduction: the axes that are reduced, those that are kept, and its result."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.views import View, size_of
 
-BEYOND = "the result {value} does not fit 32 bits"  # what the flag of a reduction of integers means
+BEYOND = "the result {value} does not fit 32 bits"  # the message of the flag of an integer reduction
 
 
 class Reduced(NamedTuple):
-    """``axes`` of x are reduced; y is of the ``kept`` ones, in order."""
+    """``axes`` of x are reduced; y has the ``kept`` ones, in order."""
 
     x: View
     y: View
@@ -23,7 +23,7 @@ class Reduced(NamedTuple):
 
 
 def reduced_of(b: AnyBuilder, layer: Layer) -> Reduced:
-    """The reduction that a layer is; y is where its result goes."""
+    """The reduction of a layer; y is the view of its result."""
     node = layer.node
     op = node.declaration
     assert issubclass(op, (Reduction, Arg))
@@ -34,7 +34,7 @@ def reduced_of(b: AnyBuilder, layer: Layer) -> Reduced:
     axes = tuple(reduced_axes(node.op, given, rank))
     kept = tuple(a for a in range(rank) if a not in axes)
     home = b.write(layer.name)
-    if arg and len(axes) > 1:  # a position in row-major order
+    if arg and len(axes) > 1:  # the position is in row-major order
         x = View((flat := b.flat(x)).buffer, flat.offset, (size_of(shape),), (1,))
         shape, axes, kept = x.shape, (0,), ()
     strides = home.strides
@@ -45,5 +45,5 @@ def reduced_of(b: AnyBuilder, layer: Layer) -> Reduced:
 
 
 def divisor(layer: Layer, count: int) -> float:
-    """What the mean of ``count`` elements divides by: their number, less the correction of a variance."""
+    """The divisor of a mean of ``count`` elements: their number less the correction of a variance."""
     return float(max(count - layer.node.attrs.get("correction", 0.0), 0.0))

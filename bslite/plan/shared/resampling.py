@@ -1,4 +1,4 @@
-"""Which input lines make up an output line of a resized axis, and their weights. Positions in float64."""
+"""The input lines and weights of each output line of a resized axis. Positions are float64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bslite.plan.core.taps import Tap
 
 
 class Axis(NamedTuple):
-    """An axis to resize: its sizes, the scale, and the part of it that is cropped out."""
+    """An axis to resize: its sizes, the scale, and the part that is cropped out."""
 
     have: int
     out: int
@@ -21,7 +21,7 @@ class Axis(NamedTuple):
     end: float = 1.0
 
     def position(self, i: int, coordinates: str) -> float:
-        """Where in the input output index ``i`` lies; by the unrounded length where corners count."""
+        """The input position of output index ``i``; by the unrounded length where corners count."""
         last, length = self.have - 1, self.have * self.scale
         if coordinates == "asymmetric":
             return i / self.scale
@@ -38,7 +38,7 @@ class Axis(NamedTuple):
 
 
 def nearest(position: float, rounding: str) -> int:
-    """The whole position next to it."""
+    """The whole position that ``rounding`` chooses for ``position``."""
     if rounding == "round_prefer_floor":
         return math.ceil(position - 0.5)
     if rounding == "round_prefer_ceil":
@@ -47,7 +47,7 @@ def nearest(position: float, rounding: str) -> int:
 
 
 def weight(distance: float, mode: str, a: float) -> float:
-    """Of a line at this distance: a triangle, or Keys' cubic."""
+    """The weight of a line at this distance: a triangle, or Keys' cubic."""
     d = abs(distance)
     if mode == "linear":
         return max(1 - d, 0.0)
@@ -57,7 +57,7 @@ def weight(distance: float, mode: str, a: float) -> float:
 
 
 def taps(axis: Axis, attrs: Mapping[str, Any]) -> list[list[Tap]]:
-    """For each output line, equally many for all; a single one has weight 1."""
+    """The taps of each output line, equally many for all; a single one has weight 1."""
     mode, last = attrs["mode"], axis.have - 1
     found = []
     for i in range(axis.out):
@@ -86,14 +86,14 @@ def outside(axis: Axis, coordinates: str) -> Sequence[int]:
 
 
 def nearest_taps(have: int, out: int, scale: float | None) -> list[list[Tap]]:
-    """torch's rule for upsampling: products in float32, an exact doubling exactly."""
+    """torch's rule for nearest upsampling: products in float32; a doubling is exact."""
     ratio = 1 / scale if scale and out not in (have, 2 * have) else have / out
     places = (float(np.float32(i * float(np.float32(ratio)))) for i in range(out))
     return [[Tap(min(math.floor(place), have - 1), 1.0)] for place in places]
 
 
 def linear_taps(have: int, out: int, scale: float | None, align_corners: bool) -> list[list[Tap]]:
-    """torch's rule for upsampling, positions in float64. An axis that keeps its size stays as it is."""
+    """torch's rule for linear upsampling, positions in float64. An axis of the same size is unchanged."""
     if out == have:
         return [[Tap(i, 1.0), Tap(i, 0.0)] for i in range(out)]
     found = []

@@ -9,7 +9,7 @@ from bslite.plan.core.builder import AnyBuilder
 
 
 def row_layer(b: AnyBuilder, layer: Layer, work: RowWork, axis: int) -> None:
-    """Append the steps of a layer that is ``work`` along ``axis`` of its input."""
+    """Append the steps of a layer that does ``work`` along ``axis`` of its input."""
     x = b.read(layer.node.inputs[0], inner=axis, exact=True)
     y, home = b.writable(layer.name, axis)
     b.target.row_step(b, work, x, y, axis)
@@ -23,6 +23,6 @@ def axis_of(b: AnyBuilder, layer: Layer) -> int:
 
 
 def parameters(b: AnyBuilder, layer: Layer, *roles: str) -> list[Operand | None]:
-    """The layer's parameters as operands; None for one that it does not have."""
+    """The layer's parameters as operands; None for a missing one."""
     keys = [layer.node.params.get(role) for role in roles]
     return [Operand(b.const("param", key), 0) if key is not None else None for key in keys]

@@ -1,4 +1,4 @@
-"""What the windows of a pool cover along each axis, cut to the image."""
+"""The elements that each window of a pool covers along each axis, cut to the image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bslite.spec import Node
 
 
 class Span(NamedTuple):
-    """What a window covers along one axis: ``length`` elements from ``first``; ``share`` of its divisor."""
+    """The elements of one window along one axis: ``length`` from ``first``; ``share`` of its divisor."""
 
     first: int
     length: int
@@ -22,7 +22,7 @@ class Span(NamedTuple):
 def window_spans(
     size: int, windows: int, kernel: int, stride: int, before: int, after: int, dilation: int, padded: bool
 ) -> list[Span]:
-    """Sliding windows, cut to the ``size`` elements there are. ``padded``: the divisor counts padding too."""
+    """Sliding windows, cut to the axis of ``size`` elements. ``padded``: the divisor counts padding too."""
     spans = []
     for start in range(-before, -before + windows * stride, stride):
         skip = max(0, -(start // dilation))  # taps before the first element
@@ -33,13 +33,13 @@ def window_spans(
 
 
 def adaptive_spans(size: int, windows: int) -> list[Span]:
-    """Windows that divide ``size`` elements among them, overlapping where the division is uneven."""
+    """Windows that divide ``size`` elements, overlapping where the division is uneven."""
     edges = [(i * size // windows, -(-(i + 1) * size // windows)) for i in range(windows)]
     return [Span(a, b - a, b - a) for a, b in edges]
 
 
 def spans_of(node: Node, sizes: Shape, made: Shape) -> tuple[list[list[Span]], Sequence[int]]:
-    """The windows of a sliding pool along each axis of an input of ``sizes``, as many as are ``made``; and
+    """The windows of a sliding pool along each axis of an input of ``sizes``, as many as are ``made``, and
     the dilation along each.
     """
     op, attrs = ops.get(node.op), node.attrs

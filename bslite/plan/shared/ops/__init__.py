@@ -1,1 +1,1 @@
-"""Lowerings that are the same on every target: changes of strides, and what is made of other steps."""
+"""Lowerings that are the same on every target: changes of strides, and ops built from other steps."""

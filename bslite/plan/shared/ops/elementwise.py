@@ -1,4 +1,4 @@
-"""Layers of one function of up to three values, and the activation after it, broadcast to their shape."""
+"""Lowerings of functions of up to three broadcast values, with the activation after them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bslite.plan.shared.activation import activation, affine
 
 FAILS = "the result {value} does not fit 32 bits"
 DIVISION = "{value} divided by zero, or a result beyond 32 bits"
-#: Why an integer function flags a value, where that is not all.
+#: The values that an integer function flags besides results that do not fit.
 ALSO_FAILS = {
     **dict.fromkeys(("div", "floor_div", "fmod", "remainder"), DIVISION),
     "pow": "a negative power, or the result {value} does not fit 32 bits",
 }
-#: (from, to) -> the function that casts; what is not listed has the same cells.
+#: (from, to) -> the function that casts; pairs not listed have the same cells.
 CASTS = {
     ("float32", "int"): "float_to_int",
     ("int", "float32"): "int_to_float",
@@ -30,7 +30,7 @@ CASTS = {
 
 
 def elementwise_layer(b: AnyBuilder, layer: Layer, function: str, fails: str | None = None) -> None:
-    """Append ``function`` of the layer's inputs, then its activation. ``fails``: what its flag means."""
+    """Append ``function`` of the layer's inputs, then its activation. ``fails``: the message of its flag."""
     operands = [b.values[name] for name in layer.node.inputs]
     y = b.write(layer.name)
     flag = b.flag(layer.name, fails) if fails else None
@@ -39,14 +39,14 @@ def elementwise_layer(b: AnyBuilder, layer: Layer, function: str, fails: str | N
 
 @lowers(*ACTIVATIONS)
 def lower_activation(b: AnyBuilder, layer: Layer) -> None:
-    """An activation that is a layer of its own."""
+    """Lower an activation that is a layer of its own."""
     x, y = b.values[layer.node.inputs[0]], b.write(layer.name)
     b.target.elementwise_step(b, "copy", [x], y, activation(layer.node), None)
 
 
 @lowers("batch_norm")
 def lower_batch_norm(b: AnyBuilder, layer: Layer) -> None:
-    """``x*scale + shift`` per channel, and the activation after it."""
+    """Lower a batch norm: ``x*scale + shift`` per channel, and the activation after it."""
     x = b.values[layer.node.inputs[0]]
     y = b.write(layer.name)
     numbers = affine(b, layer.node)
@@ -58,7 +58,7 @@ def lower_batch_norm(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers(*ARITHMETIC)
 def lower_arithmetic(b: AnyBuilder, layer: Layer) -> None:
-    """The function of the op's name, of floats or of integers."""
+    """Lower arithmetic to the function of the op's name, for floats or for integers."""
     op = layer.node.op
     if b.dtypes[layer.name] == "float32":
         elementwise_layer(b, layer, op)
@@ -68,25 +68,25 @@ def lower_arithmetic(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers(*COMPARISONS)
 def lower_comparison(b: AnyBuilder, layer: Layer) -> None:
-    """Of floats, or of whatever else lies in 32-bit cells."""
+    """Lower a comparison of floats, or of any other 32-bit cells."""
     elementwise_layer(b, layer, ordering(layer.node.op, b.dtypes[layer.node.inputs[0]] != "float32"))
 
 
 @lowers("and", "or", "xor", "where", "isnan")
 def lower_bits(b: AnyBuilder, layer: Layer) -> None:
-    """What is the same for every dtype."""
+    """Lower an op whose function is the same for every dtype."""
     elementwise_layer(b, layer, layer.node.op)
 
 
 @lowers("not")
 def lower_not(b: AnyBuilder, layer: Layer) -> None:
-    """The opposite of a bool, all bits of an integer."""
+    """Lower `not`: the opposite of a bool, or the inverse of all bits of an integer."""
     elementwise_layer(b, layer, "not" if b.dtypes[layer.name] == "bool" else "not_int")
 
 
 @lowers("isinf")
 def lower_isinf(b: AnyBuilder, layer: Layer) -> None:
-    """Of either sign, of one, or of none."""
+    """Lower `isinf` for infinities of either sign, of one sign, or of none."""
     asked = (layer.node.attrs["negative"], layer.node.attrs["positive"])
     kinds = {(True, True): "both", (True, False): "negative", (False, True): "positive"}
     elementwise_layer(b, layer, f"isinf_{kinds.get(asked, 'neither')}")
@@ -94,7 +94,7 @@ def lower_isinf(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers("cast")
 def lower_cast(b: AnyBuilder, layer: Layer) -> None:
-    """Another view of the same memory where the cells are the same."""
+    """Lower a cast; where the cells are the same, the result is another view of the same memory."""
     (name,), to = layer.node.inputs, layer.node.attrs["to"]
     function = CASTS.get((_family(b.dtypes[name]), _family(to)))
     if function is None:

@@ -1,4 +1,4 @@
-"""Normalisation layers. Batch norm is elementwise: its statistics are parameters."""
+"""Lowerings of normalisations. Batch norm is elementwise instead: its statistics are parameters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bslite.plan.shared.rows import axis_of, parameters, row_layer
 
 @lowers("normalize")
 def lower_normalize(b: AnyBuilder, layer: Layer) -> None:
-    """Along any axis: it is made contiguous first."""
+    """Lower `normalize` along any axis, which is made contiguous first."""
     row_layer(b, layer, NormWork(Norm.UNIT, float(layer.node.attrs["eps"])), axis_of(b, layer))
 
 
 @lowers("layer_norm", "rms_norm")
 def lower_layer_norm(b: AnyBuilder, layer: Layer) -> None:
-    """Over the last axis where the value lies; over more of them in row-major order, where they are one."""
+    """Lower a norm over the last axis in place, or over several axes, one axis in row-major order."""
     shape, axes = b.shapes[layer.name], len(layer.node.attrs["normalized_shape"])
     norm = Norm.LAYER if layer.node.op == "layer_norm" else Norm.RMS
     work = NormWork(norm, float(layer.node.attrs["eps"]), *parameters(b, layer, "weight", "bias"))
@@ -41,7 +41,7 @@ def lower_layer_norm(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers("lrn")
 def lower_lrn(b: AnyBuilder, layer: Layer) -> None:
-    """Over windows of channels, which become contiguous."""
+    """Lower a local response norm over windows of channels, which are made contiguous."""
     attrs = layer.node.attrs
     size = attrs["size"]
     work = ResponseWork(
@@ -52,7 +52,7 @@ def lower_lrn(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers("group_norm")
 def lower_group_norm(b: AnyBuilder, layer: Layer) -> None:
-    """Statistics of the channels, of them those of the groups, then every pixel: three steps."""
+    """Lower a group norm in three steps: statistics of channels, then those of groups, then every pixel."""
     x = b.read(layer.node.inputs[0], inner=1, exact=True)
     y, home = b.writable(layer.name, 1)
     attrs = layer.node.attrs

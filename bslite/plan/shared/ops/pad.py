@@ -1,4 +1,4 @@
-"""Padding, and other copies whose source is known for every index of an axis."""
+"""Lowerings of padding and of other copies with a known source for every index of an axis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bslite.plan.shared.cuts import mapped_copy
 
 
 def padded_sources(size: int, before: int, after: int, mode: str) -> list[int]:
-    """The input's index for every index of a padded axis; -1 for what is the constant."""
+    """The input's index for every index of a padded axis; -1 for the constant."""
     indices = range(-before, size + after)
     if mode == "edge":
         return [min(max(i, 0), size - 1) for i in indices]
@@ -22,7 +22,7 @@ def padded_sources(size: int, before: int, after: int, mode: str) -> list[int]:
 
 @lowers("pad")
 def lower_pad(b: AnyBuilder, layer: Layer) -> None:
-    """A constant everywhere, then what is left of the input copied over it; or pieces of the input alone."""
+    """Lower a pad: a constant everywhere, then a copy of the input over it; or pieces of the input."""
     x = b.values[layer.node.inputs[0]]
     y = b.write(layer.name)
     rank, attrs = len(x.shape), layer.node.attrs
@@ -44,7 +44,7 @@ def lower_pad(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers("roll")
 def lower_roll(b: AnyBuilder, layer: Layer) -> None:
-    """Two pieces along each axis that turns."""
+    """Lower a roll: two pieces along each rolled axis."""
     x = b.values[layer.node.inputs[0]]
     turns = [0] * len(x.shape)
     for shift, axis in zip(layer.node.attrs["shifts"], layer.node.attrs["axes"], strict=True):

@@ -1,4 +1,4 @@
-"""Repeating elements, by strides of zero."""
+"""Lowerings that repeat elements by strides of zero."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bslite.plan.core.views import View
 
 @lowers("expand")
 def lower_expand(b: AnyBuilder, layer: Layer) -> None:
-    """Strides of zero."""
+    """Lower `expand`: a view with strides of zero."""
     b.alias(layer.name, b.values[layer.node.inputs[0]].broadcast(b.shapes[layer.name]))
 
 
 @lowers("tile")
 def lower_tile(b: AnyBuilder, layer: Layer) -> None:
-    """One copy: each axis seen as (repeats, size), along the first of which the input stands still."""
+    """Lower `tile` in one copy: axes become (repeats, size), with stride 0 along repeats in the input."""
     x, y = b.values[layer.node.inputs[0]], b.write(layer.name)
     repeats = layer.node.attrs["repeats"]
     if all(r == 1 for r in repeats):

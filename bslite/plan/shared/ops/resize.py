@@ -1,5 +1,5 @@
-"""Resizing: images along both axes in one step where their rows and columns have one tap or two, else axis by
-axis. Channels are contiguous.
+"""Lowerings of resizing: images along both axes in one step where rows and columns have one or two taps, else
+axis by axis. Channels are contiguous.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bslite.plan.shared.resampling import Axis, linear_taps, nearest_taps, outsi
 
 @lowers("upsample")
 def lower_upsample(b: AnyBuilder, layer: Layer) -> None:
-    """torch's rules, one step."""
+    """Lower `upsample` by torch's rules, in one step."""
     attrs = layer.node.attrs
     x = b.read(layer.node.inputs[0], exact=True)
     y, home = b.writable(layer.name, 1)
@@ -31,7 +31,7 @@ def lower_upsample(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers("resize")
 def lower_resize(b: AnyBuilder, layer: Layer) -> None:
-    """The axis that shrinks most comes first; then what lies beyond a crop."""
+    """Lower `resize`: the axis that shrinks most comes first; elements beyond a crop are filled last."""
     x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
     places = _places(b, layer)
     tables = {axis: taps(place, attrs) for axis, place in places.items()}
@@ -48,7 +48,7 @@ def lower_resize(b: AnyBuilder, layer: Layer) -> None:
 
 
 def _places(b: AnyBuilder, layer: Layer) -> dict[int, Axis]:
-    """What is resized, by axis, the one that shrinks most first."""
+    """The axes to resize, the one that shrinks most first."""
     x, attrs, shape = b.values[layer.node.inputs[0]], layer.node.attrs, b.shapes[layer.name]
     rank, axes, places = len(x.shape), attrs["axes"], {}
     for i, axis in enumerate(a % rank for a in axes):
@@ -60,7 +60,7 @@ def _places(b: AnyBuilder, layer: Layer) -> dict[int, Axis]:
 
 
 def _by_axes(b: AnyBuilder, x: View, tables: dict[int, list[list[Tap]]]) -> View:
-    """One step for each axis, over memory with channels last."""
+    """Append one step for each axis, over memory with channels last."""
     rank = len(x.shape)
     inner = channel_axis(rank)
     order = [a for a in range(rank) if a != inner] + [inner]

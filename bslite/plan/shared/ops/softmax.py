@@ -1,4 +1,4 @@
-"""Softmax, its logarithm, and running totals: along any axis."""
+"""Lowerings of softmax, its logarithm, and running totals, along any axis."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bslite.plan.shared.rows import axis_of, row_layer
 
 @lowers("softmax", "log_softmax")
 def lower_softmax(b: AnyBuilder, layer: Layer) -> None:
-    """The softmax of each row."""
+    """Lower softmax or its logarithm over each row."""
     row_layer(b, layer, SoftmaxWork(layer.node.op == "log_softmax"), axis_of(b, layer))
 
 
 @lowers("cumsum", "cumprod")
 def lower_cumulative(b: AnyBuilder, layer: Layer) -> None:
-    """Running sums and products, in float64 or in 64-bit integers."""
+    """Lower running sums and products, computed in float64 or in 64-bit integers."""
     attrs, sums = layer.node.attrs, layer.node.op == "cumsum"
     flag = None
     if b.dtypes[layer.name] != "float32":
@@ -29,5 +29,5 @@ def lower_cumulative(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers("logcumsumexp")
 def lower_logcumsumexp(b: AnyBuilder, layer: Layer) -> None:
-    """Logarithms of running sums of exponentials."""
+    """Lower logarithms of running sums of exponentials."""
     row_layer(b, layer, RunningWork(Running.LOGSUMEXP), axis_of(b, layer))

@@ -1,4 +1,4 @@
-"""Windows as columns: strides over the padded image, one copy."""
+"""Lowering of `unfold`: windows become columns by strides over the padded image and one copy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bslite.plan.core.views import View, contiguous
 
 @lowers("unfold")
 def lower_unfold(b: AnyBuilder, layer: Layer) -> None:
-    """The image seen as [N, C, window, places] by its strides."""
+    """Lower `unfold`: a copy of the image viewed as [N, C, window, places]."""
     x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
     windows = positions(x.shape[2:], attrs)
     top, left, bottom, right = attrs["padding"]

@@ -1,4 +1,4 @@
-"""Ops that move data as changes of strides where that suffices, and as copies where it does not."""
+"""Lowerings that move data by changes of strides where those suffice, and by copies elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bslite.plan.core.views import NO_HALO, View, contiguous
 
 @lowers("reshape", "flatten")
 def lower_reshape(b: AnyBuilder, layer: Layer) -> None:
-    """A new shape over the same memory if strides allow, else over a row-major copy."""
+    """Lower a reshape to a view of the same memory if strides allow, else to a view of a row-major copy."""
     x = b.values[layer.node.inputs[0]]
     view = x.reshape(b.shapes[layer.name])
     if view is None:
@@ -21,20 +21,20 @@ def lower_reshape(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers("permute")
 def lower_permute(b: AnyBuilder, layer: Layer) -> None:
-    """Strides reordered."""
+    """Lower `permute` to a view with reordered strides."""
     b.alias(layer.name, b.values[layer.node.inputs[0]].permute(layer.node.attrs["order"]))
 
 
 @lowers("repeat_batch")
 def lower_repeat_batch(b: AnyBuilder, layer: Layer) -> None:
-    """A stride of zero."""
+    """Lower `repeat_batch` to a view with a stride of zero."""
     x = b.values[layer.node.inputs[0]]
     b.alias(layer.name, View(x.buffer, x.offset, b.shapes[layer.name], (0, *x.strides[1:])))
 
 
 @lowers("slice")
 def lower_slice(b: AnyBuilder, layer: Layer) -> None:
-    """An offset and a stride."""
+    """Lower `slice` to a view with an offset and a stride."""
     x = b.values[layer.node.inputs[0]]
     attrs = layer.node.attrs
     axis = attrs["axis"] % len(x.shape)
@@ -44,7 +44,7 @@ def lower_slice(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers("concat")
 def lower_concat(b: AnyBuilder, layer: Layer) -> None:
-    """Nothing to do for inputs already written in place; copies for the others."""
+    """Lower `concat`: inputs already written in place need nothing; the others are copied."""
     y = b.write(layer.name)
     axis = layer.node.attrs["axis"] % len(y.shape)
     start = 0
@@ -59,7 +59,7 @@ def lower_concat(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers("constant")
 def lower_constant(b: AnyBuilder, layer: Layer) -> None:
-    """The parameter itself, as a value."""
+    """Lower `constant`: the parameter itself is the value."""
     key = layer.node.params["value"]
     shape = b.shapes[layer.name]
     b.alias(layer.name, View(b.const("param", key), 0, shape, contiguous(shape), NO_HALO))
