@@ -1,9 +1,9 @@
-"""Depth-first within an image: which runs of layers are taken through band of rows by band of rows.
+"""Depth-first execution within an image: the choice of runs of layers that go band of rows by band of rows.
 
-For batches too small to give every thread an image, and for images too large for the L2 of the thread that
-takes them. What lies between the layers of a run exists for one band at a time, in the L2 of the thread that
-works on it; the price is the rows that two bands both need, computed twice, and the weights, read once per
-band. Runs and numbers of bands are chosen by a dynamic programme over the layers.
+It is for batches too small to give every thread an image, and for images too large for the L2 of their
+thread. Values between the layers of a run exist for one band at a time, in the L2 of the thread that works on
+it. The price: rows that two bands both need are computed twice, and the weights are read once per band. A
+dynamic programme over the layers chooses runs and numbers of bands.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from bslite.plan.cpu.tuning import Banding
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
-ITEMS = 4  # of a step for each thread, as a rule
-STEP = 250.0  # cycles that starting a layer on a band costs
-#: Cycles that an activation takes for a vector register, where it is more than a clamp.
+ITEMS = 4  # of a step for each thread, by default
+STEP = 250.0  # cycles to start a layer on a band
+#: Cycles of an activation per vector register, where it costs more than a clamp.
 ACTIVATION = {"silu": 8.0, "gelu": 14.0, "tanh": 14.0, "sigmoid": 8.0, "elu": 8.0, "hardswish": 2.0}
-WRITE = 2.0  # what is written beyond L2 is first read
-ROOM = 0.7  # of L2 that a band may fill
-NEAR = 0.25  # of L2, of a value that is then found there by the thread that made its rows
+WRITE = 2.0  # memory beyond L2 is read before it is written
+ROOM = 0.7  # share of L2 that a band may fill
+NEAR = 0.25  # share of L2 up to which the thread that made a value's rows still finds them there
 
 
 class Cost(NamedTuple):
-    """Of one layer of one image: cycles of one core out of L1, and bytes."""
+    """The cost of one layer for one image: cycles of one core out of L1, and bytes."""
 
     work: float
     taken: float
@@ -49,7 +49,7 @@ class Run(NamedTuple):
 
 
 def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) -> Cost:
-    """What a layer takes for an image of these shapes."""
+    """The cost of a layer for an image of these shapes."""
     node, out = layer.node, shapes[layer.name]
     params = spec.param_shapes(node)
     pixels = size_of(out) / max(1, out[1]) if len(out) > 1 else 1.0
@@ -79,7 +79,7 @@ def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) 
 
 
 def whole_cycles(cost: Cost, machine: Machine, images: int, options: Banding) -> float:
-    """Cycles of a layer run on its own, its rows or channels shared among the threads."""
+    """The cycles of a layer run on its own, its rows or channels shared among the threads."""
     t = machine.threads
     near, far = 1 / machine.l2_bytes_per_cycle, 1 / machine.l3_bytes_per_cycle
     read = near if images * cost.taken / t < NEAR * machine.l2 else far
@@ -101,7 +101,7 @@ def run_cycles(
     bands: int,
     options: Banding,
 ) -> float:
-    """Cycles of a run taken band by band, all bands as costly as ``cut``."""
+    """The cycles of a run taken band by band, where every band costs as much as ``cut``."""
     near, far = 1 / machine.l2_bytes_per_cycle, 1 / machine.l3_bytes_per_cycle
 
     def part(name: str) -> float:
@@ -120,7 +120,7 @@ def run_cycles(
     weights = sum(c.weights for c in costs)
     for i, (layer, cost) in enumerate(zip(layers, costs, strict=True)):
         if layer.name not in cut.rows:
-            return float("inf")  # read by nobody
+            return float("inf")  # no layer reads it
         mine = part(layer.name)
         work += cost.work * mine + STEP
         moved += cost.made * mine + sum(part(n) * size(n) for n in layer.inputs)
@@ -154,7 +154,7 @@ def choose_bands(
     outputs: Iterable[str],
     options: Banding,
 ) -> list[Run]:
-    """Disjoint runs of layers to take band by band, the cheapest by price.
+    """Disjoint runs of layers to take band by band, the cheapest by predicted cycles.
 
     ``shapes``: of one image. ``apart``: numbers of the layers that can be computed image by image;
     ``outputs``: the values needed after all layers.
@@ -199,7 +199,7 @@ def choose_bands(
 
 
 def _largest(height: int, bands: int) -> int:
-    """The number of a band that has the most rows, if possible one with neighbours on both sides."""
+    """The number of the band with the most rows, if possible one with neighbours on both sides."""
     inner = range(1, bands - 1) or range(bands)
     return max(inner, key=lambda band: share(height, band, bands)[1] - share(height, band, bands)[0])
 
@@ -225,7 +225,7 @@ def _runs_from(
         if not able[stop - 1]:
             break
         if layer.node.op == "concat" and not set(layer.inputs) <= made:
-            break  # it would be a copy; outside, it costs nothing
+            break  # it would be a copy; outside the run it is free
         made.add(layer.name)
         run = layers[start:stop]
         leaving = [other.name for other in run if read_by.get(other.name, -1) >= stop]
@@ -236,7 +236,7 @@ def _runs_from(
         for rounds in options.rounds:
             bands = rounds * machine.threads
             if bands == 1:
-                continue  # an image taken whole
+                continue  # an image in one piece
             if bands > most:
                 break
             cut = crop(run, maps, shapes, leaving, {}, _largest(shapes[leaving[-1]][2], bands), bands)

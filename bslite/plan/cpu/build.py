@@ -1,4 +1,4 @@
-"""ModelSpec and concrete shapes to a Plan."""
+"""Builds the CPU's plan of a ModelSpec for concrete shapes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def build_plan(
     """Plan a *simplified* spec (`bslite.passes.simplify`) for inputs of these shapes.
 
     ``input_strides``: in elements; row-major if not given. ``layerwise``: one layer at a time, nothing fused,
-    nothing overlapped. ``keep_values``: every value keeps memory of its own, so that it can be looked at
+    nothing overlapped. ``keep_values``: every value keeps memory of its own, so that it can be read
     afterwards. ``tuning``: options of the planner, to measure one choice against another.
     """
     tuning = tuning or Tuning()

@@ -19,8 +19,8 @@ from bslite.plan.cpu.tiling import LineTiling, choose_items, line_length, line_t
 def merge_lines(
     b: CpuBuilder, n: int, p: int, q: int, channels: int, geometry: dict[str, tuple[int, int, int]]
 ) -> tuple[int, int, int, dict[str, tuple[int, int, int]]]:
-    """Where pixels are evenly spaced across lines (and images), re-cut them into lines that suit the register
-    tile.
+    """Where pixels are evenly spaced across lines (and images), cut them into new lines that suit the
+    register tile.
     """
     used = [g for g in geometry.values() if g != (0, 0, 0)]
     if p > 1 and all(line == q * col for _, line, col in used):
@@ -35,7 +35,7 @@ def merge_lines(
 
 
 class Planes(NamedTuple):
-    """Of a volume: lines of a plane of the output, and elements between planes."""
+    """The planes of a volume: output lines of a plane, and elements between planes."""
 
     lines: int
     x: int = 0
@@ -44,7 +44,7 @@ class Planes(NamedTuple):
 
 
 class Clipped(NamedTuple):
-    """Where windows lie, and the taps and rows (or planes) of a filter; ``row_taps`` 0: all are inside."""
+    """The places of windows, and the taps and rows (or planes) of a filter; ``row_taps`` 0: all inside."""
 
     windows: Windows = Windows()
     row_taps: int = 0
@@ -76,11 +76,11 @@ def contraction(
 ) -> None:
     """Append one "conv" step over ``size`` = (images, lines, pixels).
 
-    The weights are the layer's parameter, or what ``pack`` has put into panels by steps of its own: the view
-    it gives, the element in it where the first image's weights start, and the elements between two images'
-    weights. ``group_depth``: input channels of a group, 0 where there is but one. ``clipped``: where windows
-    leave the image, if any do. ``bias``: a constant in panels, in place of the layer's. ``planes``: where the
-    lines are those of several planes. ``recipe``, and ``how``: what makes panels of the parameter.
+    The weights are the layer's parameter, or panels that ``pack`` computes by steps of its own: it gives
+    their view, the element where the first image's weights start, and the elements between two images'
+    weights. ``group_depth``: input channels of a group, 0 for a single group. ``clipped``: the windows that
+    leave the image, if any. ``bias``: a constant in panels, in place of the layer's. ``planes``: where lines
+    are those of several planes. ``recipe``, ``how``: what packs the parameter.
     """
     images, lines, pixels = size
     machine = b.machine

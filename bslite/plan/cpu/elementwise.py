@@ -1,4 +1,4 @@
-"""Views of operands as the loops of the elementwise kernel: broadcast, merged, cut into items."""
+"""Operands as the loops of the elementwise kernel: broadcast, merged, cut into items."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.elementwise import in_plain_order
 
-#: Cycles of a register of results, where they are not four.
+#: Cycles of a register of results, where they differ from four.
 CYCLES = {
     **dict.fromkeys(("copy", "affine", "add", "mul"), 2.0),
     "pow": 80.0, "div": 10.0, "fmod": 300.0, "remainder": 300.0, "atan2": 500.0, "logaddexp": 60.0,
@@ -40,7 +40,7 @@ def elementwise_step(
 
 
 def inner_axis(shape: Shape) -> int:
-    """The axis kernels vectorise over: the channels, or where there is but one, the last longer than one."""
+    """The axis kernels vectorise over: the channels, or if there is only one, the last longer than 1."""
     channels = channel_axis(len(shape))
     if not shape or shape[channels] != 1:
         return channels
@@ -48,7 +48,7 @@ def inner_axis(shape: Shape) -> int:
 
 
 def _inner_axis_of(y: View) -> int:
-    """The axis of y that is contiguous, if one is."""
+    """The contiguous axis of y, if there is one."""
     found = (a for a, (n, s) in enumerate(zip(y.shape, y.strides, strict=True)) if n != 1 and s == 1)
     return next(found, inner_axis(y.shape))
 
@@ -65,7 +65,7 @@ def _aligned(b: CpuBuilder, view: View, shape: Shape, inner: int) -> View:
 def _step(
     b: CpuBuilder, function: str, operands: Sequence[View], y: View, act: Activation, flag: Operand | None
 ) -> None:
-    """Append the step for operands of y's shape, strides of zero among theirs."""
+    """Append the step for operands of y's shape, some of whose strides may be zero."""
     nothing = dataclasses.replace(operands[0], strides=(0,) * len(y.shape))
     views = [*operands, *[nothing] * (3 - len(operands))]
     sizes, runs = merged_axes(y.shape, [v.strides for v in (*views, y)], by=3)

@@ -11,16 +11,16 @@ from bslite.spec import Node
 
 
 def epilogue(node: Node | None) -> Epilogue:
-    """An activation in the store: ReLUs and clamps are bounds."""
+    """The fields of an activation in the store: ReLUs and clamps are bounds."""
     return Epilogue.of(activation(node))
 
 
 def after(node: Node | None) -> After:
-    """An activation after the store, a clamp too."""
+    """The fields of an activation after the store; a clamp is one too."""
     return After.of(activation(node))
 
 
 def affine(b: AnyBuilder, batch_norm: Node | None, unused: Operand) -> Affine:
-    """A batch norm in the store; ``unused`` stands for its operands where there is none."""
+    """The fields of a batch norm in the store; without one, ``unused`` stands for its operands."""
     numbers = affine_numbers(b, batch_norm)
     return Affine(0, unused, unused) if numbers is None else Affine(1, *numbers)

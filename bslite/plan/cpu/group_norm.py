@@ -1,4 +1,4 @@
-"""Group norm as three steps, each spread over all threads however few the groups are."""
+"""Group norm as three steps; each uses all threads, even for few groups."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.sharing import share_image, share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 
-BAND_PIXELS = 512  # of a partial sum; by size alone, so that results do not depend on the number of threads
+BAND_PIXELS = 512  # pixels of a partial sum: fixed, so that results do not depend on the number of threads
 
 
 def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
-    """Append the steps from x to y, both with channels innermost; False, and none, where the pixels lie along
-    too many axes.
+    """Append the steps from x to y, both with channels innermost; return False, without a step, where the
+    pixels lie along too many axes.
     """
     found = _lines(x, y)
     if found is None:
@@ -59,15 +59,15 @@ def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
 
 
 def _lines(x: View, y: View) -> tuple[Sequence[int], Sequence[int], Sequence[int]] | None:
-    """The axes after the channels as lines of pixels: how many of both, their strides in x and in y. None
-    where there are more axes.
+    """The axes after the channels as lines of pixels: the number of both, and their strides in x and in y.
+    None if there are more axes.
     """
     sizes, runs = merged_axes(x.shape[2:], [x.strides[2:], y.strides[2:]], by=1)
     if len(x.shape) == 4:
         sizes, runs = list(x.shape[2:]), [list(x.strides[2:]), list(y.strides[2:])]
     if len(sizes) > 2:
         return None
-    if len(sizes) == 1:  # cut it where it divides
+    if len(sizes) == 1:  # cut the single axis where it divides
         pixels = max(d for d in range(1, min(sizes[0], BAND_PIXELS) + 1) if sizes[0] % d == 0)
         sizes, runs = [sizes[0] // pixels, pixels], [[pixels * run[0], run[0]] for run in runs]
     if not sizes:

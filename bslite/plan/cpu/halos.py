@@ -1,4 +1,4 @@
-"""Zeros beside images: how many each convolution needs, and each buffer should have."""
+"""Zeros beside images: how many each convolution needs, and how many each buffer gets."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from bslite.spec import ModelSpec
 
 
 def wider(a: Halo, b: Halo) -> Halo:
-    """The least halo that holds both."""
+    """The smallest halo that contains both."""
     return max(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
 
 
 def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo, Halo]:
     """Start, padding within the band, and halo of a convolution.
 
-    The start is the row of the input, from its row 0, at which the first window begins. The halo is the zeros
-    that must lie around the input: those beside it, because rows of the filter above or below the image are
-    left out of sums.
+    The start is the row of the input, counted from the band's row 0, at which the first window begins. The
+    halo is the zeros that must lie around the input: only those beside it, because sums leave out filter rows
+    above or below the image.
     """
     name = layer.node.inputs[0]
     top, left, bottom, right = layer.node.attrs["padding"]
@@ -40,7 +40,7 @@ def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo, Halo]:
 def halo_needs(
     layers: Sequence[Layer], places: Mapping[str, Place], spec: ModelSpec, crop: Crop
 ) -> dict[str, Halo]:
-    """Zeros each buffer should have around its images, by the name of the value or concat that owns it."""
+    """The zeros that each buffer should have around its images, by the value or concat that owns it."""
     needs: dict[str, Halo] = {}
     for layer in layers:
         if layer.node.op not in (*CONVS, *TRANSPOSED):
@@ -56,7 +56,7 @@ def halo_needs(
 
 
 def layer_halo(layer: Layer, spec: ModelSpec, crop: Crop) -> Halo:
-    """Zeros that a convolution needs around its input."""
+    """The zeros that a convolution needs around its input."""
     node, params = layer.node, spec.param_shapes(layer.node)
     if node.op == "conv2d":
         maps = node.declaration.rows(params, node.attrs)

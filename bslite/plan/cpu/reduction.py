@@ -1,6 +1,6 @@
-"""How a sum over filter taps and channels is taken: in which parts, in which order.
+"""The parts and the order of a sum over filter taps and channels.
 
-A pure function of the filter's size. Tiling, batch, threads and memory layout have no say in it, so a layer's
+They are a pure function of the filter's size, not of tiling, batch, threads or memory layout. So a layer's
 answer has the same bits however it is planned, and an image's answer does not depend on its neighbours.
 """
 
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-LONGEST = (
-    1024  # terms of one running sum: beyond, parts are summed on their own, for accuracy and for the cache
-)
+LONGEST = 1024  # terms of one running sum at most; more are summed in parts, for accuracy and for the cache
 
 
 class Reduction(NamedTuple):
@@ -22,15 +20,15 @@ class Reduction(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Terms in all."""
+        """The number of terms."""
         return len(self.offsets) * self.depth
 
 
 def reduction(
     r: int, s: int, c: int, line: int, col: int, contiguous: bool, planes: int = 1, plane: int = 0
 ) -> Reduction:
-    """The sum over an ``r`` x ``s`` window of ``c`` channels, taps ``line`` and ``col`` elements apart; of a
-    volume, over ``planes`` of them, ``plane`` apart.
+    """The sum over an ``r`` x ``s`` window of ``c`` channels, taps ``line`` and ``col`` elements apart; in a
+    volume, over ``planes`` planes, ``plane`` apart.
 
     ``contiguous``: a filter row's ``s * c`` values lie one after the other, and may be taken as one tap.
     """
@@ -49,12 +47,12 @@ def reduction(
 
 
 def _equal(count: int, most: int) -> int:
-    """Size of the parts when ``count`` is shared out evenly over the fewest of at most ``most``."""
+    """The size of the parts when ``count`` is divided evenly into the fewest parts of at most ``most``."""
     return -(-count // -(-count // most))
 
 
 def _parts(c: int) -> int:
-    """Into how many equal parts to cut ``c`` channels; 1 where there are no parts of a decent size."""
+    """The number of equal parts to cut ``c`` channels into; 1 where the parts would be too small."""
     for parts in range(-(-c // LONGEST), 8 * c // LONGEST + 1):
         if c % parts == 0:
             return parts

@@ -18,7 +18,7 @@ def _bits(x: float) -> int:
 
 
 def resample_step(b: CpuBuilder, x: View, y: View, axis: int, table: Taps) -> None:
-    """Append a resizing along one axis of dense views."""
+    """Append a step that resizes one axis; x and y are dense."""
     lines, inner = size_of(y.shape[: axis + 1]), size_of(y.shape[axis + 1 :])
     taps = len(table[0])
     item_lines, items = share_rows(b.machine, lines, lines * taps * (8.0 + inner / b.machine.lanes))
@@ -31,7 +31,7 @@ def resample_step(b: CpuBuilder, x: View, y: View, axis: int, table: Taps) -> No
 
 
 def resize_step(b: CpuBuilder, x: View, y: View, rows: Taps, cols: Taps) -> None:
-    """Append a resizing of images: a table of rows and one of columns."""
+    """Append a step that resizes images, with a table of rows and one of columns."""
     n, channels, lines, pixels = y.shape
     tables = []
     for table, stride in ((rows, 4 * x.strides[2]), (cols, 4 * x.strides[3])):

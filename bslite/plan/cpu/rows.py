@@ -1,4 +1,4 @@
-"""Work along rows as steps: the axes around the rows merged into few, rows shared out as items."""
+"""Work along rows as steps: few axes around the rows after merging, rows shared out as items."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OUTER = 3  # axes around the rows that the row kernels walk
 def row_step(b: CpuBuilder, work: RowWork, x: View, y: View, axis: int) -> None:
     """Append ``work`` from x to y, views of one shape in which ``axis`` is contiguous."""
     sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=axis)
-    if len(sizes) - 1 > OUTER:  # the axes lie in two orders that do not merge: through plain order
+    if len(sizes) - 1 > OUTER:  # the axes lie in two orders that do not merge: copy through row-major order
         plain_x, plain_y = b.fresh(x.shape, axis, NO_HALO), b.fresh(y.shape, axis, NO_HALO)
         b.copy(x, plain_x)
         row_step(b, work, plain_x, plain_y, axis)
@@ -83,7 +83,7 @@ def _record(work: RowWork, rows: Rows, lanes: int, memory: Operand) -> StepRecor
 
 
 def _cycles(work: RowWork, length: int, lanes: int) -> float:
-    """What a row costs on one core."""
+    """The cycles of a row on one core."""
     registers = -(-length // lanes)
     match work:
         case SoftmaxWork():
@@ -98,6 +98,6 @@ def _cycles(work: RowWork, length: int, lanes: int) -> float:
 
 
 def _squares(work: ResponseWork, length: int, lanes: int) -> int:
-    """Elements of memory for the squares of a row, between zeros."""
+    """Elements of memory for the squares of a row, with zeros on both sides."""
     registers = -(-length // lanes) + -(-work.above // lanes)
     return -(-(work.below + registers * lanes) // lanes) * lanes

@@ -1,4 +1,4 @@
-"""Memory of a thread's own: what stacks and kernels of a plan need of it."""
+"""A thread's scratch memory: how much of it the stacks and kernels of a plan need."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def stack_arena_at(plan: CpuPlan) -> int:
 
 
 def own_scratch(plan: CpuPlan) -> int:
-    """Elements of scratch memory that a stack with this plan uses itself; stacks within it start behind."""
+    """Elements of scratch memory that a stack with this plan uses itself; nested stacks start behind them."""
     return stack_arena_at(plan) + -(-plan.arena_size // ALIGN) * ALIGN + ALIGN
 
 
 def scratch_of(plan: CpuPlan) -> int:
-    """Elements of scratch memory that running the plan's steps takes a thread."""
+    """Elements of scratch memory that a thread needs to run the plan's steps."""
     stacks = [own_scratch(p) + scratch_of(p) for step in plan.steps for p in step.plans]
     return max([*stacks, *(-(-step.scratch // ALIGN) * ALIGN for step in plan.steps)], default=0)

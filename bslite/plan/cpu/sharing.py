@@ -1,17 +1,17 @@
-"""Cutting a layer whose work is proportional to its size into items for the threads."""
+"""Cuts layers whose work is proportional to their size into items for the threads."""
 
 from __future__ import annotations
 
 from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.machine import Machine
 
-ITEM_CYCLES = 2000  # an item should be worth claiming: some hundred cycles
-ITEMS_PER_THREAD = 8  # enough for a late thread to be made up for
-RUN = 4  # registers of channels the kernels take at once
+ITEM_CYCLES = 2000  # an item should outweigh the cost of claiming it: some hundred cycles
+ITEMS_PER_THREAD = 8  # enough to make up for a late thread
+RUN = 4  # registers of channels that the kernels take at once
 
 
 def item_count(machine: Machine, cycles: float) -> int:
-    """How many items work of ``cycles`` on one core should be cut into."""
+    """The number of items for work of ``cycles`` on one core."""
     if machine.threads == 1:
         return 1
     return max(1, min(ITEMS_PER_THREAD * machine.threads, int(cycles / ITEM_CYCLES)))
@@ -29,6 +29,6 @@ def share_image(machine: Machine, images: int, lines: int, channels: int, cycles
 
 
 def share_rows(machine: Machine, rows: int, cycles: float) -> tuple[int, int]:
-    """Rows of an item, and the number of items."""
+    """The rows of an item, and the number of items."""
     each = -(-rows // min(rows, item_count(machine, cycles)))
     return each, -(-rows // each)

@@ -1,4 +1,4 @@
-"""A run of layers as one "stack" step: plans for one image or bands of it, tied to the memory outside."""
+"""A run of layers as one "stack" step: plans for one image or bands of it, linked to the memory outside."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def lower_layers(
 
 
 def lower_stack(b: CpuBuilder, layers: Sequence[Layer], leaving: Sequence[str], bands: int = 1) -> None:
-    """Append the step for ``layers`` in ``bands`` bands of rows; ``leaving`` is what is needed after it."""
+    """Append the step for ``layers`` in ``bands`` bands of rows; ``leaving`` are needed after it."""
     single = one_image(b.spec, b.shapes)
     assert single is not None
     batch = b.shapes[b.spec.inputs[0].name][0]
     b.layer = tuple(m for layer in layers for m in layer.members)
     reads = [with_halo(b.values[n]) for n in taken_values(layers) if b.values[n].buffer not in b.consts]
     writes = [b.write(name) for name in leaving]
-    # What leaves may be read inside as well, from where it lies outside, with the zeros beside it.
+    # Layers inside may also read a value that leaves, from its place outside, with the zeros beside it.
     reads += [with_halo(view) for view in writes if view.halo != NO_HALO]
     for name in (*taken_values(layers), *leaving):
         if b.values[name].buffer not in b.consts:
@@ -60,7 +60,7 @@ def lower_stack(b: CpuBuilder, layers: Sequence[Layer], leaving: Sequence[str], 
         maps = {name: reads for name, reads in found.items() if reads is not None}
         assert len(maps) == len(layers)
     stacks: list[Stack] = []
-    if bands == 1:  # an image too large for one core's L2 is taken through in bands within the stack
+    if bands == 1:  # an image too large for one core's L2 goes through in bands within the stack
         alone = dataclasses.replace(b.machine, threads=1)
         runs = choose_bands(layers, b.spec, single, alone, 1, range(len(layers)), leaving, b.tuning.banding)
         stacks = [Stack(r.start, r.stop, r.bands) for r in runs]
@@ -79,7 +79,7 @@ def lower_stack(b: CpuBuilder, layers: Sequence[Layer], leaving: Sequence[str], 
 
 
 def taken_values(layers: Sequence[Layer]) -> list[str]:
-    """What a run of layers reads and does not make, in order."""
+    """The values that a run of layers reads and does not make, in order."""
     made = {layer.name for layer in layers}
     return list(dict.fromkeys(n for layer in layers for n in layer.inputs if n not in made))
 
@@ -94,7 +94,7 @@ def _band(
 ) -> tuple[CpuPlan, list[End]]:
     """The plan of one band of one image, and its ends.
 
-    ``mine``: the rows that the band answers for, of each value that leaves it. ``stacks``: those within it.
+    ``mine``: the rows that the band writes, of each value that leaves it. ``stacks``: nested ones.
     """
     shapes = dict(cut.whole) | {name: _height(cut.whole[name], z - a) for name, (a, z) in cut.rows.items()}
     places = place_concats(shown(layers, stacks, leaving), shapes)
@@ -119,8 +119,8 @@ def _band(
         name: _end(inner, ends, f"out{len(ends)}", name, b.values[name], "outer", mine.get(name))
         for name in leaving
     }
-    # Rows that another band answers for are never written outside: for a while they would hold partial sums,
-    # or values before their activation, while the other band reads them.
+    # The band never writes rows of another band outside: for a while they would hold partial sums, or values
+    # before their activation, while the other band reads them.
     inner.write_outputs_to({name: view for name, view in outs.items() if taken.get(name) == mine.get(name)})
     lower_layers(inner, layers, stacks, leaving)
     inner.layer = ("ends",)
@@ -148,7 +148,7 @@ def _band(
 
 
 def _lower(b: CpuBuilder, layer: Layer) -> None:
-    """Lower one layer of a band; an op that maps rows to themselves sees no others of its inputs."""
+    """Lower one layer of a band; an op that maps rows to themselves sees no other rows of its inputs."""
     if layer.node.op in WINDOWED:
         CPU[layer.node.op](b, layer)
         return

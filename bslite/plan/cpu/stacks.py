@@ -1,7 +1,7 @@
-"""Depth-first over images: which layers one thread takes an image through before it takes the next one.
+"""Depth-first execution over images: the layers that a thread runs on one image before the next one.
 
-The idea is BrainSlug's (arXiv 1804.08378), with the whole image as the tile: what lies between the layers of
-a stack has a place per thread, not per image, so it stays in that core's cache, memory falls by batch over
+The idea is BrainSlug's (arXiv 1804.08378), with the whole image as the tile: values between the layers of a
+stack have a place per thread, not per image, so they stay in that core's cache, memory falls by batch over
 threads, and no thread waits at a layer's end. The price: weights are read once per image, not per batch.
 """
 
@@ -22,12 +22,12 @@ from bslite.plan.cpu.tuning import Banding
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
-EXPOSED = 0.6  # of the time that weights take to arrive from beyond L2, what fetching ahead does not hide
-WAKING = 200_000.0  # cycles: a parallel region and its threads' waking take some 50 us
+EXPOSED = 0.6  # share of the time for weights from beyond L2 that prefetching does not hide
+WAKING = 200_000.0  # cycles: a parallel region and waking its threads take some 50 us
 
 
 class Price(NamedTuple):
-    """Predicted cycles of one layer for the whole batch, taken image by image or all images at once."""
+    """Predicted cycles of one layer for the whole batch, image by image or all images at once."""
 
     apart: float
     together: float
@@ -60,17 +60,17 @@ def stackable(
             return False
     ranks = [len(shapes[name]) for name in inputs]
     if not ranks:
-        return False  # of constants alone: once for all images
+        return False  # constants alone: computed once for all images
     if len(inputs) < len(layer.inputs) and any(len(shapes[n]) > ranks[0] for n in layer.inputs):
         return False
     return all(n.declaration.keeps_images_apart(ranks, n.attrs) for n in nodes)
 
 
 def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch: int, in_l3: bool) -> Price:
-    """What a layer costs either way: arithmetic, or what must come from beyond L2, whichever takes longer.
+    """The layer's cost both ways: arithmetic or traffic from beyond L2, whichever takes longer.
 
-    Weights re-read for every image come from L2 if they stay there, else from L3 if all of the model's do
-    (``in_l3``, found out if not given).
+    Weights re-read for every image come from L2 if they stay there, else from L3 if all of the model's
+    weights do (``in_l3``, computed if not given).
     """
     in_l3 = weights_stay_in_l3(spec, machine) if in_l3 is None else in_l3
     node, t = layer.node, machine.threads
@@ -95,12 +95,12 @@ def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch
 
 
 def weights_stay_in_l3(spec: ModelSpec, machine: Machine) -> bool:
-    """Whether all of the model's parameters fit L3 with room for what they work on."""
+    """Whether all of the model's parameters fit L3, with room for the data they work on."""
     return 4.0 * sum(p.size for p in spec.params.values()) < 0.7 * machine.l3
 
 
 def worth_threads(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine) -> bool:
-    """Whether the model takes long enough on one core to wake others for it."""
+    """Whether the model takes long enough on one core to be worth waking other threads."""
     alone = dataclasses.replace(machine, threads=1)
     in_l3 = weights_stay_in_l3(spec, machine)
     cycles = 0.0
@@ -132,9 +132,9 @@ class Stack(NamedTuple):
     bands: int = 1
 
     def leaving(self, layers: Sequence[Layer], outputs: Iterable[str]) -> list[str]:
-        """What it makes and is needed after it, in order; ``outputs`` are needed when all layers are done.
+        """The values made here and needed after, in order; ``outputs`` are needed after all layers.
 
-        Constants do not leave: they are there for all images from the start.
+        Constants do not leave: they exist for all images from the start.
         """
         needed = {name for layer in layers[self.stop :] for name in layer.inputs} | set(outputs)
         mine = [layer for layer in layers[self.start : self.stop] if layer.node.op != "constant"]
@@ -151,7 +151,7 @@ def shown(layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[st
 def choose_stacks(
     layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine, banding: Banding
 ) -> list[Stack]:
-    """Disjoint runs of layers to take depth-first, the cheapest by price.
+    """Disjoint runs of layers to take depth-first, the cheapest by predicted cycles.
 
     Runs go image by image if there are enough images for the threads, else by bands of rows.
     """

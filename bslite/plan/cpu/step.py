@@ -15,7 +15,7 @@ from bslite.plan.cpu.tuning import Tuning
 
 @dataclass(frozen=True)
 class End:
-    """Ties a buffer of a stack's plan to memory outside: image n's starts at ``offset + n * image``."""
+    """Links a buffer of a stack's plan to memory outside: image n's starts at ``offset + n * image``."""
 
     inner: str
     outer: str
@@ -25,7 +25,7 @@ class End:
 
 @dataclass(frozen=True)
 class Band:
-    """One work item of a stack for each image: plan number ``plan`` of the step's, between these ends."""
+    """One work item of a stack for each image: plan number ``plan`` of the step, between these ends."""
 
     plan: int
     ends: tuple[End, ...]
@@ -35,8 +35,8 @@ class Band:
 class CpuStep(Step):
     """``items`` independent items of work, which threads claim in any order.
 
-    ``scratch``: elements of memory that a thread needs for an item. ``plans`` and ``bands``: of a "stack"
-    step, the plans that one thread runs from end to end, and the bands of an image that they are for.
+    ``scratch``: elements of memory that a thread needs for an item. ``plans`` and ``bands``: for a "stack"
+    step, the plans that one thread runs from end to end, and their bands of an image.
     """
 
     record: StepRecord
@@ -52,17 +52,17 @@ class CpuStep(Step):
 
     @property
     def work(self) -> str:
-        """Items, the steps that come before, the tile."""
+        """The step's items, the steps that come before, and its tile, in words."""
         return f"items {self.items:5d} after {self.after:4d} tile {self.tile or '-':>5}"
 
     @property
     def cut(self) -> str:
-        """Bands of a stack."""
+        """The bands of a stack, in words."""
         return f"in {len(self.bands)} band(s) of an image"
 
     @property
     def inner(self) -> CpuPlan | None:
-        """Of a "stack" step, the plan of the band in the middle."""
+        """The plan of the middle band of a "stack" step."""
         return self.plans[self.bands[len(self.bands) // 2].plan] if self.bands else None
 
 

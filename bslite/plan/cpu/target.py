@@ -30,7 +30,7 @@ class Cpu:
 
     @property
     def pixel_padding(self) -> int:
-        """One vector register."""
+        """The padding of a pixel: one vector register."""
         return self.machine.lanes
 
     def copy(self, b: CpuBuilder, source: View, target: View) -> None:
@@ -62,13 +62,13 @@ class Cpu:
         row_step(b, work, x, y, axis)
 
     def group_step(self, b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
-        """Append a group norm from x to y; False where the pixels lie along too many axes."""
+        """Append a group norm from x to y; return False where the pixels lie along too many axes."""
         return group_step(b, work, x, y)
 
     def resample(self, b: CpuBuilder, x: View, y: View, axis: int, table: Taps) -> None:
-        """Append a resizing along one axis."""
+        """Append a step that resizes one axis."""
         resample_step(b, x, y, axis, table)
 
     def resize_image(self, b: CpuBuilder, x: View, y: View, rows: Taps, cols: Taps) -> None:
-        """Append a resizing along rows, then columns."""
+        """Append a step that resizes rows, then columns."""
         resize_step(b, x, y, rows, cols)

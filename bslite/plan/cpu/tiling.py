@@ -1,4 +1,4 @@
-"""Choosing register tiles, bands of lines and blocks of panels from the machine model."""
+"""The choice of register tiles, bands of lines and blocks of panels by the machine model."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from bslite.machine import Machine
 
 
 class LineTiling(NamedTuple):
-    """How output channels and pixels map to registers: ``width`` registers a panel, and the cut."""
+    """The assignment of output channels and pixels to registers: ``width`` registers a panel, and the cut."""
 
     width: int
     tail: int  # registers of the last panel
     panels: int
     cut: Cut
-    cycles: float  # per line and unit of reduction depth, all panels
+    cycles: float  # per line and unit of reduction depth, for all panels
 
     @property
     def registers(self) -> int:
-        """Of all panels."""
+        """The registers of all panels."""
         return (self.panels - 1) * self.width + self.tail
 
 
 ITEM = 300.0  # cycles that an item costs
-#: Of the largest item, what threads wait for the last of them: on a shared host one core is often slower
-#: than the other, and what is not yet begun can be stolen.
+#: The share of the largest item that threads wait for at the end: on a shared host one core is often slower
+#: than the other, and other threads can take items that have not begun.
 UNEVEN = 0.15
-WIDTHS = (1, 2, 4)  # registers of a panel; its last one may be any narrower
-TALLEST = 14  # a taller tile gains nothing: two multiply-adds a cycle are hidden by 8 accumulators already
+WIDTHS = (1, 2, 4)  # registers of a panel; the last panel may be narrower
+TALLEST = 14  # taller gains nothing: 8 accumulators already hide the latency of two multiply-adds a cycle
 
 
 def max_rows(machine: Machine, vecs: int) -> int:
-    """Most pixels of a tile: accumulators, one register per B vector, one for the broadcast."""
+    """The most pixels of a tile: accumulators, one register per B vector, one for the broadcast."""
     return max(1, min(TALLEST, (machine.registers - vecs - 1) // vecs))
 
 
@@ -45,7 +45,7 @@ def sweep(machine: Machine, vecs: int) -> GemmSweep:
 
 
 def cut_line(pixels: int, most: int) -> Cut:
-    """The fewest tiles of at most ``most`` rows, heights differing by at most one."""
+    """The fewest tiles of at most ``most`` rows, with heights that differ by at most one."""
     tiles = -(-pixels // most)
     low, high = pixels // tiles, pixels % tiles
     if high == 0:
@@ -54,7 +54,7 @@ def cut_line(pixels: int, most: int) -> Cut:
 
 
 def tile_cycles(machine: Machine, rows: int, vecs: int) -> float:
-    """Cycles of one unit of depth: bound by the multiply-add ports, the load ports, latency, or B from L2."""
+    """The cycles of one unit of depth: bound by multiply-add ports, load ports, latency, or B from L2."""
     return max(
         rows * vecs / machine.fma_ports,
         (rows + vecs) / machine.fma_ports,
@@ -65,7 +65,7 @@ def tile_cycles(machine: Machine, rows: int, vecs: int) -> float:
 
 @functools.lru_cache(4096)
 def line_tiling(machine: Machine, pixels: int, channels: int) -> LineTiling:
-    """The panel width and cut with the least cycles for a line of ``pixels`` by ``channels`` outputs."""
+    """The panel width and cut with the fewest cycles for a line of ``pixels`` by ``channels`` outputs."""
     registers = -(-channels // machine.lanes)
     best: LineTiling | None = None
     for width in WIDTHS:
@@ -81,7 +81,7 @@ def line_tiling(machine: Machine, pixels: int, channels: int) -> LineTiling:
             )
 
         cycles = (panels - 1) * line_cycles(width) + line_cycles(tail)
-        # A wide panel reads more of B per cycle: prefer the narrower of equals, unless there is no reuse
+        # A wide panel reads more of B per cycle: prefer the narrower of equals, unless nothing is reused
         # anyway.
         if best is None or cycles < best.cycles * 0.97:
             best = LineTiling(width, tail, panels, cut, cycles)
@@ -91,7 +91,7 @@ def line_tiling(machine: Machine, pixels: int, channels: int) -> LineTiling:
 
 @functools.lru_cache(4096)
 def line_length(machine: Machine, pixels: int, channels: int) -> int:
-    """For pixels that may be cut into lines anywhere: the divisor of ``pixels`` with the cheapest tiling."""
+    """The divisor of ``pixels`` with the cheapest tiling, for pixels that may be cut into lines anywhere."""
     best, cost = pixels, math.inf
     for lines in range(1, pixels + 1):
         if pixels % lines:
@@ -100,10 +100,10 @@ def line_length(machine: Machine, pixels: int, channels: int) -> int:
         if q < max_rows(machine, 2) and lines > 1 and best < pixels:
             break
         if q > 16 * max_rows(machine, 2) and lines < pixels:
-            continue  # long lines leave nothing to divide among cores
+            continue  # long lines leave too few to divide among cores
         cycles = line_tiling(machine, q, channels).cycles * lines
         if lines % machine.threads:
-            cycles *= 1.02  # lines that can be shared out evenly are worth that much
+            cycles *= 1.02  # lines that divide evenly among threads are worth this much
         if cycles < cost * 0.999:
             best, cost = q, cycles
     return best
@@ -132,12 +132,12 @@ def choose_items(
 ) -> Items:
     """The cut into items with the least predicted time.
 
-    ``cycles`` is the compute of the whole layer on one core; ``image_bytes`` and ``made_bytes`` are what is
-    read and written for an image. Priced: the slowest core's share, and what is waited for the last item; the
-    weights through L2 once for each band of each image; what must come from beyond L2: an image once per
-    block of panels (once per panel where a band does not stay in L2), the weights once per band (once per
-    core where they stay in L2), and what the next layer will find in another core's L2 where threads share
-    out channels and not bands.
+    ``cycles`` is the compute of the whole layer on one core; ``image_bytes`` and ``made_bytes`` are the bytes
+    read and written for an image. The price has three parts: the slowest core's share and the wait for the
+    last item; the weights through L2, once for each band of each image; and the traffic from beyond L2: an
+    image once per block of panels (once per panel where a band does not stay in L2), the weights once per
+    band (once per core where they stay in L2), and what the next layer finds in another core's L2 where
+    threads share out channels and not bands.
     """
     t = machine.threads
     best, cost = Items(lines, 1, panels, 1, False), math.inf
@@ -165,7 +165,7 @@ def choose_items(
                 else:
                     weight_traffic = images * bands * weight_bytes
                 image_reads = (blocks if outer else min(t, blocks)) if band_stays else panels
-                # Of what is read a first time, a thread that has the bands it wrote finds it in its L2.
+                # Of the first reads, a thread finds those of the bands that it wrote in its own L2.
                 local = 1.0 if band_stays and not outer and images * bands >= t else 1.0 / t
                 image_traffic = images * image_bytes * (image_reads - local)
                 traffic = (weight_traffic + image_traffic + astray) / (t * machine.l3_bytes_per_cycle)

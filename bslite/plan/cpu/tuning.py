@@ -9,18 +9,18 @@ from bslite.explore.cpu import Loops
 
 @dataclass(frozen=True)
 class Banding:
-    """How runs of layers that go through an image band by band are searched for."""
+    """Settings of the search for runs of layers that go through an image band by band."""
 
-    longest: int = 14  # layers of a run
+    longest: int = 14  # layers of a run at most
     rounds: tuple[int, ...] = (1, 2, 3, 4, 6, 8, 12, 16)  # bands per thread that are tried
-    sync: float = 5000.0  # cycles that the end of a step costs: threads wait for the last item
+    sync: float = 5000.0  # cycles at the end of a step, when threads wait for the last item
     worth: int = 1 << 18  # bytes of a layer per thread from which on its memory traffic matters
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """``loops``: the loop parameters of recurrent layers, in place of the search's pick. ``by_filter``:
-    depthwise filters of usual widths have microkernels of their own.
+    """``loops``: loop parameters of recurrent layers, in place of the search's pick. ``by_filter``: depthwise
+    filters of usual widths have microkernels of their own.
     """
 
     loops: Loops | None = None

@@ -1,4 +1,4 @@
-"""Attention as one step, which holds the scores of a few rows at a time in a thread's scratch memory."""
+"""Lowering of attention to one step, which holds the scores of a few rows at a time in scratch memory."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling, line_tiling, max_rows, sweep
 from bslite.plan.shared.attention import OUTER, Matrices, copied, lower, scale_of
 
-LONGEST = 256  # keys of a block: their panels and a tile's scores are to lie in L1 and L2
-CLEAR = 8  # registers that the kernel fills with zeros, at the start of scratch memory
-LEAST_ROWS = 64  # of an item: each packs all keys and values for itself
+LONGEST = 256  # keys of a block at most: their panels and a tile's scores should fit L1 and L2
+CLEAR = 8  # registers of zeros that the kernel keeps at the start of scratch memory
+LEAST_ROWS = 64  # of an item: each item packs all keys and values for itself
 
 
 @CPU.register("attention")
 def lower_attention(b: CpuBuilder, layer: Layer) -> None:
-    """Heads and batch are axes around matrices, walked by strides; where they do not merge, copies."""
+    """Lower attention: heads and batch are axes around matrices, walked by strides or copied."""
     node = layer.node
     keys = b.shapes[node.inputs[1]][-2]
 
     def row_mask(mask: View) -> View:
-        """With its rows contiguous and as long as there are keys."""
+        """The mask with its rows contiguous and as long as there are keys."""
         if mask.shape[-1:] == (keys,):
             return b.arranged(mask, -1, exact=True)
         lead = mask.shape[:-1] or (1,)
@@ -38,7 +38,7 @@ def lower_attention(b: CpuBuilder, layer: Layer) -> None:
 
 
 class Tiles(NamedTuple):
-    """How a matrix of queries is worked off: keys of a block, rows of a tile and of an item, items; and
+    """The tiles of a matrix of queries: keys of a block, rows of a tile and of an item, items, and vector
     registers.
     """
 
@@ -51,8 +51,8 @@ class Tiles(NamedTuple):
 
 
 def choose_tiles(machine: Machine, matrices: int, rows: int, keys: int, depth: int, features: int) -> Tiles:
-    """Blocks by the number of keys alone, as equal as whole panels allow. A tile's rows so that their scores
-    take no more than half of L1, items so that there are some for every thread.
+    """The number of keys alone sets the blocks, as equal as whole panels allow. The scores of a tile's rows
+    take at most half of L1, and there are items for every thread.
     """
     blocks = -(-keys // LONGEST)
     scores = line_tiling(machine, min(rows, 2 * max_rows(machine, 2)), min(keys, LONGEST))
@@ -68,7 +68,7 @@ def choose_tiles(machine: Machine, matrices: int, rows: int, keys: int, depth: i
 
 
 def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
-    """Append the step."""
+    """Append the attention step."""
     views, sizes, runs, mask = given
     machine, attrs = b.machine, layer.node.attrs
     lanes = machine.lanes
@@ -78,7 +78,7 @@ def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
     registers, value_registers = -(-tiles.block // lanes), -(-features // lanes)
     last_block = keys - tiles.block * ((keys - 1) // tiles.block)
     tail_keys = -(-last_block // lanes) % key_width or key_width
-    score_row = (registers + 1) * lanes  # one more: rows a power of two apart would meet in one set of L1
+    score_row = (registers + 1) * lanes  # one more: rows a power of two apart would share one set of L1
     parts = {
         "k_panels": registers * lanes * depth, "v_panels": tiles.block * value_registers * lanes,
         "scores": tiles.tile_rows * score_row, "stats": 2 * tiles.share_rows,

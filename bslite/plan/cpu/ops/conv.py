@@ -1,4 +1,4 @@
-"""Convolutions as steps: dense and grouped as a contraction, depthwise on a kernel of its own."""
+"""Lowerings of convolutions: dense and grouped as a contraction, depthwise on a kernel of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bslite.plan.shared.conv import Filters, filters_of, residual_of
 
 @CPU.register("conv1d", "conv2d", "conv3d")
 def lower_conv(b: CpuBuilder, layer: Layer) -> None:
-    """A convolution, dense, grouped or depthwise, with residual and activation in its store."""
+    """Lower a convolution, dense, grouped or depthwise, with residual and activation in its store."""
     node = layer.node
     filters = filters_of(b, layer)
     params = b.spec.param_shapes(node)
@@ -58,7 +58,7 @@ def convolve(
     by_planes = window.by_planes
     along = depth if by_planes else rows
     inside = Windows(along.start, along.stride, along.dilation, along.have, int(by_planes))
-    if window.empty:  # all of the filter is left out
+    if window.empty:  # the whole filter is left out
         window = window._replace(**{name: a._replace(start=0) for name, a in window._asdict().items()})
         depth, rows, cols = window
         inside, clipped = Windows(), True
@@ -98,7 +98,7 @@ def convolve(
 
 
 def _how(window: Window, filters: Filters) -> dict[str, Any]:
-    """Arguments of the recipes: where the filter is taken apart, which taps make this part of it."""
+    """Arguments of the recipes: for a filter that is split up, the taps of this part of it."""
     if not filters.recipe:
         return {}
     return {
@@ -125,8 +125,8 @@ def _recut(
     clipped: bool,
     signal: bool,
 ) -> tuple[int, int, int, int, Geometry]:
-    """Images, planes, lines and pixels where filters are one row high: lines may then be cut anywhere, those
-    of a plane may be one where pixels are evenly spaced, and where filters are one pixel, planes and images.
+    """Images, planes, lines and pixels where filters are one row high: lines may then be cut anywhere. Evenly
+    spaced pixels let the lines of a plane become one, and with filters of one pixel, planes and images too.
     """
     used = {key: g for key, g in geometry.items() if g != (0, 0, 0)}
     channels = filters.group_channels
@@ -147,18 +147,16 @@ def _recut(
 
 #: Widths and horizontal strides of filters that have a microkernel of their own; dilation 1.
 BY_FILTER_ROWS = {(cols, stride) for cols in (3, 5, 7) for stride in (1, 2)}
-PER_OUTPUT = (
-    6.0  # cycles that a register of outputs takes besides its multiply-adds, mostly moving through L2
-)
+PER_OUTPUT = 6.0  # cycles of a register of outputs besides its multiply-adds, mostly moving through L2
 
 
 def channel_run(machine: Machine, registers: int, lines: int, pixels: int, pixel: int) -> int:
-    """How many registers of channels to take through all lines of an image before the next ones.
+    """The number of channel registers to take through all lines of an image before the next ones.
 
-    So many that ``lines`` lines of them, ``pixels`` long, stay in L1, for most of them are read again for the
-    next line of output. Pixels are ``pixel`` bytes apart; where that is a multiple of 2, 4, ... registers,
-    only every second, fourth, ... set of L1 holds any of so few, and fewer registers make no more room. Where
-    none stay, all of them: what comes from further away had better lie together.
+    ``lines`` lines of that many registers, ``pixels`` long, stay in L1, because the next line of output reads
+    most of them again. Pixels are ``pixel`` bytes apart; where that is a multiple of 2, 4, ... registers, so
+    few use only every second, fourth, ... set of L1, and fewer registers make no more room. Where none stay,
+    the number is all of them: data from further away should lie together.
     """
     register = 4 * machine.lanes
     fits = int(0.7 * machine.l1) // (lines * pixels * register)
@@ -177,7 +175,7 @@ def _depthwise(
     inside: Windows,
     filters: Filters,
 ) -> None:
-    """Append one "depthwise" step: one filter per channel. ``inside``: where windows lie."""
+    """Append one "depthwise" step: one filter per channel. ``inside``: the places of the windows."""
     machine, node = b.machine, layer.node
     deep = window.depth.taps > 1 or window.by_planes
     filter_rows, cols = window.rows.taps, window.cols.taps
@@ -189,11 +187,11 @@ def _depthwise(
     sw, dw = window.cols.stride, window.cols.dilation
     own = b.tuning.by_filter and (cols, sw) in BY_FILTER_ROWS and dw == 1
     tile = (cols, sw) if own else (0, 0)
-    # accumulators, the weights of a filter row (or one at a time), and as many pixels as the stride goes over
+    # accumulators, the weights of a filter row (or one at a time), and as many pixels as the stride
     most = max(1, min(TALLEST, machine.registers - max(tile[0], 1) - max(tile[1], 1)))
     cut = cut_line(pixels, most)
     steady = max(pixels, machine.fma_latency * (cut.tiles1 + cut.tiles2))
-    # a pixel loaded for every multiply-add halves their rate
+    # loading a pixel for every multiply-add halves the rate
     per_output = filter_lines * cols / machine.fma_ports * (1 if tile[0] else 2) + PER_OUTPUT
     cycles = registers * planes * lines * n * steady * per_output
     run = channel_run(machine, registers, filter_lines, x.shape[-1], 4 * abs(xc))

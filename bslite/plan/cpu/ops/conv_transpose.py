@@ -1,8 +1,8 @@
-"""Transposed convolutions as convolutions: one for every place within a stride.
+"""Lowering of transposed convolutions to convolutions: one for every place within a stride.
 
-The outputs that are ``stride`` apart see the same taps of the filter, so each such phase is a small
-convolution of the input, on the same kernels as any other, that writes every ``stride``-th pixel of every
-``stride``-th line. No product with an inserted zero is ever taken.
+Outputs that are ``stride`` apart use the same taps of the filter, so each such phase is a small convolution
+of the input, on the same kernels as any other, that writes every ``stride``-th pixel of every ``stride``-th
+line. No product with an inserted zero is computed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bslite.plan.shared.conv import filters_of, residual_of
 
 @CPU.register("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
-    """A step for every phase, with residual and activation in its store."""
+    """Lower a transposed convolution: a step for every phase, with residual and activation in its store."""
     node = layer.node
     filters = filters_of(b, layer)
     depthwise = filters.depthwise and layer.residual is None

@@ -1,4 +1,4 @@
-"""Columns as windows: one step of sums."""
+"""Lowering of `fold`: one step that sums columns into windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TAP_CYCLES = 4.0
 
 @CPU.register("fold")
 def lower_fold(b: CpuBuilder, layer: Layer) -> None:
-    """Line by line of the image."""
+    """Lower `fold`; an item is a run of lines of the image."""
     x, y = b.flat(b.values[layer.node.inputs[0]]), b.write(layer.name)
     lines = size_of(y.shape[:-1])
     cycles = TAP_CYCLES * size_of(y.shape) * math.prod(layer.node.attrs["kernel"])

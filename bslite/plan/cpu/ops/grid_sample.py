@@ -1,4 +1,4 @@
-"""Sampling at positions as one step, channels innermost; each item a run of positions."""
+"""Lowering of grid sampling to one step, channels innermost; an item is a run of positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TAP_CYCLES, POINT_CYCLES = 4.0, 60.0
 
 @CPU.register("grid_sample")
 def lower_grid_sample(b: CpuBuilder, layer: Layer) -> None:
-    """Taps of a position, then all channels."""
+    """Lower `grid_sample`: the taps of a position, then all channels."""
     attrs = layer.node.attrs
     x = b.read(layer.node.inputs[0], inner=1, exact=True)
     grid = b.flat(b.values[layer.node.inputs[1]])

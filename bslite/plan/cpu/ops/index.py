@@ -1,4 +1,4 @@
-"""Picking and putting at computed places: dense operands, one step."""
+"""Lowerings of gathers and scatters: dense operands, one step."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from bslite.plan.shared.places import (
     reduction_of,
 )
 
-CELL_CYCLES = 4.0  # to pick or put one cell
+CELL_CYCLES = 4.0  # to read or write one cell at a computed place
 
 
 @CPU.register("gather")
 def lower_gather(b: CpuBuilder, layer: Layer) -> None:
-    """Runs of what lies behind the axis, copied from a dense table."""
+    """Lower `gather`: copies runs of the axes behind the axis from a dense table."""
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     axis = layer.node.attrs["axis"] % len(x.shape)
     y = b.dense(b.shapes[layer.name])
@@ -50,7 +50,7 @@ def lower_gather(b: CpuBuilder, layer: Layer) -> None:
 
 
 def _lines(b: CpuBuilder, x: View, indices: View, axis: int) -> tuple[int, Lines]:
-    """Number of items and lines of a kernel that goes line by line along ``axis``."""
+    """The number of items, and the lines, of a kernel that goes line by line along ``axis``."""
     outer = [a for a in reversed(range(len(x.shape))) if a != axis]
     table = [cell for a in outer for cell in (indices.shape[a], 4 * x.strides[a], 4 * indices.strides[a])]
     count = indices.shape[axis]
@@ -63,13 +63,13 @@ def _lines(b: CpuBuilder, x: View, indices: View, axis: int) -> tuple[int, Lines
 
 
 def _put(b: CpuBuilder, layer: Layer, updates: View) -> Put:
-    """How the updates meet what is there."""
+    """The record of how the updates change the cells that they meet."""
     return Put(updates.start, overflow_flag(b, layer), reduction_of(layer), is_float(b, layer.name))
 
 
 @CPU.register("gather_elements")
 def lower_gather_elements(b: CpuBuilder, layer: Layer) -> None:
-    """Line by line along the axis."""
+    """Lower `gather_elements`, line by line along the axis."""
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     axis = layer.node.attrs["axis"] % len(x.shape)
     y = b.dense(indices.shape)
@@ -81,7 +81,7 @@ def lower_gather_elements(b: CpuBuilder, layer: Layer) -> None:
 
 @CPU.register("scatter_elements")
 def lower_scatter_elements(b: CpuBuilder, layer: Layer) -> None:
-    """A copy of the input, then line by line along the axis."""
+    """Lower `scatter_elements`: a copy of the input, then line by line along the axis."""
     y, indices, updates = put_into_copy(b, layer)
     axis = layer.node.attrs["axis"] % len(y.shape)
     items, lines = _lines(b, y, indices, axis)
@@ -99,7 +99,7 @@ def _coordinates(b: CpuBuilder, indices: View, sizes: Sequence[int], steps: Sequ
 
 @CPU.register("gather_nd")
 def lower_gather_nd(b: CpuBuilder, layer: Layer) -> None:
-    """Slice by slice."""
+    """Lower `gather_nd`, slice by slice."""
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     batch, depth = layer.node.attrs["batch_dims"], indices.shape[-1]
     along = slice(batch, batch + depth)
@@ -116,7 +116,7 @@ def lower_gather_nd(b: CpuBuilder, layer: Layer) -> None:
 
 @CPU.register("scatter_nd")
 def lower_scatter_nd(b: CpuBuilder, layer: Layer) -> None:
-    """A copy of the input, then all slices in order, a part of each per item."""
+    """Lower `scatter_nd`: a copy of the input, then all slices in order, a part of each per item."""
     y, indices, updates = put_into_copy(b, layer)
     depth = indices.shape[-1]
     at = _coordinates(b, indices, y.shape[:depth], y.strides[:depth])

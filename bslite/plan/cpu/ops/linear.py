@@ -1,4 +1,4 @@
-"""linear as a "conv" step: the rows of x are pixels."""
+"""Lowering of `linear` to a "conv" step: the rows of x are its pixels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bslite.plan.cpu.step import CpuBuilder
 
 @CPU.register("linear")
 def lower_linear(b: CpuBuilder, layer: Layer) -> None:
-    """``x @ weight.T + bias``: the rows of x are the pixels of a line, or of several if they are many."""
+    """Lower ``x @ weight.T + bias``: the rows of x are the pixels of a line, or of several lines."""
     node = layer.node
     k, c = b.spec.params[node.params["weight"]].shape
     x = b.read(node.inputs[0], inner=-1, exact=True)
@@ -22,7 +22,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
         assert rows is not None
     y = b.write(layer.name, inner=-1)
     out = y.reshape((rows.shape[0], k))
-    if out is None:  # a slice of a concat that is not one run of rows
+    if out is None:  # a slice of a concat whose rows are not one run
         out = b.fresh((rows.shape[0], k), 1, (0, 0, 0, 0))
     m = rows.shape[0]
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}

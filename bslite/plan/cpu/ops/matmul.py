@@ -1,4 +1,4 @@
-"""The product of two computed matrices: one step packs the second, then it is a fully connected layer."""
+"""Lowering of the product of two computed matrices: a step packs the second, a "conv" step multiplies."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bslite.plan.cpu.tiling import LineTiling
 from bslite.plan.shared.attention import copied
 
 MAX_STEPS = (
-    16  # where the batch axes do not merge, as many steps; beyond, both operands are copied out in full
+    16  # steps at most where the batch axes do not merge; beyond that, both operands are copied out in full
 )
 OUTER = 3  # axes around a matrix that the packing kernel walks
 
 
 @CPU.register("matmul")
 def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
-    """``[..., M, K] @ [..., K, N]``: batch axes become images of a convolution with weights per image."""
+    """Lower ``[..., M, K] @ [..., K, N]``: batch axes become images of a conv with weights per image."""
     name_x, name_w = layer.node.inputs
     x, w = b.read(name_x, inner=-1, exact=True), b.values[name_w]
     shape = b.shapes[layer.name]
@@ -44,10 +44,10 @@ def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
 
 
 def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
-    """Append the steps for operands of the full batch; False, and none, if they would be too many."""
+    """Append the steps for operands of the full batch; return False, without a step, for too many."""
     (m, k), n = x.shape[-2:], w.shape[-1]
     batch = y.shape[:-2]
-    # w's matrices are packed one after the other, each once: those that repeat have no stride
+    # w's matrices are packed one after the other, each once: repeated ones have stride 0
     own = tuple(size if stride else 1 for size, stride in zip(batch, w.strides, strict=False))
     order = tuple(s if stride else 0 for s, stride in zip(contiguous(own), w.strides, strict=False))
     sizes, (xs, ws, ys) = merged_axes(batch, [x.strides[:-2], order, y.strides[:-2]], by=2)
@@ -82,7 +82,7 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
 
 
 def _pack(b: CpuBuilder, w: View, own: Shape, tiling: LineTiling) -> View:
-    """Append the step that packs the matrices of ``w``, ``own`` of them, into ``[matrices, elements]``."""
+    """Append the step that packs the ``own`` matrices of ``w`` into ``[matrices, elements]``."""
     k, n = w.shape[-2:]
     lanes = b.machine.lanes
     count, size = size_of(own), k * lanes * tiling.registers

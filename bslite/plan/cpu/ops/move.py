@@ -1,4 +1,4 @@
-"""Copies between strided views, zeros around images, fills."""
+"""Steps that copy between strided views, write zeros around images, and fill."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _transpose_step(
 
 
 def _is_picture(source: View, target: View) -> bool:
-    """Three planes to pixels of three channels, in runs on both sides."""
+    """Whether the copy is from three planes to pixels of three channels, in runs on both sides."""
     if len(source.shape) != 4 or source.shape[1] != 3:
         return False
     return source.strides[3] == 1 and target.strides[1] == 1 and target.strides[3] == 3
@@ -101,27 +101,27 @@ def _interleave_step(b: CpuBuilder, source: View, target: View) -> None:
 
 
 def halo_step(b: CpuBuilder, view: View) -> None:
-    """Append the zeros around the images of ``view``: of a volume, around every plane."""
+    """Append the zeros around the images of ``view``; a volume has them around every plane."""
     whole = volume(view)
     n, _, d, h, w = whole.shape
     image, _, plane, line, col = whole.strides
     top, left, bottom, right = view.halo
-    bands = min(h, b.machine.threads)  # each thread those of its share of the lines
+    bands = min(h, b.machine.threads)  # each thread fills those of its share of the lines
     record = Halo(
         view.start, y_image=4 * image, y_plane=4 * plane, y_line=4 * line, planes=d, lines=h, left=left * col,
         right=right * col, top=top, bottom=bottom, whole=(left + w + right) * col, bands=bands,
     )  # fmt: skip
     zeros = step(b, record, n * d * bands, [], [with_halo(view)]).writes
-    # A step that only fills the image need not wait for its zeros.
+    # A step that only writes the image itself need not wait for its zeros.
     zeros[0] = dataclasses.replace(zeros[0], inside=view.extent)
 
 
 def fill_step(b: CpuBuilder, view: View, value: float) -> None:
-    """Append steps that set every element of ``view``: to a float, or an int where its cells are integers."""
+    """Append steps that set every element of ``view`` to a float, or an int where its cells are integers."""
     sizes, (strides,) = merged_axes(view.shape, [view.strides], by=0)
     if not sizes or strides[-1] != 1:
         sizes, strides = [*sizes, 1], [*strides, 1]
-    while len(sizes) > 2:  # rare: a slice of a wider buffer, line by line
+    while len(sizes) > 2:  # rare: a slice of a wider buffer, one line at a time
         for i in range(sizes[0]):
             inner = View(view.buffer, view.offset + i * strides[0], tuple(sizes[1:]), tuple(strides[1:]))
             fill_step(b, inner, value)

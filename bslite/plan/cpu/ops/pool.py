@@ -1,4 +1,4 @@
-"""Pooling as steps: the tables that say which rows and columns each window covers."""
+"""Lowerings of pooling: tables say which rows and columns each window covers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bslite.plan.cpu.sharing import share_image
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.spans import Span, adaptive_spans, spans_of
 
-LARGE = 256  # pixels from which on an average over the whole image is taken in two steps
-STRIP = 8  # pixels at least: columns are shared within a strip only
+LARGE = 256  # pixels from which on an average over a whole image takes two steps
+STRIP = 8  # pixels of a strip at least: windows share columns only within a strip
 
 
 class Run(NamedTuple):
-    """``pixels`` windows from ``first`` on that are alike: ``wide`` elements each, ``stride`` apart."""
+    """``pixels`` equal windows from ``first`` on: ``wide`` elements each, ``stride`` apart."""
 
     first: int
     pixels: int
@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 
 def longest_run(spans: Sequence[Span]) -> Run:
-    """The longest run of windows of one length and share, evenly spaced: what the kernel sweeps along."""
+    """The longest run of evenly spaced windows of one length and share, which the kernel sweeps along."""
     best, start = Run(0, 0, 0, 0), 0
     while start < len(spans):
         here, stop = spans[start], start + 1
@@ -44,7 +44,7 @@ def longest_run(spans: Sequence[Span]) -> Run:
 
 
 def strip_count(run: Run, tall: int, pixel_bytes: int, l1: int) -> int:
-    """Strips to cut a run into, so that what windows of ``tall`` rows read of one fits half of L1."""
+    """The number of strips of a run, such that the rows that windows of ``tall`` rows read fit half of L1."""
     fixed = tall * (run.wide - run.stride)
     each = tall * run.stride + 1  # pixels read and written for one more pixel of the strip
     pixels = max(STRIP, (l1 // 2 // pixel_bytes - fixed) // each)
@@ -53,7 +53,7 @@ def strip_count(run: Run, tall: int, pixel_bytes: int, l1: int) -> int:
 
 @CPU.register("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
 def lower_pool(b: CpuBuilder, layer: Layer) -> None:
-    """Sliding windows."""
+    """Lower a pool with sliding windows."""
     node = layer.node
     spans, dilation = spans_of(node, b.crop.whole[node.inputs[0]][2:], b.crop.whole[layer.name][2:])
     if len(spans) == 2:
@@ -66,15 +66,15 @@ def lower_pool(b: CpuBuilder, layer: Layer) -> None:
 
 @CPU.register(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
 def lower_adaptive_pool(b: CpuBuilder, layer: Layer) -> None:
-    """Windows that divide the image."""
+    """Lower a pool whose windows divide the image."""
     n, c, *sizes = b.shapes[layer.node.inputs[0]]
     made = b.shapes[layer.name][2:]
     spans = [adaptive_spans(h, p) for h, p in zip(sizes, made, strict=True)]
     x = b.read(layer.node.inputs[0], exact=True)
     axes = len(sizes)
     if "avg" in layer.node.op and axes < 3 and size_of(made) == 1 and size_of(tuple(sizes)) >= LARGE:
-        # A part at a time, then the parts: threads share out lines, and each has its own in its L2. By size
-        # alone, so that the order of the sum does not depend on anything else.
+        # The image is pooled in parts, then the parts: threads share out lines, and each has its own in its
+        # L2. The size alone sets the parts, so that the order of the sum depends on nothing else.
         width = sizes[-1] if axes == 2 else math.isqrt(sizes[0])
         parts = [Span(i, min(width, sizes[-1] - i), 1) for i in range(0, sizes[-1], width)]
         sums = b.fresh((n, c, *sizes[:-1], len(parts)), 1, NO_HALO)
@@ -98,10 +98,10 @@ def _pool(
     dilation: Sequence[int],
     layer: Layer | None = None,
 ) -> None:
-    """Append the steps that pool x to y: ``spans`` hold the windows along each axis. What ``layer`` holds
-    besides the pool is applied in the last store.
+    """Append the steps that pool x to y: ``spans`` hold the windows along each axis. The last store applies
+    the batch norm and activation of ``layer``.
 
-    A volume's windows are taken within planes, then across planes, where they are both.
+    A volume's windows are taken within planes, then across planes, where both exist.
     """
     missing = 3 - len(spans)
     whole: list[Sequence[Span]] = [*[[Span(0, 1, 1)]] * missing, *spans]
@@ -157,7 +157,7 @@ def _pool_step(
     shares = share_image(b.machine, n, planes * lines, channels, work)
     run = longest_run(cols)
     if apart[1] != 1 or (run.stride > 1 and 4 * size_of(x.shape[1:]) > b.machine.l2):
-        run = Run(0, 0, 0, 0)  # what comes from beyond L2 is best read in the order of memory
+        run = Run(0, 0, 0, 0)  # data from beyond L2 is best read in memory order
     tall = max(s.length for s in rows)
     strips = strip_count(run, tall, 4 * channels, b.machine.l1)
     record = kernel(
@@ -173,5 +173,5 @@ def _pool_step(
 
 
 def _table(spans: Sequence[Span], stride: int) -> list[int]:
-    """The kernel's entries, for elements ``stride`` bytes apart."""
+    """The kernel's table entries, for elements ``stride`` bytes apart."""
     return [v for s in spans for v in (s.first * stride, s.length, s.share)]

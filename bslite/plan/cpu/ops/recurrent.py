@@ -1,4 +1,4 @@
-"""Recurrent layers: one contraction for the inputs of all time steps, then a step that walks the sequence.
+"""Lowering of recurrent layers: a contraction for the inputs of all time steps, then a step for the sequence.
 
 The loop's parameters are those that the search over the machine's model picks (`bslite.explore.cpu`).
 """
@@ -25,7 +25,7 @@ from bslite.plan.cpu.reduction import Reduction, reduction
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling, cut_line
 
-WAYS = 8  # of L1: so many rows a page apart can be in use together
+WAYS = 8  # of L1: the number of rows a page apart that can be in use together
 
 
 def _dense(b: CpuBuilder, *shape: int) -> View:
@@ -35,7 +35,7 @@ def _dense(b: CpuBuilder, *shape: int) -> View:
 
 @CPU.register("lstm", "gru", "rnn")
 def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
-    """Products with x for all steps; the initial state; the sequence."""
+    """Lower a recurrent layer: products with x for all steps, the initial state, the sequence."""
     node, machine = layer.node, b.machine
     op, attrs, lanes = node.op, node.attrs, b.machine.lanes
     steps, batch, features = b.shapes[node.inputs[0]]
@@ -55,7 +55,7 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     tile2 = max(t for t in (1, 2, 4) if blocks2 % t == 0)
     units2 = tile2 * max(1, blocks2 // tile2 // machine.threads) if blocks2 else 1
     shares = max(1, min(loops.threads, machine.threads, -(-blocks // units)))
-    # A product of all steps at once gains nothing where there is one step.
+    # For a single step, a product of all steps at once gains nothing.
     own_products = steps == 1 and not blocks2
 
     y = b.write(layer.name, inner=-1)
@@ -143,7 +143,7 @@ def _table(b: CpuBuilder, offsets: tuple[int, ...]) -> Operand:
 
 
 def _input_products(b: CpuBuilder, layer: Layer, gates: int, blocks: int) -> View:
-    """``weight_ih x + bias_ih`` as ``[T*N, blocks * gates * LANES]``: the gates of a block side by side."""
+    """``weight_ih x + bias_ih`` as ``[T*N, blocks * gates * LANES]``: a block's gates lie side by side."""
     node, lanes = layer.node, b.machine.lanes
     name = node.inputs[0]
     steps, batch, features = b.shapes[name]
@@ -152,7 +152,7 @@ def _input_products(b: CpuBuilder, layer: Layer, gates: int, blocks: int) -> Vie
     if rows is None:
         rows = b.flat(x).reshape((steps * batch, features))
         assert rows is not None
-    if steps * batch > WAYS and 4 * rows.strides[0] % PAGE == 0:  # else they meet in one set of L1
+    if steps * batch > WAYS and 4 * rows.strides[0] % PAGE == 0:  # else they share one set of L1
         source, rows = rows, b.fresh(rows.shape, 1, NO_HALO)
         b.copy(source, rows)
     channels = blocks * gates * lanes

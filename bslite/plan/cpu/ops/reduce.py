@@ -1,7 +1,7 @@
-"""Reductions as steps: what is kept and what is reduced, each merged into few loops.
+"""Lowerings of reductions: the kept and the reduced axes, each merged into few loops.
 
-Whether lanes are summed up or stand side by side, and the order of every sum, follow from the value's shape
-alone: the channels are made contiguous (the last axis longer than one, where there is but one).
+The value's shape alone decides whether lanes are summed up or stand side by side, and the order of every sum:
+the channels are made contiguous (if there is only one, the last axis longer than one).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from bslite.plan.cpu.sharing import share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.reduced import BEYOND, divisor, reduced_of
 
-AXES = Reduce.AXES  # loops of the kernel over what is kept, and over what is reduced
-RUN = 2  # registers of lanes it takes at once
+AXES = Reduce.AXES  # loops of the kernel over the kept axes, and over the reduced ones
+RUN = 2  # registers of lanes that the kernel takes at once
 
 
 class _Results(NamedTuple):
-    """What the kernel is told of every result; see `Reduce`."""
+    """The kernel's arguments for every result; see `Reduce`."""
 
     elements: int
     divisor: float
@@ -37,7 +37,7 @@ class _Results(NamedTuple):
 
 @CPU.register(*REDUCED)
 def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
-    """One step; of a value whose axes do not merge into the kernel's loops, a copy in plain order first."""
+    """Lower a reduction to one step; axes that do not merge into the kernel's loops are copied first."""
     node = layer.node
     x, y, axes, kept, arg = reduced_of(b, layer)
     shape = x.shape
@@ -79,7 +79,7 @@ def _reduce_step(
     results: _Results,
     flag: Operand,
 ) -> bool:
-    """Append the step, or say that the axes are too many."""
+    """Append the step; return False if the axes are too many."""
     rows, lanes = function.rows, b.machine.lanes
     outer = [a for a in kept if a != inner]
     sizes, (xs, ys) = merged_axes(

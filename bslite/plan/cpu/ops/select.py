@@ -1,4 +1,4 @@
-"""The largest elements along an axis, and positions as ones among zeros."""
+"""Lowerings of `topk`, `one_hot` and the check of sequence lengths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bslite.plan.shared.places import depth_flag, is_float, length_checks, one_h
 
 @CPU.register("topk")
 def lower_topk(b: CpuBuilder, layer: Layer) -> None:
-    """Row by row."""
+    """Lower `topk`, row by row."""
     (x, y), attrs = topk_rows(b, layer), layer.node.attrs
     rows, length = size_of(x.shape[:-1]), x.shape[-1]
     kept = attrs["k"] * min(attrs["k"], 8 * attrs["k"].bit_length())  # moves: by insertion, or in a heap
@@ -25,7 +25,7 @@ def lower_topk(b: CpuBuilder, layer: Layer) -> None:
 
 @CPU.register("one_hot")
 def lower_one_hot(b: CpuBuilder, layer: Layer) -> None:
-    """Line by line along the new axis."""
+    """Lower `one_hot`, line by line along the new axis."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
     axis = attrs["axis"] % (len(x.shape) + 1)
     y = b.dense(b.shapes[layer.name])
@@ -42,7 +42,7 @@ def lower_one_hot(b: CpuBuilder, layer: Layer) -> None:
 
 @CPU.register("sequence_lengths")
 def lower_sequence_lengths(b: CpuBuilder, layer: Layer) -> None:
-    """One item."""
+    """Lower the check of sequence lengths: one item."""
     c = length_checks(b, layer)
     record = SequenceLengths(
         c.x.start, c.y.start, c.range_flag, c.order_flag, c.whole_flag, c.x.shape[0], c.most, c.steps,

@@ -1,4 +1,4 @@
-"""Triangles of matrices."""
+"""Lowering of triangles of matrices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bslite.plan.cpu.step import CpuBuilder, step
 
 @CPU.register("trilu")
 def lower_trilu(b: CpuBuilder, layer: Layer) -> None:
-    """Row by row: zeros, what is kept, zeros."""
+    """Lower `trilu`, row by row: zeros, the kept elements, zeros."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
     height, width = x.shape[-2:]
     y, rows = b.dense(x.shape), size_of(x.shape[:-1])
