@@ -1,5 +1,5 @@
-"""GPU kernels on numba.cuda over flat arrays: shapes and strides, nothing of graphs. See runtime/kernel.py
-first.
+"""GPU kernels on numba.cuda over flat arrays: they know shapes and strides, not graphs. Start with
+runtime/kernel.py.
 """
 
 from bslite.kernels.cuda.runtime.kernel import KERNELS, Kernel

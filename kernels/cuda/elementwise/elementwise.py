@@ -17,8 +17,8 @@ THREADS = 256
 EACH = Elementwise.EACH
 
 u, u64 = np.uint32, np.uint64
-# Every function with one axis; more axes and an activation with some: what they add is the same for all. Of
-# comparisons, which differ by an instruction, one; all activations are among `pointwise`'s samples.
+# Every function with one axis; more axes and an activation with some, since they add the same code to all.
+# One comparison stands for all, which differ by an instruction; `pointwise` samples all activations.
 ORDERED = {ordering(name, integers) for name in ORDERS[1:] for integers in (False, True)}
 SAMPLES = [
     ElementwiseVariant(name, "identity", axes=1, threads=THREADS) for name in FUNCTIONS if name not in ORDERED
@@ -28,7 +28,7 @@ SAMPLES += [ElementwiseVariant("affine", "silu", axes=axes, threads=THREADS) for
 
 @device_function
 def places(axes, i, n1, n2, n3, n4):
-    """The coordinates of element ``i`` of ``axes`` axes, 4 innermost; of sizes ``n1..n4``."""
+    """Return the coordinates of element ``i`` of ``axes`` axes, 4 innermost; of sizes ``n1..n4``."""
     i4 = i
     i3 = u(0)
     i2 = u(0)
@@ -51,7 +51,7 @@ def places(axes, i, n1, n2, n3, n4):
 
 @device_function
 def at(axes, start, i0, i1, i2, i3, i4, s0, s1, s2, s3, s4):
-    """Where that element lies."""
+    """Return the place of the element with these coordinates."""
     place = np.int64(start) + np.int64(i4) * s4
     if axes > 1:
         place += np.int64(i3) * s3
@@ -71,13 +71,13 @@ def at(axes, start, i0, i1, i2, i3, i4, s0, s1, s2, s3, s4):
     samples=SAMPLES,
 )
 def elementwise(function: str, activation: str, axes: int, threads: int):
-    """``y = activation(function(x, z, w), a, b)`` for ``count`` elements of ``axes`` axes, axis 4 innermost;
-    a block does ``threads * EACH`` of them.
+    """Compute ``y = activation(function(x, z, w), a, b)`` for ``count`` elements of ``axes`` axes, axis 4
+    innermost; a block takes ``threads * EACH`` of them.
 
-    Neighbouring threads take neighbouring elements, so what is contiguous is read and written in whole
+    Neighbouring threads take neighbouring elements, so contiguous operands are read and written in whole
     sectors, and a stride of 0 costs one. Divisions by sizes take some ten instructions for each axis but the
-    first; the budget at the speed of memory is some fifty for an element. At 40 registers, which all but a
-    few functions need, an SM holds 1,536 threads with EACH loads under way each: 24 KB, what covers HBM's
+    first; the budget at the speed of memory is some fifty per element. At 40 registers, which all but a few
+    functions need, an SM holds 1,536 threads with EACH loads under way each: 24 KB, which covers HBM's
     latency.
     """
     operands, apply = OPERANDS[function], FUNCTIONS[function]
@@ -88,7 +88,7 @@ def elementwise(function: str, activation: str, axes: int, threads: int):
         x, z, w, y, flag, count, a, b, x_start, z_start, w_start, y_start, n1, n2, n3, n4,
         x0, x1, x2, x3, x4, z0, z1, z2, z3, z4, w0, w1, w2, w3, w4, y0, y1, y2, y3, y4,
     ):  # fmt: skip
-        made = cuda.local.array(EACH, np.int32)  # all loads before the first store, which might change x
+        made = cuda.local.array(EACH, np.int32)  # all loads come before the first store, which might change x
         start = u(u(cuda.blockIdx.x) * u(threads * EACH) + u(cuda.threadIdx.x))
         for e in range(EACH):
             i = u(start + u(e * threads))

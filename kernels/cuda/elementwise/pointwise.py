@@ -20,12 +20,12 @@ EACH = Pointwise.EACH
     samples=[PointwiseVariant(name, THREADS) for name in CODES],
 )
 def pointwise(code: int | str, threads: int = THREADS):
-    """``y[i] = act(x[i], a, b)``, the function of this number or name, for ``count`` elements; a block does
-    ``threads * EACH`` of them.
+    """Compute ``y[i] = act(x[i], a, b)`` for ``count`` elements with the function of this number or name; a
+    block takes ``threads * EACH`` of them.
 
-    Bytes are all there is to it: 8 threads to a 32-byte sector, EACH loads in flight per thread; at 40
-    registers, of which most functions need half, an SM holds 1,536 threads, so 6,144 loads are under way, 24
-    KB: what HBM's latency needs.
+    The kernel is bound by bytes: 8 threads share a 32-byte sector, each with EACH loads in flight. At 40
+    registers, of which most functions need half, an SM holds 1,536 threads, so 6,144 loads are under way: 24
+    KB, which covers HBM's latency.
     """
     act = function_of(code)
 

@@ -1,4 +1,4 @@
-"""How the products' kernels move cells of one or two floats, and count in 32 bits."""
+"""Access to cells of one or two floats, and counting in 32 bits, for the kernels of products."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bslite.kernels.cuda.runtime.device import device_function, pair, put_pair
 
 
 def cell_access(cell: int) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Device functions: one cell of memory into registers, ``(memory, index, into, at)``, and back."""
+    """Return device functions ``(memory, index, into, at)`` that load and store a cell."""
     if cell == 2:
 
         @device_function
@@ -36,12 +36,12 @@ def cell_access(cell: int) -> tuple[Callable[..., None], Callable[..., None]]:
 
 @device_function
 def within(i, n):
-    """``0 <= i < n``."""
+    """Return whether ``0 <= i < n``."""
     return np.uint32(i) < np.uint32(n)
 
 
 @device_function
 def split(i, n):
-    """``i // n, i % n`` of numbers that are not negative."""
+    """Return ``i // n, i % n`` of non-negative numbers."""
     high = np.uint32(i) // np.uint32(n)
     return np.int32(high), np.int32(np.uint32(i) - high * np.uint32(n))

@@ -1,24 +1,24 @@
-"""Attention in one launch: the scores of a tile of rows by a block of keys, and never more, in registers.
+"""Attention in one launch: only one tile of rows by one block of keys has scores at a time, in registers.
 
 ``y = softmax(q @ k^T * scale + mask) @ v`` for one head at a time; a block of threads has ``BQ`` rows of q
 and goes through the keys ``BK`` at a time. Both products are the register tiles of `tile.py`: scores ``[BQ,
-BK]`` from slices of q and k, then ``[BQ, F]`` from the exponentials, which lie in shared memory with the rows
-innermost as A wants them, and slices of v. Between blocks of keys a row is known by its largest score so far
-and the sum of its exponentials relative to that; where a later block has a larger score, what has been summed
-is scaled down (online softmax: arXiv 1805.02867; as a schedule for attention: FlashAttention, arXiv
-2205.14135). The order of every sum is that of the keys.
+BK]`` from slices of q and k, then ``[BQ, F]`` from the exponentials and slices of v. The exponentials lie in
+shared memory with the rows innermost, the layout of A. Between blocks of keys, a row's state is its largest
+score so far and the sum of its exponentials relative to that; where a later block has a larger score, the
+sums so far are scaled down (online softmax: arXiv 1805.02867; as a schedule for attention: FlashAttention,
+arXiv 2205.14135). The order of every sum is that of the keys.
 
 * **Traffic.** Scores never leave the SM. k and v are read once per tile of rows, mostly from L2; at 64 rows
   and F = E = 64 that is 16 multiply-adds per byte, beyond what HBM needs (128 of them a cycle on each of 132
   SMs at 1.8 GHz, over 4.8 TB/s: 6.5).
-* **Causal.** Keys that no row of the tile sees are only looked at for infinities and NaN, which zeros do not
-  hide: 64 reads of 4 bytes per thread in place of 8,192 multiply-adds.
+* **Causal.** Keys that no row of the tile sees are only scanned for infinities and NaN, which zero weights do
+  not hide: 64 reads of 4 bytes per thread in place of 8,192 multiply-adds.
 * **Exponentials.** ``threads / BQ`` threads share a row, neighbours on neighbouring rows: no bank conflicts.
-  A key costs a row one of them, some 20 instructions, beside E + F multiply-adds. Storing the scores with
+  A key costs a row one exponential, some 20 instructions, beside E + F multiply-adds. Storing the scores with
   rows innermost meets the same bank four times, 32 stores per thread and block of keys.
 * **Occupancy.** 128 threads (64 for heads of 32) of at most 168 registers: three blocks, 12 warps an SM, with
-  about 30 KB of shared memory each. Heads of 128 columns take tiles of 32 rows: with 64 rows, sums of 64 and
-  scores of 32 registers left too few for the rest, and it spilled.
+  about 30 KB of shared memory each. Heads of 128 columns take tiles of 32 rows: with 64 rows, 64 registers of
+  sums and 32 of scores left too few for the rest, and it spilled.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ ADDED, ALLOWED = int(Mask.ADDED), int(Mask.ALLOWED)
 def _make(
     cell: int, tile: tuple[int, int, int, int], width: int, mask_kind: int, causal: int, safe: int
 ) -> Callable[..., None]:
-    """``tile``: rows and keys of a block, rows and keys of a thread; ``width``: columns of v (and so of y)
-    that a block makes. ``mask_kind``: a `Mask`. ``safe``: rows without a key are zeros, not NaN.
+    """Return the kernel of an `AttentionVariant`. ``tile``: rows and keys of a block, rows and keys of a
+    thread; ``width``: columns of v (and of y) of a block. ``mask_kind``: a `Mask`. ``safe``: rows without a
+    key are zeros, not NaN.
     """
     scores = Tile(*tile)
     threads, tm, tn = scores.threads, scores.thread_rows, scores.thread_cols
@@ -62,9 +63,9 @@ def _make(
     k_place = DEPTH * q_step
     slice_size = DEPTH * max(q_step + k_step, v_step)
     p_place = 2 * slice_size
-    m_place = p_place + block_keys * q_step  # of each row: the largest score so far,
-    sum_place = m_place + block_rows  # the sum,
-    scale_place = sum_place + block_rows  # what the last block made of what was summed before
+    m_place = p_place + block_keys * q_step  # each row's largest score so far
+    sum_place = m_place + block_rows  # each row's sum of exponentials
+    scale_place = sum_place + block_rows  # each row's factor for the sums before the last block
     parts = threads // block_rows  # threads that share a row's softmax
     part_place = scale_place + block_rows
     part_keys = block_keys // parts
@@ -83,7 +84,7 @@ def _make(
 
     @device_function
     def scored(c, acc, shared, to, mask, flags, mask_at, mask_row, mask_col, row, key, rows, keys, scale):
-        """Score c of a thread: as the softmax takes it, into shared memory."""
+        """Store score c of a thread, scaled and masked, in shared memory."""
         i, j = c // tn, c % tn
         below, beside = i // QUAD * row_gap + i % QUAD, j // QUAD * key_gap + j % QUAD
         m, n = i32(row + below), i32(key + beside)
@@ -103,7 +104,7 @@ def _make(
 
     @device_function
     def rescaled(i, out, shared, row):
-        """A thread's row i of what has been summed, relative to the new largest score."""
+        """Rescale a thread's row i of the sums so far relative to the new largest score."""
         factor = shared[row + np.uint32(scale_place + i // QUAD * row_gap + i % QUAD)]
         for j in range(tf):
             out[i * tf + j] *= factor
@@ -112,7 +113,7 @@ def _make(
 
     @device_function
     def finish(i, out, shared, values, y, first_row, row, col, rows, features, y_at, y_row):
-        """A thread's row i: divided by its sum, and stored."""
+        """Divide a thread's row i by its sum, and store it."""
         here = row + i // QUAD * row_gap + i % QUAD
         m = i32(first_row + here)
         if m < rows:
@@ -134,7 +135,8 @@ def _make(
         y_axes1, y_axes2, q_row, k_row, v_row, mask_row, mask_col, y_row, scale,
     ):  # fmt: skip
         shared = cuda.shared.array(shared_size, np.float32, alignment=16)
-        # What stays the same from block to block, but is too much for registers: LLVM would keep it there
+        # Values that stay the same from block to block but would take too many registers: LLVM would keep it
+        # there
         places = cuda.shared.array(places_size, np.int32)
         acc = cuda.local.array(acc_size, np.float32)
         out = cuda.local.array(out_size, np.float32)
@@ -167,8 +169,8 @@ def _make(
             shared[np.uint32(sum_place + stat_row)] = f4(0.0)
         end = keys
         if causal:
-            # Beyond the last row's own key all weights are zeros: nothing to add, unless there are infinities
-            # or NaN for them to meet.
+            # Beyond the last row's own key all weights are zero: there is nothing to add but NaN, from
+            # infinities or NaN in v.
             seen = i32((first_row + (block_rows + block_keys - 1)) // block_keys * block_keys)
             nothing = f4(0.0)
             n = i32(seen + row)
@@ -241,7 +243,7 @@ def _make(
             )  # fmt: skip
             cuda.syncthreads()
 
-            # The softmax of BQ rows, each by as many threads as there are parts
+            # The softmax of BQ rows, with ``parts`` threads per row
             from_key = i32(p_place + part * (part_keys * q_step) + stat_row)
             most = LOWEST
             for n in range(part_keys):
@@ -252,7 +254,7 @@ def _make(
             most = before
             for n in range(parts):
                 most = larger(most, shared[np.uint32(part_place + n * block_rows + stat_row)])
-            shift = f4(0.0) if most == LOWEST else most  # no key counts so far: their weights are zero
+            shift = f4(0.0) if most == LOWEST else most  # no key counts so far: all weights are zero
             total = f4(0.0)
             for n in range(part_keys):
                 weight = exp(shared[np.uint32(from_key + n * q_step)] - shift)
@@ -329,11 +331,11 @@ SAMPLES = [
 
 @kernel(Attention, threads=THREADS, registers=168, blocks=3, samples=SAMPLES)
 def attention(tile, width, mask_kind, causal, safe):
-    """Cells of one float."""
+    """Compute attention in cells of one float."""
     return _make(1, tile, width, mask_kind, causal, safe)
 
 
 @kernel(AttentionPairs, threads=THREADS, registers=168, blocks=3, samples=SAMPLES)
 def attention_pairs(tile, width, mask_kind, causal, safe):
-    """Cells of two floats."""
+    """Compute attention in cells of two floats."""
     return _make(2, tile, width, mask_kind, causal, safe)

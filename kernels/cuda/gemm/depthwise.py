@@ -1,24 +1,24 @@
-"""A depthwise convolution and the pointwise one after it in one launch: what lies between stays in the block.
+"""A depthwise convolution and the pointwise one after it in one launch: the intermediate stays in the block.
 
 ``y[m, n] = activate(sum over c of D[m, c] * w[n, c] + bias[n] + residual[m, n])`` with ``D[m, c] = act(b[c] +
 sum over taps t, s of x[image, line*step + t, pixel*step + s, c] * taps[t, s, c])``: the second half of an
 inverted residual block (arXiv 1801.04381), or a depthwise separable convolution. Unlike the prologues of
-prologue.py this one reads several elements for each of A, so a block does it in turns, ``DEEP`` channels
-at a time: its ``BM x DEEP`` elements of D into shared memory, terms outermost, and the weights beside them;
-then the products, from there. D has the same bits as from a kernel of its own (each sum over taps in order,
-beginning with the bias), and y those of `gemm`: sums over channels are in order.
+prologue.py this one reads several elements for each of A, so a block works in turns of ``DEEP`` channels: it
+stores its ``BM x DEEP`` elements of D in shared memory, terms outermost, and the weights beside them; then it
+multiplies from there. D has the same bits as from a kernel of its own (each sum over taps in order, beginning
+with the bias), and y those of `gemm`: sums over channels are in order.
 
-* **Rows.** Where a tile is a run of pixels of a line, it reads three lines for one; so the pixels of an
-  image are counted strip by strip, ``pixels`` wide (the plan chooses that), line by line in each: a tile of
-  128 rows in a strip of 16 is 8 x 16 pixels, and reads 10 x 18. In the numbers of `gemm` it is a *plane*.
-* **Loads.** A thread makes four pixels and two channels of D at once, ``run`` of the pixels side by side in a
-  line, which share what their windows share: a filter of 3x3 takes 18 reads of 8 bytes for four, not 36. A
-  warp reads 16 pairs of channels of two pixels: two lines of 128 bytes. Where windows are inside the image,
-  there are no tests.
+* **Rows.** A tile that is a run of pixels of a line would read three lines for one; so an image's pixels are
+  counted strip by strip, ``pixels`` wide (the plan chooses that), line by line in each: a tile of 128 rows in
+  a strip of 16 is 8 x 16 pixels, and reads 10 x 18. In the numbers of `gemm` a strip is a *plane*.
+* **Loads.** A thread computes four pixels and two channels of D at once, ``run`` of the pixels side by side
+  in a line, which share the overlap of their windows: a filter of 3x3 takes 18 reads of 8 bytes for four, not
+  36. A warp reads 16 pairs of channels of two pixels: two lines of 128 bytes. Where windows are inside the
+  image, there are no tests.
 * **Bank conflicts.** D is stored four pixels at a time, 16 bytes: eight lanes, four pairs of channels by two
-  runs of pixels, are all 32 banks, because terms are 4 modulo 16 floats apart. Weights as in `tile.py`.
-* **Occupancy.** Loads wait for memory, products for nothing, and a block does one after the other: there are
-  two or more blocks on an SM, of at most 128 registers and 36 KB, whose turns are not the same.
+  runs of pixels, are all 32 banks, because terms are 4 modulo 16 floats apart. Weights are as in `tile.py`.
+* **Occupancy.** Loads wait for memory, products wait for nothing, and a block does one after the other: an SM
+  has two or more blocks, of at most 128 registers and 36 KB, whose turns interleave.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from bslite.kernels.cuda.runtime.device import cuda, device_function, pair
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 THREADS = 256
-CELL = 2  # floats: all is counted in pairs of channels, but ``cols``
-DEEP = 32  # channels in a turn
-TALLEST = 8  # rows of a filter at most: a bit for each
+CELL = 2  # floats: everything is counted in pairs of channels, except ``cols``
+DEEP = 32  # channels per turn
+TALLEST = 8  # rows of a filter, at most: one bit each
 
 i32, u32, f = np.int32, np.uint32, np.float32
 
@@ -57,10 +57,12 @@ def gemm_depthwise(
     tile: tuple[int, int, int, int], deep: int, run: int, window: tuple[int, int], biased: int,
     before_code: str, scatter: int, bias: int, residual: int, code: str,
 ):  # fmt: skip
-    """``window``: columns of the depthwise filter, which has ``taps_h`` rows, and how far apart they are from
-    pixel to pixel; no dilation. ``pixels`` is a multiple of ``run``, 1, 2 or 4. ``shifts [C]`` is the
-    depthwise bias, if ``biased``; ``taps [taps, C]`` its weights; ``w [N, C]`` the pointwise ones. Blocks
-    along z are parts of the sum over channels. Numbers are those of `gemm`, in pairs of channels.
+    """Compute the convolutions of a `SeparableVariant`; numbers are those of `gemm`, in pairs of channels.
+
+    ``window``: columns of the depthwise filter, which has ``taps_h`` rows, and its step from pixel to pixel;
+    no dilation. ``pixels`` is a multiple of ``run``, 1, 2 or 4. ``shifts [C]`` is the depthwise bias, if
+    ``biased``; ``taps [taps, C]`` its weights; ``w [N, C]`` the pointwise ones. Blocks along z take parts of
+    the sum over channels.
     """
     shape = Tile(*tile)
     threads, tm, tn = shape.threads, shape.thread_rows, shape.thread_cols
@@ -69,7 +71,7 @@ def gemm_depthwise(
     pairs = deep // CELL
     a_size = deep * a_step
     shared_size, acc_size = a_size + deep * b_step, tm * tn
-    at_once = threads // pairs  # quads of rows that the block makes at once
+    at_once = threads // pairs  # quads of rows that the block computes at once
     quads, runs = shape.rows // QUAD, QUAD // run
     spans = quads * runs
     slice_cells = DEPTH // CELL
@@ -77,7 +79,7 @@ def gemm_depthwise(
     b_turns = deep // DEPTH
     b_floats = b_turns * b_loads * CELL
     tap_cols, step_w = window
-    reach = (run - 1) * step_w + tap_cols  # columns that a run of pixels sees
+    reach = (run - 1) * step_w + tap_cols  # columns that a run of pixels covers
     made_floats = QUAD * CELL
     line_floats, tap_floats = reach * CELL, tap_cols * CELL
     wide = ((1 << reach) - 1) << TALLEST
@@ -87,7 +89,7 @@ def gemm_depthwise(
     finish_rows = store(CELL, shape, scatter, residual, code, run)
 
     def lines_of(tested: int):
-        """All rows of the windows of a run: what they add to ``sums [run * CELL]``."""
+        """Return a device function that adds all rows of a run's windows to ``sums [run * CELL]``."""
 
         @device_function
         def window_of(x, taps, at, x_line, x_row, k, terms, taps_h, mask, seen, held, sums):
@@ -122,7 +124,7 @@ def gemm_depthwise(
         i, x, taps, shifts, shared, to, bases, masks, k, x_line, x_row, terms, taps_h, free, seen, held, sums,
         made, a, b,
     ):  # fmt: skip
-        """Four rows and two terms of D, into shared memory."""
+        """Compute four rows and two terms of D into shared memory."""
         for j in range(runs):
             for q in range(run):
                 for e in range(CELL):
@@ -152,8 +154,8 @@ def gemm_depthwise(
         fa = cuda.local.array(tm, np.float32)
         fb = cuda.local.array(tn, np.float32)
         gb = cuda.local.array(b_floats, np.float32)
-        bases = cuda.shared.array(spans, np.int32)  # of each run of pixels: where its windows begin
-        masks = cuda.shared.array(spans, np.int32)  # which of their rows and columns are inside the image
+        bases = cuda.shared.array(spans, np.int32)  # where the windows of each run of pixels begin
+        masks = cuda.shared.array(spans, np.int32)  # which rows and columns of these are inside the image
         seen = cuda.local.array(line_floats, np.float32)
         held = cuda.local.array(tap_floats, np.float32)
         made = cuda.local.array(made_floats, np.float32)
@@ -165,7 +167,7 @@ def gemm_depthwise(
         part = i32(cuda.blockIdx.z)
         last = i32(min(terms, part * chunk + chunk))
 
-        free = i32(i32(i32(1) << i32(taps_h)) - 1 + wide)  # all rows and columns of a run are inside
+        free = i32(i32(i32(1) << i32(taps_h)) - 1 + wide)  # a run with all rows and columns inside
         for i in range(t, spans, threads):
             m = i32(first_row + i * run)
             rest, q = split(min(m, rows - 1), pixels)
@@ -184,7 +186,7 @@ def gemm_depthwise(
             masks[u32(i)] = mask if m < rows else i32(0)
         cuda.syncthreads()
 
-        # The pair of channels that this thread makes of D, and the first four of its rows.
+        # The pair of channels of D that this thread computes, and the first four of its rows.
         mine = i32((t & 3) + ((t >> 3) % (pairs // 4)) * 4)
         group = i32(((t >> 2) & 1) + t // (2 * pairs) * 2)
         row, term = i32(t // slice_cells), i32(t % slice_cells)

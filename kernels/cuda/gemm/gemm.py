@@ -2,12 +2,12 @@
 
 ``y[m, n] = activate(sum over k of A[m, k] * w[n, k] + bias[n] + residual[m, n])``: rows m are the pixels of
 all images, columns n output channels, and the sum goes over all taps and channels of a filter. No patch of
-the image is ever copied: A's element is found from the tap (arXiv 1906.06440's batch-reduce, with the sum in
-registers; as "implicit GEMM" in arXiv 1410.0759). See `tile.py` for how a block works, `prologue.py` for
-what may be done to A's elements on their way, `store.py` for what follows the sum.
+the image is copied: the place of A's element is computed from the tap (arXiv 1906.06440's batch-reduce, with
+the sum in registers; as "implicit GEMM" in arXiv 1410.0759). `tile.py` explains a block, `prologue.py` the
+functions of A's elements on load, `store.py` the epilogue.
 
-Two kernels of the same source: ``gemm_pairs`` moves 8 bytes at a time, and everything is counted in *cells*
-of two floats (channels, strides, offsets even); ``gemm`` takes what is odd, in cells of one.
+Two kernels share this source: ``gemm_pairs`` moves 8 bytes at a time and counts everything in *cells* of two
+floats (channels, strides and offsets are even); ``gemm`` takes odd sizes, in cells of one.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from bslite.kernels.cuda.gemm.tile import DEPTH, PAD, QUAD, Tile, placement, pro
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.kernel import kernel
 
-i32 = np.int32  # Numba makes int64 of every sum and product of int32
+i32 = np.int32  # Numba widens sums and products of int32 to int64
 THREADS = 256
-REGISTERS = 128  # so that two blocks of 256 threads are on an SM, 16 warps to hide each other's latencies
+REGISTERS = 128  # two blocks of 256 threads fit an SM: 16 warps hide each other's latencies
 
 
 def _make(
     cell: int, tile: tuple[int, int, int, int], window: int, across: int, scatter: int, bias: int,
     residual: int, code: str, before: str, before_code: str,
 ) -> Callable[..., None]:  # fmt: skip
-    """The kernel of a `GemmVariant`; numbers are in cells."""
+    """Return the kernel of a `GemmVariant`; numbers are in cells."""
     shape = Tile(*tile)
     threads = shape.threads
     tm, tn = shape.thread_rows, shape.thread_cols
@@ -89,7 +89,7 @@ def _make(
         a_h = cuda.local.array(a_loads, np.int32)
         a_w = cuda.local.array(a_loads, np.int32)
         b_base = cuda.local.array(b_loads, np.int32)
-        gates = cuda.local.array(a_loads, np.int32)  # this and what follows: of a prologue
+        gates = cuda.local.array(a_loads, np.int32)  # this and the following arrays serve a prologue
         factor = cuda.local.array(factor_floats, np.float32)
         summand = cuda.local.array(cell, np.float32)
         t = i32(cuda.threadIdx.x)
@@ -101,7 +101,7 @@ def _make(
         k = i32(part * chunk + term)
         last = i32(min(terms, part * chunk + chunk))
 
-        # What lies beyond the last row or column is that row or column once more, and never stored.
+        # Places beyond the last row or column repeat that row or column, and are never stored.
         x_at = i32(outer_at * x_outer + inner_at * x_inner)
         for i in range(a_loads):
             m = i32(min(first_row + row + i * a_gap, rows - 1))
@@ -148,12 +148,12 @@ def _make(
         there = i32(0)
         slices = i32((last - part * chunk + (run - 1)) // run)
         for s in range(slices + 1):
-            if s < slices:  # the next slice, into registers
+            if s < slices:  # the next slice goes into registers
                 for i in range(a_floats):
                     ga[i] = np.float32(0.0)
                 for i in range(b_floats):
                     gb[i] = np.float32(0.0)
-                there = i32(0)  # a bit for each cell of A that there is
+                there = i32(0)  # bit i is set where cell i of A exists
                 if window:
                     offset = i32(tap_h * x_line + tap_w * x_row + channel)
                     if deep:
@@ -232,7 +232,7 @@ LARGE, MIDDLE, SMALL = (128, 128, 8, 8), (64, 64, 8, 4), (32, 32, 4, 4)
     GemmVariant(LARGE, 2, bias=1, before=AFFINE, before_code="relu"),
 ])  # fmt: skip
 def gemm(tile, window, across, scatter, bias, residual, code, before, before_code):
-    """Cells of one float: a slice of a row is 8 lanes of 4 bytes."""
+    """Compute a product in cells of one float: a slice of a row is 8 lanes of 4 bytes."""
     return _make(1, tile, window, across, scatter, bias, residual, code, before, before_code)
 
 
@@ -246,5 +246,5 @@ def gemm(tile, window, across, scatter, bias, residual, code, before, before_cod
     GemmVariant(LARGE, bias=1, residual=1, before=GATE),
 ])  # fmt: skip
 def gemm_pairs(tile, window, across, scatter, bias, residual, code, before, before_code):
-    """Cells of two floats: a slice of a row is 4 lanes of 8 bytes."""
+    """Compute a product in cells of two floats: a slice of a row is 4 lanes of 8 bytes."""
     return _make(2, tile, window, across, scatter, bias, residual, code, before, before_code)

@@ -1,16 +1,15 @@
-"""Products of a few rows with many: linear layers at small batches, which are bound by reading their weights.
+"""Products of few rows with many: linear layers at small batches, which are bound by reading their weights.
 
 ``y[m, n] = activate(sum over k of x[m, k] * w[n, k] + bias[n])`` for at most ``rows`` rows m. ``across``
 threads share the sum of ``outputs`` columns n; a block of ``threads`` holds several such groups.
 
-Every weight is read once, by a warp whose lanes lie side by side (256 bytes in pairs); ``outputs * AHEAD``
-reads are on their way per thread before the first is used. With 64 registers an SM holds 1,024 threads: 32 KB
-of weights in flight in pairs and with four reads each, where HBM's 4.8 TB/s over 132 SMs at 0.7 microseconds
-need 25 KB. x is read by every group, from L1; the more outputs a group has, the less of that.
+Every weight is read once, by a warp whose lanes lie side by side (256 bytes in pairs); a thread has ``outputs
+* AHEAD`` reads on their way before the first is used. With 64 registers an SM holds 1,024 threads: 32 KB of
+weights in flight in pairs and with four reads each, where HBM's 4.8 TB/s over 132 SMs at 0.7 microseconds
+need 25 KB. Every group reads x from L1; groups of more outputs read it less often.
 
-The order of a sum: each thread its own terms, ``across`` apart, then a tree over threads. The tree goes
-through shared memory (no shuffles: the simulator has none), which costs log2(across) barriers at the very
-end.
+The order of a sum: each thread adds its own terms, ``across`` apart, then a tree adds over threads. The tree
+goes through shared memory (the simulator has no shuffles), which costs log2(across) barriers at the end.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 THREADS = 256
-READS = 4  # of weights, in flight per thread, if outputs are fewer
+READS = 4  # reads of weights in flight per thread, if outputs are fewer
 i32 = np.int32
 
 
 def _make(
     cell: int, rows: int, outputs: int, across: int, threads: int, bias: int, code: str
 ) -> Callable[..., None]:
-    """All in cells, but y and ``cols``. Blocks along y are parts of the sum, ``chunk`` terms each."""
+    """Return the kernel, all but y and ``cols`` in cells; blocks along y take ``chunk`` terms of the sum."""
     ahead = max(1, READS // outputs)
     groups = threads // across
     sums = rows * outputs
@@ -45,7 +44,7 @@ def _make(
 
     @device_function
     def products(u, acc, gw, gx, x, k, last, x_row, rows_in):
-        """The terms of one read, for all rows and outputs."""
+        """Add the terms of one read, for all rows and outputs."""
         at = k + u * across
         if at < last:
             for m in range(rows):
@@ -106,11 +105,11 @@ SAMPLES = [
 
 @kernel(Gemv, threads=THREADS, registers=64, blocks=4, samples=SAMPLES)
 def gemv(rows, outputs, across, threads, bias, code):
-    """Cells of one float."""
+    """Compute a product of few rows in cells of one float."""
     return _make(1, rows, outputs, across, threads, bias, code)
 
 
 @kernel(GemvPairs, threads=THREADS, registers=64, blocks=4, samples=SAMPLES)
 def gemv_pairs(rows, outputs, across, threads, bias, code):
-    """Cells of two floats."""
+    """Compute a product of few rows in cells of two floats."""
     return _make(2, rows, outputs, across, threads, bias, code)

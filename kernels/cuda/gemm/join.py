@@ -1,4 +1,4 @@
-"""The second pass of a sum that was taken in parts: adds them up in order, then does all that follows."""
+"""The second pass of a sum in parts: it adds the parts in order, then applies the epilogue."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ i32 = np.int32
     ],
 )
 def gemm_join(scatter, bias, residual, code):
-    """``parts [splits, outer, inner, rows, cols]`` to y, whose strides are as for `gemm`, in floats;
+    """Join ``parts [splits, outer, inner, rows, cols]`` into y, with strides as for `gemm`, in floats;
     ``count`` elements of y in all.
 
-    A thread per element, neighbours side by side in every part: coalesced, and bound by the bytes of the
-    parts, which the blocks before have just left in L2.
+    Each thread has an element, neighbours side by side in every part: accesses are coalesced, and the kernel
+    is bound by the bytes of the parts, which the blocks before have just left in L2.
     """
 
     activate = function_of(code)

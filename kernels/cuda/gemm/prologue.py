@@ -1,14 +1,13 @@
-"""What a batch-reduce GEMM does to the elements of A between memory and shared memory.
+"""Prologues of a batch-reduce GEMM: functions of A's elements between memory and shared memory.
 
-The layer before a product, if it works on one element at a time and nobody else reads it, then costs neither
-a launch nor a trip through memory: ``A' = act(A * scale[c] + shift[c])`` (a batch norm that stands before its
-convolution: DenseNet, pre-activation ResNets), or ``A' = act(A * gate[image, c])`` (squeeze-and-excitation).
-The arithmetic is that of the layer's own kernel, so the bits are, too.
+The layer before a product, if it works on one element at a time and has no other reader, then costs neither a
+launch nor a trip through memory: ``A' = act(A * scale[c] + shift[c])`` (a batch norm before its convolution:
+DenseNet, pre-activation ResNets), or ``A' = act(A * gate[image, c])`` (squeeze-and-excitation). The
+arithmetic is that of the layer's own kernel, so the bits are, too.
 
-A block computes A' once for each of its column tiles and taps. What it costs a thread: factors of its channel
-(of a slice, a thread has the same channels in all of its rows), or of its rows; a multiply-add, the
-activation and a selection per element. What is not there, beyond the image or beyond the sum, is zero *after*
-the prologue.
+A block computes A' once for each of its column tiles and taps. A thread pays for the factors of its channel
+(in a slice, all of a thread's rows have the same channels) or of its rows; and for a multiply-add, the
+activation and a selection per element. Elements beyond the image or the sum are zero *after* the prologue.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ f = np.float32
 
 
 def factors(kind: str, cell: int, loads: int) -> int:
-    """Registers for the factors of a thread's elements of a slice, of `AFFINE` as many for the summands."""
+    """Return the registers for a thread's factors in a slice; `AFFINE` takes as many for the summands."""
     return {NONE: 1, AFFINE: cell, GATE: loads * cell}[kind]
 
 
 def prologue(kind: str, cell: int, loads: int, code: str) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Device functions: ``fetch(scale, shift, bases, channel, factor, summand)``, into registers, and
-    ``apply(ga, there, factor, summand, a, b)``, in place.
+    """Return device functions ``fetch(scale, shift, bases, channel, factor, summand)``, which loads
+    registers, and ``apply(ga, there, factor, summand, a, b)``, which works in place.
 
-    A thread has ``loads`` cells of A in a slice, ``ga [loads * cell]``, all of them of the cell ``channel``;
-    ``bases [loads]`` is where the gates of each one's image begin; of ``there`` bit i is 0 where ``ga`` holds
-    nothing of A. ``code`` is the activation's, ``a`` and ``b`` its parameters.
+    A thread has ``loads`` cells of A in a slice, ``ga [loads * cell]``, all of the cell ``channel``; ``bases
+    [loads]`` is where the gates of each cell's image begin; bit i of ``there`` is 0 where ``ga`` holds
+    nothing of A. ``code`` names the activation, ``a`` and ``b`` are its parameters.
     """
     take, _ = cell_access(cell)
     act, affine = function_of(code), kind == AFFINE

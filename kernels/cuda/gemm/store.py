@@ -1,4 +1,4 @@
-"""What follows the sum in the GPU's batch-reduce GEMMs: bias, residual, activation, and where a row lies."""
+"""The epilogue of the GPU's batch-reduce GEMMs: bias, residual, activation, and the place of a row."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from bslite.kernels.cuda.gemm.tile import QUAD, Tile, unrolled
 from bslite.kernels.cuda.math.functions import function_of
 from bslite.kernels.cuda.runtime.device import device_function
 
-i32 = np.int32  # Numba makes int64 of every sum and product of int32
+i32 = np.int32  # Numba widens sums and products of int32 to int64
 
 
 def store(
     cell: int, shape: Tile, scatter: int, residual: int, code: str, together: int = 1
 ) -> Callable[..., None]:
-    """A device function that stores a thread's rows of the tile: ``y = activate(acc + sums + residual)``.
+    """Return a device function that stores a thread's rows of the tile: ``y = activate(acc + sums +
+    residual)``.
 
-    Its first argument is 0. ``acc [TM * TN]``; ``sums [TN]``: what each column adds; ``places [2]``, ``values
-    [4]`` are room. Row m lies at ``m * y_row``, or, with ``scatter``, is ``[image, plane, line, pixel]`` with
-    a stride for each; so does the residual's. ``first_row``, ``first_col`` are the thread's, in the product.
-    ``cell``: floats moved at once. ``together``: so many rows, from a multiple of that on, are side by side
-    in a line.
+    Its first argument is 0. ``acc [TM * TN]``; ``sums [TN]``: the summand of each column; ``places [2]`` and
+    ``values [4]`` are scratch. Row m lies at ``m * y_row`` or, with ``scatter``, is ``[image, plane, line,
+    pixel]`` with a stride for each; so does the residual's. ``first_row``, ``first_col`` are the thread's, in
+    the product. ``cell``: floats moved at once. ``together``: this many rows, from a multiple of that on, are
+    side by side in a line.
     """
     tm, tn = shape.thread_rows, shape.thread_cols
     row_gap, col_gap = shape.row_gap, shape.col_gap
@@ -33,7 +34,7 @@ def store(
 
     @device_function
     def finish_cell(c, i, acc, sums, first_col, cols, at, r_at, values, y, r, act_a, act_b):
-        """Cell c of a thread's row i: all that follows the sum, and the store."""
+        """Apply the epilogue to cell c of a thread's row i, and store it."""
         n = first_col + c // quad_cells * col_gap + c % quad_cells * cell
         if n < cols:
             for e in range(cell):

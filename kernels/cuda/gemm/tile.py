@@ -1,6 +1,6 @@
-"""The register tile of the GPU's batch-reduce GEMM: what a block keeps where, and the code of its inner loop.
+"""The register tile of the GPU's batch-reduce GEMM: a block's memory layout, and the code of its inner loop.
 
-A block makes ``C [BM, BN]``, each thread ``TM x TN`` of it in registers, over the whole sum. Slices of
+A block computes ``C [BM, BN]``, each thread ``TM x TN`` of it in registers, over the whole sum. Slices of
 ``DEPTH`` terms of A and B pass through shared memory, terms outermost: ``[DEPTH][BM + PAD]``, so that a
 thread's operands are runs of four, read 16 bytes at a time. There are two such slices: while one is
 multiplied, the next is on its way from memory in registers, and one barrier per slice is enough.
@@ -9,14 +9,14 @@ multiplied, the next is on its way from memory in registers, and one barrier per
   141 other instructions, 166 where windows move (machine code for sm_90, pairs, 128x64): the multiply-add
   units, one warp instruction per cycle and scheduler, are at most 75 or 72 % busy. Shared memory gives 128
   bytes a cycle: a warp reads 64 bytes of A (four rows of threads, broadcast) and 128 of B (eight columns of
-  threads, side by side) per 16-byte read, so it is busy at most half of that time; were every quarter of a
-  warp a pass of its own, whatever is broadcast, it would be as busy as the multiply-adds. Hardware will tell.
-* **Bank conflicts.** None, as the PTX that tests run counts them. Reads: see above; rows start on 16 bytes
-  since PAD is 4. Writes: a warp writes DEPTH terms of a few rows of A; terms are ``BM + 4`` floats apart,
+  threads, side by side) per 16-byte read, so it is busy at most half of that time. If every quarter of a warp
+  were a pass of its own, broadcast or not, it would be as busy as the multiply-adds; this is not measured.
+* **Bank conflicts.** There are none, as the PTX that tests run counts them. Reads are as above; rows start on
+  16 bytes since PAD is 4. A warp writes DEPTH terms of a few rows of A; terms are ``BM + 4`` floats apart,
   which is 4 modulo 16, so 8 lanes along the terms (single floats) or 4 lanes along every second term (pairs)
   times the rows beside each other are 32 banks.
-* **Global memory.** A row's DEPTH floats are 32 bytes, one sector: whatever the layout around it, all bytes
-  of a sector that is fetched are used.
+* **Global memory.** A row's DEPTH floats are 32 bytes, one sector: any layout uses all bytes of a fetched
+  sector.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ import numpy as np
 
 from bslite.kernels.cuda.runtime.device import device_function
 
-DEPTH = 8  # terms of a slice: of floats, one sector of memory
+DEPTH = 8  # terms of a slice: as floats, one sector of memory
 PAD = 4  # floats between the terms of a slice, on top of the tile's size
 QUAD = 4  # floats of a 16-byte access
 
 
 class Tile(NamedTuple):
-    """Rows and columns of a block's tile, and of a thread's; multiples of four."""
+    """The rows and columns of a block's tile, and of a thread's; multiples of four."""
 
     rows: int
     cols: int
@@ -43,25 +43,26 @@ class Tile(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """The threads of a block."""
         return self.rows // self.thread_rows * (self.cols // self.thread_cols)
 
     @property
     def row_gap(self) -> int:
-        """Rows between a thread's quads of rows."""
+        """The rows between a thread's quads of rows."""
         return self.rows * QUAD // self.thread_rows
 
     @property
     def col_gap(self) -> int:
-        """Columns between a thread's quads of columns."""
+        """The columns between a thread's quads of columns."""
         return self.cols * QUAD // self.thread_cols
 
 
 def unrolled(count: int, body: Callable[..., None]) -> Callable[..., None]:
-    """A device function that calls ``body(0, *args)``, ``body(1, *args)``, ... ``body(count - 1, *args)``.
+    """Return a device function that calls ``body(0, *args)``, ``body(1, *args)``, ... ``body(count - 1,
+    *args)``.
 
-    Written out in full, whatever LLVM thinks of its size: an array of registers whose index is not a constant
-    would lie in memory instead.
+    The calls are written out in full, whatever LLVM thinks of their size: an array of registers whose index
+    is not a constant would lie in memory instead.
     """
     if count == 1:
         return body
@@ -80,7 +81,7 @@ def unrolled(count: int, body: Callable[..., None]) -> Callable[..., None]:
 
 
 def placement(tile: Tile) -> Callable[[Any], tuple[Any, Any]]:
-    """A device function: the row and column of a thread among the threads of its block.
+    """Return a device function that gives a thread's row and column among the threads of its block.
 
     A warp is 8 threads wide and 4 high where the tile is wide enough.
     """
@@ -98,11 +99,11 @@ def placement(tile: Tile) -> Callable[[Any], tuple[Any, Any]]:
 
 
 def products(tile: Tile) -> Callable[..., None]:
-    """A device function ``(first=0, acc, fa, fb, shared, a_at, b_at)``: ``acc += a^T b`` for one slice.
+    """Return the device function ``(first=0, acc, fa, fb, shared, a_at, b_at)``: ``acc += a^T b`` of a slice.
 
     ``acc [TM * TN]``, ``fa [TM]`` and ``fb [TN]`` are registers; ``shared[a_at]`` is the thread's first row
-    of the slice of A, ``shared[b_at]`` its first column of that of B. Both are uint32: Numba then adds in 64
-    bits what is constant in an index, and LLVM sees that four floats lie side by side.
+    of the slice of A, ``shared[b_at]`` its first column of that of B. Both are uint32: Numba then adds the
+    constant part of an index in 64 bits, and LLVM sees that four floats lie side by side.
     """
     tm, tn = tile.thread_rows, tile.thread_cols
     row_quads, col_quads = tm // QUAD, tn // QUAD

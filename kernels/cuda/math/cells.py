@@ -1,6 +1,6 @@
 """Functions of up to three 4-byte cells, ``(x, z, w, flag)``: arithmetic, comparisons, logic, casts.
 
-Cells are int32; what is a float32 is seen as one. Integers are computed in 64 bits and flagged where the
+Cells are int32; a float32 is reinterpreted as one. Integers are computed in 64 bits and flagged where the
 result does not fit a cell (their definitions: kernels/cpu/math/integer.py).
 """
 
@@ -45,7 +45,7 @@ def _remainder(x, z):
 
 @device_function
 def _logaddexp(x, z):
-    if x == z:  # the difference of two infinities is NaN
+    if x == z:  # the difference of equal infinities is NaN
         return plus(x, f(0.69314718056))
     return plus(larger(x, z), log1p(exp(-magnitude(minus(x, z)))))
 
@@ -55,7 +55,7 @@ def _prelu(x, z):
     return x if x > f(0.0) else times(x, z)
 
 
-#: Functions of two float32.
+#: The functions of two float32.
 FLOATS = {
     "add": plus,
     "sub": minus,
@@ -277,7 +277,7 @@ def _int_pow(x, z, flag):
     if x == 0 or x == 1 or x == -1:  # every power fits
         return i64(1) if z == 0 or x == 1 or (x == -1 and z % 2 == 0) else x
     result = i64(1)
-    for _ in range(z if z < 33 else 33):  # of a size of 2 or more, the 32nd does not fit
+    for _ in range(z if z < 33 else 33):  # for |x| of 2 or more, the 32nd power does not fit
         result *= x
         if result > 4294967296 or result < -4294967296:
             break
@@ -308,7 +308,7 @@ INTEGERS = {
     "pow": _int_pow,
 }
 
-#: By the names of the contract.
+#: The functions by their names in the contract.
 FUNCTIONS = complete({
     "copy": _copy,
     "affine": _affine,

@@ -1,9 +1,9 @@
-"""Functions of one value: activations, analysis, rounding. NaN in, NaN out (but for `sign`, as torch has it).
+"""Functions of one value: activations, analysis, rounding. NaN gives NaN (except in `sign`, as in torch).
 
-A kernel takes the one it is made for, as a function ``(x, a, b)``, from `function_of`; a and b are its
-parameters (clamp bounds, negative slope, ...), float32. What is not chosen is not compiled. Where a function
-begins or ends with a sum or product, that is one of libm.py's: else its neighbours in a kernel would decide
-how it is rounded.
+A kernel takes the function that it is compiled for from `function_of`, as ``(x, a, b)``; a and b are float32
+parameters (clamp bounds, negative slope, ...). Other functions are not compiled. Where a function begins or
+ends with a sum or product, it uses one of libm.py's: otherwise its neighbours in a kernel would decide how it
+is rounded.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def softsign(x, a, b):
 
 @device_function
 def mish(x, a, b):
-    # tanh(log(1 + e)) = ((1 + e)**2 - 1) / ((1 + e)**2 + 1), in which nothing cancels written so
+    # tanh(log(1 + e)) = ((1 + e)**2 - 1) / ((1 + e)**2 + 1), which in this form has no cancellation
     e = exp(smaller(x, f(20.0)))
     n = times(e, e + f(2.0))
     return times(x, quotient(n, n + f(2.0)))
@@ -174,7 +174,7 @@ def reciprocal(x, a, b):
 
 
 def _alone(function):
-    """In the form of the others."""
+    """Return a function of one argument as one of ``(x, a, b)``."""
 
     @device_function
     def apply(x, a, b):
@@ -205,11 +205,11 @@ FUNCTIONS = complete({
     "cos": _alone(trig.cos),
     "tan": _alone(trig.tan),
 }, contract.FUNCTIONS, "GPU")  # fmt: skip
-#: Name -> number, in the order above: what tells variants of a kernel apart.
+#: Name -> number, in the order above: the number identifies variants of a kernel.
 CODES = {name: code for code, name in enumerate(FUNCTIONS)}
 _NAMES = tuple(FUNCTIONS)
 
 
 def function_of(code: int | str):
-    """The function with this number, or of this name."""
+    """Return the function with this number or name."""
     return FUNCTIONS[code if isinstance(code, str) else _NAMES[code]]

@@ -1,4 +1,4 @@
-"""The C library's functions of float32, and arithmetic that says how it is rounded.
+"""The C library's functions of float32, and arithmetic with explicit rounding.
 
 On a GPU these are libdevice's (errors in units in the last place: CUDA's programming guide, "Mathematical
 Functions": at most 2, but for pow, sinh, acosh and atanh, 3 to 4), in the simulator NumPy's, from float64
@@ -6,10 +6,10 @@ rounded once; sin, cos and tan are in trig.py.
 
 `fma`, `plus`, `minus` and `times` are single instructions that no compiler merges with their neighbours:
 numba contracts ``x*y + z`` wherever it meets one, and then the bits of a sum would depend on which layers
-share a kernel. So what a function does first to its argument and last to its result is one of these.
+share a kernel. So a function's first operation on its argument and its last on its result are among these.
 `larger` and `smaller` are ``max.NaN`` and ``min.NaN`` of PTX (sm_80 and later): NaN if one is NaN, and -0
-below +0, so any order of comparisons gives the same bits. Written as comparisons and selections they take
-three instructions for one; so here, and nowhere else in device code, there is inline assembler.
+below +0, so any order of comparisons gives the same bits. As comparisons and selections they take three
+instructions for one; only here does device code use inline assembler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from bslite.kernels.cuda.runtime.device import SIMULATED, device_function, intrinsic, libdevice
 
 f = np.float32
-#: Names here -> libdevice's, NumPy's.
+#: Names here -> names in libdevice, in NumPy.
 NAMES = {
     "exp": ("expf", np.exp),
     "expm1": ("expm1f", np.expm1),
@@ -62,12 +62,12 @@ if SIMULATED:
 
     _made = {name: _rounded(numpys) for name, (_, numpys) in NAMES.items()}
     _made["erf"] = _rounded(math.erf)
-    # Of arrays: of two scalars NumPy takes the square root for a power of 0.5, and that of -inf is NaN.
+    # Arrays, because for scalars NumPy computes a power of 0.5 as a square root, which is NaN for -inf.
     _made["pow"] = _rounded(lambda x, y: np.power(np.array([x, x]), np.array([y, y]))[0])
     fma = _rounded(lambda x, y, z: x * y + z)
 
     def larger(x, y):
-        """The larger of two values, NaN if one is; -0 is below +0."""
+        """Return the larger of two values, NaN if one is; -0 is below +0."""
         if x != x or y != y:
             return f(np.nan)
         if x == y:
@@ -75,15 +75,15 @@ if SIMULATED:
         return x if x > y else y
 
     def smaller(x, y):
-        """The smaller of two values, NaN if one is; -0 is below +0."""
+        """Return the smaller of two values, NaN if one is; -0 is below +0."""
         return -larger(-x, -y)
 
     def as_int(x):
-        """The 32 bits of a float32 as an int32."""
+        """Return the 32 bits of a float32 as an int32."""
         return f(x).view(np.int32)
 
     def as_float(cell):
-        """The float32 of these 32 bits."""
+        """Return the float32 of these 32 bits."""
         return np.int32(cell).view(np.float32)
 
 else:
@@ -110,7 +110,7 @@ else:
 
 
 def __getattr__(name):
-    """The functions of `NAMES`."""
+    """Return a function of `NAMES`."""
     if name in _made:
         return _made[name]
     raise AttributeError(name)
@@ -118,5 +118,5 @@ def __getattr__(name):
 
 @device_function
 def magnitude(x):
-    """``|x|``."""
+    """Return ``|x|``."""
     return as_float(as_int(x) & np.int32(0x7FFFFFFF))

@@ -1,9 +1,10 @@
-"""sin, cos and tan of float32, in float64 inside: libdevice's keep an array in local memory.
+"""sin, cos and tan of float32, computed in float64: libdevice's keep an array in local memory.
 
-The argument is reduced to ``r`` in [-pi/4, pi/4] and the number of quarter turns, by pi/2 in three parts
-(Cody and Waite) below 2**20. Above, ``x = m * 2**e`` with an integer m of 24 bits, and ``2**e * 2/pi`` modulo
-4 is looked up (Payne and Hanek's idea, with a row for each exponent in place of their bits): the part of 28
-bits times m is exact, and so is its remainder modulo 4. Taylor's series to r**13 then err by less than 1e-11.
+The argument is reduced to ``r`` in [-pi/4, pi/4] and the number of quarter turns. Below 2**20, pi/2 in three
+parts is subtracted (Cody and Waite). Above, ``x = m * 2**e`` with an integer m of 24 bits, and a table holds
+``2**e * 2/pi`` modulo 4 (Payne and Hanek's idea, with a row for each exponent in place of their bits): the
+part of 28 bits times m is exact, and so is its remainder modulo 4. Taylor's series to r**13 then err by less
+than 1e-11.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from bslite.kernels.cuda.math.libm import as_int
 from bslite.kernels.cuda.runtime.device import device_function
 
 f = np.float32
-#: pi to 1,000 bits and more, from its decimals.
+#: pi to more than 1,000 bits, from its decimals.
 _PI = Fraction(
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798"
     "2148086513282306647093844609550582231725359408128481117450284102701938521105559644622948954930381964428"
 )
-_FIRST = 20 - 23  # exponent e of the least argument that the table is for
+_FIRST = 20 - 23  # exponent e of the table's least argument
 _BITS = 28
 
 
 def _cut(value: Fraction, bits: int) -> Fraction:
-    """``value`` cut to a multiple of ``2**-bits``."""
+    """Return ``value`` cut to a multiple of ``2**-bits``."""
     return Fraction(int(value * 2**bits), 2**bits)
 
 
 def _turns() -> np.ndarray:
-    """``2**e * 2/pi`` modulo 4 for each exponent e: 26 bits after the point, and the rest."""
+    """Return ``2**e * 2/pi`` modulo 4 for each exponent e: 26 bits after the point, and the rest."""
     rows = []
     for e in range(_FIRST, 128 - 23):
         turn = Fraction(2) ** e * 2 / _PI % 4
@@ -46,12 +47,12 @@ _B = float(_cut(_PI / 2 - Fraction(_A), 60))
 _C = float(_PI / 2 - Fraction(_A) - Fraction(_B))
 _EACH = float(2 / _PI)
 _HALF_PI = float(_PI / 2)
-_ONES = 1.5 * 2.0**52  # to the nearest integer: by adding a number whose last place is 1
+_ONES = 1.5 * 2.0**52  # rounds to the nearest integer: the last place of the sum is 1
 
 
 @device_function
 def reduced(x):
-    """``(r, quarters)``: x less quarters * pi/2, which are taken modulo 4. NaN for what is not finite."""
+    """Return ``(r, quarters)``: x less quarters * pi/2, quarters modulo 4. NaN for infinities and NaN."""
     bits = as_int(x) & np.int32(0x7FFFFFFF)
     if bits < np.int32(0x49800000):  # |x| < 2**20
         wide = np.float64(x)
@@ -73,7 +74,7 @@ def reduced(x):
 
 @device_function
 def sine(r):
-    """Of |r| <= pi/4."""
+    """Return the sine of r, |r| <= pi/4."""
     z = r * r
     p = 1.0 / 6227020800
     p = p * z - 1.0 / 39916800
@@ -86,7 +87,7 @@ def sine(r):
 
 @device_function
 def cosine(r):
-    """Of |r| <= pi/4."""
+    """Return the cosine of r, |r| <= pi/4."""
     z = r * r
     p = 1.0 / 479001600
     p = p * z - 1.0 / 3628800
@@ -99,17 +100,17 @@ def cosine(r):
 
 @device_function
 def sin(x):
-    """Sine."""
+    """Return the sine of x."""
     r, quarters = reduced(x)
     value = cosine(r) if quarters & 1 else sine(r)
     if x == f(0.0):
-        return x  # -0 too
+        return x  # -0 stays -0
     return f(-value) if quarters & 2 else f(value)
 
 
 @device_function
 def cos(x):
-    """Cosine."""
+    """Return the cosine of x."""
     r, quarters = reduced(x)
     value = sine(r) if quarters & 1 else cosine(r)
     return f(-value) if (quarters + 1) & 2 else f(value)
@@ -117,7 +118,7 @@ def cos(x):
 
 @device_function
 def tan(x):
-    """Tangent."""
+    """Return the tangent of x."""
     r, quarters = reduced(x)
     s, c = sine(r), cosine(r)
     if x == f(0.0):

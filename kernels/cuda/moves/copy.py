@@ -1,4 +1,4 @@
-"""Copies of 4-byte cells between strided views: element by element, and by tiles where the axes differ."""
+"""Copies of 4-byte cells between strided views: by elements, or by tiles where contiguous axes differ."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ u = np.uint32
 
 @device_function
 def place(axes, i, start, n0, n1, n2, n3, n4, s0, s1, s2, s3, s4, s5):
-    """Where element ``i`` of ``axes`` axes lies: axis 0 is innermost, of ``n0`` elements ``s0`` apart.
+    """Return the place of element ``i`` of ``axes`` axes; axis 0 is innermost, ``n0`` elements ``s0`` apart.
 
-    Coordinates have 32 bits and no sign (plain division); times a stride they have 64.
+    Coordinates are unsigned 32-bit numbers (plain division); their products with strides have 64 bits.
     """
     at = np.int64(start)
     if axes > 1:
@@ -78,7 +78,7 @@ def _copying(axes: int, threads: int, cell: type):
         y4,
         y5,
     ):
-        held = cuda.local.array(EACH, cell)  # all loads before the first store, which might change x
+        held = cuda.local.array(EACH, cell)  # all loads come before the first store, which might change x
         start = u(cuda.blockIdx.x) * u(threads * EACH) + u(cuda.threadIdx.x)
         for e in range(EACH):
             i = u(start + u(e * threads))
@@ -99,11 +99,11 @@ def _copying(axes: int, threads: int, cell: type):
     samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)],
 )
 def copy(axes: int, threads: int):
-    """``count`` cells of ``axes`` axes (0 innermost) from x to y; a block does ``threads * EACH`` of them.
+    """Copy ``count`` cells of ``axes`` axes (0 innermost) from x to y; a block copies ``threads * EACH``.
 
-    Neighbouring threads write neighbours, as axis 0 is contiguous in y; how x is read is up to its strides.
-    Divisions by sizes are the arithmetic there is: some ten instructions each, hidden behind EACH loads of
-    each of the 1,536 threads that an SM holds at 40 registers.
+    Neighbouring threads write neighbours, as axis 0 is contiguous in y; the strides of x determine its reads.
+    The only arithmetic is divisions by sizes, some ten instructions each, hidden behind EACH loads of each of
+    the 1,536 threads that an SM holds at 40 registers.
     """
     return _copying(axes, threads, np.int32)
 
@@ -115,7 +115,7 @@ def copy(axes: int, threads: int):
     samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)],
 )
 def copy_pairs(axes: int, threads: int):
-    """As `copy`, two neighbouring cells at a time: sizes, starts and strides count pairs. 8-byte accesses."""
+    """Copy two neighbouring cells at a time, with 8-byte accesses; sizes, starts and strides count pairs."""
     return _copying(axes, threads, np.float64)
 
 
@@ -126,12 +126,13 @@ def copy_pairs(axes: int, threads: int):
     samples=[TransposeVariant(tile=32)],
 )
 def transpose(tile: int):
-    """``y[.., r, c] = x[.., c, r]`` by tiles: rows r are ``x_row`` apart in x and contiguous in y, columns c
-    contiguous in x and ``y_col`` apart in y; around them three axes, the first as long as there are blocks.
+    """Compute ``y[.., r, c] = x[.., c, r]`` by tiles: rows r are ``x_row`` apart in x and contiguous in y,
+    columns c contiguous in x and ``y_col`` apart in y; three axes around them, the first as long as there are
+    blocks.
 
-    A block of ``[tile, tile / EACH]`` threads takes a tile through shared memory, EACH loads of a thread
-    under way; rows of ``tile + 1`` cells there, so that a column's 32 cells lie in 32 banks. Reads and writes
-    are runs of 32 cells, whole sectors. 8 blocks of 4 KB on an SM: 2,048 loads under way.
+    A block of ``[tile, tile / EACH]`` threads takes a tile through shared memory with EACH loads per thread
+    under way. Rows there have ``tile + 1`` cells, so that a column's 32 cells lie in 32 banks. Reads and
+    writes are runs of 32 cells, whole sectors. An SM holds 8 blocks of 4 KB: 2,048 loads under way.
     """
     step = tile // EACH
     pitch = tile + 1

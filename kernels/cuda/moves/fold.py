@@ -1,4 +1,4 @@
-"""Columns added up where their windows lie: each element of the image looks for the windows it is in."""
+"""Fold: each element of the image adds up the columns of the windows that cover it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ u = np.uint32
     samples=[BlockVariant(threads=256)],
 )
 def fold(threads: int):
-    """``y[c, d, h, w]``, ``total`` elements, dense: the sum of ``x[c, planes[d, i] + lines[h, j] +
+    """Compute dense ``y[c, d, h, w]``, ``total`` elements: the sum of ``x[c, planes[d, i] + lines[h, j] +
     pixels[w, k]]``, x dense with ``channel`` elements of each c, in float64, in the order of i, j, k.
 
-    A table's line has ``of_plane``, ``of_line`` or ``of_pixel`` offsets, those that are none (-1) last.
+    A table's line has ``of_plane``, ``of_line`` or ``of_pixel`` offsets; unused ones (-1) come last.
     Neighbouring threads have neighbouring pixels, whose windows are neighbours where the stride is 1: loads
-    are runs. The tables are a few KB, from L1; at 40 registers an SM holds 1,536 threads, whose loads hide
-    each other's latency.
+    are runs. The tables are a few KB, read from L1; at 40 registers an SM holds 1,536 threads, whose loads
+    hide each other's latency.
     """
 
     def fold(x, y, planes, lines, pixels, total, depth, height, width, of_plane, of_line, of_pixel, channel):

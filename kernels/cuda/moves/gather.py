@@ -1,4 +1,4 @@
-"""Rows of a table by index."""
+"""Gathers of table rows by index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
 
-EACH = 4  # elements of a thread
+EACH = 4  # elements per thread
 
 
 def _gathering(threads: int):
@@ -39,10 +39,10 @@ def _gathering(threads: int):
     samples=[BlockVariant(threads=256)],
 )
 def gather(threads: int):
-    """Dense: ``y[o, i, c] = x[o, indices[i], c]`` of ``total`` cells, x ``[o, size, inner]``, ``count``
-    indices; one from the end if negative, row 0 and a flag if out of range.
+    """Gather ``y[o, i, c] = x[o, indices[i], c]``, ``total`` cells, dense; x ``[o, size, inner]``, ``count``
+    indices. Negative indices count from the end; one out of range reads row 0 and raises the flag.
 
-    Neighbouring threads copy neighbours of a row; an index is read by all of its row's threads, from L1.
+    Neighbouring threads copy neighbours of a row; all of a row's threads read its index from L1.
     """
     return _gathering(threads)
 
@@ -54,5 +54,5 @@ def gather(threads: int):
     samples=[BlockVariant(threads=256)],
 )
 def gather_pairs(threads: int):
-    """As `gather`, two cells at a time: ``total`` and ``inner`` count pairs. 8-byte accesses."""
+    """Gather two cells at a time, with 8-byte accesses: ``total`` and ``inner`` count pairs."""
     return _gathering(threads)

@@ -1,4 +1,4 @@
-"""Elements picked by index, triangles of matrices, and lengths of sequences, checked."""
+"""Gathers of elements by index, triangles of matrices, and checked lengths of sequences."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ u = np.uint32
     samples=[GatherElementsVariant(256, axes) for axes in (1, 3, 6)],
 )
 def gather_elements(threads: int, axes: int):
-    """``target[i] = source[place of i + indices[i] * x_step]`` for ``count`` elements of ``axes`` axes (0
-    innermost), of which the one picked along has a stride of 0; an index counts from the end if negative, is
-    0 and flagged if out of range. Reads and writes of indices and target are runs; those of the source lie
-    where they lie.
+    """Compute ``target[i] = source[place of i + indices[i] * x_step]`` for ``count`` elements of ``axes``
+    axes (0 innermost); the indexed axis has a stride of 0. A negative index counts from the end; one out of
+    range is 0 and flagged. Reads of indices and writes of the target are runs, reads of the source are not.
     """
 
     def gather_elements(
@@ -56,8 +55,8 @@ def gather_elements(threads: int, axes: int):
     samples=[TriluVariant(256, upper) for upper in (0, 1)],
 )
 def trilu(threads: int, upper: int):
-    """``count`` cells of dense matrices ``[height, width]``: kept on and above the diagonal (``upper``), or
-    on and below it, else 0.
+    """Keep ``count`` cells of dense matrices ``[height, width]`` on and above the diagonal (``upper``), or on
+    and below it; all others are 0.
     """
 
     def trilu(x, y, count, height, width, diagonal):
@@ -78,8 +77,8 @@ def trilu(threads: int, upper: int):
     samples=[SequenceLengthsVariant(in_order=1)],
 )
 def sequence_lengths(in_order: int):
-    """``y = x``, of ``count`` lengths; flags for what is not in 1 to ``most``, for what follows a shorter one
-    (where ``in_order``), and for a longest below ``steps``. 1 stands for what is out of range. One thread.
+    """Copy ``count`` lengths to y with one thread. Flags are raised by a length outside 1 to ``most``, which
+    becomes 1, by one that follows a shorter one (with ``in_order``), and by a longest below ``steps``.
     """
 
     def sequence_lengths(x, y, range_flag, order_flag, whole_flag, count, most, steps):

@@ -1,4 +1,4 @@
-"""Cells put at computed places, in the order of the updates; and where coordinates point."""
+"""Scatters of cells to computed places, in the order of the updates; rows of coordinates."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ u = np.uint32
 NONE, ADD, MUL = Reduction.NONE.value, Reduction.ADD.value, Reduction.MUL.value
 MAX, MIN = Reduction.MAX.value, Reduction.MIN.value
 LEAST, MOST = -(2**31), 2**31 - 1
-HELD = 4  # updates of a thread, in shared memory
+HELD = 4  # updates per thread, in shared memory
 
 
 @device_function
 def wrapped(index, size, flag):
-    """``index`` counted from 0; the flag is raised, and 0 taken, if it is out of range."""
+    """Return ``index`` counted from 0; one out of range becomes 0 and raises the flag."""
     at = index + size if index < 0 else index
     if at < 0 or at >= size:
         raise_flag(flag, np.int64(index))
@@ -44,9 +44,9 @@ def wrapped(index, size, flag):
     samples=[BlockVariant(threads=256)],
 )
 def rows_at(threads: int):
-    """``rows[q]``: which row of a dense tensor the ``coordinates`` at ``indices[q]`` point to; ``table`` has
-    the size of each axis and how many rows its neighbours are apart. ``per_batch`` of the ``count`` points
-    are in each ``batch_rows`` rows.
+    """Compute ``rows[q]``, the row of a dense tensor that the ``coordinates`` at ``indices[q]`` point to;
+    ``table`` has the size of each axis and the number of rows between its neighbours. Each batch of
+    ``batch_rows`` rows has ``per_batch`` of the ``count`` points.
     """
 
     def rows_at(indices, table, rows, flag, count, coordinates, per_batch, batch_rows):
@@ -63,8 +63,8 @@ def rows_at(threads: int):
 
 
 def _updating(reduction: int, floats: int):
-    """``(cell, update, overflow) -> cell``. NaN is the largest and the smallest; integers have 64 bits on the
-    way, and one that does not fit 32 is flagged and becomes 0.
+    """Return ``(cell, update, overflow) -> cell``. NaN is both the largest and the smallest; integers are
+    computed in 64 bits, and one that does not fit 32 is flagged and becomes 0.
     """
     combine = {ADD: plus, MUL: times, MAX: larger, MIN: smaller}.get(reduction)
 
@@ -108,20 +108,19 @@ def _updating(reduction: int, floats: int):
     ],
 )
 def scatter(threads: int, across: int, axes: int, alone: int, reduction: int, floats: int):
-    """``target[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along
-    each of ``lines`` lines of ``size`` cells, ``y_step`` apart; the target holds the input already.
+    """Apply ``target[indices[k]] = updates[k]``, or its reduction, for k up to ``count``, in this order,
+    along each of ``lines`` lines of ``size`` cells, ``y_step`` apart; the target holds the input already.
 
-    Lines lie along ``axes`` axes, with strides in the target and in the updates; in the indices with those of
-    the updates (``own``), or every line has the same. Grid: (blocks of ``across`` lines, parts of the size):
-    a thread has ``share`` cells of one line, and nobody else writes them, so there is no atomic operation and
-    what comes of several updates of one cell has the same bits however many threads there are. All threads of
-    a line look through all its indices, which the block brings into shared memory with the updates: some five
-    instructions for one that is another's, where one thread by itself would wait for L2 at every one. A
-    thread that has a single cell (``alone``) keeps it in a register. Lanes read neighbours there, or all the
-    same cell: no bank conflicts.
+    Lines lie along ``axes`` axes, with strides in the target and in the updates. Indices have the strides of
+    the updates (``own``), or all lines share them. Grid: (blocks of ``across`` lines, parts of the size). A
+    thread alone writes its ``share`` cells of one line, so there is no atomic operation, and several updates
+    of one cell give the same bits with any number of threads. All threads of a line look through all its
+    indices, which the block brings into shared memory with the updates: an update of another thread's cell
+    costs some five instructions, where a single thread would wait for L2 at each. A thread that has a single
+    cell (``alone``) keeps it in a register. Lanes read neighbours or all the same cell: no bank conflicts.
     """
     down = threads // across
-    depth, room = HELD * down, HELD * threads  # updates of a line at a time, of all
+    depth, room = HELD * down, HELD * threads  # updates per line at a time; per block
     updated = _updating(reduction, floats)
 
     def scatter(
@@ -176,12 +175,12 @@ def scatter(threads: int, across: int, axes: int, alone: int, reduction: int, fl
     samples=[ScatterSortedVariant(256, Reduction.ADD, floats=1)],
 )
 def scatter_sorted(threads: int, reduction: int, floats: int):
-    """As `scatter` of many updates into rows of ``inner`` cells, dense, y ``[rows, inner]``: ``sorted[q, 2]``
-    are the rows in order, each with the number of its update; of one row, updates are in their own order.
+    """Apply a `scatter` of many sorted updates to rows of ``inner`` cells, dense, y ``[rows, inner]``.
 
-    A thread to a cell of an update, ``total`` of all; that of a row's first goes through those that follow.
-    Neighbouring threads have neighbouring cells; where the next update is does not depend on the sum so far,
-    so loads run ahead. A row of very many updates is one thread's, though.
+    ``sorted[q, 2]`` are the rows in order, each with the number of its update; updates of one row keep their
+    order. Each thread has a cell of an update, ``total`` of all; the thread of a row's first update applies
+    those that follow. Neighbouring threads have neighbouring cells; the place of the next update does not
+    depend on the sum so far, so loads run ahead. A row of very many updates still has one thread per cell.
     """
     updated = _updating(reduction, floats)
 

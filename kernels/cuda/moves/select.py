@@ -1,8 +1,8 @@
-"""The largest elements of rows, in order; and positions as ones among zeros.
+"""The largest elements of rows, in order, and one-hot encoding.
 
-Elements are compared as 64-bit numbers, whose upper half is an int32 with the order of the values (reversed
-where the largest come first) and whose lower half is the index: no two are alike, of equal values the first
-comes first, and NaN is the largest of all.
+Elements are compared as 64-bit numbers: the upper half is an int32 with the order of the values (reversed
+where the largest come first), the lower half is the index. No two are alike, the first of equal values comes
+first, and NaN is the largest of all.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from bslite.kernels.cuda.runtime.kernel import kernel
 
 u = np.uint32
 i32, i64 = np.int32, np.int64
-LAST = 0x7FFFFFFF  # behind every value, together with an index beyond the row
+LAST = 0x7FFFFFFF  # after every value, together with an index beyond the row
 
 
 @device_function
 def upper(cell, largest, floats):
-    """An int32 with the order in which cells come."""
+    """Return an int32 with the order in which cells come."""
     if floats:
         value = as_float(cell)
         if value != value:
             cell = i32(LAST)
         elif value == np.float32(0.0):
-            cell = i32(0)  # of either sign
+            cell = i32(0)  # equal for both signs of zero
         elif cell < 0:
             cell = i32(cell ^ i32(LAST))
     return i32(~cell) if largest else i32(cell)
@@ -46,7 +46,7 @@ def upper(cell, largest, floats):
 
 @device_function
 def joined(high, low):
-    """Both halves as one number."""
+    """Return both halves as one number."""
     return (i64(high) << i64(32)) | i64(low)
 
 
@@ -57,11 +57,11 @@ def joined(high, low):
     samples=[OrderVariant(256, largest=1, floats=1)],
 )
 def topk_short(threads: int, largest: int, floats: int):
-    """Dense rows ``y [k]`` of indices into rows ``x [length]``, at most ``threads``: an element's place is
-    how many come before it.
+    """Write dense rows ``y [k]`` of indices into rows ``x [length]``, at most ``threads``: an element's place
+    is the number of elements before it.
 
-    A thread to an element, whole rows to a block, in shared memory; the threads of a row read the same cell
-    at a time. ``length`` comparisons of an element: for short rows fewer than any sort's, and no barrier.
+    Each thread has an element, a block whole rows in shared memory; the threads of a row read the same cell
+    at a time. An element takes ``length`` comparisons: for short rows fewer than any sort's, and no barrier.
     """
 
     def topk_short(x, y, rows, length, k):
@@ -99,12 +99,12 @@ def topk_short(threads: int, largest: int, floats: int):
     ],
 )
 def topk_tiles(threads: int, largest: int, floats: int, tile: int, whole: int):
-    """The first ``kept`` of each ``tile`` elements of each row, in order: as indices, if a tile is the
+    """Sort each ``tile`` elements of each row and keep the first ``kept``: as indices, if a tile is the
     ``whole`` row, else as cells of upper half and index, ``y[row, tile, kept, 2]``. Grid: rows times tiles.
 
-    A bitonic sort in shared memory (Batcher 1968), whose lanes read and write numbers of 8 bytes side by
-    side: no bank conflicts, but two to a bank at the last four distances of each merge. 32 KB for 4096
-    numbers, and 48 registers: five blocks on an SM of an H200.
+    This is a bitonic sort in shared memory (Batcher 1968), whose lanes read and write numbers of 8 bytes side
+    by side: no bank conflicts, except two to a bank at the last four distances of each merge. 4096 numbers
+    take 32 KB; with 48 registers, five blocks fit an SM of an H200.
     """
     levels = tile.bit_length() - 1
     pairs = tile // 2
@@ -150,13 +150,13 @@ def topk_tiles(threads: int, largest: int, floats: int, tile: int, whole: int):
     samples=[MergeVariant(256, whole=0)],
 )
 def topk_merge(threads: int, whole: int):
-    """The first ``kept`` of every ``fan`` of the ``runs`` of each row, in order: of runs ``x[row, runs,
-    length, 2]``, as `topk_tiles` leaves them, the ``groups`` runs ``y[row, groups, kept, 2]``; or the indices
-    of the one that is left, if it is ``whole``.
+    """Merge every ``fan`` of the ``runs`` of each row and keep the first ``kept``: from ``x[row, runs,
+    length, 2]``, as `topk_tiles` leaves them, to ``y[row, groups, kept, 2]``, or to indices, if the result is
+    the ``whole`` row.
 
-    A thread to an element of ``fan * groups`` runs, ``total`` of all rows: its place is its own in its run
-    and how many come before it in each of the others, by bisection, which neighbours take the same way,
-    through L1 and L2. Runs that are missing in the last group have elements behind all others.
+    Each thread has an element of ``fan * groups`` runs, ``total`` of all rows. Its place is its own in its
+    run plus the number before it in each of the others, by bisection; neighbours bisect alike, through L1 and
+    L2. Runs missing in the last group have elements after all others.
     """
 
     def topk_merge(x, y, total, runs, fan, groups, length, kept):
@@ -167,7 +167,7 @@ def topk_merge(threads: int, whole: int):
             group = run // fan
             start = row * runs
             high, low = i32(LAST), i32(LAST)
-            place = i32(run - group * fan) * length + own  # if it is missing, all others come before
+            place = i32(run - group * fan) * length + own  # for a missing run, all others come before
             if run < runs:
                 at = 2 * ((start + run) * length + own)
                 high, low = x[np.uint64(at)], x[np.uint64(at + 1)]
@@ -204,9 +204,9 @@ def topk_merge(threads: int, whole: int):
     samples=[OneHotVariant(256, strict=1)],
 )
 def one_hot(threads: int, strict: int):
-    """Dense: of x ``[outer, inner]``, y ``[outer, depth, inner]``, ``total`` cells: ``values[1]`` where the
-    position along the depth is the index, else ``values[0]``. A negative index counts from the end; one that
-    is negative or beyond is flagged, if ``strict``. A thread to a cell of y, which are written in runs.
+    """Write dense y ``[outer, depth, inner]``, ``total`` cells, from x ``[outer, inner]``: ``values[1]``
+    where the position along the depth is the index, else ``values[0]``. A negative index counts from the end;
+    one that is negative or too large is flagged, if ``strict``. Each thread has a cell of y; writes are runs.
     """
 
     def one_hot(x, y, values, flag, total, depth, inner):
