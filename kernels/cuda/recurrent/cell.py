@@ -1,4 +1,4 @@
-"""The cells of recurrent layers: what happens to a unit's sums. One unit of one sequence is one thread's."""
+"""The cells of recurrent layers: the functions of a unit's sums. A thread has one unit of one sequence."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from bslite.kernels.cuda.runtime.device import device_function
 from bslite.kernels.cuda.runtime.exchange import exp
 
 LSTM, GRU, TANH, RELU, PROJECTED, PROJECTION, BEFORE, NEW = map(int, Cell)
-GATES = tuple(cell.sums for cell in Cell)  # sums of a unit
-FIRST = tuple(map(int, FOLLOWED))  # passes that leave something for a second
-SECOND = tuple(map(int, FOLLOWED.values()))  # passes that take what a first pass left, in the same time step
+GATES = tuple(cell.sums for cell in Cell)  # sums per unit
+FIRST = tuple(map(int, FOLLOWED))  # passes whose result a second pass takes
+SECOND = tuple(map(int, FOLLOWED.values()))  # passes that take a first pass's result, in the same time step
 f = np.float32
 
 
 @device_function
 def sigmoid(x):
-    """``1 / (1 + exp(-x))``."""
+    """Return ``1 / (1 + exp(-x))``."""
     return f(1.0) / (f(1.0) + exp(-x))
 
 
 @device_function
 def tanh(x):
-    """Hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     return f(math.tanh(x))
 
 
 @device_function
 def lstm_cell(x, sums, c, peephole, p_i, p_f):
-    """The new c, of the products with x and with h, gates input, forget, cell."""
+    """Return the new c, from the products with x and with h; gates input, forget, cell."""
     i, forget = x[0] + sums[0], x[1] + sums[1]
     if peephole:
         i += p_i * c
@@ -43,7 +43,7 @@ def lstm_cell(x, sums, c, peephole, p_i, p_f):
 
 @device_function
 def lstm_output(x, sums, c, peephole, p_o):
-    """h, of the new c."""
+    """Return h, from the new c."""
     o = x[3] + sums[3]
     if peephole:
         o += p_o * c
@@ -52,12 +52,12 @@ def lstm_output(x, sums, c, peephole, p_o):
 
 @device_function
 def gru_cell(x, sums, h):
-    """The new h; the reset gate is applied to the product with h."""
+    """Return the new h; the reset gate is applied to the product with h."""
     r, z = sigmoid(x[0] + sums[0]), sigmoid(x[1] + sums[1])
     return (f(1.0) - z) * tanh(x[2] + r * sums[2]) + z * h
 
 
 @device_function
 def plain_cell(x, total, rectified):
-    """The new h of a plain recurrent layer."""
+    """Return the new h of a plain recurrent layer."""
     return larger(f(0.0), x + total) if rectified else tanh(x + total)

@@ -1,8 +1,7 @@
-"""A time step's gates where the products with h are a matrix product of all sequences.
+"""The gates of a time step whose products with h are a matrix product of all sequences.
 
 With many sequences a step is a matrix product `[sequences, depth] x [depth, gates * hidden]` that keeps the
-whole GPU busy; weights on chip would be worth little. Where its sums are taken in parts, they are joined
-here, in their order.
+whole GPU busy; weights on chip would gain little. Sums in parts are joined here, in their order.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ f = np.float32
     ],
 )
 def recurrent_gates(kind: int, biased: int, reverse: int, ragged: int, peephole: int, threads: int):
-    """Time step ``step`` of all units and sequences, a thread each: ``products [parts, sequences, gates *
+    """Compute time step ``step`` with a thread per unit and sequence: ``products [parts, sequences, gates *
     hidden]``; ``inputs [steps * sequences, inputs_row]``; ``h`` and ``cell`` [sequences, hidden], in place.
     ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``.
 
-    Neighbours have neighbouring units, so all reads and writes are whole lines; a step's are a few MB at
-    most, and in L2: its product has just written them, or the one for all inputs before.
+    Neighbours have neighbouring units, so all reads and writes are whole lines. A step's are a few MB at
+    most, and in L2: its product, or the earlier one for all inputs, has just written them.
     """
     gates, lstm = GATES[kind], kind == LSTM
 
@@ -91,7 +90,7 @@ def recurrent_gates(kind: int, biased: int, reverse: int, ragged: int, peephole:
                 if step == length - 1:
                     y[np.uint64((steps + 1) * y_time + n * y_row + unit)] = c
             elif kind == GRU:
-                if biased:  # the reset gate sees this one
+                if biased:  # the reset gate applies to this bias, too
                     sums[2] += bias[np.uint64(2 * hidden + unit)]
                 made = gru_cell(x, sums, made)
             else:

@@ -1,18 +1,18 @@
-"""Recurrent layers as one loop (arXiv 1909.13654): a block of threads has some hidden units, all gates of
-them, and their weights on chip, as far as they fit (`recurrent_sums` says where); products with the inputs of
-all steps were made before.
+"""Recurrent layers as one loop (arXiv 1909.13654): a block of threads has some hidden units, all of their
+gates, and their weights on chip as far as they fit (`recurrent.sums` says where). An earlier product covers
+the inputs of all steps.
 
-In each time step a block needs all of h, which the others made in the step before. It goes through L2 as
-cells of 8 bytes: a float32 and the number of the step it is for, written and read at once. A reader polls
-until the number is right. So there is no barrier and no fence: a value that is there is complete, and a step
-costs one write and one read of L2. Two sets of cells change places: a block that overwrites step s with
-s + 2 has seen all of s + 1, so all blocks are done with s.
+In each time step a block needs all of h, which the other blocks computed in the step before. It goes through
+L2 as cells of 8 bytes: a float32 and the number of the step it is for, written and read at once. A reader
+polls until the number is right. So there is no barrier and no fence: a value that is there is complete, and a
+step costs one write and one read of L2. Two sets of cells alternate: a block that overwrites step s with s +
+2 has seen all of s + 1, so all blocks are done with s.
 
-That needs all blocks on the GPU at once: they are launched together (cooperatively), which the driver refuses
-if they do not fit; the planner makes one for each SM at most, of which a block has all registers and most of
-the shared memory. Should one be lost nonetheless, the others give up after PATIENCE reads, and make NaN from
-there on. The same kernel does one time step per launch where a layer has two passes a step, or there are more
-blocks than SMs; then no block waits.
+All blocks must therefore be on the GPU at once. They are launched together (cooperatively), which the driver
+refuses if they do not fit; the planner makes at most one per SM, which has all registers and most of the
+shared memory. If a block is lost nonetheless, the others give up after PATIENCE reads, and their results are
+NaN from there on. The same kernel does one time step per launch where a layer has two passes a step, or there
+are more blocks than SMs; then no block waits.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ f = np.float32
 
 
 def _receiving(threads: int, deep: int, together: int):
-    """``(source, base, want, ...) -> patience``: all threads wait for ``together`` rows of h, which are then
-    in shared memory, zeros beyond their ends. What does not come is NaN, and no patience is left (one read).
+    """Return ``(source, base, want, ...) -> patience``: all threads wait until ``together`` rows of h are in
+    shared memory, with zeros beyond their ends. Values that do not come are NaN, and patience drops to 1.
     """
     per = -(-deep // threads)
 
@@ -71,7 +71,7 @@ def _receiving(threads: int, deep: int, together: int):
             missing = 0
             for j in range(together):
                 row = base + min(n0 + j, n_last - 1) * np.int64(depth)
-                for e in range(per):  # no branch before a read: all are under way before the first is there
+                for e in range(per):  # no branch before a read: all are under way before the first arrives
                     k = me + e * threads
                     value, tag = look(source, np.uint64(row + (k if k < depth else 0)), tries * zero)
                     if tag != want:
@@ -86,18 +86,18 @@ def _receiving(threads: int, deep: int, together: int):
     return received
 
 
-#: Weights in all three places; four sequences at a time.
+#: A tile with weights in all three places; four sequences at a time.
 MIXED = TILE._replace(parts=1, held=2, rounds=4, near=2, far=2)
 FOUR = {"abreast": 4, "batch": 4, "chunk": 4}
 
 
 def _dynamic(variant):
-    """Bytes of weights in shared memory."""
+    """Return the bytes of weights in shared memory."""
     return Tile(*(variant[name] for name in Tile._fields)).dynamic
 
 
 def _array(s):
-    """Size of the array of weights: 0 for memory of which the launch says how much (`Kernel.dynamic`)."""
+    """Return the size of the array of weights: 0 where the launch sets it (`Kernel.dynamic`)."""
     return max(1, s.cells) if SIMULATED or not s.cells else 0
 
 
@@ -140,13 +140,13 @@ def _recurrent(kind, s, biased, reverse, ragged, peephole, together):
         n_first = cuda.blockIdx.y * batch
         n_last = min(sequences, n_first + batch)
 
-        # Divisions of 32 bits without signs: those of 64 are calls, which registers would have to survive.
+        # Divisions are of unsigned 32 bits: those of 64 are calls, which registers would have to survive.
         own_row = np.int32(np.uint32(me) // np.uint32(units))
         own_unit = me - own_row * units
         of_gate = np.int32(np.uint32(group * rows) // np.uint32(units))
         own = np.int32(group * rows - of_gate * units)
         for i in range(rows):
-            live = unit0 + own < total and of_gate < gates  # of other rows' sums nobody takes notice
+            live = unit0 + own < total and of_gate < gates  # sums of other rows are ignored
             row_at[i] = np.uint32((of_gate * total + unit0 + own) * depth if live else 0)
             last = own == units - 1
             own, of_gate = np.int32(0 if last else own + 1), np.int32(of_gate + 1 if last else of_gate)
@@ -155,7 +155,7 @@ def _recurrent(kind, s, biased, reverse, ragged, peephole, together):
         store(weights, row_at, column, depth, me, now, stored)
         fetch(0, weights, row_at, column + fetched_first, depth, ahead)
 
-        # This thread's unit and sequence, where there is one.
+        # This thread's unit and sequence, if any.
         unit, n = unit0 + own_unit, n_first + own_row
         mine = unit < total and n < n_last
         length = steps
@@ -188,7 +188,7 @@ def _recurrent(kind, s, biased, reverse, ragged, peephole, together):
                     x[g] = inputs[np.uint64(at + g * hidden)]
                     if biased and not (kind == GRU and g == 2):
                         x[g] += bias[np.uint64(g * total + unit)]
-                if biased and kind == GRU:  # the reset gate sees this one
+                if biased and kind == GRU:  # the reset gate applies to this bias, too
                     own_bias = bias[np.uint64(2 * total + unit)]
 
             want = s + 1 if second else s
@@ -254,7 +254,7 @@ def _recurrent(kind, s, biased, reverse, ragged, peephole, together):
                 if lstm and live and s == length - 1:
                     y[np.uint64((steps + 1) * y_time + n * y_row + unit)] = c
             if together:
-                cuda.syncthreads()  # the sums are read, this block's h is out
+                cuda.syncthreads()  # the sums are read, and this block's h is written
         if lstm and mine:
             cell[np.uint64(n * hidden + unit)] = c
 
@@ -275,23 +275,22 @@ def _recurrent(kind, s, biased, reverse, ragged, peephole, together):
     ],
 )
 def recurrent(kind, biased, reverse, ragged, peephole, together, **tile):
-    """Time steps ``first`` to ``stop`` of ``sequences`` sequences, of which a block takes ``batch`` at most
-    and ``units`` hidden units; grid: (blocks of units, of sequences). ``together``: the blocks wait for each
-    other, else ``stop`` is ``first + 1``.
+    """Compute time steps ``first`` to ``stop`` of ``sequences`` sequences, of which a block takes ``batch``
+    at most and ``units`` hidden units; grid: (blocks of units, of sequences). ``together``: the blocks wait
+    for each other, else ``stop`` is ``first + 1``.
 
     ``weights [gates * n, depth]`` of n units; a warp takes ``rows`` of its block's ``gates * units`` rows,
-    ``parts`` warps share a row; ``held``, ``rounds``, ``near``, ``far`` say which weights of a lane are where
-    (`Tile`), 48 in registers or so (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs``
-    [steps * sequences, inputs_row], of which the gates begin at ``gate * hidden``. ``state`` [2, sequences,
-    width] and ``between`` [2, sequences, hidden] are cells of `publish`; ``cell`` and ``update``
-    [sequences, hidden]. ``y [steps + states, sequences, ...]`` has strides ``y_time, y_row``. ``batch``,
-    ``chunk`` (sequences staged at once) and ``abreast`` (multiplied at once) are powers of two, each no more
-    than the one before; ``zero`` is 0.
+    ``parts`` warps share a row; ``held``, ``rounds``, ``near``, ``far`` place a lane's weights (`Tile`), some
+    48 in registers (48 KB of an SM; see `recurrent_wide`), one block to an SM. ``inputs`` [steps * sequences,
+    inputs_row]: the gates begin at ``gate * hidden``. ``state`` [2, sequences, width] and ``between`` [2,
+    sequences, hidden] are cells of `publish`; ``cell`` and ``update`` [sequences, hidden]. ``y [steps +
+    states, sequences, ...]`` has strides ``y_time, y_row``. ``batch``, ``chunk`` (sequences staged at once)
+    and ``abreast`` (multiplied at once) are powers of two, each no more than the one before; ``zero`` is 0.
 
     For each sequence a thread loads its columns' values of h from shared memory, neighbours from neighbouring
-    banks, each of which serves ``rows`` multiply-adds; the sums are folded over the warp in sums - 1 +
-    log2(lanes / sums) shuffles, 9 for 8 rows. Waiting for h is what a step of batch 1 takes while weights are
-    in registers: what does not depend on it (products with x, bias) is loaded before.
+    banks; each value serves ``rows`` multiply-adds. The sums are folded over the warp in sums - 1 +
+    log2(lanes / sums) shuffles, 9 for 8 rows. While weights are in registers, a step of batch 1 takes as long
+    as the wait for h, so everything independent of h (products with x, bias) is loaded before.
     """
     return _recurrent(kind, Tile(**tile), biased, reverse, ragged, peephole, together)
 
@@ -309,8 +308,8 @@ def recurrent(kind, biased, reverse, ragged, peephole, together, **tile):
     ],
 )
 def recurrent_wide(kind, biased, reverse, ragged, peephole, together, **tile):
-    """`recurrent` with up to 190 weights to a thread in registers: 8 warps of 32 lanes keep 190 KB of an SM's
-    256 KB. Before compute capability 9.0 the assembler takes more for all else, and would spill.
+    """Compute `recurrent` with up to 190 weights per thread in registers: 8 warps of 32 lanes keep 190 KB of
+    an SM's 256 KB. Before compute capability 9.0 the assembler needs more registers for the rest, and spills.
     """
     return _recurrent(kind, Tile(**tile), biased, reverse, ragged, peephole, together)
 
@@ -322,8 +321,8 @@ def recurrent_wide(kind, biased, reverse, ragged, peephole, together, **tile):
     samples=[StartVariant(threads=256, zeros=zeros) for zeros in (0, 1)],
 )
 def recurrent_start(threads: int, zeros: int):
-    """``state [2, sequences, width]``: for step 0 what is given (``zeros``: nothing is), the other set for no
-    step at all. ``count`` is sequences * width.
+    """Write ``state [2, sequences, width]``: one set is the given state for step 0 (``zeros``: none is
+    given), the other belongs to no step. ``count`` is sequences * width.
     """
 
     def recurrent_start(given, state, count, width, given_row, given_step):

@@ -1,5 +1,5 @@
-"""Sums and maxima over the threads that share a row, in an order that is fixed: by halves within a warp (a
-butterfly, so that all of its threads have the result), then warp after warp.
+"""Sums and maxima over the threads that share a row, in a fixed order: by halves within a warp (a butterfly,
+so that all of its threads have the result), then warp after warp.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from bslite.kernels.cuda.runtime.exchange import WARP, exchange, synchronise
 
 @device_function
 def added(x, y):
-    """The sum of two values."""
+    """Return the sum of two values."""
     return x + y
 
 
 @functools.cache
 def across(combine, width: int):
-    """``(value, me, room, parts) -> result``: ``combine`` over ``width`` threads in a row, a power of two.
+    """Return ``(value, me, room, parts) -> result``: ``combine`` over ``width`` threads, a power of two.
 
     All threads of the block take part; ``me`` is the thread's number, ``room`` is for `exchange`, ``parts``
-    float64 cells of shared memory, one for each warp of the block.
+    are float64 cells of shared memory, one for each warp of the block.
     """
     warp = min(width, WARP)
     levels, warps = warp.bit_length() - 1, width // warp
@@ -46,10 +46,10 @@ def across(combine, width: int):
 
 
 def total(width: int):
-    """`across` for sums."""
+    """Return `across` for sums."""
     return across(added, width)
 
 
 def most(width: int):
-    """`across` for maxima; NaN if one is."""
+    """Return `across` for maxima; NaN if one is."""
     return across(larger, width)

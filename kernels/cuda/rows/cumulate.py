@@ -14,7 +14,7 @@ from bslite.kernels.cuda.runtime.exchange import log
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
 
-FAR = 2147483649  # beyond 32 bits, and the product of two such still fits 64
+FAR = 2147483649  # beyond 32 bits; the product of two such numbers still fits 64
 f = np.float32
 
 
@@ -35,7 +35,7 @@ def _held_product(a, b):
 
 @device_function
 def _logaddexp(a, b):
-    if a == b:  # the same infinity, or a doubled sum
+    if a == b:  # equal infinities, or a doubled sum
         return a + math.log(2.0)
     if a != a or b != b:
         return a + b
@@ -43,12 +43,12 @@ def _logaddexp(a, b):
 
 
 def _cumulating(threads: int, kind: int, wide, combine, start):
-    """A device function that scans one stretch of a row."""
+    """Return a device function that scans one stretch of a row."""
 
     @device_function
     def scanned(x, held, source, first, length, by, before, me):
-        """Totals up to element ``first + me``, with it and without, and of the whole stretch; ``before`` is
-        that of all before it.
+        """Return the totals up to element ``first + me``, with it and without, and of the whole stretch;
+        ``before`` is the total of all earlier stretches.
         """
         own = wide(start)
         if first + me < length:
@@ -82,8 +82,8 @@ def _cumulating(threads: int, kind: int, wide, combine, start):
     ],
 )
 def cumulate(threads: int, kind: int, exclusive: int, reverse: int):
-    """Running totals of each row, in float64; ``exclusive``: without the element itself; ``reverse``: from
-    the row's end. A block to a row; a stretch of ``threads`` elements takes log2(threads) steps.
+    """Compute running totals of each row, in float64; ``exclusive``: without the element itself; ``reverse``:
+    from the row's end. Each row has a block; a stretch of ``threads`` elements takes log2(threads) steps.
     """
     combine = (_sum, _product, _logaddexp)[kind]
     start = (0.0, 1.0, -math.inf)[kind]
@@ -113,7 +113,7 @@ def cumulate(threads: int, kind: int, exclusive: int, reverse: int):
     samples=[CumulateVariant(256, kind, exclusive=0, reverse=0) for kind in (Running.SUM, Running.PRODUCT)],
 )
 def cumulate_integers(threads: int, kind: int, exclusive: int, reverse: int):
-    """As `cumulate`, of integers, in 64 bits; ``flag`` notes a total that does not fit 32."""
+    """Compute `cumulate` of integers, in 64 bits; a total that does not fit 32 raises ``flag``."""
     combine = (_sum, _held_product)[kind]
     scanned = _cumulating(threads, kind, np.int64, combine, kind)
 
@@ -125,7 +125,7 @@ def cumulate_integers(threads: int, kind: int, exclusive: int, reverse: int):
         by = 1
         if reverse:
             source, target, by = source + length - 1, target + length - 1, -1
-        before = np.int64(kind)  # 0 is no sum, 1 no product
+        before = np.int64(kind)  # the neutral element: 0 for sums, 1 for products
         for first in range(0, length, threads):
             inclusive, without, before = scanned(x, held, source, first, length, by, before, me)
             if first + me < length:

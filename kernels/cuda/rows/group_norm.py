@@ -1,5 +1,5 @@
-"""Group norm of images, channels contiguous: sums of every channel in every band of pixels; of them, scale
-and shift of every channel; every pixel scaled and shifted. Instance norm is a group per channel.
+"""Group norm of images, channels contiguous, in three kernels: the sums of every channel in every band of
+pixels, the scale and shift of every channel, every pixel. Instance norm has one channel per group.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ f = np.float32
     samples=[ChannelThreads(across=32, down=8)],
 )
 def channel_sums(across: int, down: int):
-    """``sums[image, band, c] = (sum of x, sum of its squares)``, float64, over a band of ``band`` pixels.
+    """Compute ``sums[image, band, c] = (sum of x, of its squares)``, float64, over ``band`` pixels.
 
-    A block of ``[across, down]`` threads: channels side by side, so loads are runs of ``across`` floats; each
-    row of threads takes every ``down``-th pixel, four loads under way, and the rows' sums meet in shared
+    A block of ``[across, down]`` threads has channels side by side, so loads are runs of ``across`` floats;
+    each row of threads takes every ``down``-th pixel, four loads under way, and the rows' sums meet in shared
     memory in order. Grid: (blocks of channels, bands, images).
     """
 
@@ -70,10 +70,10 @@ def channel_sums(across: int, down: int):
     samples=[GroupScalesVariant(threads=256, weighted=there, biased=there) for there in (1, 0)],
 )
 def group_scales(threads: int, weighted: int, biased: int):
-    """``scales[image, 3, channels]``: centre, scale and shift of each channel, from its group's sums.
+    """Compute ``scales[image, 3, channels]``: centre, scale and shift of each channel, from its group's sums.
 
-    A block to each group of ``group`` channels (grid: groups, images): its threads share bands and channels,
-    their sums meet in order. The sums are few; this is latency alone.
+    Each group of ``group`` channels has a block (grid: groups, images): its threads share bands and channels,
+    their sums meet in order. The sums are few; the time is latency alone.
     """
 
     def group_scales(sums, weight, bias, scales, channels, group, bands, count, eps):
@@ -122,9 +122,9 @@ def group_scales(threads: int, weighted: int, biased: int):
     samples=[ChannelThreads(across=32, down=8)],
 )
 def scale_pixels(across: int, down: int):
-    """``y = (x - centre) * scale + shift`` with each image's and channel's own three numbers.
+    """Compute ``y = (x - centre) * scale + shift`` with three numbers for each image and channel.
 
-    Threads as in `channel_sums`; each keeps its channel's numbers in registers for a band of pixels.
+    Threads are those of `channel_sums`; each keeps its channel's numbers in registers for a band of pixels.
     """
 
     def scale_pixels(

@@ -1,7 +1,7 @@
-"""Normalisation of rows by their own statistics; of pixels, by those of nearby channels.
+"""Normalisation of rows by their own statistics, and of pixels by those of nearby channels.
 
-Sums of elements and of their squares run in float64, in one pass: a float32's square is exact there, and what
-cancels is 2**-53 of the mean's square, less than rounding the elements to float32 cost.
+Sums of elements and of their squares run in float64, in one pass: a float32's square is exact there, and
+cancellation loses 2**-53 of the mean's square, less than rounding the elements to float32 did.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from bslite.kernels.cuda.runtime.kernel import kernel
 
 f = np.float32
 LAYER, RMS = int(Norm.LAYER), int(Norm.RMS)
-#: Exponents for which there are roots, and any other.
+#: Exponents that are computed by roots, and any other.
 HALF, THREE_QUARTERS, ONE, ANY = map(int, (Power.HALF, Power.THREE_QUARTERS, Power.ONE, Power.ANY))
 
 
 @device_function
 def inverse_deviation(variance, eps):
-    """``1 / sqrt(variance + eps)``, float64; a variance below zero, which rounding can make, is zero."""
+    """Return ``1 / sqrt(variance + eps)``, float64; a variance that rounding made negative is zero."""
     if variance < 0.0:
         variance = 0.0
     whole = root(variance + eps)
@@ -43,7 +43,7 @@ def inverse_deviation(variance, eps):
 
 
 def _statistics(kind: int):
-    """What a row's sums make of an element: ``(x - centre) * scale + shift``."""
+    """Return a device function from a row's sums to the numbers of ``(x - centre) * scale + shift``."""
 
     @device_function
     def statistics(plain, squares, length, eps):
@@ -76,11 +76,12 @@ def _statistics(kind: int):
     ],
 )
 def normalize_rows(threads: int, width: int, each: int, held: int, kind: int, weighted: int, biased: int):
-    """Each row less its mean, over its standard deviation (kind LAYER), over the root of its mean square
-    (RMS), or over the root of its sum of squares, at least eps (UNIT); then times ``weight``, plus ``bias``.
+    """Normalise each row: less its mean, over its standard deviation (kind LAYER), over the root of its mean
+    square (RMS), or over the root of its sum of squares, at least eps (UNIT); then times ``weight``, plus
+    ``bias``.
 
-    Threads and loads as in `softmax.softmax`; a row that is ``held`` is read once, others twice. With 16
-    elements each, a thread may take 128 registers: two blocks to an SM, 32 KB under way, which is enough.
+    Threads and loads are those of `softmax.softmax`; a row that is ``held`` is read once, others twice. With
+    16 elements each, a thread may take 128 registers: two blocks to an SM, 32 KB under way, which is enough.
     """
     rows_here = threads // width
     span = width * each
@@ -94,7 +95,7 @@ def normalize_rows(threads: int, width: int, each: int, held: int, kind: int, we
         me = cuda.threadIdx.x
         row = cuda.blockIdx.x * rows_here + me // width
         w = me % width
-        inside = length if row < rows else 0  # all threads go through the sums
+        inside = length if row < rows else 0  # all threads take part in the sums
         source, target = place(row, n1, n2, x0, x1, x2), place(row, n1, n2, y0, y1, y2)
         turns = 1 if held else -(-length // span)
 
@@ -134,8 +135,8 @@ def normalize_rows(threads: int, width: int, each: int, held: int, kind: int, we
     samples=[Part(threads=256, each=8)],
 )
 def normalize_part(threads: int, each: int):
-    """``made[row, part]``: the sum of a part of a row, and of its squares, float64. Grid: (parts, rows). For
-    rows too few to fill a GPU.
+    """Compute ``made[row, part]``: the sum of a part of a row, and of its squares, float64. Grid: (parts,
+    rows). It serves rows too few to fill a GPU.
     """
     span = threads * each
     warps = max(1, threads // WARP)
@@ -174,7 +175,7 @@ def normalize_part(threads: int, each: int):
     samples=[NormJoinVariant(threads=256, each=8, kind=Norm.LAYER, weighted=1, biased=1)],
 )
 def normalize_join(threads: int, each: int, kind: int, weighted: int, biased: int):
-    """The result of a part of a row; every block joins what `normalize_part` made of all, in their order."""
+    """Normalise a part of a row; every block joins the sums of `normalize_part` in their order."""
     span = threads * each
     warps = max(1, threads // WARP)
     sum_of, statistics = total(threads), _statistics(kind)
@@ -219,8 +220,8 @@ def normalize_join(threads: int, each: int, kind: int, weighted: int, biased: in
     samples=[LocalResponseVariant(threads=256, power=power) for power in (Power.THREE_QUARTERS, Power.ANY)],
 )
 def lrn(threads: int, power: int):
-    """``x / (k + alpha * sum of squares over channels [c - below, c + above]) ** beta``; a thread to each
-    channel of each pixel, whose row is its channels.
+    """Compute ``x / (k + alpha * sum of squares over channels [c - below, c + above]) ** beta`` with a thread
+    per channel of each pixel; a row is a pixel's channels.
 
     The window's loads are those of the neighbouring threads, from L1: an image is read once from memory.
     """

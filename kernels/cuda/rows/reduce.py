@@ -1,9 +1,9 @@
-"""Reductions over any axes: the contiguous axis among what is reduced ("rows"), or among what is kept.
+"""Reductions over any axes: the contiguous axis is among the reduced ("rows"), or among the kept.
 
-What is reduced is one count of elements along four axes; the threads that share a result take every so
-many-th of them, counting along the axes with carries rather than by division. What they gather meets in
-shared memory by halves. Where results are few and long, several blocks share one: each leaves what it has
-gathered, and a second launch merges that in order.
+The reduced elements are one count along four axes; the threads that share a result take every so many-th of
+them, counting along the axes with carries rather than by division. Their partial results meet in shared
+memory by halves. Where results are few and long, several blocks share one: each leaves its partial result,
+and a second launch merges these in order.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from bslite.kernels.cuda.runtime.kernel import kernel
 
 
 def wide_of(name: str) -> Any:
-    """The type of what reduction ``name`` gathers."""
+    """Return the type of the accumulators of reduction ``name``."""
     return np.int64 if name.startswith("int_") else np.float64
 
 
 @device_function
 def _largest(x, source, first, last, width, m1, m2, m3, s0, s1, s2, s3, lowest):
-    """The largest finite element of a thread's share; zero if one is infinite or NaN."""
+    """Return the largest finite element of a thread's share; zero if one is infinite or NaN."""
     best = lowest
     for r in range(first, last, width):
         i3, q = r % m3, r // m3
@@ -48,7 +48,7 @@ def _largest(x, source, first, last, width, m1, m2, m3, s0, s1, s2, s3, lowest):
 
 
 def _gathering(threads: int, width: int, rows: int, name: str, last_of: int):
-    """What a block gathers of its chunk: the first thread of each result has it, of ``width``."""
+    """Return a device function that reduces a block's chunk into the first of ``width`` threads."""
     start_a, start_b = REDUCERS[name].start
     take, merge, centre = REDUCERS[name].take, REDUCERS[name].merge, REDUCERS[name].centre
     wide = wide_of(name)
@@ -69,7 +69,7 @@ def _gathering(threads: int, width: int, rows: int, name: str, last_of: int):
         a, b = wide(start_a), wide(start_b)
         if centre:
             a = _largest(x, source, first, last, width, m1, m2, m3, s0, s1, s2, s3, a)
-        # Where element `first` lies along the four axes, and how far along each `width` elements are.
+        # The coordinates of element `first` along the four axes, and those of a step of `width` elements.
         i3, q = first % m3, first // m3
         i2, q = q % m2, q // m2
         i1, i0 = q % m1, q // m1
@@ -113,7 +113,7 @@ def _samples(*names: str) -> list[ReduceVariant]:
 
 
 def _reducing(threads: int, width: int, rows: int, name: str, last_of: int):
-    """A kernel that makes results."""
+    """Return a kernel that computes results."""
     gathered = _gathering(threads, width, rows, name, last_of)
     finish, wide = REDUCERS[name].finish, wide_of(name)
 
@@ -136,11 +136,11 @@ def _reducing(threads: int, width: int, rows: int, name: str, last_of: int):
     samples=_samples(*(n for n in REDUCERS if not n.startswith(("int_", "arg")))),
 )
 def reduce(threads: int, width: int, rows: int, name: str, last_of: int):
-    """Reduction ``name``, a float32 for each result, of ``width`` threads.
+    """Compute reduction ``name``, a float32 for each result, with ``width`` threads per result.
 
-    Neighbouring threads read neighbours, in rows along the count, else along the results. The loads of a
-    thread depend on nothing but its counters, so several are under way; two float64 sums per element are half
-    of what an SM of an A100 or H200 does while the element comes from memory.
+    Neighbouring threads read neighbours, in rows along the count, else along the results. A thread's loads
+    depend only on its counters, so several are under way; two float64 sums per element are half of what an SM
+    of an A100 or H200 does while the element comes from memory.
     """
     return _reducing(threads, width, rows, name, last_of)
 
@@ -152,7 +152,7 @@ def reduce(threads: int, width: int, rows: int, name: str, last_of: int):
     samples=_samples("argmax", "argmin"),
 )
 def reduce_place(threads: int, width: int, rows: int, name: str, last_of: int):
-    """The place of an extreme, in the order of the count; else as `reduce`."""
+    """Compute the position of an extreme, in the order of the count; the rest is as in `reduce`."""
     return _reducing(threads, width, rows, name, last_of)
 
 
@@ -163,7 +163,7 @@ def reduce_place(threads: int, width: int, rows: int, name: str, last_of: int):
     samples=_samples(*(n for n in REDUCERS if n.startswith("int_"))),
 )
 def reduce_integers(threads: int, width: int, rows: int, name: str, last_of: int):
-    """Reduction ``name`` of integers, in 64 bits; ``flag`` notes a result that does not fit 32."""
+    """Compute reduction ``name`` of integers, in 64 bits; a result that does not fit 32 raises ``flag``."""
     gathered = _gathering(threads, width, rows, name, last_of)
 
     def reduce_integers(
@@ -190,8 +190,8 @@ def reduce_integers(threads: int, width: int, rows: int, name: str, last_of: int
     samples=_samples("sum", "var", "logsumexp"),
 )
 def reduce_part(threads: int, width: int, rows: int, name: str, last_of: int):
-    """``made[result, part]``, two float64: what is gathered of the part's ``chunk`` elements. Grid: (blocks
-    of results, parts). For results too few to fill a GPU.
+    """Compute ``made[result, part]``, two float64: the partial reduction of the part's ``chunk`` elements.
+    Grid: (blocks of results, parts). It serves results too few to fill a GPU.
     """
     gathered = _gathering(threads, width, rows, name, last_of)
 
@@ -233,7 +233,7 @@ def _merging(threads: int, name: str, last_of: int):
     samples=[MergeVariant(64, name=name, last_of=0) for name in ("sum", "var", "logsumexp")],
 )
 def reduce_merge(threads: int, name: str, last_of: int):
-    """What `reduce_part` left, merged part after part: a thread to a result. A few hundred numbers."""
+    """Merge the parts of `reduce_part` in order, with a thread per result: a few hundred numbers."""
     return _merging(threads, name, last_of)
 
 
@@ -244,5 +244,5 @@ def reduce_merge(threads: int, name: str, last_of: int):
     samples=[MergeVariant(64, name="argmax", last_of=0)],
 )
 def reduce_merge_place(threads: int, name: str, last_of: int):
-    """As `reduce_merge`, of places."""
+    """Merge positions as `reduce_merge` merges values."""
     return _merging(threads, name, last_of)

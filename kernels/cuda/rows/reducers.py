@@ -1,7 +1,7 @@
-"""What reductions do with each element and with what two threads have gathered: see
-`kernels.cuda.rows.reduce`.
+"""The functions of reductions: for each element, and for the partial results of two threads (see
+`kernels.cuda.rows.reduce`).
 
-What is gathered are two numbers: float64 for float32 elements (sums lose nothing there that float32 could
+A partial result is two numbers: float64 for float32 elements (sums lose nothing there that float32 could
 show; a position is exact), int64 for integers.
 """
 
@@ -16,13 +16,13 @@ import numpy as np
 from bslite.kernels.cuda.runtime.device import device_function
 from bslite.kernels.cuda.runtime.exchange import exp, log, root
 
-LOWEST = -3.4e38  # the largest of no elements: finite, so that differences are numbers
+LOWEST = -3.4e38  # the maximum of no elements: finite, so that differences are numbers
 f = np.float32
 
 
 class Reducer(NamedTuple):
-    """What makes up a reduction. Sides ``a, b``; ``i`` is an element's place, ``last`` whether of equals the
-    last is wanted, ``k`` what a mean divides by.
+    """The functions of a reduction. ``a, b``: a partial result; ``i``: an element's position; ``last``:
+    whether the last of equal elements is wanted; ``k``: the divisor of a mean.
     """
 
     start: tuple[Any, Any]
@@ -96,7 +96,7 @@ def _merge_amin(a, b, c, d, last):
 
 @device_function
 def _merge_argmax(a, b, c, d, last):
-    # b, d: places, negative of a thread without elements; a NaN counts as the largest
+    # b, d: positions, negative for a thread without elements; a NaN counts as the largest
     if d < 0.0:
         return a, b
     if b < 0.0:
@@ -120,7 +120,7 @@ def _argmin(a, b, x, i, last):
 
 @device_function
 def _scaled(total, by):
-    """``total * exp(by)``; an infinite total stays so even where the exponential is zero."""
+    """Return ``total * exp(by)``; an infinite total stays so even where the exponential is zero."""
     return total * math.exp(by) if total - total == 0.0 else total
 
 
@@ -185,7 +185,7 @@ def _std(a, b, n, k):
 
 # -- integers: cells are int32, numbers int64 ---------------------------------------------------------------
 
-FAR = 2**31 + 1  # a product beyond has left 32 bits, unless a zero comes; it is held where the next fits 64
+FAR = 2**31 + 1  # a product beyond has left 32 bits, unless a zero comes; clamped, the next fits 64
 
 
 @device_function

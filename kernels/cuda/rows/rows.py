@@ -1,4 +1,4 @@
-"""What kernels share that work along contiguous rows, several threads of a block to each of its rows."""
+"""Functions shared by kernels that work along contiguous rows with several threads of a block per row."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ THREADS = 256
 
 @device_function
 def place(row, n1, n2, s0, s1, s2):
-    """Where a row begins, given the strides of the axes around it."""
+    """Return the place where a row begins, given the strides of the axes around it."""
     plane = row // n2
     return (plane // n1) * s0 + (plane % n1) * s1 + (row % n2) * s2
 
 
 def take(values, x, at, first, width, each, length, fill):
-    """``values[e] = x[at + first + e*width]`` for ``each`` e (a constant: as many loads under way), ``fill``
-    beyond the row's ``length``.
+    """Load ``values[e] = x[at + first + e*width]`` for ``each`` e (a constant: as many loads under way);
+    ``fill`` stands beyond the row's ``length``.
     """
     for e in range(each):
         i = first + e * width

@@ -1,7 +1,7 @@
 """Softmax of rows, and its logarithm: maximum, then the sum of exponentials, then the result.
 
-Rows that are few and long are shared by several blocks, in two launches: maximum and sum of every part; then
-every block joins those, in the order of the parts, and makes its part of the result.
+Several blocks share rows that are few and long, in two launches: the first computes maximum and sum of every
+part; in the second every block joins those, in the order of the parts, and computes its part of the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOWEST = f(-np.inf)
 
 @device_function
 def scale_of(whole, log_of):
-    """What ``exp(x - max)`` is multiplied by, or its logarithm is less by, given the sum of all."""
+    """Return the factor of ``exp(x - max)``, or the subtrahend of its logarithm, from the full sum."""
     if log_of:
         return f(log(whole))
     return f(1.0 / whole) if whole != 0.0 else f(whole)
@@ -39,7 +39,9 @@ def scale_of(whole, log_of):
 
 @device_function
 def rescaled(sum_of, largest, other):
-    """A sum of exponentials relative to ``largest`` as one relative to ``other``; that of nothing is 0."""
+    """Return a sum of exponentials relative to ``largest`` as one relative to ``other``; that of no elements
+    is 0.
+    """
     return 0.0 if largest == LOWEST else sum_of * math.exp(np.float64(largest) - np.float64(other))
 
 
@@ -56,13 +58,13 @@ def rescaled(sum_of, largest, other):
     ],
 )
 def softmax(threads: int, width: int, each: int, held: int, log_of: int):
-    """``exp(x - max) / sum(exp(x - max))`` of each row, or its logarithm; ``width`` threads to a row.
+    """Compute ``exp(x - max) / sum(exp(x - max))`` of each row, or its logarithm; ``width`` threads a row.
 
     ``held``: ``each * width`` is a row or more, which is loaded once and stays in registers; else it is read
     three times, from L2 if it does not stay in L1. Neighbouring threads load neighbours: a warp's request is
-    128 bytes whole, so that wider loads would save instructions, not bandwidth; ``each`` of them are under
-    way per thread. At 64 registers an SM holds 1,024 threads: with four loads each, 16 KB under way, more
-    than HBM's latency needs. The sum runs in float64, warps by shuffles.
+    a whole 128 bytes, so wider loads would save instructions, not bandwidth; ``each`` of them are under way
+    per thread. At 64 registers an SM holds 1,024 threads: with four loads each, 16 KB under way, more than
+    HBM's latency needs. The sum runs in float64, warps by shuffles.
     """
     rows_here = threads // width
     span = width * each
@@ -76,7 +78,7 @@ def softmax(threads: int, width: int, each: int, held: int, log_of: int):
         me = cuda.threadIdx.x
         row = cuda.blockIdx.x * rows_here + me // width
         w = me % width
-        inside = length if row < rows else 0  # all threads go through the sums
+        inside = length if row < rows else 0  # all threads take part in the sums
         source, target = place(row, n1, n2, x0, x1, x2), place(row, n1, n2, y0, y1, y2)
         turns = 1 if held else -(-length // span)
 
@@ -93,7 +95,7 @@ def softmax(threads: int, width: int, each: int, held: int, log_of: int):
             if not held:
                 take(values, x, source, first, width, each, inside, LOWEST)
             for e in range(each):
-                if first + e * width < inside:  # of an infinite maximum, what is beyond would be NaN
+                if first + e * width < inside:  # with an infinite maximum, elements beyond would be NaN
                     power = exp(values[e] - best)
                     sum_here += np.float64(power)
                     if held and not log_of:
@@ -127,10 +129,11 @@ def softmax(threads: int, width: int, each: int, held: int, log_of: int):
     samples=[Part(threads=256, each=8)],
 )
 def softmax_part(threads: int, each: int):
-    """``made[row, part] = (max, sum(exp(x - max)))``, float64, over a part of a row. Grid: (parts, rows).
+    """Compute ``made[row, part] = (max, sum(exp(x - max)))``, float64, over a part of a row. Grid: (parts,
+    rows).
 
-    One pass: a thread brings its sum to the maximum so far, ``each`` elements at a time, which are under way
-    at once.
+    There is one pass: a thread rescales its sum to the maximum so far with every ``each`` elements, whose
+    loads are under way at once.
     """
     span = threads * each
     warps = max(1, threads // WARP)
@@ -174,7 +177,7 @@ def softmax_part(threads: int, each: int):
     samples=[SoftmaxJoinVariant(threads=256, each=8, log_of=0)],
 )
 def softmax_join(threads: int, each: int, log_of: int):
-    """The result of a part of a row, from what `softmax_part` made of all its parts."""
+    """Compute a part of a row's result, from the maxima and sums of all parts from `softmax_part`."""
     span = threads * each
     warps = max(1, threads // WARP)
     largest, sum_of = most(threads), total(threads)

@@ -1,8 +1,8 @@
-"""Kernels as machine code, made without a GPU and kept on disk, where later processes find them.
+"""Kernels as machine code, compiled without a GPU and kept on disk for later processes.
 
-numba-cuda makes PTX of a kernel; nvJitLink, which is the assembler ``ptxas`` as a library, machine code of
-that. The files of a kernel lie in a folder named by a digest of the sources and the compilers that they are
-made from and by, beside those of the CPU's kernels.
+numba-cuda compiles a kernel to PTX; nvJitLink, which is the assembler ``ptxas`` as a library, compiles that
+to machine code. A kernel's files lie in a folder named by a digest of its sources and compilers, beside those
+of the CPU's kernels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bslite import cache
 from bslite.kernels import sources
 from bslite.kernels.cuda.runtime.kernel import KERNELS
 
-#: numba-cuda is told for whom to compile by way of a global (`device.compile_ptx`).
+#: numba-cuda takes the target of a compilation from a global (`device.compile_ptx`).
 _one = threading.Lock()
 
 
@@ -34,7 +34,7 @@ class Code(NamedTuple):
 
 
 def code_of(name: str, capability: tuple[int, int], variant: Mapping[str, Any]) -> Code:
-    """The code of a kernel's variant for GPUs of a compute capability: from disk, or compiled now."""
+    """Return the code of a kernel's variant for GPUs of a compute capability: from disk, or compiled now."""
     file = _file(name, capability, variant)
     if file is not None and (found := _read(file)) is not None:
         return found
@@ -42,14 +42,14 @@ def code_of(name: str, capability: tuple[int, int], variant: Mapping[str, Any]) 
         ptx = KERNELS[name].ptx(capability, **variant)
     made = Code(image_of(ptx, capability), entry_of(ptx))
     if file is not None:
-        with suppress(OSError):  # a full disk, say: it is compiled again next time
+        with suppress(OSError):  # if the disk is full, say, a later process compiles it again
             cache.write(file, made.entry.encode() + b"\n" + made.image)
     return made
 
 
 def image_of(ptx: str, capability: tuple[int, int]) -> bytes:
-    """Machine code; the PTX itself for a GPU that is newer than the assembler: the driver, which is not,
-    assembles it when it is loaded.
+    """Return machine code, or the PTX itself for a GPU that is newer than the assembler: the GPU's driver
+    then assembles it when it is loaded.
     """
     try:
         return assembled(ptx, capability)[0]
@@ -60,7 +60,7 @@ def image_of(ptx: str, capability: tuple[int, int]) -> bytes:
 
 
 def assembled(ptx: str, capability: tuple[int, int]) -> tuple[bytes, str]:
-    """Machine code, and what the assembler reports of it: registers, stack, shared memory."""
+    """Return machine code and the assembler's report: registers, stack, shared memory."""
     from cuda.bindings import nvjitlink
 
     linker = nvjitlink.create(2, ["-arch=sm_{}{}".format(*capability), "-verbose"])
@@ -78,14 +78,14 @@ def assembled(ptx: str, capability: tuple[int, int]) -> tuple[bytes, str]:
 
 
 def entry_of(ptx: str) -> str:
-    """The name of the one kernel in it."""
+    """Return the name of the one kernel in the PTX."""
     (name,) = re.findall(r"\.entry\s+([\w$]+)", ptx)
     return str(name)
 
 
 @functools.cache
 def fingerprint(*kernels: str) -> str:
-    """Digest of the sources of these kernels (all, if none is named) and of their compilers' versions."""
+    """Return a digest of these kernels' sources (all, if none is named) and of the compilers' versions."""
     roots = {home for name in kernels or KERNELS for home in sources.homes_of(KERNELS[name].make)}
     digest = hashlib.sha256(sources.digest(roots).encode())
     for package in ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "cuda-bindings"):
@@ -97,7 +97,7 @@ def fingerprint(*kernels: str) -> str:
 
 
 def _file(name: str, capability: tuple[int, int], variant: Mapping[str, Any]) -> Path | None:
-    """The file that keeps a variant; None where nothing can be kept, or the kernel's source is not known."""
+    """Return the file that keeps a variant; None without a cache folder or a known source."""
     try:
         digest = fingerprint(name)
     except LookupError:
@@ -110,7 +110,7 @@ def _file(name: str, capability: tuple[int, int], variant: Mapping[str, Any]) ->
 
 
 def _read(file: Path) -> Code | None:
-    """What is kept, if it is whole: machine code is an ELF file, PTX has a comment first and a 0 last."""
+    """Return the code in a file if it is whole: machine code is ELF, PTX has a comment first and a 0 last."""
     try:
         entry, _, image = file.read_bytes().partition(b"\n")
     except OSError:

@@ -1,4 +1,4 @@
-"""The one place that imports numba.cuda, and what of it differs between a GPU and the simulator.
+"""The one module that imports numba.cuda, and the differences between a GPU and the simulator.
 
 numba-cuda is either a GPU's compiler and driver or, with ``NUMBA_ENABLE_CUDASIM=1``, a simulator in plain
 Python; it may get another name one day. Only this module and `simulation`, which changes the simulator,
@@ -23,19 +23,19 @@ if SIMULATED:
 
     simulation.install()
 
-    #: The driver's functions, the bindings under them, intrinsics, libdevice's: there are none.
+    #: The simulator has no driver functions, bindings, intrinsics or libdevice.
     api = binding = intrinsic = libdevice = None
 
     def simulated_array(array):
-        """A NumPy array as a simulated kernel takes it: in place, nothing copied."""
+        """Return a NumPy array as a simulated kernel takes it, in place, without a copy."""
         return FakeCUDAArray(array)
 
     def device_function(body):
-        """A function that kernels call: in the simulator the function itself."""
+        """Return a function that kernels call: in the simulator the function itself."""
         return body
 
     def simulated(body):
-        """The kernel, to be called as on a GPU: overflow and NaN give no warning."""
+        """Return the kernel, to be called as on a GPU: overflow and NaN give no warning."""
         return _Quiet(cuda.jit(body))
 
     class _Quiet:
@@ -53,12 +53,12 @@ if SIMULATED:
             return launch
 
     def compile_ptx(body, signature, capability, bounds):
-        """There is no compiler in the simulator."""
+        """The simulator has no compiler."""
         raise RuntimeError("numba.cuda's simulator does not compile; unset NUMBA_ENABLE_CUDASIM")
 
     def pair(memory, index):
-        """Elements ``2*index`` and ``2*index + 1`` of the float32 values in ``memory``, float64 cells: one
-        load of 8 bytes.
+        """Return elements ``2*index`` and ``2*index + 1`` of the float32 values in ``memory``, float64 cells:
+        one load of 8 bytes.
         """
         low, high = np.asarray(memory[index]).reshape(1).view(np.float32)
         return low, high
@@ -74,16 +74,15 @@ else:
     from numba.cuda.extending import intrinsic, register_jitable
 
     def device_function(body):
-        """A function that kernels call, always inlined into them."""
+        """Return a function that kernels call, always inlined into them."""
         return register_jitable(forceinline=True)(body)
 
     def compile_ptx(body, signature, capability, bounds):
-        """A kernel's PTX for GPUs of ``capability``; no GPU needed. ``bounds``: the most threads of a block,
-        and how many such blocks must fit on an SM.
+        """Return a kernel's PTX for GPUs of ``capability``; no GPU is needed. ``bounds``: the most threads of
+        a block, and how many such blocks must fit on an SM.
 
         numba-cuda compiles the functions that a kernel calls for the current device, so a stand-in device of
-        ``capability`` takes its place. numba-cuda keeps these functions: a process should ask for one
-        capability only.
+        ``capability`` takes its place. numba-cuda keeps these functions: a process should ask for one only.
         """
         asked = dispatcher.get_current_device
         dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
@@ -94,7 +93,7 @@ else:
         return text
 
     def simulated(body):
-        """There is no simulator beside the compiler."""
+        """The compiler comes without a simulator."""
         raise RuntimeError("numba.cuda's simulator runs only with NUMBA_ENABLE_CUDASIM=1")
 
     @device_function

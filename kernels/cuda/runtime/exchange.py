@@ -1,4 +1,4 @@
-"""What threads and blocks pass to each other, and functions of numbers at whose edge cases Python's raise."""
+"""Exchange between threads and blocks, and functions that give NaN or infinity where Python's raise."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from bslite.kernels.cuda.runtime.device import SIMULATED, cuda, device_function
 
-#: Threads of a warp, and the float64 cells of shared memory that `exchange` takes: in the simulator alone.
+#: The threads of a warp; the float64 cells of shared memory for `exchange`, in the simulator only.
 WARP = 32
 ROOM = 1024 if SIMULATED else 1
 
 if SIMULATED:
 
     def exchange(value, mask, room):
-        """The ``value`` of the thread whose number differs by ``mask``, a power of two below WARP.
+        """Return the ``value`` of the thread whose number differs by ``mask``, a power of two below WARP.
 
         All threads of the block must take part. A GPU shuffles; the simulator, which has no shuffle, goes
         through ``room``, shared memory of ROOM float64 cells. The same values meet in the same order.
@@ -29,7 +29,7 @@ if SIMULATED:
         return other
 
     def synchronise():
-        """All threads of the block meet (`cuda.syncthreads` knows only the kernel's own file there)."""
+        """Wait for the block's threads (the simulator's `cuda.syncthreads` knows the kernel's file only)."""
         threading.current_thread().syncthreads()
 
     def publish(memory, index, value, tag):
@@ -38,22 +38,22 @@ if SIMULATED:
         memory[index] = np.array([low, tag], np.int32).view(np.float64)[0]
 
     def look(memory, index, turn):
-        """A float32 and an int32 that `publish` stored in L2: both new, or both still those from before."""
+        """Return a float32 and an int32 that `publish` stored in L2: both new, or both from before."""
         cell = np.array([memory[index]])
         return cell.view(np.float32)[0], cell.view(np.int32)[1]
 
     def exp(x):
-        """e to the x, float32."""
+        """Return e to the x, float32."""
         with np.errstate(all="ignore"):
             return np.exp(np.float32(x))
 
     def root(x):
-        """Square root of a float64; NaN below zero."""
+        """Return the square root of a float64; NaN below zero."""
         with np.errstate(all="ignore"):
             return np.sqrt(np.float64(x))
 
     def log(x):
-        """Natural logarithm of a float64; minus infinity of zero, NaN below."""
+        """Return the natural logarithm of a float64; minus infinity for zero, NaN below."""
         with np.errstate(all="ignore"):
             return np.log(np.float64(x))
 
@@ -74,8 +74,8 @@ else:
 
     @device_function
     def look(memory, index, turn):
-        # LLVM does not know what this load depends on and might move it out of a loop. ``turn`` keeps it in:
-        # it is zero, which LLVM does not know.
+        # LLVM does not know what this load depends on and might move it out of a loop. ``turn``, which is
+        # zero but unknown to LLVM, keeps it in.
         both = cuda.ldcg(memory, index + np.uint64(turn))
         return libdevice.int_as_float(libdevice.double2loint(both)), libdevice.double2hiint(both)
 

@@ -1,4 +1,4 @@
-"""What a CUDA kernel says of itself: the engine launches it, the tests simulate and compile it from that."""
+"""The description of a CUDA kernel, by which the engine launches it and the tests simulate and compile it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bslite.kernels.contracts.launch import LaunchRecord, LaunchVariant, kinds
 from bslite.kernels.cuda.runtime.device import compile_ptx, simulated
 from bslite.registry import Registry
 
-# Cells of arrays and kinds of scalars, as `kernel` is told them. ``f8`` is a pair of float32 (`device.pair`).
+# Array cells and kinds of scalars, as `kernel` receives them. ``f8`` is a pair of float32 (`device.pair`).
 DTYPES = {"f4": np.float32, "i4": np.int32, "f8": np.float64}
 SCALARS = {"f4": numba.float32, "f8": numba.float64, "i4": numba.int32, "i8": numba.int64}
 
@@ -30,14 +30,13 @@ def _none(variant: Mapping[str, Any]) -> int:
 class Kernel:
     """A family of kernels, one per *variant*: the compile-time constants that ``make`` takes.
 
-    ``make(**variant)`` gives the Python function that is compiled, whose parameters are ``arrays`` (flat,
+    ``make(**variant)`` returns the Python function to compile; its parameters are ``arrays`` (flat,
     contiguous), then ``scalars``. ``threads`` is the most threads of a block, ``registers`` the most
     registers a thread may need (the occupancy in the docstring rests on it); no variant may spill.
-    ``samples`` are variants that together hold all the code there is: tests compile each of them. ``blocks``
-    blocks of ``threads`` threads must fit on an SM at once, which bounds the registers that the compiler may
-    take. ``dynamic`` gives the bytes of shared memory that a launch must give a variant besides those that
-    the code itself asks for; only so does a block get more than 48 KB. ``since`` is the least compute
-    capability.
+    ``samples`` are variants that together contain all code: tests compile each of them. ``blocks`` blocks of
+    ``threads`` threads must fit on an SM at once, which bounds the registers that the compiler may take.
+    ``dynamic`` gives the bytes of shared memory that a launch must give a variant besides those that the code
+    itself declares; only so does a block get more than 48 KB. ``since`` is the least compute capability.
     """
 
     name: str
@@ -53,25 +52,25 @@ class Kernel:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """Numba types of all parameters."""
+        """The Numba types of all parameters."""
         flat = [
             numba.types.Array(numba.from_dtype(np.dtype(DTYPES[t])), 1, "C") for t in self.arrays.values()
         ]
         return (*flat, *(SCALARS[t] for t in self.scalars.values()))
 
     def function(self, **variant: Any) -> Any:
-        """The simulated kernel of a variant, to be called as ``function[grid, block](*arguments)``.
+        """Return the simulated kernel of a variant, to be called as ``function[grid, block](*arguments)``.
 
-        RuntimeError where there is the compiler instead: see `bslite.engines.cuda.gpu.driver`.
+        Raises RuntimeError where the compiler replaces the simulator: see `bslite.engines.cuda.gpu.driver`.
         """
         return _simulated(self.name, tuple(sorted(variant.items())))
 
     def ptx(self, capability: tuple[int, int], **variant: Any) -> str:
-        """A variant's code for GPUs of this compute capability; needs no GPU. Not in the simulator."""
+        """Return a variant's PTX for GPUs of this compute capability; needs no GPU. Not in the simulator."""
         return str(compile_ptx(self.make(**variant), self.signature, capability, (self.threads, self.blocks)))
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
-        """``given``, arrays and numbers by name, in the order of the parameters; numbers in their types."""
+        """Return ``given``, arrays and numbers by name, in the order and types of the parameters."""
         kinds = {"f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64}
         numbers = (kinds[kind](given[name]) for name, kind in self.scalars.items())
         return [*(given[name] for name in self.arrays), *numbers]
@@ -92,9 +91,9 @@ def kernel(
     samples: Sequence[LaunchVariant],
     dynamic: Callable[[Mapping[str, Any]], int] = _none,
 ) -> Callable[[Callable[..., Callable[..., None]]], Kernel]:
-    """Register a function that makes the kernels of launches with records of this type.
+    """Register a function that builds the kernels of launches with records of this type.
 
-    The parameters of what it makes are the record's, arrays first, then numbers; its own are the variant's.
+    The kernel's parameters are the record's, arrays first, then numbers; the function's are the variant's.
     """
 
     def register(make: Callable[..., Callable[..., None]]) -> Kernel:

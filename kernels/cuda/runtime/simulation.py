@@ -1,13 +1,13 @@
-"""numba.cuda's simulator with another scheduler: a block's threads run in turns, from barrier to barrier.
+"""Another scheduler for numba.cuda's simulator: a block's threads run in turns, from barrier to barrier.
 
-The simulator's own scheduler starts a thread of Python for every GPU thread of every block, lets all of them
-run at once, and asks each in a loop whether it waits at a barrier; most of the time goes into passing the
+The simulator's own scheduler starts a Python thread for every GPU thread of every block, lets all of them run
+at once, and asks each in a loop whether it waits at a barrier; most of the time goes into passing the
 interpreter around. Here exactly one thread runs at a time and hands over when it meets a barrier or ends, in
-the order of their numbers: 10 times faster, and the same every time. Threads of Python are kept, and one that
+the order of their numbers: 10 times faster, and the same every time. Python threads are kept, and one that
 has ended serves the next GPU thread.
 
 A missing barrier may show in one order of threads and not in another: `in_order` runs them in any order.
-Answers must be the same, bit by bit.
+Results must be the same, bit by bit.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from numba.cuda.simulator import kernel, kernelapi
 
 
 class _Aborted(Exception):
-    """Raised in threads that wait at a barrier when another thread has failed."""
+    """The exception in threads that wait at a barrier when another thread has failed."""
 
 
 class _Worker(kernel.BlockThread):
-    """A thread of Python that plays one GPU thread after another."""
+    """A Python thread that runs one GPU thread after another."""
 
     def __init__(self, home):
         threading.Thread.__init__(self, daemon=True)
-        self._home = home  # released when this one stops: at a barrier, or at the end
+        self._home = home  # released when this thread stops: at a barrier, or at the end
         self._go = allocate_lock()
         self._go.acquire()
         self.start()
 
     def become(self, manager, block, thread, work):
-        """Play the GPU thread ``thread`` of ``block``, which is about to do ``work()``."""
+        """Run the GPU thread ``thread`` of ``block``, whose body is ``work()``, from the next `resume` on."""
         x, y, z = thread
         self.blockIdx, self.threadIdx = kernel.Dim3(*block), kernel.Dim3(*thread)
         dims = manager._block_dim
@@ -45,7 +45,7 @@ class _Worker(kernel.BlockThread):
         self.waiting, self.abort = False, False
 
     def resume(self):
-        """Let it run up to the next barrier or its end."""
+        """Run up to the next barrier or the end."""
         self.waiting = False
         self._go.release()
         self._home.acquire()
@@ -64,7 +64,7 @@ class _Worker(kernel.BlockThread):
                 self._home.release()
 
     def syncthreads(self):
-        """What `cuda.syncthreads()` calls."""
+        """Wait at a barrier; kernels call it as `cuda.syncthreads()`."""
         self.waiting = True
         self._home.release()
         self._go.acquire()
@@ -72,13 +72,13 @@ class _Worker(kernel.BlockThread):
             raise _Aborted
 
 
-_mine = threading.local()  # workers that are free, the lock they hand over by, and in which order they run
+_mine = threading.local()  # free workers, the lock they hand over by, and the order in which they run
 
 
 @contextmanager
 def in_order(order):
-    """While this is open, the GPU threads that this Python thread simulates run, between barriers, in the
-    order of ``order(threads)``: a list of them by number, reordered.
+    """Set the order of simulated GPU threads between barriers to ``order(threads)``, a reordered list of them
+    by number, for this Python thread while the context is open.
     """
     _mine.order = order
     try:
@@ -88,7 +88,7 @@ def in_order(order):
 
 
 def _run(self, grid_point, *args):
-    """One block, in place of `BlockManager.run`."""
+    """Run one block, in place of `BlockManager.run`."""
     if not hasattr(_mine, "free"):
         _mine.free, _mine.home = [], allocate_lock()
         _mine.home.acquire()
@@ -124,7 +124,7 @@ def _run(self, grid_point, *args):
 
 
 def _abort(workers):
-    """End threads that wait at a barrier."""
+    """End the threads that wait at a barrier."""
     for worker in workers:
         worker.abort = True
         worker.resume()
@@ -132,8 +132,8 @@ def _abort(workers):
 
 
 def _shared_array(self, shape, dtype, alignment=None):
-    """Shared memory as in `numba.cuda.simulator.kernelapi`, which refuses an alignment: one array for each
-    line of source that asks for one.
+    """Return shared memory as `numba.cuda.simulator.kernelapi` does, which refuses an alignment: one array
+    for each line of source that declares one.
     """
     frame = sys._getframe(1)
     place = frame.f_code.co_filename, frame.f_lineno

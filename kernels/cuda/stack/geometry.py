@@ -1,4 +1,4 @@
-"""Which rows and columns of each level of a stack one thread computes."""
+"""The rows and columns of each level of a stack that one thread computes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from bslite.kernels.contracts.cuda.stack import Level, Window, levels_of
 class Geometry:
     """The levels of ``stages`` for a thread with ``columns`` columns of the result.
 
-    ``counts``: columns of each level. ``inside``: of those, the first and the last that are always inside the
+    ``counts``: columns of each level. ``inside``: the first and the last of those that are always inside the
     image. ``turn``: rows of the input in one turn of the thread's loop, ``turn`` times the product of all
-    windows' row steps. ``rows``: of each level, the rows that one turn makes, counted from the number of the
-    turn times how many there are.
+    windows' row steps. ``rows``: the rows of each level that one turn computes, counted from the turn's
+    number times their count.
     """
 
     def __init__(self, stages: str, columns: int, turn: int) -> None:
@@ -31,15 +31,13 @@ class Geometry:
             self.rows.append([a // w.row_step for a in firsts if a % w.row_step == 0])
 
     def window(self, k: int) -> Window:
-        """The window between levels k - 1 and k."""
+        """Return the window between levels k - 1 and k."""
         w = self.levels[k].window
         assert w is not None
         return w
 
     def column(self, k: int, c: int) -> str:
-        """Source for the place of the thread's column c of level k; the nearest one in the image, if it may
-        lie beyond the edge.
-        """
+        """Return source for the place of column c of level k, clamped to the image where needed."""
         lo, hi = self.inside[k]
         place = f"col{k} + {c}"
         if c < lo:
@@ -48,7 +46,7 @@ class Geometry:
 
 
 def columns_of(levels: list[Level], columns: int) -> list[int]:
-    """Columns of each level that ``columns`` of the last one need."""
+    """Return the columns of each level that ``columns`` of the last one need."""
     counts = [columns]
     for level in reversed(levels[1:]):
         assert level.window is not None
@@ -57,8 +55,8 @@ def columns_of(levels: list[Level], columns: int) -> list[int]:
 
 
 def inside_of(levels: list[Level], columns: int) -> list[tuple[int, int]]:
-    """Of the columns of each level, the first and the last that are inside the image wherever the last
-    level's are; what is before or after may be beyond its edge.
+    """Return the first and last columns of each level that are inside the image wherever the last level's
+    are; columns before or after may be beyond its edge.
     """
     spans = [(0, columns - 1)]
     for level in reversed(levels[1:]):

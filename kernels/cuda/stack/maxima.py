@@ -1,4 +1,4 @@
-"""How maxima of overlapping windows share what two of them have in common."""
+"""Maxima of overlapping windows, with the parts that windows share computed once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ Span = tuple[int, int]  # [start, stop) of a line of values
 
 
 def shared_blocks(windows: Sequence[Span]) -> tuple[list[Span], list[list[Span]]]:
-    """Blocks of more than one value whose maxima are computed, halves first, and the parts of each window:
-    blocks and single values.
+    """Return the blocks of several values whose maxima are computed, halves first, and the parts of each
+    window: blocks and single values.
 
     Windows are cut into blocks of 1, 2, 4, ... values whose places are multiples of their size, counted from
-    some shift; of all shifts the one with the fewest maxima is taken.
+    some shift; the shift with the fewest maxima is taken.
     """
     best: tuple[dict[Span, None], list[list[Span]]] | None = None
     least = 0
@@ -27,7 +27,9 @@ def shared_blocks(windows: Sequence[Span]) -> tuple[list[Span], list[list[Span]]
 
 
 def _parts(start: int, stop: int, shift: int, blocks: dict[Span, None]) -> list[Span]:
-    """``[start, stop)`` as few aligned blocks; those of more than one value, and their halves, are noted."""
+    """Return ``[start, stop)`` as few aligned blocks; add those of several values, and their halves, to
+    ``blocks``.
+    """
     parts = []
     while start < stop:
         size = 1

@@ -1,8 +1,9 @@
 """Python source of the kernel for one stack: every row, column and stage written out, values in variables.
 
-Text, not closures over loops: which rows of a window a thread holds, where windows share what is reduced, and
-which columns may lie beyond the edge is different for every line, and all of it is known beforehand. The text
-is read by numba as any other function, is run by the simulator, and shows in tracebacks (linecache knows it).
+It is text, not closures over loops: the rows of a window that a thread holds, the reductions that windows
+share, and the columns that may lie beyond the edge differ from line to line, and all are known beforehand.
+numba compiles the text like any other function, the simulator runs it, and tracebacks show it (linecache
+knows it).
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ HEAD = (
     "x_image, x_row, x_col, x_channel, y_image, y_row, y_col, y_channel, "
     "z_image, z_row, z_col, z_channel, v_image, v_row, v_col, v_channel):"
 )
-#: What stands for an element beyond the edge: it changes no result.
+#: Values for elements beyond the edge: they change no result.
 BEYOND = {"max": "LEAST", "avg": "MINUS_ZERO", "depthwise": "ZERO", None: "ZERO"}
 OUTSIDE = "zv"  # arrays of tensors from outside, in order
 
 
 def function(text: str, names: dict[str, Any]) -> Callable[..., None]:
-    """The function ``stack`` that ``text`` defines, ``names`` being its globals."""
+    """Return the function ``stack`` that ``text`` defines; its globals are ``names``."""
     filename = f"<bslite stack {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     exec(compile(text, filename, "exec"), names)
@@ -36,7 +37,7 @@ def function(text: str, names: dict[str, Any]) -> Callable[..., None]:
 
 
 class _Source:
-    """Lines of the function, and the state a thread carries from one turn of its loop to the next."""
+    """The lines of the function, and the state a thread carries from one turn of its loop to the next."""
 
     def __init__(self, stages: str, columns: int, turn: int, threads: int) -> None:
         self.geometry = g = Geometry(stages, columns, turn)
@@ -46,7 +47,7 @@ class _Source:
         self.names: dict[str, Any] = {}
         self.lines: list[str] = []
         self.depth = 1
-        self.constants = 0  # rows of c given out
+        self.constants = 0  # rows of c used so far
         self.fresh = 0
         self.free = False  # whether this turn is known to be away from all edges
 
@@ -58,7 +59,7 @@ class _Source:
         return f"{letter}{self.fresh}"
 
     def constant(self, name: str) -> str:
-        """A number of this thread's channel, the next row of c."""
+        """Load a number of this thread's channel, the next row of c."""
         self.add(f"{name} = c[u64(i64({self.constants}) * channels + channel)]")
         self.constants += 1
         return name
@@ -101,7 +102,7 @@ class _Source:
         return "\n".join([HEAD, *self.lines, ""])
 
     def sizes(self) -> None:
-        """Sizes, this thread's columns and rows, where its elements lie."""
+        """Write the sizes, this thread's columns and rows, and the places of its elements."""
         last = self.last
         for k in range(last + 1):
             self.add(f"height{k} = i64(sizes[u64({2 * k})])")
@@ -130,8 +131,8 @@ class _Source:
             self.add(f"{letter}_at = i64(image) * {letter}_image + channel * {letter}_channel")
 
     def away_from_edges(self) -> None:
-        """The turns in which no row and no column of any level is beyond an edge: they need no tests. Worth
-        compiling the turn twice where there are several windows.
+        """Write the range of turns in which no row or column of any level is beyond an edge: they need no
+        tests. With several windows it pays to compile the turn twice.
         """
         last = self.last
         made = self.geometry.rows
@@ -145,7 +146,7 @@ class _Source:
             self.add("    last_free = first_free")
 
     def parameters(self) -> None:
-        """Numbers of the channel, in the order of the stages."""
+        """Write the loads of the channel's numbers, in the order of the stages."""
         for k, level in enumerate(self.levels):
             w = level.window
             if w is not None and w.kind == "depthwise":
@@ -159,7 +160,7 @@ class _Source:
                     self.constant(f"shift{k}_{i}")
 
     def state(self) -> None:
-        """What a window needs of the rows before this turn's; of none yet, anything will do."""
+        """Write the rows that windows need from before this turn; before the first turn any value will do."""
         self.held: list[list[list[str]]] = [[]]
         for k in range(1, len(self.levels)):
             w = self.window(k)
@@ -171,7 +172,7 @@ class _Source:
             self.held.append(rows)
 
     def body(self) -> None:
-        """One turn: each level's rows as far as what is there allows."""
+        """Write one turn: as many rows of each level as the rows before it allow."""
         made = self.geometry.rows
         last = self.last
         lines = [self.level_row(0, a, None) for a in made[0]]
@@ -188,7 +189,7 @@ class _Source:
                     self.add(f"{to} = {name}")
 
     def reduced_rows(self, k: int, windows: Sequence[Sequence[Sequence[str]]]) -> list[list[str]]:
-        """Elements of the rows of level k, from the rows that each window sees."""
+        """Return the elements of the rows of level k, from the rows in each window."""
         w, found = self.window(k), []
         if w.kind == "max":
             columns = [
@@ -212,9 +213,9 @@ class _Source:
         return found
 
     def level_row(self, k: int, a: int, row: list[str] | None) -> list[str]:
-        """One row of level k, the chain applied; reduced along itself for the next window, or stored.
+        """Write one row of level k, the chain applied; reduced along itself for the next window, or stored.
 
-        Of a row beyond the edge, what the next window takes for it.
+        A row beyond the edge holds the next window's neutral values.
         """
         last = k == self.last
         per_turn = len(self.geometry.rows[k])
@@ -265,7 +266,7 @@ class _Source:
     # -- elements ----------------------------------------------------------------------------------
 
     def divided(self, k: int, at: str, row: list[str]) -> list[str]:
-        """Sums of level k over their divisors."""
+        """Return the sums of level k over their divisors."""
         w = self.window(k)
         made = [self.name("q") for _ in row]
         if w.last:
@@ -283,7 +284,7 @@ class _Source:
         return made
 
     def applied(self, k: int, i: int, stage: Pointwise, value: str) -> str:
-        """One element through one stage."""
+        """Return one element after one stage."""
         to = self.name("e")
         if stage.name == "affine":
             self.add(f"{to} = fma({value}, scale{k}_{i}, shift{k}_{i})")
@@ -295,7 +296,7 @@ class _Source:
         return to
 
     def with_outside(self, k: int, stage: Pointwise, letter: str, at: str, row: list[str]) -> list[str]:
-        """Each element and that of a tensor from outside, at the same place; beyond the edge, any."""
+        """Return each element combined with that of an outside tensor at its place; beyond the edge, any."""
         kind, _, name = stage.name.partition(":")
         self.names[f"two_{name}"] = self.pairs[name]
         self.add(f"{letter}_line = {letter}_at + {at} * {letter}_row")
@@ -308,7 +309,7 @@ class _Source:
         return made
 
     def masked(self, k: int, row: list[str], beyond: str) -> list[str]:
-        """The row with what lies beyond the image's left and right edge replaced."""
+        """Return the row with the elements beyond the image's left and right edge replaced."""
         lo, hi = self.inside[k]
         made = []
         for c, value in enumerate(row):
@@ -323,7 +324,7 @@ class _Source:
         return made
 
     def total(self, values: Sequence[str]) -> str:
-        """Their sum, from the left."""
+        """Return the sum of the values, from the left."""
         acc = values[0]
         for value in values[1:]:
             to = self.name("s")
@@ -332,7 +333,7 @@ class _Source:
         return acc
 
     def largest(self, windows: Sequence[Sequence[str]]) -> list[str]:
-        """The largest of each window of one line of values; what windows share is computed once."""
+        """Return the largest of each window of one line of values; shared parts are computed once."""
         line: list[str] = list(dict.fromkeys(v for window in windows for v in window))
         blocks, parts = shared_blocks([(line.index(w[0]), line.index(w[0]) + len(w)) for w in windows])
         known: dict[tuple[int, int], str] = {}
@@ -359,7 +360,7 @@ class _Source:
 def stack_source(
     stages: str, columns: int, turn: int, threads: int, names: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """The text, and the globals it needs besides those in ``names``, which has float32, functions, pairs."""
+    """Return the text, and its globals besides those in ``names``, which has float32, functions, pairs."""
     s = _Source(stages, columns, turn, threads)
     s.float32, s.functions, s.pairs = names["float32"], names["functions"], names["pairs"]
     return s.whole(), s.names

@@ -1,7 +1,7 @@
 """Depth-first over a stack of pools, batch norms, activations, depthwise filters and sums, in one launch.
 
-What BrainSlug (arXiv 1804.08378) is about: between reading the first layer's input and writing the last one's
-output nothing leaves the multiprocessor; here, not even a thread's registers.
+This is the idea of BrainSlug (arXiv 1804.08378): between reading the first layer's input and writing the last
+one's output nothing leaves the multiprocessor; here, not even a thread's registers.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ f = np.float32
     samples=SAMPLES,
 )
 def stack(stages: str, columns: int, turn: int, threads: int):
-    """The stack ``stages`` (`contracts.cuda.stack`) of x ``[images, rows, cols, channels]``; its windows move
-    in two axes. Each thread has one channel, ``columns`` columns of the result, and slides down ``band_rows``
-    rows.
+    """Compute the stack ``stages`` (`contracts.cuda.stack`) of x ``[images, rows, cols, channels]``; its
+    windows move in two axes. Each thread has one channel, ``columns`` columns of the result, and slides down
+    ``band_rows`` rows.
 
-    A thread reads the columns its windows need, a row at a time, and keeps of each window what the rows to
-    come need: of a maximum or a sum, each row reduced along itself; of a filter, the rows. So every element
-    of every layer is computed once for each strip of columns, plus the columns at its sides that the strip
-    beside it computes, too, and the rows above a band. No shared memory, no barrier, no spill; loads and
-    stores do not grow with the depth but for those columns, which come from L1: neighbouring strips are in
+    A thread reads the columns its windows need, a row at a time, and keeps what the next rows need: for a
+    maximum or a sum, each row reduced along itself; for a filter, the rows. So every element of every layer
+    is computed once for each strip of columns, plus the columns at its sides that the neighbouring strip
+    computes, too, and the rows above a band. There is no shared memory, no barrier, no spill; loads and
+    stores do not grow with the depth except for those columns, which come from L1: neighbouring strips are in
     one block. Neighbouring threads have neighbouring channels: whole sectors.
 
     The budget: at the speed of memory an H200 moves 0.55e12 elements in and out per second, and issues 31e12
-    instructions: 56 for each. Of a block of max 3x3, batch norm and ReLU, three maxima (by rows and columns
-    apart, pairs of neighbours shared), a multiply-add and a maximum are needed for an element; maxima go at
-    half rate, that is 9 slots. Counted in machine code for sm_90, addresses, loads, stores and the columns at
-    the sides included: 15 instructions (20 slots) for one block, 8 columns; 20 (28) for two, 14 columns; 32
-    (48) for three, 8 columns. So three such blocks run at the speed of a copy, if four slots of five are
-    used; deeper stacks are cut (bslite/plan/cuda/stack/choose.py): beyond that, instructions take the time,
-    wherever the cuts are.
+    instructions: 56 for each. An element of a block of max 3x3, batch norm and ReLU needs three maxima (by
+    rows and columns apart, pairs of neighbours shared), a multiply-add and a maximum; maxima go at half rate,
+    that is 9 slots. Counted in machine code for sm_90, addresses, loads, stores and the columns at the sides
+    included: 15 instructions (20 slots) for one block, 8 columns; 20 (28) for two, 14 columns; 32 (48) for
+    three, 8 columns. So three such blocks run at the speed of a copy, if four slots of five are used; deeper
+    stacks are cut (bslite/plan/cuda/stack/choose.py): beyond that, instructions take the time, however they
+    are cut.
 
     Where there are several windows, turns of the loop away from all edges run without tests of rows and
-    columns: they are a sixth of the slots. For one window memory is what takes the time.
+    columns: they are a sixth of the slots. A stack of one window is bound by memory.
 
     Occupancy: registers hold the state, up to 216; then an SM has 256 threads or more with ``turn`` rows of
     columns in flight each, 28 or more loads: 28 KB, of the 25 that cover HBM's latency.
@@ -71,8 +71,8 @@ def stack(stages: str, columns: int, turn: int, threads: int):
     Arrays: y is like x; z and v are tensors from outside; all have strides of their own, in elements. c
     ``[.., channels]`` holds the numbers per channel in the order of the stages: a filter's taps and its bias,
     scale and shift of an affine. ``sizes``: rows and columns of x and after each window. There are ``strips``
-    of columns (the last one ends at the edge: what two compute is the same), ``groups`` of blocks for the
-    threads of one band, ``bands`` per image; a block for each group, band and image, group fastest.
+    of columns (the last one ends at the edge: two strips compute the overlap alike), ``groups`` of blocks for
+    the threads of one band, ``bands`` per image; a block for each group, band and image, group fastest.
     """
     names = {
         "u": np.uint32, "i32": np.int32, "i64": np.int64, "u64": np.uint64, "f": f, "cuda": cuda, "fma": fma,

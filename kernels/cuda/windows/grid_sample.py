@@ -1,4 +1,4 @@
-"""Sampling an image or volume at positions: what is around a position once, then all channels."""
+"""Sampling of an image or volume at positions: a position's neighbours are computed once for all channels."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ floor, rint, fmod = (
 
 @device_function
 def offset_of(at, size, stride):
-    """Where the element at a whole position lies, -1 for one outside (or none)."""
+    """Return the place of the element at an integer position, -1 if it is outside or NaN."""
     return np.int32(np.int32(at) * stride) if at >= 0.0 and at < size else np.int32(-1)
 
 
 @device_function
 def cubic(distance):
-    """Keys' kernel with a = -3/4."""
+    """Return Keys' kernel with a = -3/4."""
     d = abs(distance)
     if d <= 1.0:
         return (1.25 * d - 2.25) * d * d + 1.0
@@ -36,11 +36,11 @@ def cubic(distance):
 
 
 def _around(mode: int, padding: int, align: int, axes: int):
-    """What is around a position along one axis."""
+    """Return a device function that finds the neighbours of a position along one axis."""
 
     @device_function
     def padded(at, size):
-        """The position moved to where the image is; a NaN as torch does."""
+        """Return the position moved into the image by the padding; a NaN is handled as in torch."""
         if padding == ZEROS:
             return at
         if padding == REFLECTION:
@@ -63,12 +63,12 @@ def _around(mode: int, padding: int, align: int, axes: int):
 
     @device_function
     def around(g, size, stride, near, weights, axis):
-        """Offsets (-1: outside) and weights of the elements around ``g``, into rows ``axis``."""
+        """Write offsets (-1: outside) and weights of the elements around ``g`` into rows ``axis``."""
         wide = np.float64(g)
         at = (wide + 1.0) / 2.0 * (size - 1) if align else ((wide + 1.0) * size - 1.0) / 2.0
         if mode == CUBIC:
             low = floor(at)
-            # written out, as the compiler unrolls no loop of this length, and the arrays must be registers
+            # written out: the compiler unrolls no loop of this length, and the arrays must be registers
             tap(low - 1.0, at, size, stride, near, weights, axis, 0)
             tap(low, at, size, stride, near, weights, axis, 1)
             tap(low + 1.0, at, size, stride, near, weights, axis, 2)
@@ -99,13 +99,13 @@ def _around(mode: int, padding: int, align: int, axes: int):
     ],
 )
 def grid_sample(threads: int, across: int, axes: int, mode: int, padding: int, align: int):
-    """``y[n, c, p] = sum of weight * x[n, c, around]``, channels contiguous on both sides, at the positions
-    ``grid[n, p]``, dense. An image is a volume of one plane (``axes`` of them are the grid's).
+    """Compute ``y[n, c, p] = sum of weight * x[n, c, around]``, channels contiguous on both sides, at the
+    dense positions ``grid[n, p]``. An image is a volume of one plane (``axes`` of them are the grid's).
 
-    ``across`` threads have a position's channels side by side, and work its neighbours out for
-    themselves: in float64, some 200 instructions, which a warp issues once for its lanes. Then each
-    channel is a load and a multiply-add per tap, in runs of ``across``; all taps of a channel are under way
-    at once. Positions near each other share elements, from L1 and L2.
+    ``across`` threads have a position's channels side by side. Each computes the position's neighbours in
+    float64, some 200 instructions, which a warp issues once for its lanes. Then each channel takes a load and
+    a multiply-add per tap, in runs of ``across``; all taps of a channel are under way at once. Positions near
+    each other share elements, from L1 and L2.
     """
     taps = Interpolation(mode).taps
     deep = taps if axes == 3 else 1
@@ -137,7 +137,7 @@ def grid_sample(threads: int, across: int, axes: int, mode: int, padding: int, a
             beyond = f(0.0)
             for j in range(taps):
                 for k in range(taps):
-                    if beyond_counts and (near[1, j] < 0 or near[0, k] < 0):  # NaN if the position was none
+                    if beyond_counts and (near[1, j] < 0 or near[0, k] < 0):  # NaN for a NaN position
                         beyond += times(weights[1, j], weights[0, k]) * f(0.0)
             x_at = np.int64(image) * x0
             y_at = np.int64(image) * y0 + np.int64(plane) * y1 + np.int64(line) * y2

@@ -9,7 +9,7 @@ from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
-EACH = 4  # elements of a thread
+EACH = 4  # elements per thread
 
 
 @kernel(
@@ -19,10 +19,10 @@ EACH = 4  # elements of a thread
     samples=[ResampleVariant(256, moves) for moves in (0, 1)],
 )
 def resample(threads: int, moves: int):
-    """Dense: ``y[o, i, c] = sum over taps t of weights[i, t] * x[o, lines[i, t], c]``, in order, of ``total``
-    elements, x ``[o, size, inner]``, y ``[o, out, inner]``. ``moves``: of one tap of weight 1, a copy.
+    """Compute ``y[o, i, c] = sum over taps t of weights[i, t] * x[o, lines[i, t], c]``, in order, dense,
+    ``total`` elements; x ``[o, size, inner]``, y ``[o, out, inner]``. ``moves``: one tap of weight 1, a copy.
 
-    Neighbouring threads make neighbours of a line; tables are a few KB, from L1.
+    Neighbouring threads compute neighbours of a line; tables are a few KB, read from L1.
     """
 
     def resample(x, y, lines, weights, total, size, out, inner, taps):
@@ -52,11 +52,12 @@ def resample(threads: int, moves: int):
     samples=[ResizeImageVariant(256, linear) for linear in (0, 1)],
 )
 def resize_image(threads: int, linear: int):
-    """Images of ``total`` elements, channels innermost: each the nearest pixel, at row ``rows[2i]`` and
-    column ``cols[2j]``; or ``linear``, between that and the one at ``[2i + 1]``, by the parts of both.
+    """Resize images of ``total`` elements, channels innermost, to the nearest pixel, at row ``rows[2i]`` and
+    column ``cols[2j]``; ``linear`` interpolates between that and the one at ``[2i + 1]``, by ``row_parts``
+    and ``col_parts``.
 
-    Neighbouring threads make neighbouring channels: whole sectors where there are eight. An input pixel is
-    read again by the output pixels near it, from L1 or L2.
+    Neighbouring threads compute neighbouring channels: whole sectors where there are eight. The output pixels
+    near an input pixel read it again, from L1 or L2.
     """
 
     def resize_image(

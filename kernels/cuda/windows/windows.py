@@ -1,9 +1,9 @@
-"""Windows over images, volumes and signals, one output element a thread: whatever stacks.py has no code for.
+"""Windows over images, volumes and signals, one output element a thread, where the stack kernel has no code.
 
-Of pools, which elements a window covers is a table for each axis, made by the plan and already cut to the
+A table for each axis lists the elements that a pool's windows cover; the plan computes it, already cut to the
 image (bslite/plan/shared/spans.py has the same for the CPU): first element, number of them, share of the
 divisor. Sums are taken from left to right, then from the top down, then through the planes, from -0: so they
-have the bits of the same window in a stack. Filters see zeros outside, as the definition has it.
+have the bits of the same window in a stack. Filters see zeros outside the image.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ACTS = ("identity", CODES["identity"])
 
 @device_function
 def split(i, n):
-    """``i // n, i % n`` in 32 bits."""
+    """Return ``i // n, i % n`` in 32 bits."""
     q = u(i // u(n))
     return q, u(i - u(q * u(n)))
 
@@ -49,12 +49,12 @@ def split(i, n):
     ],
 )
 def pool(largest: int, affine: int, activation: str, threads: int):
-    """The largest element of each window, or the sum over a divisor; then ``* scale + shift`` per channel and
-    an activation. ``count`` elements of y ``[images, planes, rows, cols, channels]``, one a thread.
+    """Compute each window's maximum, or its sum over a divisor, then ``* scale + shift`` per channel and an
+    activation, for ``count`` elements of y ``[images, planes, rows, cols, channels]``, one a thread.
 
     ``spans``: entries of planes, then of rows, then of cols. ``down, tall, wide``: elements of x between the
     planes, rows, columns of one window. Neighbouring threads have neighbouring channels, so a warp's loads
-    are whole sectors; what windows share comes from L1. 1,280 threads of 48 registers on an SM hide latency.
+    are whole sectors; overlaps come from L1. 1,280 threads of 48 registers on an SM hide latency.
     """
     ends = activation not in ACTS
     act = function_of(activation)
@@ -111,13 +111,13 @@ def pool(largest: int, affine: int, activation: str, threads: int):
     ],
 )
 def whole_pool(largest: int, affine: int, activation: str, lanes: int):
-    """As `pool`, one window over all ``pixels`` of each image, which lie ``x_pixel`` apart. A block
-    ``[lanes, GROUPS]`` for ``lanes`` channels of one image, channels fastest.
+    """Compute a `pool` with one window over all ``pixels`` of each image, which lie ``x_pixel`` apart. A
+    block ``[lanes, GROUPS]`` takes ``lanes`` channels of one image, channels fastest.
 
-    Thread g of a channel takes pixels g, g + GROUPS, ... in turn into EACH partial results, which are as
-    many loads under way; then EACH and GROUPS are combined in order. So the order of a sum depends on the
-    number of pixels alone. Rows of ``lanes`` cells in shared memory: no two of a warp in one bank. The loop
-    is unrolled to 16 loads under way, of 512 threads at 88 registers: 32 KB on an SM.
+    Thread g of a channel takes pixels g, g + GROUPS, ... in turn into EACH partial results, which are as many
+    loads under way; then EACH and GROUPS are combined in order. So the order of a sum depends on the number
+    of pixels alone. Rows of ``lanes`` cells in shared memory: no two of a warp in one bank. The loop is
+    unrolled to 16 loads under way, of 512 threads at 88 registers: 32 KB on an SM.
     """
     ends = activation not in ACTS
     act = function_of(activation)
@@ -173,12 +173,12 @@ def whole_pool(largest: int, affine: int, activation: str, lanes: int):
     ],
 )
 def depthwise(biased: int, activation: str, threads: int):
-    """A filter for each channel: ``y[.., k] = act(bias[k] + sum of w[t, r, s, k] * x[.., k // each])``, taps
-    t, r, s in this order, ``count`` elements of y ``[images, planes, rows, cols, channels]``, one a thread.
+    """Filter each channel: ``y[.., k] = act(bias[k] + sum of w[t, r, s, k] * x[.., k // each])``, t, r, s in
+    order, ``count`` elements of y ``[images, planes, rows, cols, channels]``, one a thread.
 
-    Of each axis: ``taps``, ``front, top, left`` the padding, ``stride``, ``apart`` the dilation. Neighbouring
-    threads have neighbouring channels of x and of w ``[taps, channels]``: whole sectors, both from L1 but for
-    the first to read them. 896 threads of 72 registers on an SM.
+    By axis: ``taps``, the padding ``front, top, left``, ``stride``, the dilation ``apart``. Neighbouring
+    threads have neighbouring channels of x and of w ``[taps, channels]``: whole sectors, both from L1 except
+    for the first to read them. 896 threads of 72 registers fit an SM.
     """
     ends = activation not in ACTS
     act = function_of(activation)

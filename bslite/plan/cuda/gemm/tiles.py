@@ -184,7 +184,7 @@ IN_FLIGHT = 1024  # threads per SM that keep memory busy
 
 @dataclass(frozen=True)
 class GroupChoice:
-    """How `kernels.cuda.gemm.gemv` divides a product of few rows among threads."""
+    """The division of a product of few rows among the threads of `kernels.cuda.gemm.gemv`."""
 
     rows: int  # a compile-time constant: the next power of two
     outputs: int

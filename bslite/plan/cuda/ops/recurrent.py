@@ -116,7 +116,7 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
 
 
 class _Run(NamedTuple):
-    """What both ways have in common: options of the kernels, fields of their records (`Sequences`), views
+    """The common state of both ways: options of the kernels, fields of their records (`Sequences`), views
     that they read, and views that they read and write.
     """
 

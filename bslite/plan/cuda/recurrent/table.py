@@ -1,4 +1,4 @@
-"""What the model predicts for DeepBench's recurrent layers on a GPU, as a table for the documentation.
+"""The model's predictions for DeepBench's recurrent layers on a GPU, as a table for the documentation.
 
 python -m bslite.plan.cuda.recurrent.table
 """
