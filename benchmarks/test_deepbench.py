@@ -257,8 +257,8 @@ def test_candidates_are_the_search_s_and_plans_are_made_with_them() -> None:
     for candidate in (found[0], found[-1]):
         session = loops.session_with(layer.spec, layer.x.shape, machine, candidate.loops)
         (step,) = (s for s in session.plan.steps if s.kernel == "recurrent")
-        for name in ("units", "tile"):
-            assert step.record.numbers()[name] == candidate.values[name]
+        record = step.record
+        assert (record.units, record.tile_units) == (candidate.values["units"], candidate.values["tile"])
         out = np.empty(layer.x.shape, np.float32)
         session.run([layer.x], [out])
         assert out.tobytes() == bslite.run(layer.spec, layer.x).tobytes()

@@ -24,14 +24,6 @@ def test_call(benchmark: Any, name: str) -> None:
         benchmark(function)
 
 
-def test_wrapped_is_not_slower_than_eager() -> None:
-    """And costs under 30 us beyond the engine's own time for the arithmetic."""
-    times = dropin_overhead.in_turns(dropin_overhead.parts(), rounds=30, calls=200)
-    print(", ".join(f"{name} {us:.1f} us" for name, us in times.items()))
-    assert times["wrapped"] - times["engine"] < dropin_overhead.MOST_US
-    assert times["wrapped"] < 1.2 * times["eager"]  # measured: 0.7
-
-
 def test_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
     code = dropin_overhead.main(["--rounds", "3", "--calls", "5"])
     text = capsys.readouterr().out

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 #: A GPU made of Python: launches, graphs and all.
 FAKE = f"""
 import sys
-sys.path.insert(0, {str(ROOT / "tests" / "gpu")!r})
+sys.path.insert(0, {str(ROOT / "tests")!r})
 from support.fake_gpu import FakeApi, FakeGpu
 from bslite.engines.cuda import engine
 api = FakeApi()

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from support.dropin_models import F, Net, Stack, agree, images, near, nn, said, torch
 
+pytestmark = pytest.mark.processes
+
 HERE = str(Path(__file__).parents[1])
 PRELUDE = """
 import json, sys, warnings

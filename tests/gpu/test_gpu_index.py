@@ -20,6 +20,8 @@ from bslite.plan.cuda import build_plan
 from bslite.plan.cuda.ops.scatter import BLOCKS
 from bslite.plan.cuda.tuning import Tuning
 
+pytestmark = pytest.mark.simulator
+
 
 def spec_of(op: str, *inputs: Array, **attrs: Any) -> bslite.ModelSpec:
     """A model of one op, named "y"."""

@@ -15,6 +15,8 @@ from bslite.explore.gpu import GpuMachine
 from bslite.plan import Plan
 from bslite.plan.cuda import build_plan
 
+pytestmark = pytest.mark.simulator
+
 Array = np.ndarray[Any, Any]
 MACHINE = GpuMachine(block_threads=32)  # as the simulator's
 

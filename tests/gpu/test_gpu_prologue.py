@@ -20,6 +20,8 @@ from bslite.kernels.cuda.math.functions import CODES
 from bslite.plan import Plan
 from bslite.plan.cuda.tuning import Tuning
 
+pytestmark = pytest.mark.simulator
+
 MACHINE = SimulatedDriver.machine
 PRODUCTS = ("gemm", "gemm_pairs", "gemm_depthwise")
 

@@ -26,6 +26,8 @@ from bslite.plan.cuda.recurrent import table as recurrent_table
 from bslite.plan.cuda.recurrent.tiles import by_products, choose, launched
 from bslite.plan.cuda.tuning import Tuning
 
+pytestmark = pytest.mark.simulator
+
 SMALL = SimulatedDriver.machine
 PRODUCTS = Tuning(recurrent_by_products=True)
 OPS = {LSTM: "lstm", GRU: "gru", TANH: "rnn", RELU: "rnn"}

@@ -19,6 +19,8 @@ from bslite.kernels.cuda import KERNELS
 from bslite.plan.cuda import build_plan
 from bslite.plan.cuda import rows as plan_rows
 
+pytestmark = pytest.mark.simulator
+
 SHAPE = {"n1": 1, "n2": 1, "x1": 0, "x2": 0, "y1": 0, "y2": 0}
 #: Threads, of a row, elements of a thread at once, whether these are all of a row.
 SHARES = [(64, 64, 2, 1), (64, 64, 1, 0), (32, 8, 4, 1), (4, 1, 3, 0)]

@@ -18,6 +18,8 @@ from bslite import InputError, reference
 from bslite.ops import INTEGERS, Case, Kind, Op
 from bslite.spec import ModelSpec
 
+pytestmark = pytest.mark.specials
+
 Runner = Callable[[ModelSpec, Sequence[Array]], Array]
 RUNNERS: dict[str, Runner] = {
     "cpu engine": lambda spec, inputs: bslite.run(spec, list(inputs)),
