@@ -1,4 +1,4 @@
-"""CPU kernels over raw memory: shapes and strides, nothing of graphs. See gemm/tile.py for the heart."""
+"""CPU kernels over raw memory: they know shapes and strides, but no graphs. The core is gemm/tile.py."""
 
 from bslite.kernels.cpu.runtime.compile import STEP_KERNELS, compiled, on_ready
 from bslite.registry import load_modules

@@ -35,9 +35,9 @@ from bslite.kernels.cpu.vector.simd import (
     vmin,
 )
 
-#: Clamped in the store, and what lies in integer lanes, which is not.
+#: Functions clamped in the store, and those on integer lanes, which are not.
 CLAMPED, OTHERS = binary.FUNCTIONS, {**compare.FUNCTIONS, **cast.FUNCTIONS}
-#: One cell at a time, rare and short where it occurs: how a cell is read, and the function.
+#: Functions of one cell at a time, rare and short: the load of a cell, and the function.
 CELLS = {on_integers(name): (load_cell, function) for name, function in integer.FUNCTIONS.items()}
 CELLS["float_to_int"] = (load_scalar, cast.float_to_int)
 complete({**CLAMPED, **OTHERS, **CELLS}, FUNCTIONS, "CPU")
@@ -51,7 +51,7 @@ E = offsets(Elementwise)
 @makes(Function)
 @functools.cache
 def elementwise_function(name: str) -> Kernel:
-    """The kernel of one function: ``lines`` lines of channels, at distances that the step says."""
+    """The kernel of one function over ``lines`` lines of channels, with the strides of the step."""
     if name in CELLS:
         return _by_cells(name)
     function = _clamped(CLAMPED[name]) if name in CLAMPED else _as_it_is(OTHERS[name])
@@ -102,7 +102,7 @@ def _as_it_is(function):
 
 
 def _by_cells(name):
-    """Of 32-bit cells, one at a time in 64 bits."""
+    """The kernel of a function on 32-bit cells, one at a time, computed in 64 bits."""
     read, function = CELLS[name]
 
     def apply(x, z, w, y, flag, step, lines):
@@ -122,7 +122,7 @@ def _by_cells(name):
 
 @step_kernel(Elementwise)
 def elementwise(step, bases, item, scratch):
-    """All channels of all (i2, i3) of one (i0, i1)."""
+    """Computes all channels of all (i2, i3) of one (i0, i1)."""
     n1 = load_int(step + E.n1)
     i0, i1 = item // n1, item % n1
     x = operand(step, bases, E.x) + i0 * load_int(step + E.x0) + i1 * load_int(step + E.x1)

@@ -2,12 +2,12 @@
 
 ``y = softmax(q @ k^T * scale + mask) @ v`` for one head at a time. An item is a run of rows of q. It goes
 through the keys block by block; for each block it packs k and v into panels, and takes tile after tile of its
-rows through scores, exponentials and the product with v while they lie in L1. Between blocks a row is known
-by its largest score so far and the sum of its exponentials relative to that; where a later block has a larger
-score, what has been summed is scaled down (online softmax: Milakov & Gimelshein, arXiv 1805.02867; as a
+rows through scores, exponentials and the product with v while they lie in L1. Between blocks a row has two
+statistics: its largest score so far and the sum of its exponentials relative to that; where a later block has
+a larger score, the sums so far are scaled down (online softmax: Milakov & Gimelshein, arXiv 1805.02867; as a
 schedule for attention: FlashAttention, arXiv 2205.14135). The partial answer is kept in y itself.
 
-Keys are cut into blocks by their number alone, so nothing else decides the order of a sum.
+The number of keys alone sets the blocks, so nothing else decides the order of a sum.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, cl
     """``c (+)= a @ b`` for ``rows`` rows and one panel b, in tiles of at most ``most`` rows."""
     tiles = (rows + most - 1) // most
     low = rows // tiles
-    high = rows - tiles * low  # so many tiles are one row taller
+    high = rows - tiles * low  # this many tiles are one row taller
     if high:
         call_gemm_sweep(sweep, low + 1, high, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0,
                         clamp, last, b, 0)  # fmt: skip
@@ -64,7 +64,7 @@ def _products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, cl
 
 @register_jitable
 def _nothing(x, x_row, rows, length):
-    """0 times each element, summed: 0, or NaN where there is a NaN or an infinity among them."""
+    """The sum of 0 times each element: 0, or NaN if there is a NaN or an infinity among them."""
     acc = splat(f(0.0))
     for _ in range(rows):
         for c in range(0, length, LANES):
@@ -75,7 +75,7 @@ def _nothing(x, x_row, rows, length):
 
 @register_jitable
 def _scaled(s, mask, count, seen, kind, scale):
-    """A row of scores as the softmax takes them, in place; the largest. ``seen`` keys are not ahead of it."""
+    """Scales and masks a row of scores in place; returns the largest. ``seen`` keys are not ahead of it."""
     scales, most = splat(scale), splat(LOWEST)
     for c in range(0, count, LANES):
         left = count - c
@@ -84,7 +84,7 @@ def _scaled(s, mask, count, seen, kind, scale):
             x = x + load_some(mask + 4 * c, left)
         elif kind == ALLOWED:
             x = x + blocked_where_zero(load_some(mask + 4 * c, left))
-        if seen - c < LANES:  # as a mask of -inf adds it: NaN and +inf come through as NaN
+        if seen - c < LANES:  # like adding a mask of -inf: NaN and +inf give NaN
             x = keep_first(x, x + splat(LOWEST), max(0, seen - c))
         if left < LANES:
             x = keep_first(x, splat(LOWEST), left)
@@ -95,7 +95,7 @@ def _scaled(s, mask, count, seen, kind, scale):
 
 @register_jitable
 def _exponentials(s, count, shift):
-    """``exp(s - shift)`` of a row in place, and their sum."""
+    """Replaces a row by ``exp(s - shift)`` and returns the sum."""
     shifts, acc = splat(shift), splat(f(0.0))
     for c in range(0, count, LANES):  # beyond the row are -infs, which become zeros
         e = vecmath.exp(load(s + 4 * c) - shifts)
@@ -106,7 +106,7 @@ def _exponentials(s, count, shift):
 
 @register_jitable
 def _times(y, length, factor):
-    """A row times a number."""
+    """Multiplies a row by a number, in place."""
     factors = splat(factor)
     for c in range(0, length, LANES):
         store_some(y + 4 * c, load_some(y + 4 * c, length - c) * factors, length - c)
@@ -114,7 +114,7 @@ def _times(y, length, factor):
 
 @register_jitable
 def _softmax_rows(step, s, stats, mask, y, y_row, rows, row, key, count):
-    """Scores to exponentials, the rows' statistics, and what y holds of them, brought up to date."""
+    """Turns scores into exponentials, and updates the rows' statistics and the sums in y to match."""
     s_row, mask_row = load_int(step + F.score_row), load_int(step + F.mask_row)
     kind, causal = load_int(step + F.mask_kind), load_int(step + F.causal)
     scale, features = load_scalar(step + F.scale), load_int(step + F.features)
@@ -129,7 +129,7 @@ def _softmax_rows(step, s, stats, mask, y, y_row, rows, row, key, count):
         if before > here or before != before:
             most = before
         shift = most
-        if most == LOWEST:  # no key takes part yet
+        if most == LOWEST:  # no key takes part so far
             shift = f(0.0)
         total = _exponentials(s, count, shift)
         if key:
@@ -148,7 +148,7 @@ def _softmax_rows(step, s, stats, mask, y, y_row, rows, row, key, count):
 
 @register_jitable
 def _pack(step, k, v, count, k_panels, v_panels):
-    """A block of keys and values as panels."""
+    """Packs a block of keys and values into panels."""
     depth, features = load_int(step + F.depth), load_int(step + F.features)
     k_row, v_row = load_int(step + F.k_row), load_int(step + F.v_row)
     key_width, width = load_int(step + F.key_width), load_int(step + F.width)
@@ -195,7 +195,7 @@ def _values(step, s, rows, count, v_panels, y, y_row, zeros, resume):
 
 @step_kernel(Attention)
 def attention(step, bases, item, scratch):
-    """A run of rows of one matrix of queries."""
+    """Computes a run of rows of one matrix of queries."""
     shares, n1, n2 = load_int(step + F.shares), load_int(step + F.n1), load_int(step + F.n2)
     share, matrix = item % shares, item // shares
     i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
@@ -234,7 +234,7 @@ def attention(step, bases, item, scratch):
     while key < keys:
         count = min(block, keys - key)
         block_k, block_v = k + key * k_row, v + key * v_row
-        # Keys ahead of all rows of a tile can be left out, but not what a NaN or an infinity among them does.
+        # Keys ahead of all rows of a tile can be skipped, unless there is a NaN or an infinity among them.
         may_skip = False
         if causal and key:
             may_skip = _nothing(block_k, k_row, count, depth) + _nothing(block_v, v_row, count, features) == 0
@@ -257,6 +257,6 @@ def attention(step, bases, item, scratch):
     y += first * y_row
     for r in range(last - first):
         total = load_scalar(stats + 8 * r + 4)
-        if not (safe and total == f(0.0)):  # no key took part: zeros, or 0/0
+        if not (safe and total == f(0.0)):  # if no key took part: zeros if safe, else 0/0
             _times(y, features, f(1.0) / total)
         y += y_row

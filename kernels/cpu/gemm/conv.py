@@ -2,10 +2,10 @@
 
 Activations are NHWC with the zeros of the padding physically beside the image, so the filter taps of a line
 of outputs are a table of byte offsets and the inner loops have no edge cases; filter rows that lie above or
-below the image are left out of the sum (`rows_inside`). Weights are packed in panels ``[K/nr][R*S*C][nr]``. A
-volume's lines are those of all its planes; its padding above and below is physical, too, and it is planes of
-the filter outside it that are left out. Per item: for each panel, for each chunk of taps small enough to stay
-in cache, for each line.
+below the image are left out of the sum (`rows_inside`). Weights are packed in panels ``[K/nr][R*S*C][nr]``.
+The lines of a volume are those of all its planes; its padding above and below is physical, too, and planes of
+the filter outside it are left out. The loops of an item: for each panel, for each chunk of taps small enough
+to stay in cache, for each line.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def rows_inside(top, dilation, filter_rows, rows):
 
 @step_kernel(Conv)
 def conv(step, bases, item, scratch):
-    """One band of output lines by one block of output-channel panels of one image."""
+    """Computes one band of output lines by one block of output-channel panels of one image."""
     images = load_int(step + F.images)
     bands = load_int(step + F.bands)
     blocks = load_int(step + F.blocks)
-    if load_int(step + F.blocks_outer):  # weights larger than the images: go over the images first
+    if load_int(step + F.blocks_outer):  # weights larger than the images: the images are the inner loop
         block, rest = item // (images * bands), item % (images * bands)
     else:
         block, rest = item % blocks, item // blocks
@@ -102,9 +102,9 @@ def conv(step, bases, item, scratch):
             final = tap + count == taps
             clamp = step + F.lo if final else step + F.minus_inf
             chunk_weights = panel_weights + tap * depth * vecs * BYTES
-            # While the tiles of this chunk compute, fetch the next one (the panels lie one after the other),
-            # each tile a part of it; what a tile fetches is fixed in its code: PREFETCHES lines every UNROLL
-            # steps.
+            # While the tiles of this chunk compute, fetch the next chunk (the panels lie one after the
+            # other), each tile a part of it; a tile's code fixes how much it fetches: PREFETCHES lines every
+            # UNROLL steps.
             ahead = chunk_weights + count * depth * vecs * BYTES
             fetched = ahead + count * depth * vecs * BYTES
             share = count * (depth // UNROLL) * PREFETCHES * 64
@@ -119,7 +119,7 @@ def conv(step, bases, item, scratch):
                     if used <= 0:
                         if tap and not final:
                             continue
-                        from_tap, used = tap, 0  # bias, residual and activation all the same
+                        from_tap, used = tap, 0  # bias, residual and activation still apply
                 a = panel_x + plane * x_plane + line * x_line
                 c = y + plane * y_plane + line * y_line + channel_bytes
                 line_offsets = offsets + 8 * from_tap
@@ -135,7 +135,7 @@ def conv(step, bases, item, scratch):
                                     line_weights, c + done1 * y_col, y_col, panel_bias, tap, r + done1 * rc,
                                     rc, clamp, last_lanes, ahead, share)  # fmt: skip
                     ahead += tiles2 * share
-                if ahead >= fetched:  # all of it: from here on, fetch what is there anyway
+                if ahead >= fetched:  # all of it: from here on, fetch lines that are in cache anyway
                     ahead, share = chunk_weights, 0
                 if activation and final:
                     call_activation(activation, c, pixels, y_col, channels, step + F.act_a)
@@ -147,10 +147,10 @@ D = offsets(Depthwise)
 
 @step_kernel(Depthwise)
 def depthwise(step, bases, item, scratch):
-    """One band of lines by one block of channels of one image.
+    """Computes one band of lines by one block of channels of one image.
 
-    All lines of a run of channels before the next run: as many channels as the lines that a filter reads stay
-    in L1 for, so that each comes from further away but once.
+    A run of channels goes through all lines before the next run. A run is as wide as L1 can hold the lines
+    that a filter reads, so that each line is fetched from further away only once.
     """
     bands, blocks = load_int(step + D.bands), load_int(step + D.blocks)
     block, rest = item % blocks, item // blocks

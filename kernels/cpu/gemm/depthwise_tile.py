@@ -1,13 +1,13 @@
 """The depthwise microkernels: a few neighbouring pixels by one register of channels, all filter taps.
 
 ``y[i, :] = bias + sum_{r, s} x[r, i*stride + s*dilation, :] * w[r, s, :]`` for ``rows`` pixels i; every
-product stays in its own lane, and the terms of a sum are added filter row by filter row, left to right; of a
+product stays in its own lane, and the terms of a sum are added filter row by filter row, left to right; in a
 volume, plane by plane.
 
-Two ways to the same bits. By taps, for any filter: a weight is loaded once for all the pixels, a pixel again
-for every tap. By filter rows, for a width and stride known when the code is made, dilation 1: the weights of
-a row stay in registers, each pixel of the image is loaded once and used for every output that it is part of.
-A tile of 14 pixels and a 3x3 filter load 57 registers for 126 multiply-adds that way, 135 the other.
+Two variants give the same bits. By taps, for any filter: a weight is loaded once for all the pixels, a pixel
+again for every tap. By filter rows, for a width and stride known at compile time and dilation 1: the weights
+of a row stay in registers, each pixel of the image is loaded once and used for every output that needs it. A
+tile of 14 pixels and a 3x3 filter then loads 57 registers for 126 multiply-adds, 135 by taps.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PIXELS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
 
 
 class Operands(NamedTuple):
-    """What a tile works on: int64 byte addresses, byte strides and counts; ``lo`` and ``hi`` are float32."""
+    """A tile's arguments: int64 byte addresses, byte strides and counts; ``lo`` and ``hi`` are float32."""
 
     x: Any
-    x_col: Any  # between the pixels of neighbouring outputs: stride * pixel,
-    x_tap: Any  # of neighbouring taps: dilation * pixel,
-    x_row: Any  # and of neighbouring filter rows
+    x_col: Any  # between the pixels of neighbouring outputs: stride * pixel
+    x_tap: Any  # between neighbouring taps: dilation * pixel
+    x_row: Any  # between neighbouring filter rows
     filter_rows: Any
     filter_cols: Any
     w: Any  # one register per tap, filter row by filter row
@@ -43,13 +43,13 @@ class Operands(NamedTuple):
     bias: Any
     lo: Any  # clamp
     hi: Any
-    last: Any  # lanes that exist
-    planes: Any  # of the filter of a volume,
-    x_deep: Any  # and bytes between them in the input
+    last: Any  # number of valid lanes
+    planes: Any  # planes of a volume's filter
+    x_deep: Any  # bytes between them in the input
 
 
 def _by_taps(builder: Any, rows: int, op: Operands, start: list[Any]) -> list[Any]:
-    """Where it ends in x and in w, and accumulators of a tile for any filter."""
+    """The end addresses in x and in w, and the accumulators of a tile for any filter."""
 
     def row(_: Any, carried: list[Any]) -> list[Any]:
         x, w, *acc = carried
@@ -71,7 +71,7 @@ def _by_taps(builder: Any, rows: int, op: Operands, start: list[Any]) -> list[An
 def _by_filter_rows(
     builder: Any, taps: int, stride: int, rows: int, op: Operands, start: list[Any]
 ) -> list[Any]:
-    """Where it ends in x and in w, and accumulators of a tile for a filter ``taps`` wide, dilation 1."""
+    """The end addresses in x and in w, and a tile's accumulators for a filter ``taps`` wide, dilation 1."""
 
     def row(_: Any, carried: list[Any]) -> list[Any]:
         x, w, *acc = carried
@@ -94,7 +94,7 @@ def _by_filter_rows(
 
 
 def _clamped(builder: Any, values: list[Any], op: Operands) -> list[Any]:
-    """Between ``lo`` and ``hi``; where both are infinite not even looked at: two operations on every output
+    """The values limited to ``lo`` and ``hi``; two infinite bounds skip the two operations per output, which
     are a fifth of the work of a 3x3 filter.
     """
     infinite = [ir.Constant(simd.F32, bound) for bound in (-math.inf, math.inf)]
@@ -131,7 +131,7 @@ def _pixels(builder: Any, address: Any, stride: Any, count: int) -> list[Any]:
 
 
 def emit_tile(builder: Any, taps: int, stride: int, deep: bool, rows: int, op: Operands) -> None:
-    """IR of a tile of ``rows`` accumulators; ``taps`` 0: for any filter; ``deep``: of several planes."""
+    """Emits a tile of ``rows`` accumulators; ``taps`` 0: for any filter; ``deep``: for several planes."""
 
     def one_plane(op: Operands, start: list[Any]) -> list[Any]:
         if taps:
@@ -144,7 +144,7 @@ def emit_tile(builder: Any, taps: int, stride: int, deep: bool, rows: int, op: O
         return [builder.add(x, op.x_deep), w, *acc]
 
     places = _pixels(builder, op.y, op.y_col, rows)
-    for place in places:  # what the end of the tile needs is asked for now
+    for place in places:  # prefetch the lines that the end of the tile needs
         simd.prefetch_ir(builder, place, write=True)
     start = [simd.load_ir(builder, op.bias)] * rows
     found = loop(builder, op.planes, [op.x, op.w, *start], plane) if deep else one_plane(op, start)
@@ -154,8 +154,8 @@ def emit_tile(builder: Any, taps: int, stride: int, deep: bool, rows: int, op: O
 
 @functools.cache
 def depthwise_tile(taps: int, stride: int, most: int, deep: bool = False) -> Any:
-    """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows: for filters ``taps`` wide, moved by
-    ``stride`` pixels; or, both 0, for any. ``deep``: for filters of several planes.
+    """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows: for filters ``taps`` wide with a
+    stride of ``stride`` pixels; both 0: for any filter. ``deep``: for filters of several planes.
     """
     i64, f32 = types.int64, types.float32
     params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]

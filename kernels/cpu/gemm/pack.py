@@ -1,4 +1,4 @@
-"""Packing a matrix that is itself computed into the panels that the GEMM microkernel reads; see conv.py."""
+"""Packs a computed matrix into the panels that the GEMM microkernel reads; see conv.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ f = np.float32
 
 @register_jitable
 def pack_panel(x, x_row, x_col, rows, cols, registers, y):
-    """One panel of ``rows`` times ``registers`` registers: the first ``cols`` columns at ``x``, then zeros.
+    """Packs one panel of ``rows`` times ``registers`` registers: ``cols`` columns from ``x``, then zeros.
 
     Strides are in bytes; nothing outside the columns that exist is read.
     """
@@ -44,7 +44,7 @@ def pack_panel(x, x_row, x_col, rows, cols, registers, y):
 
 @step_kernel(PackPanels)
 def pack_panels(step, bases, item, scratch):
-    """A block of panels of one matrix: ``y [N/nr][K][nr]``, zeros in the lanes beyond N."""
+    """Packs a block of panels of one matrix: ``y [N/nr][K][nr]``, zeros in the lanes beyond N."""
     blocks, n1, n2 = load_int(step + F.blocks), load_int(step + F.n1), load_int(step + F.n2)
     block, matrix = item % blocks, item // blocks
     i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2

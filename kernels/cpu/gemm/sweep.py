@@ -1,4 +1,4 @@
-"""Microkernels along a line of output: the unit the conv kernels call through a pointer.
+"""Microkernels along a line of output, which the conv kernels call through a pointer.
 
 A line of Q output pixels is cut into equal register tiles of one or two heights (say 35 = 12 + 12 + 11), so
 there is no remainder code and every tile runs near the full rate. One kernel holds the tiles of all heights
@@ -22,8 +22,8 @@ call_depthwise_sweep = caller(18)
 @makes(GemmSweep)
 @functools.cache
 def gemm_sweep(vecs: int, most: int, fetches: bool = True) -> Kernel:
-    """``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers of
-    channels.
+    """A kernel of ``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs``
+    registers of channels.
     """
     tile = gemm_tile(vecs, most, fetches)
 
@@ -37,7 +37,7 @@ def gemm_sweep(vecs: int, most: int, fetches: bool = True) -> Kernel:
             ahead += share
             a += rows * a_col
             c += rows * c_col
-            residual += rows * residual_col  # both 0 where there is none
+            residual += rows * residual_col  # both are 0 where there is no residual
 
     return Kernel(sweep, f"gemm_sweep_{most}x{vecs}" + "_alone" * (not fetches), 18)
 
@@ -45,10 +45,10 @@ def gemm_sweep(vecs: int, most: int, fetches: bool = True) -> Kernel:
 @makes(DepthwiseSweep)
 @functools.cache
 def depthwise_sweep(taps: int, stride: int, most: int, deep: bool = False) -> Kernel:
-    """``tiles`` neighbouring tiles of ``rows`` (at most ``most``) pixels, a register of channels at a time.
+    """A kernel of ``tiles`` neighbouring tiles of ``rows`` (at most ``most``) pixels by one channel register.
 
-    Weights of the next register of channels lie ``w_step`` bytes on. For filters ``taps`` wide moved by
-    ``stride`` pixels, dilation 1; or, both 0, for any filter. ``deep``: for filters of several planes.
+    Weights of the next register of channels lie ``w_step`` bytes on. For filters ``taps`` wide with stride
+    ``stride`` and dilation 1; both 0: for any. ``deep``: for filters of several planes.
     """
     tile = depthwise_tile(taps, stride, most, deep)
 

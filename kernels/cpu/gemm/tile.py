@@ -26,30 +26,30 @@ PREFETCHES = 2  # cache lines of a later B fetched in one iteration
 
 
 class Operands(NamedTuple):
-    """What a tile works on: int64 byte addresses, byte strides and counts; ``lo`` and ``hi`` are float32."""
+    """A tile's arguments: int64 byte addresses, byte strides and counts; ``lo`` and ``hi`` are float32."""
 
     a: Any
     a_row: Any
-    offsets: Any  # where each of `batch` A's starts, from `a`
+    offsets: Any  # the start of each of the `batch` A's, relative to `a`
     batch: Any
     depth: Any
     b: Any
     c: Any
     c_row: Any
-    bias: Any  # vecs*LANES floats to be added, unless `resume`:
-    resume: Any  # an earlier part of the reduction is in C, to be added to
+    bias: Any  # vecs*LANES floats to add, unless `resume`
+    resume: Any  # C holds an earlier part of the reduction, which the tile adds to
     residual: Any  # 0, or a tile to add at the end
     residual_row: Any
     lo: Any  # clamp
     hi: Any
-    last: Any  # lanes of the last vector that exist: the others are neither written nor used
-    ahead: Any  # where to start fetching, while computing, what a later tile will read as B
+    last: Any  # valid lanes of the last vector: the others are neither written nor used
+    ahead: Any  # address from which the tile prefetches what a later tile reads as B
 
 
 def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -> None:
-    """IR of a tile of ``rows`` x ``vecs`` accumulators. C and the residual may be over-read by one vector.
+    """Emits a tile of ``rows`` x ``vecs`` accumulators. It may over-read C and the residual by one vector.
 
-    ``fetches``: the beginning of a later panel, from `Operands.ahead` on, is fetched meanwhile.
+    With ``fetches``, it prefetches the beginning of a later panel, from `Operands.ahead` on.
     """
     tile = [(i, v) for i in range(rows) for v in range(vecs)]
     groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
@@ -61,7 +61,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -
     c_places, residual_places = places(op.c, op.c_row), places(op.residual, op.residual_row)
     has_residual = builder.icmp_signed("!=", op.residual, const(0))
 
-    # What the end of the tile needs is asked for now, so that it has arrived when the sum is done.
+    # Prefetch the lines that the end of the tile needs, so that they have arrived when the sum is done.
     for place in c_places:
         simd.prefetch_ir(builder, place, write=True)
     with builder.if_then(has_residual):
@@ -69,8 +69,8 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -
             simd.prefetch_ir(builder, place)
 
     # The bias is added at the end: a running sum that starts from a large one rounds every small term to its
-    # last place. Where an earlier part of the reduction is in C, that takes its place; parts summed on their
-    # own keep the rounding error of long reductions down.
+    # last place. An earlier part of the reduction in C takes its place; parts that are summed separately keep
+    # the rounding error of long reductions small.
     resumed = builder.icmp_signed("!=", op.resume, const(0))
     bias_places = [builder.add(op.bias, const(v * BYTES)) for v in range(vecs)]
     for place in bias_places:
@@ -78,7 +78,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -
     start = [ir.Constant(VEC, [0.0] * LANES) for _ in tile]
 
     def steps_of(count: int) -> Any:
-        """A loop body of ``count`` rank-1 updates; carried: b, ahead, a pointer per group of rows,
+        """A loop body of ``count`` rank-1 updates; carried values: b, ahead, a pointer per group of rows,
         accumulators.
         """
 
@@ -89,7 +89,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -
             for line in range(lines):
                 simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
             for k in range(count):
-                if k:  # no load moves up past this: LLVM would take the next B's so early that tiles spill
+                if k:  # no load moves above this: LLVM would load the next B's so early that tiles spill
                     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
                 bs = [
                     simd.load_ir(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)

@@ -1,8 +1,8 @@
 """Activations applied in place to a line of pixels that a kernel has just written, while it is in L1.
 
-ReLU and ReLU6 never come here: they are clamp bounds in the microkernels' store. Every function takes
-``(line, pixels, col, channels, params)``: address, count, byte stride, count, and the address of two float32
-cells ``a, b`` (negative slope, alpha, ...). Channels beyond the count are left alone.
+ReLU and ReLU6 are not here: they are clamp bounds in the microkernels' store. Every function takes ``(line,
+pixels, col, channels, params)``: address, count, byte stride, count, and the address of two float32 cells
+``a, b`` (negative slope, alpha, ...). Channels beyond the count are left alone.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _gelu_tanh(x, a, b):
 
 @register_jitable
 def _hardsigmoid(x, a, b):
-    # as torch: relu6(x + 3) / 6
+    # as in torch: relu6(x + 3) / 6
     return vmin(splat(f(6.0)), vmax(splat(f(0.0)), x + splat(f(3.0)))) * splat(f(1.0 / 6))
 
 
@@ -138,7 +138,7 @@ def _softsign(x, a, b):
 
 @register_jitable
 def _mish(x, a, b):
-    # tanh(log(1 + e)) = ((1 + e)**2 - 1) / ((1 + e)**2 + 1), in which nothing cancels written so
+    # tanh(log(1 + e)) = ((1 + e)**2 - 1) / ((1 + e)**2 + 1), written so that nothing cancels
     e = vecmath.exp(vmin(splat(f(20.0)), x))
     n = e * (e + splat(f(2.0)))
     return x * (n / (n + splat(f(2.0))))

@@ -1,4 +1,4 @@
-"""Functions of two registers, and of three: ``function(x, z, w)``, those that take fewer ignore the rest."""
+"""Functions ``function(x, z, w)`` of two or three registers; those of two ignore the last."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _minimum(x, z, w):
 
 @register_jitable
 def _logaddexp(x, z, w):
-    # of equal values apart: the difference of two infinities is NaN
+    # equal values separately: the difference of two infinities is NaN
     apart = vmax_nan(x, z) + veclog.log1p(vecmath.exp(minus_abs(x - z)))
     return select_eq(x, z, x + splat(f(math.log(2.0))), apart)
 
@@ -81,7 +81,7 @@ def _remainder_of(x, z):
 
 
 def _of_pairs(function):
-    """Lane by lane through the C library, in float64, rounded once."""
+    """A function computed lane by lane by the C library, in float64, and rounded once."""
     each = lanes.each_pair(function)
 
     @register_jitable

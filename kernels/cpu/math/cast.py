@@ -47,7 +47,7 @@ FUNCTIONS = {
 
 @register_jitable
 def float_to_int(x, z, flag):
-    """Towards zero. What does not fit 32 bits, and NaN, is flagged and gives 0."""
+    """Rounds towards zero. Values that do not fit 32 bits, and NaN, are flagged and give 0."""
     if x >= -EDGE and x < EDGE:
         return np.int64(x)
     raise_flag(flag, 0)

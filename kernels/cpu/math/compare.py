@@ -9,7 +9,7 @@ from bslite.kernels.contracts import elementwise as contract
 from bslite.kernels.cpu.vector.lanes import INTS, all_ints, ints_of
 from bslite.kernels.cpu.vector.simd import LANES, VEC, primitive, vec_t
 
-#: As the IR has them.
+#: The names of the orders in LLVM IR.
 ORDERS = dict(zip(contract.ORDERS, ("==", "!=", "<", "<=", ">", ">="), strict=True))
 
 

@@ -1,7 +1,7 @@
-"""Integer arithmetic of two values, in 64 bits; the caller flags what does not fit a cell of 32.
+"""Integer arithmetic of two values, in 64 bits; the caller flags results that do not fit a cell of 32.
 
-Functions ``(x, z, flag)`` of int64 give an int64. Division is towards zero in ``div`` and ``fmod`` (as C,
-torch's fmod, ONNX's Div have it), towards minus infinity in ``floor_div`` and ``remainder`` (Python, torch,
+Functions ``(x, z, flag)`` of int64 give an int64. Division rounds towards zero in ``div`` and ``fmod`` (as in
+C, torch's fmod, ONNX's Div), towards minus infinity in ``floor_div`` and ``remainder`` (as in Python, torch,
 ONNX's Mod). A division by zero is flagged too, and gives 0.
 """
 
@@ -75,7 +75,7 @@ def _pow(x, z, flag):
     result, base = 1, x
     if x == 0 or x == 1 or x == -1:  # every power fits
         return 1 if z == 0 or x == 1 or (x == -1 and z % 2 == 0) else x
-    for _ in range(min(z, 33)):  # of a size of 2 or more, the 32nd does not fit
+    for _ in range(min(z, 33)):  # for |x| >= 2, the 32nd power does not fit
         result *= base
         if result > 4294967296 or result < -4294967296:
             break

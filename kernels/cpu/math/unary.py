@@ -1,6 +1,6 @@
-"""Functions of analysis and rounding in the form activations have: ``function(x, a, b)`` on a register.
+"""Functions of analysis and rounding with the signature of activations: ``function(x, a, b)`` on a register.
 
-Rare ones go lane by lane through the C library, in float64, rounded once.
+The C library computes rare ones lane by lane, in float64, rounded once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Logarithms, expm1 and softplus on vector registers, as polynomials.
 
 Largest errors in units in the last place of float32 (tests/kernels/test_vecmath.py holds them to these bounds
-at a sample of every exponent): log 1.5, log1p 1.5, log2 2, expm1 1.5. Of zero -inf, below it NaN, as C99.
+at a sample of every exponent): log 1.5, log1p 1.5, log2 2, expm1 1.5. As in C99, log(0) is -inf; below, NaN.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ f = np.float32
 _INF = f(math.inf)
 _NAN = f(math.nan)
 _NORMAL = f(2.0**-126)
-_LN2_HI, _LN2_LO = f(0.693359375), f(-2.12194440e-4)  # few bits: n * LN2_HI is exact
+_LN2_HI, _LN2_LO = f(0.693359375), f(-2.12194440e-4)  # few bits, so that n * LN2_HI is exact
 
 
 @register_jitable
@@ -40,7 +40,7 @@ def _log_rest(r):
 
 @register_jitable
 def _ends(x, y):
-    """``y``, or what the logarithm of x is where x is not finite and above zero."""
+    """``y``, except where x is not finite and above zero: there, the logarithm of that x."""
     zero = splat(f(0.0))
     y = select_lt(x, splat(_INF), y, x)  # infinity and NaN are their own logarithms
     y = select_lt(x, zero, splat(_NAN), y)
@@ -49,7 +49,7 @@ def _ends(x, y):
 
 @register_jitable
 def _parts(x):
-    """Exponent and mantissa, of subnormal numbers too."""
+    """The exponent and mantissa, also of subnormal numbers."""
     big = select_lt(x, splat(_NORMAL), x * splat(f(2.0**23)), x)
     n = exponent(big) - select_lt(x, splat(_NORMAL), splat(f(23.0)), splat(f(0.0)))
     return n, mantissa(big) - splat(f(1.0))
@@ -75,7 +75,7 @@ def log2(x):
 
 @register_jitable
 def log1p(x):
-    """``log(1 + x)``: near zero of x itself, else with what rounding 1 + x lost put back."""
+    """``log(1 + x)``: near zero from x itself, else corrected for the rounding of 1 + x."""
     u = x + splat(f(1.0))
     n, r = exponent(u), mantissa(u) - splat(f(1.0))
     lost = (x - (u - splat(f(1.0)))) / u
@@ -88,7 +88,7 @@ def log1p(x):
     y = select_lt(x, splat(_INF), y, x)
     y = select_lt(x, splat(f(-1.0)), splat(_NAN), y)
     y = select_eq(x, splat(f(-1.0)), splat(-_INF), y)
-    return select_eq(x, splat(f(0.0)), x, y)  # of either sign
+    return select_eq(x, splat(f(0.0)), x, y)  # zeros of either sign
 
 
 @register_jitable

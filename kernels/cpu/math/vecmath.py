@@ -1,9 +1,8 @@
-"""exp, tanh, sigmoid and erf on vector registers, as polynomials: SVML is gone from Numba, libm calls are
-scalar.
+"""exp, tanh, sigmoid and erf on vector registers, as polynomials: Numba has no SVML any more; libm is scalar.
 
 Largest errors in units in the last place of float32, measured over all floats between 2**-32 and 2**8 of
 either sign on AVX-512: exp 0.89, expm1 of negatives 0.86, sigmoid 2.41, tanh 1.36, erf 1.03 (with and without
-fused multiply-adds, at a sample of every exponent: tests/kernels/test_vecmath.py). NaN comes through; exp
+fused multiply-adds, at a sample of every exponent: tests/kernels/test_vecmath.py). NaN gives NaN; exp
 overflows to inf and underflows through the subnormals to 0; the others saturate exactly.
 """
 
@@ -17,14 +16,14 @@ from bslite.kernels.cpu.vector.simd import LANES, fma, minus_abs, select_lt, spl
 
 f = np.float32
 _LOG2E = f(1.44269504088896341)
-_ONES = f(1.5 * 2**23)  # the last place of whose neighbourhood is 1
+_ONES = f(1.5 * 2**23)  # floats near it are 1 apart
 _LN2_HI = f(0.693359375)  # few bits, so that n * LN2_HI is exact
 _LN2_LO = f(-2.12194440e-4)
 
 
 @register_jitable
 def _powers_of_two(x):
-    """``x / ln 2`` to the nearest integer: by adding a number whose last place is 1, two operations."""
+    """``x / ln 2`` rounded to an integer in two operations, by adding a number whose last place is 1."""
     return fma(x, splat(_LOG2E), splat(_ONES)) - splat(_ONES)
 
 
@@ -53,8 +52,8 @@ def _expm1_near(r):
 
 @register_jitable
 def _exp(x):
-    """``e**x`` for x in [-104, 89]; NaN comes through. The polynomial is the minimax one of degree 6 for
-    ``|r| <= ln2 / 2`` whose first two coefficients are 1: off by 2**-28 of its value.
+    """``e**x`` for x in [-104, 89]; NaN gives NaN. The polynomial is the minimax one of degree 6 for ``|r| <=
+    ln2 / 2`` whose first two coefficients are 1: its relative error is 2**-28.
     """
     n = _powers_of_two(x)
     r = _remainder(x, n)
@@ -76,24 +75,24 @@ def exp(x):
 
 @register_jitable
 def expm1_negative(x):
-    """``e**x - 1`` for ``x <= 0``, without the cancellation near 0; for larger x what it gives at 0."""
+    """``e**x - 1`` for ``x <= 0``, without the cancellation near 0; larger x give the value at 0."""
     return expm1_within(vmin(splat(f(0.0)), vmax(splat(f(-25.0)), x)))
 
 
 @register_jitable
 def expm1_within(x):
-    """``e**x - 1`` for x in [-25, 25]; NaN comes through."""
+    """``e**x - 1`` for x in [-25, 25]; NaN gives NaN."""
     n = _powers_of_two(x)
     scale = pow2(n)
     r = _remainder(x, n)
-    if LANES < 8:  # perhaps no fused multiply-adds: what cancels is taken first, exactly for n = 1
+    if LANES < 8:  # perhaps no fused multiply-adds: the terms that cancel come first, exact for n = 1
         return fma(_beyond_linear(r) * (r * r), scale, fma(r, scale, scale - splat(f(1.0))))
     return fma(_expm1_near(r), scale, scale - splat(f(1.0)))
 
 
 @register_jitable
 def sigmoid(x):
-    """``1 / (1 + e**-x)``, below zero as ``e**x / (1 + e**x)``: right down to the subnormals."""
+    """``1 / (1 + e**-x)``, below zero as ``e**x / (1 + e**x)``: accurate down to the subnormals."""
     e = _exp(vmax(splat(f(-104.0)), minus_abs(x)))
     return quotient(select_lt(x, splat(f(0.0)), e, splat(f(1.0))), splat(f(1.0)) + e)
 
@@ -116,7 +115,7 @@ def tanh(x):
 
 @register_jitable
 def erf(x):
-    """Odd rational-free form: a Taylor-like polynomial below 1 and ``1 - exp(-q(|x|))`` above (N. Juffa's
+    """A Taylor-like odd polynomial below 1 and ``1 - exp(-q(|x|))`` above, without a division (N. Juffa's
     erff).
     """
     a = vabs(x)

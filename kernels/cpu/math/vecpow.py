@@ -1,4 +1,4 @@
-"""``x ** y`` on vector registers: the logarithm in float64, where its error times y still does not show.
+"""``x ** y`` on vector registers: the logarithm in float64, where its error times y is still negligible.
 
 Within 0.6 units in the last place of float32; special values as C99's pow (Annex F.10.4.4), tested against it
 (tests/kernels/test_vecmath.py).
@@ -70,7 +70,7 @@ def power(builder, x, y):
     wide = builder.fpext(size, DOUBLES)
     log = _log2(builder, wide)
     log = builder.select(same(size, zero), all_doubles(-math.inf), log)
-    log = builder.select(builder.fcmp_ordered("<", size, inf), log, wide)  # infinity and NaN as they are
+    log = builder.select(builder.fcmp_ordered("<", size, inf), log, wide)  # infinity and NaN pass through
     t = builder.fmul(builder.fpext(y, DOUBLES), log)
     for bound, less in ((200.0, ">"), (-200.0, "<")):
         t = builder.select(builder.fcmp_ordered(less, t, all_doubles(bound)), all_doubles(bound), t)

@@ -1,7 +1,7 @@
 """Sine and cosine on vector registers: reduced in float64, then the polynomials of Cephes' sinf.
 
-Within 2 units in the last place of float32 (tests/kernels/test_vecmath.py). Registers with a lane at 2**20 or
-beyond, where two parts of pi/2 no longer do, go through the C library lane by lane; of infinities NaN.
+Within 2 units in the last place of float32 (tests/kernels/test_vecmath.py). The C library computes lane by
+lane registers with a lane at 2**20 or beyond, where two parts of pi/2 are too few; infinities give NaN.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HALF_PI_LO = 6.07710050650619224932e-11
 
 @primitive(vec_t, vec_t)
 def _half_pis(builder, x):
-    """``x / (pi/2)`` to the nearest integer."""
+    """``x / (pi/2)`` rounded to the nearest integer."""
     wide = builder.fmul(builder.fpext(x, DOUBLES), all_doubles(2 / math.pi))
     return builder.fptrunc(call_llvm(builder, f"llvm.rint.v{LANES}f64", DOUBLES, [wide]), VEC)
 
@@ -81,7 +81,7 @@ def sin(x):
 
 @register_jitable
 def cos(x):
-    """Cosine: the sine a quarter later."""
+    """The cosine, as the sine of x + pi/2."""
     if not all_less(vabs(x), splat(_FAR)):
         return _cos_far(x)
     n = _half_pis(x)

@@ -1,4 +1,4 @@
-"""A strided copy over any number of axes: for those that the "copy" kernel has no loops for."""
+"""A strided copy over any number of axes, for copies that the "copy" kernel has too few loops for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENTRY = 24  # bytes of a table entry: size, byte stride in x, in y
 
 @step_kernel(CopyAxes)
 def copy_axes(step, bases, item, scratch):
-    """Planes of the two innermost axes; the ``axes`` around them are in the table, innermost first."""
+    """Copies planes of the two innermost axes; the ``axes`` around them are in the table, innermost first."""
     table, axes = operand(step, bases, F.table), load_int(step + F.axes)
     n0, n1, vector = load_int(step + F.n0), load_int(step + F.n1), load_int(step + F.vector)
     x0, x1, y0, y1 = (

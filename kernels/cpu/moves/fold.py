@@ -1,4 +1,4 @@
-"""Columns added up where their windows lie: each element of the image looks for the windows it is in."""
+"""Sums columns where their windows lie: each element of the image adds up the windows that contain it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ F = offsets(Fold)
 
 @register_jitable
 def place_of(at, tap, stride, dilation, pad, places):
-    """Which window has its ``tap`` here, -1 if none."""
+    """The number of the window whose ``tap`` is at ``at``, -1 if there is none."""
     start = at + pad - tap * dilation
     if start < 0 or start % stride:
         return -1
@@ -25,7 +25,7 @@ def place_of(at, tap, stride, dilation, pad, places):
 
 @step_kernel(Fold)
 def fold(step, bases, item, scratch):
-    """Sums in the order of the window's taps, in float64."""
+    """Adds in the order of the window's taps, in float64."""
     channels, depth, height = load_int(step + F.channels), load_int(step + F.n0), load_int(step + F.n1)
     width = load_int(step + F.n2)
     w0, w1, w2 = load_int(step + F.w0), load_int(step + F.w1), load_int(step + F.w2)

@@ -1,4 +1,4 @@
-"""Cells and runs of cells at computed places, picked or put. All operands are dense.
+"""Reads and writes of cells and runs of cells at computed places. All operands are dense.
 
 Where several updates go to one place, one work item does all of them, in order.
 """
@@ -25,7 +25,7 @@ N, P = offsets(GatherND), offsets(ScatterND)
 
 @register_jitable
 def wrapped(index, size, flag):
-    """``index`` counted from 0; the flag is raised, and 0 taken, if it is out of range."""
+    """``index`` counted from 0; if it is out of range, the flag is raised and the result is 0."""
     at = index + size if index < 0 else index
     if at < 0 or at >= size:
         raise_flag(flag, index)
@@ -35,7 +35,7 @@ def wrapped(index, size, flag):
 
 @register_jitable
 def update(y, u, reduction, floats, overflow):
-    """The cell at ``y`` replaced by, or reduced with, that at ``u``. NaN is the largest and the smallest."""
+    """Replaces the cell at ``y`` by that at ``u``, or reduces both. NaN is the largest and the smallest."""
     if reduction == NONE:
         store_cell(y, load_cell(u))
     elif floats:
@@ -63,7 +63,7 @@ def update(y, u, reduction, floats, overflow):
 
 @register_jitable
 def line_place(table, axes, line, column):
-    """Byte offset of a line; ``column`` 8 for x, 16 for the indices."""
+    """Byte offset of a line; ``column`` is 8 for x, 16 for the indices."""
     place = 0
     for axis in range(axes):
         size = load_int(table + 24 * axis)
@@ -74,7 +74,7 @@ def line_place(table, axes, line, column):
 
 @step_kernel(GatherElements)
 def gather_elements(step, bases, item, scratch):
-    """Lines along the axis: ``y[k] = x[indices[k]]``."""
+    """``y[k] = x[indices[k]]`` for lines along the axis."""
     table, axes, flag = operand(step, bases, G.table), load_int(step + G.axes), operand(step, bases, G.flag)
     size, count = load_int(step + G.size), load_int(step + G.count)
     x_step, i_step = load_int(step + G.x_step), load_int(step + G.i_step)
@@ -90,7 +90,7 @@ def gather_elements(step, bases, item, scratch):
 
 @step_kernel(ScatterElements)
 def scatter_elements(step, bases, item, scratch):
-    """Lines along the axis, in order: ``y[indices[k]] = updates[k]``; y holds the input already."""
+    """``y[indices[k]] = updates[k]`` for lines along the axis, in order; y already holds the input."""
     table, axes, flag = operand(step, bases, S.table), load_int(step + S.axes), operand(step, bases, S.flag)
     overflow, floats = operand(step, bases, S.overflow), load_int(step + S.floats)
     size, count, reduction = load_int(step + S.size), load_int(step + S.count), load_int(step + S.reduction)
@@ -117,7 +117,7 @@ def nd_place(table, indices, coordinates, flag):
 
 @step_kernel(GatherND)
 def gather_nd(step, bases, item, scratch):
-    """Slices one after the other; ``per_batch`` of them from each ``batch_bytes`` of x."""
+    """Gathers slices side by side into y, ``per_batch`` of them from each ``batch_bytes`` of x."""
     table, flag = operand(step, bases, N.table), operand(step, bases, N.flag)
     coordinates, inner = load_int(step + N.coordinates), load_int(step + N.inner)
     per_batch, batch_bytes = load_int(step + N.per_batch), load_int(step + N.batch_bytes)
@@ -130,7 +130,7 @@ def gather_nd(step, bases, item, scratch):
 
 @step_kernel(ScatterND)
 def scatter_nd(step, bases, item, scratch):
-    """A part of every slice, in order; y holds the input already."""
+    """Scatters a part of every slice, in order; y already holds the input."""
     table, flag = operand(step, bases, P.table), operand(step, bases, P.flag)
     overflow, floats = operand(step, bases, P.overflow), load_int(step + P.floats)
     coordinates, inner = load_int(step + P.coordinates), load_int(step + P.inner)
@@ -149,5 +149,5 @@ def scatter_nd(step, bases, item, scratch):
 
 @register_jitable
 def cell_at(base, cells):
-    """Address ``cells`` cells behind ``base``."""
+    """The address ``cells`` cells after ``base``."""
     return base + 4 * np.int64(cells)

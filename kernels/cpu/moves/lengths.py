@@ -1,4 +1,4 @@
-"""Lengths of sequences, checked."""
+"""The check of sequence lengths."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ F = offsets(SequenceLengths)
 
 @step_kernel(SequenceLengths)
 def sequence_lengths(step, bases, item, scratch):
-    """``y = x``, dense; flags for what is not in 1 to ``most``, for what follows a shorter one (where
-    ``in_order``), and for a longest below ``steps``. 1 stands for what is out of range.
+    """``y = x``, dense. Flags lengths outside 1 to ``most``, those that follow a shorter one (where
+    ``in_order``), and a longest length below ``steps``. A length out of range becomes 1.
     """
     x, y = operand(step, bases, F.x), operand(step, bases, F.y)
     most, in_order = load_int(step + F.most), load_int(step + F.in_order)

@@ -1,4 +1,4 @@
-"""Moving data: strided copies between layouts, zeros around images, constant fills."""
+"""Data movement: strided copies between layouts, zeros around images, constant fills."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ C = offsets(Copy)
 
 @register_jitable
 def copy_run(x, y, count, x_step, y_step, vector):
-    """``count`` elements; with ``vector`` both sides are contiguous."""
+    """Copies ``count`` elements; with ``vector`` both sides are contiguous."""
     if vector:
         whole = count // LANES
         for _ in range(whole):
@@ -45,7 +45,7 @@ def copy_run(x, y, count, x_step, y_step, vector):
         if rest:
             store_first(
                 y, load_first(x, rest, ZERO), rest
-            )  # x may be the caller's array, with nothing mapped behind it
+            )  # x may be the caller's array, with nothing mapped after it
     else:
         for _ in range(count):
             store_scalar(y, load_scalar(x))
@@ -55,7 +55,7 @@ def copy_run(x, y, count, x_step, y_step, vector):
 
 @step_kernel(Copy)
 def copy(step, bases, item, scratch):
-    """``y[i0..i5] = x[i0..i5]``, byte strides, the item being one (i0, i1)."""
+    """``y[i0..i5] = x[i0..i5]`` with byte strides; an item is one (i0, i1)."""
     n1 = load_int(step + C.n1)
     i0, i1 = item // n1, item % n1
     x = operand(step, bases, C.source) + i0 * load_int(step + C.x0) + i1 * load_int(step + C.x1)
@@ -87,7 +87,7 @@ def copy(step, bases, item, scratch):
 
 @register_jitable
 def fill_run(y, count, value):
-    """``count`` contiguous floats."""
+    """Writes ``count`` contiguous floats."""
     v = splat(value)
     whole = count // LANES
     for _ in range(whole):
@@ -103,8 +103,8 @@ R = offsets(Interleave)
 
 @intrinsic
 def interleave_rgb(typingctx, x, plane, y):
-    """Write ``3*LANES`` floats at ``y``: pixel by pixel, from three runs of LANES floats, ``plane`` bytes
-    apart at ``x``.
+    """Writes ``3*LANES`` floats at ``y``, pixel by pixel, from three runs of LANES floats at ``x``, ``plane``
+    bytes apart.
     """
 
     def codegen(context, builder, sig, args):
@@ -112,7 +112,7 @@ def interleave_rgb(typingctx, x, plane, y):
         red, green, blue = (load_ir(builder, builder.add(x, builder.mul(plane, const(c)))) for c in range(3))
         for j in range(3):
             element = [j * LANES + lane for lane in range(LANES)]
-            # Lanes of red and green first, then blue's put in between: a shuffle takes two operands.
+            # Red and green are merged first, then blue: a shuffle takes two operands.
             two = [e // 3 + LANES * (e % 3 == 1) for e in element]
             three = [LANES + e // 3 if e % 3 == 2 else lane for lane, e in enumerate(element)]
             index = ir.VectorType(I32, LANES)
@@ -126,7 +126,7 @@ def interleave_rgb(typingctx, x, plane, y):
 
 @step_kernel(Interleave)
 def interleave(step, bases, item, scratch):
-    """One line of an image of three planes, as pixels of three channels: the way a picture comes in."""
+    """Copies a line of three planes to pixels of three channels, as a picture comes in."""
     lines, pixels = load_int(step + R.lines), load_int(step + R.pixels)
     image, line = item // lines, item % lines
     x = operand(step, bases, R.source) + image * load_int(step + R.x_image) + line * load_int(step + R.x_line)
@@ -149,8 +149,8 @@ H = offsets(Halo)
 
 @step_kernel(Halo)
 def halo(step, bases, item, scratch):
-    """Zeros around one of ``bands`` bands of lines of a plane of an image: ``y`` is its first element inside,
-    counts are floats (``whole``: a line with both sides).
+    """Writes zeros around one of ``bands`` bands of lines of a plane of an image: ``y`` is its first element
+    inside, counts are floats (``whole``: a line with both sides).
 
     The lines above and below are filled over their whole width, so the image's lines must be evenly spaced.
     """
@@ -178,6 +178,6 @@ L = offsets(Fill)
 
 @step_kernel(Fill)
 def fill(step, bases, item, scratch):
-    """A run of ``count`` equal floats per item, the runs ``y_step`` bytes apart."""
+    """Writes a run of ``count`` equal floats per item, the runs ``y_step`` bytes apart."""
     y = operand(step, bases, L.target) + item * load_int(step + L.y_step)
     fill_run(y, load_int(step + L.count), load_scalar(step + L.value))

@@ -1,4 +1,4 @@
-"""The largest elements of rows, in order; and rows that are one at an index."""
+"""The largest elements of rows, in order; and one-hot rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def before(a, b, largest, floats):
 
 @register_jitable
 def ahead(x, i, j, largest, floats):
-    """Whether index i comes before j: of equal elements the lower one."""
+    """Whether index i comes before j; of equal elements the lower index comes first."""
     if before(x + 4 * i, x + 4 * j, largest, floats):
         return True
     return i < j and not before(x + 4 * j, x + 4 * i, largest, floats)
@@ -36,7 +36,7 @@ def ahead(x, i, j, largest, floats):
 
 @register_jitable
 def sink(x, y, at, count, largest, floats):
-    """Make a heap of the ``count`` indices at y, the last in order on top; all but that at ``at`` are one."""
+    """Makes a heap of ``count`` indices at y, the last in order on top; all but the one at ``at`` are one."""
     moved = load_cell(y + 4 * at)
     child = 2 * at + 1
     while child < count:
@@ -53,7 +53,7 @@ def sink(x, y, at, count, largest, floats):
 
 @register_jitable
 def by_heap(x, y, length, k, largest, floats):
-    """The first k of a row as a heap, which then is sorted in place."""
+    """Collects the first k of a row in a heap, then sorts it in place."""
     for i in range(k):
         store_cell(y + 4 * i, i)
     for i in range(k // 2):
@@ -71,8 +71,8 @@ def by_heap(x, y, length, k, largest, floats):
 
 @step_kernel(TopK)
 def topk(step, bases, item, scratch):
-    """Rows ``y [k]`` of indices into rows ``x [length]``, dense. Few are kept in order, each element taking
-    its place so far: most of a long row are below all k and cost one comparison. Many are kept as a heap.
+    """Rows ``y [k]`` of indices into rows ``x [length]``, dense. A small k uses insertion into a sorted list:
+    most elements of a long row are below all k and cost one comparison. A large k uses a heap.
     """
     length, k = load_int(step + K.length), load_int(step + K.k)
     largest, floats = load_int(step + K.largest), load_int(step + K.floats)
@@ -85,7 +85,7 @@ def topk(step, bases, item, scratch):
             continue
         for i in range(length):
             element = x + 4 * i
-            at = min(i, k)  # the elements so far
+            at = min(i, k)  # the number of elements so far
             if at == k:
                 if not before(element, x + 4 * load_cell(y + 4 * (k - 1)), largest, floats):
                     continue

@@ -1,4 +1,4 @@
-"""Transposing copies: from channels-last memory to planes and back, a square of registers at a time."""
+"""Transposing copies from channels-last memory to planes and back, a square of registers at a time."""
 
 from __future__ import annotations
 

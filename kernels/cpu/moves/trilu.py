@@ -13,7 +13,7 @@ F = offsets(Trilu)
 
 @step_kernel(Trilu)
 def trilu(step, bases, item, scratch):
-    """Rows of dense matrices; where ``j - i`` is below (``upper``) or above the diagonal, zeros."""
+    """Rows of dense matrices, with zeros where ``j - i`` is below (``upper``) or above the diagonal."""
     height, width, rows = load_int(step + F.height), load_int(step + F.width), load_int(step + F.rows)
     diagonal, upper = load_int(step + F.diagonal), load_int(step + F.upper)
     first = item * load_int(step + F.item_rows)

@@ -1,7 +1,7 @@
-"""The cells of recurrent layers: what happens to a block's products while they are in L1.
+"""The cells of recurrent layers: the arithmetic on a block's products while they are in L1.
 
 A block is one register of hidden units with all its gates. Its products with h lie in ``work``, those with x
-in ``inputs``; out of them come the block's part of the new h and c and of the layer's output.
+in ``inputs``; from them a cell computes the block's part of the new h and c and of the layer's output.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ TANH = int(Cell.TANH)
 
 @register_jitable
 def gates_of(kind):
-    """Registers of a block's products with h in the first pass."""
+    """The registers of a block's products with h in the first pass."""
     return 4 if kind in (LSTM, PROJECTED) else 3 if kind == GRU else 2 if kind == GRU_BEFORE else 1
 
 
 @register_jitable
 def _length(step, bases, n, steps):
-    """Length of sequence ``n``; one that cannot be is flagged, and counts as all steps."""
+    """The length of sequence ``n``; an invalid one is flagged, and counts as all steps."""
     if not load_int(step + F.has_lengths):
         return steps
     length = load_cell(operand(step, bases, F.lengths) + 4 * n)
@@ -43,8 +43,8 @@ def _length(step, bases, n, steps):
 
 @register_jitable
 def first_cells(step, bases, s, first, count, tile, work, x_work):
-    """The first pass of time step ``s`` for ``count`` blocks from ``first``; products with x at ``x_work`` if
-    there are any.
+    """Computes the first pass of time step ``s`` for ``count`` blocks from ``first``; products with x, if
+    any, lie at ``x_work``.
     """
     kind, batch, steps = load_int(step + F.kind), load_int(step + F.batch), load_int(step + F.steps)
     vecs = gates_of(kind)
@@ -69,7 +69,7 @@ def first_cells(step, bases, s, first, count, tile, work, x_work):
         for j in range(count):
             block = first + j
             at = block * BYTES
-            # Where a tile's products lie: its rows of the batch, in each its blocks.
+            # A tile's products are stored by rows of the batch, each row by blocks.
             place = (j // tile * batch + n) * row + j % tile * vecs * BYTES
             w = work + place
             x = x_work + place if x_work else inputs + (time * batch + n) * inputs_row + block * gates * BYTES
@@ -80,7 +80,7 @@ def first_cells(step, bases, s, first, count, tile, work, x_work):
             last = y + steps * y_time + n * y_row + at
             if not live:
                 if kind == PROJECTED:
-                    continue  # the second pass keeps h; c stays as it is
+                    continue  # the second pass keeps h; c does not change
                 store(h_new, load(h_old))
                 store_some(out, splat(np.float32(0.0)), width)
                 if kind == GRU_BEFORE:
@@ -128,7 +128,7 @@ def first_cells(step, bases, s, first, count, tile, work, x_work):
 
 @register_jitable
 def second_cells(step, bases, s, first, count, tile, work):
-    """The second pass: the projection of h, or the new gate of a GRU whose reset comes before the product."""
+    """The second pass: the projection of h, or the new gate of a GRU whose reset precedes the product."""
     kind, batch, steps = load_int(step + F.kind), load_int(step + F.batch), load_int(step + F.steps)
     state_bytes, state_row = load_int(step + F.state_bytes), load_int(step + F.state_row)
     old = operand(step, bases, F.state) + (s & 1) * state_bytes

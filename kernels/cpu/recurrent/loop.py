@@ -1,21 +1,21 @@
 """Recurrent layers as one loop nest (arXiv 1909.13654): for each time step, for each block of hidden units.
 
-A block takes the product of h with its units' rows of the recurrent weights, all gates at once, on the GEMM
-microkernel; the gates go through their functions while they are in L1 (`recurrent_cell`), and what is written
-is the block's part of the new h and c. No gate vector ever exists in full. The products with the inputs of
-all steps are there already; those of a single step are taken here.
+A block multiplies h by its units' rows of the recurrent weights, all gates at once, on the GEMM microkernel;
+the gates' functions run while the products are in L1 (`recurrent_cell`), and the block writes its part of the
+new h and c. No gate vector ever exists in full. The products with the inputs of all steps are there already;
+those of a single step are computed here.
 
-Every thread that comes joins in: groups of blocks are claimed by atomic counters, a thread's own share first,
-so that it reads the same weights at every step and finds them in its own L2; the shares are swept forwards
-and backwards in turn, so that the end of one step's weights, still in cache, is the beginning of the next
-one's. A group is claimed only when the pass before is complete, so no thread waits for one that has not
-come.
+Every thread that comes joins in: threads claim groups of blocks by atomic counters, their own share first, so
+that a thread reads the same weights at every step and finds them in its own L2; the sweeps over the shares
+alternate between forwards and backwards, so that the end of one step's weights, still in cache, is the
+beginning of the next one's. A group is claimed only when the pass before is complete, so no thread waits for
+one that has not come.
 
 Two layers need a second pass over blocks in each step: an LSTM whose h is projected, and a GRU that applies
 the reset gate before the product.
 
-How many blocks make a group and a tile, how many threads take part and how the sweep goes is the planner's
-choice (`explore.cpu`); none of it changes a bit of the answer.
+The planner chooses the blocks of a group and of a tile, the number of threads and the direction of the sweep
+(`explore.cpu`); none of these changes a bit of the answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bslite.kernels.cpu.vector.simd import BYTES, LANES, load_int
 
 @register_jitable
 def _product(sweep, step, cut, a, a_row, offsets, taps, chunk_taps, depth, weights, vecs, bias, c):
-    """``c[N, vecs*LANES] = a[N, K] @ weights + bias``, c dense; K in the parts of `plan.reduction`."""
+    """``c[N, vecs*LANES] = a[N, K] @ weights + bias``, c dense; sums K in parts as `plan.reduction`."""
     tiles1, rows1 = load_int(cut), load_int(cut + 8)
     tiles2, rows2 = load_int(cut + 16), load_int(cut + 24)
     done1, row = tiles1 * rows1, vecs * BYTES
@@ -53,7 +53,7 @@ def _product(sweep, step, cut, a, a_row, offsets, taps, chunk_taps, depth, weigh
 
 @register_jitable
 def _products(step, bases, a, a_row, which, cut, sweep, gates, tile, first, count, work, back):
-    """Products of ``a`` [N, K] for ``count`` blocks from ``first`` into ``work``, tile by tile.
+    """Multiplies ``a`` [N, K] for ``count`` blocks from ``first`` into ``work``, tile by tile.
 
     ``which``: 0 for the weights of h, 1 for those of the second pass, 2 for those of x.
     """
@@ -83,7 +83,7 @@ def _products(step, bases, a, a_row, which, cut, sweep, gates, tile, first, coun
 
 @register_jitable
 def _first(step, bases, s, group, work, back):
-    """The first pass of time step ``s`` for a group of blocks."""
+    """Computes the first pass of time step ``s`` for a group of blocks."""
     units, tile = load_int(step + F.units), load_int(step + F.tile_units)
     first = group * units
     count = min(units, load_int(step + F.blocks) - first)
@@ -102,7 +102,7 @@ def _first(step, bases, s, group, work, back):
 
 @register_jitable
 def _second(step, bases, s, group, work, back):
-    """The second pass of time step ``s`` for a group of blocks."""
+    """Computes the second pass of time step ``s`` for a group of blocks."""
     units, tile = load_int(step + F.units2), load_int(step + F.tile_units2)
     first = group * units
     count = min(units, load_int(step + F.blocks2) - first)
@@ -114,7 +114,7 @@ def _second(step, bases, s, group, work, back):
 
 @register_jitable
 def _fetch_state(step, bases, s):
-    """Ask for all of h at once: half of it was written by other cores, and each line is a long way off."""
+    """Prefetches all of h: other cores wrote half of it, and each of its lines takes long to arrive."""
     state = operand(step, bases, F.state) + (s & 1) * load_int(step + F.state_bytes)
     size = load_int(step + F.state_bytes)
     for line in range(0, size, LINE):
@@ -123,7 +123,7 @@ def _fetch_state(step, bases, s):
 
 @register_jitable
 def _groups(step, second):
-    """How many groups of blocks a pass has."""
+    """The number of groups of blocks in a pass."""
     if second:
         return -(-load_int(step + F.blocks2) // load_int(step + F.units2))
     return -(-load_int(step + F.blocks) // load_int(step + F.units))
@@ -131,7 +131,7 @@ def _groups(step, second):
 
 @step_kernel(Recurrent)
 def recurrent(step, bases, item, scratch):
-    """Join in all time steps until no group is left; items: as many as threads may come."""
+    """Joins in all time steps until no group is left; there are as many items as threads may come."""
     shares, steps = load_int(step + F.shares), load_int(step + F.steps)
     stride = (1 + shares) * LINE
     counters = operand(step, bases, F.counters)

@@ -42,7 +42,7 @@ def _running(combine, start):
             for _ in range(length):
                 after = combine(count, load_cell(x))
                 made = count if exclusive else after
-                # held where the next step still fits 64 bits: out of range for good, unless it is times zero
+                # clamped where the next step fits 64 bits: out of range for good, unless times zero
                 count = min(max(after, -FAR), FAR)
                 if made < -2147483648 or made > 2147483647:
                     raise_flag(operand(step, bases, C.flag), made)

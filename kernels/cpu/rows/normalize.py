@@ -1,8 +1,8 @@
 """Normalisation by a tensor's own statistics: layer norm, group norm, local response norm.
 
-Mean first, then the squares of what remains: the one-pass formula cancels. What remains is also summed, and
-corrects the mean for the rounding of the first sum. Sums run in float32 over short stretches, which then meet
-in float64.
+The mean is computed first, then the squares of the deviations: the one-pass formula cancels. The sum of the
+deviations corrects the mean for the rounding of the first sum. Sums run in float32 over short stretches,
+whose totals are added in float64.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from bslite.kernels.cpu.vector.simd import (
     vsqrt,
 )
 
-BLOCK = 32  # registers an accumulator takes in before its sum goes to a float64
+BLOCK = 32  # registers that an accumulator sums before its total goes to a float64
 f = np.float32
 
 N = offsets(LayerNorm)
@@ -71,7 +71,7 @@ def _row_sum(x, length):
 
 @register_jitable
 def _row_moments(x, length, centre):
-    """Sums of ``x - centre`` and of its square."""
+    """The sums of ``x - centre`` and of its square."""
     total, total_squares = 0.0, 0.0
     zero, middle = splat(f(0.0)), splat(centre)
     while length >= 2 * LANES:
@@ -95,7 +95,7 @@ def _row_moments(x, length, centre):
 
 @register_jitable
 def _inverse_deviation(variance, eps):
-    """``1 / sqrt(variance + eps)``; a variance below zero, which rounding can make, is zero."""
+    """``1 / sqrt(variance + eps)``; a negative variance, from rounding, counts as zero."""
     if variance < 0.0:
         variance = 0.0
     return 1.0 / math.sqrt(variance + eps)
@@ -104,9 +104,9 @@ def _inverse_deviation(variance, eps):
 def _layer_norm(step, bases, item, x, y, length):
     weight, bias = operand(step, bases, N.weight), operand(step, bases, N.bias)
     has_weight, has_bias = load_int(step + N.has_weight), load_int(step + N.has_bias)
-    centre = f(_row_sum(x, length) / length)  # the mean but for rounding,
+    centre = f(_row_sum(x, length) / length)  # the mean but for rounding
     rest, squares = _row_moments(x, length, centre)
-    rest /= length  # and the mean of what it leaves
+    rest /= length  # the correction of the mean
     inverse = _inverse_deviation(squares / length - rest * rest, load_scalar(step + N.eps))
     middle, scale, shift = splat(centre), splat(f(inverse)), splat(f(-rest * inverse))
     place = 0
@@ -129,7 +129,7 @@ UNIT = offsets(UnitNorm)
 
 @register_jitable
 def _rescale(x, y, length, scale, weight, has_weight):
-    """A row times a number, and times the weights if there are any."""
+    """Multiplies a row by a number, and by the weights if there are any."""
     scales, place = splat(f(scale)), 0
     while place < length:
         value = load_some(x + 4 * place, length - place) * scales
@@ -155,15 +155,15 @@ def _normalize(step, bases, item, x, y, length):
 rms_norm = row_kernel(RmsNorm, _rms_norm)
 normalize = row_kernel(UnitNorm, _normalize)
 
-# Group norm takes three steps, each spread over all threads however few the groups are: statistics of every
-# channel in every band of lines; of them, the statistics of each group; every pixel scaled and shifted.
+# Group norm takes three steps, each spread over all threads even for few groups: the statistics of every
+# channel in every band of lines; from them, the statistics of each group; every pixel scaled and shifted.
 
 M = offsets(ChannelMoments)
 
 
 @register_jitable
 def _moments(x, line, lines, pixel, pixels, channels, out, row):
-    """Of two registers of channels: mean, sum of what remains, sum of its squares, ``row`` bytes apart."""
+    """Moments of two registers of channels: mean, sum of deviations, sum of squares, ``row`` bytes apart."""
     zero = splat(f(0.0))
     total_a, total_b = zero, zero
     for i in range(lines):
@@ -195,7 +195,7 @@ def _moments(x, line, lines, pixel, pixels, channels, out, row):
 
 @step_kernel(ChannelMoments)
 def channel_moments(step, bases, item, scratch):
-    """Of a block of channels in a band of lines of one image, into ``moments [images][bands][3][padded]``."""
+    """Writes ``moments [images][bands][3][padded]`` of a block of channels in a band of lines."""
     bands, blocks = load_int(step + M.bands), load_int(step + M.blocks)
     block, rest = item % blocks, item // blocks
     image, band = rest // bands, rest % bands
@@ -219,7 +219,7 @@ G = offsets(GroupScales)
 
 @step_kernel(GroupScales)
 def group_scales(step, bases, item, scratch):
-    """Per image and channel, of its group: centre, scale and shift, ``scales [images][3][padded]``."""
+    """Writes centre, scale and shift of each channel, by its group: ``scales [images][3][padded]``."""
     groups, width = load_int(step + G.groups), load_int(step + G.group_channels)
     bands, band_lines = load_int(step + G.bands), load_int(step + G.band_lines)
     lines, pixels = load_int(step + G.lines), load_int(step + G.pixels)
@@ -288,12 +288,12 @@ def scale_pixels(step, bases, item, scratch):
 
 
 R = offsets(LocalResponse)
-#: Exponents for which roots are exact to a rounding or two, and any other.
+#: Exponents that roots compute exactly to a rounding or two, and any other.
 HALF, THREE_QUARTERS, ONE, ANY = map(int, (Power.HALF, Power.THREE_QUARTERS, Power.ONE, Power.ANY))
 
 
 def _lrn(step, bases, item, x, y, length):
-    # squares of a row between zeros, so that the sum over neighbours is a few loads at shifted places
+    # squares of a row between zeros, so that the sum over neighbours is a few shifted loads
     work = operand(step, bases, R.work) + item * load_int(step + R.work_bytes)
     below, above = load_int(step + R.below), load_int(step + R.above)
     alpha, k, power = (
@@ -331,7 +331,7 @@ def _lrn(step, bases, item, x, y, length):
         elif power == ONE:
             value = value / total
         elif power == ANY:
-            store(work + 4 * place, total)  # over squares that no later register needs
+            store(work + 4 * place, total)  # overwrites squares that no later register needs
         store_some(y + 4 * place, value, length - place)
         place += LANES
     if power == ANY:  # rare: the C library's power, one element at a time

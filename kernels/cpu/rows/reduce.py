@@ -1,8 +1,7 @@
-"""Reductions over any axes: the contiguous axis among them ("rows": a number of each), or not ("lanes").
+"""Reductions over any axes: with the contiguous axis ("rows": a number of each) or without it ("lanes").
 
-The step walks what is kept. What is reduced (three axes, and in rows the contiguous one) is walked by a
-kernel of the reduction and the way, compiled when a plan first names it. In lanes each lane has a sum of its
-own.
+The step walks the kept axes. A kernel for the reduction and the way, compiled when a plan first names it,
+walks the reduced axes (three, and in rows the contiguous one). In lanes each lane has a sum of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ R = offsets(Reduce)
 
 @step_kernel(Reduce)
 def reduce(step, bases, item, scratch):
-    """An item's share of the results; in lanes the innermost kept axis counts blocks of channels."""
+    """Computes an item's results; in lanes the innermost kept axis counts blocks of channels."""
     first = item * load_int(step + R.item_rows)
     last = min(load_int(step + R.rows), first + load_int(step + R.item_rows))
     n1, n2 = load_int(step + R.n1), load_int(step + R.n2)
@@ -52,7 +51,7 @@ def reduce(step, bases, item, scratch):
 
 
 def _row_sweep(reducer):
-    """All that is reduced to one number, lanes of the contiguous axis side by side."""
+    """The kernel of a reduction to one number, lanes of the contiguous axis side by side."""
     start, take, merge, keep, across, *_ = reducer
 
     @register_jitable
@@ -82,7 +81,7 @@ def _row_sweep(reducer):
 
 
 def _lane_sweep(reducer):
-    """Of up to two registers of channels, each lane by itself."""
+    """The kernel of a reduction of up to two registers of channels, each lane by itself."""
     start, take, *_ = reducer
 
     @register_jitable
@@ -172,7 +171,7 @@ def _sum(total, value):
 
 @register_jitable
 def _prod(total, value):
-    # beyond 32 bits for good, unless a zero comes: held where the next product still fits 64
+    # beyond 32 bits for good, unless a zero comes: clamped where the next product still fits 64
     return min(max(total * value, -4294967296), 4294967296)
 
 
@@ -186,12 +185,12 @@ def _amin(total, value):
     return min(total, value)
 
 
-#: name -> what it does with each cell, and what it begins with
+#: name -> the function applied to each cell, and the start value
 INTEGERS = {"sum": (_sum, 0), "prod": (_prod, 1), "amax": (_amax, -(2**31)), "amin": (_amin, 2**31 - 1)}
 
 
 def _integers(name, rows):
-    """Of integers and bools, one cell at a time in 64 bits: masks and counts."""
+    """The kernel of a reduction of integers and bools, one cell at a time in 64 bits: masks and counts."""
     take, start = INTEGERS[name]
 
     def apply(x, y, channels, flag, step):
@@ -213,12 +212,12 @@ def _integers(name, rows):
     return apply
 
 
-#: name -> the reduction that finds the extreme, and whether it finds it negated
+#: name -> the reduction that finds the extreme, and whether it works on negated values
 ARGS = {"argmax": ("amax", False), "argmin": ("amin", True)}
 
 
 def _arg(extreme, negated):
-    """The extreme by registers, then the place where it stands, from the end that is asked for."""
+    """The kernel that finds the extreme by registers, then its first or last place, as asked."""
     sweep = _row_sweep(REDUCERS[extreme])
 
     def apply(x, y, channels, flag, step):

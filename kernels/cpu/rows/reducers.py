@@ -1,7 +1,7 @@
-"""What reductions do with each register, and with what they have gathered: see `kernels.cpu.rows.reduce`.
+"""The parts of each reduction: what it does per register and at the end; see `kernels.cpu.rows.reduce`.
 
-Sums run in float64 lanes. Variance and logsumexp go over their elements twice: ``centre`` is the reducer of
-the first time, whose result the second time takes each element's distance from.
+Sums run in float64 lanes. Variance and logsumexp read their elements twice: ``centre`` is the reducer of the
+first pass, whose result the second pass subtracts from each element.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INF = f(math.inf)
 
 
 class Reducer(NamedTuple):
-    """What makes up a reduction; ``n`` is the count, ``k`` what the mean divides by, both float64."""
+    """The functions of a reduction; ``n`` is the count, ``k`` the divisor of the mean, both float64."""
 
     start: Callable[[], Any]  # -> accumulator
     take: Callable[..., Any]  # (accumulator, register, centre) -> accumulator
@@ -43,8 +43,8 @@ class Reducer(NamedTuple):
     row: Callable[..., Any]  # (scalar, k, centre's scalar) -> float32
     lanes: Callable[..., Any]  # (accumulator, k, centre) -> register
     centre: Reducer | None = None
-    centre_row: Callable[..., Any] | None = None  # (scalar, n) -> what `take` gets
-    centre_lanes: Callable[..., Any] | None = None  # (accumulator, n) -> what `take` gets
+    centre_row: Callable[..., Any] | None = None  # (scalar, n) -> the argument of `take`
+    centre_lanes: Callable[..., Any] | None = None  # (accumulator, n) -> the argument of `take`
 
 
 @register_jitable
@@ -191,7 +191,7 @@ def _mean_of_lanes(acc, n):
 
 @register_jitable
 def _most(most):
-    # an infinite largest is no centre: infinity less infinity
+    # an infinite maximum is no centre: infinity minus infinity is NaN
     return select_lt(vabs(most), splat(_INF), most, splat(f(0.0)))
 
 

@@ -13,9 +13,9 @@ from bslite.kernels.cpu.rows.rows import row_kernel
 from bslite.kernels.cpu.vector.across import hmax, hsum
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, load, load_first, splat, store, store_first, vmax_nan
 
-BLOCK = 64  # registers summed in float32 before the sum goes to a float64: long rows keep their digits
+BLOCK = 64  # registers summed in float32 before the total goes to a float64: long rows keep their digits
 f = np.float32
-LOWEST = f(-np.inf)  # fills the lanes beyond a row: neither the maximum nor the sum sees it
+LOWEST = f(-np.inf)  # fills the lanes beyond a row: it changes neither the maximum nor the sum
 
 
 @register_jitable

@@ -2,8 +2,8 @@
 
 Numba's own file cache stamps a function with its own file only, so a change in a callee's file goes
 unnoticed, and it raises in read-only homes. Here each kernel lies in a folder named by the digest of the
-sources it is compiled from (`bslite.kernels.sources`); where no directory can be written, kernels are
-compiled anew in each process and one warning says so.
+sources it is compiled from (`bslite.kernels.sources`); where no directory can be written, each process
+compiles its kernels anew and one warning says so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def kernels_dir() -> Path:
 
 
 def of_these_sources() -> set[str]:
-    """Names of the folders that kernels of the sources this process has read are kept in, if they are."""
+    """The names of the folders for kernels of the sources that this process has read."""
     return {sources.digest([name]) for name in sources.modules() if name.startswith("bslite.kernels.cpu.")}
 
 
@@ -60,7 +60,7 @@ class KernelCache(Cache):
 
 
 def cache_for(py_func: Callable[..., Any]) -> Cache | NullCache:
-    """The cache a kernel should use.
+    """The cache for a kernel.
 
     It stores nothing where no directory can be written, or where the source of ``py_func`` is not known.
     """

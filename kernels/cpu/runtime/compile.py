@@ -25,7 +25,7 @@ from bslite.registry import Registry
 
 #: Called with (name, from_cache) after each kernel becomes ready; the CLI's progress bar hooks in here.
 on_ready: list[Callable[[str, bool], None]] = []
-#: Names of kernels really compiled (not loaded) by this process; tests assert on it.
+#: Names of kernels that this process compiled (not loaded); tests assert on it.
 compiled: list[str] = []
 _lock = threading.RLock()
 
@@ -51,7 +51,7 @@ class Kernel:
 
     @property
     def ready(self) -> bool:
-        """Whether this process has it already."""
+        """Whether this process has already compiled or loaded it."""
         return self._cfunc is not None
 
     def _compile(self) -> Any:
@@ -68,7 +68,7 @@ class Kernel:
 
 
 def caller(arity: int):
-    """Intrinsic ``call(address, *arguments)``: call a `Kernel` of that arity through its address."""
+    """Intrinsic ``call(address, *arguments)``: calls a `Kernel` of that arity through its address."""
 
     def codegen(context, builder, sig, args):
         fnty = ir.FunctionType(I64, [I64] * arity)
@@ -122,7 +122,7 @@ VARIANTS: dict[type[Variant], Callable[..., Kernel]] = {}
 
 
 def makes(kind: type[Variant]) -> Callable[[Callable[..., Kernel]], Callable[..., Kernel]]:
-    """Register a function as what makes the kernels of this kind of variant: ``make(*fields)``."""
+    """Register a function ``make(*fields)`` that makes the kernels of this kind of variant."""
 
     def wrap(make: Callable[..., Kernel]) -> Callable[..., Kernel]:
         VARIANTS[kind] = make
@@ -132,5 +132,5 @@ def makes(kind: type[Variant]) -> Callable[[Callable[..., Kernel]], Callable[...
 
 
 def kernel_of(variant: Variant) -> Kernel:
-    """The kernel that a variant names."""
+    """The kernel of a variant."""
     return VARIANTS[type(variant)](*(getattr(variant, f.name) for f in fields(variant)))

@@ -1,7 +1,7 @@
 """A digest of a few words of each of many tensors, cheap enough for every call.
 
-It reads 8-byte words, so any dtype will do: all words of a tensor of up to `WHOLE`, else `SAMPLES` words,
-evenly spread, the last one among them.
+It reads 8-byte words, so the dtype does not matter: all words of a tensor of up to `WHOLE`, else `SAMPLES`
+words, evenly spread, including the last one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SAMPLES = 8
 
 
 def _digest(table, tensors, result):
-    """``table``: pairs of int64, address and length in 8-byte words; ``result``: where the digest goes.
+    """Digests ``table``, pairs of int64 (address, length in 8-byte words), into ``result``.
 
     The mixing step is that of FNV-1a, on words instead of bytes.
     """

@@ -1,8 +1,8 @@
-"""Errors that show only while running, such as an index out of range.
+"""Errors that appear only at run time, such as an index out of range.
 
-A step notes them, and the engine raises after the run. The kernel then goes on with a harmless value, so that
-it reads and writes only where it may. Items of one step may note different values; any of them may be the one
-that stays.
+A step raises a flag, and the engine raises the error after the run. The kernel then continues with a harmless
+value, so that it stays within its memory. Items of one step may note different values; any of them may be the
+one that stays.
 """
 
 from __future__ import annotations

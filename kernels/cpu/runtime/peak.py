@@ -15,7 +15,7 @@ DEPTH = 64  # so that A, B and C of a tile take 16 KB
 
 @step_kernel(Peak)
 def peak(step, bases, item, scratch):
-    """``repeats`` tiles of the GEMM microkernel on this item's own few kilobytes."""
+    """Runs ``repeats`` tiles of the GEMM microkernel on this item's own few kilobytes."""
     depth, rows = load_int(step + F.depth), load_int(step + F.rows)
     a = operand(step, bases, F.data) + item * load_int(step + F.data_item)
     b = a + 4 * rows * depth

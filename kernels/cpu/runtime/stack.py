@@ -23,7 +23,7 @@ ROW = 8 * len(BAND)  # bytes
 
 @step_kernel(Stacked)
 def stack(step, bases, item, scratch):
-    """All layers for one band of one image."""
+    """Runs all layers for one band of one image."""
     bands = load_int(step + F.bands)
     image, band = item // bands, load_int(step + F.table) + item % bands * ROW
     template = load_int(band + 16)

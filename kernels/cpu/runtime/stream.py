@@ -1,4 +1,4 @@
-"""What the machine can do at best: repeated reads and copies of a working set, multiply-adds, meetings.
+"""The machine's limits: repeated reads and copies of a working set, multiply-adds, barriers.
 
 The kernel loads and stores whole registers explicitly, so it measures the cache level and not the compiler.
 """
@@ -16,21 +16,21 @@ from bslite.kernels.cpu.vector.simd import BYTES, fma, load, load_int, splat, st
 
 F = offsets(Stream)
 READ, COPY, CHAIN, FMA, TURNS, MEET = map(int, Mode)
-FMAS = 12  # multiply-adds of one turn that do not wait for each other: more than any core has under way
-RUN = 8 * BYTES  # bytes of one turn of the inner loop; `bytes` is a multiple of it
+FMAS = 12  # independent multiply-adds of one iteration: more than any core has in flight
+RUN = 8 * BYTES  # bytes of one iteration of the inner loop; `bytes` is a multiple of it
 PANELS = 128 * RUN  # bytes that are always read forwards, as panels of weights are
 f = np.float32
 
 
 @step_kernel(Stream)
 def stream(step, bases, item, scratch):
-    """``repeats`` passes of one mode over this item's own ``bytes``.
+    """Runs ``repeats`` passes of one mode over this item's own ``bytes``.
 
     READ reads them; COPY writes them to as many bytes at the target. TURNS reads, every second pass from the
-    last `PANELS` bytes to the first, as recurrent layers go over their weights. FMA computes twelve
-    multiply-adds out of registers. CHAIN computes an addition and an exclusive or that wait for each other,
-    one cycle each. MEET adds one to a counter and waits until all ``a`` items have, each time on another line
-    of the data, which holds zeros before; all items must be under way at once.
+    last `PANELS` bytes to the first, as recurrent layers read their weights. FMA computes twelve
+    multiply-adds in registers. CHAIN computes an addition and an exclusive or that depend on each other, one
+    cycle each. MEET adds one to a counter and waits until all ``a`` items have, each time on another line of
+    the data, which must hold zeros; all items must run at once.
     """
     size, repeats, mode = load_int(step + F.bytes), load_int(step + F.repeats), load_int(step + F.mode)
     start = operand(step, bases, F.data) + item * load_int(step + F.data_item)
@@ -59,7 +59,7 @@ def stream(step, bases, item, scratch):
                 for v in range(8):
                     store(p + to + v * BYTES, load(p + v * BYTES))
     elif mode == FMA:
-        # Different starts, or the compiler would see that all twelve are the same.
+        # Different starts, else the compiler sees that all twelve are the same.
         s0, s1, s2, s3 = splat(f(item)), splat(f(item + 1)), splat(f(item + 2)), splat(f(item + 3))
         s4, s5, s6, s7 = splat(f(item + 4)), splat(f(item + 5)), splat(f(item + 6)), splat(f(item + 7))
         t0, t1, t2, t3 = splat(f(item + 8)), splat(f(item + 9)), splat(f(item + 10)), splat(f(item + 11))

@@ -34,25 +34,25 @@ call_walk = caller(1)
 
 @primitive(i64)
 def clock(builder):
-    """Ticks of a steady counter; the caller finds their rate."""
+    """Ticks of a steady counter; the caller measures their rate."""
     fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I64, []), "llvm.readcyclecounter")
     return builder.call(fn, [])
 
 
 def counter_bytes(shares: int) -> int:
-    """Bytes of one step's counters, a cache line each: items finished, and items claimed of each share."""
+    """Bytes of a step's counters, a cache line each: items finished, and items claimed of each share."""
     return (1 + shares) * LINE
 
 
 @register_jitable
 def _wait_for(program, counters, stride, step):
-    """Return when all items of a step are done."""
+    """Returns when all items of a step are done."""
     needed = load_int(program + step * CELLS * 8 + 8)
     wait_until(counters + step * stride, needed)
 
 
 def _walk(job):
-    """``job`` is the address of the cells named in `JOB`."""
+    """Walks the program; ``job`` is the address of the cells named in `JOB`."""
     program = load_int(job)
     steps = load_int(job + 8)
     bases = load_int(job + 16)
@@ -67,14 +67,14 @@ def _walk(job):
         step = program + s * CELLS * 8
         kernel = load_int(step)
         items = load_int(step + 8)
-        after = load_int(step + 16)  # how many leading steps must be done first
+        after = load_int(step + 16)  # the number of leading steps that must be done first
         finished = counters + s * stride
         for turn in range(shares):
             share = (slot + turn) % shares
             first, last = items * share // shares, items * (share + 1) // shares
             claimed = finished + (1 + share) * LINE
             if first + load_acquire(claimed) >= last:
-                continue  # it is taken
+                continue  # another thread has it
             while complete < after:
                 _wait_for(program, counters, stride, complete)
                 complete += 1
@@ -93,7 +93,7 @@ def _walk(job):
                     call_item(kernel, step, bases, item, scratch)
                 fetch_add(finished, 1)
                 item = first + fetch_add(claimed, 1)
-    while complete < steps:  # the answer is whole only when every item is
+    while complete < steps:  # the answer is complete only when every item is
         _wait_for(program, counters, stride, complete)
         complete += 1
 

@@ -1,4 +1,4 @@
-"""The lanes of one register combined into one number, in a fixed order."""
+"""Combines the lanes of one register into one number, in a fixed order."""
 
 from __future__ import annotations
 

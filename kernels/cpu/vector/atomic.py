@@ -1,4 +1,4 @@
-"""Counters that threads share: they claim work and wait for work by them, never for another thread."""
+"""Counters that threads share, by which they claim work and wait for work, never for another thread."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _YIELD = "sched_yield" if sys.platform != "win32" else None
 
 @primitive(i64, i64, i64)
 def fetch_add(builder, address, n):
-    """Add ``n`` to the int64 at an address; returns what was there before."""
+    """Adds ``n`` to the int64 at an address; returns the old value."""
     return builder.atomic_rmw("add", pointer(builder, address, I64), n, "acq_rel")
 
 
 @primitive(i64, i64)
 def load_acquire(builder, address):
-    """The int64 at an address, and with it all that its writer wrote before."""
+    """The int64 at an address; all that its writer wrote before is then visible."""
     return builder.load_atomic(pointer(builder, address, I64), "acquire", 8)
 
 
 @primitive(types.void)
 def pause(builder):
-    """Tell the core that this thread spins."""
+    """Tells the core that this thread spins."""
     if _X86:
         fn = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause"
@@ -42,7 +42,7 @@ def pause(builder):
 
 @primitive(types.void)
 def yield_core(builder):
-    """Offer the core to other threads."""
+    """Offers the core to other threads."""
     if _YIELD:
         fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, []), _YIELD)
         builder.call(fn, [])
@@ -50,7 +50,7 @@ def yield_core(builder):
 
 @register_jitable
 def wait_until(counter, needed):
-    """Return when the counter at an address has reached ``needed``."""
+    """Returns when the counter at an address has reached ``needed``."""
     spins = 0
     while load_acquire(counter) < needed:
         spins += 1

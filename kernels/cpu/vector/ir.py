@@ -14,7 +14,7 @@ def const(n):
 
 
 def opaque(builder, value):
-    """The same int64, passed through an empty piece of assembly so that LLVM does not see how it was made.
+    """The same int64, passed through an empty piece of assembly so that LLVM does not see its origin.
 
     LLVM's loop strength reduction turns several pointers at known distances into one pointer and a chain of
     additions, which takes the ports of the arithmetic beside it.
@@ -53,7 +53,7 @@ def loop(builder, count, carried, body):
 def add_if(builder, condition, values, addresses, mask, partial):
     """``values`` plus the vectors at ``addresses`` if ``condition`` holds; otherwise nothing is read.
 
-    Of vectors marked ``partial`` only the lanes of ``mask`` are read.
+    Only the lanes of ``mask`` are read from vectors marked ``partial``.
     """
     plain, add, after = (builder.append_basic_block(n) for n in ("plain", "add", "after"))
     builder.cbranch(condition, add, plain)
@@ -90,7 +90,7 @@ def one_of(builder, selector, bodies):
 
 
 def store_tile(builder, places, values, last, partial):
-    """Store each value at its place; of values whose flag in ``partial`` is set, the first ``last`` lanes."""
+    """Stores each value at its place; of those with a flag in ``partial``, the first ``last`` lanes."""
     with builder.if_else(builder.icmp_signed(">=", last, const(simd.LANES))) as (whole, part):
         with whole:
             for place, value in zip(places, values, strict=True):

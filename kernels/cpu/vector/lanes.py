@@ -1,6 +1,6 @@
-"""Vector operations that look into the lanes: bits of floats, roundings, tests, one lane at a time.
+"""Operations on the lanes of registers: bits of floats, roundings, tests, one lane at a time.
 
-Rare functions go through the C library lane by lane, in float64, and are rounded once (`each_lane`).
+The C library computes rare functions lane by lane, in float64; they are rounded once (`each_lane`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def all_doubles(value):
 
 @primitive(f32, vec_t, i64)
 def lane(builder, x, i):
-    """One lane."""
+    """The value of lane ``i``."""
     return builder.extract_element(x, builder.trunc(i, I32))
 
 
@@ -46,7 +46,7 @@ def with_lane(builder, x, i, value):
 
 @primitive(types.boolean, vec_t, vec_t)
 def all_less(builder, a, b):
-    """Whether ``a < b`` in every lane; no, where a NaN is."""
+    """Whether ``a < b`` in every lane; false if there is a NaN."""
     bits = builder.bitcast(builder.fcmp_ordered("<", a, b), ir.IntType(LANES))
     return builder.icmp_unsigned("==", bits, ir.Constant(ir.IntType(LANES), -1))
 
@@ -73,7 +73,7 @@ def blocked_where_zero(builder, cells):
 
 @primitive(vec_t, vec_t)
 def negated(builder, x):
-    """``-x``: the sign flipped."""
+    """``-x``: only the sign changes."""
     return builder.fneg(x)
 
 
@@ -100,13 +100,13 @@ _HALF_ROOT = 0x3F3504F3  # bits of sqrt(1/2)
 
 
 def _exponent_ir(builder, x):
-    """n as int32 lanes, with x / 2**n in [sqrt(1/2), sqrt(2))."""
+    """The exponent n as int32 lanes, with x / 2**n in [sqrt(1/2), sqrt(2))."""
     return builder.ashr(builder.sub(ints_of(builder, x), all_ints(_HALF_ROOT)), all_ints(23))
 
 
 @primitive(vec_t, vec_t)
 def exponent(builder, x):
-    """n with ``x / 2**n`` in [sqrt(1/2), sqrt(2)), for normal x above zero."""
+    """The exponent n with ``x / 2**n`` in [sqrt(1/2), sqrt(2)), for normal x above zero."""
     return builder.sitofp(_exponent_ir(builder, x), VEC)
 
 
@@ -119,7 +119,7 @@ def mantissa(builder, x):
 
 @primitive(vec_t, vec_t, vec_t, vec_t)
 def if_odd(builder, n, then, other):
-    """``then`` where the integral ``n`` (below 2**31) is odd."""
+    """``then`` where the integral ``n`` (below 2**31) is odd, ``other`` elsewhere."""
     bit = builder.and_(builder.fptosi(n, INTS), all_ints(1))
     return builder.select(builder.icmp_signed("!=", bit, all_ints(0)), then, other)
 
@@ -138,7 +138,7 @@ def each_lane(function):
 
 
 def each_pair(function):
-    """A vector function of two arguments, as `each_lane`."""
+    """A vector function of two arguments, lane by lane like `each_lane`."""
 
     @register_jitable
     def mapped(x, z):

@@ -1,4 +1,4 @@
-"""Reading a step's record: operands are two cells, which buffer and how many bytes into it."""
+"""Reads operands from a step's record: two cells say which buffer and how many bytes into it."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from bslite.kernels.cpu.vector.simd import load_int
 
 @register_jitable
 def operand(step, bases, cell):
-    """Address of the operand whose two cells start at byte ``cell`` of the record."""
+    """The address of the operand whose two cells start at byte ``cell`` of the record."""
     return load_int(bases + 8 * load_int(step + cell)) + load_int(step + cell + 8)

@@ -1,4 +1,4 @@
-"""The last register of a run, of which only some lanes exist.
+"""Loads and stores of the last register of a run, of which only some lanes exist.
 
 Nothing outside the run is read or written, so a run may end where the memory does. Whole registers take a
 predictable branch and no mask, because machines narrower than AVX-512 have no cheap masks.
@@ -24,7 +24,7 @@ def load_some(address, count):
 
 @register_jitable
 def store_some(address, value, count):
-    """Write the lanes before ``count``, which may be any number."""
+    """Writes the lanes before ``count``, which may be any number."""
     if count >= LANES:
         store(address, value)
     else:

@@ -1,4 +1,4 @@
-"""Asking for a cache line before it is read."""
+"""Prefetching of a cache line."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from bslite.kernels.cpu.vector.simd import i64, prefetch_ir, primitive
 
 @primitive(types.void, i64)
 def prefetch(builder, address):
-    """Ask for the cache line at an address; any address will do, even one that is not mapped."""
+    """Prefetches the cache line at an address, which need not be mapped."""
     prefetch_ir(builder, address)

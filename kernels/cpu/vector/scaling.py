@@ -14,7 +14,7 @@ def pow2(builder, n):
 
 
 def pow2_ir(builder, n):
-    """IR of `pow2`."""
+    """Emits `pow2`."""
     ints = ir.VectorType(I32, LANES)
     biased = builder.add(builder.fptosi(n, ints), ir.Constant(ints, [127] * LANES))
     return builder.bitcast(builder.shl(biased, ir.Constant(ints, [23] * LANES)), VEC)
@@ -23,11 +23,11 @@ def pow2_ir(builder, n):
 @primitive(vec_t, vec_t, vec_t)
 def times_pow2(builder, x, n):
     """``x * 2**n`` for integral ``n`` in [-252, 254], through overflow to inf and underflow to 0."""
-    if LANES == 16:  # AVX-512 has an instruction for it
+    if LANES == 16:  # AVX-512 has an instruction
         flat = ir.Constant(ir.IntType(16), -1)
-        rounding = ir.Constant(I32, 4)  # as the control register says: to nearest
+        rounding = ir.Constant(I32, 4)  # rounding mode: to nearest
         return call_llvm(builder, "llvm.x86.avx512.mask.scalef.ps.512", VEC, [x, n, x, flat, rounding])
-    # In two factors: n reaches beyond one exponent field.
+    # Two factors: n exceeds one exponent field.
     half = call_llvm(
         builder, f"llvm.rint.v{LANES}f32", VEC, [builder.fmul(n, ir.Constant(VEC, [0.5] * LANES))]
     )
@@ -37,10 +37,10 @@ def times_pow2(builder, x, n):
 
 @primitive(vec_t, vec_t, vec_t)
 def quotient(builder, a, b):
-    """``a / b`` for ``|b|`` in [2**-100, 2**100]: within 0.6 units in the last place, NaN comes through.
+    """``a / b`` for ``|b|`` in [2**-100, 2**100]: within 0.6 units in the last place; NaN gives NaN.
 
     AVX-512 divides one register in 16 cycles. An approximate reciprocal r, 14 bits of it, gives a first
-    quotient; what that leaves of ``a``, times r, is added: the error of r enters squared.
+    quotient; its remainder times r is added, so that the error of r enters squared.
     """
     if LANES != 16:
         return builder.fdiv(a, b)

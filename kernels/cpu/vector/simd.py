@@ -1,10 +1,10 @@
 """Vector registers as Numba values: kernels stay readable Python, and the compiler does not guess the width.
 
-LLVM's loop vectoriser prefers 256-bit vectors on AVX-512 machines and cannot be told otherwise once
-Numba is imported; a value of `Vec` *is* one full register (``<16 x float>`` on AVX-512), and arithmetic on it
-is one instruction. Addresses are plain int64 byte addresses, so a kernel sees shapes and strides only.
+LLVM's loop vectoriser prefers 256-bit vectors on AVX-512 machines and cannot be told otherwise once Numba is
+imported; a value of `Vec` *is* one full register (``<16 x float>`` on AVX-512), and arithmetic on it is one
+instruction. Addresses are plain int64 byte addresses, so a kernel sees shapes and strides only.
 
-NaN: `vmax` and `vmin` hand on a NaN in their second operand, so put the data there and the bound first.
+NaN: `vmax` and `vmin` return a NaN in their second operand, so put the data there and the bound first.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class VecModel(models.PrimitiveModel):
 
 
 def call_llvm(builder, name, ret, args):
-    """Call an LLVM intrinsic by its full name (llvmlite does not mangle vector types itself)."""
+    """Calls an LLVM intrinsic by its full name (llvmlite does not mangle vector types itself)."""
     fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ret, [a.type for a in args]), name)
     return builder.call(fn, args)
 
@@ -72,7 +72,7 @@ def load_ir(builder, address):
 
 
 def store_ir(builder, address, value):
-    """One vector to an address of any alignment."""
+    """Stores one vector to an address of any alignment."""
     builder.store(value, pointer(builder, address, VEC), align=4)
 
 
@@ -89,7 +89,7 @@ def first_lanes(builder, count):
 
 
 def masked_store_ir(builder, address, value, mask):
-    """Store the lanes of ``value`` that ``mask`` selects; the others' memory is not touched."""
+    """Stores the lanes of ``value`` that ``mask`` selects; the others' memory is not touched."""
     ptr = pointer(builder, address, VEC)
     fn = cgutils.get_or_insert_function(
         builder.module,
@@ -100,7 +100,7 @@ def masked_store_ir(builder, address, value, mask):
 
 
 def masked_load_ir(builder, address, mask, other):
-    """Load the lanes ``mask`` selects, ``other`` in the rest; unselected memory is not read."""
+    """Loads the lanes that ``mask`` selects, ``other`` in the rest; unselected memory is not read."""
     ptr = pointer(builder, address, VEC)
     fn = cgutils.get_or_insert_function(
         builder.module,
@@ -111,7 +111,7 @@ def masked_load_ir(builder, address, mask, other):
 
 
 def prefetch_ir(builder, address, write=False):
-    """Ask for the cache line at an address; any address will do, even one that is not mapped."""
+    """Prefetches the cache line at an address, which need not be mapped."""
     ptr = pointer(builder, address, VEC)
     fn = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(ir.VoidType(), [ptr.type, I32, I32, I32]), "llvm.prefetch.p0"
@@ -120,18 +120,18 @@ def prefetch_ir(builder, address, write=False):
 
 
 def vmax_ir(builder, bound, x):
-    """``max``, handing on a NaN in ``x`` (x86's maxps with this operand order)."""
+    """``max``, which returns a NaN in ``x`` (x86's maxps with this operand order)."""
     return builder.select(builder.fcmp_ordered(">", bound, x), bound, x)
 
 
 def vmin_ir(builder, bound, x):
-    """``min``, handing on a NaN in ``x``."""
+    """``min``, which returns a NaN in ``x``."""
     return builder.select(builder.fcmp_ordered("<", bound, x), bound, x)
 
 
 def vmax_nan_ir(builder, a, b):
-    """``max``, handing on a NaN in either; of two NaN ``a``, of equal zeros ``b``."""
-    # By its name where it is an instruction: LLVM would merge both conditions, which takes four, not two.
+    """``max``, which returns a NaN in either; of two NaN ``a``, of equal zeros ``b``."""
+    # LLVM would merge the two conditions into four operations; the instruction by its name takes two.
     if LANES == 16:
         greater = call_llvm(builder, "llvm.x86.avx512.max.ps.512", VEC, [a, b, ir.Constant(I32, 4)])
     elif LANES == 8:
@@ -142,7 +142,7 @@ def vmax_nan_ir(builder, a, b):
 
 
 def divide_ir(builder, x, divisor, inverse):
-    """``x / divisor`` rounded once, given ``inverse``, which is ``1 / divisor`` so rounded.
+    """``x / divisor`` rounded once, given ``inverse``, which is ``1 / divisor`` rounded once.
 
     A quotient corrected by its remainder (Markstein, IBM J. Res. Dev. 34(1), 1990): four instructions, a
     fraction of the time of a division of wide registers. The last bit may differ below the normal range. An
@@ -187,25 +187,25 @@ def load(builder, address):
 
 @primitive(types.void, i64, vec_t)
 def store(builder, address, value):
-    """Write a whole vector."""
+    """Writes a whole vector."""
     store_ir(builder, address, value)
 
 
 @primitive(types.void, i64, vec_t, i64)
 def store_first(builder, address, value, count):
-    """Write the first ``count`` lanes (clipped to the register)."""
+    """Writes the first ``count`` lanes (clipped to the register)."""
     masked_store_ir(builder, address, value, first_lanes(builder, count))
 
 
 @primitive(vec_t, i64, i64, f32)
 def load_first(builder, address, count, other):
-    """Read the first ``count`` lanes, ``other`` in the rest."""
+    """Reads the first ``count`` lanes, ``other`` in the rest."""
     return masked_load_ir(builder, address, first_lanes(builder, count), splat_ir(builder, other))
 
 
 @primitive(vec_t, f32)
 def splat(builder, scalar):
-    """All lanes equal."""
+    """A vector with all lanes equal to ``scalar``."""
     return splat_ir(builder, scalar)
 
 
@@ -217,7 +217,7 @@ def load_scalar(builder, address):
 
 @primitive(types.void, i64, f32)
 def store_scalar(builder, address, value):
-    """Write one float32."""
+    """Writes one float32."""
     builder.store(value, pointer(builder, address), align=4)
 
 
@@ -229,19 +229,19 @@ def load_int(builder, address):
 
 @primitive(types.void, i64, i64)
 def store_int(builder, address, value):
-    """Write one int64."""
+    """Writes one int64."""
     builder.store(value, pointer(builder, address, I64), align=8)
 
 
 @primitive(i64, i64)
 def load_cell(builder, address):
-    """The int32 at a byte address, as an int64: how the engine keeps integers and (0 or 1) bools."""
+    """The int32 at a byte address, as an int64: the engine's form of integers and (0 or 1) bools."""
     return builder.sext(builder.load(pointer(builder, address, I32), align=4), I64)
 
 
 @primitive(types.void, i64, i64)
 def store_cell(builder, address, value):
-    """Write the low 32 bits of an int64."""
+    """Writes the low 32 bits of an int64."""
     builder.store(builder.trunc(value, I32), pointer(builder, address, I32), align=4)
 
 
@@ -253,19 +253,19 @@ def fma(builder, a, b, c):
 
 @primitive(vec_t, vec_t, vec_t)
 def vmax(builder, bound, x):
-    """Lane-wise maximum; a NaN in ``x`` comes through."""
+    """Lane-wise maximum; a NaN in ``x`` gives NaN."""
     return vmax_ir(builder, bound, x)
 
 
 @primitive(vec_t, vec_t, vec_t)
 def vmin(builder, bound, x):
-    """Lane-wise minimum; a NaN in ``x`` comes through."""
+    """Lane-wise minimum; a NaN in ``x`` gives NaN."""
     return vmin_ir(builder, bound, x)
 
 
 @primitive(vec_t, vec_t, vec_t)
 def vmax_nan(builder, a, b):
-    """Lane-wise maximum; a NaN in either operand comes through (pooling)."""
+    """Lane-wise maximum; a NaN in either operand gives NaN (pooling)."""
     return vmax_nan_ir(builder, a, b)
 
 
@@ -289,7 +289,7 @@ def vabs(builder, x):
 
 @primitive(vec_t, vec_t)
 def minus_abs(builder, x):
-    """The absolute value, negated: one operation, it sets the sign."""
+    """The negated absolute value, in one operation: it sets the sign."""
     return builder.fneg(call_llvm(builder, f"llvm.fabs.v{LANES}f32", VEC, [x]))
 
 

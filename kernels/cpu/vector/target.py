@@ -39,7 +39,7 @@ def simd() -> Simd:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     cpu = config.CPU_NAME or llvm.get_host_cpu_name()
-    # As Numba does it: a CPU's name alone leaves the features at the host's.
+    # As in Numba: a CPU's name alone leaves the features at the host's.
     features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
     machine = llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=3)
     assembly = machine.emit_assembly(llvm.parse_assembly(_PROBE))

@@ -1,4 +1,4 @@
-"""A square of floats transposed in registers."""
+"""Transposes a square of floats in registers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bslite.kernels.cpu.vector.simd import I32, LANES, VEC
 
 @intrinsic
 def transpose_square(typingctx, source, source_row, target, target_row):
-    """LANES x LANES floats at ``source``, transposed to ``target``; rows are a byte stride apart in both."""
+    """Transposes LANES x LANES floats at ``source`` into ``target``; both have rows a byte stride apart."""
 
     def codegen(context, builder, sig, args):
         source, source_row, target, target_row = args

@@ -46,7 +46,7 @@ def narrow(builder, x):
 
 @primitive(wide_t, types.float64)
 def splat_wide(builder, value):
-    """All lanes equal."""
+    """All lanes equal to ``value``."""
     return splat_ir(builder, value, DOUBLES)
 
 

@@ -1,4 +1,4 @@
-"""Sampling an image or volume at positions: the taps of a position once, then all channels by registers."""
+"""Sampling of an image or volume at positions: first a position's taps, then all channels by registers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ f = np.float32
 
 @register_jitable
 def padded(at, size, padding, align, axes):
-    """The position moved to where the image is; a NaN as torch does."""
+    """The position moved into the image by the padding mode; a NaN becomes what torch makes of it."""
     if padding == ZEROS:
         return at
     if padding == REFLECTION:
@@ -52,7 +52,7 @@ def padded(at, size, padding, align, axes):
 
 @register_jitable
 def index_of(at, size):
-    """A whole position as an index, -1 for one outside (or none)."""
+    """A whole position as an index, -1 for one outside (or NaN)."""
     if at >= 0.0 and at < size:
         return np.int64(at)
     return np.int64(-1)
@@ -60,7 +60,7 @@ def index_of(at, size):
 
 @register_jitable
 def cubic(distance):
-    """Keys' kernel with a = -3/4."""
+    """Keys' cubic kernel with a = -3/4."""
     d = abs(distance)
     if d <= 1.0:
         return (1.25 * d - 2.25) * d * d + 1.0
@@ -69,7 +69,7 @@ def cubic(distance):
 
 @register_jitable
 def along(step, axis, g, size):
-    """The indices and weights around a position along one axis, at the address ``axis``; how many."""
+    """Writes indices and weights around a position along one axis to address ``axis``; returns how many."""
     mode, padding, align = load_int(step + G.mode), load_int(step + G.padding), load_int(step + G.align)
     axes = load_int(step + G.axes)
     at = (g + 1.0) / 2.0 * (size - 1) if align else ((g + 1.0) * size - 1.0) / 2.0
@@ -96,7 +96,7 @@ def along(step, axis, g, size):
 
 @step_kernel(GridSample)
 def grid_sample(step, bases, item, scratch):
-    """Channels contiguous on both sides; the grid dense, ``[points, axes]``."""
+    """Samples with contiguous channels in input and output; the grid is dense, ``[points, axes]``."""
     axes, points = load_int(step + G.axes), load_int(step + G.points)
     depth, height, width = load_int(step + G.depth), load_int(step + G.height), load_int(step + G.width)
     planes, lines, pixels = load_int(step + G.planes), load_int(step + G.lines), load_int(step + G.pixels)
@@ -124,7 +124,7 @@ def grid_sample(step, bases, item, scratch):
                     weight = f(weight * load_scalar(xs + 32 + 8 * k))
                     if z < 0 or y < 0 or x < 0:
                         if axes == 2 and not nearest:
-                            beyond += weight * f(0.0)  # NaN if the position was none
+                            beyond += weight * f(0.0)  # NaN if the position was NaN
                         continue
                     place = z * load_int(step + G.x1) + y * load_int(step + G.x2) + x * load_int(step + G.x3)
                     store_int(scratch + TAP * taps, place)

@@ -1,12 +1,12 @@
 """Pooling over windows of NHWC images: the largest element, or the sum over a divisor.
 
-Which rows and columns a window covers is a pair of tables, made once per plan and already cut to the image,
-so one kernel does padded, dilated, overlapping and adaptive windows alike, and windows inside the image pay
-nothing for the edges. An entry is three int64 cells: byte offset of the first row (column) from the image,
-how many there are, and the share of the divisor, which is the product of the row's and the column's.
+A pair of tables, made once per plan and already cut to the image, says which rows and columns a window
+covers. So one kernel does padded, dilated, overlapping and adaptive windows alike, and windows inside the
+image pay nothing for the edges. An entry is three int64 cells: the byte offset of the first row (column) from
+the image, their number, and the share of the divisor, which is the product of the row's and the column's.
 
-A line's regular windows, all of one width and one stride apart, are swept along (`pool_run.py`) where there
-is code for that width and stride; the others are taken one by one, in the same order of sums. The store
+`pool_run.py` sweeps along a line's regular windows, all of one width and one stride apart, where there is
+code for that width and stride; the others are computed one by one, in the same order of sums. The store
 applies an affine per channel, a clamp and an activation.
 """
 
@@ -36,7 +36,7 @@ from bslite.kernels.cpu.vector.simd import (
 )
 from bslite.kernels.cpu.windows.pool_run import GEOMETRIES, pool_run
 
-F = offsets(MaxPool)  # and of `AvgPool`, which has the same cells
+F = offsets(MaxPool)  # also the cells of `AvgPool`
 ENTRY = 24  # bytes of a table entry
 f = np.float32
 
@@ -71,7 +71,7 @@ def _max_one(x, rows, row, cols, col, divisor, inverse, lanes):
 
 @register_jitable
 def _mean_four(x, rows, row, cols, col, divisor, inverse):
-    # each column on its own, then the columns: rounding errors grow with rows + columns, not their product
+    # each column first, then the columns: rounding errors grow with rows + columns, not their product
     zero = splat(f(0.0))
     a, b, c, d = zero, zero, zero, zero
     for _ in range(cols):
@@ -118,7 +118,7 @@ def _finish(value, has_affine, scale, shift, lo, hi):
 def _pool(contract, four, one, run):
     @register_jitable
     def window(x, rows, row, cols, col, share, y, channels, has_affine, scale, shift, lo, hi):
-        """One output pixel, ``channels`` of it."""
+        """Computes ``channels`` of one output pixel."""
         divisor = f(share)
         inverse = f(1.0) / divisor
         left = channels

@@ -1,4 +1,4 @@
-"""Neighbouring windows of one line, a register of channels at a time: what they share is reduced once.
+"""Neighbouring windows of one line, a register of channels at a time: shared columns are reduced once.
 
 A window is reduced column by column, each from the top down, then the columns from left to right. A 3x3
 window with stride 1 shares two of its three columns with the next one, so a sweep along the line reduces one
@@ -19,13 +19,13 @@ from numba.extending import intrinsic
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque
 
-#: Columns of a window, and columns to the next one, that there is code for.
-GEOMETRIES = ((3, 1), (3, 2))  # windows that do not overlap share nothing: best read in the order of memory
-GROUP = 4  # pixels of one turn of the loop
+#: The widths and strides of windows, in columns, that there is code for.
+GEOMETRIES = ((3, 1), (3, 2))  # windows that do not overlap share nothing: best read in memory order
+GROUP = 4  # pixels of one iteration
 
 
 class Operands(NamedTuple):
-    """What a run works on: int64 byte addresses, byte strides and counts; the last four are float32."""
+    """A run's arguments: int64 byte addresses, byte strides and counts; the last four are float32."""
 
     x: Any  # the first window's first element
     x_row: Any
@@ -34,7 +34,7 @@ class Operands(NamedTuple):
     y: Any
     y_pixel: Any
     pixels: Any
-    scale: Any  # 0, or a register to multiply with; `shift` is then one to add
+    scale: Any  # 0, or the register of factors; then `shift` is the register to add
     shift: Any
     divisor: Any  # of sums
     inverse: Any  # 1 / divisor
@@ -43,9 +43,9 @@ class Operands(NamedTuple):
 
 
 def emit_run(builder: Any, wide: int, stride: int, summed: bool, op: Operands) -> None:
-    """IR of a sweep over ``pixels`` windows, one whole register of channels."""
+    """Emits a sweep over ``pixels`` windows, one whole register of channels."""
     overlap = wide - stride
-    # p + j*step is an instruction's operand for j = 1, 2, 4, 8: with the odd multiples at hand, for any j.
+    # p + j*step is an instruction's operand for j = 1, 2, 4, 8; with the odd multiples, for any j.
     multiples = {j: opaque(builder, builder.mul(op.x_pixel, const(j))) for j in (1, 3, 5, 7)}
     divisor, inverse, low, high = (simd.splat_ir(builder, v) for v in (op.divisor, op.inverse, op.lo, op.hi))
     has_affine = builder.icmp_signed("!=", op.scale, const(0))
@@ -77,8 +77,8 @@ def emit_run(builder: Any, wide: int, stride: int, summed: bool, op: Operands) -
         return loop(builder, builder.sub(op.rows, const(1)), [p, *start], row)[1:]
 
     def windows(found: list[Any], count: int) -> list[Any]:
-        """What ``count`` windows come to, from their columns."""
-        if not summed and (wide, stride) == (3, 1):  # two neighbours have a pair in common
+        """The results of ``count`` windows from their columns."""
+        if not summed and (wide, stride) == (3, 1):  # two neighbours share a pair of columns
             pairs = [combine(found[i + 1], found[i + 2]) for i in range(0, count, 2)]
             return [
                 combine(pairs[i // 2], found[i + 2]) if i % 2 else combine(found[i], pairs[i // 2])
@@ -88,7 +88,7 @@ def emit_run(builder: Any, wide: int, stride: int, summed: bool, op: Operands) -
         return [simd.divide_ir(builder, a, divisor, inverse) for a in results] if summed else results
 
     def where(condition: Any, values: list[Any], function: Any) -> list[Any]:
-        """``function`` of the values where ``condition`` holds: a branch that is the same all along."""
+        """``function`` of the values where ``condition`` holds: a branch that never changes within a run."""
         before = builder.block
         with builder.if_then(condition):
             changed = [function(v) for v in values]
@@ -106,7 +106,7 @@ def emit_run(builder: Any, wide: int, stride: int, summed: bool, op: Operands) -
         return where(has_clamp, values, lambda v: simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, v)))
 
     def turn(count: int) -> Any:
-        """A loop body of ``count`` pixels; carried: where to read, where to write, columns shared."""
+        """A loop body of ``count`` pixels; carried values: read address, write address, shared columns."""
 
         def body(_: Any, carried: list[Any]) -> list[Any]:
             x, y, *found = carried

@@ -1,4 +1,4 @@
-"""Resizing along one axis: each output line is a weighted sum of a few input lines. Which, is a table."""
+"""Resizing along one axis: each output line is a weighted sum of a few input lines, listed in a table."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bslite.kernels.cpu.vector.partial import load_some, store_some
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, load_int, load_scalar, splat
 
 F = offsets(Resample)
-ENTRY = 16  # bytes of a tap: which line of the input, and its float32 weight in a cell
+ENTRY = 16  # bytes of a tap: the input line, and its float32 weight in a cell
 
 
 @step_kernel(Resample)
 def resample(step, bases, item, scratch):
-    """Dense: ``y[o, i] = sum of weight * x[o, line]`` over the taps of i, in order; lines of ``inner`` cells.
+    """``y[o, i] = sum of weight * x[o, line]``, dense, over i's taps in order; lines of ``inner`` cells.
 
     A single tap has weight one and is copied, whatever its cells are.
     """
@@ -31,7 +31,7 @@ def resample(step, bases, item, scratch):
             continue
         place, left = 0, inner
         while left > 0:
-            # a weight of zero still multiplies: an infinite element makes NaN, as in torch
+            # a zero weight still multiplies: an infinite element makes NaN, as in torch
             total = splat(load_scalar(tap + 8)) * load_some(x + load_int(tap) * inner * 4 + place, left)
             for t in range(1, taps):
                 entry = tap + t * ENTRY

@@ -1,4 +1,4 @@
-"""Resizing NHWC images along both axes: nearest pixel, or linear interpolation. Where to look is a table."""
+"""Resizing NHWC images along both axes: nearest pixel, or linear interpolation. A table lists the pixels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENTRY = 32  # bytes of an entry of linear tables: two byte offsets, and the floa
 
 @step_kernel(ResizeNearest)
 def resize_nearest(step, bases, item, scratch):
-    """A band of output lines by a block of channels; a table entry is one byte offset."""
+    """Resizes a band of output lines by a block of channels; a table entry is one byte offset."""
     bands, blocks = load_int(step + N.bands), load_int(step + N.blocks)
     block, rest = item % blocks, item // blocks
     image, band = rest // bands, rest % bands
@@ -42,7 +42,7 @@ def resize_nearest(step, bases, item, scratch):
 
 @step_kernel(ResizeLinear)
 def resize_linear(step, bases, item, scratch):
-    """A band of output lines by a block of channels: between two rows, then between two columns."""
+    """Interpolates a band of output lines by a block of channels: between two rows, then two columns."""
     bands, blocks = load_int(step + B.bands), load_int(step + B.blocks)
     block, rest = item % blocks, item // blocks
     image, band = rest // bands, rest % bands
@@ -65,7 +65,7 @@ def resize_linear(step, bases, item, scratch):
             c = y + line * y_line + pixel * y_pixel
             place, lanes = 0, channels
             while lanes > 0:
-                # a weight of zero still multiplies: an infinite pixel makes NaN, as in torch
+                # a zero weight still multiplies: an infinite pixel makes NaN, as in torch
                 a = of_top * load_some(top + left + place, lanes)
                 a = fma(of_bottom, load_some(bottom + left + place, lanes), a)
                 b = of_top * load_some(top + right + place, lanes)
