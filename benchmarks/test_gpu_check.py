@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[1]
 #: A GPU made of Python: launches, graphs and all.
 FAKE = f"""

@@ -13,6 +13,8 @@ from bslite import reference
 from bslite.kernels.cuda import KERNELS
 from bslite.plan.cuda.ops.attention import TILES, Tiles
 
+pytestmark = pytest.mark.simulator
+
 Array = np.ndarray[Any, Any]
 TINY = TILES[0]
 
