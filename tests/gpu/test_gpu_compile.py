@@ -53,6 +53,8 @@ def test_machine_code(kernel: Kernel, capability: tuple[int, int]) -> None:
 @pytest.mark.parametrize("kernel", ["recurrent", "recurrent_wide"])
 def test_recurrent_blocks_take_what_the_planner_counts(kernel: str, capability: tuple[int, int]) -> None:
     """Registers (values that the planner counts fit, without spilling) and shared memory."""
+    if KERNELS[kernel].since > capability:
+        pytest.skip("a kernel for newer GPUs")
     found = records(kernel, capability)
     assert found
     for record in found:

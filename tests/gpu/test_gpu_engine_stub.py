@@ -76,11 +76,22 @@ def test_blocks_that_wait_for_each_other(stub: Path) -> None:
     """Launched together, with more shared memory than 48 KB; more blocks than have room are an error."""
     script = """
 from bslite.engines.cuda.devices import driver_for
+from dataclasses import dataclass
 from bslite.engines.cuda.driver import Cells
+from bslite.kernels.contracts.launch import F4, LaunchRecord, LaunchVariant
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
-@kernel("x f4[]", threads=64, registers=32, samples=[{"together": 1}], dynamic=lambda variant: 53248)
+@dataclass(frozen=True)
+class Variant(LaunchVariant):
+    together: int
+
+@dataclass(frozen=True)
+class Tiny(LaunchRecord):
+    kernel = "tiny"
+    x: F4
+
+@kernel(Tiny, threads=64, registers=32, samples=[Variant(1)], dynamic=lambda variant: 53248)
 def tiny(together):
     def tiny(x):
         shared = cuda.shared.array(0, np.float32)
