@@ -1,7 +1,5 @@
 """A network small enough to test the commands with, and no time spent on what they take long over."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -5,8 +5,6 @@ the question whether the module has changed, in turns; less than a minute on a q
 1 if the wrapped module costs 30 us or more beyond the engine's call, or is slower than eager.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

@@ -6,8 +6,6 @@ The kernel's own high-water mark of resident pages can be set back, so it is rea
 `Unmeasurable`).
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """Where a measurement comes from: the commit, the machine, the versions of what took part."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

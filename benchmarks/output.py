@@ -1,7 +1,5 @@
 """What the commands write, and when: JSON and tables after every case, the plot at the end."""
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import importlib.util

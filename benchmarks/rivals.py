@@ -1,7 +1,5 @@
 """What all comparisons with rivals share: their times by name, and failures as lines of the report."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ by cycle; all must give the same numbers. Nothing is timed here: the cycles are 
 on every host.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

@@ -6,8 +6,6 @@ to take each layer's image to memory and back. bslite depth-first is timed again
 layer, and against torch; they take turns, and the answers are compared first.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable

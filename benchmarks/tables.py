@@ -1,7 +1,5 @@
 """Figures and tables as markdown."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """DeepBench's layers: all rivals give one answer, faults are found, what is measured is written and drawn."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import time

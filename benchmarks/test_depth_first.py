@@ -1,7 +1,5 @@
 """Depth-first against layerwise: the command writes what it measured, and times no wrong answer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 at length (``python -m benchmarks.dropin_overhead``) runs, and judges.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The GPU's benchmark without one: it rehearses on the CPU, finds wrong answers, says that there is none."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``python -m benchmarks.gpu --check``, in processes that have the simulator, or the compiler."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Each case is a model of one layer run by the engine, so it includes what a call 
 reached (``gflops``, ``gbytes`` per second) beside the time.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

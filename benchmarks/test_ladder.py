@@ -1,7 +1,5 @@
 """Every step of the kernel ladder computes the convolution; its table can be made; faults are found."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The comparison with other engines: it writes what it measured, memory too, and times no wrong answer."""
 
-from __future__ import annotations
-
 import json
 import mmap
 from pathlib import Path

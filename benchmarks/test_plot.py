@@ -1,7 +1,5 @@
 """Pictures are drawn from JSON of all three commands, say where it was measured, and never change alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The comparison on the spatial accelerator runs, ranks the ways, and is drawn."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

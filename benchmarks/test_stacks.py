@@ -1,7 +1,5 @@
 """The benchmark of pool + batch norm + ReLU stacks runs, compares answers, and finds wrong ones."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

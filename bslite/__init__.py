@@ -9,8 +9,6 @@ Importing bslite imports its errors and nothing else: NumPy comes with the first
 with the first run, torch only if you use it.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

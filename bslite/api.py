@@ -1,7 +1,5 @@
 """The public calls: check what the user gave, then hand it to an engine."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The files lie in one folder (`cache_dir`). They are written whole or not at all 
 be read is a warning (`read_json`) or is made anew.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

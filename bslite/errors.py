@@ -1,7 +1,5 @@
 """Every error a user can meet, one family: ``except bslite.BsliteError`` catches them all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

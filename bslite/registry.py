@@ -4,8 +4,6 @@ So nothing is listed by hand: adding an op, a lowering, a kernel or a frontend's
 the folder of its kind, or a function to a file that is there.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable, Container

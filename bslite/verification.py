@@ -6,8 +6,6 @@ from it. Errors add up through a network, so a layer is compared with a float32 
 with a constant.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

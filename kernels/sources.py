@@ -9,8 +9,6 @@ themselves. A file that is edited while the process runs therefore never lends i
 compiled from what the file held before.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Activations, element by element: any shape in, the same shape out. NaN in, NaN out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

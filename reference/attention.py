@@ -1,7 +1,5 @@
 """Scaled dot-product attention, all scores at once."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.reference.registry import Array, reference

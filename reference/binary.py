@@ -1,7 +1,5 @@
 """Functions of two values, broadcast as NumPy does. NaN in either, NaN out, except for ``pow`` (C99)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Change of dtype."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.errors import InputError

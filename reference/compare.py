@@ -1,7 +1,5 @@
 """Comparisons, conditions, logic, as NumPy has them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.reference.registry import Array, reference

@@ -1,7 +1,5 @@
 """The fully connected layer and the matrix product."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.reference.registry import Array, reference

@@ -1,7 +1,5 @@
 """Convolution and its transpose, straight from their definitions, along any number of axes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from itertools import product

@@ -1,7 +1,5 @@
 """Running sums and products, in float64 or 64-bit integers as the reductions are."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.reference.reduce import as_, wide

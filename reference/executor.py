@@ -1,7 +1,5 @@
 """The oracle: runs a ModelSpec one layer at a time with the plain functions of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Windows of images as columns and back, tap by tap of the window."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

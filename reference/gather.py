@@ -1,7 +1,5 @@
 """Picking by computed indices."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.errors import InputError

@@ -1,7 +1,5 @@
 """Sampling an image or volume at positions: where these lie, what is around them, and with which weights."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

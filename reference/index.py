@@ -1,7 +1,5 @@
 """Picking and putting at computed places, element by element."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.errors import InputError

@@ -1,7 +1,5 @@
 """Lengths of sequences, checked."""
 
-from __future__ import annotations
-
 from bslite.errors import InputError
 from bslite.reference.registry import Array, reference
 

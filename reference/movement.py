@@ -1,7 +1,5 @@
 """Ops that move elements; each is one NumPy call."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Normalisation layers at inference."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.reference.registry import Array, reference

@@ -1,7 +1,5 @@
 """Padding, as an index for every output element of an axis."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.reference.registry import Array, reference

@@ -1,7 +1,5 @@
 """Dropout and constants, which compute nothing."""
 
-from __future__ import annotations
-
 from bslite.reference.registry import Array, reference
 
 

@@ -1,7 +1,5 @@
 """Pooling, straight from the list of windows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import product

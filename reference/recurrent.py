@@ -1,7 +1,5 @@
 """Recurrent layers, one time step after the other, as torch documents them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

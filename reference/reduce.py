@@ -4,8 +4,6 @@ They compute in float64 in any case, and the executor rounds: the error of a flo
 number varies too much to be a measure for engines.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.errors import InputError

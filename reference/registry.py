@@ -1,7 +1,5 @@
 """Op name -> plain NumPy function of its inputs in order, parameters and attributes by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Repeating and turning; each is one NumPy call."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.reference.registry import Array, reference

@@ -1,7 +1,5 @@
 """Resizing one axis after the other: positions, then the elements around them and their weights."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.reference.registry import Array, reference

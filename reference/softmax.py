@@ -1,7 +1,5 @@
 """Softmax, shifted by the maximum so that exp never overflows."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.reference.registry import Array, reference

@@ -1,7 +1,5 @@
 """Functions of one element from analysis and rounding. NaN in, NaN out, except for `sign`."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Interpolation, one axis after the other. An axis that keeps its size stays as it is, whatever the scale."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.reference.registry import Array, reference

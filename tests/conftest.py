@@ -2,8 +2,6 @@
 is no GPU, GPU kernels run in numba.cuda's simulator; processes that run tests side by side share the cores.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

@@ -1,7 +1,5 @@
 """``python -m benchmarks.deepbench``: DeepBench's recurrent layers, served; bslite and the other engines."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import sys

@@ -1,7 +1,5 @@
 """The rivals: those of `benchmarks.peers` that run a recurrent layer, and bslite traced."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from typing import Any

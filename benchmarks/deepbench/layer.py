@@ -1,7 +1,5 @@
 """One recurrent layer with seeded weights in every form the rivals take, and its true answer."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The one place that knows how `bslite.explore` prices a point of the space and ho
 it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """One point at one batch size: rivals that agree take turns, and with them the reading of as many bytes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """DeepBench's recurrent layers for serving (`bslite.explore.deepbench`), and the steps they are run for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

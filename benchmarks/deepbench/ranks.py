@@ -1,7 +1,5 @@
 """Spearman's rank correlation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

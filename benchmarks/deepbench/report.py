@@ -1,7 +1,5 @@
 """The comparison as data and as tables."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -4,8 +4,6 @@ For each layer of DeepBench's list all points take turns; then the one the searc
 others take turns alone, more often, because the least of many medians is low by chance.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import gc

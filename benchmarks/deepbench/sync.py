@@ -5,8 +5,6 @@ small that little else is left, four blocks of units, two for each of two thread
 threads take beyond half the time of one is what a step pays for its synchronisation.
 """
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ For every network, number of threads and batch size: both answers must be right 
 two take turns; then the memory that each keeps between layers is taken from its plan and measured.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """One network, batch and number of threads: the same bits both ways first, then times in turns and memory."""
 
-from __future__ import annotations
-
 import functools
 import time
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Memory that one run of bslite takes, measured in a process of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -10,8 +10,6 @@ DeepBench's recurrent layers against cuDNN, and, as far as the time goes,
 comes before all that, on a GPU that the engine has not run on.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

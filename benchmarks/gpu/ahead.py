@@ -2,8 +2,6 @@
 take seconds each, and the GPU waits.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

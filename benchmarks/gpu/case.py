@@ -2,8 +2,6 @@
 device.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Callable

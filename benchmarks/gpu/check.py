@@ -4,8 +4,6 @@ Each layer rests on the ones before it, so the first that fails is the one to lo
 not tried: a kernel that wrote where it must not leaves a device that fails whatever is asked of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import sys

@@ -1,7 +1,5 @@
 """The rivals on the GPU, a small class each; inputs and weights lie there before anything is timed."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, ClassVar
 

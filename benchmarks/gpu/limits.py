@@ -1,7 +1,5 @@
 """What the device can do at best, measured now: float32 SGEMM and copying."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from benchmarks.gpu.device import Device

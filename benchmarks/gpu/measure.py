@@ -1,7 +1,5 @@
 """One case: rivals made ready, their answers held against float64, then turns by the device's clock."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The cases of the three parts: torchvision's networks, BrainSlug's stacks, DeepBench's recurrent layers."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ against NumPy in float64 first. Each call is of another layer of the same size, 
 do not stay in cache: as in a network, where each layer's come from memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The engine's microkernel, kernels/cpu/gemm/tile.py, with nothing in its epilogue, for steps 7 to 10."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The one convolution that every step of the ladder computes, and the forms of its operands."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ multiplication and an addition that waits for the one before it, and weights rea
 line for each number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

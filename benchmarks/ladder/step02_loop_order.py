@@ -5,8 +5,6 @@ and all of them lie side by side, so the compiler makes vector instructions of i
 loads and stores C.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

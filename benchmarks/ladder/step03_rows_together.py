@@ -4,8 +4,6 @@ B is far larger than a core's first cache and was read once for every row of A. 
 a quarter of that is enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ neither loaded nor stored until the end. That is the shape of every fast matrix 
 sees scalars, and leaves them scalars or makes short vectors of them: what is missing is the next step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ where the compiler's own vectoriser would take half of it. Six rows by two regis
 adds of 16 lanes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from numba import njit

@@ -4,8 +4,6 @@ Two registers of a line of B, then two of the next line, a kilobyte further on: 
 every four lines another page. Weights don't change, so they are laid out beforehand as the tile wants them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from numba import njit

@@ -5,8 +5,6 @@ the 32 registers of AVX-512 take 16 loads for 28 multiply-adds. Nobody wants to 
 emits LLVM's IR, for whatever number of rows the machine has registers for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ is three products, each starting elsewhere in the padded image, all added up in 
 matrix that is nine times as large as the image need not be made (which was not counted above) nor read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from numba import njit

@@ -5,8 +5,6 @@ The microkernel asks for two cache lines of the next panel every four steps of d
 so that it has arrived when its turn comes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from numba import njit

@@ -5,8 +5,6 @@ core waits for another before all the work is given out. Which thread computes a
 the sums are inside.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

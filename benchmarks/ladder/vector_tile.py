@@ -1,7 +1,5 @@
 """A tile of six rows by two vector registers, written out in Python on `Vec` values, for steps 5 and 6."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

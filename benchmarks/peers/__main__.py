@@ -1,7 +1,5 @@
 """``python -m benchmarks.peers``: compare bslite with the other engines on this machine."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

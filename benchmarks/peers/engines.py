@@ -4,8 +4,6 @@
 Each gets its input in the form it likes best, made beforehand.
 """
 
-from __future__ import annotations
-
 import shutil
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """One network at one batch size: make every rival ready, check that they agree, then let them take turns."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ threads count. Then it makes the rival from the network's file, as a program tha
 and watches the next calls.
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any

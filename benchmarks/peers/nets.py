@@ -1,7 +1,5 @@
 """The networks compared: torchvision's own definitions with seeded weights, in every form the rivals take."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import importlib.util

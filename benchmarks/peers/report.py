@@ -1,7 +1,5 @@
 """The comparison as data and as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures of results, drawn from their JSON: nothing is measured here."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

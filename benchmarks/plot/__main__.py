@@ -1,7 +1,5 @@
 """``python -m benchmarks.plot RESULTS.json ...``: draw results again, without measuring anything."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """DeepBench: the best of the others relative to bslite, and the share of the streaming rate, by layer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """The loop parameters' space: measured against predicted time of every point, and the search's picks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """Depth-first against layerwise: for every network the speed-up and, below it, memory, against the batch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from matplotlib.figure import Figure

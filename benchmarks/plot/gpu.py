@@ -1,7 +1,5 @@
 """On a GPU: how long torch takes, bslite being 1; and of stacks, the share of a copy's bandwidth."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """Peers: how long the others take, bslite being 1, for every network; one panel for each batch size."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """One loop nest against kernel by kernel on a spatial accelerator: times as long, against the size."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """Stacks of pooling, batch norm and ReLU: the time a layer takes against the depth of the stack."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """What all pictures share: colours, fonts, titles, and files that only change when the picture does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

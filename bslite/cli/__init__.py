@@ -3,8 +3,6 @@
 Exit codes: 0 fine, 1 a verification failed, 2 the command, the model or the input is wrong.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import NoReturn

@@ -1,7 +1,5 @@
 """The commands, collected."""
 
-from __future__ import annotations
-
 import typer
 
 from bslite.cli import bench, calibrate, demo, explain, explore, info, run, stream, verify, warmup

@@ -1,7 +1,5 @@
 """``bslite bench``: how fast one model runs, in turns with its rivals."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """``bslite calibrate``: measure this machine once, for the planner."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

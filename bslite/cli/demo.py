@@ -1,7 +1,5 @@
 """``bslite demo``: ResNet-50 on a picture, verified and timed. Needs no torch and no download."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Annotated

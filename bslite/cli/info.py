@@ -1,7 +1,5 @@
 """``bslite info``: this installation and this machine, and what a start costs."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

@@ -1,7 +1,5 @@
 """What a command feeds the model: a picture, an array from a file, or seeded random numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

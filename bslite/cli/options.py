@@ -1,7 +1,5 @@
 """The options several commands share, and the model they add up to."""
 
-from __future__ import annotations
-
 from enum import Enum
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """What the terminal shows while something takes long. On stderr, so that stdout holds only results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

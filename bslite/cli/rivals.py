@@ -1,7 +1,5 @@
 """What `demo` and `bench` time: the engine, the same kernels layer by layer, and torch where installed."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """``bslite run``: one model, one input, the answer."""
 
-from __future__ import annotations
-
 from enum import Enum
 from pathlib import Path
 from typing import Annotated

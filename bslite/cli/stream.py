@@ -1,7 +1,5 @@
 """``bslite stream``: how long one time step of a recurrent model takes, and how evenly."""
 
-from __future__ import annotations
-
 import time
 from typing import Annotated
 

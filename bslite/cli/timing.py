@@ -3,8 +3,6 @@
 Absolute times on a shared machine wander; what holds still is the ratio of two that ran in turns.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping

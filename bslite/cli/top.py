@@ -1,7 +1,5 @@
 """Class scores for people: softmax and the largest few."""
 
-from __future__ import annotations
-
 import numpy as np
 from rich.table import Table
 

@@ -1,7 +1,5 @@
 """``bslite verify``: the engine against the reference, layer by layer; exit code 1 where they differ."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``bslite warmup``: compile now what would otherwise be compiled on first use."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

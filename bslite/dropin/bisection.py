@@ -1,7 +1,5 @@
 """`bisect`: the first layer whose values depart from the reference, and a small model that reproduces it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

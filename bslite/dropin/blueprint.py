@@ -4,8 +4,6 @@ A `Blueprint` holds no weights. An `Executable` is a blueprint with weights; cha
 executable of the same blueprint.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

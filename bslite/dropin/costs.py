@@ -1,7 +1,5 @@
 """The share of the work that an operation has, estimated from the shapes that torch traced."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any

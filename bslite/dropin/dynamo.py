@@ -5,8 +5,6 @@ again, and sizes among the inputs are read from the tensors that they are sizes 
 module for `Runner`, whose batch is free even where Dynamo fixed it.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from operator import is_

@@ -5,8 +5,6 @@ only if the batch is at least 16. The answer becomes a guard, so that a batch on
 recompiles the graph, whatever the backend. A graph that bslite runs is right on both sides.
 """
 
-from __future__ import annotations
-
 import torch
 
 QUESTION = ("fake_impls.py", "conv")  # the file and function that ask

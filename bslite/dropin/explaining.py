@@ -1,7 +1,5 @@
 """`bslite.explain` of a wrapped module: what runs where, then where the time of each part in bslite goes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

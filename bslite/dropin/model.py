@@ -4,8 +4,6 @@
 checks them; later calls hand the addresses to the engine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Which nodes of a graph run in bslite: as few parts as the order of computation allows."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Mapping

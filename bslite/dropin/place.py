@@ -1,7 +1,5 @@
 """The device of a call, whether bslite has an engine for it, and the ops that this engine has kernels for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

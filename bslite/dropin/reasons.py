@@ -1,7 +1,5 @@
 """Why a call runs in torch, in words; a module gives each reason once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """`report`: what of a wrapped module ran where, and why."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The smallest model that shows a fault, in a folder with its inputs and a script that runs it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The call of a wrapped module: find or make the specialisation for the call, or run torch."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import warnings

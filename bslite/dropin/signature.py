@@ -1,7 +1,5 @@
 """The kind of a call: the structure of its nested arguments, as a key, and the tensors among them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Nested arguments and results as a list of leaves and back: pytrees, and dataclasses unknown to torch."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Measures whether a part is faster in bslite: bslite and torch run it in turns on its real inputs."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ hooks, mode and plain attributes, and a change through one is a change of both. 
 module is a subclass of the original class with another ``forward``.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import warnings

@@ -1,7 +1,5 @@
 """`explain`: run a model under the clock and say, layer by layer, how far it is from the machine's limits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`Explanation`: what `explain` found on the CPU, with its table, its trace and its report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`explain` for a GPU: what the GPU engine will do with a model. Nothing runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Costs by name, summed over layers, and the estimate that they add up to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from bslite.explore.search import Estimate, Part

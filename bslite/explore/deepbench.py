@@ -4,8 +4,6 @@ Source: the table ``inference_server_set`` of ``code/kernels/rnn_problems.h`` in
 problems have as many inputs as hidden units and one layer.
 """
 
-from __future__ import annotations
-
 from bslite.explore.problem import Recurrent
 
 BATCHES = (1, 2, 4)

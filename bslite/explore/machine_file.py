@@ -1,7 +1,5 @@
 """Machines in files: JSON whose ``"kind"`` says what they are; and the examples that come with bslite."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

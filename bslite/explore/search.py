@@ -7,8 +7,6 @@ same: fewer predicted seconds first; of equal ones (to 12 digits), the point tha
 whose axes list what to prefer first.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ All of it is plain data that can be printed. A machine's space comes from the fu
 ``space(problem, machine)`` of its module (`bslite.explore.gpu`, ...); `bslite.explore.search` walks it.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping

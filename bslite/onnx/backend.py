@@ -7,8 +7,6 @@ Where an operator needs an input's value when the model is made (the ``shape`` o
 convolution, given as inputs), the model is specialised on the value it is given, anew for each new one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

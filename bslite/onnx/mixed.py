@@ -5,8 +5,6 @@ path to it; all nodes of one level that bslite has become one model. Because sup
 first run decides which nodes are evaluated. A model of which bslite has every operator is one piece.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """An ONNX model ready to run, specialised on shapes, and on the values that its operators need."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Functions of one element, of any shape. A transcendental function counts as one flop."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar

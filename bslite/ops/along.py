@@ -1,7 +1,5 @@
 """What ops along one axis share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.ops import checks

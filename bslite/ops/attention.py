@@ -1,7 +1,5 @@
 """Scaled dot-product attention: what transformers compute between tokens."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

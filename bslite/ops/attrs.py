@@ -1,7 +1,5 @@
 """Parsers of attribute values: any accepted spelling in, the one stored form out, ValueError else."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Functions of two values that broadcast: aligned at the last axis, sizes equal or 1."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Change of dtype."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a

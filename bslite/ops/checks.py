@@ -1,7 +1,5 @@
 """Small checks the shape rules share. Each raises SpecError with what came and what was expected."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.errors import SpecError

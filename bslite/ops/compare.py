@@ -1,7 +1,5 @@
 """Comparisons, conditions, logic: values that broadcast, bools out, or one of two values chosen by one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

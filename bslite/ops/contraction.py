@@ -1,7 +1,5 @@
 """Sums of products over a last axis: the fully connected layer and the matrix product of two values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

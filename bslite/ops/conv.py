@@ -1,7 +1,5 @@
 """Convolution of signals, images and volumes: dense, grouped and depthwise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Transposed convolution of signals, images and volumes: what the gradient of a convolution computes."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ order the frameworks write them (``[N, C, H, W]`` for images); how an engine lay
 the engine's business.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

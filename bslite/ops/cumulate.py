@@ -1,7 +1,5 @@
 """Running sums and products along an axis."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a

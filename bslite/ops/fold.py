@@ -1,7 +1,5 @@
 """Images as columns of windows, and back: what torch calls unfold and fold, others im2col and col2im."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Picking by indices that are computed, or given as an input."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from bslite.errors import SpecError

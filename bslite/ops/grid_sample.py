@@ -1,7 +1,5 @@
 """Elements at computed positions of an image or volume, and between them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Picking and putting single elements or slices, at places that are computed; and the largest elements."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Lengths of sequences that share a padded batch, checked before they are used."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from bslite.errors import SpecError

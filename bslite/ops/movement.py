@@ -1,7 +1,5 @@
 """Ops that move or copy elements and compute nothing. All take any rank and negative axes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

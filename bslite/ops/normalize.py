@@ -1,7 +1,5 @@
 """Normalisations by stored statistics (batch), the input's own (layer, group) or nearby channels (lrn)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Padding: a constant, or elements of the input, around it; negative sizes crop."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The two ops that compute nothing: dropout at inference and constants."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a

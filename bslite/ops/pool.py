@@ -3,8 +3,6 @@
 Global pooling is adaptive pooling with ``output_size`` 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Pooling of signals ``[N, C, L]`` and volumes ``[N, C, D, H, W]``: what `pool.py` declares for images."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.ops.core import Case, declare

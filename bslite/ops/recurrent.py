@@ -6,8 +6,6 @@ sequence's last step (h; for the LSTM h, then c). Behind its length a sequence's
 ``reverse`` each sequence is gone through from its own end; outputs stay where their inputs are.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Reductions over any axes: sums, norms, extremes, moments; positions of extremes; running sums."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Ops that repeat elements, roll an axis, or keep a triangle."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

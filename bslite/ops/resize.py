@@ -1,7 +1,5 @@
 """Resizing along any axes, by all the rules frameworks have; `upsample` is the fast way for common ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

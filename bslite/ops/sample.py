@@ -1,7 +1,5 @@
 """Inputs and parameters for a sample case of an op: what its tests and benchmarks run on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Softmax and its logarithm along one axis."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

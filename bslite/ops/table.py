@@ -1,7 +1,5 @@
 """The op table of the documentation, from the declarations: ``python -m bslite.ops.table > docs/ops.md``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bslite import ops

@@ -1,7 +1,5 @@
 """Functions of one element from analysis and rounding, of any shape; stores apply them as activations."""
 
-from __future__ import annotations
-
 from bslite.ops.activation import Activation
 from bslite.ops.core import declare
 

@@ -1,7 +1,5 @@
 """Resizing of images by interpolation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

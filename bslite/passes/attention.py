@@ -5,8 +5,6 @@ each head. It may add any number of masks; constant masks become one. Between ad
 axis of the scores in two (Swin adds one mask per window of an image, and folds images and windows again).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Which nodes become one engine layer: a main op with what can ride in its store."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The order of layers where branches run side by side: level by level, so that threads need not wait."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.passes.fuse import Layer

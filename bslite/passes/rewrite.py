@@ -1,7 +1,5 @@
 """Rewriting a ModelSpec by dropping nodes: the readers of a dropped node read what stands in for it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Drops what does nothing at inference, makes written-out attention one op, folds batch norms."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

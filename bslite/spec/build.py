@@ -1,7 +1,5 @@
 """A small builder the frontends use: append nodes one by one, then make the ModelSpec."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

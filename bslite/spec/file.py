@@ -5,8 +5,6 @@ deterministic and has one line per layer and per parameter, so two models can be
 Nothing in it is ever executed or unpickled: what is read is checked like input from a stranger.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import zlib

@@ -1,7 +1,5 @@
 """The data of a model: a graph of named ops with parameters, validated on construction."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`ModelSpec`: the graph together with its file and its printed table."""
 
-from __future__ import annotations
-
 from bslite.spec import file
 from bslite.spec.graph import Graph
 from bslite.spec.table import layer_table

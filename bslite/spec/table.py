@@ -1,7 +1,5 @@
 """A model as a table: one row per layer with its shape and its cost. Plain text, no dependency."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Follows the time axis of a model from its inputs through every layer."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

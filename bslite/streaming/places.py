@@ -1,7 +1,5 @@
 """Where the time steps of a sequence lie in a value."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A rule proves that step t of the output depends only on step t of the inputs and
 a rule does not stream, unless it is pointwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

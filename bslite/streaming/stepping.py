@@ -1,7 +1,5 @@
 """Makes the model of some time steps, which takes a state and gives the next, from one of whole sequences."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@
 of them with its parameters (`Activation`).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 #: Name -> formula in ``x``, with the parameters ``a`` and ``b``. An op with a parameter that chooses code has

@@ -1,7 +1,5 @@
 """The settings of attention kernels that both targets share."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

@@ -1,7 +1,5 @@
 """Enumerations that ops write as words and kernels as numbers."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import TypeVar
 

@@ -4,8 +4,6 @@ Cells are 32 bits: float32, int32, or a bool as int32 0 or 1. Kernels compute in
 result that does not fit a cell.
 """
 
-from __future__ import annotations
-
 #: Functions of two float32, under the names of their ops.
 FLOATS = (
     "add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "atan2", "logaddexp",

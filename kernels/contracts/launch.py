@@ -5,8 +5,6 @@ numbers (int is 32 bits, `I8` 64, float 32, `F8` 64). The constants compiled int
 a dataclass whose fields are the arguments of the function that makes the kernel.
 """
 
-from __future__ import annotations
-
 import typing
 from dataclasses import dataclass, fields
 from enum import Enum

@@ -9,8 +9,6 @@ name is spelled in one place.
 ``n: tuple[int, int]`` is ``n0 n1``; a nested record is replaced by its own cells.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 import typing

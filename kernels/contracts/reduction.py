@@ -1,7 +1,5 @@
 """How an update changes the cell that it meets."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.choice import Choice
 
 

@@ -1,7 +1,5 @@
 """How samples between and beyond an image's elements are computed."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.choice import Choice
 
 

@@ -1,7 +1,5 @@
 """Tables in which each target has functions of its own for the same names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 

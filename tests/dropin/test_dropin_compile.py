@@ -1,7 +1,5 @@
 """``torch.compile(model, backend="bslite")``, in a process of its own that never imports bslite itself."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

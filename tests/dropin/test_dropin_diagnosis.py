@@ -1,7 +1,5 @@
 """`bslite.report` says what ran where; `bslite.bisect` finds the layer at fault and writes it down."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Where bslite does not compute, the original does, and one warning says why."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """A module made by `bslite.optimize` is the one it was made from, but for its speed."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import io

@@ -1,7 +1,5 @@
 """What bslite has no op for runs in torch, in the same graph, with as few cuts as possible, and is listed."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Changed weights are noticed at the next call, however they were changed."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

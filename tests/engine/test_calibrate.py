@@ -1,7 +1,5 @@
 """Measuring the machine: what is measured is plausible, kept, taken up, and changes no bit of a result."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """What would not fit the machine, or a record of the program, is an error before anything is allocated."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Whole networks on the CPU engine against torchvision's own definitions, same weights, three-way."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

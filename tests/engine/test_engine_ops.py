@@ -2,8 +2,6 @@
 every time, at any number of threads, and layer by layer.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.check import all_cases, assert_three_way, single_op_spec

@@ -1,7 +1,5 @@
 """`bslite.run` as a user meets it: what it takes, what it refuses and how it says so."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`bslite.verify`: passes what is right, and fails every way of being wrong that is planted here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

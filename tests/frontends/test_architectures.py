@@ -1,7 +1,5 @@
 """The named architectures against torchvision's modules: parameter names, shapes, and what they compute."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`from_onnx`: names, free sizes, opsets, constants, functions; results against ONNX's own evaluator."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

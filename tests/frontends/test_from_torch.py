@@ -1,7 +1,5 @@
 """What `from_torch` keeps of a module beyond its operations: names, parameters, inputs, outputs, batch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import warnings

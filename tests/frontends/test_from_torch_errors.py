@@ -1,7 +1,5 @@
 """What `from_torch` refuses, and what it says then."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

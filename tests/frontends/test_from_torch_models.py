@@ -1,7 +1,5 @@
 """torchvision's networks, converted whole and run layer by layer, against torch."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

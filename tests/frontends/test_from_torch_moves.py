@@ -1,7 +1,5 @@
 """Movement from torch: builders alone, against torch, by the reference and by the engine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

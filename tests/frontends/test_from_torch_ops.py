@@ -1,7 +1,5 @@
 """Every operation `from_torch` knows, alone, against torch: one spec, run at two batch sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.torch_modules import CASES, Case, torch

@@ -1,7 +1,5 @@
 """Convolutions, transposed ones and pools along 1 to 3 axes, from torch: alone, at two batch sizes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """ONNX's interface of a backend: what the conformance suite does not ask."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

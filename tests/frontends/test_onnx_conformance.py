@@ -1,7 +1,5 @@
 """ONNX's own node tests of every claimed operator, run by ONNX's own runner through the backend."""
 
-from __future__ import annotations
-
 import unittest
 
 import numpy as np

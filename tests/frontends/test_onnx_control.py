@@ -4,8 +4,6 @@ ONNX's own evaluator is no judge: it knows no directions and no axes, and joins 
 node tests are in `test_onnx_conformance`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,6 @@
 hang, or memory that grows.
 """
 
-from __future__ import annotations
-
 import resource
 import time
 import warnings

@@ -1,7 +1,5 @@
 """ONNX models that are wrong, or made to harm: each is a bslite error that says what and where."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """ONNX models with operators that bslite does not have: ONNX's reference runs those, the engine the rest."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

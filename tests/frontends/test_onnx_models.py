@@ -6,8 +6,6 @@ does it for every classification model of torchvision at its own size, with both
 prints a line for each: half an hour and more.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import sys

@@ -1,7 +1,5 @@
 """What `from_onnx` says of a model that it cannot convert: all at once, what hides behind others too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

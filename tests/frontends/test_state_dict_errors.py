@@ -1,7 +1,5 @@
 """`from_state_dict`: every accepted source gives the same model, every wrong one a complete error."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

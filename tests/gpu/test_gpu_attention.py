@@ -1,7 +1,5 @@
 """Attention's kernel against the reference: tiles of every width, blocks of keys, masks, special values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

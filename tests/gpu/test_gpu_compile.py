@@ -1,7 +1,5 @@
 """Every kernel as machine code for sm_80 and sm_90: registers as its occupancy says, no stack, no spills."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`verify` and `bisect` look at the GPU engine, too: what is right passes, what is planted is found."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

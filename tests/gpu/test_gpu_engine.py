@@ -1,7 +1,5 @@
 """Whole models through the GPU engine: in the simulator, or on a GPU where there is one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

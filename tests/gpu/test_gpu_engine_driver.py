@@ -1,7 +1,5 @@
 """The engine on a fake CUDA driver: tables of arguments, graphs, streams, copies, and what goes wrong."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 here has CUDA, so its CPU stands for a GPU (`fake_gpu`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """torch's settings while it computes for the engine. They exist without a GPU."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any

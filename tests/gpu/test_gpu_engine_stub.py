@@ -2,8 +2,6 @@
 what it is called with: kernels are compiled, loaded, and started with the arguments that C sees.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

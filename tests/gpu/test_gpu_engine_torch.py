@@ -2,8 +2,6 @@
 their addresses go to a fake driver, whose device memory is the host's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace

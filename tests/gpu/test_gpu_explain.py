@@ -1,7 +1,5 @@
 """`explain` for the GPU engine: its plan in rows that add up, on a machine that is named; nothing runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

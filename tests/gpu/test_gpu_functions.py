@@ -1,7 +1,5 @@
 """Functions of one and two values on a GPU: NaN, infinities, zeros, and arguments far out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

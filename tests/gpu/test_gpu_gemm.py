@@ -1,7 +1,5 @@
 """The batch-reduce GEMM against NumPy: rows and windows, pairs and single floats, parts of sums, groups."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The inner loop of the GEMM as PTX: multiply-adds, and 16-byte reads of shared memory, counted."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Computed places on a GPU: what is out of range, updates that meet, ties, NaN, rows of any length."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every op, every case, through the engine: against float64, as near as torch is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The pointwise kernel against the reference's activations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.gpu_simulate import launch

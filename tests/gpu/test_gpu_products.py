@@ -1,7 +1,5 @@
 """Convolutions, linear layers, matmul, attention in small models: fused, cut in parts, sliced, odd."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

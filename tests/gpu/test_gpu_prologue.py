@@ -1,7 +1,5 @@
 """Layers that run on the way into a convolution on a GPU: which do, and that it changes no bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,6 @@
 it sees what goes wrong.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

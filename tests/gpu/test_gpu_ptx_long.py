@@ -1,7 +1,5 @@
 """Rows over several blocks, and sorting in several launches, as PTX: longer than the cases of ops are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

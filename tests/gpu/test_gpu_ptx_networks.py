@@ -1,7 +1,5 @@
 """Whole networks by the code that a GPU would be given, in two orders of blocks and warps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.check import assert_three_way

@@ -1,7 +1,5 @@
 """Every op, every case, as the code that a GPU would be given: the PTX, run on the CPU (`ptx`)."""
 
-from __future__ import annotations
-
 import pytest
 from support.check import all_cases
 from support.gpu_cases import HALF_ULP, check_on_cuda

@@ -1,7 +1,5 @@
 """Prologues as the code that a GPU would be given: the same bits as layer by layer, memory checked."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.check import TINY, rel_l2

@@ -1,7 +1,5 @@
 """Threads of a block in other orders between barriers: where a barrier is missing, the bits change."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from typing import Any

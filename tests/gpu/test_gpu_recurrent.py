@@ -1,7 +1,5 @@
 """The recurrent kernel by itself, all steps in one launch or one by one; how layers are cut for GPUs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

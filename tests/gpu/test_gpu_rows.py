@@ -1,7 +1,5 @@
 """Row kernels by themselves: rows over several warps, longer than a block holds, NaN and infinities."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The simulator's scheduler: barriers, threads that end early, errors, and a launch after an error."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The stack kernel: every stage against the reference in float64, and the same bits stage by stage."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which layers share a launch on a GPU, and that it changes no bit of the answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

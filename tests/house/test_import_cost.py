@@ -1,7 +1,5 @@
 """What importing costs: nothing heavy comes with ``import bslite``, and torch only with the user's own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

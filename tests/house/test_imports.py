@@ -4,8 +4,6 @@ Lazy imports inside functions and imports under TYPE_CHECKING count like any oth
 another depends on it, whenever the import is executed.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

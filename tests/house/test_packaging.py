@@ -1,7 +1,5 @@
 """The wheel holds every folder of code: a package left out of pyproject.toml works here and nowhere else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The store of compiled kernels: what their digests depend on; old versions go, what is not ours stays."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The depthwise convolution: every microkernel, every width of a line, the same bits whichever is taken."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The elementwise and the reduction kernels over layouts that the ops' own cases do not make."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Run as a script it does so itself, printing each case before it tries it; the te
 which a stray access kills.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os

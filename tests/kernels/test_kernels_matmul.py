@@ -1,7 +1,5 @@
 """Products of two computed matrices: packing from any layout, broadcasting, long sums."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Movement on the engine where the sample cases do not reach: many axes, ties, wrong indices, overflow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Layer norm, group norm and local response norm: odd shapes, any layout, means far from zero."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pooling kernels: odd shapes, every window geometry, every way the image may lie in memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Softmax kernels: any axis, any length, any layout, extreme values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Resizing: the tables against torch's rules, the kernels on odd shapes and in any layout."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

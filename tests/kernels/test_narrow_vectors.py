@@ -4,8 +4,6 @@
 by hand: ``NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES= pytest tests/engine/test_engine_ops.py`` and the like.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Batch norm and activation in the store of a pool: fused where they may be, the same bits as apart."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """exp, tanh, sigmoid, erf and the activations made of them: error bounds and special values, compiled."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import math

@@ -1,7 +1,5 @@
 """Integers and conditions beside float32: spec, its file, reference, engine, and from torch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

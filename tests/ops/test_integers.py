@@ -1,7 +1,5 @@
 """Integer arithmetic: an error where a cell of 32 bits does not hold the result; signs of quotients."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.check import Array

@@ -3,8 +3,6 @@
 A runner takes a one-op model and its inputs to the output. An engine joins the tests by an entry in RUNNERS.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """What ops refuse: SpecError, and a message that names the op, what came and what was expected."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shape rules: equal to what the reference makes, and to what torch makes of random windows, or refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

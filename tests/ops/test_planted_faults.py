@@ -4,8 +4,6 @@ A fault stands for a mistake somebody could make in the function. The check is t
 true functions, over the same cases; a fault no case catches is a hole in the cases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

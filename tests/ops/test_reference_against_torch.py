@@ -1,7 +1,5 @@
 """The oracle against torch, op by op and case by case; and that no op is left out of the comparison."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

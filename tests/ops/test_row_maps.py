@@ -1,7 +1,5 @@
 """The declared map from output rows to input rows: what it leaves out must not matter to an output row."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

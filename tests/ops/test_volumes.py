@@ -1,7 +1,5 @@
 """Networks over signals and volumes, three-way layer by layer; where values lie in them; fusing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attention written out is found, in the forms models write it in, and nothing else is taken for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Depth-first within an image: bands of rows give the same bits, their rows are those that are needed."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plans: deterministic, quick, JSON there and back, zero-copy where promised, bounded in memory."""
 
-from __future__ import annotations
-
 import cProfile
 import pstats
 from typing import Any

@@ -1,7 +1,5 @@
 """Depth-first over images: the same bits as layer by layer in a fraction of the memory, and when not to."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

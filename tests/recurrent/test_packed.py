@@ -1,7 +1,5 @@
 """Packed sequences from torch: what torch returns, with lengths that stay an input, by every runner."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from typing import Any

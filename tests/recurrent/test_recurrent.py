@@ -1,7 +1,5 @@
 """Recurrent modules from torch: what torch returns, by every runner, for every shape they come in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The loops of recurrent layers: every point of the space gives the same bits; the pick."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

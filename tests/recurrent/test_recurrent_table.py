@@ -5,8 +5,6 @@ truth is torch's module in float64; peepholes and the other reset convention, wh
 judged by `torch_judges_recurrent`.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from dataclasses import astuple, dataclass

@@ -1,7 +1,5 @@
 """Models with recurrent layers among others: from torch and from ONNX, run and optimized, three-way."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

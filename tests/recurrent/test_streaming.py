@@ -1,7 +1,5 @@
 """Streaming: steps and chunks give the bits of the whole sequence; what mixes steps is refused by name."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

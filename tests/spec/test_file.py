@@ -1,7 +1,5 @@
 """The model file: what goes in comes out bit for bit, and whatever damages it is noticed."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

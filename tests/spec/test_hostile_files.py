@@ -1,7 +1,5 @@
 """Model files made to harm: each is a FileError that names the file and, where there is one, the layer."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable

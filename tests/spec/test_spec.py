@@ -1,7 +1,5 @@
 """ModelSpec: what is wrong with a model is said when it is made, with the layer's name."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

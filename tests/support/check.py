@@ -1,7 +1,5 @@
 """What the tests share: the error measure, the three-way check, and one-op models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small modules that a drop-in has to be one for, and the check that it is."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from typing import Any

@@ -2,8 +2,6 @@
 simulator. It keeps a diary and can be told to fail; what a real driver leaves undefined, it asserts.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A case of an op through ``backend="cuda"``, whatever that is: the simulator, PTX on the CPU, a GPU."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import bslite

@@ -1,7 +1,5 @@
 """What the code of a kernel takes, as PTX and as machine code; no GPU needed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -8,8 +8,6 @@ issues an instruction per scheduler and cycle. PTX is not machine code: the asse
 unrolls loops, so these are upper bounds of a kind.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Runs one kernel on NumPy arrays, by its PTX."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

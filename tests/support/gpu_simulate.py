@@ -1,7 +1,5 @@
 """Runs one kernel on NumPy arrays: in the simulator, or on a GPU where there is one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the tests of single kernels share: small graphs around one op, run whole and cut into many items."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A small model with everything a model file must keep, for the tests of the file format."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which networks the tests run: a few always, the others with the mark `networks`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Seeded noise, the same in every test."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What several processes of one test run need and one of them makes."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ A test of a function written out (``test_elu_expanded``) belongs to the operator
 name without that ending (``test_elu``) is about.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

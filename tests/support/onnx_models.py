@@ -1,7 +1,5 @@
 """Small ONNX models of several makers and opsets: written by hand with onnx.helper, and exported by torch."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Lists for each operator the tests passed and failed, with the reasons: where to go on.
 """
 
-from __future__ import annotations
-
 import collections
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """Plans of models, simplified, for the CPU and for a GPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

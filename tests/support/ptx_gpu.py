@@ -3,8 +3,6 @@ the plan says it reads, write what the plan says it writes, and touches nothing 
 by what steps say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

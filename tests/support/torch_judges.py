@@ -1,7 +1,5 @@
 """Where the calls of torch are registered that judge the ops: op name -> a call on tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """Picking, putting and resizing as torch computes them, or ONNX's reference where torch has no such mode."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """The recurrent layers as torch computes them."""
 
-from __future__ import annotations
-
 import warnings
 
 import torch

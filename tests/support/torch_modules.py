@@ -1,7 +1,5 @@
 """Small torch modules, one per operation that `from_torch` translates, and the bslite ops each becomes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Each op as torch computes it: op name -> a call on tensors. The tests' only use of torch as a judge."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

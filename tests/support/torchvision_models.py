@@ -1,7 +1,5 @@
 """torchvision's own models as test subjects: seeded weights, live batch norms, nothing downloaded."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect

@@ -13,8 +13,6 @@ lottery: on regnet_y_1_6gf torch's own convolutions without oneDNN are out of th
 24 images (up to 10 times its error), torch with channels_last on 2, the NumPy reference on 1, bslite on 6.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import itertools

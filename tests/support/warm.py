@@ -1,7 +1,5 @@
 """The CPU's kernels, compiled before the tests by all processes of a test run together."""
 
-from __future__ import annotations
-
 from support.once import once
 
 

@@ -1,7 +1,5 @@
 """The command line, in process: what each command prints, and how it fails."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line on ONNX files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Explanations: numbers that must add up, reasons for everything, and files that others can open."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Machines in files, the price on a GPU, and ``bslite explore``."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Design-space search: problems, spaces, and the order in which a search ranks points."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

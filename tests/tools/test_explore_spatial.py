@@ -1,7 +1,5 @@
 """The spatial accelerator: what its units compute, how many cycles they take, and what was predicted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 python bslite/cli/assets/draw_sample.py
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

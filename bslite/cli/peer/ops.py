@@ -4,8 +4,6 @@
 that torch only has in roundabout ways (LSTM with lengths, ONNX's resize) is none of torch's here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The engines' border: inside, every value is 4-byte cells, int64 and bool as int32; nothing is cut off."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

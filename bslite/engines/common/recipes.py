@@ -3,8 +3,6 @@
 Here are those that every engine has; each adds its own layouts (``engines/*/constants.py``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

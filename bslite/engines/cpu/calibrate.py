@@ -1,7 +1,5 @@
 """Measurement of this machine for a `Calibration`: each cache level, the clock, multiply-adds."""
 
-from __future__ import annotations
-
 import datetime
 import statistics
 import time

@@ -7,8 +7,6 @@ files give the same plans. Results are the same bits whatever the plan: no sum i
 calibration.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Mapping

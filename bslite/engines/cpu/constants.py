@@ -1,7 +1,5 @@
 """The CPU's recipes for constants: weights as panels and padded to registers. Plans of a model share them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The machine model from what the system and LLVM report."""
 
-from __future__ import annotations
-
 import functools
 import platform
 from pathlib import Path

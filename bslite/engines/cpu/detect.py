@@ -1,7 +1,5 @@
 """Detection of the Machine that this process runs on, which plans are made for."""
 
-from __future__ import annotations
-
 from bslite.engines.cpu.calibration import calibrated, kept
 from bslite.engines.cpu.description import described
 from bslite.machine import Machine

@@ -1,7 +1,5 @@
 """One compiled call: a program, its base addresses and counters, executed by threads."""
 
-from __future__ import annotations
-
 import os
 import threading
 from typing import Any

@@ -3,8 +3,6 @@
 It is the ceiling that every contraction is compared with.
 """
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

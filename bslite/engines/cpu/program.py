@@ -1,7 +1,5 @@
 """A Plan as a flat integer program: one record of int64 cells per step, operands as (base, byte offset)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Jobs of the stream kernel (`bslite.kernels.cpu.runtime.stream`): reads, copies, multiply-adds, barriers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

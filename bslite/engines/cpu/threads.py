@@ -1,7 +1,5 @@
 """The number of threads that this process may run."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

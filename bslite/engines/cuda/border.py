@@ -1,7 +1,5 @@
 """torch's CUDA tensors in and out: their memory as it is, on the stream that is current when called."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

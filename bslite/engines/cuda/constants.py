@@ -1,7 +1,5 @@
 """Recipes of the GPU: how weights lie for its kernels. `engines.common.recipes` has those of all engines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

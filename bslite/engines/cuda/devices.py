@@ -1,7 +1,5 @@
 """The drivers of the devices, and the reason where a device has none."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import importlib.util

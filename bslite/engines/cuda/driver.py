@@ -4,8 +4,6 @@
 Memory, streams and events are addresses, whether torch, numba or the caller made them.
 """
 
-from __future__ import annotations
-
 import abc
 import weakref
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The GPU engine's memory of a model: its simplified form, its weights on the device, plans made so far."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

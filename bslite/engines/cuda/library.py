@@ -6,8 +6,6 @@ file gives the same choice, and so the same bits. torch computes in full float32
 only.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -4,8 +4,6 @@ A prologue (`bslite.plan.cuda.gemm.prologues`) makes that layer on the way into 
 replaces the launch must compute both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

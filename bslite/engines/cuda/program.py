@@ -1,7 +1,5 @@
 """A Plan as launches with their arguments, of one workspace: its arena's addresses are in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """torch's settings while it computes for the engine: full float32, and the same bits every time."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

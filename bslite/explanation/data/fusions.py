@@ -1,7 +1,5 @@
 """The nodes of the user's model in each layer of the engine, and why the layer ends where it does."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

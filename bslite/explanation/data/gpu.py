@@ -1,7 +1,5 @@
 """The plan of a model for a GPU, launch by launch, each with its price. Nothing runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The memory in use during a run, by owner."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from bslite.explanation.data.profile import Profile

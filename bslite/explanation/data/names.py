@@ -1,7 +1,5 @@
 """Which node of the simplified model does the work of each node of the user's model."""
 
-from __future__ import annotations
-
 from bslite.spec import ModelSpec
 
 

@@ -5,8 +5,6 @@ waits, the steps that the other walkers work on. The times of the steps therefor
 run, and a step that shares its work badly shows a long wait.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The data of an explanation on the CPU."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

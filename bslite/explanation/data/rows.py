@@ -1,7 +1,5 @@
 """One line of an explanation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from bslite.ops import Shape

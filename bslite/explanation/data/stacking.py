@@ -1,7 +1,5 @@
 """The time that the planner predicts for each layer, and why the layer is in a stack or out of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

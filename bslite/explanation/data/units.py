@@ -1,7 +1,5 @@
 """The steps of a plan, gathered by layer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The work of a group of layers: operations, and the bytes that must move however it is done."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

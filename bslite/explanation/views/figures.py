@@ -1,7 +1,5 @@
 """The plots of the report, made with plotly; each a function from an explanation to a figure."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import Any
 

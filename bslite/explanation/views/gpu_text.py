@@ -1,7 +1,5 @@
 """A plan for a GPU as aligned plain text."""
 
-from __future__ import annotations
-
 from bslite.explanation.data.gpu import GpuResult, GpuRow
 from bslite.explanation.views.text import aligned, percent, reasons, shortened
 

@@ -1,7 +1,5 @@
 """The report: one HTML file with plots and the table, which fetches nothing."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import Any
 

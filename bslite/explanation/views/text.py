@@ -1,7 +1,5 @@
 """An explanation as aligned plain text."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from bslite.explanation.data.gpu import GpuRow

@@ -3,8 +3,6 @@
 The format: "Trace Event Format", Google, events "M" (names) and "X" (a slice with a duration, in µs).
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The array of dot products: PCUs in rows, a hub in the middle; what it takes of the grid, its latencies."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """What is done with the sums of the gates, element by element, as a pipeline of PCUs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache

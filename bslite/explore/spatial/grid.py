@@ -1,7 +1,5 @@
 """Where things lie on the grid, and so how far apart: a hub in the middle, the dot products around it."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from bslite.explore.spatial.machine import SpatialMachine

@@ -7,8 +7,6 @@ scratchpads on the chip, configurations change in ``launch_cycles``: both flatte
 elsewhere goes through memory outside and takes microseconds to launch.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

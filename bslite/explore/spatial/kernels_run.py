@@ -1,7 +1,5 @@
 """The kernels of `bslite.explore.spatial.kernels` executed on the simulated units, cycle by cycle."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial

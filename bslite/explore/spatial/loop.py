@@ -8,8 +8,6 @@ from. No gate is ever written out. A time step waits for nothing but its h: its 
 multiplied while the h of the step before is still on its way.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 

@@ -1,7 +1,5 @@
 """The loop nest of `bslite.explore.spatial.loop` executed on the simulated units, cycle by cycle."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

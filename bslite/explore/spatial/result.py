@@ -1,7 +1,5 @@
 """What a simulated run gives: numbers, cycles, and how busy each kind of unit was."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

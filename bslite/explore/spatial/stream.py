@@ -1,7 +1,5 @@
 """Weights as the array finds them: in its memories, or brought from outside, block by block, two ahead."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.explore.spatial.array import WORD

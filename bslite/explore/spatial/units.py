@@ -6,8 +6,6 @@ with the time step it belongs to, so that the state of the whole machine can be 
 (`Clock.signature`).
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass

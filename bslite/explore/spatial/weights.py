@@ -1,7 +1,5 @@
 """A layer's parameters and input as the simulators take them, and as the weight memories hold them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

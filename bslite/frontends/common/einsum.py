@@ -1,7 +1,5 @@
 """An einsum equation as permutations, reshapes, products and matmuls; operands are paired from the left."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Imports of the optional packages, which happen only when a model is converted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bslite.errors import EngineError

@@ -1,7 +1,5 @@
 """Builders of reshapes and permutations in which free sizes stay free."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The list of everything that prevents a conversion."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 

@@ -1,7 +1,5 @@
 """Recurrent modules of several layers and directions; each layer in each direction is one op."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One operation of the source model at its place: what its builder appends layers through."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The model under construction, and which constants it holds already."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable
 from typing import Generic

@@ -1,7 +1,5 @@
 """What a builder raises where bslite cannot express an operation."""
 
-from __future__ import annotations
-
 
 class Unsupported(Exception):
     """A form of an operation that bslite cannot express; the message says which."""

@@ -1,7 +1,5 @@
 """Operands of builders: values of the model being built, and constants."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 

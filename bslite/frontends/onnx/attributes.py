@@ -1,7 +1,5 @@
 """Attributes of ONNX nodes as Python values, checked against the operator's schema."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

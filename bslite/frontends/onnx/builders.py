@@ -1,7 +1,5 @@
 """The table from ONNX operators to builders, by family in `bslite.frontends.onnx.ops`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

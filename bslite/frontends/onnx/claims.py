@@ -4,8 +4,6 @@ A claim covers the tests of the operator itself and those of its function writte
 outputs of other types than float32, int64, int32 and bool are outside of it.
 """
 
-from __future__ import annotations
-
 #: Tests of a claimed operator that cannot pass, with the reason.
 NOT_COMPARABLE = {
     "test_training_dropout": "random numbers of the test's own generator",

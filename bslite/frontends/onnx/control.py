@@ -1,7 +1,5 @@
 """ONNX's control flow: If becomes the branch it takes, Loop and Scan are written out step by step."""
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """An ONNX model from a path, bytes or a ModelProto, parsed and checked as a whole."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Everything that prevents a conversion, with its share of the model's flops."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """ONNX's schemas of its operators: what a node must be like, and the functions that define operators."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The values that nodes of an ONNX graph or function see while it is walked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """One node of an ONNX graph at its place in the model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

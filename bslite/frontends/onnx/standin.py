@@ -7,8 +7,6 @@ reported. Where shape or dtype are unknown, the result is MISSING: a node that r
 having a known operator.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The model being built from an ONNX graph, with the shapes of its values in every probe."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

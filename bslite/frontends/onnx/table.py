@@ -1,7 +1,5 @@
 """The documentation's table of ONNX operators: ``python -m bslite.frontends.onnx.table > docs/onnx.md``."""
 
-from __future__ import annotations
-
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.claims import CLAIMED, NOT_COMPARABLE
 from bslite.frontends.onnx.control import HANDLED

@@ -2,8 +2,6 @@
 anything is allocated, because a file may be hostile.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

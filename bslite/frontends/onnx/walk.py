@@ -1,7 +1,5 @@
 """Visits the nodes of an ONNX graph in order and hands each to its builder; functions are written out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

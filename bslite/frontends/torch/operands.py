@@ -1,7 +1,5 @@
 """Operands of torch's arithmetic: numbers as constants, dtypes promoted, shapes broadcast."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bslite.frontends.common.lazy import load_torch

@@ -1,7 +1,5 @@
 """An LSTM, GRU or RNN from weights alone, under the names torch's modules give them: ``weight_ih_l0``, ..."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A named architecture plus its weights as a dict or a file: a model without the code that trained it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

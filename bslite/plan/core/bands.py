@@ -4,8 +4,6 @@ The map of each op from output rows to input rows, followed from the stack's end
 arXiv 1804.08378; the halo of a tile). Rows that two bands need are computed by both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Concatenation without copying: producers write straight into their slice of one wide buffer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Both ends of a plan: where its inputs lie, and where its outputs must be at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.ops import Shape

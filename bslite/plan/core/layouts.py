@@ -5,8 +5,6 @@ have either: signals and volumes that convolutions and pools work on, or tokens 
 value decide.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from bslite.ops import Kind, Shape

@@ -1,7 +1,5 @@
 """Views as few loops: axes sorted by their strides, and merged where the strides of all operands allow it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.ops import Shape

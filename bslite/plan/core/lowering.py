@@ -1,7 +1,5 @@
 """Tables of lowerings: op name -> the function that turns one layer into steps, for each target."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

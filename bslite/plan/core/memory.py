@@ -1,7 +1,5 @@
 """One arena per plan: buffers placed by lifetime, and the order of steps that placement and data allow."""
 
-from __future__ import annotations
-
 from bslite.plan.core.plan import Access, AnyPlan
 
 ALIGN = 16  # elements: a cache line

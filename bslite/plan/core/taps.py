@@ -1,7 +1,5 @@
 """Which input lines make up an output line of a resized axis."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The windows of a convolution along each axis: their places in its input, and the padding they need."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product

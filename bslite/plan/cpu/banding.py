@@ -6,8 +6,6 @@ it. The price: rows that two bands both need are computed twice, and the weights
 dynamic programme over the layers chooses runs and numbers of bands.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Builds the CPU's plan of a ModelSpec for concrete shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.errors import EngineError

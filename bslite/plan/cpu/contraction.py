@@ -1,7 +1,5 @@
 """The "conv" step: convolution, linear layers and matmul as batch-reduce GEMM over lines of pixels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Operands as the loops of the elementwise kernel: broadcast, merged, cut into items."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Activations and batch norms in the store of a CPU step, as parts of its record."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.epilogue import Affine, After, Epilogue
 from bslite.kernels.contracts.record import Operand
 from bslite.plan.core.builder import AnyBuilder

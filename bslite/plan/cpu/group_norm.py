@@ -1,7 +1,5 @@
 """Group norm as three steps; each uses all threads, even for few groups."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.kernels.contracts.cpu.rows import ChannelMoments, GroupScales, Lines, ScalePixels

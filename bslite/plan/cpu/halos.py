@@ -1,7 +1,5 @@
 """Zeros beside images: how many each convolution needs, and how many each buffer gets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from bslite.ops import RowMap

@@ -4,8 +4,6 @@ They are a pure function of the filter's size, not of tiling, batch, threads or 
 answer has the same bits however it is planned, and an image's answer does not depend on its neighbours.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 LONGEST = 1024  # terms of one running sum at most; more are summed in parts, for accuracy and for the cache

@@ -1,7 +1,5 @@
 """Steps of the CPU that resize, and their tables."""
 
-from __future__ import annotations
-
 import struct
 
 from bslite.kernels.contracts.cpu.resize import Resample, ResizeLinear, ResizeNearest

@@ -1,7 +1,5 @@
 """Work along rows as steps: few axes around the rows after merging, rows shared out as items."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.rows import (
     CumProd,
     CumSum,

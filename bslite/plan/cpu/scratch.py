@@ -1,7 +1,5 @@
 """A thread's scratch memory: how much of it the stacks and kernels of a plan need."""
 
-from __future__ import annotations
-
 from bslite.plan.core.memory import ALIGN
 from bslite.plan.cpu.step import CpuPlan
 

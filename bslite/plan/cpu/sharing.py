@@ -1,7 +1,5 @@
 """Cuts layers whose work is proportional to their size into items for the threads."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.machine import Machine
 

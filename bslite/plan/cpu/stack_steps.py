@@ -1,7 +1,5 @@
 """A run of layers as one "stack" step: plans for one image or bands of it, linked to the memory outside."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 

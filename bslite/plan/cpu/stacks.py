@@ -5,8 +5,6 @@ stack have a place per thread, not per image, so they stay in that core's cache,
 threads, and no thread waits at a layer's end. The price: weights are read once per image, not per batch.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The CPU as a target of the planner: whole-vector loads, zeros beside images, pixels padded off a page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The choice of register tiles, bands of lines and blocks of panels by the machine model."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import NamedTuple

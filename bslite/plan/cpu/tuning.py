@@ -1,7 +1,5 @@
 """Options of the CPU planner, for tests and for measurements of one choice against another."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from bslite.explore.cpu import Loops

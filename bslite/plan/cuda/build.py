@@ -1,7 +1,5 @@
 """The planner for GPUs: from a ModelSpec and concrete shapes to a Plan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.errors import EngineError

@@ -1,7 +1,5 @@
 """Depthwise convolutions: by the stack kernel or, where it has no code for them, an element per thread."""
 
-from __future__ import annotations
-
 from bslite import ops
 from bslite.kernels.contracts.cuda.windows import Depthwise, DepthwiseVariant, Places
 from bslite.kernels.contracts.record import Operand

@@ -1,7 +1,5 @@
 """Operands of the elementwise kernels: broadcast by strides of zero, with axes merged where strides allow."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

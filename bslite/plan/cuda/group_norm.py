@@ -1,7 +1,5 @@
 """Group norm as three launches: sums of channels, statistics of groups, normalisation of pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.kernels.contracts.cuda.rows import (

@@ -1,7 +1,5 @@
 """A kernel launch as a step of a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

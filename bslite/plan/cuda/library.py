@@ -1,7 +1,5 @@
 """Torch calls that compute the same result as a launch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from bslite.kernels.contracts.activation import IDENTITY, Activation

@@ -1,7 +1,5 @@
 """The predicted time of a launch: the price that chose it, if any, else one from the bytes it moves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import NamedTuple

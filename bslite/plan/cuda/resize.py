@@ -1,7 +1,5 @@
 """Launches that resize images, and their tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.kernels.contracts.cuda.resize import Resample, ResampleVariant, ResizeImage, ResizeImageVariant

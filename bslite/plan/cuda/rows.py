@@ -1,7 +1,5 @@
 """Launches that work along rows: the axes around rows merge into three; the length sets the threads."""
 
-from __future__ import annotations
-
 from dataclasses import astuple
 
 from bslite.explore.gpu import GpuMachine

@@ -1,7 +1,5 @@
 """A GPU as a target of the planner: kernels test bounds, so images need no borders of zeros."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Options of the GPU planner, for tests and for measurements of one choice against another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

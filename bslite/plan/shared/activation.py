@@ -1,7 +1,5 @@
 """The kernel function for a layer's activation, and the operands of a batch norm in a store."""
 
-from __future__ import annotations
-
 import math
 
 from bslite.kernels.contracts.activation import IDENTITY, RELU, Activation

@@ -1,7 +1,5 @@
 """Attention's operands as matrices along three axes, which both targets' kernels walk by strides."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The parts of a convolution that both targets need: its filters, and the residual that its store adds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Copies with a known source index for each index of an axis, cut into pieces that are strided views."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple

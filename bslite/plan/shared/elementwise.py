@@ -1,7 +1,5 @@
 """Copies before an elementwise step whose operands take more loops than the kernels have."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.plan.core.builder import AnyBuilder

@@ -1,7 +1,5 @@
 """The axes of an image with the windows that columns hold."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from bslite.ops.fold import positions

@@ -1,7 +1,5 @@
 """Operands and error flags of ops with computed places."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from bslite.kernels.contracts.record import Operand

@@ -1,7 +1,5 @@
 """The operands of a reduction: the axes that are reduced, those that are kept, and its result."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from bslite.ops.reduce import Arg, Reduction, reduced_axes

@@ -1,7 +1,5 @@
 """The input lines and weights of each output line of a resized axis. Positions are float64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

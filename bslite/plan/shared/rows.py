@@ -1,7 +1,5 @@
 """Layers that work along one axis, whose rows are made contiguous first."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import RowWork
 from bslite.passes import Layer

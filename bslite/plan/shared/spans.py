@@ -1,7 +1,5 @@
 """The elements that each window of a pool covers along each axis, cut to the image."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

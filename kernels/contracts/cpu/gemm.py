@@ -1,7 +1,5 @@
 """Records of steps that multiply and add: convolutions, products, attention. Strides are in bytes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Records of the kernels that measure a machine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The record of a recurrent layer's time steps. Strides are in bytes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

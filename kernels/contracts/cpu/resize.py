@@ -1,7 +1,5 @@
 """Records of steps that resize. Strides are in bytes. A table lists the input lines of each output line."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Records of steps that work along rows. Strides are in bytes, lengths in elements."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """How the work on images is cut into items."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from bslite.kernels.contracts.record import Record

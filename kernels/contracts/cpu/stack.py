@@ -1,7 +1,5 @@
 """The record of a step that runs plans of its own, depth-first."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

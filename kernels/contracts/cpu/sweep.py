@@ -1,7 +1,5 @@
 """The choice among the compiled microkernels that steps call along a line of output."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from bslite.kernels.contracts.record import Variant

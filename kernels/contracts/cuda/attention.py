@@ -1,7 +1,5 @@
 """The record of an attention launch. Strides are in elements."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 Numbers of the type `Cells` count floats, or pairs of floats in a kernel that moves pairs (`in_cells`).
 """
 
-from __future__ import annotations
-
 import typing
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, ClassVar, TypeVar

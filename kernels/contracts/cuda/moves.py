@@ -1,7 +1,5 @@
 """Records of launches that move data. Strides are in elements."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Records of launches that sort elements of rows, and of one-hot encoding."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

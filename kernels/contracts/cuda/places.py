@@ -3,8 +3,6 @@
 An index out of range raises ``flag``; an integer that does not fit 32 bits raises ``overflow``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Records of recurrent layers' launches, and the distribution of a block's weights over its threads."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 

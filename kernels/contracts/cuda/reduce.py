@@ -1,7 +1,5 @@
 """Records of reductions over four axes that keep three. Strides are in elements."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Records of launches that resize. A table lists the input lines of each output line."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 Rows lie along three axes; ``n1`` and ``n2`` are the sizes of the inner two. Their strides have 64 bits.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

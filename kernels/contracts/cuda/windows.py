@@ -1,7 +1,5 @@
 """Records of launches over windows of images, and over positions in them. Strides are in elements."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -4,8 +4,6 @@ The step walks the outer axes; the function's own kernel, one per name and compi
 it, walks the two innermost. An operand is contiguous along the innermost axis, or one value.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -10,8 +10,6 @@ schedule for attention: FlashAttention, arXiv 2205.14135). The partial answer is
 The number of keys alone sets the blocks, so nothing else decides the order of a sum.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

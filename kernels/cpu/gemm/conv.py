@@ -8,8 +8,6 @@ the filter outside it are left out. The loops of an item: for each panel, for ea
 to stay in cache, for each line.
 """
 
-from __future__ import annotations
-
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise

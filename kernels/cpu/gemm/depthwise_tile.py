@@ -10,8 +10,6 @@ of a row stay in registers, each pixel of the image is loaded once and used for 
 tile of 14 pixels and a 3x3 filter then loads 57 registers for 126 multiply-adds, 135 by taps.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, NamedTuple

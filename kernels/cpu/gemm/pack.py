@@ -1,7 +1,5 @@
 """Packs a computed matrix into the panels that the GEMM microkernel reads; see conv.py."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 

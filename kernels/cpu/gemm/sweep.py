@@ -5,8 +5,6 @@ there is no remainder code and every tile runs near the full rate. One kernel ho
 of a panel width, so that no image size ever needs another compilation.
 """
 
-from __future__ import annotations
-
 import functools
 
 from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep

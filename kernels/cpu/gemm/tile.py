@@ -6,8 +6,6 @@ and its depth contiguous; the ``B_b`` are one packed panel, read front to back. 
 the batch is the filter taps, the offsets say where each tap starts in the padded image.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 

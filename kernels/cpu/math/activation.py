@@ -5,8 +5,6 @@ pixels, col, channels, params)``: address, count, byte stride, count, and the ad
 ``a, b`` (negative slope, alpha, ...). Channels beyond the count are left alone.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

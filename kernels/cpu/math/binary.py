@@ -1,7 +1,5 @@
 """Functions ``function(x, z, w)`` of two or three registers; those of two ignore the last."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Changes of dtype on registers: integers are int32 lanes, bools int32 0 or 1."""
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 from numba.extending import register_jitable

@@ -1,7 +1,5 @@
 """Comparisons and logic on registers: bools are int32 lanes, 0 or 1, in the same registers as floats."""
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba.extending import register_jitable
 

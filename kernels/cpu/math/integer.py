@@ -5,8 +5,6 @@ C, torch's fmod, ONNX's Div), towards minus infinity in ``floor_div`` and ``rema
 ONNX's Mod). A division by zero is flagged too, and gives 0.
 """
 
-from __future__ import annotations
-
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.runtime.flag import raise_flag

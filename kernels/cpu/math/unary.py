@@ -3,8 +3,6 @@
 The C library computes rare ones lane by lane, in float64, rounded once.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ Largest errors in units in the last place of float32 (tests/kernels/test_vecmath
 at a sample of every exponent): log 1.5, log1p 1.5, log2 2, expm1 1.5. As in C99, log(0) is -inf; below, NaN.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

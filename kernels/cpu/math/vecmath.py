@@ -6,8 +6,6 @@ fused multiply-adds, at a sample of every exponent: tests/kernels/test_vecmath.p
 overflows to inf and underflows through the subnormals to 0; the others saturate exactly.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 

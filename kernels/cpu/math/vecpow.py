@@ -4,8 +4,6 @@ Within 0.6 units in the last place of float32; special values as C99's pow (Anne
 (tests/kernels/test_vecmath.py).
 """
 
-from __future__ import annotations
-
 import math
 
 from llvmlite import ir

@@ -4,8 +4,6 @@ Within 2 units in the last place of float32 (tests/kernels/test_vecmath.py). The
 lane registers with a lane at 2**20 or beyond, where two parts of pi/2 are too few; infinities give NaN.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

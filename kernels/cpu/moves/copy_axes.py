@@ -1,7 +1,5 @@
 """A strided copy over any number of axes, for copies that the "copy" kernel has too few loops for."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.moves import CopyAxes
 from bslite.kernels.cpu.moves.move import copy_run
 from bslite.kernels.cpu.runtime.compile import offsets, step_kernel

@@ -1,7 +1,5 @@
 """Sums columns where their windows lie: each element of the image adds up the windows that contain it."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 

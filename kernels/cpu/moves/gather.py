@@ -1,7 +1,5 @@
 """Rows of a table by index."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.places import Gather
 from bslite.kernels.cpu.moves.move import copy_run
 from bslite.kernels.cpu.runtime.compile import offsets, step_kernel

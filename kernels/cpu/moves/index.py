@@ -3,8 +3,6 @@
 Where several updates go to one place, one work item does all of them, in order.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 

@@ -1,7 +1,5 @@
 """The check of sequence lengths."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.places import SequenceLengths
 from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag

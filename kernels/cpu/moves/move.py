@@ -1,7 +1,5 @@
 """Data movement: strided copies between layouts, zeros around images, constant fills."""
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 from numba import types

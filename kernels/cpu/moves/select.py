@@ -1,7 +1,5 @@
 """The largest elements of rows, in order; and one-hot rows."""
 
-from __future__ import annotations
-
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.places import OneHot, TopK

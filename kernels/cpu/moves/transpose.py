@@ -1,7 +1,5 @@
 """Transposing copies from channels-last memory to planes and back, a square of registers at a time."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.moves import Transpose
 from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand

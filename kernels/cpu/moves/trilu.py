@@ -1,7 +1,5 @@
 """Triangles of matrices."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.moves import Trilu
 from bslite.kernels.cpu.moves.move import ZERO, copy_run, fill_run
 from bslite.kernels.cpu.runtime.compile import offsets, step_kernel

@@ -4,8 +4,6 @@ A block is one register of hidden units with all its gates. Its products with h 
 in ``inputs``; from them a cell computes the block's part of the new h and c and of the layer's output.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 

@@ -18,8 +18,6 @@ The planner chooses the blocks of a group and of a tile, the number of threads a
 (`explore.cpu`); none of these changes a bit of the answer.
 """
 
-from __future__ import annotations
-
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.recurrent import Recurrent

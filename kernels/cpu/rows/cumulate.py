@@ -1,7 +1,5 @@
 """Running sums and products along a row, in float64 or in 64-bit integers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

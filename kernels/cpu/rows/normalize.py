@@ -5,8 +5,6 @@ deviations corrects the mean for the rounding of the first sum. Sums run in floa
 whose totals are added in float64.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ The step walks the kept axes. A kernel for the reduction and the way, compiled w
 walks the reduced axes (three, and in rows the contiguous one). In lanes each lane has a sum of its own.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -4,8 +4,6 @@ A row is contiguous; the axes around it are merged into at most three, each with
 images inside a halo, channel slices and permuted tensors are walked in place.
 """
 
-from __future__ import annotations
-
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.rows import RowRecord

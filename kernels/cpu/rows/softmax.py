@@ -1,7 +1,5 @@
 """Softmax of rows, and its logarithm: maximum, then the sum of exponentials, then the result."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

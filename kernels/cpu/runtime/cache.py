@@ -6,8 +6,6 @@ sources it is compiled from (`bslite.kernels.sources`); where no directory can b
 compiles its kernels anew and one warning says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

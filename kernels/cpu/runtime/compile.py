@@ -4,8 +4,6 @@ A program step calls its kernel through a pointer, so only the kernels that a mo
 once per machine; no code is generated per model, and every shape is a run-time argument.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import namedtuple
 from collections.abc import Callable

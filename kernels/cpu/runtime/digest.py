@@ -4,8 +4,6 @@ It reads 8-byte words, so the dtype does not matter: all words of a tensor of up
 words, evenly spread, including the last one.
 """
 
-from __future__ import annotations
-
 from bslite.kernels.cpu.runtime.compile import Kernel
 from bslite.kernels.cpu.vector.simd import load_int, store_int
 

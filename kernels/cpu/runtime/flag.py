@@ -5,8 +5,6 @@ value, so that it stays within its memory. Items of one step may note different 
 one that stays.
 """
 
-from __future__ import annotations
-
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.vector.simd import store_int

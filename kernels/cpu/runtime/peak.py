@@ -1,7 +1,5 @@
 """The GEMM microkernel on data that stays in L1, so that only arithmetic takes time."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.measure import Peak
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
 from bslite.kernels.cpu.runtime.compile import offsets, step_kernel

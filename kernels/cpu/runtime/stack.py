@@ -5,8 +5,6 @@ and outputs have a place for every image of the batch. The layers are ordinary s
 they see differ from thread to thread, image to image and band to band.
 """
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.stack import Stacked
 from bslite.kernels.cpu.runtime.compile import CELLS, call_item, offsets, step_kernel
 from bslite.kernels.cpu.vector.simd import load_int, store_int

@@ -3,8 +3,6 @@
 The kernel loads and stores whole registers explicitly, so it measures the cache level and not the compiler.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cpu.measure import Mode, Stream

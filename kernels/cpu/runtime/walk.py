@@ -11,8 +11,6 @@ items of its own share first, then those of the others. The first share is the t
 so a thread mostly reads what it wrote, from its own L2 (docs/decisions/005).
 """
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba import njit, prange
 from numba.core import cgutils

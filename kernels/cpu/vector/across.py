@@ -1,7 +1,5 @@
 """Combines the lanes of one register into one number, in a fixed order."""
 
-from __future__ import annotations
-
 from llvmlite import ir
 
 from bslite.kernels.cpu.vector.simd import I32, f32, primitive, vec_t

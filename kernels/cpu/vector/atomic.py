@@ -1,7 +1,5 @@
 """Counters that threads share, by which they claim work and wait for work, never for another thread."""
 
-from __future__ import annotations
-
 import sys
 
 from llvmlite import ir

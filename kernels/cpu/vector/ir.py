@@ -1,7 +1,5 @@
 """Helpers for emitting LLVM IR: loops over carried values, conditional loads, one of several bodies."""
 
-from __future__ import annotations
-
 from llvmlite import ir
 
 from bslite.kernels.cpu.vector import simd

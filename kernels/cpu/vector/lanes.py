@@ -3,8 +3,6 @@
 The C library computes rare functions lane by lane, in float64; they are rounded once (`each_lane`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from llvmlite import ir
 from numba import types

@@ -1,7 +1,5 @@
 """Reads operands from a step's record: two cells say which buffer and how many bytes into it."""
 
-from __future__ import annotations
-
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.vector.simd import load_int

@@ -4,8 +4,6 @@ Nothing outside the run is read or written, so a run may end where the memory do
 predictable branch and no mask, because machines narrower than AVX-512 have no cheap masks.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 

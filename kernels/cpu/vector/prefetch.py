@@ -1,7 +1,5 @@
 """Prefetching of a cache line."""
 
-from __future__ import annotations
-
 from numba import types
 
 from bslite.kernels.cpu.vector.simd import i64, prefetch_ir, primitive

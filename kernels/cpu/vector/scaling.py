@@ -1,7 +1,5 @@
 """Powers of two and quotients of registers, in the few instructions that a machine has for them."""
 
-from __future__ import annotations
-
 from llvmlite import ir
 
 from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, fma_ir, primitive, vec_t

@@ -7,8 +7,6 @@ instruction. Addresses are plain int64 byte addresses, so a kernel sees shapes a
 NaN: `vmax` and `vmin` return a NaN in their second operand, so put the data there and the bound first.
 """
 
-from __future__ import annotations
-
 import operator
 
 from llvmlite import ir

@@ -4,8 +4,6 @@ Numba compiles for the host CPU, or for ``NUMBA_CPU_NAME`` / ``NUMBA_CPU_FEATURE
 A probe of one fused multiply-add on 16 floats, compiled for the same target, shows which registers are used.
 """
 
-from __future__ import annotations
-
 import functools
 import platform
 from typing import NamedTuple

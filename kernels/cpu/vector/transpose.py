@@ -1,7 +1,5 @@
 """Transposes a square of floats in registers."""
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba import types
 from numba.core.typing.templates import signature

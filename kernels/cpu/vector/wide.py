@@ -1,7 +1,5 @@
 """A register's lanes in float64, for sums of many numbers that must be exact to float32."""
 
-from __future__ import annotations
-
 import operator
 
 from numba import types

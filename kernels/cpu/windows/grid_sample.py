@@ -1,7 +1,5 @@
 """Sampling of an image or volume at positions: first a position's taps, then all channels by registers."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 

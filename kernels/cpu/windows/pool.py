@@ -10,8 +10,6 @@ code for that width and stride; the others are computed one by one, in the same 
 applies an affine per channel, a clamp and an activation.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba.extending import register_jitable
 

@@ -6,8 +6,6 @@ new column per pixel: three loads instead of nine. Any association gives the sam
 last, of several NaN the first), but not the same sum: sums are taken strictly in that order.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Resizing along one axis: each output line is a weighted sum of a few input lines, listed in a table."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.resize import Resample
 from bslite.kernels.cpu.moves.move import copy_run
 from bslite.kernels.cpu.runtime.compile import offsets, step_kernel

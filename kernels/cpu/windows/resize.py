@@ -1,7 +1,5 @@
 """Resizing NHWC images along both axes: nearest pixel, or linear interpolation. A table lists the pixels."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.resize import ResizeLinear, ResizeNearest
 from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
 from bslite.kernels.cpu.vector.operand import operand

@@ -1,7 +1,5 @@
 """One function of up to three values, broadcast by strides, and an activation."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.elementwise import Elementwise, ElementwiseVariant

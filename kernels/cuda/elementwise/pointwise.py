@@ -1,7 +1,5 @@
 """One activation over a run of elements: the simplest kernel, and the pattern for the others."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.elementwise import Pointwise, PointwiseVariant

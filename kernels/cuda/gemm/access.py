@@ -1,7 +1,5 @@
 """Access to cells of one or two floats, and counting in 32 bits, for the kernels of products."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

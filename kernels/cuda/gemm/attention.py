@@ -21,8 +21,6 @@ arXiv 2205.14135). The order of every sum is that of the keys.
   sums and 32 of scores left too few for the rest, and it spilled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

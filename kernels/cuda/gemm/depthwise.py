@@ -21,8 +21,6 @@ with the bias), and y those of `gemm`: sums over channels are in order.
   has two or more blocks, of at most 128 registers and 36 KB, whose turns interleave.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.gemm import Separable, SeparableVariant

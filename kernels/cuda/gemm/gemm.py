@@ -10,8 +10,6 @@ Two kernels share this source: ``gemm_pairs`` moves 8 bytes at a time and counts
 floats (channels, strides and offsets are even); ``gemm`` takes odd sizes, in cells of one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

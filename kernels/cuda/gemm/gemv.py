@@ -12,8 +12,6 @@ The order of a sum: each thread adds its own terms, ``across`` apart, then a tre
 goes through shared memory (the simulator has no shuffles), which costs log2(across) barriers at the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The second pass of a sum in parts: it adds the parts in order, then applies the epilogue."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.gemm import Join, JoinVariant

@@ -10,8 +10,6 @@ A block computes A' once for each of its column tiles and taps. A thread pays fo
 activation and a selection per element. Elements beyond the image or the sum are zero *after* the prologue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

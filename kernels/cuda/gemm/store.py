@@ -1,7 +1,5 @@
 """The epilogue of the GPU's batch-reduce GEMMs: bias, residual, activation, and the place of a row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

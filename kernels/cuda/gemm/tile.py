@@ -19,8 +19,6 @@ multiplied, the next is on its way from memory in registers, and one barrier per
   sector.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

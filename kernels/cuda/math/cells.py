@@ -4,8 +4,6 @@ Cells are int32; a float32 is reinterpreted as one. Integers are computed in 64 
 result does not fit a cell (their definitions: kernels/cpu/math/integer.py).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts import elementwise as contract

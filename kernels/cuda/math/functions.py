@@ -6,8 +6,6 @@ ends with a sum or product, it uses one of libm.py's: otherwise its neighbours i
 is rounded.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts import activation as contract

@@ -12,8 +12,6 @@ below +0, so any order of comparisons gives the same bits. As comparisons and se
 instructions for one; only here does device code use inline assembler.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.cuda.runtime.device import SIMULATED, device_function, intrinsic, libdevice

@@ -7,8 +7,6 @@ part of 28 bits times m is exact, and so is its remainder modulo 4. Taylor's ser
 than 1e-11.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

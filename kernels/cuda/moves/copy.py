@@ -1,7 +1,5 @@
 """Copies of 4-byte cells between strided views: by elements, or by tiles where contiguous axes differ."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.moves import Copy, CopyPairs, CopyVariant, Transpose, TransposeVariant

@@ -1,7 +1,5 @@
 """Fold: each element of the image adds up the columns of the windows that cover it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.moves import BlockVariant, Fold

@@ -1,7 +1,5 @@
 """Gathers of table rows by index."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.moves import BlockVariant

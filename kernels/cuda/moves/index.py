@@ -1,7 +1,5 @@
 """Gathers of elements by index, triangles of matrices, and checked lengths of sequences."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.moves import Trilu, TriluVariant

@@ -1,7 +1,5 @@
 """Scatters of cells to computed places, in the order of the updates; rows of coordinates."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.moves import BlockVariant

@@ -5,8 +5,6 @@ where the largest come first), the lower half is the index. No two are alike, th
 first, and NaN is the largest of all.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.order import (

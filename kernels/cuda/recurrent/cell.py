@@ -1,7 +1,5 @@
 """The cells of recurrent layers: the functions of a unit's sums. A thread has one unit of one sequence."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

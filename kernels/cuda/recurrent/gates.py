@@ -4,8 +4,6 @@ With many sequences a step is a matrix product `[sequences, depth] x [depth, gat
 whole GPU busy; weights on chip would gain little. Sums in parts are joined here, in their order.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.recurrent import Gates, GatesVariant

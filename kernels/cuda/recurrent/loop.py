@@ -15,8 +15,6 @@ NaN from there on. The same kernel does one time step per launch where a layer h
 are more blocks than SMs; then no block waits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.recurrent import (

@@ -32,8 +32,6 @@ time, thread beside thread, ``[quads][threads][4]``: eight lanes are all 32 bank
 weights in the order of columns, then rows; the last quad of a round may be padded.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -2,8 +2,6 @@
 so that all of its threads have the result), then warp after warp.
 """
 
-from __future__ import annotations
-
 import functools
 
 from bslite.kernels.cuda.math.functions import larger

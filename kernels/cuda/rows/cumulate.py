@@ -1,7 +1,5 @@
 """Running sums and products along rows: a block takes a row in stretches, each scanned in shared memory."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -2,8 +2,6 @@
 pixels, the scale and shift of every channel, every pixel. Instance norm has one channel per group.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.rows import (

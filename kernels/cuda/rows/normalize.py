@@ -4,8 +4,6 @@ Sums of elements and of their squares run in float64, in one pass: a float32's s
 cancellation loses 2**-53 of the mean's square, less than rounding the elements to float32 did.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

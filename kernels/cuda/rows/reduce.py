@@ -6,8 +6,6 @@ memory by halves. Where results are few and long, several blocks share one: each
 and a second launch merges these in order.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

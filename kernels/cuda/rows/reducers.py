@@ -5,8 +5,6 @@ A partial result is two numbers: float64 for float32 elements (sums lose nothing
 show; a position is exact), int64 for integers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

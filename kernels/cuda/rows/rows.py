@@ -1,7 +1,5 @@
 """Functions shared by kernels that work along contiguous rows with several threads of a block per row."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.cuda.runtime.device import device_function

@@ -4,8 +4,6 @@ Several blocks share rows that are few and long, in two launches: the first comp
 part; in the second every block joins those, in the order of the parts, and computes its part of the result.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ to machine code. A kernel's files lie in a folder named by a digest of its sourc
 of the CPU's kernels.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.metadata

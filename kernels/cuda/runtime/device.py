@@ -5,8 +5,6 @@ Python; it may get another name one day. Only this module and `simulation`, whic
 import it.
 """
 
-from __future__ import annotations
-
 import warnings
 from types import SimpleNamespace
 

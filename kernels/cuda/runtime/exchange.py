@@ -1,7 +1,5 @@
 """Exchange between threads and blocks, and functions that give NaN or infinity where Python's raise."""
 
-from __future__ import annotations
-
 import math
 import threading
 

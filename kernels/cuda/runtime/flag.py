@@ -1,7 +1,5 @@
 """Flags for errors that show only at run time, noted as on the CPU (kernels/cpu/runtime/flag.py)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.cuda.runtime.device import device_function

@@ -10,8 +10,6 @@ A missing barrier may show in one order of threads and not in another: `in_order
 Results must be the same, bit by bit.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from _thread import allocate_lock

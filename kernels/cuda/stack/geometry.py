@@ -1,7 +1,5 @@
 """The rows and columns of each level of a stack that one thread computes."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cuda.stack import Level, Window, levels_of
 
 

@@ -1,7 +1,5 @@
 """Maxima of overlapping windows, with the parts that windows share computed once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 Span = tuple[int, int]  # [start, stop) of a line of values

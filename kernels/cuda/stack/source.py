@@ -6,8 +6,6 @@ numba compiles the text like any other function, the simulator runs it, and trac
 knows it).
 """
 
-from __future__ import annotations
-
 import hashlib
 import linecache
 from collections.abc import Callable, Sequence

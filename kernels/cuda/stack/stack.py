@@ -4,8 +4,6 @@ This is the idea of BrainSlug (arXiv 1804.08378): between reading the first laye
 one's output nothing leaves the multiprocessor; here, not even a thread's registers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.stack import Stack, StackVariant

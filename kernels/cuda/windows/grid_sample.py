@@ -1,7 +1,5 @@
 """Sampling of an image or volume at positions: a position's neighbours are computed once for all channels."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.windows import GridSample, GridSampleVariant

@@ -1,7 +1,5 @@
 """Resizing: weighted sums of a few lines along one axis, or of images along both axes at once."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.resize import Resample, ResampleVariant, ResizeImage, ResizeImageVariant

@@ -6,8 +6,6 @@ divisor. Sums are taken from left to right, then from the top down, then through
 have the bits of the same window in a stack. Filters see zeros outside the image.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.kernels.contracts.cuda.windows import (

@@ -4,8 +4,6 @@ Run as a program, it is the other end: a line of JSON in, kernel and variant, a 
 GPUs of each compute capability that has been made.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import gc

@@ -4,8 +4,6 @@ A warp's threads run together as long as they are at the same place; where they 
 behind go first, so they meet again where their ways do. A place in the code is the number of an instruction.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.util

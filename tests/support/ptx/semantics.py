@@ -2,8 +2,6 @@
 9.0). Approximate ones (``approx``) are exact here, which lies within what they promise.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import NamedTuple
 

@@ -2,8 +2,6 @@
 anything else is an error that names it (PTX ISA 9.0).
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A GPU's primary context, through the CUDA driver's functions: calls and their errors, streams, torch."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import weakref

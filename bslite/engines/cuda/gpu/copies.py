@@ -1,7 +1,5 @@
 """Copies between the host and a GPU, in chunks through page-locked memory."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -6,8 +6,6 @@ types, strides and streams each time, and a network has hundreds. torch allocate
 CUDA, so that both draw on one pool.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Capturing work on a GPU into graphs, by the driver or by torch."""
 
-from __future__ import annotations
-
 import threading
 import weakref
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A kernel's launch on a GPU, with its table of arguments."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from typing import Any, NamedTuple

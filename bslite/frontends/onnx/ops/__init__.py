@@ -3,8 +3,6 @@
 To support another operator, add a builder to the file of its family.
 """
 
-from __future__ import annotations
-
 from bslite.frontends.onnx.builders import TABLE, find
 from bslite.registry import load_modules
 

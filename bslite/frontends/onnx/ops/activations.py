@@ -1,7 +1,5 @@
 """Builders of ONNX's activations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

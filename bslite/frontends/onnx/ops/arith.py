@@ -1,7 +1,5 @@
 """Builders of ONNX's elementwise arithmetic. Constants and sizes are computed with NumPy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

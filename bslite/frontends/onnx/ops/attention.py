@@ -1,7 +1,5 @@
 """Builder of Attention in the forms that the fused op computes; the rest is written out as a function."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bslite.errors import SpecError

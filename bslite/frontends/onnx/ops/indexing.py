@@ -1,7 +1,5 @@
 """Builders that pick and place elements by indices, and that make indices of values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Builders of reshapes, permutations and concatenation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 ONNX keeps the gates in another order than torch (and bslite), and the biases of both products in one vector.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from bslite.errors import SpecError

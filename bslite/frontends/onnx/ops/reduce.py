@@ -1,7 +1,5 @@
 """Builders of ONNX's reductions, whose axes are an attribute in older opsets and an input in newer ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Builders of Expand, Tile, Trilu, Pad and Einsum."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Builders of Resize and its forerunner Upsample."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

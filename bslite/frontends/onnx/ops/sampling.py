@@ -1,7 +1,5 @@
 """Builders of GridSample, Col2Im and LpPool."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bslite.errors import SpecError

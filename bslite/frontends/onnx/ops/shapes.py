@@ -1,7 +1,5 @@
 """Builders of values made of shapes and constants; Identity and Dropout."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

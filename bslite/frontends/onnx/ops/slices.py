@@ -1,7 +1,5 @@
 """Builders of Split, Slice and Gather."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Builders of arithmetic: sums, products, quotients, powers, with constants where torch has scalars."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Builders of attention."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bslite.frontends.common.unsupported import Unsupported

@@ -1,7 +1,5 @@
 """Builders of comparisons, logic and choices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bslite.frontends.common.values import Value

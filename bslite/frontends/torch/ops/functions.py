@@ -1,7 +1,5 @@
 """Builders of elementwise functions: analysis, rounding, activations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bslite import ops

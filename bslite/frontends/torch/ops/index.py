@@ -1,7 +1,5 @@
 """Builders of gather, scatter, indexing by tensors, topk, sort and one_hot."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

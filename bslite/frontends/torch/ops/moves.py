@@ -1,7 +1,5 @@
 """Builders of views, permutations, slices, concatenation and padding."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

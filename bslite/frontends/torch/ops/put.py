@@ -1,7 +1,5 @@
 """Builders of index_put, index_add, index_copy and index_fill."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Builders of recurrent layers: one op for each layer and direction; its slices are torch's results."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Builders of reductions: sums, means, extremes and their places, norms, moments, running sums."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bslite.frontends.common.unsupported import Unsupported

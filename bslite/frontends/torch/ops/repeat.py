@@ -1,7 +1,5 @@
 """Builders of roll, flip, repeat, tril and triu, and einsum."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Builders of interpolation: `upsample` for images by the common rules, `resize` for the others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bslite.frontends.common.unsupported import Unsupported

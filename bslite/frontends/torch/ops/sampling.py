@@ -1,7 +1,5 @@
 """Builders of grid_sample, affine_grid, unfold and fold."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Builders of convolutions and pools over signals, images and volumes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

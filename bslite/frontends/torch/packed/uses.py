@@ -1,7 +1,5 @@
 """What an exported graph does with packed sequences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Named architectures, described once in their own files, with torchvision's names for every parameter."""
 
-from __future__ import annotations
-
 import difflib
 
 from bslite.errors import UnsupportedError

@@ -3,8 +3,6 @@
 torchvision's one-tower form: no local response norm, no grouped convolutions.
 """
 
-from __future__ import annotations
-
 from bslite.frontends.weights.architectures.blocks import numbered
 from bslite.frontends.weights.architectures.net import Architecture, Net, register
 

@@ -1,7 +1,5 @@
 """The few groups of layers that several architectures share, with torchvision's names for their parts."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

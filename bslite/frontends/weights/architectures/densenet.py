@@ -3,8 +3,6 @@
 arXiv 1608.06993, table 1.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

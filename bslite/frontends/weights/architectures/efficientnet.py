@@ -3,8 +3,6 @@
 Table 1. Its stochastic depth drops whole branches in training and is the identity at inference.
 """
 
-from __future__ import annotations
-
 from bslite.frontends.weights.architectures.blocks import conv_norm_act, numbered
 from bslite.frontends.weights.architectures.net import Architecture, Net, register
 

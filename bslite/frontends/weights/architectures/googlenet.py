@@ -3,8 +3,6 @@
 The auxiliary classifiers train the network and play no part in inference.
 """
 
-from __future__ import annotations
-
 from bslite.frontends.weights.architectures.blocks import basic_conv
 from bslite.frontends.weights.architectures.net import Architecture, Net, register
 

@@ -3,8 +3,6 @@
 arXiv 1512.00567. The auxiliary classifier trains the network and plays no part in inference.
 """
 
-from __future__ import annotations
-
 from bslite.frontends.weights.architectures.blocks import basic_conv
 from bslite.frontends.weights.architectures.net import Architecture, Net, Size, register
 

@@ -1,7 +1,5 @@
 """MobileNetV2: Sandler et al., "Inverted Residuals and Linear Bottlenecks", arXiv 1801.04381, table 2."""
 
-from __future__ import annotations
-
 from bslite.frontends.weights.architectures.blocks import conv_norm, conv_norm_act, numbered
 from bslite.frontends.weights.architectures.net import Architecture, Net, register
 

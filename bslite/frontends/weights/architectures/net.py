@@ -1,7 +1,5 @@
 """What an architecture is before it has weights: layers, and the shapes its parameters must have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ otherwise their common mean grows from layer to layer until every image looks th
 2101.08692, section 4).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 As in torchvision, a bottleneck halves the image in its 3x3 convolution, not in the first 1x1 ("v1.5").
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from bslite.frontends.weights.architectures.blocks import conv_norm

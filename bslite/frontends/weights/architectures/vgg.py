@@ -3,8 +3,6 @@
 arXiv 1409.1556, table 1, columns A, B, D and E; ``_bn`` adds a batch norm behind every convolution.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from bslite.frontends.weights.architectures.blocks import numbered

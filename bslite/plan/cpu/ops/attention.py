@@ -1,7 +1,5 @@
 """Lowering of attention to one step, which holds the scores of a few rows at a time in scratch memory."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

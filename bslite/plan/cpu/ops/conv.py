@@ -1,7 +1,5 @@
 """Lowerings of convolutions: dense and grouped as a contraction, depthwise on a kernel of its own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -5,8 +5,6 @@ of the input, on the same kernels as any other, that writes every ``stride``-th 
 line. No product with an inserted zero is computed.
 """
 
-from __future__ import annotations
-
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.windows import windows_of

@@ -1,7 +1,5 @@
 """Lowering of `fold`: one step that sums columns into windows."""
 
-from __future__ import annotations
-
 import math
 
 from bslite.kernels.contracts.cpu.moves import Fold

@@ -1,7 +1,5 @@
 """Lowering of grid sampling to one step, channels innermost; an item is a run of positions."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.windows import GridSample
 from bslite.kernels.contracts.sampling import Beyond, Interpolation
 from bslite.passes import Layer

@@ -1,7 +1,5 @@
 """Lowerings of gathers and scatters: dense operands, one step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.kernels.contracts.cpu.places import (

@@ -1,7 +1,5 @@
 """Lowering of `linear` to a "conv" step: the rows of x are its pixels."""
 
-from __future__ import annotations
-
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import size_of

@@ -1,7 +1,5 @@
 """Lowering of the product of two computed matrices: a step packs the second, a "conv" step multiplies."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Steps that copy between strided views, write zeros around images, and fill."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

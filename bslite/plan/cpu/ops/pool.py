@@ -1,7 +1,5 @@
 """Lowerings of pooling: tables say which rows and columns each window covers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

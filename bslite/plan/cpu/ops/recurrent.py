@@ -3,8 +3,6 @@
 The loop's parameters are those that the search over the machine's model picks (`bslite.explore.cpu`).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import astuple
 

@@ -4,8 +4,6 @@ The value's shape alone decides whether lanes are summed up or stand side by sid
 the channels are made contiguous (if there is only one, the last axis longer than one).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

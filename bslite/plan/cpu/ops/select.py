@@ -1,7 +1,5 @@
 """Lowerings of `topk`, `one_hot` and the check of sequence lengths."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.places import OneHot, SequenceLengths, TopK
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU

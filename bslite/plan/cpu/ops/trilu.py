@@ -1,7 +1,5 @@
 """Lowering of triangles of matrices."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cpu.moves import Trilu
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU

@@ -3,8 +3,6 @@
 Convolutions, linear layers and matrix products all use it; they differ in what a row of A is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -9,8 +9,6 @@ time that the best library might take, because a convolution of its own can run 
 measured only later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -10,8 +10,6 @@ The price is that of other products (`gemm.tiles`) with these additions:
 * **Panels.** A tile of few, long lines reads several input lines for one; narrow strips read less.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from bslite.explore.gpu import GpuMachine

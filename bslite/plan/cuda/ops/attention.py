@@ -1,7 +1,5 @@
 """Attention as one launch: heads and batch are axes along the grid, walked by strides."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from bslite.explore.gpu import GpuMachine

@@ -6,8 +6,6 @@ places of its elements and tests bounds: no image is padded and no patch copied.
 own along the grid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

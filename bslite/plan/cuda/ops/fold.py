@@ -1,7 +1,5 @@
 """Fold, the sum of columns into an image, by tables of offsets."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cuda.moves import BlockVariant, Fold
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer

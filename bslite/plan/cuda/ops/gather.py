@@ -1,7 +1,5 @@
 """Gathers of table rows, slices and elements by index."""
 
-from __future__ import annotations
-
 from bslite.errors import EngineError
 from bslite.kernels.contracts.cuda.moves import BlockVariant, Copy
 from bslite.kernels.contracts.cuda.places import (

@@ -1,7 +1,5 @@
 """Grid sampling: a block takes neighbouring channels, of several positions where channels are few."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cuda.windows import GridSample, GridSampleVariant
 from bslite.kernels.contracts.sampling import Beyond, Interpolation
 from bslite.passes import Layer

@@ -1,7 +1,5 @@
 """The linear layer on the GPU's GEMM: its weights ``[K, C]`` have the layout that the kernels read."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cuda.gemm import Outputs
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer

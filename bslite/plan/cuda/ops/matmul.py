@@ -1,7 +1,5 @@
 """The product of two computed matrices on the GPU's GEMM; broadcast axes have strides of zero."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

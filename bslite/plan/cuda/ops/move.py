@@ -1,7 +1,5 @@
 """Copies between strided views: by elements, by pairs, or by tiles where contiguous axes differ; fills."""
 
-from __future__ import annotations
-
 from bslite.errors import EngineError
 from bslite.kernels.contracts.cuda.moves import Copy, CopyPairs, CopyVariant, Transpose, TransposeVariant
 from bslite.kernels.contracts.record import Operand

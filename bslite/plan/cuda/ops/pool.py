@@ -1,7 +1,5 @@
 """Pools: the stack kernel computes them, or, where it has no code, a kernel with one element per thread."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

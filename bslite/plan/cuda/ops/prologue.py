@@ -1,7 +1,5 @@
 """Launches of a convolution together with the layer before it; `gemm.prologues` chooses the pairs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from bslite.kernels.contracts.activation import Activation

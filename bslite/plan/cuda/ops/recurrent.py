@@ -2,8 +2,6 @@
 resident launch, in a launch each or, with many sequences, in a matrix product and a gate launch each.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from bslite.errors import EngineError

@@ -1,7 +1,5 @@
 """Reductions: kept and reduced axes each merge into few loops; x is copied where these do not suffice."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

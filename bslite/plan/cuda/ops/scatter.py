@@ -6,8 +6,6 @@ so and reads each update some 20 times: it is cheaper from tens of thousands of 
 serves all lines.
 """
 
-from __future__ import annotations
-
 from bslite.errors import EngineError
 from bslite.kernels.contracts.cuda.moves import Copy
 from bslite.kernels.contracts.cuda.order import OrderVariant

@@ -1,7 +1,5 @@
 """Top-k along an axis, one-hot encoding, and lengths of sequences."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cuda.order import (
     MergeVariant,
     OneHot,

@@ -1,7 +1,5 @@
 """Upper and lower triangles of matrices."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.cuda.moves import Trilu, TriluVariant
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CUDA

@@ -3,8 +3,6 @@
 python -m bslite.plan.cuda.recurrent.table
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from bslite.explore import deepbench

@@ -5,8 +5,6 @@ memory that holds each weight (`kernels.cuda.recurrent.sums`). This module count
 bytes per block and time step; the model of `bslite.explore.gpu` turns them into seconds.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -6,8 +6,6 @@ computes more columns and rows at the edges of a thread's region and holds more 
 dynamic programme over the chain picks the cuts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

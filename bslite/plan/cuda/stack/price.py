@@ -5,8 +5,6 @@ instruction of an SM's issue, counted in machine code for sm_90 (one for most in
 comparisons, whose units are half as wide).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Layers as stages of the stack kernel: words that select code, numbers, and tensors from outside."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A run of layers as one launch of the stack kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from bslite.errors import EngineError

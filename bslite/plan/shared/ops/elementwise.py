@@ -1,7 +1,5 @@
 """Lowerings of functions of up to three broadcast values, with the activation after them."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.elementwise import on_integers, ordering
 from bslite.ops.binary import ARITHMETIC
 from bslite.ops.compare import COMPARISONS

@@ -1,7 +1,5 @@
 """Lowerings of normalisations. Batch norm is elementwise instead: its statistics are parameters."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.rows import GroupWork, Norm, NormWork, ResponseWork
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder

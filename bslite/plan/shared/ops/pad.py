@@ -1,7 +1,5 @@
 """Lowerings of padding and of other copies with a known source for every index of an axis."""
 
-from __future__ import annotations
-
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers

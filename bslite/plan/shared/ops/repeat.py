@@ -1,7 +1,5 @@
 """Lowerings that repeat elements by strides of zero."""
 
-from __future__ import annotations
-
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers

@@ -2,8 +2,6 @@
 axis by axis. Channels are contiguous.
 """
 
-from __future__ import annotations
-
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers

@@ -1,7 +1,5 @@
 """Lowerings of softmax, its logarithm, and running totals, along any axis."""
 
-from __future__ import annotations
-
 from bslite.kernels.contracts.rows import Running, RunningWork, SoftmaxWork
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder

@@ -1,7 +1,5 @@
 """Lowering of `unfold`: windows become columns by strides over the padded image and one copy."""
 
-from __future__ import annotations
-
 from bslite.ops.fold import positions
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder

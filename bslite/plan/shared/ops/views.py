@@ -1,7 +1,5 @@
 """Lowerings that move data by changes of strides where those suffice, and by copies elsewhere."""
 
-from __future__ import annotations
-
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
