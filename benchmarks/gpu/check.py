@@ -204,7 +204,7 @@ def blocks_that_wait(cases: int, ops: tuple[str, ...]) -> str:
     return f"{said}; {RUNS} runs of {hidden} units, {steps} steps in {time.perf_counter() - start:.1f} s"
 
 
-def _cases(cases: int, ops: tuple[str, ...]) -> Iterator[tuple[type[Op], Case]]:
+def _cases(cases: int, ops: tuple[str, ...]) -> Iterator[tuple[Op, Case]]:
     from bslite.ops import parse_attrs
     from bslite.plan.core.lowering import CUDA
 
@@ -222,7 +222,7 @@ def _cases(cases: int, ops: tuple[str, ...]) -> Iterator[tuple[type[Op], Case]]:
                 yield op, case
 
 
-def _model(op: type[Op], case: Case) -> tuple[ModelSpec, list[Any]]:
+def _model(op: Op, case: Case) -> tuple[ModelSpec, list[Any]]:
     inputs, params = sample(op, case, 0)
     graph = GraphBuilder(op.name)
     graph.params.update(params)

@@ -15,12 +15,10 @@ class Activation(Op):
     cost: ClassVar[int] = 1  # flops per element
     variants: ClassVar[Sequence[dict[str, Any]]] = ({},)  # attributes the cases try
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return cls.cost * math.prod(out)
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return self.cost * math.prod(out)
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         shapes: dict[str, Shape] = {
             "image": (2, 19, 9, 7),
             "one element": (1, 1),
@@ -30,7 +28,7 @@ class Activation(Op):
         }
         return [
             Case(", ".join([label, *(f"{k}={v}" for k, v in attrs.items())]), [shape], attrs=attrs)
-            for attrs in cls.variants
+            for attrs in self.variants
             for label, shape in shapes.items()
         ]
 

@@ -28,11 +28,10 @@ class Attention(Op):
     torch_name = "scaled_dot_product_attention"
     onnx_name = "Attention"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         q, k, v = ins[:3]
         for x, layout in ((q, "q [..., L, E]"), (k, "k [..., S, E]"), (v, "v [..., S, Ev]")):
-            checks.rank_at_least(cls.name, x, 2, layout)
+            checks.rank_at_least(self.name, x, 2, layout)
         if q[-1] != k[-1] or k[-2] != v[-2]:
             raise SpecError(
                 f"op 'attention': q {list(q)}, k {list(k)} and v {list(v)} do not fit; expected "
@@ -40,33 +39,29 @@ class Attention(Op):
             )
         if attrs["grouped"] and k[:-1] != v[:-1]:
             raise SpecError(f"op 'attention': grouped heads: k {list(k)} and v {list(v)} must have as many")
-        lead = checks.broadcast(cls.name, [q[:-2], *(heads_repeated(q, x, attrs)[:-2] for x in (k, v))])
+        lead = checks.broadcast(self.name, [q[:-2], *(heads_repeated(q, x, attrs)[:-2] for x in (k, v))])
         if len(ins) == 4:
             scores = (*lead, q[-2], k[-2])
-            if checks.broadcast(cls.name, [ins[3], scores]) != scores:
+            if checks.broadcast(self.name, [ins[3], scores]) != scores:
                 raise SpecError(
                     f"op 'attention': mask {list(ins[3])} is larger than the scores {list(scores)}"
                 )
         return (*lead, q[-2], v[-1])
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         made = super().dtype(ins[:3], params, attrs)
         if len(ins) == 4 and ins[3] not in ("float32", "bool"):
             raise SpecError(f"op 'attention': the mask is {ins[3]}, expected float32 or bool")
         return made
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         depth, keys = ins[1][-1], ins[1][-2]
         return 2 * math.prod(out[:-1]) * keys * (depth + out[-1])
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(set(ranks)) == 1 and ranks[0] >= (4 if attrs["grouped"] else 3)
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, q: Shape, k: Shape, v: Shape, *mask: Shape, **attrs: Any) -> Case:
             return Case(label, [q, k, v, *mask], attrs=attrs)
 

@@ -18,26 +18,21 @@ class Binary(Op):
     #: What integer inputs of its cases are drawn from; None: it takes none.
     integers: ClassVar[tuple[int, int] | None] = None
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        if cls.integers and ins[0] == ins[1] and ins[0] in INTEGERS:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if self.integers and ins[0] == ins[1] and ins[0] in INTEGERS:
             return ins[0]
         return super().dtype(ins, params, attrs)
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        return checks.broadcast(cls.name, ins)
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        return checks.broadcast(self.name, ins)
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(out)
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(set(ranks)) == 1
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         return [
             Case("two numbers", [(), ()]),
             Case("image", [(2, 19, 7, 6), (2, 19, 7, 6)]),
@@ -49,17 +44,16 @@ class Binary(Op):
             Case("a number", [(3, 4), ()]),
             Case("both widen", [(3, 1, 5), (4, 1)]),
             Case("features", [(7, 33), (33,)]),
-            *cls.integer_cases(),
+            *self.integer_cases(),
         ]
 
-    @classmethod
-    def integer_cases(cls) -> Sequence[Case]:
+    def integer_cases(self) -> Sequence[Case]:
         """Of integers, if it takes them."""
-        if cls.integers is None:
+        if self.integers is None:
             return []
         return [
-            Case("64-bit integers", [(7, 33), (33,)], dtypes=["int64"] * 2, integers=cls.integers),
-            Case("32-bit integers", [(2, 3, 4, 5), ()], dtypes=["int32"] * 2, integers=cls.integers),
+            Case("64-bit integers", [(7, 33), (33,)], dtypes=["int64"] * 2, integers=self.integers),
+            Case("32-bit integers", [(2, 3, 4, 5), ()], dtypes=["int32"] * 2, integers=self.integers),
         ]
 
 
@@ -126,15 +120,13 @@ class FloorDiv(Binary):
     may_fail = True
     torch_name = "floor_divide"
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         if ins[0] != ins[1] or ins[0] not in INTEGERS:
             raise SpecError(f"op 'floor_div' takes integers of one dtype, got {' and '.join(ins)}")
         return ins[0]
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return cls.integer_cases()
+    def cases(self) -> Sequence[Case]:
+        return self.integer_cases()
 
 
 declare(Binary, "atan2", "The angle of the point (second, first).")
@@ -146,8 +138,7 @@ class LogAddExp(Binary):
     name = "logaddexp"
     torch_name = "logaddexp"
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 5 * math.prod(out)
 
 
@@ -160,4 +151,4 @@ declare(
 
 
 #: The ops of this file.
-ARITHMETIC = tuple(op.name for op in REGISTRY.values() if issubclass(op, Binary))
+ARITHMETIC = tuple(op.name for op in REGISTRY.values() if isinstance(op, Binary))

@@ -19,12 +19,10 @@ class Cast(Op):
     torch_name = "to"
     onnx_name = "Cast"
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         return str(attrs["to"])
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         image: Shape = (2, 19, 5, 3)
         return [
             Case(f"{have} to {to}, rank {len(shape)}", [shape], attrs={"to": to}, dtypes=[have])

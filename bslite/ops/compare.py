@@ -27,16 +27,14 @@ class Comparison(Binary):
 
     bools: ClassVar[bool] = False  # does it compare bools too?
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        if ins[0] != ins[1] or (ins[0] == "bool" and not cls.bools):
-            raise SpecError(f"op {cls.name!r} takes two values of one dtype, got {' and '.join(ins)}")
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if ins[0] != ins[1] or (ins[0] == "bool" and not self.bools):
+            raise SpecError(f"op {self.name!r} takes two values of one dtype, got {' and '.join(ins)}")
         return "bool"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         cases = [*super().cases(), Case("a vector of bits", [(70,), (70,)], dtypes=["int32"] * 2)]
-        if cls.bools:
+        if self.bools:
             cases.append(Case("bools", [(3, 7), (7,)], dtypes=["bool", "bool"]))
         return cases
 
@@ -54,16 +52,16 @@ declare(
 class Bitwise(Binary):
     """Base of the logical ops, which work on bools, or on integers bit by bit."""
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         if len(set(ins)) != 1 or ins[0] == "float32":
-            raise SpecError(f"op {cls.name!r} takes bools, or integers of one dtype, got {' and '.join(ins)}")
+            raise SpecError(
+                f"op {self.name!r} takes bools, or integers of one dtype, got {' and '.join(ins)}"
+            )
         return ins[0]
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         image: Shape = (2, 5, 4, 3)
-        number = cls.arity[0]
+        number = self.arity[0]
         shapes: list[list[Shape]] = [[(37,), (37,)], [image, (4, 1)], [(), ()]]
         return [
             Case(f"{dtype}, rank {len(given[0])}", given[:number], dtypes=[dtype] * number)
@@ -112,28 +110,23 @@ class Where(Op):
     torch_name = "where"
     onnx_name = "Where"
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         if ins[0] != "bool" or ins[1] != ins[2]:
             raise SpecError(
                 f"op 'where' takes a bool and two values of one dtype, got {ins[0]}, {ins[1]} and {ins[2]}"
             )
         return ins[1]
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        return checks.broadcast(cls.name, ins)
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        return checks.broadcast(self.name, ins)
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(out)
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(set(ranks)) == 1
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         image: Shape = (2, 19, 4, 3)
         return [
             Case("numbers", [(), (), ()], dtypes=["bool"]),
@@ -151,8 +144,7 @@ class Test(Op):
 
     kind = Kind.POINTWISE
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         super().dtype(ins, params, attrs)
         return "bool"
 
@@ -170,8 +162,7 @@ class IsInf(Test):
     torch_name = "isinf"
     onnx_name = "IsInf"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         both = [{"negative": n, "positive": p} for n in (True, False) for p in (True, False)]
         return [
             Case(", ".join([case.label, *map(str, asked.values())]), case.inputs, attrs=asked)
@@ -180,4 +171,4 @@ class IsInf(Test):
         ]
 
 
-COMPARISONS = tuple(op.name for op in REGISTRY.values() if issubclass(op, Comparison))
+COMPARISONS = tuple(op.name for op in REGISTRY.values() if isinstance(op, Comparison))

@@ -17,30 +17,26 @@ class Linear(Op):
     torch_name = "linear"
     onnx_name = "Gemm"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, w = ins[0], params["weight"]
-        checks.rank_at_least(cls.name, x, 1, "[..., C]")
-        checks.rank(cls.name, w, 2, "a weight [K, C]")
+        checks.rank_at_least(self.name, x, 1, "[..., C]")
+        checks.rank(self.name, w, 2, "a weight [K, C]")
         if x[-1] != w[1]:
             raise SpecError(
                 f"op 'linear': input {list(x)} has {x[-1]} features in its last axis, "
                 f"weight {list(w)} expects {w[1]}"
             )
         if "bias" in params:
-            checks.param_shape(cls.name, "bias", params["bias"], (w[0],), "(one per output feature)")
+            checks.param_shape(self.name, "bias", params["bias"], (w[0],), "(one per output feature)")
         return (*x[:-1], w[0])
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(out) * params["weight"][1]
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return ranks[0] >= 2
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, k: int, *, bias: bool = True) -> Case:
             params: dict[str, Shape] = {"weight": (k, x[-1])}
             if bias:
@@ -70,23 +66,20 @@ class MatMul(Op):
     torch_name = "matmul"
     onnx_name = "MatMul"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, y = ins
-        checks.rank_at_least(cls.name, x, 2, "a first input [..., M, K]")
-        checks.rank_at_least(cls.name, y, 2, "a second input [..., K, N]")
+        checks.rank_at_least(self.name, x, 2, "a first input [..., M, K]")
+        checks.rank_at_least(self.name, y, 2, "a second input [..., K, N]")
         if x[-1] != y[-2]:
             raise SpecError(
                 f"op 'matmul': {list(x)} @ {list(y)}: {x[-1]} columns meet {y[-2]} rows, expected as many"
             )
-        return (*checks.broadcast(cls.name, [x[:-2], y[:-2]]), x[-2], y[-1])
+        return (*checks.broadcast(self.name, [x[:-2], y[:-2]]), x[-2], y[-1])
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(out) * ins[0][-1]
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(set(ranks)) == 1 and ranks[0] >= 3
 
     samples = [

@@ -33,28 +33,26 @@ class Conv(Op):
     onnx_name = "Conv"
     axes: ClassVar[int]  # that a window moves along
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, w, groups = ins[0], params["weight"], attrs["groups"]
-        checks.rank(cls.name, x, 2 + cls.axes, LAYOUTS[cls.axes])
-        checks.rank(cls.name, w, 2 + cls.axes, f"a weight [K, C/groups, {TAPS[cls.axes]}]")
+        checks.rank(self.name, x, 2 + self.axes, LAYOUTS[self.axes])
+        checks.rank(self.name, w, 2 + self.axes, f"a weight [K, C/groups, {TAPS[self.axes]}]")
         n, c, *sizes = x
         k, cg, *kernel = w
         if c != cg * groups:
             raise SpecError(
-                f"op {cls.name!r}: input has {c} channels, "
+                f"op {self.name!r}: input has {c} channels, "
                 f"weight {list(w)} with groups={groups} expects {cg * groups}"
             )
         if k % groups:
-            raise SpecError(f"op {cls.name!r}: {k} output channels do not divide into groups={groups}")
+            raise SpecError(f"op {self.name!r}: {k} output channels do not divide into groups={groups}")
         if "bias" in params:
-            checks.param_shape(cls.name, "bias", params["bias"], (k,), "(one per output channel)")
-        before, after = attrs["padding"][: cls.axes], attrs["padding"][cls.axes :]
+            checks.param_shape(self.name, "bias", params["bias"], (k,), "(one per output channel)")
+        before, after = attrs["padding"][: self.axes], attrs["padding"][self.axes :]
         windows = zip(sizes, kernel, attrs["stride"], before, after, attrs["dilation"], strict=True)
         return n, k, *(checks.window_output(h, r, s, p + q, d) for h, r, s, p, q, d in windows)
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(out) * math.prod(params["weight"][1:])
 
 
@@ -78,8 +76,7 @@ class Conv2d(Conv):
     attrs = conv_attrs(2)
     torch_name = "conv2d"
 
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
+    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap:
         r = params["weight"][2]
         return RowMap(attrs["stride"][0], attrs["padding"][0], attrs["dilation"][0] * (r - 1) + 1)
 

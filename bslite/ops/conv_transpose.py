@@ -32,32 +32,30 @@ class ConvTranspose(Op):
     onnx_name = "ConvTranspose"
     axes: ClassVar[int]  # that a window moves along
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, w, groups = ins[0], params["weight"], attrs["groups"]
-        checks.rank(cls.name, x, 2 + cls.axes, LAYOUTS[cls.axes])
-        checks.rank(cls.name, w, 2 + cls.axes, f"a weight [C, K/groups, {TAPS[cls.axes]}]")
+        checks.rank(self.name, x, 2 + self.axes, LAYOUTS[self.axes])
+        checks.rank(self.name, w, 2 + self.axes, f"a weight [C, K/groups, {TAPS[self.axes]}]")
         n, c, *sizes = x
         wc, kg, *kernel = w
         if c != wc:
-            raise SpecError(f"op {cls.name!r}: input has {c} channels, weight {list(w)} expects {wc}")
+            raise SpecError(f"op {self.name!r}: input has {c} channels, weight {list(w)} expects {wc}")
         if c % groups:
-            raise SpecError(f"op {cls.name!r}: {c} input channels do not divide into groups={groups}")
+            raise SpecError(f"op {self.name!r}: {c} input channels do not divide into groups={groups}")
         if "bias" in params:
-            checks.param_shape(cls.name, "bias", params["bias"], (kg * groups,), "(one per output channel)")
+            checks.param_shape(self.name, "bias", params["bias"], (kg * groups,), "(one per output channel)")
         stride, dilation, more = attrs["stride"], attrs["dilation"], attrs["output_padding"]
         for extra, s, d in zip(more, stride, dilation, strict=True):
             if extra >= max(s, d):
                 raise SpecError(
-                    f"op {cls.name!r}: output_padding={list(more)}, expected less than the stride "
+                    f"op {self.name!r}: output_padding={list(more)}, expected less than the stride "
                     f"{list(stride)} or the dilation {list(dilation)}"
                 )
-        before, after = attrs["padding"][: cls.axes], attrs["padding"][cls.axes :]
+        before, after = attrs["padding"][: self.axes], attrs["padding"][self.axes :]
         windows = zip(sizes, kernel, stride, before, after, dilation, more, strict=True)
         return n, kg * groups, *((h - 1) * s - p - q + d * (r - 1) + e + 1 for h, r, s, p, q, d, e in windows)
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(ins[0]) * math.prod(params["weight"][1:])  # what is cut off counts, too
 
 

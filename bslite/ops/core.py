@@ -1,9 +1,9 @@
 """What declaring an op means: the one table that reference, planner, kernels, frontends, tests and docs read.
 
-An op is a class, never instantiated: a name, the attributes it takes, the parameters it owns, a shape rule,
-its cost, the map from output rows to the input rows they need, and sample cases. Shapes are logical, in the
-order the frameworks write them (``[N, C, H, W]`` for images); how an engine lays a tensor out in memory is
-the engine's business.
+An op is a class, of which the table holds the one instance: a name, the attributes it takes, the parameters
+it owns, a shape rule, its cost, the map from output rows to the input rows they need, and sample cases.
+Shapes are logical, in the order the frameworks write them (``[N, C, H, W]`` for images); how an engine lays a
+tensor out in memory is the engine's business.
 """
 
 import math
@@ -89,62 +89,55 @@ class Op:
             return  # a shared base of a family
         if cls.name in REGISTRY:
             raise RuntimeError(f"op {cls.name!r} is declared twice")
-        REGISTRY[cls.name] = cls
+        REGISTRY[cls.name] = cls()
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         """Output shape, or SpecError saying what came and what was expected."""
         return ins[0]
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         """dtype of the output, or SpecError.
 
         By default all inputs are float32, or all of one dtype if the op ``carries`` any.
         """
-        first = ins[0] if cls.carries and ins else "float32"
+        first = ins[0] if self.carries and ins else "float32"
         for i, got in enumerate(ins):
             if got != first:
-                raise SpecError(f"op {cls.name!r}: input {i} is {got}, expected {first}")
+                raise SpecError(f"op {self.name!r}: input {i} is {got}, expected {first}")
         for role, got in params.items():
             if got != "float32":
-                raise SpecError(f"op {cls.name!r}: parameter {role!r} is {got}, expected float32")
+                raise SpecError(f"op {self.name!r}: parameter {role!r} is {got}, expected float32")
         return first
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         """Floating-point operations, a multiply-add counted as two."""
         return 0
 
-    @classmethod
-    def traffic(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def traffic(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         """Compulsory bytes in float32: every input, parameter and output element once."""
         return 4 * (sum(map(math.prod, ins)) + sum(map(math.prod, params.values())) + math.prod(out))
 
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         """Output rows -> input rows along H, or None where an output row may need every input row.
 
         A pointwise op reads the same row of each input; an input of one row, or with no such axis, it reads
         whole.
         """
-        return RowMap() if cls.kind in (Kind.POINTWISE, Kind.CHANNEL) else None
+        return RowMap() if self.kind in (Kind.POINTWISE, Kind.CHANNEL) else None
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         """Whether index n along axis 0 of the output depends on index n of each input alone.
 
         Asked only of layers whose inputs and output all have the batch as their axis 0.
         """
         return True
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         """Sample configurations, edge cases first: `samples`, or what the op's family adds to them."""
-        return cls.samples
+        return self.samples
 
 
-REGISTRY: dict[str, type[Op]] = {}
+REGISTRY: dict[str, Op] = {}
 
 
 def declare(
@@ -159,7 +152,7 @@ def declare(
     type(title, (base,), {"name": name, "__doc__": doc, "__module__": base.__module__, **variables})
 
 
-def get(name: str) -> type[Op]:
+def get(name: str) -> Op:
     """The op called ``name``; SpecError listing near misses if there is none."""
     op = REGISTRY.get(name)
     if op is None:
@@ -171,7 +164,7 @@ def get(name: str) -> type[Op]:
     return op
 
 
-def parse_attrs(op: type[Op], given: Mapping[str, Any]) -> dict[str, Any]:
+def parse_attrs(op: Op, given: Mapping[str, Any]) -> dict[str, Any]:
     """All attributes of ``op`` in stored form, defaults filled in. Raises SpecError."""
     known = {a.name for a in op.attrs}
     extra = sorted(set(given) - known)
@@ -191,7 +184,7 @@ def parse_attrs(op: type[Op], given: Mapping[str, Any]) -> dict[str, Any]:
     return parsed
 
 
-def infer(op: type[Op], ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+def infer(op: Op, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
     """Check arity and parameter roles, then apply the shape rule. ``attrs`` must be parsed."""
     least, most = op.arity
     if not least <= len(ins) <= most:

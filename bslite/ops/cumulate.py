@@ -18,8 +18,7 @@ class Cumulative(AlongAxis):
         Attr("reverse", a.boolean, False),
     )
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         return ins[0] if ins[0] in INTEGERS else super().dtype(ins, params, attrs)
 
     samples = [

@@ -36,16 +36,14 @@ class Unfold(Op):
     )
     torch_name = "unfold, im2col"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.rank(cls.name, ins[0], 4, "images [N, C, H, W]")
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank(self.name, ins[0], 4, "images [N, C, H, W]")
         windows = positions(ins[0][2:], attrs)
         if min(windows) < 1:
             raise SpecError(f"op 'unfold': the image {list(ins[0])} is too small for {dict(attrs)}")
         return (ins[0][0], ins[0][1] * math.prod(attrs["kernel"]), math.prod(windows))
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, dtype: str = "float32", **attrs: Any) -> Case:
             return Case(label, [x], attrs=attrs, dtypes=[dtype])
 
@@ -79,10 +77,9 @@ class Fold(Op):
     torch_name = "fold, col2im"
     onnx_name = "Col2Im"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, size, kernel = ins[0], attrs["output_size"], attrs["kernel"]
-        checks.rank(cls.name, x, 3, "columns [N, C * kernel, L]")
+        checks.rank(self.name, x, 3, "columns [N, C * kernel, L]")
         counts = [len(size), len(attrs["stride"]), len(attrs["padding"]) / 2, len(attrs["dilation"])]
         if not 1 <= len(kernel) <= 3 or any(n != len(kernel) for n in counts):
             raise SpecError(f"op 'fold': {dict(attrs)}, expected one to three axes, as many of each")
@@ -94,12 +91,10 @@ class Fold(Op):
             )
         return (x[0], x[1] // math.prod(kernel), *size)
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(ins[0])
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, n: int, channels: int, size: Shape, kernel: Shape, **attrs: Any) -> Case:
             axes = len(size)
             given = {

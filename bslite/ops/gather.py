@@ -23,24 +23,20 @@ class Gather(Op):
     torch_name = "index_select, embedding"
     onnx_name = "Gather"
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         if ins[1] not in INTEGERS:
             raise SpecError(f"op 'gather': the indices (input 1) are {ins[1]}, expected int64 or int32")
         return ins[0]
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, indices = ins
-        axis = checks.axis(cls.name, attrs["axis"], len(x))
+        axis = checks.axis(self.name, attrs["axis"], len(x))
         return (*x[:axis], *indices, *x[axis + 1 :])
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return False
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(
             label: str, x: Shape, indices: Shape, axis: int = 0, dtype: str = "float32", index: str = "int64"
         ) -> Case:

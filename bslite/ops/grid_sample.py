@@ -33,10 +33,9 @@ class GridSample(Op):
     torch_name = "grid_sample"
     onnx_name = "GridSample"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, grid = ins
-        checks.rank_at_least(cls.name, x, 4, "images [N, C, H, W] or volumes [N, C, D, H, W]")
+        checks.rank_at_least(self.name, x, 4, "images [N, C, H, W] or volumes [N, C, D, H, W]")
         if len(x) > 5 or (len(x) == 5 and attrs["mode"] == "cubic"):
             raise SpecError(
                 f"op 'grid_sample': mode {attrs['mode']!r} of a tensor of rank {len(x)}: {list(x)}"
@@ -46,13 +45,11 @@ class GridSample(Op):
             raise SpecError(f"op 'grid_sample': grid {list(grid)} for {list(x)}, expected [{want}]")
         return (*x[:2], *grid[1:-1])
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         taps = {"nearest": 0, "linear": 2, "cubic": 4}[attrs["mode"]] ** (len(out) - 2)
         return 2 * taps * math.prod(out)
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, out: Shape, **attrs: Any) -> Case:
             words = ", ".join(str(v) for v in attrs.values())
             return Case(f"{label}, {words}", [x, (x[0], *out, len(out))], attrs=attrs)

@@ -25,17 +25,15 @@ class Indexing(Op):
     kind = Kind.MOVEMENT
     may_fail = True
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        check_indices(cls.name, ins[1])
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        check_indices(self.name, ins[1])
         if len(ins) == 3 and ins[2] != ins[0]:
-            raise SpecError(f"op {cls.name!r}: the updates (input 2) are {ins[2]}, the input is {ins[0]}")
+            raise SpecError(f"op {self.name!r}: the updates (input 2) are {ins[2]}, the input is {ins[0]}")
         if ins[0] == "bool" and attrs.get("reduction", "none") != "none":
-            raise SpecError(f"op {cls.name!r}: reduction {attrs['reduction']!r} of bool")
+            raise SpecError(f"op {self.name!r}: reduction {attrs['reduction']!r} of bool")
         return ins[0]
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return False
 
 
@@ -51,13 +49,11 @@ class GatherElements(Indexing):
     torch_name = "gather, take_along_dim"
     onnx_name = "GatherElements"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        along_axis(cls.name, ins[0], ins[1], attrs["axis"])
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        along_axis(self.name, ins[0], ins[1], attrs["axis"])
         return ins[1]
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, indices: Shape, axis: int, dtype: str = "float32") -> Case:
             n = x[axis]
             return Case(label, [x, indices], attrs={"axis": axis}, dtypes=[dtype, "int64"], integers=(-n, n))
@@ -86,15 +82,13 @@ class GatherND(Indexing):
     torch_name = "index.Tensor"
     onnx_name = "GatherND"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, indices = ins
         b = attrs["batch_dims"]
-        coordinates(cls.name, x, indices, b)
+        coordinates(self.name, x, indices, b)
         return (*indices[:-1], *x[b + indices[-1] :])
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, indices: Shape, batch: int = 0, dtype: str = "float32") -> Case:
             n = min(x[batch:])
             return Case(
@@ -125,16 +119,14 @@ class ScatterElements(Indexing):
     torch_name = "scatter, scatter_add, scatter_reduce"
     onnx_name = "ScatterElements"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, indices, updates = ins
-        along_axis(cls.name, x, indices, attrs["axis"])
+        along_axis(self.name, x, indices, attrs["axis"])
         if updates != indices:
             raise SpecError(f"op 'scatter_elements': updates {list(updates)} for indices {list(indices)}")
         return x
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(
             label: str, x: Shape, indices: Shape, axis: int, reduction: str = "none", dtype: str = "float32"
         ) -> Case:
@@ -175,10 +167,9 @@ class ScatterND(Indexing):
     torch_name = "index_put, index_add"
     onnx_name = "ScatterND"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, indices, updates = ins
-        coordinates(cls.name, x, indices, 0)
+        coordinates(self.name, x, indices, 0)
         want = (*indices[:-1], *x[indices[-1] :])
         if updates != want:
             raise SpecError(
@@ -187,8 +178,7 @@ class ScatterND(Indexing):
             )
         return x
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, indices: Shape, reduction: str, dtype: str = "float32") -> Case:
             n = min(x[: indices[-1]])
             updates = (*indices[:-1], *x[indices[-1] :])
@@ -252,22 +242,19 @@ class TopK(AlongAxis):
     torch_name = "topk, sort, argsort"
     onnx_name = "TopK"
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         if ins[0] == "bool":
             raise SpecError("op 'topk': the input is bool, expected numbers")
         return "int64"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, k = ins[0], attrs["k"]
-        axis = checks.axis(cls.name, attrs["axis"], len(x))
+        axis = checks.axis(self.name, attrs["axis"], len(x))
         if k > x[axis]:
             raise SpecError(f"op 'topk': k={k} of {x[axis]} elements along axis {axis} of {list(x)}")
         return (*x[:axis], k, *x[axis + 1 :])
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, k: int, dtype: str = "float32", **attrs: Any) -> Case:
             wide = (-(2**31), 2**31)  # no two alike, whose order torch leaves open
             return Case(label, [x], attrs={"k": k, **attrs}, dtypes=[dtype], integers=wide)
@@ -307,8 +294,7 @@ class OneHot(Op):
     torch_name = "one_hot"
     onnx_name = "OneHot"
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         if ins[0] not in INTEGERS:
             raise SpecError(f"op 'one_hot': the indices are {ins[0]}, expected int64 or int32")
         for value in (attrs["on"], attrs["off"]):
@@ -317,18 +303,15 @@ class OneHot(Op):
                 raise SpecError(f"op 'one_hot': the value {value} does not fit {attrs['to']}")
         return str(attrs["to"])
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x = ins[0]
-        axis = checks.axis(cls.name, attrs["axis"], len(x) + 1)
+        axis = checks.axis(self.name, attrs["axis"], len(x) + 1)
         return (*x[:axis], attrs["depth"], *x[axis:])
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return ranks[0] > 0 and attrs["axis"] % (ranks[0] + 1) != 0
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, depth: int, low: int, **attrs: Any) -> Case:
             attrs = {"depth": depth, **attrs}
             return Case(label, [x], attrs=attrs, dtypes=["int64"], integers=(low, depth))

@@ -26,28 +26,24 @@ class SequenceLengths(Op):
     may_fail = True
     torch_name = "pack_padded_sequence"
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         if ins[0] not in INTEGERS:
             raise SpecError(f"op 'sequence_lengths': the lengths (input 0) are {ins[0]}, expected int64")
         return ins[0]
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         lengths, x = ins
-        checks.rank_at_least(cls.name, x, 2, "a second input [T, N, ...]")
+        checks.rank_at_least(self.name, x, 2, "a second input [T, N, ...]")
         if lengths != (x[1],):
             raise SpecError(
                 f"op 'sequence_lengths': the lengths are {list(lengths)}, expected [{x[1]}] for x {list(x)}"
             )
         return lengths
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return False  # the batch of x is not axis 0
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, t: int, n: int, least: int = 1, most: int = 0, **attrs: object) -> Case:
             shapes, dtypes = [(n,), (t, n, 3)], ["int64", "float32"]
             return Case(label, shapes, attrs=attrs, dtypes=dtypes, integers=(least, (most or t) + 1))

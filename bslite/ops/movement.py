@@ -22,10 +22,9 @@ class Concat(AlongAxis):
     torch_name = "cat"
     onnx_name = "Concat"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         first = ins[0]
-        axis = checks.axis(cls.name, attrs["axis"], len(first))
+        axis = checks.axis(self.name, attrs["axis"], len(first))
         for i, x in enumerate(ins):
             if len(x) != len(first) or x[:axis] + x[axis + 1 :] != first[:axis] + first[axis + 1 :]:
                 raise SpecError(
@@ -34,8 +33,7 @@ class Concat(AlongAxis):
                 )
         return (*first[:axis], sum(x[axis] for x in ins), *first[axis + 1 :])
 
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         return RowMap() if attrs["axis"] == 1 else None
 
     samples = [
@@ -57,21 +55,18 @@ class RepeatBatch(Op):
     arity = (2, 2)
     torch_name = "expand"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, like = ins
-        checks.rank_at_least(cls.name, x, 1, "an input [1, ...]")
-        checks.rank_at_least(cls.name, like, 1, "a second input [N, ...]")
+        checks.rank_at_least(self.name, x, 1, "an input [1, ...]")
+        checks.rank_at_least(self.name, like, 1, "a second input [N, ...]")
         if x[0] != 1:
             raise SpecError(f"op 'repeat_batch' takes an input [1, ...], got {list(x)}")
         return (like[0], *x[1:])
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         return ins[0]
 
-    @classmethod
-    def traffic(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def traffic(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 4 * (math.prod(ins[0]) + math.prod(out))
 
     samples = [
@@ -92,17 +87,15 @@ class Flatten(Op):
     torch_name = "flatten"
     onnx_name = "Flatten"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x = ins[0]
-        start = checks.axis(cls.name, attrs["start_axis"], len(x))
-        end = checks.axis(cls.name, attrs["end_axis"], len(x))
+        start = checks.axis(self.name, attrs["start_axis"], len(x))
+        end = checks.axis(self.name, attrs["end_axis"], len(x))
         if start > end:
             raise SpecError(f"op 'flatten': start_axis {start} comes after end_axis {end} in {list(x)}")
         return (*x[:start], math.prod(x[start : end + 1]), *x[end + 1 :])
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return attrs["start_axis"] % ranks[0] != 0
 
     samples = [
@@ -125,8 +118,7 @@ class Reshape(Op):
     torch_name = "reshape"
     onnx_name = "Reshape"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, given = ins[0], attrs["shape"]
         if given.count(-1) > 1:
             raise SpecError(f"op 'reshape': shape {list(given)} has more than one -1")
@@ -142,8 +134,7 @@ class Reshape(Op):
             )
         return tuple(out)
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, shape: Sequence[int]) -> Case:
             return Case(label, [x], attrs={"shape": shape})
 
@@ -179,8 +170,7 @@ class Permute(Op):
     torch_name = "permute"
     onnx_name = "Transpose"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, order = ins[0], attrs["order"]
         if len(order) != len(x):
             raise SpecError(
@@ -188,8 +178,7 @@ class Permute(Op):
             )
         return tuple(x[d] for d in order)
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return attrs["order"][0] % ranks[0] == 0
 
     samples = [
@@ -220,23 +209,20 @@ class Slice(AlongAxis):
     torch_name = "slice, flip"
     onnx_name = "Slice"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, (start, stop, step) = ins[0], (attrs["start"], attrs["stop"], attrs["step"])
-        axis = checks.axis(cls.name, attrs["axis"], len(x))
+        axis = checks.axis(self.name, attrs["axis"], len(x))
         size = len(range(*slice(start, stop, step).indices(x[axis])))
         if not size:
             raise SpecError(f"op 'slice': {start}:{stop}:{step} at axis {axis} of {list(x)} is empty")
         return (*x[:axis], size, *x[axis + 1 :])
 
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         if attrs["axis"] == 2 and attrs["start"] >= 0 and attrs["step"] > 0:
             return RowMap(attrs["step"], -attrs["start"], 1)
         return RowMap() if attrs["axis"] == 1 else None
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, axis: int, **attrs: Any) -> Case:
             return Case(label, [x], attrs={"axis": axis, **attrs})
 

@@ -30,20 +30,17 @@ class BatchNorm(Op):
     torch_name = "batch_norm"
     onnx_name = "BatchNormalization"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x = ins[0]
-        checks.rank_at_least(cls.name, x, 2, "[N, C, ...]")
+        checks.rank_at_least(self.name, x, 2, "[N, C, ...]")
         for role, got in params.items():
-            checks.param_shape(cls.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
+            checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
         return x
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(out)  # the statistics fold into one scale and one shift per channel
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, roles: Sequence[str] = ("weight", "bias"), **attrs: Any) -> Case:
             return Case(label, [x], dict.fromkeys((*roles, "running_mean", "running_var"), (x[1],)), attrs)
 
@@ -66,21 +63,19 @@ class TrailingNorm(Op):
 
     kind = Kind.REDUCTION
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, want = ins[0], attrs["normalized_shape"]
         if not want:
-            raise SpecError(f"op {cls.name!r}: normalized_shape is empty, expected at least one size")
+            raise SpecError(f"op {self.name!r}: normalized_shape is empty, expected at least one size")
         if x[-len(want) :] != want:
             raise SpecError(
-                f"op {cls.name!r}: the input {list(x)} does not end in normalized_shape {list(want)}"
+                f"op {self.name!r}: the input {list(x)} does not end in normalized_shape {list(want)}"
             )
         for role, got in params.items():
-            checks.param_shape(cls.name, role, got, want, "(normalized_shape)")
+            checks.param_shape(self.name, role, got, want, "(normalized_shape)")
         return x
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(attrs["normalized_shape"]) < ranks[0]
 
 
@@ -93,12 +88,10 @@ class LayerNorm(TrailingNorm):
     torch_name = "layer_norm"
     onnx_name = "LayerNormalization"
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 8 * math.prod(out)  # sum; subtract, square, add; scale; scale and shift (2); eps
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(
             label: str, x: Shape, axes: int, roles: Sequence[str] = ("weight", "bias"), **attrs: Any
         ) -> Case:
@@ -126,12 +119,10 @@ class RMSNorm(TrailingNorm):
     torch_name = "rms_norm"
     onnx_name = "RMSNormalization"
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 4 * math.prod(out)
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, axes: int = 1, *, weight: bool = True, **attrs: Any) -> Case:
             want = x[-axes:]
             params = {"weight": want} if weight else {}
@@ -158,8 +149,7 @@ class Normalize(AlongAxis):
     torch_name = "normalize"
     onnx_name = "LpNormalization"
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 3 * math.prod(out)
 
     samples = [
@@ -183,24 +173,21 @@ class GroupNorm(Op):
     torch_name = "group_norm"
     onnx_name = "GroupNormalization"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, groups = ins[0], attrs["num_groups"]
-        checks.rank_at_least(cls.name, x, 2, "[N, C, ...]")
+        checks.rank_at_least(self.name, x, 2, "[N, C, ...]")
         if x[1] % groups:
             raise SpecError(
                 f"op 'group_norm': {x[1]} channels of {list(x)} do not divide into num_groups={groups}"
             )
         for role, got in params.items():
-            checks.param_shape(cls.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
+            checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
         return x
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 8 * math.prod(out)
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(
             label: str, x: Shape, groups: int, roles: Sequence[str] = ("weight", "bias"), **attrs: Any
         ) -> Case:
@@ -235,21 +222,17 @@ class LocalResponseNorm(Op):
     torch_name = "local_response_norm"
     onnx_name = "LRN"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.rank_at_least(cls.name, ins[0], 3, "[N, C, ...]")
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank_at_least(self.name, ins[0], 3, "[N, C, ...]")
         return ins[0]
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return (attrs["size"] + 5) * math.prod(out)  # square, window sum, scale and shift, power, divide
 
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap:
+    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap:
         return RowMap()
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, **attrs: Any) -> Case:
             return Case(label, [x], attrs=attrs)
 

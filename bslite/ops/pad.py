@@ -35,8 +35,7 @@ class Pad(Op):
     torch_name = "pad"
     onnx_name = "Pad"
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         value = attrs["value"]
         if (
             (ins[0] == "bool" and value not in (0, 1))
@@ -46,8 +45,7 @@ class Pad(Op):
             raise SpecError(f"op 'pad': the value {value} does not fit an input of {ins[0]}")
         return ins[0]
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, pads = ins[0], attrs["pads"]
         rank = len(x)
         if len(pads) != 2 * rank:
@@ -60,18 +58,15 @@ class Pad(Op):
             )
         return tuple(before + d + after for d, before, after in zip(x, pads[:rank], pads[rank:], strict=True))
 
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         pads = attrs["pads"]
         plain = len(pads) == 8 and attrs["mode"] == "constant" and min(pads) >= 0
         return RowMap(1, pads[2], 1) if plain else None
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return not (attrs["pads"][0] or attrs["pads"][ranks[0]])
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def moved(mode: str) -> list[Case]:
             def case(label: str, x: Shape, *pads: int, dtype: str = "float32") -> Case:
                 return Case(f"{mode}, {label}", [x], attrs={"pads": pads, "mode": mode}, dtypes=[dtype])

@@ -32,12 +32,10 @@ class Constant(Op):
     torch_name = "tensor"
     onnx_name = "Constant"
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         return params["value"]
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         return params["value"]
 
     samples = [

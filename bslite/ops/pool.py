@@ -67,37 +67,33 @@ class WindowPool(Op):
     kind = Kind.WINDOW
     axes: ClassVar[int] = 2  # that a window moves along
 
-    @classmethod
-    def geometry(cls, attrs: Attrs) -> tuple[Shape, Shape, Shape]:
+    def geometry(self, attrs: Attrs) -> tuple[Shape, Shape, Shape]:
         """Kernel, stride and dilation along each axis, the defaults filled in."""
         kernel: Shape = attrs["kernel"]
-        return kernel, attrs["stride"] or kernel, attrs.get("dilation", (1,) * cls.axes)
+        return kernel, attrs["stride"] or kernel, attrs.get("dilation", (1,) * self.axes)
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.rank(cls.name, ins[0], 2 + cls.axes, LAYOUTS[cls.axes])
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank(self.name, ins[0], 2 + self.axes, LAYOUTS[self.axes])
         n, c, *sizes = ins[0]
-        kernel, stride, dilation = cls.geometry(attrs)
+        kernel, stride, dilation = self.geometry(attrs)
         pads = attrs["padding"]
-        before, after = pads[: cls.axes], pads[cls.axes :]
+        before, after = pads[: self.axes], pads[self.axes :]
         if any(2 * max(p, q) > r for p, q, r in zip(before, after, kernel, strict=True)):
-            sides = ", ".join((*a.STARTS[cls.axes], *a.STOPS[cls.axes]))
+            sides = ", ".join((*a.STARTS[self.axes], *a.STOPS[self.axes]))
             raise SpecError(
-                f"op {cls.name!r}: padding {list(pads)} ({sides}) "
+                f"op {self.name!r}: padding {list(pads)} ({sides}) "
                 f"is more than half the kernel {list(kernel)}, so a window could lie outside the image"
             )
         windows = zip(sizes, kernel, stride, before, after, dilation, strict=True)
         return n, c, *(pooled_size(h, r, s, p, q, d, attrs["ceil_mode"]) for h, r, s, p, q, d in windows)
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(out) * math.prod(attrs["kernel"])  # a comparison counts as an addition does
 
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
-        if cls.axes != 2:
+    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+        if self.axes != 2:
             return None
-        kernel, stride, dilation = cls.geometry(attrs)
+        kernel, stride, dilation = self.geometry(attrs)
         return RowMap(stride[0], attrs["padding"][0], dilation[0] * (kernel[0] - 1) + 1)
 
     samples = [
@@ -129,8 +125,7 @@ class MaxPool2d(WindowPool):
     torch_name = "max_pool2d"
     onnx_name = "MaxPool"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         dilated = {"kernel": 3, "stride": 1, "dilation": 2}
         padded = {**dilated, "stride": 2, "padding": 1, "ceil_mode": True}
         return [
@@ -149,8 +144,7 @@ class AvgPool2d(WindowPool):
     torch_name = "avg_pool2d"
     onnx_name = "AveragePool"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         bare = {"kernel": 3, "count_include_pad": False}
         by_hand = {"kernel": 3, "stride": 2, "padding": 1, "ceil_mode": True, "divisor_override": 1}
         uneven = {"kernel": (3, 2), "stride": 2, "dilation": (2, 3), "padding": (1, 0, 0, 1)}
@@ -179,14 +173,12 @@ class AdaptivePool(Op):
     kind = Kind.WINDOW
     axes: ClassVar[int] = 2  # that a window moves along
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.rank(cls.name, ins[0], 2 + cls.axes, LAYOUTS[cls.axes])
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank(self.name, ins[0], 2 + self.axes, LAYOUTS[self.axes])
         n, c, *sizes = ins[0]
         return n, c, *(want or have for want, have in zip(attrs["output_size"], sizes, strict=True))
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(out) * math.prod(math.ceil(h / p) for h, p in zip(ins[0][2:], out[2:], strict=True))
 
     samples = [

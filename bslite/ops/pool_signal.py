@@ -32,8 +32,7 @@ class MaxPool1d(SignalPool):
     torch_name = "max_pool1d"
     onnx_name = "MaxPool"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         dilated = pool_case("dilated", (2, 3, 11), kernel=3, stride=2, dilation=2, padding=1)
         return [*super().cases(), dilated]
 
@@ -46,8 +45,7 @@ class AvgPool1d(SignalPool):
     torch_name = "avg_pool1d"
     onnx_name = "AveragePool"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         bare = {"kernel": 3, "stride": 2, "padding": 1, "count_include_pad": False}
         return [
             *super().cases(),
@@ -88,8 +86,7 @@ class MaxPool3d(VolumePool):
     torch_name = "max_pool3d"
     onnx_name = "MaxPool"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         dilated = {"kernel": (2, 3, 2), "stride": 1, "dilation": (3, 2, 1), "padding": (1, 1, 0)}
         return [*super().cases(), pool_case("dilated", (1, 3, 6, 7, 5), **dilated)]
 
@@ -102,8 +99,7 @@ class AvgPool3d(VolumePool):
     torch_name = "avg_pool3d"
     onnx_name = "AveragePool"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         bare = {"kernel": 3, "stride": 2, "padding": 1, "count_include_pad": False}
         return [
             *super().cases(),

@@ -13,7 +13,7 @@ from typing import ClassVar
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 
 ENDS = (
     Attr("reverse", a.boolean, False, "from the end of each sequence"),
@@ -32,109 +32,102 @@ class Recurrent(Op):
     params = {"weight_ih": True, "weight_hh": True, "bias_ih": False, "bias_hh": False}
     may_fail = True
 
-    @classmethod
-    def span(cls, i: int) -> tuple[int, int | None]:
+    def span(self, i: int) -> tuple[int, int | None]:
         """Start and stop along axis 0 of the outputs (``i`` = 0) or of the ``i``-th last state, counted from
         the end: the number of time steps may be free.
         """
-        return (i - 1 - cls.states, i - cls.states or None) if i else (0, -cls.states)
+        return (i - 1 - self.states, i - self.states or None) if i else (0, -self.states)
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         if attrs["lengths"] and ins[-1] not in INTEGERS:
             raise SpecError(
-                f"op {cls.name!r}: the lengths (input {len(ins) - 1}) are {ins[-1]}, expected int64"
+                f"op {self.name!r}: the lengths (input {len(ins) - 1}) are {ins[-1]}, expected int64"
             )
         return super().dtype(ins[: len(ins) - attrs["lengths"]], params, attrs)
 
-    @classmethod
-    def width(cls, params: ParamShapes) -> int:
+    def width(self, params: ParamShapes) -> int:
         """The number of features of h."""
         return params["weight_hh"][1]
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, w, recurrent = ins[0], params["weight_ih"], params["weight_hh"]
-        checks.rank(cls.name, x, 3, "x [T, N, I]")
-        checks.rank(cls.name, w, 2, f"weight_ih [{cls.gates}*H, I]")
-        checks.rank(cls.name, recurrent, 2, f"weight_hh [{cls.gates}*H, H]")
-        if w[0] % cls.gates:
-            raise SpecError(f"op {cls.name!r}: weight_ih {list(w)} is not {cls.gates} gates of one size")
-        hidden = w[0] // cls.gates
+        checks.rank(self.name, x, 3, "x [T, N, I]")
+        checks.rank(self.name, w, 2, f"weight_ih [{self.gates}*H, I]")
+        checks.rank(self.name, recurrent, 2, f"weight_hh [{self.gates}*H, H]")
+        if w[0] % self.gates:
+            raise SpecError(f"op {self.name!r}: weight_ih {list(w)} is not {self.gates} gates of one size")
+        hidden = w[0] // self.gates
         if x[2] != w[1]:
             raise SpecError(
-                f"op {cls.name!r}: x {list(x)} has {x[2]} features, weight_ih {list(w)} expects {w[1]}"
+                f"op {self.name!r}: x {list(x)} has {x[2]} features, weight_ih {list(w)} expects {w[1]}"
             )
-        checks.param_shape(cls.name, "weight_hh", recurrent, (w[0], cls.recurs(hidden, params)), "")
+        checks.param_shape(self.name, "weight_hh", recurrent, (w[0], self.recurs(hidden, params)), "")
         for role in ("bias_ih", "bias_hh"):
             if role in params:
-                checks.param_shape(cls.name, role, params[role], (w[0],), "(one per row of the weights)")
+                checks.param_shape(self.name, role, params[role], (w[0],), "(one per row of the weights)")
         given = list(ins[1:])
-        want = (cls.states if attrs["initial_state"] else 0) + attrs["lengths"]
+        want = (self.states if attrs["initial_state"] else 0) + attrs["lengths"]
         if len(given) != want:
             raise SpecError(
-                f"op {cls.name!r} got {len(ins)} inputs, expected {want + 1}: x"
+                f"op {self.name!r} got {len(ins)} inputs, expected {want + 1}: x"
                 + (", the initial state" if attrs["initial_state"] else "")
                 + (", the lengths" if attrs["lengths"] else "")
             )
         if attrs["lengths"] and (lengths := given.pop()) != (x[1],):
             raise SpecError(
-                f"op {cls.name!r}: the lengths are {list(lengths)}, expected [{x[1]}] for x {list(x)}"
+                f"op {self.name!r}: the lengths are {list(lengths)}, expected [{x[1]}] for x {list(x)}"
             )
-        for what, state, size in zip(("h", "c"), given, (cls.width(params), hidden), strict=False):
+        for what, state, size in zip(("h", "c"), given, (self.width(params), hidden), strict=False):
             if state != (x[1], size):
                 raise SpecError(
-                    f"op {cls.name!r}: the initial {what} is {list(state)}, expected [{x[1]}, {size}]"
+                    f"op {self.name!r}: the initial {what} is {list(state)}, expected [{x[1]}, {size}]"
                 )
-        return (x[0] + cls.states, x[1], hidden)
+        return (x[0] + self.states, x[1], hidden)
 
-    @classmethod
-    def recurs(cls, hidden: int, params: ParamShapes) -> int:
+    def recurs(self, hidden: int, params: ParamShapes) -> int:
         """The number of features of h that weight_hh must take."""
         return hidden
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         t, n, _ = ins[0]
         products = math.prod(params["weight_ih"]) + math.prod(params["weight_hh"])
         products += math.prod(params.get("weight_hr", (0,)))
-        return t * n * (2 * products + 10 * out[2] * cls.gates)
+        return t * n * (2 * products + 10 * out[2] * self.gates)
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return False  # the batch is not axis 0
 
-    @classmethod
     def case(
-        cls, label: str, t: int, n: int, size: int, hidden: int, *, biased: bool = True, state: bool = False,
+        self, label: str, t: int, n: int, size: int, hidden: int, *, biased: bool = True, state: bool = False,
         lengths: bool = False, **attrs: object,
     ) -> Case:  # fmt: skip
         """A sample case."""
-        k = cls.gates * hidden
+        k = self.gates * hidden
         params: dict[str, Shape] = {"weight_ih": (k, size), "weight_hh": (k, hidden)}
         if biased:
             params |= {"bias_ih": (k,), "bias_hh": (k,)}
-        inputs: list[Shape] = [(t, n, size)] + [(n, hidden)] * (cls.states if state else 0)
+        inputs: list[Shape] = [(t, n, size)] + [(n, hidden)] * (self.states if state else 0)
         dtypes = ["float32"] * len(inputs)
         if lengths:
             inputs, dtypes = [*inputs, (n,)], [*dtypes, "int64"]
         given = {"initial_state": state, "lengths": lengths, **attrs}
         return Case(label, inputs, params, given, dtypes, integers=(1, t + 1))
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         return [
-            cls.case("one of everything", 1, 1, 1, 1),
-            cls.case("one step", 1, 2, 5, 16),
-            cls.case("no bias", 4, 1, 7, 9, biased=False),
-            cls.case("odd sizes", 6, 3, 19, 37, state=True),
-            cls.case("backwards", 5, 2, 8, 20, reverse=True),
-            cls.case("backwards from a state", 3, 2, 8, 20, reverse=True, state=True),
-            cls.case("lengths", 7, 5, 6, 18, lengths=True),
-            cls.case("lengths, backwards, from a state", 7, 5, 6, 18, lengths=True, reverse=True, state=True),
-            cls.case("a larger batch", 4, 23, 33, 48, state=True),
-            cls.case("a long sum", 2, 2, 24, 1040),
-            cls.case("a long sequence", 60, 1, 3, 32),
+            self.case("one of everything", 1, 1, 1, 1),
+            self.case("one step", 1, 2, 5, 16),
+            self.case("no bias", 4, 1, 7, 9, biased=False),
+            self.case("odd sizes", 6, 3, 19, 37, state=True),
+            self.case("backwards", 5, 2, 8, 20, reverse=True),
+            self.case("backwards from a state", 3, 2, 8, 20, reverse=True, state=True),
+            self.case("lengths", 7, 5, 6, 18, lengths=True),
+            self.case(
+                "lengths, backwards, from a state", 7, 5, 6, 18, lengths=True, reverse=True, state=True
+            ),
+            self.case("a larger batch", 4, 23, 33, 48, state=True),
+            self.case("a long sum", 2, 2, 24, 1040),
+            self.case("a long sequence", 60, 1, 3, 32),
         ]
 
 
@@ -151,23 +144,21 @@ class Lstm(Recurrent):
     torch_name = "lstm"
     onnx_name = "LSTM"
 
-    @classmethod
-    def recurs(cls, hidden: int, params: ParamShapes) -> int:
+    def recurs(self, hidden: int, params: ParamShapes) -> int:
         if "weight_hr" in params:
-            checks.rank(cls.name, params["weight_hr"], 2, "weight_hr [P, H]")
+            checks.rank(self.name, params["weight_hr"], 2, "weight_hr [P, H]")
             projected = params["weight_hr"][0]
             checks.param_shape(
-                cls.name, "weight_hr", params["weight_hr"], (min(projected, hidden), hidden), ""
+                self.name, "weight_hr", params["weight_hr"], (min(projected, hidden), hidden), ""
             )
             return projected
         if "peephole" in params:
             checks.param_shape(
-                cls.name, "peephole", params["peephole"], (3 * hidden,), "(input, forget, output)"
+                self.name, "peephole", params["peephole"], (3 * hidden,), "(input, forget, output)"
             )
         return hidden
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         k = 4 * 24
         weights: dict[str, Shape] = {"weight_ih": (k, 7), "bias_ih": (k,), "bias_hh": (k,)}
         projected = {**weights, "weight_hh": (k, 11), "weight_hr": (11, 24)}
@@ -196,15 +187,14 @@ class Gru(Recurrent):
     torch_name = "gru"
     onnx_name = "GRU"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         return [
             *super().cases(),
-            cls.case("reset before", 5, 3, 8, 21, reset_after=False),
-            cls.case(
+            self.case("reset before", 5, 3, 8, 21, reset_after=False),
+            self.case(
                 "reset before, all", 6, 4, 8, 40, reset_after=False, state=True, lengths=True, reverse=True
             ),
-            cls.case("reset before, long sum", 3, 2, 8, 1040, reset_after=False),
+            self.case("reset before, long sum", 3, 2, 8, 1040, reset_after=False),
         ]
 
 
@@ -218,10 +208,9 @@ class Rnn(Recurrent):
     torch_name = "rnn_tanh, rnn_relu"
     onnx_name = "RNN"
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
-        return [*super().cases(), cls.case("relu", 5, 3, 8, 21, activation="relu", state=True)]
+    def cases(self) -> Sequence[Case]:
+        return [*super().cases(), self.case("relu", 5, 3, 8, 21, activation="relu", state=True)]
 
 
 #: The recurrent ops by name.
-CELLS: dict[str, type[Recurrent]] = {op.name: op for op in (Lstm, Gru, Rnn)}
+CELLS = {op.name: op for op in REGISTRY.values() if isinstance(op, Recurrent)}

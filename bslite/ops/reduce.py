@@ -23,41 +23,45 @@ def reduced_axes(op: str, axes: Sequence[int], rank: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-class Reduction(Op):
-    """Base of the ops that make one number of all elements along some axes."""
+class Reducing(Op):
+    """Base of the ops whose result lacks some axes."""
 
     kind = Kind.REDUCTION
+
+    def axes(self, attrs: Attrs, rank: int) -> tuple[int, ...]:
+        """The axes that the op reduces, sorted and not negative."""
+        return reduced_axes(self.name, attrs["axes"], rank)
+
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        axes = self.axes(attrs, len(ins[0]))
+        if attrs["keepdim"]:
+            return tuple(1 if i in axes else n for i, n in enumerate(ins[0]))
+        return tuple(n for i, n in enumerate(ins[0]) if i not in axes)
+
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return 0 not in self.axes(attrs, ranks[0])
+
+
+class Reduction(Reducing):
+    """Base of the ops that make one number of all elements along some axes."""
+
     attrs: ClassVar[tuple[Attr, ...]] = AXES
     also: ClassVar[Sequence[str]] = ()  # dtypes it takes besides float32, and then makes
     integers: ClassVar[tuple[int, int]] = (-9, 10)  # what integer inputs of its cases are drawn from
     variants: ClassVar[Sequence[dict[str, Any]]] = ({},)  # attributes the cases try
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        return ins[0] if ins[0] in cls.also else super().dtype(ins, params, attrs)
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        return ins[0] if ins[0] in self.also else super().dtype(ins, params, attrs)
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        axes = reduced_axes(cls.name, attrs["axes"], len(ins[0]))
-        if attrs["keepdim"]:
-            return tuple(1 if i in axes else n for i, n in enumerate(ins[0]))
-        return tuple(n for i, n in enumerate(ins[0]) if i not in axes)
-
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(ins[0])
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return 0 not in reduced_axes(cls.name, attrs["axes"], ranks[0])
-
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, shape: Shape, axes: tuple[int, ...], keepdim: bool, **more: Any) -> Case:
             tried = "".join(f", {k}={v}" for k, v in more.items())
             return Case(label + tried, [shape], attrs={"axes": axes, "keepdim": keepdim, **more})
 
-        first, *others = cls.variants
+        first, *others = self.variants
         return [
             case("all of a vector", (37,), (), False, **first),
             case("all of an image, kept", (2, 5, 4, 3), (), True, **first),
@@ -74,8 +78,8 @@ class Reduction(Op):
             case("long", (2, 5003), (1,), False, **first),
             *(case("rows", (7, 21), (-1,), False, **more) for more in others),
             *(
-                Case(f"{t}, {axes}", [(3, 5, 4, 2)], attrs={"axes": axes}, dtypes=[t], integers=cls.integers)
-                for t in cls.also
+                Case(f"{t}, {axes}", [(3, 5, 4, 2)], attrs={"axes": axes}, dtypes=[t], integers=self.integers)
+                for t in self.also
                 for axes in ((1,), (0, 2, 3))
             ),
         ]
@@ -149,37 +153,23 @@ class Var(Reduction):
 declare(Var, "std", "The standard deviation, which is the square root of the variance.")
 
 
-class Arg(Op):
+class Arg(Reducing):
     """Base of the ops that give the position of an extreme along one axis, as int64."""
 
-    kind = Kind.REDUCTION
     attrs = (
         Attr("axis", a.optional(a.integer()), None, "None: of the value as a vector, row-major"),
         Attr("keepdim", a.boolean, False, "keep reduced axes with size 1"),
         Attr("last", a.boolean, False, "of equals the last"),
     )
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         super().dtype(ins, params, attrs)
         return "int64"
 
-    @classmethod
-    def axes(cls, attrs: Attrs) -> tuple[int, ...]:
-        """The axes that the op reduces, sorted and not negative; `reduced_axes` of its one axis."""
-        return () if attrs["axis"] is None else (attrs["axis"],)
+    def axes(self, attrs: Attrs, rank: int) -> tuple[int, ...]:
+        return reduced_axes(self.name, () if attrs["axis"] is None else (attrs["axis"],), rank)
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        axes = {"axes": cls.axes(attrs), "keepdim": attrs["keepdim"]}
-        return Reduction.shape.__func__(cls, ins, params, axes)  # type: ignore[attr-defined]
-
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return 0 not in reduced_axes(cls.name, cls.axes(attrs), ranks[0])
-
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, shape: Shape, axis: int | None, **more: Any) -> Case:
             return Case(label, [shape], attrs={"axis": axis, **more})
 
@@ -209,4 +199,4 @@ declare(
 
 
 #: The ops that the "reduce" kernel computes.
-REDUCED = tuple(op.name for op in REGISTRY.values() if issubclass(op, (Reduction, Arg)))
+REDUCED = tuple(op.name for op in REGISTRY.values() if isinstance(op, Reducing))

@@ -23,8 +23,7 @@ class Expand(Op):
     torch_name = "expand"
     onnx_name = "Expand"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, want = ins[0], attrs["shape"]
         added = len(want) - len(x)
         if added < 0:
@@ -38,16 +37,13 @@ class Expand(Op):
             out.append(have if d == -1 or have != 1 else d)
         return tuple(out)
 
-    @classmethod
-    def traffic(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def traffic(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 0
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(attrs["shape"]) == ranks[0]
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, shape: Sequence[int], dtype: str = "float32") -> Case:
             return Case(label, [x], attrs={"shape": shape}, dtypes=[dtype])
 
@@ -75,19 +71,16 @@ class Tile(Op):
     torch_name = "tile, repeat"
     onnx_name = "Tile"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, repeats = ins[0], attrs["repeats"]
         if len(repeats) != len(x):
             raise SpecError(f"op 'tile': repeats {list(repeats)} for the input {list(x)}, expected {len(x)}")
         return tuple(d * r for d, r in zip(x, repeats, strict=True))
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return attrs["repeats"][0] == 1
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, *repeats: int, dtype: str = "float32") -> Case:
             return Case(label, [x], attrs={"repeats": repeats}, dtypes=[dtype])
 
@@ -113,21 +106,18 @@ class Roll(Op):
     attrs = (Attr("shifts", a.ints(), doc="negative: back"), Attr("axes", a.ints(), doc="one for each shift"))
     torch_name = "roll"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         shifts, axes = attrs["shifts"], attrs["axes"]
         if len(shifts) != len(axes):
             raise SpecError(f"op 'roll': shifts {list(shifts)} for axes {list(axes)}, expected one for each")
         for axis in axes:
-            checks.axis(cls.name, axis, len(ins[0]))
+            checks.axis(self.name, axis, len(ins[0]))
         return ins[0]
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return all(axis % ranks[0] for axis in attrs["axes"])
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, shifts: Any, axes: Any, dtype: str = "float32") -> Case:
             return Case(label, [x], attrs={"shifts": shifts, "axes": axes}, dtypes=[dtype])
 
@@ -157,21 +147,17 @@ class Trilu(Op):
     torch_name = "triu, tril"
     onnx_name = "Trilu"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.rank_at_least(cls.name, ins[0], 2, "matrices [..., M, N]")
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank_at_least(self.name, ins[0], 2, "matrices [..., M, N]")
         return ins[0]
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return ranks[0] > 2
 
-    @classmethod
-    def traffic(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def traffic(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 6 * math.prod(out)  # half of it read
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         return [
             Case(
                 f"{'upper' if upper else 'lower'} of {list(shape)}, diagonal {diagonal}, {dtype}",

@@ -50,16 +50,14 @@ class Resize(Op):
     torch_name = "interpolate"
     onnx_name = "Resize"
 
-    @classmethod
-    def dtype(cls, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         if attrs["mode"] != "nearest" and ins[0] != "float32":
             raise SpecError(f"op 'resize': mode {attrs['mode']!r} of {ins[0]}, expected float32")
         return ins[0]
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, sizes, scales = ins[0], attrs["sizes"], attrs["scales"]
-        axes = [checks.axis(cls.name, axis, len(x)) for axis in attrs["axes"]]
+        axes = [checks.axis(self.name, axis, len(x)) for axis in attrs["axes"]]
         given = sizes if sizes is not None else scales
         if (sizes is None) == (scales is None) or len(given) != len(axes) or len(set(axes)) != len(axes):
             raise SpecError(
@@ -74,16 +72,13 @@ class Resize(Op):
             out[axis] = sizes[i] if sizes is not None else math.floor(x[axis] * scales[i])
         return tuple(out)
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return {"nearest": 0, "linear": 4, "cubic": 8}[attrs["mode"]] * len(attrs["axes"]) * math.prod(out)
 
-    @classmethod
-    def keeps_images_apart(cls, ranks: Sequence[int], attrs: Attrs) -> bool:
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return all(axis % ranks[0] for axis in attrs["axes"])
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, mode: str, **attrs: Any) -> Case:
             attrs.setdefault("axes", tuple(range(2, len(x))))
             return Case(f"{mode}, {label}", [x], attrs={"mode": mode, **attrs})

@@ -32,7 +32,7 @@ def _normal(rng: np.random.Generator, shape: Shape) -> Array:
     return rng.standard_normal(shape)
 
 
-def _draw(op: type[Op], role: str) -> Draw:
+def _draw(op: Op, role: str) -> Draw:
     if role == "running_var":
         return _variance
     if role.startswith("weight"):
@@ -40,14 +40,14 @@ def _draw(op: type[Op], role: str) -> Draw:
     return _normal
 
 
-def _input(rng: np.random.Generator, op: type[Op], spread: float, shape: Shape) -> Array:
+def _input(rng: np.random.Generator, op: Op, spread: float, shape: Shape) -> Array:
     """Normal noise, or what the op is defined for."""
     if op.sample_range is None:
         return np.asarray(spread * _normal(rng, shape))
     return np.asarray(rng.uniform(*op.sample_range, shape))
 
 
-def sample(op: type[Op], case: Case, seed: int) -> tuple[list[Array], dict[str, Array]]:
+def sample(op: Op, case: Case, seed: int) -> tuple[list[Array], dict[str, Array]]:
     """Inputs of the case's dtypes, and parameters by role; the same for the same ``seed``."""
     rng = np.random.default_rng(seed)
     spread = 3.0 if op.kind is Kind.POINTWISE else 1.0  # activations bend as far out as 6

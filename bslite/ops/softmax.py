@@ -14,12 +14,10 @@ class SoftmaxBase(AlongAxis):
     kind = Kind.REDUCTION
     attrs = (Attr("axis", a.integer(), -1),)
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 5 * math.prod(out)  # maximum, subtract, exp, add, divide (or subtract)
 
-    @classmethod
-    def rows(cls, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         return RowMap() if attrs["axis"] == 1 else None  # over the channels of one pixel
 
     samples = [

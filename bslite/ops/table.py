@@ -23,7 +23,7 @@ def op_table() -> str:
     return HEAD + "".join(map(_row, rows))
 
 
-def _row(op: type[Op]) -> str:
+def _row(op: Op) -> str:
     least, most = op.arity
     inputs = f"{least}" if least == most else f"{least} to {most}"
     params = ", ".join(role if required else f"[{role}]" for role, required in op.params.items())

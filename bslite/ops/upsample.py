@@ -28,9 +28,8 @@ class Upsample(Op):
     torch_name = "interpolate"
     onnx_name = "Resize"
 
-    @classmethod
-    def shape(cls, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        checks.rank(cls.name, ins[0], 4, "[N, C, H, W]")
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank(self.name, ins[0], 4, "[N, C, H, W]")
         n, c, h, w = ins[0]
         size, scale = attrs["size"], attrs["scale"]
         if (size is None) == (scale is None):
@@ -40,12 +39,10 @@ class Upsample(Op):
         rows, columns = size or (math.floor(h * scale[0]), math.floor(w * scale[1]))
         return n, c, rows, columns
 
-    @classmethod
-    def flops(cls, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 7 * math.prod(out) if attrs["mode"] == "bilinear" else 0  # 4 products, 3 sums
 
-    @classmethod
-    def cases(cls) -> Sequence[Case]:
+    def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, mode: str, **attrs: Any) -> Case:
             return Case(f"{mode}, {label}", [x], attrs={"mode": mode, **attrs})
 

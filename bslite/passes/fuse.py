@@ -12,8 +12,8 @@ from bslite.passes.rewrite import readers
 from bslite.spec import ModelSpec, Node
 
 #: Activations a kernel can apply to what it has just computed: one input, one value.
-ACTIVATIONS = tuple(op.name for op in REGISTRY.values() if issubclass(op, Activation))
-BINARY = tuple(op.name for op in REGISTRY.values() if issubclass(op, Binary))
+ACTIVATIONS = tuple(op.name for op in REGISTRY.values() if isinstance(op, Activation))
+BINARY = tuple(op.name for op in REGISTRY.values() if isinstance(op, Binary))
 #: Ops whose kernels apply an affine per channel (a batch norm) in the store. Convolutions and linear layers
 #: are not among them: it is folded into their weights.
 WITH_AFFINE = POOLS

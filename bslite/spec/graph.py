@@ -100,7 +100,7 @@ class Node:
         return Node, (self.name, self.op, self.inputs, dict(self.params), dict(self.attrs))
 
     @property
-    def declaration(self) -> type[ops.Op]:
+    def declaration(self) -> ops.Op:
         """The op's declaration in `bslite.ops`."""
         return ops.get(self.op)
 

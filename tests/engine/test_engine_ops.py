@@ -20,7 +20,7 @@ def test_every_op_has_a_kernel() -> None:
 
 
 @pytest.mark.parametrize(("op", "case"), all_cases())
-def test_three_way(op: type[Op], case: Case) -> None:
+def test_three_way(op: Op, case: Case) -> None:
     spec, inputs = single_op_spec(op, case)
     exact = reference.run(spec, inputs, np.float64)[0]
     got = bslite.run(spec, inputs, threads=1)

@@ -34,7 +34,7 @@ def answers(op: str, *inputs: np.ndarray[Any, Any], **attrs: Any) -> tuple[Any, 
 
 
 @pytest.mark.parametrize("op", [ops.get(name) for name in ACTIVATIONS], ids=lambda op: op.name)
-def test_one_value(op: type[Op]) -> None:
+def test_one_value(op: Op) -> None:
     """With the attributes of each sample case."""
     for attrs in {str(case.attrs): case.attrs for case in op.cases()}.values():
         got, exact = answers(op.name, X, **attrs)

@@ -44,14 +44,14 @@ def chosen() -> list[Any]:
     return [p for p in few if flops(*p.values) <= MOST_FLOPS]
 
 
-def flops(op: type[Op], case: Case) -> int:
+def flops(op: Op, case: Case) -> int:
     """Of the op alone."""
     attrs = ops.parse_attrs(op, case.attrs)
     return op.flops(case.inputs, op.shape(case.inputs, case.params, attrs), case.params, attrs)
 
 
 @pytest.mark.parametrize(("op", "case"), chosen())
-def test_three_way(op: type[Op], case: Case) -> None:
+def test_three_way(op: Op, case: Case) -> None:
     check_on_cuda(op, case, least=0.0 if SIMULATED else HALF_ULP)
 
 

@@ -18,7 +18,7 @@ CASES = all_cases(names=sorted(CUDA))
 
 
 @pytest.mark.parametrize(("op", "case"), CASES)
-def test_three_way(op: type[Op], case: Case, ptx: PtxDriver) -> None:  # noqa: F811
+def test_three_way(op: Op, case: Case, ptx: PtxDriver) -> None:  # noqa: F811
     check_on_cuda(op, case, least=HALF_ULP)
     for step, counted in ptx.counted:
         passes, fewest = counted.passes

@@ -43,7 +43,7 @@ def poisoned(inputs: Sequence[Array], index: int, values: Sequence[float]) -> li
 
 
 @pytest.mark.parametrize(("op", "case"), all_cases(least_inputs=1))
-def test_propagates_as_in_torch(op: type[Op], case: Case) -> None:
+def test_propagates_as_in_torch(op: Op, case: Case) -> None:
     spec, clean = single_op_spec(op, case)
     node = spec.nodes[0]
     floats = [i for i, x in enumerate(clean) if x.dtype == np.float32]

@@ -22,7 +22,7 @@ def mapped_cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("op", "case"), mapped_cases())
-def test_an_output_row_depends_on_its_input_rows_only(op: type[Op], case: Case) -> None:
+def test_an_output_row_depends_on_its_input_rows_only(op: Op, case: Case) -> None:
     inputs, function, integers = runs(op, case)
     rows = op.rows(case.params, arguments(op, case)[2])
     assert rows is not None

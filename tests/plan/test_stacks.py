@@ -61,7 +61,7 @@ def apart() -> list[Any]:
 
 
 @pytest.mark.parametrize(("op", "case"), apart())
-def test_an_op_that_keeps_images_apart_does(op: type[Op], case: Case) -> None:
+def test_an_op_that_keeps_images_apart_does(op: Op, case: Case) -> None:
     inputs, function, integers = runs(op, case)
     want = function(*inputs)
     others = [x.copy() for x in inputs]

@@ -52,9 +52,7 @@ def assert_three_way(got: Array, peer: Array, exact: Array, factor: float = 4.0,
     )
 
 
-def arguments(
-    op: type[Op], case: Case, seed: int = 0
-) -> tuple[list[Array], dict[str, Array], dict[str, Any]]:
+def arguments(op: Op, case: Case, seed: int = 0) -> tuple[list[Array], dict[str, Array], dict[str, Any]]:
     """Read-only inputs, parameters and parsed attributes of a sample case."""
     inputs, params = sample(op, case, seed)
     for array in (*inputs, *params.values()):
@@ -62,7 +60,7 @@ def arguments(
     return inputs, params, ops.parse_attrs(op, case.attrs)
 
 
-def runs(op: type[Op], case: Case) -> tuple[list[Array], Callable[..., Array], bool]:
+def runs(op: Op, case: Case) -> tuple[list[Array], Callable[..., Array], bool]:
     """Inputs of a case, the reference as a function of inputs alone, and whether it makes integers."""
     inputs, params, attrs = arguments(op, case)
     dtypes = [x.dtype.name for x in inputs], {role: p.dtype.name for role, p in params.items()}
@@ -88,7 +86,7 @@ def all_cases(least_inputs: int = 0, names: Sequence[str] = ()) -> list[Any]:
     ]
 
 
-def single_op_spec(op: type[Op], case: Case, seed: int = 0) -> tuple[ModelSpec, list[Array]]:
+def single_op_spec(op: Op, case: Case, seed: int = 0) -> tuple[ModelSpec, list[Array]]:
     """A model of one node called "op_under_test", and its inputs.
 
     An op without inputs gets company, for a model needs an input: "sum" adds the model's input to it.

@@ -26,7 +26,7 @@ def check_spec_on_cuda(spec: ModelSpec, *inputs: Array, tuning: Tuning = DEFAULT
     return got
 
 
-def check_on_cuda(op: type[Op], case: Case, least: float = 0.0) -> None:
+def check_on_cuda(op: Op, case: Case, least: float = 0.0) -> None:
     """As near to float64 as torch on the CPU is; ``least``: as torch could be, where an answer is so short
     that torch's may be exact by chance.
     """

@@ -21,7 +21,7 @@ assert torch_judges_recurrent  # imported, they register theirs
 
 
 def torch_output(
-    op: type[Op],
+    op: Op,
     inputs: Sequence[Array],
     params: Mapping[str, Array],
     attrs: Mapping[str, Any],
@@ -37,7 +37,7 @@ def torch_output(
     return in_precision(y.numpy(), dtype)
 
 
-def check_reference(op: type[Op], case: Case, seed: int = 0) -> None:
+def check_reference(op: Op, case: Case, seed: int = 0) -> None:
     """The reference's function agrees with torch on ``case``: in float64, and three-way in float32."""
     inputs, params, attrs = arguments(op, case, seed)
     exact = call(op.name, inputs, params, attrs, np.float64)

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from bslite.ops.recurrent import Gru, Lstm, Recurrent, Rnn
+from bslite.ops.recurrent import CELLS, Recurrent
 from bslite.spec import Array
 
 #: torch's name of a module -> its op, and what the name says besides.
-KINDS: dict[str, tuple[type[Recurrent], dict[str, Any]]] = {
-    "lstm": (Lstm, {}),
-    "gru": (Gru, {}),
-    "rnn_tanh": (Rnn, {"activation": "tanh"}),
-    "rnn_relu": (Rnn, {"activation": "relu"}),
+KINDS: dict[str, tuple[Recurrent, dict[str, Any]]] = {
+    "lstm": (CELLS["lstm"], {}),
+    "gru": (CELLS["gru"], {}),
+    "rnn_tanh": (CELLS["rnn"], {"activation": "tanh"}),
+    "rnn_relu": (CELLS["rnn"], {"activation": "relu"}),
 }
 
 

@@ -81,9 +81,7 @@ class Store(AnyStore[Array]):
         roots = frozenset[str]().union(*(v.roots for v in values))
         return Value.probed(unique, shapes, dtype, roots)
 
-    def _dtype(
-        self, op: type[ops.Op], inputs: Sequence[Operand], params: Mapping[str, Const], attrs: Attrs
-    ) -> str:
+    def _dtype(self, op: ops.Op, inputs: Sequence[Operand], params: Mapping[str, Const], attrs: Attrs) -> str:
         for x in (*inputs, *params.values()):
             if x.dtype not in ops.DTYPES:
                 raise Unsupported(f"of {x.dtype}; bslite has {', '.join(ops.DTYPES)}")
@@ -93,7 +91,7 @@ class Store(AnyStore[Array]):
             raise Unsupported(str(e)) from None
 
     def _shapes(
-        self, op: type[ops.Op], inputs: Sequence[Operand], params: Mapping[str, Const], attrs: Attrs
+        self, op: ops.Op, inputs: Sequence[Operand], params: Mapping[str, Const], attrs: Attrs
     ) -> tuple[Shape, ...]:
         """The output's shape in every probe."""
         of_params = {role: p.data.shape for role, p in params.items()}
@@ -111,7 +109,7 @@ class Store(AnyStore[Array]):
         return tuple(shapes)
 
     def _fold(
-        self, op: type[ops.Op], inputs: Sequence[Operand], params: Mapping[str, Const], attrs: Attrs,
+        self, op: ops.Op, inputs: Sequence[Operand], params: Mapping[str, Const], attrs: Attrs,
         out: Shape, name: str,
     ) -> Const | None:  # fmt: skip
         """The constant that ``op`` makes of constants, by the reference; None if that is much work."""

@@ -26,7 +26,7 @@ def lower_depthwise(b: CudaBuilder, layer: Layer) -> None:
         return
     node, attrs = layer.node, layer.node.attrs
     op = ops.get(node.op)
-    assert issubclass(op, Conv)
+    assert isinstance(op, Conv)
     missing = (1,) * (3 - op.axes)
     zeros = (0,) * (3 - op.axes)
     x, y = b.read(node.inputs[0]), b.write(layer.name)

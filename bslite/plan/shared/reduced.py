@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from bslite.ops.reduce import Arg, Reduction, reduced_axes
+from bslite.ops.reduce import Arg, Reducing
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.views import View, size_of
@@ -24,12 +24,11 @@ def reduced_of(b: AnyBuilder, layer: Layer) -> Reduced:
     """The reduction of a layer; y is the view of its result."""
     node = layer.node
     op = node.declaration
-    assert issubclass(op, (Reduction, Arg))
+    assert isinstance(op, Reducing)
     x = b.values[node.inputs[0]]
     shape, rank = x.shape, len(x.shape)
-    arg = issubclass(op, Arg)
-    given = op.axes(node.attrs) if issubclass(op, Arg) else node.attrs["axes"]
-    axes = tuple(reduced_axes(node.op, given, rank))
+    arg = isinstance(op, Arg)
+    axes = op.axes(node.attrs, rank)
     kept = tuple(a for a in range(rank) if a not in axes)
     home = b.write(layer.name)
     if arg and len(axes) > 1:  # the position is in row-major order

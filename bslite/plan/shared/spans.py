@@ -41,7 +41,7 @@ def spans_of(node: Node, sizes: Shape, made: Shape) -> tuple[list[list[Span]], S
     the dilation along each.
     """
     op, attrs = ops.get(node.op), node.attrs
-    assert issubclass(op, WindowPool)
+    assert isinstance(op, WindowPool)
     kernel, stride, dilation = op.geometry(attrs)
     before, after = attrs["padding"][: op.axes], attrs["padding"][op.axes :]
     padded = attrs.get("count_include_pad", False)

@@ -138,7 +138,7 @@ def _row(s: Site, x: Operand, index: int) -> Operand:
     return reshaped(s, x, tuple(x.shape[1:]), last=False)
 
 
-def _outputs(s: Site, values: list[Value], cell: type[Recurrent], batch_first: bool) -> tuple[Any, ...]:
+def _outputs(s: Site, values: list[Value], cell: Recurrent, batch_first: bool) -> tuple[Any, ...]:
     """Y ``[T, directions, N, H]`` and the last states ``[directions, N, H]``, or with the batch first."""
 
     def cut(value: Value, i: int) -> Operand:

@@ -105,7 +105,7 @@ def _beyond(
 
 def _pool(node: Node, shapes: Shapes) -> Window | None:
     op = ops.get(node.op)
-    assert issubclass(op, WindowPool)
+    assert isinstance(op, WindowPool)
     kernel, stride, dilation = op.geometry(node.attrs)
     if dilation != (1, 1) or max(kernel) > WIDEST:
         return None
