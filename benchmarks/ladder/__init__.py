@@ -4,28 +4,11 @@ Each step is a file, headed by the idea it adds, with ``prepare(problem, threads
 computing the whole convolution as ``[pixels, channels]``. See docs/kernels.md for what each step brought.
 """
 
-from benchmarks.ladder import (
-    step01_plain_loops,
-    step02_loop_order,
-    step03_rows_together,
-    step04_scalar_tile,
-    step05_vector_tile,
-    step06_panels,
-    step07_emitted_tile,
-    step08_batch_reduce,
-    step09_prefetch,
-    step10_cores,
-)
+import importlib
+import pkgutil
 
-STEPS = (
-    step01_plain_loops,
-    step02_loop_order,
-    step03_rows_together,
-    step04_scalar_tile,
-    step05_vector_tile,
-    step06_panels,
-    step07_emitted_tile,
-    step08_batch_reduce,
-    step09_prefetch,
-    step10_cores,
+STEPS = tuple(
+    importlib.import_module(f"{__name__}.{module.name}")
+    for module in pkgutil.iter_modules(__path__)  # in the order of their names
+    if module.name.startswith("step")
 )

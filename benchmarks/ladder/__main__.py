@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks import origin
 from benchmarks.ladder import STEPS
 from benchmarks.ladder.problem import Problem
+from benchmarks.tables import table
 from bslite.cli.timing import interleaved
 from bslite.engines.cpu.description import described
 from bslite.engines.cpu.threads import default_threads
@@ -97,21 +98,18 @@ def _repeated(layers: list[Callable[[], object]]) -> tuple[Callable[[], object],
 
 def markdown(found: list[dict[str, Any]], problem: Problem) -> str:
     """The table, and what it was measured on."""
-    rows = [
-        ["step", "idea", "threads", "ms", "GFLOP/s", "of peak"],
-        ["---", "---", "---:", "---:", "---:", "---:"],
-    ]
+    head, rows = ["step", "idea", "threads", "ms", "GFLOP/s", "of peak"], []
     for f in found:
         number = f["step"].removeprefix("step").partition("_")[0].lstrip("0")
         rate = [f"{1e3 * f['seconds']:.2f}", f"{f['flops'] / 1e9:.1f}", f"{100 * f['share']:.1f} %"]
         rows.append([number, f["idea"], str(f["threads"]), *rate])
-    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     peaks = ", ".join(
         f"{t} thread(s) {p / 1e9:.0f} GFLOP/s" for t, p in {f["threads"]: f["peak"] for f in found}.items()
     )
     here, versions = origin.machine(), origin.versions()
     return (
-        f"{table}\n\n3x3 convolution of {problem.side} x {problem.side} pixels, {problem.channels} channels "
+        f"{table(head, rows, left=2)}\n\n"
+        f"3x3 convolution of {problem.side} x {problem.side} pixels, {problem.channels} channels "
         f"to {problem.filters}, {problem.flops / 1e6:.0f} MFLOP, weights from memory. "
         f"Peak, in turns with the steps: {peaks}. "
         f"{here['cpu']}, {here['cores']} core(s) available, commit {origin.commit()}, "

@@ -1,11 +1,12 @@
 """The engine's microkernel, kernels/cpu/gemm/tile.py, with nothing in its epilogue, for steps 7 to 10."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
 
-from benchmarks.ladder.problem import NR, WIDTH, aligned
+from benchmarks.ladder.problem import NR, WIDTH, Call, Problem, aligned, by_address
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep, gemm_sweep
 from bslite.kernels.cpu.vector import target
 from bslite.kernels.cpu.vector.simd import LANES
@@ -28,6 +29,16 @@ def epilogue() -> Array:
     cells = aligned(NR + 4)
     cells[NR], cells[NR + 2] = -np.inf, np.inf
     return cells
+
+
+def on_the_image(convolve: Callable[..., None]) -> Callable[[Problem, int], Call]:
+    """The ``prepare`` of a step whose ``convolve`` works on image and panels, by a table of offsets."""
+
+    def prepare(p: Problem, threads: int) -> Call:
+        sizes = (microkernel(), min(most_rows(), p.side), p.side, p.channels, p.filters)
+        return by_address(convolve, sizes, (p.image, p.offsets, p.panels), p.result(), epilogue())
+
+    return prepare
 
 
 @register_jitable

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from bslite.spec import Array
 
 WIDTH = 2  # vector registers of a panel
 NR = WIDTH * LANES  # channels of a panel
+Call = Callable[[], Array]  # computes the problem; what a step's ``prepare(problem, threads)`` gives
 
 
 @dataclass(frozen=True)
@@ -108,3 +110,31 @@ def aligned(*shape: int) -> Array:
 def address(array: Array) -> int:
     """Where its memory starts."""
     return int(array.ctypes.data)
+
+
+def on_arrays(multiply: Callable[[Array, Array, Array], None]) -> Callable[[Problem, int], Call]:
+    """The ``prepare`` of a step whose ``multiply`` takes columns, weights and result as they are."""
+
+    def prepare(p: Problem, threads: int) -> Call:
+        a, b, c = p.columns, p.weights, p.result()
+
+        def call() -> Array:
+            multiply(a, b, c)
+            return c
+
+        return call
+
+    return prepare
+
+
+def by_address(
+    compute: Callable[..., None], sizes: tuple[int, ...], operands: tuple[Array, ...], result: Array,
+    *others: Array,
+) -> Call:  # fmt: skip
+    """A call of ``compute`` with the sizes, then the addresses of operands, result and others."""
+
+    def call() -> Array:
+        compute(*sizes, *map(address, (*operands, result, *others)))
+        return result
+
+    return call

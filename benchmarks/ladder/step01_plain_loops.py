@@ -5,12 +5,10 @@ multiplication and an addition that waits for the one before it, and weights rea
 line for each number.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numba import njit
 
-from benchmarks.ladder.problem import Problem
+from benchmarks.ladder.problem import on_arrays
 from bslite.spec import Array
 
 
@@ -25,12 +23,4 @@ def multiply(a: Array, b: Array, c: Array) -> None:
             c[i, j] = total
 
 
-def prepare(p: Problem, threads: int) -> Callable[[], Array]:
-    """A call that computes the problem."""
-    a, b, c = p.columns, p.weights, p.result()
-
-    def call() -> Array:
-        multiply(a, b, c)
-        return c
-
-    return call
+prepare = on_arrays(multiply)

@@ -5,12 +5,10 @@ and all of them lie side by side, so the compiler makes vector instructions of i
 loads and stores C.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numba import njit
 
-from benchmarks.ladder.problem import Problem
+from benchmarks.ladder.problem import on_arrays
 from bslite.spec import Array
 
 
@@ -25,12 +23,4 @@ def multiply(a: Array, b: Array, c: Array) -> None:
                 c[i, j] += x * b[k, j]
 
 
-def prepare(p: Problem, threads: int) -> Callable[[], Array]:
-    """A call that computes the problem."""
-    a, b, c = p.columns, p.weights, p.result()
-
-    def call() -> Array:
-        multiply(a, b, c)
-        return c
-
-    return call
+prepare = on_arrays(multiply)

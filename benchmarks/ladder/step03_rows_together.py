@@ -4,12 +4,10 @@ B is far larger than a core's first cache and was read once for every row of A. 
 a quarter of that is enough.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numba import njit
 
-from benchmarks.ladder.problem import Problem
+from benchmarks.ladder.problem import on_arrays
 from bslite.spec import Array
 
 
@@ -30,12 +28,4 @@ def multiply(a: Array, b: Array, c: Array) -> None:
                 c[i + 3, j] += x3 * y
 
 
-def prepare(p: Problem, threads: int) -> Callable[[], Array]:
-    """A call that computes the problem."""
-    a, b, c = p.columns, p.weights, p.result()
-
-    def call() -> Array:
-        multiply(a, b, c)
-        return c
-
-    return call
+prepare = on_arrays(multiply)

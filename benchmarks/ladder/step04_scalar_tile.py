@@ -5,12 +5,10 @@ neither loaded nor stored until the end. That is the shape of every fast matrix 
 sees scalars, and leaves them scalars or makes short vectors of them: what is missing is the next step.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numba import njit
 
-from benchmarks.ladder.problem import Problem
+from benchmarks.ladder.problem import on_arrays
 from bslite.spec import Array
 
 
@@ -36,12 +34,4 @@ def multiply(a: Array, b: Array, c: Array) -> None:
             c[i + 3, j], c[i + 3, j + 1], c[i + 3, j + 2], c[i + 3, j + 3] = c30, c31, c32, c33
 
 
-def prepare(p: Problem, threads: int) -> Callable[[], Array]:
-    """A call that computes the problem."""
-    a, b, c = p.columns, p.weights, p.result()
-
-    def call() -> Array:
-        multiply(a, b, c)
-        return c
-
-    return call
+prepare = on_arrays(multiply)

@@ -5,13 +5,10 @@ where the compiler's own vectoriser would take half of it. Six rows by two regis
 adds of 16 lanes.
 """
 
-from collections.abc import Callable
-
 from numba import njit
 
-from benchmarks.ladder.problem import NR, Problem, address
+from benchmarks.ladder.problem import NR, Call, Problem, by_address
 from benchmarks.ladder.vector_tile import ROWS, tile
-from bslite.spec import Array
 
 
 @njit(error_model="numpy")
@@ -23,12 +20,6 @@ def multiply(m: int, n: int, depth: int, a: int, b: int, c: int) -> None:
             tile(a + 4 * i * depth, 4 * depth, depth, b + 4 * j, 4 * n, c + 4 * (i * n + j), 4 * n)
 
 
-def prepare(p: Problem, threads: int) -> Callable[[], Array]:
+def prepare(p: Problem, threads: int) -> Call:
     """A call that computes the problem."""
-    a, b, c = p.columns, p.weights, p.result()
-
-    def call() -> Array:
-        multiply(p.pixels, p.filters, p.depth, address(a), address(b), address(c))
-        return c
-
-    return call
+    return by_address(multiply, (p.pixels, p.filters, p.depth), (p.columns, p.weights), p.result())

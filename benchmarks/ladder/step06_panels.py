@@ -4,13 +4,10 @@ Two registers of a line of B, then two of the next line, a kilobyte further on: 
 every four lines another page. Weights don't change, so they are laid out beforehand as the tile wants them.
 """
 
-from collections.abc import Callable
-
 from numba import njit
 
-from benchmarks.ladder.problem import NR, Problem, address
+from benchmarks.ladder.problem import NR, Call, Problem, by_address
 from benchmarks.ladder.vector_tile import ROWS, tile
-from bslite.spec import Array
 
 
 @njit(error_model="numpy")
@@ -22,12 +19,6 @@ def multiply(m: int, n: int, depth: int, a: int, b: int, c: int) -> None:
             tile(a + 4 * i * depth, 4 * depth, depth, b + 4 * j * depth, 4 * NR, c + 4 * (i * n + j), 4 * n)
 
 
-def prepare(p: Problem, threads: int) -> Callable[[], Array]:
+def prepare(p: Problem, threads: int) -> Call:
     """A call that computes the problem."""
-    a, b, c = p.columns, p.panels, p.result()
-
-    def call() -> Array:
-        multiply(p.pixels, p.filters, p.depth, address(a), address(b), address(c))
-        return c
-
-    return call
+    return by_address(multiply, (p.pixels, p.filters, p.depth), (p.columns, p.panels), p.result())

@@ -5,14 +5,11 @@ the 32 registers of AVX-512 take 16 loads for 28 multiply-adds. Nobody wants to 
 emits LLVM's IR, for whatever number of rows the machine has registers for.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numba import njit
 
 from benchmarks.ladder.engine_tile import epilogue, microkernel, most_rows, tile
-from benchmarks.ladder.problem import NR, Problem, address
-from bslite.spec import Array
+from benchmarks.ladder.problem import NR, Call, Problem, by_address
 
 
 @njit(error_model="numpy")
@@ -29,13 +26,8 @@ def multiply(
             tile(kernel, rows, a + 4 * i * depth, 4 * depth, zero, 1, depth, panel, to, 4 * n, end, panel)
 
 
-def prepare(p: Problem, threads: int) -> Callable[[], Array]:
+def prepare(p: Problem, threads: int) -> Call:
     """A call that computes the problem."""
-    a, b, c, zero, end = p.columns, p.panels, p.result(), np.zeros(1, np.int64), epilogue()
-    kernel, rows = microkernel(), min(most_rows(), p.pixels)
-
-    def call() -> Array:
-        multiply(kernel, rows, p.pixels, p.filters, p.depth, *map(address, (a, b, c, zero, end)))
-        return c
-
-    return call
+    sizes = (microkernel(), min(most_rows(), p.pixels), p.pixels, p.filters, p.depth)
+    operands = (p.columns, p.panels)
+    return by_address(multiply, sizes, operands, p.result(), np.zeros(1, np.int64), epilogue())

@@ -5,13 +5,10 @@ is three products, each starting elsewhere in the padded image, all added up in 
 matrix that is nine times as large as the image need not be made (which was not counted above) nor read.
 """
 
-from collections.abc import Callable
-
 from numba import njit
 
-from benchmarks.ladder.engine_tile import epilogue, microkernel, most_rows, tile
-from benchmarks.ladder.problem import NR, Problem, address
-from bslite.spec import Array
+from benchmarks.ladder.engine_tile import on_the_image, tile
+from benchmarks.ladder.problem import NR
 
 
 @njit(error_model="numpy")
@@ -29,13 +26,4 @@ def convolve(
                 tile(kernel, rows, a, pixel, offsets, 3, 3 * channels, panel, to, 4 * n, end, panel)
 
 
-def prepare(p: Problem, threads: int) -> Callable[[], Array]:
-    """A call that computes the problem."""
-    keep = (p.image, p.offsets, p.panels, p.result(), epilogue())
-    kernel, rows = microkernel(), min(most_rows(), p.side)
-
-    def call() -> Array:
-        convolve(kernel, rows, p.side, p.channels, p.filters, *map(address, keep))
-        return keep[3]
-
-    return call
+prepare = on_the_image(convolve)

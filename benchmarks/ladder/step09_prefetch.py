@@ -5,14 +5,11 @@ The microkernel asks for two cache lines of the next panel every four steps of d
 so that it has arrived when its turn comes.
 """
 
-from collections.abc import Callable
-
 from numba import njit
 
-from benchmarks.ladder.engine_tile import epilogue, microkernel, most_rows, tile
-from benchmarks.ladder.problem import NR, Problem, address
+from benchmarks.ladder.engine_tile import on_the_image, tile
+from benchmarks.ladder.problem import NR
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
-from bslite.spec import Array
 
 
 @njit(error_model="numpy")
@@ -44,13 +41,4 @@ def convolve(
         convolve_panel(number, kernel, rows, side, channels, n, x, offsets, b, c, end)
 
 
-def prepare(p: Problem, threads: int) -> Callable[[], Array]:
-    """A call that computes the problem."""
-    keep = (p.image, p.offsets, p.panels, p.result(), epilogue())
-    kernel, rows = microkernel(), min(most_rows(), p.side)
-
-    def call() -> Array:
-        convolve(kernel, rows, p.side, p.channels, p.filters, *map(address, keep))
-        return keep[3]
-
-    return call
+prepare = on_the_image(convolve)
