@@ -6,7 +6,8 @@ import importlib.util
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,29 +51,76 @@ def header(benchmark: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def write(options: argparse.Namespace, data: dict[str, Any], text: str) -> None:
-    """The JSON and the tables, to the files asked for."""
-    if options.json:
-        cache.write(options.json, json.dumps(data, indent=1) + "\n")
-    if options.md:
-        cache.write(options.md, text)
+@dataclass
+class Run:
+    """One run of a command: what was found so far, and the way from there to the files asked for.
+
+    ``as_dict`` and ``markdown`` take results, ``limits`` (what the results are held against) and the header.
+    """
+
+    benchmark: str
+    options: argparse.Namespace
+    as_dict: Callable[..., dict[str, Any]]
+    markdown: Callable[..., str]
+    limits: Any = None
+    results: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.start = time.perf_counter()
+        self.header = header(self.benchmark, self.options)
+
+    def note(self, text: str) -> None:
+        """Say on stderr what is being done, with the seconds passed since the start."""
+        print(f"[{time.perf_counter() - self.start:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    def add(self, result: Any, said: str | None = None) -> None:
+        """One result more, `write`, and a note."""
+        self.results.append(result)
+        if said is not None:
+            self.note(said)
+        self.write()
+
+    def write(self) -> tuple[dict[str, Any], str]:
+        """The JSON and the tables, to the files asked for; and returned."""
+        given = self.results, self.limits, self.header
+        data, text = self.as_dict(*given), self.markdown(*given)
+        if self.options.json:
+            cache.write(self.options.json, json.dumps(data, indent=1) + "\n")
+        if self.options.md:
+            cache.write(self.options.md, text)
+        return data, text
+
+    def finish(self) -> None:
+        """`write`, then draw if asked for, and print the tables."""
+        data, text = self.write()
+        if self.options.plot:
+            from benchmarks.plot import draw
+
+            draw(json.loads(json.dumps(data)), self.options.plot)  # as it would be read from the file
+        print(text)
 
 
-def finish(options: argparse.Namespace, data: dict[str, Any], text: str) -> None:
-    """`write`, then draw if asked for, and print the tables."""
-    write(options, data, text)
-    if options.plot:
-        from benchmarks.plot import draw
-
-        draw(json.loads(json.dumps(data)), options.plot)  # as it would be read from the file
-    print(text)
+def document(*parts: str) -> str:
+    """The parts that are not empty, as paragraphs."""
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def notes() -> Callable[[str], None]:
-    """A function that says on stderr what is being done, with the seconds passed since now."""
-    start = time.perf_counter()
+def failed(results: Iterable[Any], case: Callable[[Any], str], *others: str, what: str = "failed") -> str:
+    """A line for each of the ``failures`` of results, and ``others``; empty without any."""
+    lines = [f"{case(r)}, {name}: {why}" for r in results for name, why in r.failures.items()]
+    listed = "\n".join(f"- {line}" for line in (*lines, *others))
+    return f"What {what}:\n\n{listed}" if listed else ""
 
-    def note(text: str) -> None:
-        print(f"[{time.perf_counter() - start:6.1f} s] {text}", file=sys.stderr, flush=True)
 
-    return note
+def where(header: dict[str, Any], *said: str) -> str:
+    """The last lines of a report: the machine, what is ``said`` of it, commit and versions."""
+    return f"{', '.join((origin.machine_line(header), *said))}. {origin.code_line(header)}"
+
+
+def choice(parser: argparse.ArgumentParser, option: str, known: Iterable[str], default: Any = None) -> None:
+    """An option ``--things`` that takes several of those ``known``: all by default."""
+    names = list(known)
+    metavar = {"--nets": "NET", "--peers": "ENGINE", "--parts": "PART"}[option]
+    parser.add_argument(
+        option, nargs="+", default=default or names, choices=names, metavar=metavar, help=", ".join(names)
+    )

@@ -84,9 +84,12 @@ def markdown(results: list[dict[str, Any]], tiles: dict[str, Any], header: dict[
             f"{tile} PCUs"
         )
         parts.append(_table(mine))
-    parts.append(EXPLAINED)
-    parts.append(f"Commit {header['commit']}.")
-    return "\n\n".join(parts) + "\n"
+    return output.document(*parts, EXPLAINED, f"Commit {header['commit']}.")
+
+
+def as_dict(results: list[dict[str, Any]], tiles: dict[str, Any], header: dict[str, Any]) -> dict[str, Any]:
+    """Everything, ready for JSON."""
+    return {**header, "tiles": tiles, "results": results}
 
 
 def _table(results: list[dict[str, Any]]) -> str:
@@ -124,31 +127,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--hidden", nargs="+", type=int, help="only problems of these sizes")
     output.add_options(parser)
     options = parser.parse_args(arguments)
-    note, header = output.notes(), output.header("spatial", options)
+    run = output.Run("spatial", options, as_dict, markdown, limits={})
     problems = [
         p for p in deepbench.distinct(tuple(options.batch)) if p.hidden in (options.hidden or [p.hidden])
     ]
     problems.sort(key=lambda p: p.batch)  # whoever stops the run has whole batches
     if not problems:
         parser.error(f"--hidden: none of {options.hidden} is a size of DeepBench's")
-    results: list[dict[str, Any]] = []
-    tiles: dict[str, Any] = {}
-    data, text = header, ""
     for name in options.machines:
         machine = find_machine(name)
         if not isinstance(machine, SpatialMachine):
             parser.error(f"--machines: {name} is not a spatial machine")
         tile = library_tile([p for p in problems if p.batch == problems[0].batch], machine)
-        tiles[name] = {"tile": tile, "machine": machine.as_dict()}
+        run.limits[name] = {"tile": tile, "machine": machine.as_dict()}
         for problem in problems:
             found = case(problem, name, machine, tile)
-            results.append({**found, "clock": machine.clock})
             each = ", ".join(f"{way} {r:.2f}" for way, r in found["over_loop"].items())
-            note(f"{name}, {problem}: {found['ways'][LOOP]['cycles']:,} cycles; {each}")
-            data = {**header, "tiles": tiles, "results": results}
-            text = markdown(results, tiles, header)
-            output.write(options, data, text)
-    output.finish(options, data, text)
+            said = f"{name}, {problem}: {found['ways'][LOOP]['cycles']:,} cycles; {each}"
+            run.add({**found, "clock": machine.clock}, said)
+    run.finish()
     return 0
 
 

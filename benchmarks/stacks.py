@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import output, roofline
 from benchmarks.memory import between_layers
-from benchmarks.origin import code_line, machine_line
+from benchmarks.output import document, failed, where
 from benchmarks.peers.engines import ENGINES
 from benchmarks.peers.nets import distance
 from benchmarks.rivals import Times, Unavailable
@@ -130,22 +130,15 @@ def compare(stack: Stack, threads: int, rivals: list[str], rounds: int) -> Resul
 
 def markdown(results: list[Result], lines: dict[int, roofline.Roofline], header: dict[str, Any]) -> str:
     """One table for each number of threads."""
-    parts = [_table([r for r in results if r.threads == threads], line) for threads, line in lines.items()]
-    parts.append(
+    return document(
+        *(_table([r for r in results if r.threads == threads], line) for threads, line in lines.items()),
         "Medians of interleaved rounds; ratios are medians of each round's ratio, their mean is geometric. "
         "`GB/s`: the bytes into and out of every op, were each taken on its own, over bslite's time; more "
         "than memory's is what depth-first execution saves. Its answer is row-major `[N, C, H, W]`: "
-        "that costs it one transposing copy that torch, channels-last throughout, does not make."
+        "that costs it one transposing copy that torch, channels-last throughout, does not make.",
+        failed(results, lambda r: f"{r.threads} thread(s), depth {r.depth}, batch {r.batch}"),
+        where(header),
     )
-    failures = [
-        f"- {r.threads} thread(s), depth {r.depth}, batch {r.batch}, {name}: {why}"
-        for r in results
-        for name, why in r.failures.items()
-    ]
-    if failures:
-        parts.append("What failed:\n\n" + "\n".join(failures))
-    parts.append(f"{machine_line(header)}. {code_line(header)}")
-    return "\n\n".join(parts) + "\n"
 
 
 def _table(results: list[Result], line: roofline.Roofline) -> str:
@@ -179,25 +172,17 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if "bslite" not in options.peers:
         parser.error("--peers: bslite must be among them")
-    note = output.notes()
-    header = output.header("stacks", options)
-    results: list[Result] = []
-    lines: dict[int, roofline.Roofline] = {}
-    data, text = header, ""
+    run = output.Run("stacks", options, as_dict, markdown, limits={})
     for threads in options.threads:
-        lines[threads] = roofline.measure(threads)
+        run.limits[threads] = roofline.measure(threads)
         for depth in options.depth:
             for batch in options.batch:
                 stack = Stack(depth, (batch, *options.image))
                 found = compare(stack, threads, list(options.peers), options.rounds)
-                results.append(found)
                 each = ", ".join(f"{name} {ms(s, 2)} ms" for name, s in found.seconds.items())
-                note(f"{threads} thread(s), depth {depth}, batch {batch}: {each}")
-                data = as_dict(results, lines, header)
-                text = markdown(results, lines, header)
-                output.write(options, data, text)
-    output.finish(options, data, text)
-    return int(any(ENGINES[name].ours for r in results for name in r.failures))
+                run.add(found, f"{threads} thread(s), depth {depth}, batch {batch}: {each}")
+    run.finish()
+    return int(any(ENGINES[name].ours for r in run.results for name in r.failures))
 
 
 def as_dict(

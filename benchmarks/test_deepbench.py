@@ -19,7 +19,7 @@ import bslite
 from benchmarks import roofline
 from benchmarks.deepbench import __main__ as command
 from benchmarks.deepbench import layer as layers
-from benchmarks.deepbench import loops, measure, ranks, space, sync
+from benchmarks.deepbench import loops, measure, points, ranks, space, sync
 from benchmarks.deepbench.engines import ENGINES, Traced
 from benchmarks.deepbench.layer import Case, Layer
 from benchmarks.deepbench.points import Point, chosen, cut_points
@@ -35,8 +35,7 @@ HERE = [e for e in ENGINES if e in ("bslite", "torch") or importlib.util.find_sp
 @pytest.fixture
 def tiny(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three small layers in the place of the list, and nothing read or waited for long."""
-    for module in (command, space):
-        monkeypatch.setattr(module, "cut_points", lambda cap: POINTS)
+    monkeypatch.setattr(points, "cut_points", lambda cap: POINTS)
     monkeypatch.setattr(roofline, "fma_rate", lambda threads: 1e11)
     monkeypatch.setattr(measure, "READ", 1e4)
     monkeypatch.setattr(measure, "TURN", 1e-3)
@@ -54,16 +53,16 @@ def test_the_list_is_cut_and_says_so() -> None:
     whole = cut_points(10_000)
     assert len(whole) == 23
     assert not any(p.cut for p in whole)
-    points = {p.name: p for p in cut_points(50)}
-    assert len(points) == len(cut_points(50)) == 11
-    assert points["gru 2816"].steps == 50
-    assert sorted(points["gru 2816"].lengths) == [187, 375, 750, 1500]
-    assert points["lstm 256"].steps == 150  # small enough in full
-    assert (points["lstm 512"].weight_bytes, points["lstm 512"].streamed) == (4 << 20, 4 << 20)
-    assert (points["gru 512"].weight_bytes, points["gru 512"].streamed) == (3 << 20, 6 << 20)
-    assert chosen(["lstm 512"], list(points.values())) == [points["lstm 512"]]
+    cut = {p.name: p for p in cut_points(50)}
+    assert len(cut) == len(cut_points(50)) == 11
+    assert cut["gru 2816"].steps == 50
+    assert sorted(cut["gru 2816"].lengths) == [187, 375, 750, 1500]
+    assert cut["lstm 256"].steps == 150  # small enough in full
+    assert (cut["lstm 512"].weight_bytes, cut["lstm 512"].streamed) == (4 << 20, 4 << 20)
+    assert (cut["gru 512"].weight_bytes, cut["gru 512"].streamed) == (3 << 20, 6 << 20)
+    assert chosen(["lstm 512"], list(cut.values())) == [cut["lstm 512"]]
     with pytest.raises(ValueError, match="no such layer: lstm 3; there are lstm 512"):
-        chosen(["lstm 3"], list(points.values()))
+        chosen(["lstm 3"], list(cut.values()))
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda p: p.name)

@@ -1,6 +1,9 @@
 """One recurrent layer with seeded weights in every form the rivals take, and its true answer."""
 
+import argparse
 import functools
+import gc
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +55,16 @@ class Layer:
         from bslite import reference
 
         return reference.run(self.spec, [self.x], np.float64)[0]
+
+
+def each_layer(
+    points: Sequence[Point], options: argparse.Namespace, note: Callable[[str], None]
+) -> Iterator[Layer]:
+    """The points' layers, each made when its turn comes, when the memory of the one before is free."""
+    for point in points:
+        note(f"{point.name}, {point.steps} step(s): making the layer and the float64 answer")
+        yield Layer(point, max(options.batch), options.seed)
+        gc.collect()
 
 
 class Case(Net):

@@ -1,8 +1,10 @@
 """DeepBench's recurrent layers for serving (`bslite.explore.deepbench`), and the steps they are run for."""
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks import output
 from bslite.explore.deepbench import server_list
 from bslite.explore.problem import Recurrent
 
@@ -62,3 +64,26 @@ def chosen(names: Sequence[str], points: Sequence[Point]) -> list[Point]:
     if wrong := [n for n in names if n not in known]:
         raise ValueError(f"no such layer: {', '.join(wrong)}; there are {', '.join(known)}")
     return [p for p in points if p.name in names]
+
+
+def add_options(parser: argparse.ArgumentParser, batches: Sequence[int], capped: str) -> None:
+    """``--layers``, ``--batch``, ``--steps-cap`` and ``--seed``."""
+    default = " ".join(map(str, batches))
+    parser.add_argument("--layers", nargs="+", metavar="LAYER", help='of the list, such as "lstm 512"')
+    parser.add_argument("--batch", nargs="+", type=int, default=list(batches), help=f"(default: {default})")
+    parser.add_argument("--steps-cap", type=int, metavar="N", help=capped)
+    parser.add_argument("--seed", type=int, default=0, help="of weights and input")
+
+
+def parse(
+    parser: argparse.ArgumentParser, arguments: list[str] | None, quick_cap: int, cap: int
+) -> tuple[argparse.Namespace, list[Point]]:
+    """The options, with those of `output.add_options`, and the points that they choose."""
+    output.add_options(parser)
+    options = parser.parse_args(arguments)
+    options.steps_cap = options.steps_cap or (quick_cap if options.quick else cap)
+    points = cut_points(options.steps_cap)
+    try:
+        return options, chosen(options.layers, points) if options.layers else points
+    except ValueError as e:
+        parser.error(f"--layers: {e}")

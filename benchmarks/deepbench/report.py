@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.deepbench.engines import ENGINES
 from benchmarks.deepbench.measure import DIRECTIONS, Found
 from benchmarks.deepbench.sync import Sync
-from benchmarks.origin import code_line, machine_line
+from benchmarks.output import document, failed, where
 from benchmarks.tables import geometric_mean, megabytes, ms, ratio, share, table
 
 EVEN, FULL = 0.97, 0.9  # what no point may be under, and the part of the streaming rate aimed at
@@ -23,10 +23,16 @@ GB/s of W in the time steps of traced runs, without the products with the inputs
 them, of both weights), and the same two shares of it. `FMA`: share of the microkernel's rate out of L1."""
 
 
-def as_dict(
-    results: Sequence[Found], fma: float, sync: Sync | None, header: dict[str, Any]
-) -> dict[str, Any]:
+class Limits(NamedTuple):
+    """Flop/s of bslite's microkernel, and what a hand-over between two threads costs, if there are two."""
+
+    fma: float
+    sync: Sync | None
+
+
+def as_dict(results: Sequence[Found], limits: Limits, header: dict[str, Any]) -> dict[str, Any]:
     """Everything, ready for JSON."""
+    fma, sync = limits
     return {
         **header,
         "fma": fma,
@@ -59,27 +65,22 @@ def summary(results: Sequence[Found], fma: float) -> dict[str, Any]:
     }
 
 
-def markdown(results: Sequence[Found], fma: float, sync: Sync | None, header: dict[str, Any]) -> str:
+def markdown(results: Sequence[Found], limits: Limits, header: dict[str, Any]) -> str:
     """One table for each batch size, the summary, what failed, what was measured and on what."""
-    parts = [_table([r for r in results if r.batch == b], fma) for b in sorted({r.batch for r in results})]
-    parts += [_summary(results, fma), NOTE]
-    if sync is not None:
-        parts.append(
-            f"Synchronisation: two threads wait for each other in **{1e6 * sync.meeting:.2f} µs**, nothing "
-            f"else to do. A plain RNN of {sync.hidden} units takes {1e6 * sync.one:.2f} µs a step on one "
-            f"thread, {1e6 * sync.two:.2f} on {sync.threads}: **{1e6 * sync.cost:.2f} µs** beyond half of it."
-        )
-    failures = [
-        f"- {r.net}, batch {r.batch}, {what}: {why}" for r in results for what, why in r.failures.items()
-    ]
-    if failures:
-        parts.append("What failed:\n\n" + "\n".join(failures))
-    threads = results[0].threads if results else 0
-    parts.append(
-        f"{machine_line(header)}, {threads} thread(s) used. Own microkernel {fma / 1e9:.0f} GFLOP/s. "
-        f"{code_line(header)}"
+    fma, sync = limits
+    meeting = sync and (
+        f"Synchronisation: two threads wait for each other in **{1e6 * sync.meeting:.2f} µs**, nothing "
+        f"else to do. A plain RNN of {sync.hidden} units takes {1e6 * sync.one:.2f} µs a step on one "
+        f"thread, {1e6 * sync.two:.2f} on {sync.threads}: **{1e6 * sync.cost:.2f} µs** beyond half of it."
     )
-    return "\n\n".join(parts) + "\n"
+    return document(
+        *(_table([r for r in results if r.batch == b], fma) for b in sorted({r.batch for r in results})),
+        _summary(results, fma),
+        NOTE,
+        meeting or "",
+        failed(results, lambda r: f"{r.net}, batch {r.batch}"),
+        where(header, f"{results[0].threads} thread(s) used. Own microkernel {fma / 1e9:.0f} GFLOP/s"),
+    )
 
 
 def _table(results: Sequence[Found], fma: float) -> str:

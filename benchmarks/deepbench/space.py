@@ -6,7 +6,6 @@ others take turns alone, more often, because the least of many medians is low by
 
 import argparse
 import functools
-import gc
 import math
 import statistics
 import sys
@@ -19,10 +18,9 @@ import numpy as np
 
 from benchmarks import output
 from benchmarks.deepbench import loops
-from benchmarks.deepbench.layer import Case, Layer
-from benchmarks.deepbench.points import Point, chosen, cut_points
+from benchmarks.deepbench.layer import Case, Layer, each_layer
+from benchmarks.deepbench.points import Point, add_options, parse
 from benchmarks.deepbench.ranks import spearman
-from benchmarks.origin import code_line, machine_line
 from benchmarks.tables import geometric_mean, median_ratio, ms, ratio, table
 from bslite.cli.timing import interleaved
 from bslite.engines.cpu.detect import detect
@@ -120,7 +118,7 @@ def _meet_again(
     found.gap = gaps[found.best]
 
 
-def as_dict(results: Sequence[Explored], header: dict[str, Any]) -> dict[str, Any]:
+def as_dict(results: Sequence[Explored], limits: None, header: dict[str, Any]) -> dict[str, Any]:
     """Everything, ready for JSON."""
     return {**header, "summary": summary(results), "results": [asdict(r) for r in results]}
 
@@ -138,7 +136,7 @@ def summary(results: Sequence[Explored]) -> dict[str, Any]:
     }
 
 
-def markdown(results: Sequence[Explored], header: dict[str, Any]) -> str:
+def markdown(results: Sequence[Explored], limits: None, header: dict[str, Any]) -> str:
     """A row for each layer and batch, the summary, what failed, where it was measured."""
     head = ["layer", "pick", "best", "batch", "steps", "points", "predicted, ms", "measured, ms"]
     head += ["fastest, ms", "slowest, ms", "pick / best", "rank correlation"]
@@ -162,14 +160,13 @@ def markdown(results: Sequence[Explored], header: dict[str, Any]) -> str:
         "best` is the median of each round's ratio to the fastest of these, 1 where none is faster. "
         "Steps are few: one costs as much as any other."
     )
-    failures = [
-        f"- {r.net}, batch {r.batch}, {what}: {why}" for r in results for what, why in r.failures.items()
-    ]
-    parts = [table(head, rows, left=3), "\n".join(f"- {line}" for line in lines), note]
-    if failures:
-        parts.append("What failed:\n\n" + "\n".join(failures))
-    parts.append(f"{machine_line(header)}. {code_line(header)}")
-    return "\n\n".join(parts) + "\n"
+    return output.document(
+        table(head, rows, left=3),
+        "\n".join(f"- {line}" for line in lines),
+        note,
+        output.failed(results, lambda r: f"{r.net}, batch {r.batch}"),
+        output.where(header),
+    )
 
 
 def _values(point: dict[str, Any]) -> str:
@@ -183,47 +180,32 @@ def _signed(value: float | None) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Measure; exit code 1 if some point of a space gives a wrong answer."""
     options, points = _options(arguments)
-    note = output.notes()
-    header = output.header("deepbench_space", options)
-    results: list[Explored] = []
-    for point in points:
-        note(f"{point.name}, {point.steps} step(s): making the layer and the float64 answer")
-        layer = Layer(point, max(options.batch), options.seed)
+    run = output.Run("deepbench_space", options, as_dict, markdown)
+    for layer in each_layer(points, options, run.note):
         for batch in options.batch:
             found = explore(layer, batch, options.threads, options.rounds, options.seconds)
-            results.append(found)
-            note(
-                f"{point.name} batch {batch}: {len(found.points)} points, pick / best {ratio(found.gap)}, "
-                f"rank correlation {_signed(found.correlation)}"
+            run.add(
+                found,
+                f"{found.net} batch {batch}: {len(found.points)} points, pick / best {ratio(found.gap)}, "
+                f"rank correlation {_signed(found.correlation)}",
             )
-            output.write(options, as_dict(results, header), markdown(results, header))
         del layer
-        gc.collect()
-    output.finish(options, as_dict(results, header), markdown(results, header))
-    return int(any(r.failures for r in results))
+    run.finish()
+    return int(any(r.failures for r in run.results))
 
 
 def _options(arguments: list[str] | None) -> tuple[argparse.Namespace, list[Point]]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deepbench.space", description=__doc__)
-    parser.add_argument("--layers", nargs="+", metavar="LAYER", help='of the list, such as "lstm 512"')
-    parser.add_argument("--batch", nargs="+", type=int, default=[1], help="(default: 1)")
-    parser.add_argument("--steps-cap", type=int, metavar="N", help=f"most time steps (default: {CAP})")
+    add_options(parser, [1], f"most time steps (default: {CAP})")
     parser.add_argument("--threads", type=int, default=2, help="(default: 2)")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of turns (default: {ROUNDS})")
     parser.add_argument(
         "--seconds", type=float, help=f"for all points of a layer and batch, about (default: {SECONDS:.0f})"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of weights and input")
     parser.add_argument("--quick", action="store_true", help="few steps and little time: shows that it runs")
-    output.add_options(parser)
-    options = parser.parse_args(arguments)
-    options.steps_cap = options.steps_cap or (QUICK_CAP if options.quick else CAP)
+    options, points = parse(parser, arguments, QUICK_CAP, CAP)
     options.seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
-    points = cut_points(options.steps_cap)
-    try:
-        return options, chosen(options.layers, points) if options.layers else points
-    except ValueError as e:
-        parser.error(f"--layers: {e}")
+    return options, points
 
 
 if __name__ == "__main__":

@@ -21,28 +21,24 @@ CHECKED = 2  # images compared with float64; all others by being the same bits b
 def main(arguments: list[str] | None = None) -> int:
     """Run the comparison; exit code 1 if an answer is wrong."""
     options = _options(arguments)
-    note = output.notes()
-    header = output.header("depth_first", options)
-    results: list[Result] = []
+    run = output.Run("depth_first", options, report.as_dict, report.markdown)
     for name in options.nets:
         with tempfile.TemporaryDirectory(prefix="bslite-depth-first-") as folder:
-            note(f"{name}: making the model and the float64 answer")
+            run.note(f"{name}: making the model and the float64 answer")
             net = make(name, max(options.batch), options.seed, Path(folder), CHECKED)
             model = Path(folder, f"{name}.safetensors")
             net.spec.save(model)
             for threads in options.threads:
                 for batch in options.batch:
                     found = compare(net, model, batch, threads, options.rounds, options.memory)
-                    results.append(found)
-                    note(f"{name}, {threads} thread(s), batch {batch}: {_summary(found)}")
-                    output.write(options, report.as_dict(results, header), report.markdown(results, header))
-    output.finish(options, report.as_dict(results, header), report.markdown(results, header))
-    return int(any("answers" in r.failures for r in results))
+                    run.add(found, f"{name}, {threads} thread(s), batch {batch}: {_summary(found)}")
+    run.finish()
+    return int(any("answers" in r.failures for r in run.results))
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.depth_first", description=__doc__)
-    parser.add_argument("--nets", nargs="+", default=NETS, choices=NETS, metavar="NET", help=", ".join(NETS))
+    output.choice(parser, "--nets", NETS)
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 2, 4, 8, 16, 32, 64], help="batch sizes")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="numbers of threads")
     parser.add_argument("--rounds", type=int, default=7, help="rounds of turns (default: 7)")

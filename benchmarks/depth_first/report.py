@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.depth_first.measure import MODES, Result
 from benchmarks.depth_first.memory import CAPTION
-from benchmarks.origin import code_line, machine_line
+from benchmarks.output import document, failed, where
 from benchmarks.tables import geometric_mean, megabytes, ms, ratio, table
 
 HEAD = (
@@ -19,30 +19,21 @@ HEAD = (
 )
 
 
-def as_dict(results: Sequence[Result], header: dict[str, Any]) -> dict[str, Any]:
+def as_dict(results: Sequence[Result], limits: None, header: dict[str, Any]) -> dict[str, Any]:
     """Everything, ready for JSON."""
     return {**header, "results": [{**asdict(r), "ratio": r.ratio} for r in results]}
 
 
-def markdown(results: Sequence[Result], header: dict[str, Any]) -> str:
+def markdown(results: Sequence[Result], limits: None, header: dict[str, Any]) -> str:
     """One table for each number of threads, what failed, what was measured and on what."""
-    parts = [
-        _table([r for r in results if r.threads == t]) for t in dict.fromkeys(r.threads for r in results)
-    ]
-    parts.append(
+    return document(
+        *(_table([r for r in results if r.threads == t]) for t in dict.fromkeys(r.threads for r in results)),
         "The same kernels, the same bits. Times are medians of interleaved rounds, the ratio is the median "
         "of each round's, its means are geometric, over the nets of a batch. `planned`: what the plan keeps "
-        f"between layers, arena and scratch of all threads. `measured`: {CAPTION}."
+        f"between layers, arena and scratch of all threads. `measured`: {CAPTION}.",
+        failed(results, lambda r: f"{r.net}, batch {r.batch}, {r.threads} thread(s)"),
+        where(header),
     )
-    failures = [
-        f"- {r.net}, batch {r.batch}, {r.threads} thread(s), {what}: {why}"
-        for r in results
-        for what, why in r.failures.items()
-    ]
-    if failures:
-        parts.append("What failed:\n\n" + "\n".join(failures))
-    parts.append(f"{machine_line(header)}. {code_line(header)}")
-    return "\n\n".join(parts) + "\n"
 
 
 def _table(results: Sequence[Result]) -> str:

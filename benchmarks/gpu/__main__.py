@@ -15,7 +15,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from benchmarks import output
 from benchmarks.deepbench.points import cut_points
@@ -48,46 +47,39 @@ def main(arguments: list[str] | None = None) -> int:
     except NoGpu as e:
         print(e, file=sys.stderr)
         return 2
-    note = output.notes()
+    run = output.Run("gpu", options, report.as_dict, report.markdown)
     end = time.monotonic() + options.minutes * 60
-    header = {**output.header("gpu", options), "device": device.describe()}
-    note(f"measuring what {header['device']['name']} can do")
-    limits = measure(device)
-    results: list[Result] = []
+    run.header["device"] = device.describe()
+    run.note(f"measuring what {run.header['device']['name']} can do")
+    run.limits = measure(device)
+    left_out: list[str] = run.header.setdefault("left_out", [])
     lost = False
-
-    def save() -> dict[str, Any]:
-        data = report.as_dict(results, limits, header)
-        output.write(options, data, report.markdown(results, limits, header))
-        return data
-
     try:
         for part, cases in _parts(options, device):
             takes = options.compile_minutes * 60 if part == "autotuned" else 0
             for case in cases:
                 if time.monotonic() + takes > end:
-                    left_out = f"{report.PARTS[part]}: from {case.name}, batch {case.batch} on, for want of"
-                    header.setdefault("left_out", []).append(f"{left_out} time (see --minutes, --parts)")
+                    left_out.append(
+                        f"{report.PARTS[part]}: from {case.name}, batch {case.batch} on, for want of time "
+                        "(see --minutes, --parts)"
+                    )
                     break
                 result = Result(part, case.name, case.batch)
-                results.append(result)
-                _measure(case, device, result, options, note)
-                each = ", ".join(f"{name} {ms(s, 3)}" for name, s in result.seconds.items())
-                note(
-                    f"{part}: {case.name} batch {case.batch}: {each or 'nothing'} ms {result.failures or ''}"
-                )
-                save()
+                _measure(case, device, result, options, run.note)
+                each = ", ".join(f"{name} {ms(s, 3)}" for name, s in result.seconds.items()) or "nothing"
+                run.add(result, f"{part}: {case.name} batch {case.batch}: {each} ms {result.failures or ''}")
                 device.check()
     except DeviceLost as e:
-        header.setdefault("left_out", []).append(
-            f"everything after {results[-1].part}: {results[-1].name}, batch {results[-1].batch}: the device "
+        last = run.results[-1]
+        left_out.append(
+            f"everything after {last.part}: {last.name}, batch {last.batch}: the device "
             f"answers no more ({e}); python -m benchmarks.gpu --check finds out why"
         )
         lost = True
     finally:
         device.close()
-    output.finish(options, save(), report.markdown(results, limits, header))
-    return int(lost or any("bslite" not in r.seconds for r in results if r.part != "autotuned"))
+    run.finish()
+    return int(lost or any("bslite" not in r.seconds for r in run.results if r.part != "autotuned"))
 
 
 def _measure(
@@ -131,18 +123,13 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--nets", nargs="+", default=list(NETS), choices=NETS, metavar="NET", help=", ".join(NETS)
-    )
+    output.choice(parser, "--nets", NETS)
     parser.add_argument("--batch", nargs="+", type=int, default=list(BATCHES), help="(default: 1 16 128)")
     parser.add_argument("--depth", nargs="+", type=int, default=list(DEPTHS), help="of the stacks")
     parser.add_argument("--stack-batch", type=int, default=STACK_BATCH, help=f"(default: {STACK_BATCH})")
     parser.add_argument("--layers", type=int, help="of DeepBench's list, only the first so many")
     parser.add_argument("--rounds", type=int, default=7, help="rounds of turns (default: 7)")
-    parser.add_argument(
-        "--parts", nargs="+", default=list(report.PARTS), choices=report.PARTS, metavar="PART",
-        help=", ".join(report.PARTS),
-    )  # fmt: skip
+    output.choice(parser, "--parts", report.PARTS)
     parser.add_argument(
         "--minutes", type=float, default=7.5, help="no case is begun after these (default: 7.5)"
     )

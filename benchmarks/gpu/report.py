@@ -8,6 +8,7 @@ from benchmarks.gpu.engines import ENGINES
 from benchmarks.gpu.limits import Limits
 from benchmarks.gpu.measure import Result
 from benchmarks.origin import code_line
+from benchmarks.output import document, failed
 from benchmarks.tables import geometric_mean, ms, ratio, share, table
 
 PARTS = {
@@ -39,30 +40,21 @@ def of_limits(result: Result, limits: Limits) -> float | None:
 
 def markdown(results: Sequence[Result], limits: Limits, header: dict[str, Any]) -> str:
     """A table for each part, the goals, what failed, what was measured and on what."""
-    parts = [_table(part, [r for r in results if r.part == part], limits) for part in PARTS]
-    if header["options"].get("rehearse"):
-        parts.append("**A rehearsal on the CPU: it shows that all runs, and no time here means anything.**")
-    else:
-        parts.append("\n".join(goals(results, limits)))
-    failures = [
-        f"- {PARTS[r.part]}: {r.name}, batch {r.batch}, {engine}: {why}"
-        for r in results
-        for engine, why in r.failures.items()
-    ]
-    failures += [f"- {name}" for name in header.get("left_out", ())]
-    if failures:
-        parts.append("What failed or was left out:\n\n" + "\n".join(failures))
+    rehearsal = "**A rehearsal on the CPU: it shows that all runs, and no time here means anything.**"
     device = header["device"]
-    parts.append(
+    return document(
+        *(_table(part, [r for r in results if r.part == part], limits) for part in PARTS),
+        rehearsal if header["options"].get("rehearse") else "\n".join(goals(results, limits)),
+        failed(
+            results, lambda r: f"{PARTS[r.part]}: {r.name}, batch {r.batch}", *header.get("left_out", ()),
+            what="failed or was left out",
+        ),
         "ms: medians of interleaved rounds, by CUDA events; TF32 off for all. `torch / bslite`: median of "
         "each round's ratio, above 1 bslite is faster. `share`: of bslite's time that its arithmetic takes "
-        "at the rate of SGEMM, or its weights, input and output at the speed of a copy."
-    )
-    parts.append(
+        "at the rate of SGEMM, or its weights, input and output at the speed of a copy.",
         f"{device['name']} (CUDA {device.get('cuda')}, cuDNN {device.get('cudnn')}): SGEMM "
-        f"{limits.sgemm / 1e12:.1f} TFLOP/s, copy {limits.copy / 1e9:.0f} GB/s. {code_line(header)}"
-    )
-    return "\n\n".join(filter(None, parts)) + "\n"
+        f"{limits.sgemm / 1e12:.1f} TFLOP/s, copy {limits.copy / 1e9:.0f} GB/s. {code_line(header)}",
+    )  # fmt: skip
 
 
 def _table(part: str, results: Sequence[Result], limits: Limits) -> str:

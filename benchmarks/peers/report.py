@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.origin import code_line, machine_line
+from benchmarks.output import document, failed, where
 from benchmarks.peers.engines import ENGINES
 from benchmarks.peers.measure import Result
 from benchmarks.peers.memory import CAPTION
@@ -25,22 +25,19 @@ def as_dict(results: Sequence[Result], roofline: Roofline, header: dict[str, Any
 
 def markdown(results: Sequence[Result], roofline: Roofline, header: dict[str, Any]) -> str:
     """One table per batch size, then what failed, what was measured and on what."""
-    batches = dict.fromkeys(r.batch for r in results)
-    parts = [_table([r for r in results if r.batch == batch], roofline) for batch in batches]
-    parts += [_memory([r for r in results if r.batch == batch]) for batch in batches]
-    failures = [
-        f"- {r.net}, batch {r.batch}, {engine}: {why}" for r in results for engine, why in r.failures.items()
-    ]
-    if failures:
-        parts.append("What failed:\n\n" + "\n".join(failures))
+    each = [[r for r in results if r.batch == batch] for batch in dict.fromkeys(r.batch for r in results)]
     gflops = ", ".join(f"{name} {rate / 1e9:.0f}" for name, rate in roofline.sgemm.items())
     fma = "" if roofline.fma is None else f"; own microkernel {roofline.fma / 1e9:.0f} GFLOP/s"
-    parts.append(
-        f"{machine_line(header)}, {roofline.threads} thread(s) used. "
-        f"SGEMM {gflops} GFLOP/s{fma}. Memory: copy {roofline.copy / 1e9:.1f}, "
-        f"read {roofline.read / 1e9:.1f} GB/s. {code_line(header)}"
+    return document(
+        *(_table(of_batch, roofline) for of_batch in each),
+        *map(_memory, each),
+        failed(results, lambda r: f"{r.net}, batch {r.batch}"),
+        where(
+            header,
+            f"{roofline.threads} thread(s) used. SGEMM {gflops} GFLOP/s{fma}. "
+            f"Memory: copy {roofline.copy / 1e9:.1f}, read {roofline.read / 1e9:.1f} GB/s",
+        ),
     )
-    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _floors(result: Result, roofline: Roofline) -> dict[str, float | None]:

@@ -10,6 +10,7 @@ elsewhere goes through memory outside and takes microseconds to launch.
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import groupby
 from typing import cast
 
 from bslite.explore.costs import Costs
@@ -33,24 +34,13 @@ class Product:
     reads: tuple[str, ...]
 
 
-#: Kernels that make `cells.SUMS`. The reset gate of the GRU needs what comes from h alone.
-PRODUCTS = {
-    ("lstm", EACH): tuple(Product((name,), (X, H)) for name in cells.SUMS["lstm"]),
-    ("lstm", TOGETHER): (Product(cells.SUMS["lstm"], (X, H)),),
-    ("gru", EACH): (
-        Product(("sr",), (X, H)),
-        Product(("sz",), (X, H)),
-        Product(("snx",), (X,)),
-        Product(("snh",), (H,)),
-    ),
-    ("gru", TOGETHER): (
-        Product(("sr", "sz"), (X, H)),
-        Product(("snx",), (X,)),
-        Product(("snh",), (H,)),
-    ),
-    ("rnn", EACH): (Product(("s",), (X, H)),),
-    ("rnn", TOGETHER): (Product(("s",), (X, H)),),
-}
+def products(kind: str, gates: str) -> tuple[Product, ...]:
+    """Kernels that make `cells.SUMS`. The reset gate of the GRU needs what comes from h alone."""
+    reads = {"snx": (X,), "snh": (H,)}
+    groups = groupby(
+        cells.SUMS[kind], lambda name: (reads.get(name, (X, H)), name if gates == EACH else TOGETHER)
+    )
+    return tuple(Product(tuple(names), read) for (read, _), names in groups)
 
 
 @dataclass(frozen=True)
@@ -76,10 +66,10 @@ class KernelMapping:
     pointwise: str
     layers: int = 1
 
-    @property
+    @cached_property
     def products(self) -> tuple[Product, ...]:
         """The matrix-vector kernels of a step."""
-        return PRODUCTS[self.problem.kind, self.gates]
+        return products(self.problem.kind, self.gates)
 
     @property
     def columns(self) -> int:

@@ -1,6 +1,5 @@
 """The kernels of `bslite.explore.spatial.kernels` executed on the simulated units, cycle by cycle."""
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -8,48 +7,35 @@ from typing import Any
 import numpy as np
 
 from bslite.explore.spatial import cells
-from bslite.explore.spatial.array import WORD
 from bslite.explore.spatial.cells import Array
 from bslite.explore.spatial.kernels import Elementwise, H, KernelMapping, Product, X
-from bslite.explore.spatial.result import LayerRun, Moment
-from bslite.explore.spatial.stream import WeightStream
-from bslite.explore.spatial.units import Clock, Collectors, DotPipeline, Dram, Issue
+from bslite.explore.spatial.result import LayerRun
+from bslite.explore.spatial.simulation import Simulation
+from bslite.explore.spatial.units import Copies, Issue, Key
 from bslite.explore.spatial.weights import LayerWeights, tiles
 
 
-class KernelRun:
+class KernelRun(Simulation[KernelMapping]):
     """One layer on the machine; between kernels everything lies in memory."""
 
     def __init__(
         self, mapping: KernelMapping, weights: LayerWeights, x: Array, state: Sequence[Array] | None
     ) -> None:
-        m = self.mapping = mapping
-        p = m.problem
-        self.x, self.steps = x, len(x)
-        clock = self.clock = Clock()
-        self.array = DotPipeline(clock, m.array)
-        self.collectors = Collectors(clock, m.array)
-        self.dram = Dram(clock, m.machine.dram_bytes_per_cycle, m.machine.dram_latency)
-        self.ports = [0] * m.tile_columns  # of the memories that h is read from: taken until
-        self._lay_out(weights)
-        first = [np.zeros((p.batch, p.hidden), np.float32)] * p.states if state is None else state
+        super().__init__(mapping, self._lay_out(mapping, weights), x, state)
+        #: Of the memories that h is read from.
+        self.ports = Copies(self.clock, mapping.tile_columns)
         #: Vectors between kernels, by name, [batch, hidden]; h and c among them.
-        self.vectors: dict[str, Array] = {"h": first[0].copy()}
-        if p.states == 2:
-            self.vectors["c"] = first[1].copy()
+        self.vectors: dict[str, Array] = {
+            name: value.copy() for name, value in zip("hc", self.first, strict=False)
+        }
         self.next_h = self.vectors["h"].copy()
-        self.outputs = np.zeros((self.steps, p.batch, p.hidden), np.float32)
-        self.x_ready: dict[int, Array] = {}
         self.left = 0  # results of the running kernel still to be written
-        self._request_x(0)
-        self.stream = WeightStream(self.dram, self.blocks, m.streamed_blocks, self.steps)
 
-    def _lay_out(self, weights: LayerWeights) -> None:
+    def _lay_out(self, m: KernelMapping, weights: LayerWeights) -> list[Array]:
         """Each kernel's matrix in tiles; all kernels' blocks in one row, as they are used."""
-        m = self.mapping
         p = m.problem
         names = cells.SUMS[p.kind]
-        self.blocks: list[Array] = []
+        blocks: list[Array] = []
         self.first_block: list[int] = []
         self.begin: list[Array] = []  # of each kernel, [blocks, rows, split]
         for product in m.products:
@@ -64,46 +50,28 @@ class KernelRun:
             matrix = np.vstack(pieces)
             index = np.arange(m.blocks(product) * m.tile_rows).reshape(-1, m.tile_rows)
             index = np.where(index < len(matrix), index, -1)
-            self.first_block.append(len(self.blocks))
-            self.blocks += list(tiles(matrix, index, m.tile_columns, m.machine.lanes))
+            self.first_block.append(len(blocks))
+            blocks += list(tiles(matrix, index, m.tile_columns, m.machine.lanes))
             begin = np.zeros((*index.shape, m.tile_columns), np.float32)
             begin[..., 0] = np.append(np.concatenate(biases), np.float32(0))[index]
             self.begin.append(begin)
+        return blocks
 
     def run(self) -> LayerRun:
         """All steps, kernel after kernel; then until nothing is on its way."""
-        m, clock = self.mapping, self.clock
-        moments = []
+        m = self.mapping
         for step in range(self.steps):
+            self.begin_step(step)
             for number, product in enumerate(m.products):
-                if number == 0:
-                    if step:
-                        moments.append(self._moment(step))
-                    self._request_x(step + 1)
                 self._product(step, number, product)
             for number, kernel in enumerate(m.elementwise):
                 self._elementwise(step, number, kernel)
             self.vectors["h"] = self.next_h.copy()
             self.outputs[step] = self.next_h
-            count = m.problem.batch * m.problem.hidden * WORD
-            self.dram.request((step, "outputs"), count, lambda: None)
-        while not clock.idle:
-            self._idle()
-            clock.skip()
+            self.send_outputs(step)
+        self.drain()
         state = tuple(self.vectors[name] for name in ("h", "c")[: m.problem.states])
-        units = {"multiplying PCUs": m.array.pcus, "memory channel": 1}
-        units["element-wise pipelines"] = max(k.copies for k in m.elementwise)
-        if m.tile_columns > 1:
-            units["collectors"] = m.array.collectors
-        return LayerRun(self.outputs, state, clock.now, moments, clock.busy, clock.stalls, units)
-
-    def _idle(self, reason: str | None = None, cycles: int = 1) -> None:
-        """Cycles in which the array is given nothing new."""
-        for _ in range(cycles):
-            self.clock.tick()
-            self.array.tick(None)
-            if reason is not None:
-                self.clock.stalls[reason] += 1
+        return self.result(state, max(k.copies for k in m.elementwise))
 
     def _product(self, step: int, number: int, product: Product) -> None:
         """One matrix-vector kernel, from launch to the barrier."""
@@ -111,8 +79,8 @@ class KernelRun:
         p, kinds = m.problem, product.reads
         if X in kinds:
             while step not in self.x_ready:
-                self._idle("inputs")
-        self._idle("starting kernels", m.machine.launch_cycles + m.array.reach)
+                self.idle("inputs")
+        self.idle("starting kernels", m.machine.launch_cycles + m.array.reach)
         vector = np.zeros((p.batch, m.chunks(product) * m.columns), np.float32)
         parts = {X: lambda: self.x_ready[step], H: lambda: self.vectors["h"]}
         joint = np.hstack([parts[kind]() for kind in kinds])
@@ -137,7 +105,7 @@ class KernelRun:
                     start = self.begin[number][block] if k == 0 else None
                     self.array.tick(Issue(held[k], read[sequence, k], start, None, emit, key))
                     for _ in range(m.array.interval - 1):
-                        self._idle()
+                        self.idle()
             self.stream.release(step, place)
         self._finish(m.array.reach)
         for i, name in enumerate(product.sums):
@@ -159,14 +127,14 @@ class KernelRun:
     def _finish(self, reach: int) -> None:
         """Until the last result is written, and the controller knows."""
         while self.left:
-            self._idle("finishing kernels")
-        self._idle("finishing kernels", reach)
+            self.idle("finishing kernels")
+        self.idle("finishing kernels", reach)
 
     def _elementwise(self, step: int, number: int, kernel: Elementwise) -> None:
         """One element-wise kernel, from launch to the barrier."""
         m, clock = self.mapping, self.clock
         p, hop, lanes = m.problem, m.machine.hop_cycles, m.machine.lanes
-        self._idle("starting kernels", m.machine.launch_cycles + kernel.reach)
+        self.idle("starting kernels", m.machine.launch_cycles + kernel.reach)
         size = p.batch * p.hidden
         made = [op.out for op in kernel.ops]
         kept = made if m.pointwise == "each" else [name for name in made if name in ("h", "c")]
@@ -211,9 +179,8 @@ class KernelRun:
         if "h" in results:
             arrives = clock.now + m.array.reach
             for _ in range(count):
-                port = min(range(len(self.ports)), key=lambda i: (self.ports[i], i))
-                self.ports[port] = max(self.ports[port], clock.now + m.array.reach) + 1
-            arrives = max(arrives, *self.ports)
+                self.ports.reserve(1, clock.now + m.array.reach)
+            arrives = max(arrives, *self.ports.free)
 
         def write() -> None:
             for name, target in results.items():
@@ -222,28 +189,6 @@ class KernelRun:
 
         clock.at(arrives, (*key, "written"), write)
 
-    def _request_x(self, step: int) -> None:
-        """The inputs of a step are asked for when the step before begins."""
-        if step >= self.steps:
-            return
-        p = self.mapping.problem
-
-        def arrived() -> None:
-            self.x_ready.pop(step - 2, None)
-            self.x_ready[step] = self.x[step]
-
-        self.dram.request((step, "inputs"), p.batch * p.inputs * WORD, arrived)
-
-    def _moment(self, step: int) -> Moment:
-        """The state of everything that decides the cycles to come; called at a barrier."""
-        clock = self.clock
-        signature = (
-            clock.signature(step),
-            self.array.signature(step),
-            self.collectors.signature(),
-            self.dram.signature(),
-            self.stream.signature(step),
-            tuple(max(0, port - clock.now) for port in self.ports),
-            tuple(sorted(s - step for s in self.x_ready)),
-        )
-        return Moment(clock.now, signature, Counter(clock.busy), Counter(clock.stalls))
+    def signature(self, step: int) -> Key:
+        """For how many more cycles h's memories are written to."""
+        return (self.ports.signature(),)

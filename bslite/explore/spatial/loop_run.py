@@ -8,55 +8,41 @@ from typing import Any
 import numpy as np
 
 from bslite.explore.spatial import cells
-from bslite.explore.spatial.array import WORD
 from bslite.explore.spatial.cells import Array
 from bslite.explore.spatial.loop import LoopMapping
-from bslite.explore.spatial.result import LayerRun, Moment
-from bslite.explore.spatial.stream import WeightStream
-from bslite.explore.spatial.units import Clock, Collectors, DotPipeline, Dram, Issue, VectorPipelines
+from bslite.explore.spatial.result import LayerRun
+from bslite.explore.spatial.simulation import Simulation
+from bslite.explore.spatial.units import Issue, Key, VectorPipelines
 from bslite.explore.spatial.weights import LayerWeights, tiles
 
 
-class LoopRun:
+class LoopRun(Simulation[LoopMapping]):
     """One layer on the machine. Memories are arrays, laid out as `DotArray` says."""
 
     def __init__(
         self, mapping: LoopMapping, weights: LayerWeights, x: Array, state: Sequence[Array] | None
     ) -> None:
-        m = self.mapping = mapping
-        p, machine = m.problem, m.machine
-        self.x, self.steps = x, len(x)
-        clock = self.clock = Clock()
-        self.array = DotPipeline(clock, m.array)
-        self.collectors = Collectors(clock, m.array)
-        self.pipelines = VectorPipelines(clock, m.pipeline, m.pipelines)
-        self.dram = Dram(clock, machine.dram_bytes_per_cycle, machine.dram_latency)
-        self._lay_out(weights)
-        units = m.blocks * m.hu
-        first = [np.zeros((p.batch, p.hidden), np.float32)] * p.states if state is None else state
-        # The hub's memories: x and h twice, as chunks for the array; the state, as vectors for the pipeline.
-        self.x_memory = np.zeros((2, p.batch, m.x_chunks, m.ru, m.rv), np.float32)
+        m, p = mapping, mapping.problem
+        laid = np.zeros((len(x), p.batch, m.x_chunks, m.ru, m.rv), np.float32)
+        laid.reshape(len(x), p.batch, -1)[..., : p.inputs] = x
+        super().__init__(m, self._lay_out(m, weights), laid, state)
+        self.pipelines = VectorPipelines(self.clock, m.pipeline, m.pipelines)
+        # The hub's memories: h twice, as chunks for the array; the state, as vectors for the pipeline.
         self.h_memory = np.zeros((2, p.batch, m.h_chunks, m.ru, m.rv), np.float32)
-        self.state = np.zeros((p.states, p.batch, units), np.float32)
-        self.state[:, :, : p.hidden] = first
-        self.h_memory[1].reshape(p.batch, -1)[:, : p.hidden] = first[0]  # as if of step -1
-        self.outputs = np.zeros((self.steps, p.batch, p.hidden), np.float32)
-        self.x_ready: set[int] = set()
+        self.state = np.zeros((p.states, p.batch, m.blocks * m.hu), np.float32)
+        self.state[:, :, : p.hidden] = self.first
+        self.h_memory[1].reshape(p.batch, -1)[:, : p.hidden] = self.first[0]  # as if of step -1
         self.h_left: Counter[tuple[int, int]] = Counter()  # (step, sequence): vectors of h still to come
         self.sums: dict[tuple[int, int, int], dict[str, Any]] = {}  # (step, block, sequence): what is there
-        self._request_x(0)
-        self.stream = WeightStream(self.dram, list(self.tiles), m.streamed_blocks, self.steps)
 
-    def _lay_out(self, weights: LayerWeights) -> None:
-        """Weights as the memories hold them, and the values that sums start from."""
-        m = self.mapping
+    def _lay_out(self, m: LoopMapping, weights: LayerWeights) -> list[Array]:
+        """Weights as the memories hold them, by block, and the values that sums start from."""
         p = m.problem
         unit = np.arange(m.blocks * m.hu).reshape(m.blocks, 1, 1, m.hu)
         gate = np.arange(p.gates).reshape(1, m.rounds, m.gp, 1)
         rows = np.where(unit < p.hidden, gate * p.hidden + unit, -1).reshape(m.blocks * m.rounds, -1)
         parts = [tiles(w, rows, m.ru, m.rv) for w in (weights.weight_ih, weights.weight_hh)]
         held = np.concatenate(parts, axis=1)
-        self.tiles = held.reshape(m.blocks, m.rounds, m.chunks, m.array.rows, m.ru, m.rv)
         # A sum over x and h starts from both biases; where they are apart, each from its own.
         begin = weights.bias_ih.reshape(p.gates, p.hidden).copy()
         whole = [g for g in range(p.gates) if g not in cells.APART[p.kind]]
@@ -65,11 +51,11 @@ class LoopRun:
         self.begin, self.anew = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         for target, values in ((self.begin, begin.reshape(-1)), (self.anew, weights.bias_hh)):
             target[..., 0] = np.append(values, np.float32(0))[rows].reshape(shape[:3])
+        return list(held.reshape(m.blocks, m.rounds, m.chunks, m.array.rows, m.ru, m.rv))
 
     def run(self) -> LayerRun:
         """All steps, then until nothing is on its way."""
         m, clock = self.mapping, self.clock
-        moments = []
         for step in range(self.steps):
             first = True
             for make, wait in self._chunks(step):
@@ -82,23 +68,12 @@ class LoopRun:
                     clock.stalls[reason] += 1 + (clock.skip() if self.array.empty else 0)
                 if first:
                     first = False
-                    if step:
-                        moments.append(self._moment(step))
-                    self._request_x(step + 1)
+                    self.begin_step(step)
                 self.array.tick(make())
-                for _ in range(m.array.interval - 1):
-                    clock.tick()
-                    self.array.tick(None)
-        while not (clock.idle and self.array.empty):
-            clock.tick()
-            self.array.tick(None)
-            if self.array.empty:
-                clock.skip()
+                self.idle(cycles=m.array.interval - 1)
+        self.drain()
         state = tuple(self.state[i, :, : m.problem.hidden] for i in range(m.problem.states))
-        units = {"multiplying PCUs": m.array.pcus, "element-wise pipelines": m.pipelines, "memory channel": 1}
-        if m.ru > 1:
-            units["collectors"] = m.array.collectors
-        return LayerRun(self.outputs, state, clock.now, moments, clock.busy, clock.stalls, units)
+        return self.result(state, m.pipelines)
 
     def _chunks(self, step: int) -> Iterator[tuple[Callable[[], Issue], Callable[[], str | None]]]:
         """The loop nest: for each chunk how it is read, and what it still waits for."""
@@ -127,7 +102,7 @@ class LoopRun:
         assert held is not None
         of_x = k < m.x_chunks
         if of_x:
-            vector = self.x_memory[step % 2, sequence, k]
+            vector = self.x_ready[step][sequence, k]
         else:
             vector = self.h_memory[(step + 1) % 2, sequence, k - m.x_chunks]
         if turn == k == 0:
@@ -206,34 +181,12 @@ class LoopRun:
             return
         del self.h_left[step, sequence]
         if sequence == p.batch - 1:
-            self.dram.request((step, "outputs"), p.batch * p.hidden * WORD, lambda: None)
+            self.send_outputs(step)
 
-    def _request_x(self, step: int) -> None:
-        """The inputs of a step are asked for, into the memory that the step before last is done with."""
-        if step >= self.steps:
-            return
-        p = self.mapping.problem
-
-        def arrived() -> None:
-            flat = self.x_memory[step % 2].reshape(p.batch, -1)
-            flat[:, : p.inputs] = self.x[step]
-            self.x_ready.discard(step - 2)
-            self.x_ready.add(step)
-
-        self.dram.request((step, "inputs"), p.batch * p.inputs * WORD, arrived)
-
-    def _moment(self, step: int) -> Moment:
-        """The state of everything that decides the cycles to come; called when ``step`` can begin."""
-        clock = self.clock
-        signature = (
-            clock.signature(step),
-            self.array.signature(step),
-            self.collectors.signature(),
+    def signature(self, step: int) -> Key:
+        """The pipelines, and which sums and vectors of h are still to come."""
+        return (
             self.pipelines.signature(),
-            self.dram.signature(),
-            self.stream.signature(step),
-            tuple(sorted(s - step for s in self.x_ready)),
             tuple(sorted((s - step, b, left) for (s, b), left in self.h_left.items() if left)),
             tuple(sorted((s - step, *rest, *sorted(there)) for (s, *rest), there in self.sums.items())),
         )
-        return Moment(clock.now, signature, Counter(clock.busy), Counter(clock.stalls))

@@ -131,12 +131,31 @@ class DotPipeline:
         return tuple((place, (key[0] - step, *key[1:])) for place, key in enumerate(held) if key)
 
 
-class Collectors:
+class Copies:
+    """Units of one kind; work goes to the one that is free first."""
+
+    def __init__(self, clock: Clock, copies: int) -> None:
+        self.clock = clock
+        self.free = [0] * copies  # from which cycle on
+
+    def reserve(self, cycles: int, earliest: int = 0) -> int:
+        """A unit is taken for so many cycles; the first of them."""
+        unit = min(range(len(self.free)), key=lambda i: (self.free[i], i))
+        start = max(self.clock.now, earliest, self.free[unit])
+        self.free[unit] = start + cycles
+        return start
+
+    def signature(self) -> Key:
+        """For how many more cycles each unit is taken."""
+        return tuple(max(0, free - self.clock.now) for free in self.free)
+
+
+class Collectors(Copies):
     """The hub's units that add up the parts of rows, a vector of rows each, a part per cycle."""
 
     def __init__(self, clock: Clock, array: DotArray) -> None:
-        self.clock, self.array = clock, array
-        self.free = [0] * array.collectors
+        super().__init__(clock, array.collectors)
+        self.array = array
 
     def take(self, key: Key, sums: Array, deliver: Callable[[Array], None]) -> None:
         """``sums [rows, split]`` have arrived; ``deliver`` gets ``[rows]`` once added up and written."""
@@ -157,55 +176,38 @@ class Collectors:
                 deliver(total)
 
         for begin in groups:
-            unit = min(range(len(self.free)), key=lambda i: (self.free[i], i))
-            start = max(self.clock.now, self.free[unit])
-            self.free[unit] = start + self.array.split
+            start = self.reserve(self.array.split)
             self.clock.busy["collectors"] += self.array.split
             self.clock.at(start + self.array.split + 1, (*key, "collect", begin), partial(add, begin))
 
-    def signature(self) -> Key:
-        """For how many more cycles each unit is taken."""
-        return tuple(max(0, free - self.clock.now) for free in self.free)
 
-
-class VectorPipelines:
+class VectorPipelines(Copies):
     """Copies of a `Pipeline`; each takes a vector per cycle."""
 
     def __init__(self, clock: Clock, pipeline: Pipeline, copies: int) -> None:
-        self.clock, self.pipeline = clock, pipeline
-        self.free = [0] * copies
+        super().__init__(clock, copies)
+        self.pipeline = pipeline
 
     def take(self, key: Key, values: dict[str, Any], done: Callable[[dict[str, Any]], None]) -> None:
         """One vector's ``values`` (by name, ``[up to lanes]``) are read in one cycle and pass all ops."""
-        unit = min(range(len(self.free)), key=lambda i: (self.free[i], i))
-        start = max(self.clock.now, self.free[unit])
-        self.free[unit] = start + 1
+        start = self.reserve(1)
         self.clock.busy["element-wise pipelines"] += 1
         ops = self.pipeline.done
         for number, (cycle, op) in enumerate(ops):
             self.clock.at(start + 1 + cycle, (*key, number), partial(op, values))
         self.clock.at(start + 1 + self.pipeline.latency, (*key, "out"), lambda: done(values))
 
-    def signature(self) -> Key:
-        """For how many more cycles each unit is taken."""
-        return tuple(max(0, free - self.clock.now) for free in self.free)
 
-
-class Dram:
+class Dram(Copies):
     """The channel to the memory outside: one request after the other."""
 
     def __init__(self, clock: Clock, bytes_per_cycle: float, latency: int) -> None:
-        self.clock, self.rate, self.latency = clock, bytes_per_cycle, latency
-        self.free = 0
+        super().__init__(clock, 1)
+        self.rate, self.latency = bytes_per_cycle, latency
 
     def request(self, key: Key, count: int, done: Callable[[], None]) -> None:
         """``count`` bytes either way; ``done`` when the last has arrived."""
         cycles = channel_cycles(count, self.rate)
-        start = max(self.clock.now, self.free)
-        self.free = start + cycles
+        start = self.reserve(cycles)
         self.clock.busy["memory channel"] += cycles
-        self.clock.at(self.free + self.latency, key, done)
-
-    def signature(self) -> Key:
-        """For how many more cycles the channel is taken."""
-        return (max(0, self.free - self.clock.now),)
+        self.clock.at(start + cycles + self.latency, key, done)
