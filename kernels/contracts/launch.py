@@ -24,11 +24,16 @@ R8 = Annotated[float, "f8"]
 class LaunchRecord(Record):
     """Base of the records of launches. ``kernel`` is the name under which the kernel is registered.
 
-    ``pairs``: the arrays whose cells are pairs of floats in this kernel, whatever their field says.
+    ``pairs``: the arrays whose cells are pairs of floats in this kernel, whatever their field says. Both are
+    arguments of the class: ``class Trilu(LaunchRecord, kernel="trilu")``.
     """
 
     kernel: ClassVar[str]
     pairs: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, kernel: str = "", pairs: tuple[str, ...] = ()) -> None:
+        if kernel:
+            cls.kernel, cls.pairs = kernel, pairs
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The record of an attention launch. Strides are in elements."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.launch import F4, I4, LaunchRecord, LaunchVariant
 
@@ -22,14 +21,12 @@ class AttentionVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Attention(LaunchRecord):
+class Attention(LaunchRecord, kernel="attention"):
     """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes; the inner two are ``n1`` and
     ``n2``.
 
     ``mask`` and ``flags`` are one operand, as floats and as int32; ``row_tiles``: blocks per matrix.
     """
-
-    kernel: ClassVar[str] = "attention"
 
     q: F4
     k: F4
@@ -59,8 +56,5 @@ class Attention(LaunchRecord):
 
 
 @dataclass(frozen=True)
-class AttentionPairs(Attention):
+class AttentionPairs(Attention, kernel="attention_pairs", pairs=("q", "k", "v", "y")):
     """The fields of `Attention` for pairs of floats: ``depth`` and strides of q, k, v and y count pairs."""
-
-    kernel: ClassVar[str] = "attention_pairs"
-    pairs: ClassVar[tuple[str, ...]] = ("q", "k", "v", "y")

@@ -43,10 +43,9 @@ class Loops(Record):
 
 
 @dataclass(frozen=True)
-class Elementwise(LaunchRecord):
+class Elementwise(LaunchRecord, kernel="elementwise"):
     """``count`` elements of ``y = activation(function(x, z, w), a, b)``; ``flag`` as on the CPU."""
 
-    kernel: ClassVar[str] = "elementwise"
     AXES: ClassVar[int] = 5
     EACH: ClassVar[int] = 4  # elements per thread: as many loads are under way before the first is needed
 
@@ -70,10 +69,9 @@ class PointwiseVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Pointwise(LaunchRecord):
+class Pointwise(LaunchRecord, kernel="pointwise"):
     """One function over ``count`` elements of two runs of memory."""
 
-    kernel: ClassVar[str] = "pointwise"
     EACH: ClassVar[int] = Elementwise.EACH
 
     x: F4

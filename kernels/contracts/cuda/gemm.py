@@ -5,7 +5,7 @@ Numbers of the type `Cells` count floats, or pairs of floats in a kernel that mo
 
 import typing
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, TypeVar
 
 from bslite.kernels.contracts.launch import F4, PAIRS, LaunchRecord, LaunchVariant
 from bslite.kernels.contracts.record import Record
@@ -117,15 +117,13 @@ class GemmVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Gemm(LaunchRecord):
+class Gemm(LaunchRecord, kernel="gemm"):
     """``batch`` products of A ``[rows, terms]`` and w ``[cols, terms]`` transposed.
 
     A part of a sum has ``chunk`` terms; parts of y are ``y_split`` apart. ``col_tiles``: blocks side by side.
     ``a``, ``b``, ``before_a`` and ``before_b``: parameters of the activations; ``gate_image``: the stride
     between the gates of images.
     """
-
-    kernel: ClassVar[str] = "gemm"
 
     x: F4
     w: F4
@@ -153,11 +151,8 @@ class Gemm(LaunchRecord):
 
 
 @dataclass(frozen=True)
-class GemmPairs(Gemm):
+class GemmPairs(Gemm, kernel="gemm_pairs", pairs=("x", "w", "r", "y", "scale", "shift")):
     """The fields of `Gemm`, counted in cells of two floats."""
-
-    kernel: ClassVar[str] = "gemm_pairs"
-    pairs: ClassVar[tuple[str, ...]] = ("x", "w", "r", "y", "scale", "shift")
 
 
 @dataclass(frozen=True)
@@ -171,10 +166,8 @@ class JoinVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Join(LaunchRecord):
+class Join(LaunchRecord, kernel="gemm_join"):
     """The sum of ``splits`` parts of ``count`` elements, and a product's store; all in floats."""
-
-    kernel: ClassVar[str] = "gemm_join"
 
     parts: F4
     biases: F4
@@ -204,10 +197,8 @@ class GemvVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Gemv(LaunchRecord):
+class Gemv(LaunchRecord, kernel="gemv"):
     """A product of ``rows_in`` rows; strides of y are in floats."""
-
-    kernel: ClassVar[str] = "gemv"
 
     x: F4
     w: F4
@@ -226,11 +217,8 @@ class Gemv(LaunchRecord):
 
 
 @dataclass(frozen=True)
-class GemvPairs(Gemv):
+class GemvPairs(Gemv, kernel="gemv_pairs", pairs=("x", "w")):
     """The fields of `Gemv`, with x and w in cells of two floats."""
-
-    kernel: ClassVar[str] = "gemv_pairs"
-    pairs: ClassVar[tuple[str, ...]] = ("x", "w")
 
 
 @dataclass(frozen=True)
@@ -252,10 +240,8 @@ class SeparableVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Separable(LaunchRecord):
+class Separable(LaunchRecord, kernel="gemm_depthwise"):
     """A depthwise filter (weights ``taps``, bias ``shifts``) and the product of its result with w."""
-
-    kernel: ClassVar[str] = "gemm_depthwise"
 
     x: PAIRS
     taps: PAIRS

@@ -19,14 +19,13 @@ class CopyVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Copy(LaunchRecord):
+class Copy(LaunchRecord, kernel="copy"):
     """``count`` cells from source to target. Axis 0 is innermost; ``n``: sizes of all axes but the outermost.
 
     ``x_start``, ``y_start``: the first element of each, from the lowest of its memory (strides may be
     negative).
     """
 
-    kernel: ClassVar[str] = "copy"
     AXES: ClassVar[int] = 6
     EACH: ClassVar[int] = 4  # elements per thread: as many loads are under way before the first is needed
 
@@ -41,10 +40,8 @@ class Copy(LaunchRecord):
 
 
 @dataclass(frozen=True)
-class CopyPairs(Copy):
+class CopyPairs(Copy, kernel="copy_pairs"):
     """The fields of `Copy` for pairs of neighbouring cells: sizes, starts and strides count pairs."""
-
-    kernel: ClassVar[str] = "copy_pairs"
 
     source: PAIRS
     target: PAIRS
@@ -58,13 +55,11 @@ class TransposeVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Transpose(LaunchRecord):
+class Transpose(LaunchRecord, kernel="transpose"):
     """``y[.., r, c] = x[.., c, r]``: c is contiguous in x, r in y; ``across`` and ``down`` count tiles.
 
     Three outer axes surround them; the sizes of the inner two are ``n1`` and ``n2``.
     """
-
-    kernel: ClassVar[str] = "transpose"
 
     source: I4
     target: I4
@@ -89,10 +84,8 @@ class TriluVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Trilu(LaunchRecord):
+class Trilu(LaunchRecord, kernel="trilu"):
     """``count`` cells of dense matrices ``[height, width]``, with zeros outside the triangle."""
-
-    kernel: ClassVar[str] = "trilu"
 
     x: I4
     y: I4
@@ -110,14 +103,12 @@ class BlockVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Fold(LaunchRecord):
+class Fold(LaunchRecord, kernel="fold"):
     """``y[c, d, h, w]``, ``total`` elements, dense: the sum of ``x[c, planes[d, i] + lines[h, j] + pixels[w,
     k]]``; x has ``channel`` elements of each c.
 
     A line of a table has ``of_plane``, ``of_line`` or ``of_pixel`` offsets; unused ones are -1 and come last.
     """
-
-    kernel: ClassVar[str] = "fold"
 
     x: F4
     y: F4

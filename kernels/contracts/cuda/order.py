@@ -1,7 +1,6 @@
 """Records of launches that sort elements of rows, and of one-hot encoding."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, LaunchVariant
 
@@ -16,10 +15,8 @@ class OrderVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class TopKShort(LaunchRecord):
+class TopKShort(LaunchRecord, kernel="topk_short"):
     """Dense rows ``y [k]`` of indices into rows ``x [length]``; a row fits a block's threads."""
-
-    kernel: ClassVar[str] = "topk_short"
 
     x: I4
     y: I4
@@ -37,12 +34,10 @@ class TilesVariant(OrderVariant):
 
 
 @dataclass(frozen=True)
-class TopKTiles(LaunchRecord):
+class TopKTiles(LaunchRecord, kernel="topk_tiles"):
     """The first ``kept`` elements of each of the ``tiles`` of each row, in order: indices, or cells of upper
     half and index, ``y[row, tile, kept, 2]``.
     """
-
-    kernel: ClassVar[str] = "topk_tiles"
 
     x: I4
     y: I4
@@ -60,12 +55,10 @@ class MergeVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class TopKMerge(LaunchRecord):
+class TopKMerge(LaunchRecord, kernel="topk_merge"):
     """The first ``kept`` elements of every ``fan`` of the ``runs`` of each row: ``x[row, runs, length, 2]``
     to ``y[row, groups, kept, 2]``; ``total`` elements of ``fan * groups`` runs of all rows.
     """
-
-    kernel: ClassVar[str] = "topk_merge"
 
     x: I4
     y: I4
@@ -86,12 +79,10 @@ class OneHotVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class OneHot(LaunchRecord):
+class OneHot(LaunchRecord, kernel="one_hot"):
     """``y[o, d, i] = values[1] if d == x[o, i] else values[0]``; x ``[outer, inner]``, y ``[outer, depth,
     inner]``, ``total`` cells.
     """
-
-    kernel: ClassVar[str] = "one_hot"
 
     x: I4
     y: I4

@@ -4,7 +4,6 @@ An index out of range raises ``flag``; an integer that does not fit 32 bits rais
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.cuda.moves import Five, Six
 from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, LaunchVariant
@@ -12,10 +11,8 @@ from bslite.kernels.contracts.reduction import Reduction
 
 
 @dataclass(frozen=True)
-class Gather(LaunchRecord):
+class Gather(LaunchRecord, kernel="gather"):
     """``y[o, i, c] = x[o, indices[i], c]``, ``total`` cells; x ``[o, size, inner]``, ``count`` indices."""
-
-    kernel: ClassVar[str] = "gather"
 
     x: I4
     indices: I4
@@ -28,11 +25,8 @@ class Gather(LaunchRecord):
 
 
 @dataclass(frozen=True)
-class GatherPairs(Gather):
+class GatherPairs(Gather, kernel="gather_pairs", pairs=("x", "y")):
     """The fields of `Gather` for pairs of cells: ``total`` and ``inner`` count pairs."""
-
-    kernel: ClassVar[str] = "gather_pairs"
-    pairs: ClassVar[tuple[str, ...]] = ("x", "y")
 
 
 @dataclass(frozen=True)
@@ -44,14 +38,12 @@ class GatherElementsVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class GatherElements(LaunchRecord):
+class GatherElements(LaunchRecord, kernel="gather_elements"):
     """``y[i] = x[place of i + indices[i] * x_step]`` for ``count`` elements, axis 0 innermost.
 
     ``n``: sizes of all axes but the outermost; ``x``: strides of the source, 0 along the axis of ``size``
     elements that indices pick along.
     """
-
-    kernel: ClassVar[str] = "gather_elements"
 
     source: I4
     indices: I4
@@ -65,14 +57,12 @@ class GatherElements(LaunchRecord):
 
 
 @dataclass(frozen=True)
-class RowsAt(LaunchRecord):
+class RowsAt(LaunchRecord, kernel="rows_at"):
     """``rows[q]``: the row of a dense tensor that the ``coordinates`` at ``indices[q]`` point to.
 
     ``table``: the size of each axis, and the number of rows between its neighbours. Each batch of
     ``batch_rows`` rows has ``per_batch`` of the ``count`` points.
     """
-
-    kernel: ClassVar[str] = "rows_at"
 
     indices: I4
     table: I4
@@ -97,7 +87,7 @@ class ScatterVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Scatter(LaunchRecord):
+class Scatter(LaunchRecord, kernel="scatter"):
     """``target[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along
     each of ``lines`` lines of ``size`` cells.
 
@@ -105,8 +95,6 @@ class Scatter(LaunchRecord):
     line has indices of its own, placed as its updates are. ``n``: the number of lines along all axes but the
     outermost, axis 0 innermost; ``u``, ``y``: strides of lines in updates and target.
     """
-
-    kernel: ClassVar[str] = "scatter"
 
     target: I4
     indices: I4
@@ -136,12 +124,10 @@ class ScatterSortedVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class ScatterSorted(LaunchRecord):
+class ScatterSorted(LaunchRecord, kernel="scatter_sorted"):
     """A `Scatter` of ``count`` updates into rows of ``inner`` cells: ``sorted[q, 2]`` are the rows in order,
     each with the number of its update; ``total`` counts the cells of all updates.
     """
-
-    kernel: ClassVar[str] = "scatter_sorted"
 
     y: I4
     sorted: I4
@@ -160,14 +146,12 @@ class SequenceLengthsVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class SequenceLengths(LaunchRecord):
+class SequenceLengths(LaunchRecord, kernel="sequence_lengths"):
     """``y = x`` of ``count`` lengths, checked by one thread.
 
     ``range_flag`` is raised by a length outside 1 to ``most``, ``order_flag`` by one that follows a shorter
     one, ``whole_flag`` if the longest is below ``steps``.
     """
-
-    kernel: ClassVar[str] = "sequence_lengths"
 
     x: I4
     y: I4

@@ -1,7 +1,7 @@
 """Records of recurrent layers' launches, and the distribution of a block's weights over its threads."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from bslite.kernels.contracts.launch import F4, I4, I8, PAIRS, LaunchRecord, LaunchVariant
 
@@ -137,15 +137,13 @@ class Sequences(LaunchRecord):
 
 
 @dataclass(frozen=True)
-class Steps(Sequences):
+class Steps(Sequences, kernel="recurrent"):
     """Time steps ``first`` to ``stop`` of ``weights`` [gates * n, depth] for n units, ``units`` per block.
 
     Cells of ``state`` [2, sequences, width] and ``between`` [2, sequences, hidden] hold a value and a step
     number; ``update`` is [sequences, hidden]. ``gate`` is the pass's first gate in the products with x;
     ``zero`` is 0.
     """
-
-    kernel: ClassVar[str] = "recurrent"
 
     weights: F4
     bias: F4
@@ -162,10 +160,8 @@ class Steps(Sequences):
 
 
 @dataclass(frozen=True)
-class StepsWide(Steps):
+class StepsWide(Steps, kernel="recurrent_wide"):
     """The fields of `Steps`, for a kernel that keeps up to 190 weights of a thread in registers."""
-
-    kernel: ClassVar[str] = "recurrent_wide"
 
 
 @dataclass(frozen=True)
@@ -176,13 +172,11 @@ class GatesVariant(Options):
 
 
 @dataclass(frozen=True)
-class Gates(Sequences):
+class Gates(Sequences, kernel="recurrent_gates"):
     """Time step ``step`` of all units and sequences, from ``products`` [parts, sequences, gates * hidden].
 
     ``h`` [sequences, hidden] is updated in place.
     """
-
-    kernel: ClassVar[str] = "recurrent_gates"
 
     products: F4
     bias: F4
@@ -200,13 +194,11 @@ class StartVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Start(LaunchRecord):
+class Start(LaunchRecord, kernel="recurrent_start"):
     """``state`` [2, sequences, width]: one set is the given state, for step 0; the other has no step.
 
     ``count`` is sequences * width; ``given_row`` and ``given_step`` are strides of ``given``.
     """
-
-    kernel: ClassVar[str] = "recurrent_start"
 
     given: F4
     state: PAIRS

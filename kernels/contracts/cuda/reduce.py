@@ -1,7 +1,6 @@
 """Records of reductions over four axes that keep three. Strides are in elements."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.cuda.rows import TargetAxes, Threads, Three
 from bslite.kernels.contracts.launch import F4, F8, I4, I8, R8, LaunchRecord
@@ -51,10 +50,8 @@ class ReducedAxes(Record):
 
 
 @dataclass(frozen=True)
-class Reduce(LaunchRecord):
+class Reduce(LaunchRecord, kernel="reduce"):
     """``results`` results of ``count`` elements each; ``divisor``: the divisor of a mean."""
-
-    kernel: ClassVar[str] = "reduce"
 
     x: F4
     y: F4
@@ -67,19 +64,15 @@ class Reduce(LaunchRecord):
 
 
 @dataclass(frozen=True)
-class ReducePlace(Reduce):
+class ReducePlace(Reduce, kernel="reduce_place"):
     """A `Reduce` whose result is a position."""
-
-    kernel: ClassVar[str] = "reduce_place"
 
     y: I4
 
 
 @dataclass(frozen=True)
-class ReduceIntegers(Reduce):
+class ReduceIntegers(Reduce, kernel="reduce_integers"):
     """A `Reduce` of integers; ``flag`` is raised by a result that does not fit 32 bits."""
-
-    kernel: ClassVar[str] = "reduce_integers"
 
     x: I4
     y: I4
@@ -87,10 +80,8 @@ class ReduceIntegers(Reduce):
 
 
 @dataclass(frozen=True)
-class ReducePart(LaunchRecord):
+class ReducePart(LaunchRecord, kernel="reduce_part"):
     """``made[result, part]``: the partial reduction of ``chunk`` elements."""
-
-    kernel: ClassVar[str] = "reduce_part"
 
     x: F4
     made: F8
@@ -103,10 +94,8 @@ class ReducePart(LaunchRecord):
 
 
 @dataclass(frozen=True)
-class ReduceMerge(LaunchRecord):
+class ReduceMerge(LaunchRecord, kernel="reduce_merge"):
     """The results, merged from the parts of `ReducePart`."""
-
-    kernel: ClassVar[str] = "reduce_merge"
 
     made: F8
     y: F4
@@ -120,9 +109,7 @@ class ReduceMerge(LaunchRecord):
 
 
 @dataclass(frozen=True)
-class ReduceMergePlace(ReduceMerge):
+class ReduceMergePlace(ReduceMerge, kernel="reduce_merge_place"):
     """A `ReduceMerge` whose result is a position."""
-
-    kernel: ClassVar[str] = "reduce_merge_place"
 
     y: I4

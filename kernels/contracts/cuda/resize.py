@@ -1,7 +1,6 @@
 """Records of launches that resize. A table lists the input lines of each output line."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVariant
 
@@ -15,13 +14,11 @@ class ResampleVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Resample(LaunchRecord):
+class Resample(LaunchRecord, kernel="resample"):
     """Dense, along one axis: ``y[o, i, c] = sum over taps t of weights[i, t] * x[o, lines[i, t], c]``.
 
     ``total`` elements; x ``[o, size, inner]``, y ``[o, out, inner]``.
     """
-
-    kernel: ClassVar[str] = "resample"
 
     x: F4
     y: F4
@@ -43,14 +40,12 @@ class ResizeImageVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class ResizeImage(LaunchRecord):
+class ResizeImage(LaunchRecord, kernel="resize_image"):
     """A resize of images of ``total`` elements, channels innermost, along rows and columns at once.
 
     ``rows``, ``cols``: two indices for each output row and column; ``row_parts``, ``col_parts``: as many
     weights where the variant is linear. Strides are in elements.
     """
-
-    kernel: ClassVar[str] = "resize_image"
 
     x: F4
     y: F4

@@ -4,7 +4,6 @@ Rows lie along three axes; ``n1`` and ``n2`` are the sizes of the inner two. The
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.launch import F4, F8, I4, I8, R8, LaunchRecord, LaunchVariant
 from bslite.kernels.contracts.record import Record
@@ -94,17 +93,13 @@ class SoftmaxVariant(Share):
 
 
 @dataclass(frozen=True)
-class Softmax(RowLaunch):
+class Softmax(RowLaunch, kernel="softmax"):
     """The softmax of rows, or its logarithm."""
-
-    kernel: ClassVar[str] = "softmax"
 
 
 @dataclass(frozen=True)
-class SoftmaxPart(LaunchRecord):
+class SoftmaxPart(LaunchRecord, kernel="softmax_part"):
     """``made[row, part]``: the maximum of a part of a row, and its sum of exponentials."""
-
-    kernel: ClassVar[str] = "softmax_part"
 
     x: F4
     made: F8
@@ -119,10 +114,8 @@ class SoftmaxJoinVariant(Part):
 
 
 @dataclass(frozen=True)
-class SoftmaxJoin(LaunchRecord):
+class SoftmaxJoin(LaunchRecord, kernel="softmax_join"):
     """The softmax of a part of a row, from the maxima and sums of all parts."""
-
-    kernel: ClassVar[str] = "softmax_join"
 
     x: F4
     made: F8
@@ -144,10 +137,8 @@ class NormVariant(Share):
 
 
 @dataclass(frozen=True)
-class NormalizeRows(RowLaunch):
+class NormalizeRows(RowLaunch, kernel="normalize_rows"):
     """Layer norm, RMS norm or normalisation to length one."""
-
-    kernel: ClassVar[str] = "normalize_rows"
 
     weight: F4
     bias: F4
@@ -155,10 +146,8 @@ class NormalizeRows(RowLaunch):
 
 
 @dataclass(frozen=True)
-class NormalizePart(SoftmaxPart):
+class NormalizePart(SoftmaxPart, kernel="normalize_part"):
     """``made[row, part]``: the sum of a part of a row, and of its squares."""
-
-    kernel: ClassVar[str] = "normalize_part"
 
 
 @dataclass(frozen=True)
@@ -171,10 +160,8 @@ class NormJoinVariant(Part):
 
 
 @dataclass(frozen=True)
-class NormalizeJoin(LaunchRecord):
+class NormalizeJoin(LaunchRecord, kernel="normalize_join"):
     """The normalisation of a part of a row, from the sums of all parts."""
-
-    kernel: ClassVar[str] = "normalize_join"
 
     x: F4
     made: F8
@@ -194,10 +181,8 @@ class LocalResponseVariant(Threads):
 
 
 @dataclass(frozen=True)
-class LocalResponse(RowLaunch):
+class LocalResponse(RowLaunch, kernel="lrn"):
     """Each element over a power of its neighbours' squares, with one thread per element."""
-
-    kernel: ClassVar[str] = "lrn"
 
     below: int
     above: int
@@ -230,10 +215,8 @@ class PixelAxes(Record):
 
 
 @dataclass(frozen=True)
-class ChannelSums(LaunchRecord):
+class ChannelSums(LaunchRecord, kernel="channel_sums"):
     """``sums[image, band, channel]``: sums of elements and of squares, over bands of ``band`` pixels."""
-
-    kernel: ClassVar[str] = "channel_sums"
 
     x: F4
     sums: F8
@@ -251,10 +234,8 @@ class GroupScalesVariant(Threads):
 
 
 @dataclass(frozen=True)
-class GroupScales(LaunchRecord):
+class GroupScales(LaunchRecord, kernel="group_scales"):
     """``scales[image, 3, channels]``: centre, scale and shift. ``count``: elements of a group."""
-
-    kernel: ClassVar[str] = "group_scales"
 
     sums: F8
     weight: F4
@@ -268,10 +249,8 @@ class GroupScales(LaunchRecord):
 
 
 @dataclass(frozen=True)
-class ScalePixels(LaunchRecord):
+class ScalePixels(LaunchRecord, kernel="scale_pixels"):
     """``y = (x - centre) * scale + shift``."""
-
-    kernel: ClassVar[str] = "scale_pixels"
 
     x: F4
     y: F4
@@ -296,17 +275,13 @@ class CumulateVariant(Threads):
 
 
 @dataclass(frozen=True)
-class Cumulate(RowLaunch):
+class Cumulate(RowLaunch, kernel="cumulate"):
     """Running totals of rows of float32."""
-
-    kernel: ClassVar[str] = "cumulate"
 
 
 @dataclass(frozen=True)
-class CumulateIntegers(LaunchRecord):
+class CumulateIntegers(LaunchRecord, kernel="cumulate_integers"):
     """A `Cumulate` of integers; ``flag`` is raised by a total that does not fit 32 bits."""
-
-    kernel: ClassVar[str] = "cumulate_integers"
 
     x: I4
     y: I4

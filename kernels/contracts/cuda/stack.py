@@ -12,7 +12,7 @@ Stages are separated by spaces, ``name:numbers``:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVariant
 
@@ -125,15 +125,13 @@ class StackVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Stack(LaunchRecord):
+class Stack(LaunchRecord, kernel="stack"):
     """A stack from x to y; z and v are tensors from outside. Strides are in elements.
 
     ``c`` [.., channels]: numbers per channel in the order of the stages. ``sizes``: rows and columns of x and
     after each window. ``strips`` of columns, ``bands`` of ``band_rows`` rows, ``groups`` of blocks for a
     band.
     """
-
-    kernel: ClassVar[str] = "stack"
 
     x: F4
     y: F4

@@ -1,7 +1,6 @@
 """Records of launches over windows of images, and over positions in them. Strides are in elements."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVariant
 from bslite.kernels.contracts.record import Record
@@ -35,15 +34,13 @@ class PoolVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Pool(LaunchRecord):
+class Pool(LaunchRecord, kernel="pool"):
     """``count`` elements of y ``[images, planes, rows, cols, channels]``, each from a window of x.
 
     ``spans``: the extent of windows by planes, then rows, then columns: first element, count, share of the
     divisor. ``down``, ``tall``, ``wide``: elements of x between the planes, rows and columns of a window.
     ``a``, ``b``: parameters of the activation.
     """
-
-    kernel: ClassVar[str] = "pool"
 
     x: F4
     y: F4
@@ -74,10 +71,8 @@ class WholePoolVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class WholePool(LaunchRecord):
+class WholePool(LaunchRecord, kernel="whole_pool"):
     """One window over all ``pixels`` of each image, ``x_pixel`` apart; ``groups`` blocks for the channels."""
-
-    kernel: ClassVar[str] = "whole_pool"
 
     x: F4
     y: F4
@@ -105,14 +100,12 @@ class DepthwiseVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class Depthwise(LaunchRecord):
+class Depthwise(LaunchRecord, kernel="depthwise"):
     """A filter ``w[taps, channels]`` for each channel; ``each`` of them read one channel of x.
 
     ``count`` elements of y ``[images, planes, rows, cols, channels]``. By axis: sizes of x (``in_``), taps,
     padding (``front``, ``top``, ``left``), stride, dilation (``apart_``).
     """
-
-    kernel: ClassVar[str] = "depthwise"
 
     x: F4
     y: F4
@@ -157,14 +150,12 @@ class GridSampleVariant(LaunchVariant):
 
 
 @dataclass(frozen=True)
-class GridSample(LaunchRecord):
+class GridSample(LaunchRecord, kernel="grid_sample"):
     """Samples at the dense positions ``grid[points, axes]``; channels are contiguous.
 
     ``depth``, ``height`` and ``width`` are the input's, ``planes``, ``lines`` and ``pixels`` the output's.
     ``x``, ``y``: strides of images, planes, lines and pixels.
     """
-
-    kernel: ClassVar[str] = "grid_sample"
 
     source: F4
     grid: F4
