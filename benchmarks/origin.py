@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,13 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Python and the packages that took part."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
+    return {"python": platform.python_version(), **versions_of(PACKAGES)}
+
+
+def versions_of(packages: Iterable[str]) -> dict[str, str]:
+    """Of those that are installed."""
+    found = {}
+    for name in packages:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

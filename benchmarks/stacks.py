@@ -18,19 +18,18 @@ from benchmarks import output, roofline
 from benchmarks.memory import between_layers
 from benchmarks.output import document, failed, where
 from benchmarks.peers.engines import ENGINES
-from benchmarks.peers.nets import distance
+from benchmarks.peers.nets import Net
 from benchmarks.rivals import Times, Unavailable
 from benchmarks.tables import geometric_mean, megabytes, ms, ratio, table
 from bslite.cli.timing import interleaved, medians
 from bslite.spec import Array, GraphBuilder, ModelSpec
-from bslite.verification import FACTOR, TINY
 
 RIVALS = ("bslite", "bslite-layerwise", "torch-nhwc", "inductor")
 OPS = 3  # layers of one block
 CHECKED = 2  # images compared with float64; the rest by being the same bits layer by layer
 
 
-class Stack:
+class Stack(Net):
     """The model in torch and in bslite, with the same numbers, and an input; what `ENGINES` are made from."""
 
     def __init__(self, depth: int, shape: tuple[int, int, int, int], seed: int = 0) -> None:
@@ -48,15 +47,16 @@ class Stack:
                 with torch.no_grad():
                     tensor.copy_(torch.from_numpy(rng.uniform(low, high, shape[1])))
             layers += [torch.nn.MaxPool2d(3, stride=1, padding=1), norm, torch.nn.ReLU()]
-        self.module = torch.nn.Sequential(*layers).eval()
         n, c, h, w = shape
         # Channels-last memory for every rival: what each of them likes best.
-        self.x: Array = rng.standard_normal((n, h, w, c), np.float32).transpose(0, 3, 1, 2)
+        x = rng.standard_normal((n, h, w, c), np.float32).transpose(0, 3, 1, 2)
+        module = torch.nn.Sequential(*layers).eval()
+        super().__init__(f"stack of {depth}", module, x, checked=CHECKED)
 
     @property
     def spec(self) -> ModelSpec:
         """A new ModelSpec, with no plans made yet."""
-        graph = GraphBuilder(f"stack of {self.depth}")
+        graph = GraphBuilder(self.name)
         value = graph.input("x", ("N", *self.shape[1:]), self.shape)
         roles = ("weight", "bias", "running_mean", "running_var")
         for i in range(self.depth):
@@ -73,17 +73,6 @@ class Stack:
         """Bytes that go in and out of all the ops, if each is taken on its own."""
         return 2 * OPS * self.depth * self.x.nbytes
 
-    def exact(self) -> tuple[Array, float]:
-        """The float64 answer for the first `CHECKED` images, and how far torch in float32 is from it."""
-        import copy
-
-        import torch
-
-        few = torch.from_numpy(self.x[:CHECKED])
-        with torch.inference_mode():
-            exact = copy.deepcopy(self.module).double()(few.double()).numpy()
-            return exact, distance(self.module(few).numpy(), exact)
-
 
 @dataclass
 class Result(Times):
@@ -99,20 +88,17 @@ class Result(Times):
 def compare(stack: Stack, threads: int, rivals: list[str], rounds: int) -> Result:
     """Check that all give the same answer, then time those that do, in turns."""
     result = Result(stack.depth, stack.shape[0], threads, stack.op_bytes)
-    exact, theirs = stack.exact()
-    bound = FACTOR * theirs + TINY
     calls: dict[str, Callable[[], Any]] = {}
     bits: dict[str, Array] = {}
     for name in rivals:
         try:
-            engine: Any = ENGINES[name](stack, threads)  # type: ignore[arg-type]  # has what they use of a Net
+            engine: Any = ENGINES[name](stack, threads)
             answer = engine.answer(engine())
         except Unavailable as e:
             result.failures[name] = str(e)
             continue
-        error = distance(answer[:CHECKED], exact)
-        if not error <= bound:
-            result.failures[name] = f"wrong answer: error {error:.1e}, bound {bound:.1e}"
+        if wrong := stack.wrong(answer):
+            result.failures[name] = wrong
             continue
         calls[name] = engine
         if engine.ours:

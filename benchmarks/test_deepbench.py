@@ -19,7 +19,7 @@ import bslite
 from benchmarks import roofline
 from benchmarks.deepbench import __main__ as command
 from benchmarks.deepbench import layer as layers
-from benchmarks.deepbench import loops, measure, points, ranks, space, sync
+from benchmarks.deepbench import measure, points, space, sync
 from benchmarks.deepbench.engines import ENGINES, Traced
 from benchmarks.deepbench.layer import Case, Layer
 from benchmarks.deepbench.points import Point, chosen, cut_points
@@ -27,6 +27,8 @@ from benchmarks.peers.measure import in_turns
 from benchmarks.plot import draw
 from bslite.cli.timing import interleaved
 from bslite.engines.cpu.detect import detect
+from bslite.explore import Estimate, Part
+from bslite.explore import Point as Chosen
 
 POINTS = [Point("lstm", 20, 3, (3,)), Point("gru", 33, 4, (7, 9)), Point("gru", 16, 1, (1,))]
 HERE = [e for e in ENGINES if e in ("bslite", "torch") or importlib.util.find_spec(e)]
@@ -236,26 +238,26 @@ def test_short_calls_are_many(
 
 
 def test_ranks() -> None:
-    assert ranks.ranks([3.0, 1.0, 2.0, 2.0]).tolist() == [3, 0, 1.5, 1.5]
-    assert ranks.spearman([1, 2, 3, 4], [10, 20, 30, 1000]) == pytest.approx(1)
-    assert ranks.spearman([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    assert space.ranks([3.0, 1.0, 2.0, 2.0]).tolist() == [3, 0, 1.5, 1.5]
+    assert space.spearman([1, 2, 3, 4], [10, 20, 30, 1000]) == pytest.approx(1)
+    assert space.spearman([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
     # By hand: 1 - 6 * (1 + 1 + 0 + 0) / (4 * 15).
-    assert ranks.spearman([1, 2, 3, 4], [2, 1, 3, 4]) == pytest.approx(0.8)
-    assert ranks.spearman([1, 1], [1, 2]) is None
-    assert ranks.spearman([1], [1]) is None
+    assert space.spearman([1, 2, 3, 4], [2, 1, 3, 4]) == pytest.approx(0.8)
+    assert space.spearman([1, 1], [1, 2]) is None
+    assert space.spearman([1], [1]) is None
 
 
 def test_candidates_are_the_search_s_and_plans_are_made_with_them() -> None:
     machine = detect(2)
-    found = loops.candidates(POINTS[0], 1, machine)
-    assert [c.predicted for c in found] == sorted(c.predicted for c in found)
-    assert len({str(c) for c in found}) == len(found) > 3
+    found = space.candidates(POINTS[0].problem(1), machine)
+    assert [e.seconds for e in found] == sorted(e.seconds for e in found)
+    assert len({str(e.point) for e in found}) == len(found) > 3
     layer = Layer(POINTS[0], 2)
-    for candidate in (found[0], found[-1]):
-        session = loops.session_with(layer.spec, layer.x.shape, machine, candidate.loops)
+    for point in (found[0].point, found[-1].point):
+        session = space.session_with(layer.spec, layer.x.shape, machine, point)
         (step,) = (s for s in session.plan.steps if s.kernel == "recurrent")
         record = step.record
-        assert (record.units, record.tile_units) == (candidate.values["units"], candidate.values["tile"])
+        assert (record.units, record.tile_units) == (point["units"], point["tile"])
         out = np.empty(layer.x.shape, np.float32)
         session.run([layer.x], [out])
         assert out.tobytes() == bslite.run(layer.spec, layer.x).tobytes()
@@ -264,14 +266,17 @@ def test_candidates_are_the_search_s_and_plans_are_made_with_them() -> None:
 class StandIn:
     """A space of three points that all do the same, one of them late, one of them wrong if asked to."""
 
-    def __init__(self, wrong: str = "") -> None:
-        self.wrong = wrong
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, wrong: str = "") -> None:
+        self.wrong, self.right = wrong, (space.candidates, space.session_with)
+        monkeypatch.setattr(space, "candidates", self.candidates)
+        monkeypatch.setattr(space, "session_with", self.session_with)
 
-    def candidates(self, point: Point, batch: int, machine: Any) -> list[loops.Candidate]:
-        return [loops.Candidate({"units": i}, (1 + i) * 1e-3, name) for i, name in enumerate("abc")]
+    def candidates(self, problem: Any, machine: Any) -> list[Estimate]:
+        self.pick = self.right[0](problem, machine)[0].point
+        return [Estimate(Chosen((("units", i),)), (Part("all", (1 + i) * 1e-3),)) for i in range(3)]
 
-    def session_with(self, spec: Any, shape: Any, machine: Any, name: str) -> Any:
-        session = RIGHT(spec, shape, machine, None)
+    def session_with(self, spec: Any, shape: Any, machine: Any, point: Chosen) -> Any:
+        name, session = "abc"[point.number("units")], self.right[1](spec, shape, machine, self.pick)
         run = session.run
 
         def slow(inputs: Any, outputs: Any) -> None:
@@ -287,15 +292,10 @@ class StandIn:
         return session
 
 
-RIGHT = loops.session_with
-
-
 def test_space(
     tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stand_in = StandIn()
-    monkeypatch.setattr(loops, "candidates", stand_in.candidates)
-    monkeypatch.setattr(loops, "session_with", stand_in.session_with)
+    StandIn(monkeypatch)
     json_file, md = tmp_path / "found.json", tmp_path / "found.md"
     files = ["--json", str(json_file), "--md", str(md)]
     assert space.main(["--quick", "--rounds", "3", *files]) == 0
@@ -314,23 +314,21 @@ def test_space(
     drawn(tmp_path / "found.svg")
 
 
+@pytest.mark.parametrize(("wrong", "gap"), [("b", True), ("a", False)])
 def test_a_point_of_the_space_with_a_wrong_answer(
-    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wrong: str, gap: bool, tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for wrong, gap in (("b", True), ("a", False)):
-        stand_in = StandIn(wrong)
-        monkeypatch.setattr(loops, "candidates", stand_in.candidates)
-        monkeypatch.setattr(loops, "session_with", stand_in.session_with)
-        json_file, md = tmp_path / "found.json", tmp_path / "found.md"
-        options = ["--quick", "--layers", "lstm 20", "--json", str(json_file), "--md", str(md)]
-        assert space.main(options) == 1
-        (result,) = json.loads(json_file.read_text())["results"]
-        number = "abc".index(wrong)
-        assert "wrong answer" in result["failures"][f"units={number}"]
-        assert [p["measured"] is None for p in result["points"]] == [n == number for n in range(3)]
-        assert (result["gap"] is not None) == gap  # none without the pick
-        assert f"lstm 20, batch 1, units={number}: wrong answer" in md.read_text()
-        draw(json.loads(json_file.read_text()), tmp_path / "found.svg")
+    StandIn(monkeypatch, wrong)
+    json_file, md = tmp_path / "found.json", tmp_path / "found.md"
+    options = ["--quick", "--layers", "lstm 20", "--json", str(json_file), "--md", str(md)]
+    assert space.main(options) == 1
+    (result,) = json.loads(json_file.read_text())["results"]
+    number = "abc".index(wrong)
+    assert "wrong answer" in result["failures"][f"units={number}"]
+    assert [p["measured"] is None for p in result["points"]] == [n == number for n in range(3)]
+    assert (result["gap"] is not None) == gap  # none without the pick
+    assert f"lstm 20, batch 1, units={number}: wrong answer" in md.read_text()
+    draw(json.loads(json_file.read_text()), tmp_path / "found.svg")
 
 
 @pytest.mark.benchmark(group="recurrent, ten steps")

@@ -10,37 +10,26 @@ import numpy as np
 import pytest
 
 from bslite import api
+from bslite.cli.warmup import hollow
 from bslite.frontends.weights.architectures.random_weights import random_state_dict
 from bslite.frontends.weights.state_dict import from_state_dict
 from bslite.spec import GraphBuilder, ModelSpec
 from bslite.spec.table import layer_rows
 
-#: The distinct convolutions of ResNet-50 at 224 x 224: channels in, out, kernel, stride, input side.
-RESNET50 = [
-    (3, 64, 7, 2, 224),
-    (64, 64, 1, 1, 56),
-    (64, 64, 3, 1, 56),
-    (64, 256, 1, 1, 56),
-    (256, 64, 1, 1, 56),
-    (256, 128, 1, 1, 56),
-    (128, 128, 3, 2, 56),
-    (128, 512, 1, 1, 28),
-    (256, 512, 1, 2, 56),
-    (512, 128, 1, 1, 28),
-    (128, 128, 3, 1, 28),
-    (512, 256, 1, 1, 28),
-    (256, 256, 3, 2, 28),
-    (256, 1024, 1, 1, 14),
-    (512, 1024, 1, 2, 28),
-    (1024, 256, 1, 1, 14),
-    (256, 256, 3, 1, 14),
-    (1024, 512, 1, 1, 14),
-    (512, 512, 3, 2, 14),
-    (512, 2048, 1, 1, 7),
-    (1024, 2048, 1, 2, 14),
-    (2048, 512, 1, 1, 7),
-    (512, 512, 3, 1, 7),
-]
+
+def convolutions(arch: str) -> list[tuple[int, ...]]:
+    """A network's distinct convolutions: channels in, out, kernel, stride, input side."""
+    spec = hollow(arch)
+    shapes = spec.infer_shapes([i.example for i in spec.inputs])
+    found: dict[tuple[int, ...], None] = {}
+    for node in spec.nodes:
+        if node.op == "conv2d":
+            out, _, kernel, _ = spec.node_params(node)["weight"].shape
+            _, channels, side, _ = shapes[node.inputs[0]]
+            found[channels, out, kernel, node.attrs["stride"][0], side] = None
+    return list(found)
+
+
 #: Depthwise convolutions of MobileNet v2 (3x3) and EfficientNet (5x5): channels, kernel, stride, input side.
 DEPTHWISE = [
     (32, 3, 1, 112),
@@ -92,7 +81,9 @@ def measure(benchmark: Any, spec: ModelSpec, batch: int = 1) -> None:
 
 
 @pytest.mark.benchmark(group="convolution")
-@pytest.mark.parametrize("case", RESNET50, ids=lambda c: f"{c[0]}-{c[1]} {c[2]}x{c[2]}/{c[3]} on {c[4]}")
+@pytest.mark.parametrize(
+    "case", convolutions("resnet50"), ids=lambda c: f"{c[0]}-{c[1]} {c[2]}x{c[2]}/{c[3]} on {c[4]}"
+)
 def test_convolution(benchmark: Any, case: tuple[int, int, int, int, int]) -> None:
     channels, out, kernel, stride, side = case
     weight = (out, channels, kernel, kernel)

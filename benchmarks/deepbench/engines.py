@@ -2,32 +2,16 @@
 
 import statistics
 import time
-from typing import Any
 
 import numpy as np
 
 from benchmarks.peers.engines import ENGINES as PEERS
-from benchmarks.peers.engines import Engine, TorchEager
 from bslite.explore.cpu import Loops
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import Array, ModelSpec
 
 KERNEL = "recurrent"
-
-
-class TorchRecurrent(TorchEager):
-    """``nn.LSTM`` or ``nn.GRU`` under ``inference_mode``; it gives the state besides the outputs."""
-
-    def answer(self, result: Any) -> Array:
-        return np.asarray(result[0].numpy())
-
-
-ENGINES: dict[str, type[Engine]] = {
-    "bslite": PEERS["bslite"],
-    "torch": TorchRecurrent,
-    "onnxruntime": PEERS["onnxruntime"],
-    "openvino": PEERS["openvino"],
-}
+ENGINES = {name: PEERS[name] for name in ("bslite", "torch", "onnxruntime", "openvino")}
 
 
 class Traced:

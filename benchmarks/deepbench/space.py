@@ -17,13 +17,22 @@ from typing import Any
 import numpy as np
 
 from benchmarks import output
-from benchmarks.deepbench import loops
 from benchmarks.deepbench.layer import Case, Layer, each_layer
 from benchmarks.deepbench.points import Point, add_options, parse
-from benchmarks.deepbench.ranks import spearman
 from benchmarks.tables import geometric_mean, median_ratio, ms, ratio, table
 from bslite.cli.timing import interleaved
 from bslite.engines.cpu.detect import detect
+from bslite.engines.cpu.engine import engine_for
+from bslite.engines.cpu.session import Session
+from bslite.explore import Estimate, Recurrent, search
+from bslite.explore.cpu import Explorer, Loops
+from bslite.explore.space import Point as LoopPoint
+from bslite.machine import Machine
+from bslite.ops import Shape
+from bslite.plan import build_plan
+from bslite.plan.core.views import contiguous
+from bslite.plan.cpu.tuning import Tuning
+from bslite.spec import Array, ModelSpec
 
 CAP, SECONDS, ROUNDS = 12, 25.0, 5
 QUICK_CAP, QUICK_SECONDS = 3, 1.0
@@ -53,13 +62,27 @@ class Explored:
     failures: dict[str, str] = field(default_factory=dict)
 
 
+def candidates(problem: Recurrent, machine: Machine) -> Sequence[Estimate]:
+    """Every point that is possible and what it is predicted to take, the search's pick first."""
+    return search(Explorer(), problem, machine).ranked
+
+
+def session_with(spec: ModelSpec, shape: Shape, machine: Machine, point: LoopPoint) -> Session:
+    """The model planned with these loop parameters; packed weights are shared by all such sessions of it."""
+    engine = engine_for(spec)
+    plan = build_plan(
+        engine.spec, [shape], machine, input_strides=[contiguous(shape)], tuning=Tuning(Loops.of(point))
+    )
+    return Session(plan, engine.constant)
+
+
 def explore(layer: Layer, batch: int, threads: int, rounds: int, seconds: float) -> Explored:
     """Predict and measure all points; fewer rounds, but two, where ``seconds`` would not do."""
     point = layer.point
     found = Explored(point.name, batch, threads, point.steps, point.lengths)
     machine = detect(threads)
-    tried = loops.candidates(point, batch, machine)
-    calls = _right_ones(layer, batch, [c.loops for c in tried], found, list(map(str, tried)))
+    tried = candidates(point.problem(batch), machine)
+    calls = _right_ones(layer, batch, [e.point for e in tried], found)
     start = time.perf_counter()
     for call in calls.values():
         call()
@@ -67,8 +90,8 @@ def explore(layer: Layer, batch: int, threads: int, rounds: int, seconds: float)
     found.rounds = max(2, min(rounds, int(seconds / one))) if calls else 0
     each = {i: statistics.median(s) for i, s in _timed(calls, found.rounds).items()}
     found.points = [
-        {"values": dict(c.values), "predicted": c.predicted, "measured": each.get(i)}
-        for i, c in enumerate(tried)
+        {"values": e.point.as_dict(), "predicted": e.seconds, "measured": each.get(i)}
+        for i, e in enumerate(tried)
     ]
     known = [(p["predicted"], p["measured"]) for p in found.points if p["measured"] is not None]
     found.correlation = spearman([p for p, _ in known], [m for _, m in known])
@@ -78,7 +101,7 @@ def explore(layer: Layer, batch: int, threads: int, rounds: int, seconds: float)
 
 
 def _right_ones(
-    layer: Layer, batch: int, points: Sequence[Any], found: Explored, names: Sequence[str]
+    layer: Layer, batch: int, points: Sequence[LoopPoint], found: Explored
 ) -> dict[int, Callable[[], object]]:
     """A call for each point whose answer is right, by its number."""
     from pathlib import Path
@@ -86,16 +109,15 @@ def _right_ones(
     case = Case(layer, batch, Path())
     machine = detect(found.threads)
     calls: dict[int, Callable[[], object]] = {}
-    for i, (name, point) in enumerate(zip(names, points, strict=True)):
-        session = loops.session_with(layer.spec, case.x.shape, machine, point)
+    for i, point in enumerate(points):
+        session = session_with(layer.spec, case.x.shape, machine, point)
         out = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
         call = functools.partial(session.run, [case.x], out)
         call()
-        error = case.error(out[0])
-        if error <= case.bound:
-            calls[i] = call
+        if wrong := case.wrong(out[0]):
+            found.failures[str(point)] = wrong
         else:
-            found.failures[name] = f"wrong answer: error {error:.1e}, bound {case.bound:.1e}"
+            calls[i] = call
     return calls
 
 
@@ -116,6 +138,22 @@ def _meet_again(
     gaps = {i: median_ratio(again[0], again[i]) for i in again}
     found.best = max(gaps, key=gaps.__getitem__)
     found.gap = gaps[found.best]
+
+
+def ranks(values: Sequence[float]) -> Array:
+    """The place of each among all, from 0; equal ones share the mean of theirs."""
+    _, inverse, counts = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
+    last = np.cumsum(counts) - 1
+    found: Array = (last - (counts - 1) / 2)[inverse]
+    return found
+
+
+def spearman(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Pearson's correlation of the ranks, -1 to 1; None where there is no order on a side."""
+    a, b = ranks(one), ranks(other)
+    if len(a) < 2 or a.std() == 0 or b.std() == 0:
+        return None
+    return float(np.corrcoef(a, b)[0, 1])
 
 
 def as_dict(results: Sequence[Explored], limits: None, header: dict[str, Any]) -> dict[str, Any]:

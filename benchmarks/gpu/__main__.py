@@ -20,7 +20,7 @@ from benchmarks import output
 from benchmarks.deepbench.points import cut_points
 from benchmarks.gpu import report
 from benchmarks.gpu.case import Case
-from benchmarks.gpu.device import Device, DeviceLost, Gpu, Host, NoGpu
+from benchmarks.gpu.device import DeviceLost, Gpu, Host, NoGpu
 from benchmarks.gpu.engines import QUICK
 from benchmarks.gpu.limits import measure
 from benchmarks.gpu.measure import Result, compare
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         return check.run(check.layers(options.cases))
     try:
-        device: Device = Host() if options.rehearse else Gpu()
+        device: Host = Host() if options.rehearse else Gpu()
     except NoGpu as e:
         print(e, file=sys.stderr)
         return 2
@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _measure(
     case: Case,
-    device: Device,
+    device: Host,
     result: Result,
     options: argparse.Namespace,
     note: Callable[[str], None],
@@ -103,7 +103,7 @@ def _measure(
     compare(case, device, result, engines, options.rounds)
 
 
-def _parts(options: argparse.Namespace, device: Device) -> Iterator[tuple[str, Iterator[Case]]]:
+def _parts(options: argparse.Namespace, device: Host) -> Iterator[tuple[str, Iterator[Case]]]:
     """What is measured, in the order of importance, made when its turn comes."""
     wanted: dict[str, Callable[[], Iterator[Case]]] = {
         "networks": lambda: (c for n in options.nets for c in network(n, options.batch, device)),

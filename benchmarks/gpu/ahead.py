@@ -4,11 +4,11 @@ take seconds each, and the GPU waits.
 
 import json
 import multiprocessing
-import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+from bslite.engines.cpu.threads import available_cores
 from bslite.ops import Shape
 from bslite.spec import ModelSpec
 
@@ -50,9 +50,8 @@ class Compilers:
         if not new:
             return 0
         if self._pool is None:
-            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
             context = multiprocessing.get_context("spawn")  # a process that has a GPU must not be forked
-            self._pool = ProcessPoolExecutor(cores, mp_context=context)
+            self._pool = ProcessPoolExecutor(available_cores(), mp_context=context)
         for one in [self._pool.submit(compile_one, each, self._capability) for each in new]:
             one.exception()
         self._done |= set(new)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.device import Device
+from benchmarks.gpu.device import Host
 from benchmarks.peers.nets import distance
 from bslite.spec import Array, ModelSpec
 from bslite.verification import FACTOR, TINY
@@ -21,7 +21,7 @@ class Case:
     """``axis`` is the batch's, in x and in the answer; ``made`` makes the ModelSpec, once it is asked for."""
 
     def __init__(
-        self, name: str, module: Any, x: Array, made: Callable[[], ModelSpec], device: Device, axis: int = 0
+        self, name: str, module: Any, x: Array, made: Callable[[], ModelSpec], device: Host, axis: int = 0
     ) -> None:
         self.name, self.module, self.x, self.axis = name, module, x, axis
         self._made, self._device = made, device

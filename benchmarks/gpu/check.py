@@ -5,7 +5,6 @@ not tried: a kernel that wrote where it must not leaves a device that fails what
 """
 
 import contextlib
-import importlib.metadata
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.origin import versions_of
 from bslite import GraphBuilder, ModelSpec
 from bslite.ops import REGISTRY, Case, Op
 from bslite.ops.sample import sample
@@ -97,12 +97,8 @@ def packages() -> str:
     numba-cuda takes numba's place by a .pth file, which Python reads in site directories only, not in those
     of PYTHONPATH.
     """
-    versions = []
-    for name in PACKAGES:
-        try:
-            versions.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            versions.append(f"no {name}")
+    found = versions_of(PACKAGES)
+    versions = [f"{name} {found[name]}" if name in found else f"no {name}" for name in PACKAGES]
     from bslite.kernels.cuda.runtime.device import SIMULATED, cuda
 
     if "numba_cuda" not in str(cuda.__file__):

@@ -1,34 +1,14 @@
 """The rivals on the GPU, a small class each; inputs and weights lie there before anything is timed."""
 
 import copy
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import Any
 
 from benchmarks.gpu.case import Case
-from benchmarks.gpu.device import Device
+from benchmarks.gpu.device import Host
+from benchmarks.peers.engines import Engine
 from benchmarks.rivals import Unavailable
-from bslite.spec import Array
 
 WARM = 3  # calls before a CUDA graph is captured, as torch's manual has it
-
-
-class Engine:
-    """Base of the rivals. Making one may take long (it compiles); calling it is what is timed."""
-
-    name: ClassVar[str]
-    ours: ClassVar[bool] = False
-
-    def __init__(self, case: Case, device: Device) -> None:
-        raise NotImplementedError
-
-    def __call__(self) -> Any:
-        raise NotImplementedError
-
-    def answer(self, result: Any) -> Array:
-        """The result as an array."""
-        found = result[0] if isinstance(result, (tuple, list)) else result
-        return np.asarray(found.detach().cpu().numpy())
 
 
 class Bslite(Engine):
@@ -38,7 +18,7 @@ class Bslite(Engine):
     ours = True
     layerwise = False
 
-    def __init__(self, case: Case, device: Device) -> None:
+    def __init__(self, case: Case, device: Host) -> None:
         from bslite.api import run
 
         self.run, self.spec, self.x = run, case.spec, device.put(case.tensor)
@@ -60,7 +40,7 @@ class Torch(Engine):
 
     name = "torch"
 
-    def __init__(self, case: Case, device: Device) -> None:
+    def __init__(self, case: Case, device: Host) -> None:
         self.torch = device.torch
         self.module = device.put(copy.deepcopy(case.module))
         self.x = device.put(case.tensor)
@@ -75,7 +55,7 @@ class TorchChannelsLast(Torch):
 
     name = "torch-nhwc"
 
-    def __init__(self, case: Case, device: Device) -> None:
+    def __init__(self, case: Case, device: Host) -> None:
         super().__init__(case, device)
         if self.x.ndim != 4:
             raise Unavailable("no images")
@@ -88,7 +68,7 @@ class TorchGraph(Torch):
 
     name = "torch-graph"
 
-    def __init__(self, case: Case, device: Device) -> None:
+    def __init__(self, case: Case, device: Host) -> None:
         super().__init__(case, device)
         if device.kind != "cuda":
             raise Unavailable("CUDA graphs need a GPU")
@@ -113,7 +93,7 @@ class TorchAutotuned(Torch):
 
     name = "max-autotune"
 
-    def __init__(self, case: Case, device: Device) -> None:
+    def __init__(self, case: Case, device: Host) -> None:
         super().__init__(case, device)
         if device.kind != "cuda":
             raise Unavailable("not rehearsed: it needs a GPU")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from benchmarks.gpu.device import Device
+from benchmarks.gpu.device import Host
 
 SIZE, BUFFER = 8192, 1 << 30  # rows of the square matrices; bytes, well beyond any cache
 SMALL_SIZE, SMALL_BUFFER = 256, 1 << 20  # of a rehearsal
@@ -21,7 +21,7 @@ class Limits:
         return max(flops / self.sgemm, bytes_ / self.copy)
 
 
-def measure(device: Device) -> Limits:
+def measure(device: Host) -> Limits:
     """The best of a few tries: what disturbs one only ever makes it slower."""
     torch, rehearsal = device.torch, device.kind == "cpu"
     size, buffer = (SMALL_SIZE, SMALL_BUFFER) if rehearsal else (SIZE, BUFFER)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.case import Case
-from benchmarks.gpu.device import Device
+from benchmarks.gpu.device import Host
 from benchmarks.gpu.engines import ENGINES, Engine
 from benchmarks.rivals import Times
 
@@ -32,7 +32,7 @@ class Result(Times):
     same_bits: bool | None = None  # whether bslite's answers were, call after call
 
 
-def compare(case: Case, device: Device, result: Result, engines: Sequence[str], rounds: int) -> None:
+def compare(case: Case, device: Host, result: Result, engines: Sequence[str], rounds: int) -> None:
     """Measure rivals and add them to ``result``; what goes wrong with one is a line in ``failures``."""
     with result.noting("float64"):
         result.bound = case.bound
@@ -72,7 +72,7 @@ def _same_bits(engine: Engine, times: int = 3) -> bool:
     return all(np.array_equal(a.view(np.int32), answers[0].view(np.int32)) for a in answers)
 
 
-def _prepare(case: Case, device: Device, name: str, result: Result) -> Any:
+def _prepare(case: Case, device: Host, name: str, result: Result) -> Any:
     start = time.perf_counter()
     engine = ENGINES[name](case, device)
     made = engine()

@@ -15,20 +15,24 @@ from bslite.spec import Array
 
 
 class Engine:
-    """Base of the rivals. Making one may take long (it compiles); calling it is what is timed."""
+    """Base of the rivals, made from a network and what it runs on: threads, or a device.
+
+    Making one may take long (it compiles); calling it is what is timed.
+    """
 
     name: ClassVar[str]
     ours: ClassVar[bool] = False
 
-    def __init__(self, net: Net, threads: int) -> None:
+    def __init__(self, net: Any, on: Any) -> None:
         raise NotImplementedError
 
     def __call__(self) -> Any:
         raise NotImplementedError
 
     def answer(self, result: Any) -> Array:
-        """The result as an array."""
-        return np.asarray(result)
+        """The result as an array: the outputs alone, of what gives a state besides."""
+        found = result[0] if isinstance(result, (tuple, list)) else result
+        return np.asarray(found.detach().cpu() if hasattr(found, "detach") else found)
 
 
 class Bslite(Engine):
@@ -68,9 +72,6 @@ class TorchEager(Engine):
     def __call__(self) -> Any:
         with self.torch.inference_mode():
             return self.module(self.x)
-
-    def answer(self, result: Any) -> Array:
-        return np.asarray(result.numpy())
 
 
 class TorchChannelsLast(TorchEager):

@@ -82,14 +82,14 @@ def measure(model: str, warmup: str, engine: str, threads: int) -> dict[str, int
     """As `memory_of`, of this process, which must be a fresh one."""
     if issubclass(ENGINES[engine], ENGINES["torch"]):
         import_models()  # before the growth is measured: unpickling would import it
-    small = ENGINES[engine](Stored(warmup), threads)  # type: ignore[arg-type]  # a Stored has what they use
+    small = ENGINES[engine](Stored(warmup), threads)
     for _ in range(2):
         small()
     del small
     net = Stored(model)
     _ = net.x
     growth = Growth()
-    rival = ENGINES[engine](net, threads)  # type: ignore[arg-type]
+    rival = ENGINES[engine](net, threads)
     del net
     rival()  # some only now choose kernels and pack weights
     making = growth.peak()

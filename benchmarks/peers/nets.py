@@ -34,7 +34,9 @@ class Net:
     The true answer is that of the first ``checked`` images of ``x``, of all if None.
     """
 
-    def __init__(self, name: str, module: Any, x: Array, folder: Path, checked: int | None = None) -> None:
+    def __init__(
+        self, name: str, module: Any, x: Array, folder: Path = Path(), checked: int | None = None
+    ) -> None:
         self.name, self.module, self.x, self.folder, self.checked = name, module, x, folder, checked
 
     @functools.cached_property
@@ -83,6 +85,11 @@ class Net:
         if len(answer) != (batch or len(self.x)):
             return float("inf")
         return distance(answer[: self.checked], self.exact[:batch])
+
+    def wrong(self, answer: Array) -> str | None:
+        """Why an answer is wrong, or None."""
+        error = self.error(answer)
+        return None if error <= self.bound else f"wrong answer: error {error:.1e}, bound {self.bound:.1e}"
 
     @functools.cached_property
     def bound(self) -> float:

@@ -7,15 +7,8 @@ import matplotlib
 
 from benchmarks.plot import deepbench, deepbench_space, depth_first, gpu, peers, spatial, stacks, style
 
-DRAWINGS = {
-    "peers": peers.figure,
-    "stacks": stacks.figure,
-    "depth_first": depth_first.figure,
-    "spatial": spatial.figure,
-    "deepbench": deepbench.figure,
-    "deepbench_space": deepbench_space.figure,
-    "gpu": gpu.figure,
-}
+MODULES = (peers, stacks, depth_first, spatial, deepbench, deepbench_space, gpu)
+DRAWINGS = {module.__name__.rpartition(".")[2]: module.figure for module in MODULES}
 
 
 def draw(data: dict[str, Any], path: Path) -> None:

@@ -8,7 +8,6 @@ from matplotlib.patches import Patch
 
 from benchmarks.plot import style
 
-GROUP = 0.84  # of the room between two layers, taken by bars
 SHADES = ("#0072B2", "#56B4E9", "#004A75", "#999999")  # by batch
 TICKS = (0.25, 0.35, 0.5, 0.7, 0.85, 1, 1.2, 1.5, 2, 3, 4, 6, 8, 12, 16, 24)
 EVEN, FULL = "#000000", "#D55E00"
@@ -22,10 +21,10 @@ def figure(data: dict[str, Any]) -> Figure:
     batches = sorted({r["batch"] for r in results})
     drawn, axes = style.panels(2, 1, 2.2 + 1.0 * len(layers), 3.4)
     above, below = axes[:, 0]
-    width = GROUP / len(batches)
+    width = style.GROUP / len(batches)
     ratios = [1.0]
     for r in results:
-        left = layers.index(r["net"]) - GROUP / 2 + batches.index(r["batch"]) * width
+        left = layers.index(r["net"]) - style.GROUP / 2 + batches.index(r["batch"]) * width
         bar: dict[str, Any] = {"align": "edge", "color": SHADES[batches.index(r["batch"]) % len(SHADES)]}
         if r["ratio"] is not None:
             ratios.append(r["ratio"])
@@ -36,20 +35,14 @@ def figure(data: dict[str, Any]) -> Figure:
         if alone is not None:
             below.hlines(100 * alone, left, left + width * 0.92, color=EVEN, linewidth=2, zorder=4)
     above.axhline(1, color=EVEN, linewidth=1)
-    above.set_yscale("log")
-    low, high = min(ratios) * 0.93, max(ratios) * 1.07
-    style.plain_ticks(above.yaxis, [t for t in TICKS if low <= t <= high])
-    above.set_ylim(low, high)
+    style.ratio_axis(above, ratios, TICKS)
     above.set_ylabel("time of the best / bslite's")
     above.set_title(_mean(data))
     below.axhline(100 * AIM, color=FULL, linewidth=1.2, linestyle="--", zorder=5)
     below.set_ylabel("% of the streaming rate*")
     below.set_title("Share of the rate at which all threads read as many bytes")
     for ax in (above, below):
-        ax.set_xticks(range(len(layers)), [_label(name, results) for name in layers])
-        ax.set_xlim(-0.6, len(layers) - 0.4)
-        ax.grid(axis="x", visible=False)
-        ax.tick_params(axis="x", length=0)
+        style.names(ax, [_label(name, results) for name in layers])
     handles: list[Any] = [
         Patch(color=SHADES[i % len(SHADES)], label=f"batch {batch}") for i, batch in enumerate(batches)
     ]

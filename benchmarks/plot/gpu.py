@@ -8,7 +8,6 @@ from matplotlib.patches import Patch
 
 from benchmarks.plot import style
 
-GROUP = 0.84  # of the room between two cases, taken by bars
 TICKS = (0.1, 0.2, 0.35, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 10, 20, 50, 100)
 TITLES = {
     "networks": "networks",
@@ -31,8 +30,9 @@ def figure(data: dict[str, Any]) -> Figure:
         if part == "stacks":
             _shares(ax, results)
         else:
-            _ratios(ax, results, [e for e in engines if e != "bslite"])
+            style.ratio_bars(ax, results, [e for e in engines if e != "bslite"], TICKS)
             ax.set_title(TITLES[part])
+        style.names(ax, [f"{r['name']}\nbatch {r['batch']}" for r in results], fontsize=7)
     handles: list[Any] = [Line2D([], [], color=style.COLOURS["bslite"], linewidth=2, label="bslite")]
     handles += [Patch(color=style.COLOURS[e], label=e) for e in engines if e != "bslite"]
     where = f"{data['device']['name']}, commit {data['commit']}"
@@ -41,31 +41,9 @@ def figure(data: dict[str, Any]) -> Figure:
     return drawn
 
 
-def _ratios(ax: Any, results: list[dict[str, Any]], engines: list[str]) -> None:
-    width = GROUP / max(1, len(engines))
-    ratios = [1.0]
-    for i, r in enumerate(results):
-        for j, engine in enumerate(engines):
-            if engine in r["seconds"]:
-                ratio = r["seconds"][engine] / r["seconds"]["bslite"]
-                ratios.append(ratio)
-                left = i - GROUP / 2 + j * width
-                ax.bar(left, ratio - 1, width * 0.92, bottom=1, align="edge", color=style.COLOURS[engine])
-    ax.axhline(1, color=style.COLOURS["bslite"], linewidth=2, zorder=3)
-    ax.set_yscale("log")
-    low, high = min(ratios) * 0.93, max(ratios) * 1.07
-    style.plain_ticks(ax.yaxis, [t for t in TICKS if low <= t <= high])
-    ax.set_ylim(low, high)
-    ax.set_ylabel("time / bslite's time")
-    ax.set_xticks(range(len(results)), [f"{r['name']}\nbatch {r['batch']}" for r in results], fontsize=7)
-    ax.set_xlim(-0.6, len(results) - 0.4)
-    ax.grid(axis="x", visible=False)
-
-
 def _shares(ax: Any, results: list[dict[str, Any]]) -> None:
     ax.plot(range(len(results)), [r["share"] for r in results], color=style.COLOURS["bslite"], marker="o")
     ax.axhline(GOAL, color="#000000", linestyle="--", linewidth=1)
     ax.set_ylim(bottom=0)
     ax.set_ylabel("of a copy's bandwidth")
-    ax.set_xticks(range(len(results)), [f"{r['name']}\nbatch {r['batch']}" for r in results], fontsize=7)
     ax.set_title("stacks of max pool, batch norm and ReLU: input and output once, over the time")

@@ -8,9 +8,7 @@ from matplotlib.patches import Patch
 
 from benchmarks.plot import style
 
-GROUP = 0.84  # of the room between two networks, taken by bars
 TICKS = (0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-FLOOR = "#000000"
 
 
 def figure(data: dict[str, Any]) -> Figure:
@@ -23,11 +21,13 @@ def figure(data: dict[str, Any]) -> Figure:
     most = max(sum(r["batch"] == b for r in results) for b in batches)
     drawn, axes = style.panels(len(batches), 1, 2.2 + 1.05 * most, 3.7)
     for ax, batch in zip(axes[:, 0], batches, strict=True):
-        _panel(ax, [r for r in results if r["batch"] == batch], engines)
+        mine = [r for r in results if r["batch"] == batch]
+        style.ratio_bars(ax, mine, engines, TICKS, floor)
+        style.names(ax, [f"{r['net']}\n{1e3 * r['seconds']['bslite']:.1f} ms" for r in mine])
         ax.set_title(f"batch {batch}")
     handles: list[Any] = [Line2D([], [], color=style.COLOURS["bslite"], linewidth=2, label="bslite")]
     handles += [Patch(color=style.COLOURS[e], label=e) for e in engines]
-    handles.append(Line2D([], [], color=FLOOR, linewidth=2, label="floor of the roofline*"))
+    handles.append(Line2D([], [], color=style.LIMIT, linewidth=2, label="floor of the roofline*"))
     what = "Time of one inference, relative to bslite: above 1, bslite is faster"
     style.head(drawn, what, data, {r["threads"] for r in results}, handles)
     style.footnote(
@@ -48,32 +48,3 @@ def floor(result: dict[str, Any]) -> float | None:
     """Seconds the network takes at least, at the rate of our microkernel, where that was measured."""
     found = result.get("fma_floor") or result.get("floor")
     return None if found is None else float(found)
-
-
-def _panel(ax: Any, results: list[dict[str, Any]], engines: list[str]) -> None:
-    width = GROUP / len(engines)
-    ratios = [1.0]
-    for i, r in enumerate(results):
-        ours = r["seconds"]["bslite"]
-        for j, engine in enumerate(engines):
-            if engine in r["seconds"]:
-                ratio = r["seconds"][engine] / ours
-                ratios.append(ratio)
-                left = i - GROUP / 2 + j * width
-                ax.bar(left, ratio - 1, width * 0.92, bottom=1, align="edge", color=style.COLOURS[engine])
-        limit = floor(r)
-        if limit is not None:
-            ratios.append(limit / ours)
-            ax.hlines(limit / ours, i - GROUP / 2, i + GROUP / 2, color=FLOOR, linewidth=2, zorder=4)
-    ax.axhline(1, color=style.COLOURS["bslite"], linewidth=2, zorder=3)
-    ax.set_yscale("log")
-    low, high = min(ratios) * 0.93, max(ratios) * 1.07
-    style.plain_ticks(ax.yaxis, [t for t in TICKS if low <= t <= high])
-    ax.set_ylim(low, high)
-    ax.set_ylabel("time / bslite's time")
-    ax.set_xticks(
-        range(len(results)), [f"{r['net']}\n{1e3 * r['seconds']['bslite']:.1f} ms" for r in results]
-    )
-    ax.set_xlim(-0.6, len(results) - 0.4)
-    ax.grid(axis="x", visible=False)
-    ax.tick_params(axis="x", length=0)

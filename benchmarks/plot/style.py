@@ -1,6 +1,6 @@
 """What all pictures share: colours, fonts, titles, and files that only change when the picture does."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ COLOURS = {
 }
 # And a form for each, for prints without colour.
 MARKERS = dict(zip(COLOURS, "osvD^Px" + "os" + "^D", strict=True))
-GRID, QUIET = "#DDDDDD", "#444444"
+GRID, QUIET, LIMIT = "#DDDDDD", "#444444", "#000000"
+GROUP = 0.84  # of the room between two names, taken by bars
 FEW = 7  # numbers on an axis
 MARGIN, LINE, ENTRY, NARROWEST = 0.12, 0.24, 1.75, 9.0  # inches: of the head, of an entry of the legend
 RC: dict[Any, Any] = {  # Any: its own type lists every key there is
@@ -94,6 +95,44 @@ def threads(*counts: int) -> str:
     """``1 thread``, ``2 threads``, ``1 and 2 threads``."""
     each = sorted(set(counts))
     return f"{' and '.join(map(str, each))} thread{'s' * (each[-1] > 1)}"
+
+
+def ratio_bars(
+    ax: Any, results: Sequence[dict[str, Any]], engines: Sequence[str], ticks: Sequence[float],
+    floor: Callable[[dict[str, Any]], float | None] = lambda result: None,
+) -> None:  # fmt: skip
+    """For each result a bar for each engine: its time over bslite's, from a line at 1; a mark at a floor."""
+    width = GROUP / max(1, len(engines))
+    ratios = [1.0]
+    for i, r in enumerate(results):
+        ours = r["seconds"]["bslite"]
+        for j, engine in enumerate(engines):
+            if engine in r["seconds"]:
+                ratios.append(r["seconds"][engine] / ours)
+                bar: dict[str, Any] = {"bottom": 1, "align": "edge", "color": COLOURS[engine]}
+                ax.bar(i - GROUP / 2 + j * width, ratios[-1] - 1, width * 0.92, **bar)
+        if (limit := floor(r)) is not None:
+            ratios.append(limit / ours)
+            ax.hlines(limit / ours, i - GROUP / 2, i + GROUP / 2, color=LIMIT, linewidth=2, zorder=4)
+    ax.axhline(1, color=COLOURS["bslite"], linewidth=2, zorder=3)
+    ratio_axis(ax, ratios, ticks)
+    ax.set_ylabel("time / bslite's time")
+
+
+def ratio_axis(ax: Any, ratios: Sequence[float], ticks: Sequence[float]) -> None:
+    """A logarithmic axis from the least of the ratios to the largest, and those of the ticks on it."""
+    ax.set_yscale("log")
+    low, high = min(ratios) * 0.93, max(ratios) * 1.07
+    plain_ticks(ax.yaxis, [t for t in ticks if low <= t <= high])
+    ax.set_ylim(low, high)
+
+
+def names(ax: Any, labels: Sequence[str], **options: Any) -> None:
+    """What stands under groups of bars, the first at 0."""
+    ax.set_xticks(range(len(labels)), labels, **options)
+    ax.set_xlim(-0.6, len(labels) - 0.4)
+    ax.grid(axis="x", visible=False)
+    ax.tick_params(axis="x", length=0)
 
 
 def plain_ticks(axis: Any, values: Iterable[float]) -> None:
