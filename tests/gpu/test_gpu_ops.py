@@ -19,7 +19,7 @@ from bslite.plan.core.lowering import CUDA
 from bslite.plan.cuda.build import build_plan
 
 #: In the simulator every sixth case of an op, the first included, and none that takes minutes:
-#: test_gpu_ptx_ops.py runs all of them as compiled.
+#: test_gpu_ptx_ops.py runs all of them, as compiled or in the simulator.
 CASES = all_cases(names=sorted(CUDA))
 MOST_FLOPS = 5e6
 #: Kernels that no case is large enough for, and where the simulator runs them. `recurrent_wide` is

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.gpu_ptx import aligned
+from support.ptx import machine
 from support.ptx.machine import Counted, Region, launch
 from support.ptx.text import PtxError, program
 
@@ -241,7 +242,8 @@ def test_blocks_that_race() -> None:
     run(body.replace("global", "global.cg"), [0], threads=1, grid=2)  # as blocks speak to each other
 
 
-def test_faults_of_threads() -> None:
+def test_faults_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MOST_TURNS", 100)
     half = "setp.lt.u32 %p1, %r1, 16;\n@%p1 bra $low;\n"
     with pytest.raises(PtxError, match="waits at a barrier"):
         run(half + "bar.sync 0;\nbra.uni $end;\n$low:\nbar.sync 0;\n$end:", [0])

@@ -1,9 +1,17 @@
-"""Every op, every case, as the code that a GPU would be given: the PTX, run on the CPU (`ptx`)."""
+"""Every op, every case: as the code that a GPU would be given, the PTX, run on the CPU, where
+`support.covering` asks for its variants of kernels; else in the simulator.
+"""
+
+import functools
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from support.check import all_cases
+from support.covering import Variant, covering, features, variants
 from support.gpu_cases import HALF_ULP, check_on_cuda
 from support.ptx_gpu import PtxDriver, ptx  # noqa: F401  (a fixture)
+from test_gpu_ops import MOST_FLOPS, flops
 
 from bslite.kernels.cuda.runtime.device import SIMULATED
 from bslite.ops import Case, Op
@@ -15,11 +23,38 @@ pytestmark = [pytest.mark.ptx, pytest.mark.skipif(not SIMULATED, reason="there i
 CONFLICTS = {"topk_tiles": 2.0, "channel_sums": 2.0}
 FEW = 64  # passes that nobody need count
 CASES = all_cases(names=sorted(CUDA))
+LARGE = MOST_FLOPS / 5  # what takes the simulator longer than the compiler
 
 
-@pytest.mark.parametrize(("op", "case"), CASES)
-def test_three_way(op: Op, case: Case, ptx: PtxDriver) -> None:  # noqa: F811
+@functools.cache
+def launched() -> list[frozenset[Variant]]:
+    """The variants of kernels that each case launches."""
+    return [variants(*p.values) for p in CASES]
+
+
+@functools.cache
+def compiled() -> set[int]:
+    """The cases to run as PTX, by number."""
+    return covering(launched(), [i for i, p in enumerate(CASES) if flops(*p.values) > LARGE])
+
+
+@pytest.mark.parametrize(
+    ("number", "op", "case"), [pytest.param(i, *p.values, id=p.id) for i, p in enumerate(CASES)]
+)
+def test_three_way(number: int, op: Op, case: Case, request: pytest.FixtureRequest) -> None:
+    if number not in compiled():
+        check_on_cuda(op, case)
+        return
+    driver: PtxDriver = request.getfixturevalue("ptx")
     check_on_cuda(op, case, least=HALF_ULP)
-    for step, counted in ptx.counted:
+    for step, counted in driver.counted:
         passes, fewest = counted.passes
         assert passes <= CONFLICTS.get(step.kernel, 1.25) * fewest + FEW, (step.kernel, passes, fewest)
+
+
+def test_every_pair_of_constants_is_compiled() -> None:
+    def all_of(cases: Iterable[int]) -> set[Any]:
+        return {f for i in cases for v in launched()[i] for f in features(v)}
+
+    assert len(compiled()) < len(CASES)
+    assert all_of(compiled()) == all_of(range(len(CASES)))

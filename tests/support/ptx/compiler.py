@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bslite import cache
+from bslite.engines.cuda.program import constants_of
 from support.once import once
 from support.ptx.text import Program, program
 
@@ -26,12 +27,17 @@ SAMPLED = ((8, 0), (9, 0))  # those of a kernel's samples
 
 def program_of(kernel: str, variant: Mapping[str, Any]) -> Program:
     """A kernel's variant, to be run."""
-    return _program(kernel, json.dumps(variant, sort_keys=True))
+    return _program(kernel, _named(variant))
 
 
 def text_of(kernel: str, variant: Mapping[str, Any], capability: tuple[int, int] = CAPABILITY) -> str:
     """A kernel's variant for GPUs of a capability, kept on disk under a digest of its sources."""
-    return _text(kernel, json.dumps(variant, sort_keys=True), capability)
+    return _text(kernel, _named(variant), capability)
+
+
+def _named(variant: Mapping[str, Any]) -> str:
+    """A variant as the engine launches it: samples name activations, of which it knows the codes."""
+    return json.dumps({name: constants_of(value) for name, value in variant.items()}, sort_keys=True)
 
 
 @functools.cache
@@ -103,17 +109,13 @@ def _serve() -> None:
     CUDACodeLibrary.get_asm_strs = remembered
     for line in sys.stdin:
         name, variant = json.loads(line)
-        constants = {k: _tuples(v) for k, v in json.loads(variant).items()}
+        constants = {k: constants_of(v) for k, v in json.loads(variant).items()}
         kernel = KERNELS[name]
         made = {CAPABILITY: kernel.ptx(CAPABILITY, **constants)}
         library = libraries.pop()
-        if constants in kernel.samples:
+        if variant in map(_named, kernel.samples):
             made |= {c: "".join(ptx_of(library, c)) for c in SAMPLED if c >= kernel.since}
         print(json.dumps(list(made.items())), flush=True)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 if __name__ == "__main__":
