@@ -18,10 +18,10 @@ from bslite.passes import simplify
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.cuda.build import build_plan
 
-#: In the simulator every sixth case of an op, the first included, and none that takes minutes:
+#: In the simulator every sixth case of an op, the first included, and none that takes seconds:
 #: test_gpu_ptx_ops.py runs all of them, as compiled or in the simulator.
 CASES = all_cases(names=sorted(CUDA))
-MOST_FLOPS = 5e6
+MOST_FLOPS = 5e5
 #: Kernels that no case is large enough for, and where the simulator runs them. `recurrent_wide` is
 #: `recurrent` for GPUs that have more registers to a thread.
 ELSEWHERE = {

@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.ptx, pytest.mark.skipif(not SIMULATED, reason="there i
 CONFLICTS = {"topk_tiles": 2.0, "channel_sums": 2.0}
 FEW = 64  # passes that nobody need count
 CASES = all_cases(names=sorted(CUDA))
-LARGE = MOST_FLOPS / 5  # what takes the simulator longer than the compiler
 
 
 @functools.cache
@@ -34,8 +33,8 @@ def launched() -> list[frozenset[Variant]]:
 
 @functools.cache
 def compiled() -> set[int]:
-    """The cases to run as PTX, by number."""
-    return covering(launched(), [i for i, p in enumerate(CASES) if flops(*p.values) > LARGE])
+    """The cases to run as PTX, by number, those among them that take the simulator long."""
+    return covering(launched(), [i for i, p in enumerate(CASES) if flops(*p.values) > MOST_FLOPS])
 
 
 @pytest.mark.parametrize(

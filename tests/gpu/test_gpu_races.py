@@ -25,7 +25,6 @@ from bslite.kernels.cuda.runtime import simulation
 pytestmark = pytest.mark.races
 
 EACH = 2  # cases of an op
-FEW = MOST_FLOPS / 5
 
 
 def backwards(found: list[Any]) -> list[Any]:
@@ -44,7 +43,7 @@ def cases() -> Iterator[Any]:
     seen: dict[str, int] = {}
     for case in all_cases(names=sorted(CUDA)):
         op = case.values[0]
-        if seen.get(op.name, 0) < EACH and flops(*case.values) < FEW:
+        if seen.get(op.name, 0) < EACH and flops(*case.values) < MOST_FLOPS:
             seen[op.name] = seen.get(op.name, 0) + 1
             yield case
 

@@ -108,7 +108,7 @@ def test_memory_does_not_grow_with_runs_and_shapes() -> None:
 
     def runs(count: int) -> None:
         for i in range(count):
-            x = rng.standard_normal((1 + i % 2, 3, 64 + 2 * (i % 25), 64)).astype(np.float32)
+            x = rng.standard_normal((1 + i % 2, 3, 32 + 2 * (i % 25), 32)).astype(np.float32)
             bslite.run(spec, x)
 
     runs(100)
