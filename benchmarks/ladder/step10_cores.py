@@ -20,7 +20,7 @@ from bslite.engines.cpu.job import Job, start_threads
 from bslite.kernels.contracts.record import StepRecord
 from bslite.kernels.cpu.runtime.compile import offsets
 from bslite.kernels.cpu.runtime.walk import CELLS
-from bslite.kernels.cpu.vector.simd import load_int
+from bslite.kernels.cpu.vector.memory import load_int
 from bslite.spec import Array
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.vector.simd import BYTES, fma, load, load_scalar, splat, store
+from bslite.kernels.cpu.vector.memory import load, load_scalar, store
+from bslite.kernels.cpu.vector.simd import BYTES, fma, splat
 
 ROWS = 6  # with two registers each: 12 accumulators, 2 of B, 1 of A, which fits the 16 of AVX2
 f = np.float32

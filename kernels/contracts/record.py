@@ -135,9 +135,14 @@ def cells(record: type[Record]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class StepRecord(Record):
-    """Base of the records of CPU steps. ``kernel`` is the name under which the kernel is registered."""
+    """Base of the records of CPU steps; ``class Copy(StepRecord, kernel="copy")`` names the kernel."""
 
     kernel: ClassVar[str]
+
+    def __init_subclass__(cls, kernel: str | None = None) -> None:
+        super().__init_subclass__()
+        if kernel is not None:
+            cls.kernel = kernel
 
     @property
     def tile(self) -> str:

@@ -14,7 +14,8 @@ from support.check import Array
 from bslite.kernels.cpu.math import veclog, vecmath, vecpow, vectrig
 from bslite.kernels.cpu.math.activation import activation
 from bslite.kernels.cpu.runtime.compile import Kernel
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, load, store
+from bslite.kernels.cpu.vector.memory import load, store
+from bslite.kernels.cpu.vector.simd import BYTES, LANES
 from bslite.reference import activation as oracle
 
 PER_EXPONENT = 1 << 11  # floats tried of every exponent and sign: half evenly spaced, half random

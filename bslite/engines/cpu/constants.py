@@ -1,7 +1,7 @@
 """The CPU's recipes for constants: weights as panels and padded to registers. Plans of a model share them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,32 +63,6 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
     return np.concatenate([full.reshape(groups, -1), tail.reshape(groups, -1)], axis=1)
 
 
-@recipe("transposed_panels")
-def _transposed_panels(
-    params: Sequence[Array],
-    lanes: int,
-    width: int,
-    groups: int,
-    all_groups: int,
-    first: Sequence[int],
-    step: Sequence[int],
-    taps: Sequence[int],
-) -> Array:
-    return _panels([phase(params[0], all_groups, first, step, taps)], lanes, width, groups)
-
-
-@recipe("transposed_depthwise")
-def _transposed_depthwise(
-    params: Sequence[Array],
-    lanes: int,
-    all_groups: int,
-    first: Sequence[int],
-    step: Sequence[int],
-    taps: Sequence[int],
-) -> Array:
-    return _depthwise([phase(params[0], all_groups, first, step, taps)], lanes)
-
-
 @recipe("bias_panels")
 def _bias_panels(params: Sequence[Array], channels: int, lanes: int, groups: int) -> Array:
     bias = params[0] if params else np.zeros(channels, np.float32)
@@ -130,3 +104,23 @@ def _depthwise(params: Sequence[Array], lanes: int) -> Array:
     taps = w.reshape(w.shape[0], -1)
     padded = np.pad(taps, ((0, -w.shape[0] % lanes), (0, 0)))
     return padded.reshape(-1, lanes, taps.shape[1]).transpose(0, 2, 1)
+
+
+def _of_phase(make: Callable[..., Array]) -> Callable[..., Array]:
+    """The recipe ``make`` for the filters of one phase of a transposed convolution."""
+
+    def made(
+        params: Sequence[Array],
+        all_groups: int,
+        first: Sequence[int],
+        step: Sequence[int],
+        taps: Sequence[int],
+        **how: int,
+    ) -> Array:
+        return make([phase(params[0], all_groups, first, step, taps)], **how)
+
+    return made
+
+
+recipe("transposed_panels")(_of_phase(_panels))
+recipe("transposed_depthwise")(_of_phase(_depthwise))

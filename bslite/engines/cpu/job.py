@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,3 +108,13 @@ def start_threads(threads: int) -> None:
     job = Job(np.zeros((0, CELLS), np.int64), np.zeros(1, np.int64))
     for count in {1, threads}:
         job.run(count)
+
+
+def job_of(kernel: Any, items: int, values: Mapping[str, int], bases: Sequence[int]) -> Job:
+    """A job of one step outside any plan: ``values`` by the names of the record's cells, zeros elsewhere."""
+    from bslite.kernels.cpu.runtime.walk import CELLS
+
+    program = np.zeros((1, CELLS), np.int64)
+    for name, value in {"kernel": kernel.address, "items": items, **values}.items():
+        program[0, kernel.fields.index(name)] = value
+    return Job(program, np.array(bases, np.int64))

@@ -7,14 +7,13 @@ import time
 
 import numpy as np
 
-from bslite.engines.cpu.job import Job, start_threads
+from bslite.engines.cpu.job import job_of, start_threads
 
 
 def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
     """FLOP/s of ``threads`` cores at once (a multiply-add is two), the best of the runs in ``seconds``."""
     from bslite.kernels.cpu.gemm.sweep import gemm_sweep
     from bslite.kernels.cpu.runtime.peak import DEPTH, WIDTH, peak
-    from bslite.kernels.cpu.runtime.walk import CELLS
     from bslite.kernels.cpu.vector.simd import LANES
     from bslite.kernels.cpu.vector.target import simd
 
@@ -22,19 +21,15 @@ def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
     floats = rows * DEPTH + DEPTH * WIDTH * LANES + rows * WIDTH * LANES + WIDTH * LANES
     floats += -floats % 1024
     data = np.full(threads * floats + 16, 0.5, np.float32)
-    cells = {name: i for i, name in enumerate(peak.fields)}
-    program = np.zeros((1, CELLS), np.int64)
     repeats = 2000
     values = {
-        "kernel": peak.address, "items": threads, "data_item": 4 * floats, "rows": rows, "depth": DEPTH,
-        "repeats": repeats, "sweep": gemm_sweep(WIDTH, rows).address,
+        "data_item": 4 * floats, "rows": rows, "depth": DEPTH, "repeats": repeats,
+        "sweep": gemm_sweep(WIDTH, rows).address,
         "lo": int(np.float32(-np.inf).view(np.uint32)), "hi": int(np.float32(np.inf).view(np.uint32)),
     }  # fmt: skip
-    for name, value in values.items():
-        program[0, cells[name]] = value
     # Aligned to a cache line, as the engine's constants are: no load crosses one.
     place = data.ctypes.data + -data.ctypes.data % 64
-    job = Job(program, np.array([place], np.int64))
+    job = job_of(peak, threads, values, [place])
     start_threads(threads)
     best, end = np.inf, time.perf_counter() + seconds
     while time.perf_counter() < end:

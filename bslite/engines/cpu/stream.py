@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from bslite.engines.cpu.job import Job, in_forked_child, start_threads
+from bslite.engines.cpu.job import Job, in_forked_child, job_of, start_threads
 from bslite.engines.cpu.threads import numba_threads
 from bslite.errors import EngineError
 
@@ -18,16 +18,19 @@ def fma_turn(threads: int, repeats: int) -> tuple[Callable[[], None], float]:
     from bslite.kernels.cpu.runtime.stream import FMA, FMAS
     from bslite.kernels.cpu.vector.simd import LANES
 
-    flops = 2.0 * FMAS * LANES * threads * repeats
     memory, sink = np.ones(2048, np.float32), np.zeros(16 * threads, np.float32)
     job = stream_job(FMA, threads, 0, repeats, memory, sink)
+    return _turn(job, threads, memory, sink), 2.0 * FMAS * LANES * threads * repeats
+
+
+def _turn(job: Job, threads: int, *kept: Floats) -> Callable[[], None]:
+    """A call that runs the job; it keeps the arrays alive until the last one."""
 
     def turn() -> None:
-        assert memory.size  # keeps it alive until the last call
-        assert sink.size
+        assert all(array.size for array in kept)
         job.run(threads)
 
-    return turn, flops
+    return turn
 
 
 def read_turn(
@@ -45,13 +48,7 @@ def read_turn(
     # Written now, so that there is memory behind every page.
     memory, sink = np.ones((threads * part + 4096) // 4, np.float32), np.zeros(16 * threads, np.float32)
     job = stream_job(TURNS if alternate else READ, threads, part, passes, memory, sink)
-
-    def turn() -> None:
-        assert memory.size  # keeps it alive until the last call
-        assert sink.size
-        job.run(threads)
-
-    return turn, float(threads * part * passes)
+    return _turn(job, threads, memory, sink), float(threads * part * passes)
 
 
 def meeting(threads: int, times: int) -> float:
@@ -80,16 +77,11 @@ def stream_job(
     ``meet``: the number of items that wait for each other.
     """
     from bslite.kernels.cpu.runtime.stream import stream
-    from bslite.kernels.cpu.runtime.walk import CELLS
 
-    cells = {name: i for i, name in enumerate(stream.fields)}
-    program = np.zeros((1, CELLS), np.int64)
     values = {
-        "kernel": stream.address, "items": threads, "data_item": size, "target_at": threads * size,
+        "data_item": size, "target_at": threads * size,
         "bytes": size, "repeats": repeats, "mode": mode, "sink": 1,
         "a": 0x1E3779B97F4A7C15 if meet is None else meet, "b": 0x5DEECE66D,
     }  # fmt: skip
-    for name, value in values.items():
-        program[0, cells[name]] = value
     aligned = memory.ctypes.data + -memory.ctypes.data % 4096
-    return Job(program, np.array([aligned, sink.ctypes.data], np.int64))
+    return job_of(stream, threads, values, [aligned, sink.ctypes.data])

@@ -168,6 +168,14 @@ class Builder(Generic[M, T, S]):
         self.copy(view, fresh)
         return fresh
 
+    def reshaped(self, view: View, shape: Shape) -> View:
+        """The elements of ``view`` in the same order under another shape; of a copy where strides cannot
+        express it.
+        """
+        found = view.reshape(shape) or self.flat(view).reshape(shape)
+        assert found is not None
+        return found
+
     def write(self, name: str, inner: int | None = None) -> View:
         """The view that the layer making ``name`` must write; recorded as the value of that name."""
         shape = self.shapes[name]

@@ -31,8 +31,8 @@ def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
     loads = float(n * registers * lines * pixels)
     size = Lines(lines, pixels, channels, padded)
     from_x = in_bytes((x.strides[0], *x_strides))
-    moments = _table(b, n * bands * 3 * padded)
-    scales = _table(b, n * 3 * padded)
+    moments = b.dense((n * bands * 3 * padded,))
+    scales = b.dense((n * 3 * padded,))
 
     blocks = share_image(machine, n * bands, 1, channels, 3 * loads)
     cut = Shares(band_lines, bands, blocks.blocks, blocks.block_registers)
@@ -71,8 +71,3 @@ def _lines(x: View, y: View) -> tuple[Sequence[int], Sequence[int], Sequence[int
     if not sizes:
         sizes, runs = [1, 1], [[0, 0] for _ in runs]
     return sizes, runs[0], runs[1]
-
-
-def _table(b: CpuBuilder, size: int) -> View:
-    """Memory for intermediate statistics."""
-    return View(b.buffer(size).name, 0, (size,), (1,))

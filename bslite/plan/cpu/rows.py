@@ -49,8 +49,7 @@ def row_step(b: CpuBuilder, work: RowWork, x: View, y: View, axis: int) -> None:
     along = RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows)
     writes = [y]
     if isinstance(work, ResponseWork):
-        memory = b.buffer(items * _squares(work, length, b.machine.lanes))
-        writes.append(View(memory.name, 0, (memory.size,), (1,)))
+        writes.append(b.dense((items * _squares(work, length, b.machine.lanes),)))
     record = _record(work, (x.start, y.start, along, length), b.machine.lanes, writes[-1].start)
     step(b, record, items, [x], writes)
 

@@ -29,14 +29,13 @@ class Loops(Record):
 
 
 @dataclass(frozen=True)
-class Elementwise(StepRecord):
+class Elementwise(StepRecord, kernel="elementwise"):
     """``y = activation(clamp(function(x, z, w)))``; an item is one index of the outer two axes.
 
     y is contiguous along the channels; so is an operand whose ``_inner`` is 1, and one with 0 is one value. A
     result that does not fit a cell raises ``flag``.
     """
 
-    kernel: ClassVar[str] = "elementwise"
     AXES: ClassVar[int] = 5  # loops, including the channels
 
     x: Operand

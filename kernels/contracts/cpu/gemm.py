@@ -1,7 +1,6 @@
 """Records of steps that multiply and add: convolutions, products, attention. Strides are in bytes."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.attention import Mask
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
@@ -38,7 +37,7 @@ class Windows(Record):
 
 
 @dataclass(frozen=True)
-class Conv(StepRecord):
+class Conv(StepRecord, kernel="conv"):
     """A convolution, a linear layer or a product: sums over taps of ``depth`` contiguous floats.
 
     Items are images x ``bands`` of lines x ``blocks`` of panels; the blocks are outermost if
@@ -47,8 +46,6 @@ class Conv(StepRecord):
     them at a time. ``row_taps`` is the number of taps of a filter row (or plane), 0 where all windows are
     inside. Lines are those of all planes of a volume, ``plane_lines`` each.
     """
-
-    kernel: ClassVar[str] = "conv"
 
     x: Operand
     y: Operand
@@ -105,15 +102,13 @@ class Conv(StepRecord):
 
 
 @dataclass(frozen=True)
-class Depthwise(StepRecord):
+class Depthwise(StepRecord, kernel="depthwise"):
     """A convolution with one filter for each channel.
 
     Items are images x ``bands`` of lines x ``blocks`` of ``block_registers`` channel registers; the kernel
     takes the registers in runs of ``run``. ``x_line`` and ``x_col`` are the strides of x between neighbouring
     outputs, ``x_deep``, ``x_row`` and ``x_tap`` those between the planes, rows and taps of a filter.
     """
-
-    kernel: ClassVar[str] = "depthwise"
 
     x: Operand
     y: Operand
@@ -153,15 +148,13 @@ class Depthwise(StepRecord):
 
 
 @dataclass(frozen=True)
-class PackPanels(StepRecord):
+class PackPanels(StepRecord, kernel="pack_panels"):
     """Packs matrices ``[rows, cols]`` into panels ``[cols / nr][rows][nr]``, zeros beyond ``cols``.
 
     Three axes with strides ``x`` lie around a matrix, the inner two of sizes ``n1`` and ``n2``. A panel has
     ``width`` vector registers, the last one ``tail``; items are matrices x ``blocks`` of ``block_panels``
     panels.
     """
-
-    kernel: ClassVar[str] = "pack_panels"
 
     source: Operand
     target: Operand
@@ -181,7 +174,7 @@ class PackPanels(StepRecord):
 
 
 @dataclass(frozen=True)
-class Attention(StepRecord):
+class Attention(StepRecord, kernel="attention"):
     """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes, the inner two ``n1`` and ``n2``.
 
     Items are matrices x ``shares`` of ``share_rows`` rows of q; the kernel computes the scores of
@@ -190,8 +183,6 @@ class Attention(StepRecord):
     ``k_panels``, ``v_panels``, ``scores`` and ``stats`` are the places in scratch memory of packed keys and
     values, of scores (rows ``score_row`` apart) and of the rows' statistics.
     """
-
-    kernel: ClassVar[str] = "attention"
 
     q: Operand
     k: Operand

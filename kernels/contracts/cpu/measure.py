@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.record import Operand, StepRecord
@@ -20,10 +19,8 @@ class Mode(IntEnum):
 
 
 @dataclass(frozen=True)
-class Stream(StepRecord):
+class Stream(StepRecord, kernel="stream"):
     """The stream kernel, which measures a machine's memory and clock."""
-
-    kernel: ClassVar[str] = "stream"
 
     data: Operand
     data_item: int
@@ -37,10 +34,8 @@ class Stream(StepRecord):
 
 
 @dataclass(frozen=True)
-class Peak(StepRecord):
+class Peak(StepRecord, kernel="peak"):
     """The GEMM microkernel on data that stays in L1; an item computes ``repeats`` tiles of ``rows`` rows."""
-
-    kernel: ClassVar[str] = "peak"
 
     data: Operand
     data_item: int

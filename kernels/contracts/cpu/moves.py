@@ -10,13 +10,12 @@ Three = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Copy(StepRecord):
+class Copy(StepRecord, kernel="copy"):
     """``y[i0..i5] = x[i0..i5]`` of 4-byte cells; an item is one (i0, i1).
 
     ``n``: sizes; ``x``, ``y``: the strides of source and target. ``vector``: axis 5 is contiguous in both.
     """
 
-    kernel: ClassVar[str] = "copy"
     AXES: ClassVar[int] = 6
 
     source: Operand
@@ -28,14 +27,12 @@ class Copy(StepRecord):
 
 
 @dataclass(frozen=True)
-class CopyAxes(StepRecord):
+class CopyAxes(StepRecord, kernel="copy_axes"):
     """A copy over more axes than `Copy` has: two inner axes, and a table of ``axes`` outer ones.
 
     ``table`` holds the size of each outer axis, innermost first, and its strides in source and target.
     ``planes`` is the number of indices of the outer axes; an item has ``item_planes`` of them.
     """
-
-    kernel: ClassVar[str] = "copy_axes"
 
     source: Operand
     target: Operand
@@ -50,14 +47,12 @@ class CopyAxes(StepRecord):
 
 
 @dataclass(frozen=True)
-class Transpose(StepRecord):
+class Transpose(StepRecord, kernel="transpose"):
     """``y[.., r, c] = x[.., c, r]`` by squares of registers: rows are contiguous in x, columns in y.
 
     Three axes lie around rows and columns, the inner two of sizes ``n1`` and ``n2``; an item is one index of
     these and one of ``blocks`` blocks of ``block_cols`` columns.
     """
-
-    kernel: ClassVar[str] = "transpose"
 
     source: Operand
     target: Operand
@@ -74,10 +69,8 @@ class Transpose(StepRecord):
 
 
 @dataclass(frozen=True)
-class Interleave(StepRecord):
+class Interleave(StepRecord, kernel="interleave"):
     """Copies three planes of an image to pixels of three channels; an item is a line."""
-
-    kernel: ClassVar[str] = "interleave"
 
     source: Operand
     target: Operand
@@ -91,14 +84,12 @@ class Interleave(StepRecord):
 
 
 @dataclass(frozen=True)
-class Halo(StepRecord):
+class Halo(StepRecord, kernel="halo"):
     """Writes zeros around images; an item is one of ``bands`` bands of the lines of one plane.
 
     ``left``, ``right`` and ``whole`` (a line with both) count floats, ``top`` and ``bottom`` lines.
     ``target`` is the first element inside.
     """
-
-    kernel: ClassVar[str] = "halo"
 
     target: Operand
     y_image: int
@@ -115,13 +106,11 @@ class Halo(StepRecord):
 
 
 @dataclass(frozen=True)
-class Fill(StepRecord):
+class Fill(StepRecord, kernel="fill"):
     """Writes a run of ``count`` equal cells for each item, the runs ``y_step`` bytes apart.
 
     ``value``: a float, or an int where the cells are integers.
     """
-
-    kernel: ClassVar[str] = "fill"
 
     target: Operand
     y_step: int
@@ -130,14 +119,12 @@ class Fill(StepRecord):
 
 
 @dataclass(frozen=True)
-class Trilu(StepRecord):
+class Trilu(StepRecord, kernel="trilu"):
     """Rows of dense matrices, zeros where ``column - row`` is below (``upper``) or above the
     diagonal.
 
     An item has ``item_rows`` of the ``rows`` of all matrices.
     """
-
-    kernel: ClassVar[str] = "trilu"
 
     x: Operand
     y: Operand
@@ -150,15 +137,13 @@ class Trilu(StepRecord):
 
 
 @dataclass(frozen=True)
-class Fold(StepRecord):
+class Fold(StepRecord, kernel="fold"):
     """Sums dense columns ``[N, C, taps, windows]`` where their windows lie in images ``[N, C, D, H, W]``.
 
     An item has ``item_lines`` of the lines (n, c, d, h). ``y``: strides of the images. By axis, ``n`` is the
     image's size, ``w`` the number of windows, ``k`` the size of a window, ``s`` the stride, ``d`` the
     dilation and ``p`` the padding before.
     """
-
-    kernel: ClassVar[str] = "fold"
 
     source: Operand
     target: Operand

@@ -4,7 +4,6 @@ An index that is out of range raises ``flag``; an integer that does not fit 32 b
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
 from bslite.kernels.contracts.reduction import Reduction
@@ -40,13 +39,11 @@ class Put(Record):
 
 
 @dataclass(frozen=True)
-class Gather(StepRecord):
+class Gather(StepRecord, kernel="gather"):
     """``y[o, i] = x[o, indices[i]]``; x ``[outer, size, inner]``, y ``[outer, count, inner]``.
 
     An item is one o and one of ``parts`` parts of the indices.
     """
-
-    kernel: ClassVar[str] = "gather"
 
     x: Operand
     indices: Operand
@@ -59,10 +56,8 @@ class Gather(StepRecord):
 
 
 @dataclass(frozen=True)
-class GatherElements(StepRecord):
+class GatherElements(StepRecord, kernel="gather_elements"):
     """``y[k] = x[indices[k]]`` for lines along the axis; y and the indices have the same shape."""
-
-    kernel: ClassVar[str] = "gather_elements"
 
     x: Operand
     indices: Operand
@@ -72,10 +67,8 @@ class GatherElements(StepRecord):
 
 
 @dataclass(frozen=True)
-class ScatterElements(StepRecord):
+class ScatterElements(StepRecord, kernel="scatter_elements"):
     """``y[indices[k]] = updates[k]`` for lines along the axis, in order; y already holds the input."""
-
-    kernel: ClassVar[str] = "scatter_elements"
 
     y: Operand
     indices: Operand
@@ -99,13 +92,11 @@ class Coordinates(Record):
 
 
 @dataclass(frozen=True)
-class GatherND(StepRecord):
+class GatherND(StepRecord, kernel="gather_nd"):
     """Gathers slices side by side into y, ``per_batch`` of them from each ``batch_bytes`` of x.
 
     An item has ``item_count`` of them.
     """
-
-    kernel: ClassVar[str] = "gather_nd"
 
     x: Operand
     y: Operand
@@ -117,10 +108,8 @@ class GatherND(StepRecord):
 
 
 @dataclass(frozen=True)
-class ScatterND(StepRecord):
+class ScatterND(StepRecord, kernel="scatter_nd"):
     """Scatters slices in order; an item is one of ``parts`` parts of each. y already holds the input."""
-
-    kernel: ClassVar[str] = "scatter_nd"
 
     y: Operand
     flag: Operand
@@ -130,13 +119,11 @@ class ScatterND(StepRecord):
 
 
 @dataclass(frozen=True)
-class TopK(StepRecord):
+class TopK(StepRecord, kernel="topk"):
     """Rows ``y [k]`` of indices into rows ``x [length]``, the largest or the smallest element first.
 
     An item has ``item_rows`` of the ``rows``.
     """
-
-    kernel: ClassVar[str] = "topk"
 
     x: Operand
     y: Operand
@@ -149,14 +136,12 @@ class TopK(StepRecord):
 
 
 @dataclass(frozen=True)
-class OneHot(StepRecord):
+class OneHot(StepRecord, kernel="one_hot"):
     """``y[o, d, i] = on if d == x[o, i] else off``; x ``[outer, inner]``, y ``[outer, depth, inner]``.
 
     ``on`` and ``off`` are floats, or ints where the cells are integers. An item has ``item_places`` of the
     ``places`` of x. An index that is out of range raises ``flag`` if ``strict``.
     """
-
-    kernel: ClassVar[str] = "one_hot"
 
     x: Operand
     y: Operand
@@ -171,14 +156,12 @@ class OneHot(StepRecord):
 
 
 @dataclass(frozen=True)
-class SequenceLengths(StepRecord):
+class SequenceLengths(StepRecord, kernel="sequence_lengths"):
     """``y = x`` for ``count`` lengths, which the single item checks.
 
     A length outside 1 to ``most`` raises ``range_flag``; with ``in_order``, one that follows a shorter one
     raises ``order_flag``; a longest length below ``steps`` raises ``whole_flag``.
     """
-
-    kernel: ClassVar[str] = "sequence_lengths"
 
     x: Operand
     y: Operand

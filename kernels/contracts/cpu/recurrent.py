@@ -1,7 +1,6 @@
 """The record of a recurrent layer's time steps. Strides are in bytes."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.record import Operand, StepRecord
@@ -12,15 +11,13 @@ Cut = tuple[int, int, int, int]  # the batch as tiles1 tiles of rows1 rows, then
 
 
 @dataclass(frozen=True)
-class Recurrent(StepRecord):
+class Recurrent(StepRecord, kernel="recurrent"):
     """All time steps of a layer; there are as many items as threads may take part.
 
     Up to three products each have panels of weights, a bias, and their terms as ``taps`` of ``depth``
     contiguous floats at ``offsets``: the products with h; those of the second pass (``2``), where there is
     one; and those with x (``_x``), whose ``taps_x`` is 0 where they are computed ahead of all steps.
     """
-
-    kernel: ClassVar[str] = "recurrent"
 
     inputs: Operand  # [T, N] rows of the products with x, all gates of a block side by side
     state: Operand  # h: two sets of [N] rows, which swap in every step

@@ -20,7 +20,7 @@ class Reduction(Variant):
 
 
 @dataclass(frozen=True)
-class Reduce(StepRecord):
+class Reduce(StepRecord, kernel="reduce"):
     """A reduction that keeps three axes and reduces three, besides the contiguous one.
 
     ``kept``: the axes of the results. A row makes one result; in lanes, an item makes those of a block of
@@ -31,7 +31,6 @@ class Reduce(StepRecord):
     one counts. An integer that does not fit 32 bits raises ``flag``.
     """
 
-    kernel: ClassVar[str] = "reduce"
     AXES: ClassVar[int] = 3
 
     x: Operand

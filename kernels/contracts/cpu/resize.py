@@ -1,21 +1,18 @@
 """Records of steps that resize. Strides are in bytes. A table lists the input lines of each output line."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.kernels.contracts.record import Operand, StepRecord
 
 
 @dataclass(frozen=True)
-class Resample(StepRecord):
+class Resample(StepRecord, kernel="resample"):
     """Resizes one axis of a dense tensor: ``y[o, i] = sum of weight * x[o, line]`` over the ``taps`` of i.
 
     A line has ``inner`` cells; an axis has ``size`` lines in x and ``out`` in y. ``table`` holds, for each
     tap, the line and, in a cell, the weight. An item has ``item_lines`` of the ``lines`` of y.
     """
-
-    kernel: ClassVar[str] = "resample"
 
     x: Operand
     y: Operand
@@ -50,14 +47,10 @@ class ResizeImage(StepRecord):
 
 
 @dataclass(frozen=True)
-class ResizeNearest(ResizeImage):
+class ResizeNearest(ResizeImage, kernel="resize_nearest"):
     """Nearest resizing: each pixel is one of x; an entry of a table is an offset."""
-
-    kernel: ClassVar[str] = "resize_nearest"
 
 
 @dataclass(frozen=True)
-class ResizeLinear(ResizeImage):
+class ResizeLinear(ResizeImage, kernel="resize_linear"):
     """Linear resizing: sums of four pixels; a table's entry is two offsets and their weights, in cells."""
-
-    kernel: ClassVar[str] = "resize_linear"

@@ -1,7 +1,6 @@
 """Records of steps that work along rows. Strides are in bytes, lengths in elements."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
@@ -36,33 +35,25 @@ class RowRecord(StepRecord):
 
 
 @dataclass(frozen=True)
-class Softmax(RowRecord):
+class Softmax(RowRecord, kernel="softmax"):
     """Softmax of each row."""
 
-    kernel: ClassVar[str] = "softmax"
-
 
 @dataclass(frozen=True)
-class LogSoftmax(RowRecord):
+class LogSoftmax(RowRecord, kernel="log_softmax"):
     """The logarithm of the softmax of each row."""
 
-    kernel: ClassVar[str] = "log_softmax"
-
 
 @dataclass(frozen=True)
-class UnitNorm(RowRecord):
+class UnitNorm(RowRecord, kernel="normalize"):
     """Divides each row by the root of its sum of squares, or by ``eps`` if that is larger."""
-
-    kernel: ClassVar[str] = "normalize"
 
     eps: float
 
 
 @dataclass(frozen=True)
-class RmsNorm(RowRecord):
+class RmsNorm(RowRecord, kernel="rms_norm"):
     """Divides each row by the root of its mean square."""
-
-    kernel: ClassVar[str] = "rms_norm"
 
     weight: Operand
     has_weight: int
@@ -70,10 +61,8 @@ class RmsNorm(RowRecord):
 
 
 @dataclass(frozen=True)
-class LayerNorm(RowRecord):
+class LayerNorm(RowRecord, kernel="layer_norm"):
     """Subtracts each row's mean and divides by its standard deviation."""
-
-    kernel: ClassVar[str] = "layer_norm"
 
     weight: Operand
     bias: Operand
@@ -83,10 +72,8 @@ class LayerNorm(RowRecord):
 
 
 @dataclass(frozen=True)
-class LocalResponse(RowRecord):
+class LocalResponse(RowRecord, kernel="lrn"):
     """Elements over a power of their neighbours' squares. ``work``: ``work_bytes`` of memory per item."""
-
-    kernel: ClassVar[str] = "lrn"
 
     work: Operand
     work_bytes: int
@@ -99,10 +86,8 @@ class LocalResponse(RowRecord):
 
 
 @dataclass(frozen=True)
-class CumSum(RowRecord):
+class CumSum(RowRecord, kernel="cumsum"):
     """Running sums, of float32 or of ``integers``; an integer that does not fit 32 bits raises ``flag``."""
-
-    kernel: ClassVar[str] = "cumsum"
 
     flag: Operand
     exclusive: int
@@ -111,17 +96,13 @@ class CumSum(RowRecord):
 
 
 @dataclass(frozen=True)
-class CumProd(CumSum):
+class CumProd(CumSum, kernel="cumprod"):
     """Running products, with the fields of `CumSum`."""
-
-    kernel: ClassVar[str] = "cumprod"
 
 
 @dataclass(frozen=True)
-class LogCumSumExp(RowRecord):
+class LogCumSumExp(RowRecord, kernel="logcumsumexp"):
     """Logarithms of running sums of exponentials."""
-
-    kernel: ClassVar[str] = "logcumsumexp"
 
 
 @dataclass(frozen=True)
@@ -135,14 +116,12 @@ class Lines(Record):
 
 
 @dataclass(frozen=True)
-class ChannelMoments(StepRecord):
+class ChannelMoments(StepRecord, kernel="channel_moments"):
     """Group norm, step 1: ``moments [images][bands][3][padded]`` of the channels of every band of lines.
 
     The three are the mean, the sum of the elements' deviations from it, and the sum of the squared
     deviations.
     """
-
-    kernel: ClassVar[str] = "channel_moments"
 
     x: Operand
     moments: Operand
@@ -154,13 +133,11 @@ class ChannelMoments(StepRecord):
 
 
 @dataclass(frozen=True)
-class GroupScales(StepRecord):
+class GroupScales(StepRecord, kernel="group_scales"):
     """Group norm, step 2: ``scales [images][3][padded]``, the centre, scale and shift of every channel.
 
     An item is ``item_groups`` of the ``all_groups`` groups of all images; an image has ``groups``.
     """
-
-    kernel: ClassVar[str] = "group_scales"
 
     moments: Operand
     scales: Operand
@@ -181,10 +158,8 @@ class GroupScales(StepRecord):
 
 
 @dataclass(frozen=True)
-class ScalePixels(StepRecord):
+class ScalePixels(StepRecord, kernel="scale_pixels"):
     """Group norm, step 3: ``(x - centre) * scale + shift``."""
-
-    kernel: ClassVar[str] = "scale_pixels"
 
     x: Operand
     y: Operand

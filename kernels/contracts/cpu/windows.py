@@ -50,28 +50,23 @@ class Pool(StepRecord):
 
 
 @dataclass(frozen=True)
-class MaxPool(Pool):
+class MaxPool(Pool, kernel="max_pool"):
     """The largest element of each window."""
 
-    kernel: ClassVar[str] = "max_pool"
-
 
 @dataclass(frozen=True)
-class AvgPool(Pool):
+class AvgPool(Pool, kernel="avg_pool"):
     """The sum of each window divided by a divisor."""
 
-    kernel: ClassVar[str] = "avg_pool"
-
 
 @dataclass(frozen=True)
-class GridSample(StepRecord):
+class GridSample(StepRecord, kernel="grid_sample"):
     """Elements at the positions ``grid[points, axes]``, dense; an item has ``item_points`` of them.
 
     ``x``, ``y``: strides of images, planes, lines and pixels; channels are contiguous. ``depth``, ``height``
     and ``width`` are the input's sizes, ``planes``, ``lines`` and ``pixels`` the output's.
     """
 
-    kernel: ClassVar[str] = "grid_sample"
     MOST_TAPS: ClassVar[int] = 16  # of a cubic image
     SCRATCH: ClassVar[int] = 4 * MOST_TAPS + 3 * 16  # elements: the taps, and the neighbours along each axis
 

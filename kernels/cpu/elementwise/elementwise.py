@@ -14,24 +14,19 @@ from bslite.kernels.contracts.elementwise import FUNCTIONS, on_integers
 from bslite.kernels.contracts.table import complete
 from bslite.kernels.cpu.math import binary, cast, compare, integer
 from bslite.kernels.cpu.math.activation import call_activation
-from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes, offsets, step_kernel
+from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.simd import (
-    BYTES,
-    LANES,
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.memory import (
     load,
     load_cell,
     load_first,
-    load_int,
     load_scalar,
-    splat,
     store,
     store_cell,
     store_first,
-    vmax,
-    vmin,
 )
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat, vmax, vmin
 
 #: Functions clamped in the store, and those on integer lanes, which are not.
 CLAMPED, OTHERS = binary.FUNCTIONS, {**compare.FUNCTIONS, **cast.FUNCTIONS}
@@ -43,7 +38,7 @@ IN_L1 = 4096  # elements that are stored before the activation reads them again
 
 call_function = caller(7)
 f = np.float32
-E = offsets(Elementwise)
+E = reader(Elementwise)
 
 
 @makes(Function)
@@ -52,15 +47,19 @@ def elementwise_function(name: str) -> Kernel:
     """The kernel of one function over ``lines`` lines of channels, with the strides of the step."""
     if name in CELLS:
         return _by_cells(name)
-    function = _clamped(CLAMPED[name]) if name in CLAMPED else _as_it_is(OTHERS[name])
+    of_three = CLAMPED[name] if name in CLAMPED else OTHERS[name]
+    if name in CLAMPED:
+        function = register_jitable(lambda x, z, w, lo, hi: vmin(hi, vmax(lo, of_three(x, z, w))))
+    else:
+        function = register_jitable(lambda x, z, w, lo, hi: of_three(x, z, w))
 
     def apply(x, z, w, y, flag, step, lines):
-        channels = load_int(step + E.channels)
-        lo, hi = splat(load_scalar(step + E.lo)), splat(load_scalar(step + E.hi))
+        s = E(step, 0)
+        channels = s.channels
+        lo, hi = splat(s.lo), splat(s.hi)
         whole = channels // LANES
         rest = channels - whole * LANES
-        x_inner, z_inner = load_int(step + E.x_inner), load_int(step + E.z_inner)
-        w_inner = load_int(step + E.w_inner)
+        x_inner, z_inner, w_inner = s.x_inner, s.z_inner, s.w_inner
         for _ in range(lines):
             xs, zs, ws = splat(load_scalar(x)), splat(load_scalar(z)), splat(load_scalar(w))
             for block in range(whole):
@@ -75,28 +74,12 @@ def elementwise_function(name: str) -> Kernel:
                 zv = load_first(z + at, rest, f(0.0)) if z_inner else zs
                 wv = load_first(w + at, rest, f(0.0)) if w_inner else ws
                 store_first(y + at, function(xv, zv, wv, lo, hi), rest)
-            x += load_int(step + E.x3)
-            z += load_int(step + E.z3)
-            w += load_int(step + E.w3)
-            y += load_int(step + E.y3)
+            x += s.x3
+            z += s.z3
+            w += s.w3
+            y += s.y3
 
     return Kernel(apply, f"elementwise_{name}", 7)
-
-
-def _clamped(function):
-    @register_jitable
-    def apply(x, z, w, lo, hi):
-        return vmin(hi, vmax(lo, function(x, z, w)))
-
-    return apply
-
-
-def _as_it_is(function):
-    @register_jitable
-    def apply(x, z, w, lo, hi):
-        return function(x, z, w)
-
-    return apply
 
 
 def _by_cells(name):
@@ -104,16 +87,17 @@ def _by_cells(name):
     read, function = CELLS[name]
 
     def apply(x, z, w, y, flag, step, lines):
-        x_step, z_step = 4 * load_int(step + E.x_inner), 4 * load_int(step + E.z_inner)
+        s = E(step, 0)
+        x_step, z_step = 4 * s.x_inner, 4 * s.z_inner
         for _ in range(lines):
-            for i in range(load_int(step + E.channels)):
+            for i in range(s.channels):
                 made = function(read(x + i * x_step), read(z + i * z_step), flag)
                 if made < -2147483648 or made > 2147483647:
                     raise_flag(flag, made)
                 store_cell(y + 4 * i, made)
-            x += load_int(step + E.x3)
-            z += load_int(step + E.z3)
-            y += load_int(step + E.y3)
+            x += s.x3
+            z += s.z3
+            y += s.y3
 
     return Kernel(apply, f"elementwise_{name}", 7)
 
@@ -121,27 +105,21 @@ def _by_cells(name):
 @step_kernel(Elementwise)
 def elementwise(step, bases, item, scratch):
     """Computes all channels of all (i2, i3) of one (i0, i1)."""
-    n1 = load_int(step + E.n1)
-    i0, i1 = item // n1, item % n1
-    x = operand(step, bases, E.x) + i0 * load_int(step + E.x0) + i1 * load_int(step + E.x1)
-    z = operand(step, bases, E.z) + i0 * load_int(step + E.z0) + i1 * load_int(step + E.z1)
-    w = operand(step, bases, E.w) + i0 * load_int(step + E.w0) + i1 * load_int(step + E.w1)
-    y = operand(step, bases, E.y) + i0 * load_int(step + E.y0) + i1 * load_int(step + E.y1)
-    flag = operand(step, bases, E.flag)
-    function, activation = load_int(step + E.function), load_int(step + E.activation)
-    pixels, channels = load_int(step + E.n3), load_int(step + E.channels)
-    x3, z3, w3, y3 = (
-        load_int(step + E.x3), load_int(step + E.z3), load_int(step + E.w3), load_int(step + E.y3)
-    )  # fmt: skip
-    most = pixels
-    if activation:
-        most = max(1, IN_L1 // channels)
-    for i2 in range(load_int(step + E.n2)):
-        xs, zs = x + i2 * load_int(step + E.x2), z + i2 * load_int(step + E.z2)
-        ws, ys = w + i2 * load_int(step + E.w2), y + i2 * load_int(step + E.y2)
+    s = E(step, bases)
+    i0, i1 = item // s.n1, item % s.n1
+    x = s.x + i0 * s.x0 + i1 * s.x1
+    z = s.z + i0 * s.z0 + i1 * s.z1
+    w = s.w + i0 * s.w0 + i1 * s.w1
+    y = s.y + i0 * s.y0 + i1 * s.y1
+    function, activation, flag = s.function, s.activation, s.flag
+    pixels, channels, x3, z3, w3, y3 = s.n3, s.channels, s.x3, s.z3, s.w3, s.y3
+    most = max(1, IN_L1 // channels) if activation else pixels
+    for i2 in range(s.n2):
+        xs, zs = x + i2 * s.x2, z + i2 * s.z2
+        ws, ys = w + i2 * s.w2, y + i2 * s.y2
         for i3 in range(0, pixels, most):
             lines = min(most, pixels - i3)
             line = ys + i3 * y3
             call_function(function, xs + i3 * x3, zs + i3 * z3, ws + i3 * w3, line, flag, step, lines)
             if activation:
-                call_activation(activation, line, lines, y3, channels, step + E.act_a)
+                call_activation(activation, line, lines, y3, channels, s.act_a_cell)

@@ -20,25 +20,15 @@ from bslite.kernels.contracts.cpu.gemm import Attention
 from bslite.kernels.cpu.gemm.pack import pack_panel
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
 from bslite.kernels.cpu.math import vecmath
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.across import hmax, hsum
-from bslite.kernels.cpu.vector.lanes import blocked_where_zero, keep_first
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.partial import load_some, store_some
-from bslite.kernels.cpu.vector.simd import (
-    BYTES,
-    LANES,
-    fma,
-    load,
-    load_int,
-    load_scalar,
-    splat,
-    store,
-    store_scalar,
-    vmax_nan,
-)
+from bslite.kernels.cpu.vector.lanes import blocked_where_zero
+from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_scalar, store_some
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, splat, vmax_nan
+from bslite.kernels.cpu.vector.wide import first_of
 
-F = offsets(Attention)
+F = reader(Attention)
 ADDED, ALLOWED = int(Mask.ADDED), int(Mask.ALLOWED)
 f = np.float32
 LOWEST = f(-np.inf)
@@ -72,32 +62,32 @@ def _nothing(x, x_row, rows, length):
 
 
 @register_jitable
-def _scaled(s, mask, count, seen, kind, scale):
+def _scaled(scores, mask, count, seen, kind, scale):
     """Scales and masks a row of scores in place; returns the largest. ``seen`` keys are not ahead of it."""
     scales, most = splat(scale), splat(LOWEST)
     for c in range(0, count, LANES):
         left = count - c
-        x = load(s + 4 * c) * scales
+        x = load(scores + 4 * c) * scales
         if kind == ADDED:
             x = x + load_some(mask + 4 * c, left)
         elif kind == ALLOWED:
             x = x + blocked_where_zero(load_some(mask + 4 * c, left))
         if seen - c < LANES:  # like adding a mask of -inf: NaN and +inf give NaN
-            x = keep_first(x, x + splat(LOWEST), max(0, seen - c))
+            x = first_of(x, x + splat(LOWEST), max(0, seen - c))
         if left < LANES:
-            x = keep_first(x, splat(LOWEST), left)
-        store(s + 4 * c, x)
+            x = first_of(x, splat(LOWEST), left)
+        store(scores + 4 * c, x)
         most = vmax_nan(most, x)
     return hmax(most)
 
 
 @register_jitable
-def _exponentials(s, count, shift):
-    """Replaces a row by ``exp(s - shift)`` and returns the sum."""
+def _exponentials(scores, count, shift):
+    """Replaces a row by ``exp(scores - shift)`` and returns the sum."""
     shifts, acc = splat(shift), splat(f(0.0))
     for c in range(0, count, LANES):  # beyond the row are -infs, which become zeros
-        e = vecmath.exp(load(s + 4 * c) - shifts)
-        store(s + 4 * c, e)
+        e = vecmath.exp(load(scores + 4 * c) - shifts)
+        store(scores + 4 * c, e)
         acc = acc + e
     return hsum(acc)
 
@@ -111,17 +101,16 @@ def _times(y, length, factor):
 
 
 @register_jitable
-def _softmax_rows(step, s, stats, mask, y, y_row, rows, row, key, count):
+def _softmax_rows(s, scores, stats, mask, y, y_row, rows, row, key, count):
     """Turns scores into exponentials, and updates the rows' statistics and the sums in y to match."""
-    s_row, mask_row = load_int(step + F.score_row), load_int(step + F.mask_row)
-    kind, causal = load_int(step + F.mask_kind), load_int(step + F.causal)
-    scale, features = load_scalar(step + F.scale), load_int(step + F.features)
+    kind, causal, scale, features = s.mask_kind, s.causal, s.scale, s.features
+    mask_row = s.mask_row
     mask += 4 * key
     for r in range(rows):
         seen = count + LANES
         if causal:
             seen = row + r + 1 - key
-        here = _scaled(s, mask + (row + r) * mask_row, count, seen, kind, scale)
+        here = _scaled(scores, mask + (row + r) * mask_row, count, seen, kind, scale)
         before = load_scalar(stats)
         most = here
         if before > here or before != before:
@@ -129,7 +118,7 @@ def _softmax_rows(step, s, stats, mask, y, y_row, rows, row, key, count):
         shift = most
         if most == LOWEST:  # no key takes part so far
             shift = f(0.0)
-        total = _exponentials(s, count, shift)
+        total = _exponentials(scores, count, shift)
         if key:
             if most != before:
                 fade = f(math.exp(np.float64(before) - np.float64(most)))
@@ -139,17 +128,16 @@ def _softmax_rows(step, s, stats, mask, y, y_row, rows, row, key, count):
                 total += load_scalar(stats + 4)
         store_scalar(stats, most)
         store_scalar(stats + 4, total)
-        s += s_row
+        scores += s.score_row
         stats += 8
         y += y_row
 
 
 @register_jitable
-def _pack(step, k, v, count, k_panels, v_panels):
+def _pack(s, k, v, count, k_panels, v_panels):
     """Packs a block of keys and values into panels."""
-    depth, features = load_int(step + F.depth), load_int(step + F.features)
-    k_row, v_row = load_int(step + F.k_row), load_int(step + F.v_row)
-    key_width, width = load_int(step + F.key_width), load_int(step + F.width)
+    depth, features, key_width, width = s.depth, s.features, s.key_width, s.width
+    k_row, v_row = s.k_row, s.v_row
     for c in range(0, count, key_width * LANES):
         registers = min(key_width, (count - c + LANES - 1) // LANES)
         pack_panel(k + c * k_row, 4, k_row, depth, count - c, registers, k_panels + 4 * c * depth)
@@ -159,70 +147,51 @@ def _pack(step, k, v, count, k_panels, v_panels):
 
 
 @register_jitable
-def _scores(step, q, q_row, rows, count, k_panels, s, zeros):
+def _scores(s, q, q_row, rows, count, k_panels, scores, zeros):
     """``s = q @ k^T`` for some rows and one block of keys; whole registers, zeros beyond the block."""
-    depth, s_row, key_width = (
-        load_int(step + F.depth),
-        load_int(step + F.score_row),
-        load_int(step + F.key_width),
-    )
-    most, clamp = load_int(step + F.key_most), step + F.minus_inf
+    depth, s_row, key_width = s.depth, s.score_row, s.key_width
+    most, clamp = s.key_most, s.minus_inf_cell
     for c in range(0, count, key_width * LANES):
         registers = min(key_width, (count - c + LANES - 1) // LANES)
-        sweep = load_int(step + F.key_sweep)
-        if registers < key_width:
-            sweep = load_int(step + F.tail_key_sweep)
-        _products(sweep, rows, most, q, q_row, depth, k_panels + 4 * c * depth, s + 4 * c, s_row, zeros, 0,
-                  clamp, LANES)  # fmt: skip
+        sweep = s.tail_key_sweep if registers < key_width else s.key_sweep
+        _products(sweep, rows, most, q, q_row, depth, k_panels + 4 * c * depth, scores + 4 * c, s_row, zeros,
+                  0, clamp, LANES)  # fmt: skip
 
 
 @register_jitable
-def _values(step, s, rows, count, v_panels, y, y_row, zeros, resume):
-    """``y (+)= s @ v`` for some rows and one block of keys."""
-    features, width, panels = load_int(step + F.features), load_int(step + F.width), load_int(step + F.panels)
-    s_row, most, clamp = load_int(step + F.score_row), load_int(step + F.most), step + F.minus_inf
+def _values(s, scores, rows, count, v_panels, y, y_row, zeros, resume):
+    """``y (+)= scores @ v`` for some rows and one block of keys."""
+    features, width, panels = s.features, s.width, s.panels
+    s_row, most, clamp = s.score_row, s.most, s.minus_inf_cell
     for p in range(panels):
         c = p * width * LANES
-        sweep, last = load_int(step + F.sweep), LANES
+        sweep, last = s.sweep, LANES
         if p == panels - 1:
-            sweep = load_int(step + F.tail_sweep)
-            last = features - c - (load_int(step + F.tail) - 1) * LANES
-        _products(sweep, rows, most, s, s_row, count, v_panels + 4 * c * count, y + 4 * c, y_row, zeros,
+            sweep = s.tail_sweep
+            last = features - c - (s.tail - 1) * LANES
+        _products(sweep, rows, most, scores, s_row, count, v_panels + 4 * c * count, y + 4 * c, y_row, zeros,
                   resume, clamp, last)  # fmt: skip
 
 
 @step_kernel(Attention)
 def attention(step, bases, item, scratch):
     """Computes a run of rows of one matrix of queries."""
-    shares, n1, n2 = load_int(step + F.shares), load_int(step + F.n1), load_int(step + F.n2)
-    share, matrix = item % shares, item // shares
+    s = F(step, bases)
+    n1, n2 = s.n1, s.n2
+    share, matrix = item % s.shares, item // s.shares
     i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
-    q = operand(step, bases, F.q)
-    q += i0 * load_int(step + F.q_axes0) + i1 * load_int(step + F.q_axes1) + i2 * load_int(step + F.q_axes2)
-    k = operand(step, bases, F.k)
-    k += i0 * load_int(step + F.k_axes0) + i1 * load_int(step + F.k_axes1) + i2 * load_int(step + F.k_axes2)
-    v = operand(step, bases, F.v)
-    v += i0 * load_int(step + F.v_axes0) + i1 * load_int(step + F.v_axes1) + i2 * load_int(step + F.v_axes2)
-    y = operand(step, bases, F.y)
-    y += i0 * load_int(step + F.y_axes0) + i1 * load_int(step + F.y_axes1) + i2 * load_int(step + F.y_axes2)
-    mask = operand(step, bases, F.mask)
-    mask += (
-        i0 * load_int(step + F.mask_axes0)
-        + i1 * load_int(step + F.mask_axes1)
-        + i2 * load_int(step + F.mask_axes2)
-    )
-    q_row, y_row = load_int(step + F.q_row), load_int(step + F.y_row)
-    k_row, v_row = load_int(step + F.k_row), load_int(step + F.v_row)
-    keys, depth, features = load_int(step + F.keys), load_int(step + F.depth), load_int(step + F.features)
-    block, tile_rows, causal = (
-        load_int(step + F.block),
-        load_int(step + F.tile_rows),
-        load_int(step + F.causal),
-    )
-    first = share * load_int(step + F.share_rows)
-    last = min(load_int(step + F.rows), first + load_int(step + F.share_rows))
-    k_panels, v_panels = scratch + load_int(step + F.k_panels), scratch + load_int(step + F.v_panels)
-    s, stats = scratch + load_int(step + F.scores), scratch + load_int(step + F.stats)
+    q = s.q + i0 * s.q_axes0 + i1 * s.q_axes1 + i2 * s.q_axes2
+    k = s.k + i0 * s.k_axes0 + i1 * s.k_axes1 + i2 * s.k_axes2
+    v = s.v + i0 * s.v_axes0 + i1 * s.v_axes1 + i2 * s.v_axes2
+    y = s.y + i0 * s.y_axes0 + i1 * s.y_axes1 + i2 * s.y_axes2
+    mask = s.mask + i0 * s.mask_axes0 + i1 * s.mask_axes1 + i2 * s.mask_axes2
+    q_row, y_row, k_row, v_row = s.q_row, s.y_row, s.k_row, s.v_row
+    keys, depth, features = s.keys, s.depth, s.features
+    block, tile_rows, causal = s.block, s.tile_rows, s.causal
+    first = share * s.share_rows
+    last = min(s.rows, first + s.share_rows)
+    k_panels, v_panels = scratch + s.k_panels, scratch + s.v_panels
+    scores, stats = scratch + s.scores, scratch + s.stats
     for i in range(CLEAR):
         store(scratch + i * BYTES, splat(f(0.0)))
     for r in range(last - first):
@@ -243,18 +212,17 @@ def attention(step, bases, item, scratch):
             tile = q + row * q_row
             if not (may_skip and key >= row + rows and _nothing(tile, q_row, rows, depth) == 0):
                 if not packed:
-                    _pack(step, block_k, block_v, count, k_panels, v_panels)
+                    _pack(s, block_k, block_v, count, k_panels, v_panels)
                     packed = True
                 out = y + row * y_row
-                _scores(step, tile, q_row, rows, count, k_panels, s, scratch)
-                _softmax_rows(step, s, stats + 8 * (row - first), mask, out, y_row, rows, row, key, count)
-                _values(step, s, rows, count, v_panels, out, y_row, scratch, key)
+                _scores(s, tile, q_row, rows, count, k_panels, scores, scratch)
+                _softmax_rows(s, scores, stats + 8 * (row - first), mask, out, y_row, rows, row, key, count)
+                _values(s, scores, rows, count, v_panels, out, y_row, scratch, key)
             row += rows
         key += count
-    safe = load_int(step + F.safe)
     y += first * y_row
     for r in range(last - first):
         total = load_scalar(stats + 8 * r + 4)
-        if not (safe and total == f(0.0)):  # if no key took part: zeros if safe, else 0/0
+        if not (s.safe and total == f(0.0)):  # if no key took part: zeros if safe, else 0/0
             _times(y, features, f(1.0) / total)
         y += y_row

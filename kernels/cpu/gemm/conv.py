@@ -14,11 +14,11 @@ from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise
 from bslite.kernels.cpu.gemm.sweep import call_depthwise_sweep, call_gemm_sweep
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.math.activation import call_activation
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, load_int
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.simd import BYTES, LANES
 
-F = offsets(Conv)
+F = reader(Conv)
 
 
 @register_jitable
@@ -32,73 +32,51 @@ def rows_inside(top, dilation, filter_rows, rows):
 @step_kernel(Conv)
 def conv(step, bases, item, scratch):
     """Computes one band of output lines by one block of output-channel panels of one image."""
-    images = load_int(step + F.images)
-    bands = load_int(step + F.bands)
-    blocks = load_int(step + F.blocks)
-    if load_int(step + F.blocks_outer):  # weights larger than the images: the images are the inner loop
+    s = F(step, bases)
+    images, bands, blocks = s.images, s.bands, s.blocks
+    if s.blocks_outer:  # weights larger than the images: the images are the inner loop
         block, rest = item // (images * bands), item % (images * bands)
     else:
         block, rest = item % blocks, item // blocks
     image, band = rest // bands, rest % bands
-    first_line = band * load_int(step + F.band_lines)
-    last_line = min(load_int(step + F.lines), first_line + load_int(step + F.band_lines))
-    first_panel = block * load_int(step + F.block_panels)
-    last_panel = min(load_int(step + F.panels), first_panel + load_int(step + F.block_panels))
+    first_line = band * s.band_lines
+    last_line = min(s.lines, first_line + s.band_lines)
+    first_panel = block * s.block_panels
+    last_panel = min(s.panels, first_panel + s.block_panels)
 
-    x_line, y_line, r_line = (
-        load_int(step + F.x_line),
-        load_int(step + F.y_line),
-        load_int(step + F.residual_line),
-    )
-    x_col, y_col, r_col = load_int(step + F.x_col), load_int(step + F.y_col), load_int(step + F.residual_col)
-    x = operand(step, bases, F.x) + image * load_int(step + F.x_image)
-    y = operand(step, bases, F.y) + image * load_int(step + F.y_image)
-    weights = operand(step, bases, F.weights) + image * load_int(step + F.weights_image)
-    bias = operand(step, bases, F.bias)
-    offsets = operand(step, bases, F.offsets)
-    has_residual = load_int(step + F.has_residual)
-    residual = 0
-    if has_residual:
-        residual = operand(step, bases, F.residual) + image * load_int(step + F.residual_image)
+    x_line, y_line, r_line = s.x_line, s.y_line, s.residual_line
+    x_col, y_col, r_col = s.x_col, s.y_col, s.residual_col
+    x, y = s.x + image * s.x_image, s.y + image * s.y_image
+    weights, bias, offsets = s.weights + image * s.weights_image, s.bias, s.offsets
+    has_residual = s.has_residual
+    residual = s.residual + image * s.residual_image if has_residual else 0
 
-    taps, chunk_taps, depth = load_int(step + F.taps), load_int(step + F.chunk_taps), load_int(step + F.depth)
-    group_panels, group_channels = load_int(step + F.group_panels), load_int(step + F.group_channels)
-    width, tail_vecs = load_int(step + F.width), load_int(step + F.tail_vecs)
-    tiles1, tiles2 = load_int(step + F.tiles1), load_int(step + F.tiles2)
-    rows1, rows2 = load_int(step + F.rows1), load_int(step + F.rows2)
+    taps, chunk_taps, depth = s.taps, s.chunk_taps, s.depth
+    group_panels, group_channels, width, tail_vecs = s.group_panels, s.group_channels, s.width, s.tail_vecs
+    tiles1, tiles2, rows1, rows2, activation = s.tiles1, s.tiles2, s.rows1, s.rows2, s.activation
     done1 = tiles1 * rows1
     pixels = done1 + tiles2 * rows2
-    activation = load_int(step + F.activation)
-    start, row_step, dilation = (
-        load_int(step + F.start),
-        load_int(step + F.row_step),
-        load_int(step + F.row_dilation),
-    )
-    rows, row_taps = load_int(step + F.rows), load_int(step + F.row_taps)
-    filter_rows = load_int(step + F.filter_rows)
-    plane_lines, clip_planes = load_int(step + F.plane_lines), load_int(step + F.clip_planes)
-    x_plane, y_plane = load_int(step + F.x_plane), load_int(step + F.y_plane)
-    r_plane = load_int(step + F.residual_plane)
+    start, row_step, dilation, rows = s.start, s.row_step, s.row_dilation, s.rows
+    row_taps, filter_rows, plane_lines, clip_planes = s.row_taps, s.filter_rows, s.plane_lines, s.clip_planes
+    x_plane, y_plane, r_plane = s.x_plane, s.y_plane, s.residual_plane
 
     for panel in range(first_panel, last_panel):
         group, place = panel // group_panels, panel % group_panels
         tail = place == group_panels - 1
         vecs = tail_vecs if tail else width
-        sweep = load_int(step + F.tail_sweep) if tail else load_int(step + F.sweep)
+        sweep = s.tail_sweep if tail else s.sweep
         channels = min(group_channels - place * width * LANES, vecs * LANES)
         last_lanes = channels - (vecs - 1) * LANES
         channel_bytes = 4 * (group * group_channels + place * width * LANES)
-        panel_weights = (
-            weights + group * load_int(step + F.group_weight_bytes) + place * taps * depth * width * BYTES
-        )
+        panel_weights = weights + group * s.group_weight_bytes + place * taps * depth * width * BYTES
         # each group's biases are padded to whole registers
         panel_bias = bias + BYTES * (group * ((group_panels - 1) * width + tail_vecs) + place * width)
-        panel_x = x + group * load_int(step + F.x_group_bytes)
+        panel_x = x + group * s.x_group_bytes
         tap = 0
         while tap < taps:
             count = min(chunk_taps, taps - tap)
             final = tap + count == taps
-            clamp = step + F.lo if final else step + F.minus_inf
+            clamp = s.lo_cell if final else s.minus_inf_cell
             chunk_weights = panel_weights + tap * depth * vecs * BYTES
             # While the tiles of this chunk compute, fetch the next chunk (the panels lie one after the
             # other), each tile a part of it; a tile's code fixes how much it fetches: PREFETCHES lines every
@@ -136,11 +114,11 @@ def conv(step, bases, item, scratch):
                 if ahead >= fetched:  # all of it: from here on, fetch lines that are in cache anyway
                     ahead, share = chunk_weights, 0
                 if activation and final:
-                    call_activation(activation, c, pixels, y_col, channels, step + F.act_a)
+                    call_activation(activation, c, pixels, y_col, channels, s.act_a_cell)
             tap += count
 
 
-D = offsets(Depthwise)
+D = reader(Depthwise)
 
 
 @step_kernel(Depthwise)
@@ -150,37 +128,24 @@ def depthwise(step, bases, item, scratch):
     A run of channels goes through all lines before the next run. A run is as wide as L1 can hold the lines
     that a filter reads, so that each line is fetched from further away only once.
     """
-    bands, blocks = load_int(step + D.bands), load_int(step + D.blocks)
+    s = D(step, bases)
+    bands, blocks = s.bands, s.blocks
     block, rest = item % blocks, item // blocks
     image, band = rest // bands, rest % bands
-    first_line = band * load_int(step + D.band_lines)
-    last_line = min(load_int(step + D.lines), first_line + load_int(step + D.band_lines))
-    channels = load_int(step + D.channels)
-    run = load_int(step + D.run)
-    first = block * load_int(step + D.block_registers)
-    end = min((channels + LANES - 1) // LANES, first + load_int(step + D.block_registers))
-    x_line, x_col = load_int(step + D.x_line), load_int(step + D.x_col)
-    x_row, x_tap = load_int(step + D.x_row), load_int(step + D.x_tap)
-    y_line, y_col = load_int(step + D.y_line), load_int(step + D.y_col)
-    filter_rows, filter_cols = load_int(step + D.filter_rows), load_int(step + D.filter_cols)
-    x = operand(step, bases, D.x) + image * load_int(step + D.x_image)
-    y = operand(step, bases, D.y) + image * load_int(step + D.y_image)
-    weights = operand(step, bases, D.weights)
-    biases = operand(step, bases, D.bias)
-    tiles1, rows1 = load_int(step + D.tiles1), load_int(step + D.rows1)
-    tiles2, rows2 = load_int(step + D.tiles2), load_int(step + D.rows2)
-    sweep = load_int(step + D.sweep)
+    first_line = band * s.band_lines
+    last_line = min(s.lines, first_line + s.band_lines)
+    channels, run = s.channels, s.run
+    first = block * s.block_registers
+    end = min((channels + LANES - 1) // LANES, first + s.block_registers)
+    x_line, x_col, x_row, x_tap, y_line, y_col = s.x_line, s.x_col, s.x_row, s.x_tap, s.y_line, s.y_col
+    filter_rows, filter_cols = s.filter_rows, s.filter_cols
+    x, y = s.x + image * s.x_image, s.y + image * s.y_image
+    weights, biases, sweep, activation = s.weights, s.bias, s.sweep, s.activation
+    tiles1, rows1, tiles2, rows2 = s.tiles1, s.rows1, s.tiles2, s.rows2
     done1 = tiles1 * rows1
-    activation = load_int(step + D.activation)
-    start, row_step, dilation = (
-        load_int(step + D.start),
-        load_int(step + D.row_step),
-        load_int(step + D.row_dilation),
-    )
-    rows = load_int(step + D.rows)
-    plane_lines, clip_planes = load_int(step + D.plane_lines), load_int(step + D.clip_planes)
-    x_plane, y_plane = load_int(step + D.x_plane), load_int(step + D.y_plane)
-    filter_planes, x_deep = load_int(step + D.filter_planes), load_int(step + D.x_deep)
+    start, row_step, dilation, rows = s.start, s.row_step, s.row_dilation, s.rows
+    plane_lines, clip_planes, x_plane, y_plane = s.plane_lines, s.clip_planes, s.x_plane, s.y_plane
+    filter_planes, x_deep = s.filter_planes, s.x_deep
     w_step = filter_planes * filter_rows * filter_cols * BYTES
     while first < end:
         registers = min(run, end - first)
@@ -204,12 +169,12 @@ def depthwise(step, bases, item, scratch):
                 a += low * x_row
                 line_w += low * filter_cols * BYTES
             call_depthwise_sweep(sweep, rows1, tiles1, registers, a, x_col, x_tap, x_row, used,
-                                 filter_cols, line_w, w_step, c, y_col, bias, step + D.lo, last, planes,
+                                 filter_cols, line_w, w_step, c, y_col, bias, s.lo_cell, last, planes,
                                  x_deep)  # fmt: skip
             if tiles2:
                 call_depthwise_sweep(sweep, rows2, tiles2, registers, a + done1 * x_col, x_col, x_tap, x_row,
                                      used, filter_cols, line_w, w_step, c + done1 * y_col, y_col, bias,
-                                     step + D.lo, last, planes, x_deep)  # fmt: skip
+                                     s.lo_cell, last, planes, x_deep)  # fmt: skip
             if activation:
-                call_activation(activation, c, done1 + tiles2 * rows2, y_col, present, step + D.act_a)
+                call_activation(activation, c, done1 + tiles2 * rows2, y_col, present, s.act_a_cell)
         first += registers

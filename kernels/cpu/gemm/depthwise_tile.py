@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
-from numba.core.typing.templates import signature
-from numba.extending import intrinsic
 
 from bslite.kernels.cpu.vector import simd
-from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque, store_tile
+from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque, store_tile, where
 from bslite.kernels.cpu.vector.simd import BYTES
 
 PIXELS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
@@ -99,22 +97,12 @@ def _clamped(builder: Any, values: list[Any], op: Operands) -> list[Any]:
     bounded = builder.or_(
         builder.fcmp_ordered(">", op.lo, infinite[0]), builder.fcmp_ordered("<", op.hi, infinite[1])
     )
-    plain, clamp, after = (builder.append_basic_block(n) for n in ("plain", "clamp", "after"))
-    builder.cbranch(bounded, clamp, plain)
-    builder.position_at_end(plain)
-    builder.branch(after)
-    builder.position_at_end(clamp)
-    low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
-    clamped = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in values]
-    builder.branch(after)
-    builder.position_at_end(after)
-    results = []
-    for x, y in zip(values, clamped, strict=True):
-        phi = builder.phi(x.type)
-        phi.add_incoming(x, plain)
-        phi.add_incoming(y, clamp)
-        results.append(phi)
-    return results
+
+    def clamped() -> list[Any]:
+        low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
+        return [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in values]
+
+    return where(builder, bounded, values, clamped)
 
 
 def _pixels(builder: Any, address: Any, stride: Any, count: int) -> list[Any]:
@@ -158,19 +146,8 @@ def depthwise_tile(taps: int, stride: int, most: int, deep: bool = False) -> Any
     i64, f32 = types.int64, types.float32
     params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
 
-    @intrinsic
-    def tile(typingctx, rows, x, x_col, x_tap, x_row, filter_rows, filter_cols, w, y, y_col, bias, lo, hi,
-             last, planes, x_deep):  # fmt: skip
-        def codegen(context, builder, sig, args):
-            op = Operands(*args[1:])
-            heights = range(1, most + 1)
-            one_of(
-                builder,
-                args[0],
-                {r: lambda r=r: emit_tile(builder, taps, stride, deep, r, op) for r in heights},
-            )
-            return context.get_dummy_value()
+    def emit(builder: Any, rows: Any, *args: Any) -> None:
+        tile = functools.partial(emit_tile, builder, taps, stride, deep, op=Operands(*args))
+        one_of(builder, rows, {r: functools.partial(tile, r) for r in range(1, most + 1)})
 
-        return signature(types.void, i64, *params), codegen
-
-    return tile
+    return simd.primitive(types.void, i64, *params)(emit)

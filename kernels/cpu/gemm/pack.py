@@ -4,13 +4,13 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.gemm import PackPanels
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.partial import load_some
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, load_int, load_scalar, splat, store, store_scalar
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.memory import load_scalar, load_some, store, store_scalar
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
 from bslite.kernels.cpu.vector.transpose import transpose_square
 
-F = offsets(PackPanels)
+F = reader(PackPanels)
 f = np.float32
 
 
@@ -43,17 +43,15 @@ def pack_panel(x, x_row, x_col, rows, cols, registers, y):
 @step_kernel(PackPanels)
 def pack_panels(step, bases, item, scratch):
     """Packs a block of panels of one matrix: ``y [N/nr][K][nr]``, zeros in the lanes beyond N."""
-    blocks, n1, n2 = load_int(step + F.blocks), load_int(step + F.n1), load_int(step + F.n2)
-    block, matrix = item % blocks, item // blocks
+    s = F(step, bases)
+    n1, n2, x_row, x_col = s.n1, s.n2, s.x_row, s.x_col
+    block, matrix = item % s.blocks, item // s.blocks
     i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
-    x = operand(step, bases, F.source)
-    x += i0 * load_int(step + F.x0) + i1 * load_int(step + F.x1) + i2 * load_int(step + F.x2)
-    y = operand(step, bases, F.target) + matrix * load_int(step + F.matrix_bytes)
-    x_row, x_col = load_int(step + F.x_row), load_int(step + F.x_col)
-    rows, cols = load_int(step + F.rows), load_int(step + F.cols)
-    width, panels = load_int(step + F.width), load_int(step + F.panels)
-    first = block * load_int(step + F.block_panels)
-    for panel in range(first, min(panels, first + load_int(step + F.block_panels))):
-        registers = width if panel < panels - 1 else load_int(step + F.tail)
+    x = s.source + i0 * s.x0 + i1 * s.x1 + i2 * s.x2
+    y = s.target + matrix * s.matrix_bytes
+    rows, cols, width, panels = s.rows, s.cols, s.width, s.panels
+    first = block * s.block_panels
+    for panel in range(first, min(panels, first + s.block_panels)):
+        registers = width if panel < panels - 1 else s.tail
         column = panel * width * LANES
         pack_panel(x + column * x_col, x_row, x_col, rows, cols - column, registers, y + 4 * column * rows)

@@ -11,7 +11,8 @@ from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep
 from bslite.kernels.cpu.gemm.depthwise_tile import depthwise_tile
 from bslite.kernels.cpu.gemm.tile import gemm_tile
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, load_scalar
+from bslite.kernels.cpu.vector.memory import load_scalar
+from bslite.kernels.cpu.vector.simd import BYTES, LANES
 
 call_gemm_sweep = caller(18)
 call_depthwise_sweep = caller(18)

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
-from numba.core.typing.templates import signature
-from numba.extending import intrinsic
 
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.ir import add_if, const, loop, one_of, opaque, store_tile
@@ -136,18 +134,8 @@ def gemm_tile(vecs: int, most: int, fetches: bool) -> Any:
     i64, f32 = types.int64, types.float32
     params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
 
-    @intrinsic
-    def tile(typingctx, rows, a, a_row, offsets, batch, depth, b, c, c_row, bias, resume, residual,
-             residual_row, lo, hi, last, ahead):  # fmt: skip
-        def codegen(context, builder, sig, args):
-            op = Operands(*args[1:])
-            one_of(
-                builder,
-                args[0],
-                {r: lambda r=r: emit_tile(builder, r, vecs, op, fetches) for r in range(1, most + 1)},
-            )
-            return context.get_dummy_value()
+    def emit(builder: Any, rows: Any, *args: Any) -> None:
+        tile = functools.partial(emit_tile, builder, vecs=vecs, op=Operands(*args), fetches=fetches)
+        one_of(builder, rows, {r: functools.partial(tile, r) for r in range(1, most + 1)})
 
-        return signature(types.void, i64, *params), codegen
-
-    return tile
+    return simd.primitive(types.void, i64, *params)(emit)

@@ -16,75 +16,11 @@ from bslite.kernels.contracts.table import complete
 from bslite.kernels.cpu.math import unary, veclog, vecmath
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector.lanes import select_eq
-from bslite.kernels.cpu.vector.simd import (
-    BYTES,
-    LANES,
-    fma,
-    load,
-    load_first,
-    load_scalar,
-    select_lt,
-    splat,
-    store,
-    store_first,
-    vabs,
-    vmax,
-    vmin,
-)
+from bslite.kernels.cpu.vector.memory import load, load_first, load_scalar, store, store_first
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, select_lt, splat, vabs, vmax, vmin
 
 call_activation = caller(5)
 f = np.float32
-
-
-@register_jitable
-def _identity(x, a, b):
-    return x
-
-
-@register_jitable
-def _relu(x, a, b):
-    return vmax(splat(f(0.0)), x)
-
-
-@register_jitable
-def _relu6(x, a, b):
-    return vmin(splat(f(6.0)), vmax(splat(f(0.0)), x))
-
-
-@register_jitable
-def _leaky_relu(x, a, b):
-    return select_lt(x, splat(f(0.0)), x * a, x)
-
-
-@register_jitable
-def _elu(x, a, b):
-    return select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x) * a, x)
-
-
-@register_jitable
-def _sigmoid(x, a, b):
-    return vecmath.sigmoid(x)
-
-
-@register_jitable
-def _silu(x, a, b):
-    return x * vecmath.sigmoid(x)
-
-
-@register_jitable
-def _tanh(x, a, b):
-    return vecmath.tanh(x)
-
-
-@register_jitable
-def _gelu_erf(x, a, b):
-    return splat(f(0.5)) * x * (splat(f(1.0)) + vecmath.erf(x * splat(f(0.70710678118654752))))
-
-
-@register_jitable
-def _gelu_tanh(x, a, b):
-    inner = fma(splat(f(0.044715)) * x * x, x, x) * splat(f(0.79788456080286536))
-    return splat(f(0.5)) * x * (splat(f(1.0)) + vecmath.tanh(inner))
 
 
 @register_jitable
@@ -94,44 +30,15 @@ def _hardsigmoid(x, a, b):
 
 
 @register_jitable
-def _hardswish(x, a, b):
-    return x * _hardsigmoid(x, a, b)
-
-
-@register_jitable
-def _hardsigmoid_any(x, a, b):
-    return vmin(splat(f(1.0)), vmax(splat(f(0.0)), fma(x, a, b)))
-
-
-@register_jitable
-def _swish(x, a, b):
-    return x * vecmath.sigmoid(x * a)
-
-
-@register_jitable
-def _clamp(x, a, b):
-    return vmin(b, vmax(a, x))
-
-
-@register_jitable
-def _selu(x, a, b):
-    return b * select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x) * a, x)
-
-
-@register_jitable
-def _celu(x, a, b):
-    return select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x / a) * a, x)
+def _gelu_tanh(x, a, b):
+    inner = fma(splat(f(0.044715)) * x * x, x, x) * splat(f(0.79788456080286536))
+    return splat(f(0.5)) * x * (splat(f(1.0)) + vecmath.tanh(inner))
 
 
 @register_jitable
 def _softplus(x, a, b):
     z = x * a
     return select_lt(b, z, x, veclog.softplus(z) / a)
-
-
-@register_jitable
-def _softsign(x, a, b):
-    return x / (splat(f(1.0)) + vabs(x))
 
 
 @register_jitable
@@ -143,45 +50,37 @@ def _mish(x, a, b):
 
 
 @register_jitable
-def _logsigmoid(x, a, b):
-    return veclog.log_sigmoid(x)
-
-
-@register_jitable
-def _threshold(x, a, b):
-    return select_lt(a, x, x, select_eq(x, x, b, x))
-
-
-@register_jitable
 def _shrink(x, a, b):
     zero = splat(f(0.0))
     outside = select_lt(x, zero - a, x + b, select_eq(x, x, zero, x))
     return select_lt(a, x, x - b, outside)
 
 
+_FORMULAS = {
+    "identity": lambda x, a, b: x,
+    "relu": lambda x, a, b: vmax(splat(f(0.0)), x),
+    "relu6": lambda x, a, b: vmin(splat(f(6.0)), vmax(splat(f(0.0)), x)),
+    "leaky_relu": lambda x, a, b: select_lt(x, splat(f(0.0)), x * a, x),
+    "elu": lambda x, a, b: select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x) * a, x),
+    "silu": lambda x, a, b: x * vecmath.sigmoid(x),
+    "gelu_none": lambda x, a, b: (
+        splat(f(0.5)) * x * (splat(f(1.0)) + vecmath.erf(x * splat(f(0.70710678118654752))))
+    ),
+    "hardswish": lambda x, a, b: x * _hardsigmoid(x, a, b),
+    "hardsigmoid_any": lambda x, a, b: vmin(splat(f(1.0)), vmax(splat(f(0.0)), fma(x, a, b))),
+    "swish": lambda x, a, b: x * vecmath.sigmoid(x * a),
+    "clamp": lambda x, a, b: vmin(b, vmax(a, x)),
+    "selu": lambda x, a, b: b * select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x) * a, x),
+    "celu": lambda x, a, b: select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x / a) * a, x),
+    "softsign": lambda x, a, b: x / (splat(f(1.0)) + vabs(x)),
+    "threshold": lambda x, a, b: select_lt(a, x, x, select_eq(x, x, b, x)),
+}
 FUNCTIONS = complete({
-    "identity": _identity,
-    "relu": _relu,
-    "relu6": _relu6,
-    "leaky_relu": _leaky_relu,
-    "elu": _elu,
-    "sigmoid": _sigmoid,
-    "silu": _silu,
-    "tanh": _tanh,
-    "gelu_none": _gelu_erf,
+    **{name: register_jitable(formula) for name, formula in _FORMULAS.items()},
     "gelu_tanh": _gelu_tanh,
     "hardsigmoid": _hardsigmoid,
-    "hardswish": _hardswish,
-    "hardsigmoid_any": _hardsigmoid_any,
-    "swish": _swish,
-    "clamp": _clamp,
-    "selu": _selu,
-    "celu": _celu,
     "softplus": _softplus,
-    "softsign": _softsign,
     "mish": _mish,
-    "logsigmoid": _logsigmoid,
-    "threshold": _threshold,
     "shrink": _shrink,
     **unary.FUNCTIONS,
 }, contract.FUNCTIONS, "CPU")  # fmt: skip

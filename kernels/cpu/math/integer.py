@@ -11,31 +11,6 @@ from bslite.kernels.cpu.runtime.flag import raise_flag
 
 
 @register_jitable
-def _add(x, z, flag):
-    return x + z
-
-
-@register_jitable
-def _sub(x, z, flag):
-    return x - z
-
-
-@register_jitable
-def _mul(x, z, flag):
-    return x * z
-
-
-@register_jitable
-def _maximum(x, z, flag):
-    return max(x, z)
-
-
-@register_jitable
-def _minimum(x, z, flag):
-    return min(x, z)
-
-
-@register_jitable
 def _floor_div(x, z, flag):
     if z == 0:
         raise_flag(flag, x)
@@ -61,11 +36,6 @@ def _div(x, z, flag):
 
 
 @register_jitable
-def _fmod(x, z, flag):
-    return x - _div(x, z, flag) * z
-
-
-@register_jitable
 def _pow(x, z, flag):
     if z < 0:
         raise_flag(flag, z)
@@ -81,14 +51,14 @@ def _pow(x, z, flag):
 
 
 FUNCTIONS = {
-    "add": _add,
-    "sub": _sub,
-    "mul": _mul,
-    "maximum": _maximum,
-    "minimum": _minimum,
+    "add": register_jitable(lambda x, z, flag: x + z),
+    "sub": register_jitable(lambda x, z, flag: x - z),
+    "mul": register_jitable(lambda x, z, flag: x * z),
+    "maximum": register_jitable(lambda x, z, flag: max(x, z)),
+    "minimum": register_jitable(lambda x, z, flag: min(x, z)),
     "floor_div": _floor_div,
     "remainder": _remainder,
     "div": _div,
-    "fmod": _fmod,
+    "fmod": register_jitable(lambda x, z, flag: x - _div(x, z, flag) * z),
     "pow": _pow,
 }

@@ -10,7 +10,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.math import veclog, vecmath, vectrig
 from bslite.kernels.cpu.vector import lanes
-from bslite.kernels.cpu.vector.simd import select_lt, splat, vabs, vsqrt
+from bslite.kernels.cpu.vector.simd import ceil, floor, rint, select_lt, splat, trunc, vabs, vsqrt
 
 f = np.float32
 
@@ -21,33 +21,18 @@ def _sign(x):
     return select_lt(zero, x, one, select_lt(x, zero, splat(f(-1.0)), zero))
 
 
-@register_jitable
-def _rsqrt(x):
-    return splat(f(1.0)) / vsqrt(x)
-
-
-@register_jitable
-def _reciprocal(x):
-    return splat(f(1.0)) / x
-
-
-def _ignoring_parameters(function):
-    @register_jitable
-    def apply(x, a, b):
-        return function(x)
-
-    return apply
-
-
 FUNCTIONS = {
-    name: _ignoring_parameters(function)
+    name: lanes.one_of_three(function)
     for name, function in {
+        "sigmoid": vecmath.sigmoid,
+        "tanh": vecmath.tanh,
+        "logsigmoid": veclog.log_sigmoid,
         "neg": lanes.negated,
         "abs": vabs,
         "sign": _sign,
         "sqrt": vsqrt,
-        "rsqrt": _rsqrt,
-        "reciprocal": _reciprocal,
+        "rsqrt": register_jitable(lambda x: splat(f(1.0)) / vsqrt(x)),
+        "reciprocal": register_jitable(lambda x: splat(f(1.0)) / x),
         "exp": vecmath.exp,
         "expm1": veclog.expm1,
         "log": veclog.log,
@@ -66,9 +51,9 @@ FUNCTIONS = {
         "acosh": lanes.each_lane(math.acosh),
         "atanh": lanes.each_lane(math.atanh),
         "erf": vecmath.erf,
-        "floor": lanes.floor,
-        "ceil": lanes.ceil,
-        "round": lanes.rint,
-        "trunc": lanes.trunc,
+        "floor": floor,
+        "ceil": ceil,
+        "round": rint,
+        "trunc": trunc,
     }.items()
 }

@@ -10,7 +10,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.math import vecmath
-from bslite.kernels.cpu.vector.lanes import exponent, mantissa, select_eq
+from bslite.kernels.cpu.vector.lanes import exponent, mantissa, polynomial, select_eq
 from bslite.kernels.cpu.vector.simd import fma, minus_abs, select_lt, splat, vmax, vmin
 
 f = np.float32
@@ -18,21 +18,17 @@ _INF = f(math.inf)
 _NAN = f(math.nan)
 _NORMAL = f(2.0**-126)
 _LN2_HI, _LN2_LO = f(0.693359375), f(-2.12194440e-4)  # few bits, so that n * LN2_HI is exact
+_LOG = polynomial(
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
 
 
 @register_jitable
 def _log_rest(r):
     """``log(1 + r) - r`` for 1 + r in [sqrt(1/2), sqrt(2)): the polynomial of Cephes' logf."""
     z = r * r
-    p = splat(f(7.0376836292e-2))
-    p = fma(p, r, splat(f(-1.1514610310e-1)))
-    p = fma(p, r, splat(f(1.1676998740e-1)))
-    p = fma(p, r, splat(f(-1.2420140846e-1)))
-    p = fma(p, r, splat(f(1.4249322787e-1)))
-    p = fma(p, r, splat(f(-1.6668057665e-1)))
-    p = fma(p, r, splat(f(2.0000714765e-1)))
-    p = fma(p, r, splat(f(-2.4999993993e-1)))
-    p = fma(p, r, splat(f(3.3333331174e-1)))
+    p = _LOG(r)
     return p * r * z
 
 

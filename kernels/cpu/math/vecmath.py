@@ -9,6 +9,7 @@ overflows to inf and underflows through the subnormals to 0; the others saturate
 import numpy as np
 from numba.extending import register_jitable
 
+from bslite.kernels.cpu.vector.lanes import polynomial
 from bslite.kernels.cpu.vector.scaling import pow2, quotient, times_pow2
 from bslite.kernels.cpu.vector.simd import LANES, fma, minus_abs, select_lt, splat, vabs, vmax, vmin
 
@@ -17,6 +18,20 @@ _LOG2E = f(1.44269504088896341)
 _ONES = f(1.5 * 2**23)  # floats near it are 1 apart
 _LN2_HI = f(0.693359375)  # few bits, so that n * LN2_HI is exact
 _LN2_LO = f(-2.12194440e-4)
+_BEYOND_LINEAR = polynomial(
+    1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1
+)
+_EXP = polynomial(1.381454e-3, 8.368745e-3, 4.166839e-2, 1.6666521e-1, 4.9999994e-1, 1.0, 1.0)
+_TANH = polynomial(
+    -5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1
+)
+_ERF_NEAR = polynomial(
+    -5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1
+)
+_ERF_FAR = polynomial(
+    -1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2,
+    -1.06777877e-1, -6.34846687e-1, -1.28717512e-1,
+)  # fmt: skip
 
 
 @register_jitable
@@ -34,12 +49,7 @@ def _remainder(x, n):
 @register_jitable
 def _beyond_linear(r):
     """``(e**r - 1 - r) / r**2`` for ``|r| <= ln2 / 2`` (the polynomial of Cephes' expf)."""
-    p = splat(f(1.9875691500e-4))
-    p = fma(p, r, splat(f(1.3981999507e-3)))
-    p = fma(p, r, splat(f(8.3334519073e-3)))
-    p = fma(p, r, splat(f(4.1665795894e-2)))
-    p = fma(p, r, splat(f(1.6666665459e-1)))
-    return fma(p, r, splat(f(5.0000001201e-1)))
+    return _BEYOND_LINEAR(r)
 
 
 @register_jitable
@@ -55,13 +65,7 @@ def _exp(x):
     """
     n = _powers_of_two(x)
     r = _remainder(x, n)
-    p = splat(f(1.381454e-3))
-    p = fma(p, r, splat(f(8.368745e-3)))
-    p = fma(p, r, splat(f(4.166839e-2)))
-    p = fma(p, r, splat(f(1.6666521e-1)))
-    p = fma(p, r, splat(f(4.9999994e-1)))
-    p = fma(p, r, splat(f(1.0)))
-    p = fma(p, r, splat(f(1.0)))
+    p = _EXP(r)
     return times_pow2(p, n)
 
 
@@ -100,11 +104,7 @@ def tanh(x):
     """Odd polynomial below 0.625 (Cephes tanhf), ``1 - 2/(e**2|x| + 1)`` above, sign restored."""
     a = vabs(x)
     z = x * x
-    p = splat(f(-5.70498872745e-3))
-    p = fma(p, z, splat(f(2.06390887954e-2)))
-    p = fma(p, z, splat(f(-5.37397155531e-2)))
-    p = fma(p, z, splat(f(1.33314422036e-1)))
-    p = fma(p, z, splat(f(-3.33332819422e-1)))
+    p = _TANH(z)
     small = fma(p * z, x, x)
     big = splat(f(1.0)) - splat(f(2.0)) / (_exp(vmin(splat(f(20.0)), a + a)) + splat(f(1.0)))
     big = select_lt(x, splat(f(0.0)), splat(f(0.0)) - big, big)
@@ -118,21 +118,10 @@ def erf(x):
     """
     a = vabs(x)
     s = x * x
-    p = splat(f(-5.96761703e-4))
-    p = fma(p, s, splat(f(4.99119423e-3)))
-    p = fma(p, s, splat(f(-2.67681349e-2)))
-    p = fma(p, s, splat(f(1.12819925e-1)))
-    p = fma(p, s, splat(f(-3.76125336e-1)))
-    p = fma(p, s, splat(f(1.28379166e-1)))
+    p = _ERF_NEAR(s)
     small = fma(p, x, x)
     c = vmin(splat(f(4.0)), a)
-    q = splat(f(-1.72853470e-5))
-    q = fma(q, c, splat(f(3.83197126e-4)))
-    q = fma(q, c, splat(f(-3.88396438e-3)))
-    q = fma(q, c, splat(f(2.42546219e-2)))
-    q = fma(q, c, splat(f(-1.06777877e-1)))
-    q = fma(q, c, splat(f(-6.34846687e-1)))
-    q = fma(q, c, splat(f(-1.28717512e-1)))
+    q = _ERF_FAR(c)
     q = fma(q, c, splat(f(0.0)) - c)
     big = splat(f(1.0)) - _exp(q)
     big = select_lt(x, splat(f(0.0)), splat(f(0.0)) - big, big)

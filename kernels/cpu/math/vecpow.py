@@ -8,8 +8,8 @@ import math
 
 from llvmlite import ir
 
-from bslite.kernels.cpu.vector.lanes import DOUBLES, INTS, all_doubles, all_ints
-from bslite.kernels.cpu.vector.simd import LANES, VEC, call_llvm, primitive, vec_t
+from bslite.kernels.cpu.vector.lanes import DOUBLES, INTS, all_doubles, all_floats, all_ints
+from bslite.kernels.cpu.vector.simd import LANES, VEC, llvm_of_lanes, primitive, vec_t
 
 LONGS = ir.VectorType(ir.IntType(64), LANES)
 _HALF_ROOT = 0x3FE6A09E667F3BCD  # bits of sqrt(1/2) in float64
@@ -17,10 +17,6 @@ _HALF_ROOT = 0x3FE6A09E667F3BCD  # bits of sqrt(1/2) in float64
 
 def _all_longs(n):
     return ir.Constant(LONGS, [n] * LANES)
-
-
-def _all_floats(x):
-    return ir.Constant(VEC, [x] * LANES)
 
 
 def _polynomial(builder, x, coefficients):
@@ -45,7 +41,7 @@ def _log2(builder, x):
 
 def _exp2(builder, t):
     """``2**t`` in float64 for t in [-1000, 1000]: Taylor's series for the fraction, off by 2**-38."""
-    n = call_llvm(builder, f"llvm.rint.v{LANES}f64", DOUBLES, [t])
+    n = llvm_of_lanes(builder, "rint", t)
     log2 = math.log(2)
     series = [log2**k / math.factorial(k) for k in range(9, -1, -1)]
     value = _polynomial(builder, builder.fsub(t, n), series)
@@ -61,10 +57,10 @@ def power(builder, x, y):
         return builder.fcmp_ordered("==", a, b)
 
     def whole(v):
-        return same(call_llvm(builder, f"llvm.rint.v{LANES}f32", VEC, [v]), v)
+        return same(llvm_of_lanes(builder, "rint", v), v)
 
-    zero, one, inf = (_all_floats(v) for v in (0.0, 1.0, math.inf))
-    size = call_llvm(builder, f"llvm.fabs.v{LANES}f32", VEC, [x])
+    zero, one, inf = (all_floats(v) for v in (0.0, 1.0, math.inf))
+    size = llvm_of_lanes(builder, "fabs", x)
     wide = builder.fpext(size, DOUBLES)
     log = _log2(builder, wide)
     log = builder.select(same(size, zero), all_doubles(-math.inf), log)
@@ -75,14 +71,14 @@ def power(builder, x, y):
     nan = builder.fcmp_unordered("uno", t, t)
     value = _exp2(builder, builder.select(nan, all_doubles(0.0), t))
     value = builder.fptrunc(builder.select(nan, t, value), VEC)
-    half = builder.fmul(y, _all_floats(0.5))
+    half = builder.fmul(y, all_floats(0.5))
     odd = builder.and_(whole(y), builder.not_(whole(half)))
     minus = builder.icmp_signed("<", builder.bitcast(x, INTS), all_ints(0))
     value = builder.select(builder.and_(odd, minus), builder.fneg(value), value)
     below = builder.and_(builder.fcmp_ordered("<", x, zero), builder.fcmp_ordered(">", x, builder.fneg(inf)))
     no_root = builder.and_(below, builder.not_(whole(y)))
-    value = builder.select(no_root, _all_floats(math.nan), value)
-    sizes_y = call_llvm(builder, f"llvm.fabs.v{LANES}f32", VEC, [y])
+    value = builder.select(no_root, all_floats(math.nan), value)
+    sizes_y = llvm_of_lanes(builder, "fabs", y)
     ones = builder.and_(same(size, one), same(sizes_y, inf))
     for always_one in (same(y, zero), same(x, one), ones):
         value = builder.select(always_one, one, value)

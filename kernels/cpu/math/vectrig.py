@@ -18,20 +18,23 @@ from bslite.kernels.cpu.vector.lanes import (
     each_lane,
     if_odd,
     ints_of,
+    polynomial,
 )
-from bslite.kernels.cpu.vector.simd import LANES, VEC, call_llvm, fma, primitive, splat, vabs, vec_t
+from bslite.kernels.cpu.vector.simd import VEC, fma, llvm_of_lanes, primitive, splat, vabs, vec_t
 
 f = np.float32
 _FAR = f(2.0**20)
 _HALF_PI_HI = 1.57079632673412561417  # 33 bits: exact times any integer below 2**20
 _HALF_PI_LO = 6.07710050650619224932e-11
+_SINE = polynomial(-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+_COSINE = polynomial(2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 
 
 @primitive(vec_t, vec_t)
 def _half_pis(builder, x):
     """``x / (pi/2)`` rounded to the nearest integer."""
     wide = builder.fmul(builder.fpext(x, DOUBLES), all_doubles(2 / math.pi))
-    return builder.fptrunc(call_llvm(builder, f"llvm.rint.v{LANES}f64", DOUBLES, [wide]), VEC)
+    return builder.fptrunc(llvm_of_lanes(builder, "rint", wide), VEC)
 
 
 @primitive(vec_t, vec_t, vec_t)
@@ -53,13 +56,9 @@ def _negated_in_second_half(builder, n, y):
 def _quarters(r, n):
     """The sine of ``r + n * pi/2``, for ``|r| <= pi/4``."""
     z = r * r
-    s = splat(f(-1.9515295891e-4))
-    s = fma(s, z, splat(f(8.3321608736e-3)))
-    s = fma(s, z, splat(f(-1.6666654611e-1)))
+    s = _SINE(z)
     s = fma(s * z, r, r)
-    c = splat(f(2.443315711809948e-5))
-    c = fma(c, z, splat(f(-1.388731625493765e-3)))
-    c = fma(c, z, splat(f(4.166664568298827e-2)))
+    c = _COSINE(z)
     c = fma(c * z, z, fma(splat(f(-0.5)), z, splat(f(1.0))))
     return _negated_in_second_half(n, if_odd(n, c, s))
 

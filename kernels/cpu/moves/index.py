@@ -6,19 +6,19 @@ Where several updates go to one place, one work item does all of them, in order.
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.places import GatherElements, GatherND, ScatterElements, ScatterND
+from bslite.kernels.contracts.cpu.places import Gather, GatherElements, GatherND, ScatterElements, ScatterND
 from bslite.kernels.contracts.reduction import Reduction
 from bslite.kernels.cpu.moves.move import copy_run
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
+from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.simd import load_cell, load_int, load_scalar, store_cell, store_scalar
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.memory import load_cell, load_int, load_scalar, store_cell, store_scalar
 
 NONE, ADD, MUL = Reduction.NONE.value, Reduction.ADD.value, Reduction.MUL.value
 MAX, MIN = Reduction.MAX.value, Reduction.MIN.value
 LEAST, MOST = -(2**31), 2**31 - 1
-G, S = offsets(GatherElements), offsets(ScatterElements)
-N, P = offsets(GatherND), offsets(ScatterND)
+T, G, S = reader(Gather), reader(GatherElements), reader(ScatterElements)
+N, P = reader(GatherND), reader(ScatterND)
 
 
 @register_jitable
@@ -70,17 +70,29 @@ def line_place(table, axes, line, column):
     return place
 
 
+@step_kernel(Gather)
+def gather(step, bases, item, scratch):
+    """``y[o, i] = x[o, indices[i]]`` for one ``o`` and a part of the ``i``."""
+    s = T(step, bases)
+    size, count, inner, indices, flag = s.size, s.count, s.inner, s.indices, s.flag
+    outer, part = item // s.parts, item % s.parts
+    x, y = s.x + outer * size * inner * 4, s.y + outer * count * inner * 4
+    for i in range(count * part // s.parts, count * (part + 1) // s.parts):
+        at = wrapped(load_cell(indices + 4 * i), size, flag)
+        copy_run(x + at * inner * 4, y + i * inner * 4, inner, 4, 4, 1)
+
+
 @step_kernel(GatherElements)
 def gather_elements(step, bases, item, scratch):
     """``y[k] = x[indices[k]]`` for lines along the axis."""
-    table, axes, flag = operand(step, bases, G.table), load_int(step + G.axes), operand(step, bases, G.flag)
-    size, count = load_int(step + G.size), load_int(step + G.count)
-    x_step, i_step = load_int(step + G.x_step), load_int(step + G.i_step)
-    first = item * load_int(step + G.item_lines)
-    for line in range(first, min(load_int(step + G.lines), first + load_int(step + G.item_lines))):
-        x = operand(step, bases, G.x) + line_place(table, axes, line, 8)
+    s = G(step, bases)
+    table, axes, flag = s.table, s.axes, s.flag
+    size, count, x_step, i_step = s.size, s.count, s.x_step, s.i_step
+    first = item * s.item_lines
+    for line in range(first, min(s.lines, first + s.item_lines)):
+        x = s.x + line_place(table, axes, line, 8)
         at = line_place(table, axes, line, 16)
-        y, indices = operand(step, bases, G.y) + at, operand(step, bases, G.indices) + at
+        y, indices = s.y + at, s.indices + at
         for k in range(count):
             index = wrapped(load_cell(indices + k * i_step), size, flag)
             store_cell(y + k * i_step, load_cell(x + index * x_step))
@@ -89,15 +101,15 @@ def gather_elements(step, bases, item, scratch):
 @step_kernel(ScatterElements)
 def scatter_elements(step, bases, item, scratch):
     """``y[indices[k]] = updates[k]`` for lines along the axis, in order; y already holds the input."""
-    table, axes, flag = operand(step, bases, S.table), load_int(step + S.axes), operand(step, bases, S.flag)
-    overflow, floats = operand(step, bases, S.overflow), load_int(step + S.floats)
-    size, count, reduction = load_int(step + S.size), load_int(step + S.count), load_int(step + S.reduction)
-    y_step, i_step = load_int(step + S.x_step), load_int(step + S.i_step)
-    first = item * load_int(step + S.item_lines)
-    for line in range(first, min(load_int(step + S.lines), first + load_int(step + S.item_lines))):
-        y = operand(step, bases, S.y) + line_place(table, axes, line, 8)
+    s = S(step, bases)
+    table, axes, flag = s.table, s.axes, s.flag
+    overflow, floats, reduction = s.overflow, s.floats, s.reduction
+    size, count, y_step, i_step = s.size, s.count, s.x_step, s.i_step
+    first = item * s.item_lines
+    for line in range(first, min(s.lines, first + s.item_lines)):
+        y = s.y + line_place(table, axes, line, 8)
         at = line_place(table, axes, line, 16)
-        indices, updates = operand(step, bases, S.indices) + at, operand(step, bases, S.updates) + at
+        indices, updates = s.indices + at, s.updates + at
         for k in range(count):
             index = wrapped(load_cell(indices + k * i_step), size, flag)
             update(y + index * y_step, updates + k * i_step, reduction, floats, overflow)
@@ -116,12 +128,11 @@ def nd_place(table, indices, coordinates, flag):
 @step_kernel(GatherND)
 def gather_nd(step, bases, item, scratch):
     """Gathers slices side by side into y, ``per_batch`` of them from each ``batch_bytes`` of x."""
-    table, flag = operand(step, bases, N.table), operand(step, bases, N.flag)
-    coordinates, inner = load_int(step + N.coordinates), load_int(step + N.inner)
-    per_batch, batch_bytes = load_int(step + N.per_batch), load_int(step + N.batch_bytes)
-    x, y, indices = operand(step, bases, N.x), operand(step, bases, N.y), operand(step, bases, N.indices)
-    first = item * load_int(step + N.item_count)
-    for q in range(first, min(load_int(step + N.count), first + load_int(step + N.item_count))):
+    s = N(step, bases)
+    table, flag, coordinates, inner = s.table, s.flag, s.coordinates, s.inner
+    x, y, indices, per_batch, batch_bytes = s.x, s.y, s.indices, s.per_batch, s.batch_bytes
+    first = item * s.item_count
+    for q in range(first, min(s.count, first + s.item_count)):
         place = nd_place(table, indices + 4 * q * coordinates, coordinates, flag)
         copy_run(x + q // per_batch * batch_bytes + place, y + 4 * q * inner, inner, 4, 4, 1)
 
@@ -129,14 +140,12 @@ def gather_nd(step, bases, item, scratch):
 @step_kernel(ScatterND)
 def scatter_nd(step, bases, item, scratch):
     """Scatters a part of every slice, in order; y already holds the input."""
-    table, flag = operand(step, bases, P.table), operand(step, bases, P.flag)
-    overflow, floats = operand(step, bases, P.overflow), load_int(step + P.floats)
-    coordinates, inner = load_int(step + P.coordinates), load_int(step + P.inner)
-    parts, reduction = load_int(step + P.parts), load_int(step + P.reduction)
-    first, last = inner * item // parts, inner * (item + 1) // parts
-    y, indices = operand(step, bases, P.y), operand(step, bases, P.indices)
-    updates = operand(step, bases, P.updates)
-    for q in range(load_int(step + P.count)):
+    s = P(step, bases)
+    table, flag, coordinates, inner = s.table, s.flag, s.coordinates, s.inner
+    overflow, floats, reduction = s.overflow, s.floats, s.reduction
+    y, indices, updates = s.y, s.indices, s.updates
+    first, last = inner * item // s.parts, inner * (item + 1) // s.parts
+    for q in range(s.count):
         place = nd_place(table, indices + 4 * q * coordinates, coordinates, flag)
         if reduction == NONE:
             copy_run(cell_at(updates, q * inner + first), y + place + 4 * first, last - first, 4, 4, 1)

@@ -3,31 +3,25 @@
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core.typing.templates import signature
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.moves import Copy, Fill, Halo, Interleave
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
+from bslite.kernels.contracts.cpu.moves import Copy, CopyAxes, Fill, Halo, Interleave
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.ir import const
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.simd import (
-    BYTES,
-    I32,
-    LANES,
+from bslite.kernels.cpu.vector.memory import (
     load,
     load_first,
     load_int,
-    load_ir,
     load_scalar,
-    splat,
     store,
     store_first,
-    store_ir,
     store_scalar,
 )
+from bslite.kernels.cpu.vector.simd import BYTES, I32, LANES, load_ir, primitive, splat, store_ir
 
 ZERO = np.float32(0.0)
-C = offsets(Copy)
+C = reader(Copy)
 
 
 @register_jitable
@@ -41,9 +35,8 @@ def copy_run(x, y, count, x_step, y_step, vector):
             y += BYTES
         rest = count - whole * LANES
         if rest:
-            store_first(
-                y, load_first(x, rest, ZERO), rest
-            )  # x may be the caller's array, with nothing mapped after it
+            # x may be the caller's array, with nothing mapped after it
+            store_first(y, load_first(x, rest, ZERO), rest)
     else:
         for _ in range(count):
             store_scalar(y, load_scalar(x))
@@ -54,33 +47,39 @@ def copy_run(x, y, count, x_step, y_step, vector):
 @step_kernel(Copy)
 def copy(step, bases, item, scratch):
     """``y[i0..i5] = x[i0..i5]`` with byte strides; an item is one (i0, i1)."""
-    n1 = load_int(step + C.n1)
-    i0, i1 = item // n1, item % n1
-    x = operand(step, bases, C.source) + i0 * load_int(step + C.x0) + i1 * load_int(step + C.x1)
-    y = operand(step, bases, C.target) + i0 * load_int(step + C.y0) + i1 * load_int(step + C.y1)
-    n2, n3, n4, n5 = (
-        load_int(step + C.n2),
-        load_int(step + C.n3),
-        load_int(step + C.n4),
-        load_int(step + C.n5),
-    )
-    x2, x3, x4, x5 = (
-        load_int(step + C.x2),
-        load_int(step + C.x3),
-        load_int(step + C.x4),
-        load_int(step + C.x5),
-    )
-    y2, y3, y4, y5 = (
-        load_int(step + C.y2),
-        load_int(step + C.y3),
-        load_int(step + C.y4),
-        load_int(step + C.y5),
-    )
-    vector = load_int(step + C.vector)
+    s = C(step, bases)
+    i0, i1 = item // s.n1, item % s.n1
+    x = s.source + i0 * s.x0 + i1 * s.x1
+    y = s.target + i0 * s.y0 + i1 * s.y1
+    n2, n3, n4, n5, vector = s.n2, s.n3, s.n4, s.n5, s.vector
+    x2, x3, x4, x5, y2, y3, y4, y5 = s.x2, s.x3, s.x4, s.x5, s.y2, s.y3, s.y4, s.y5
     for i2 in range(n2):
         for i3 in range(n3):
             for i4 in range(n4):
                 copy_run(x + i2 * x2 + i3 * x3 + i4 * x4, y + i2 * y2 + i3 * y3 + i4 * y4, n5, x5, y5, vector)
+
+
+A = reader(CopyAxes)
+ENTRY = 24  # bytes of a table entry: size, byte stride in x, in y
+
+
+@step_kernel(CopyAxes)
+def copy_axes(step, bases, item, scratch):
+    """Copies planes of the two innermost axes; the ``axes`` around them are in the table, innermost first."""
+    s = A(step, bases)
+    table, axes, n0, n1, vector = s.table, s.axes, s.n0, s.n1, s.vector
+    x0, x1, y0, y1 = s.x0, s.x1, s.y0, s.y1
+    first = item * s.item_planes
+    for plane in range(first, min(s.planes, first + s.item_planes)):
+        x, y = s.source, s.target
+        rest = plane
+        for axis in range(axes):
+            size = load_int(table + axis * ENTRY)
+            x += rest % size * load_int(table + axis * ENTRY + 8)
+            y += rest % size * load_int(table + axis * ENTRY + 16)
+            rest //= size
+        for i in range(n0):
+            copy_run(x + i * x0, y + i * y0, n1, x1, y1, vector)
 
 
 @register_jitable
@@ -96,40 +95,35 @@ def fill_run(y, count, value):
         store_first(y, v, rest)
 
 
-R = offsets(Interleave)
+R = reader(Interleave)
 
 
-@intrinsic
-def interleave_rgb(typingctx, x, plane, y):
+@primitive(types.void, types.int64, types.int64, types.int64)
+def interleave_rgb(builder, x, plane, y):
     """Writes ``3*LANES`` floats at ``y``, pixel by pixel, from three runs of LANES floats at ``x``, ``plane``
     bytes apart.
     """
-
-    def codegen(context, builder, sig, args):
-        x, plane, y = args
-        red, green, blue = (load_ir(builder, builder.add(x, builder.mul(plane, const(c)))) for c in range(3))
-        for j in range(3):
-            element = [j * LANES + lane for lane in range(LANES)]
-            # Red and green are merged first, then blue: a shuffle takes two operands.
-            two = [e // 3 + LANES * (e % 3 == 1) for e in element]
-            three = [LANES + e // 3 if e % 3 == 2 else lane for lane, e in enumerate(element)]
-            index = ir.VectorType(I32, LANES)
-            mixed = builder.shuffle_vector(red, green, ir.Constant(index, two))
-            mixed = builder.shuffle_vector(mixed, blue, ir.Constant(index, three))
-            store_ir(builder, builder.add(y, const(j * BYTES)), mixed)
-        return context.get_dummy_value()
-
-    return signature(types.void, types.int64, types.int64, types.int64), codegen
+    red, green, blue = (load_ir(builder, builder.add(x, builder.mul(plane, const(c)))) for c in range(3))
+    for j in range(3):
+        element = [j * LANES + lane for lane in range(LANES)]
+        # Red and green are merged first, then blue: a shuffle takes two operands.
+        two = [e // 3 + LANES * (e % 3 == 1) for e in element]
+        three = [LANES + e // 3 if e % 3 == 2 else lane for lane, e in enumerate(element)]
+        index = ir.VectorType(I32, LANES)
+        mixed = builder.shuffle_vector(red, green, ir.Constant(index, two))
+        mixed = builder.shuffle_vector(mixed, blue, ir.Constant(index, three))
+        store_ir(builder, builder.add(y, const(j * BYTES)), mixed)
 
 
 @step_kernel(Interleave)
 def interleave(step, bases, item, scratch):
     """Copies a line of three planes to pixels of three channels, as a picture comes in."""
-    lines, pixels = load_int(step + R.lines), load_int(step + R.pixels)
+    s = R(step, bases)
+    lines, pixels = s.lines, s.pixels
     image, line = item // lines, item % lines
-    x = operand(step, bases, R.source) + image * load_int(step + R.x_image) + line * load_int(step + R.x_line)
-    y = operand(step, bases, R.target) + image * load_int(step + R.y_image) + line * load_int(step + R.y_line)
-    plane = load_int(step + R.x_plane)
+    x = s.source + image * s.x_image + line * s.x_line
+    y = s.target + image * s.y_image + line * s.y_line
+    plane = s.x_plane
     whole = pixels // LANES
     for _ in range(whole):
         interleave_rgb(x, plane, y)
@@ -142,7 +136,7 @@ def interleave(step, bases, item, scratch):
         y += 12
 
 
-H = offsets(Halo)
+H = reader(Halo)
 
 
 @step_kernel(Halo)
@@ -152,13 +146,12 @@ def halo(step, bases, item, scratch):
 
     The lines above and below are filled over their whole width, so the image's lines must be evenly spaced.
     """
-    bands, planes = load_int(step + H.bands), load_int(step + H.planes)
+    s = H(step, bases)
+    bands, planes = s.bands, s.planes
     rest, band = item // bands, item % bands
-    y = operand(step, bases, H.target)
-    y += rest // planes * load_int(step + H.y_image) + rest % planes * load_int(step + H.y_plane)
-    line, lines = load_int(step + H.y_line), load_int(step + H.lines)
-    left, right = load_int(step + H.left), load_int(step + H.right)
-    top, bottom, whole = load_int(step + H.top), load_int(step + H.bottom), load_int(step + H.whole)
+    y = s.target + rest // planes * s.y_image + rest % planes * s.y_plane
+    line, lines, left, right = s.y_line, s.lines, s.left, s.right
+    top, bottom, whole = s.top, s.bottom, s.whole
     inside = whole - left - right
     first = -top if band == 0 else lines * band // bands
     last = lines + bottom if band == bands - 1 else lines * (band + 1) // bands
@@ -171,11 +164,12 @@ def halo(step, bases, item, scratch):
             fill_run(start + 4 * (left + inside), right, ZERO)
 
 
-L = offsets(Fill)
+L = reader(Fill)
 
 
 @step_kernel(Fill)
 def fill(step, bases, item, scratch):
     """Writes a run of ``count`` equal floats per item, the runs ``y_step`` bytes apart."""
-    y = operand(step, bases, L.target) + item * load_int(step + L.y_step)
-    fill_run(y, load_int(step + L.count), load_scalar(step + L.value))
+    s = L(step, bases)
+    y = s.target + item * s.y_step
+    fill_run(y, s.count, load_scalar(s.value_cell))

@@ -3,12 +3,12 @@
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.places import OneHot, TopK
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
+from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.simd import load_cell, load_int, load_scalar, store_cell
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.memory import load_cell, load_scalar, store_cell
 
-K, H = offsets(TopK), offsets(OneHot)
+K, H = reader(TopK), reader(OneHot)
 FEW = 24  # elements kept in order by insertion
 
 
@@ -72,12 +72,12 @@ def topk(step, bases, item, scratch):
     """Rows ``y [k]`` of indices into rows ``x [length]``, dense. A small k uses insertion into a sorted list:
     most elements of a long row are below all k and cost one comparison. A large k uses a heap.
     """
-    length, k = load_int(step + K.length), load_int(step + K.k)
-    largest, floats = load_int(step + K.largest), load_int(step + K.floats)
-    first = item * load_int(step + K.item_rows)
-    for row in range(first, min(load_int(step + K.rows), first + load_int(step + K.item_rows))):
-        x = operand(step, bases, K.x) + 4 * row * length
-        y = operand(step, bases, K.y) + 4 * row * k
+    s = K(step, bases)
+    length, k, largest, floats = s.length, s.k, s.largest, s.floats
+    first = item * s.item_rows
+    for row in range(first, min(s.rows, first + s.item_rows)):
+        x = s.x + 4 * row * length
+        y = s.y + 4 * row * k
         if k > FEW:
             by_heap(x, y, length, k, largest, floats)
             continue
@@ -97,11 +97,11 @@ def topk(step, bases, item, scratch):
 @step_kernel(OneHot)
 def one_hot(step, bases, item, scratch):
     """Dense: x [outer, inner], y [outer, depth, inner]; ``on`` and ``off`` are cells of any dtype."""
-    depth, inner, strict = load_int(step + H.depth), load_int(step + H.inner), load_int(step + H.strict)
-    on, off = load_cell(step + H.on), load_cell(step + H.off)
-    x, y, flag = operand(step, bases, H.x), operand(step, bases, H.y), operand(step, bases, H.flag)
-    first = item * load_int(step + H.item_places)
-    for place in range(first, min(load_int(step + H.places), first + load_int(step + H.item_places))):
+    s = H(step, bases)
+    depth, inner, strict, on, off = s.depth, s.inner, s.strict, s.on, s.off
+    x, y, flag = s.x, s.y, s.flag
+    first = item * s.item_places
+    for place in range(first, min(s.places, first + s.item_places)):
         index = load_cell(x + 4 * place)
         if strict and (index < 0 or index >= depth):
             raise_flag(flag, index)

@@ -1,26 +1,26 @@
 """Transposing copies from channels-last memory to planes and back, a square of registers at a time."""
 
 from bslite.kernels.contracts.cpu.moves import Transpose
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.simd import LANES, load_int, load_scalar, store_scalar
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.memory import load_scalar, store_scalar
+from bslite.kernels.cpu.vector.simd import LANES
 from bslite.kernels.cpu.vector.transpose import transpose_square
 
-F = offsets(Transpose)
+F = reader(Transpose)
 
 
 @step_kernel(Transpose)
 def transpose(step, bases, item, scratch):
     """``y[i0, i1, i2, r, c] = x[i0, i1, i2, c, r]``: r contiguous in x, c in y; a block of c per item."""
-    blocks, n1, n2 = load_int(step + F.blocks), load_int(step + F.n1), load_int(step + F.n2)
-    block, matrix = item % blocks, item // blocks
+    s = F(step, bases)
+    n1, n2, x_col, y_row = s.n1, s.n2, s.x_col, s.y_row
+    block, matrix = item % s.blocks, item // s.blocks
     i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
-    x, y = operand(step, bases, F.source), operand(step, bases, F.target)
-    x += i0 * load_int(step + F.x0) + i1 * load_int(step + F.x1) + i2 * load_int(step + F.x2)
-    y += i0 * load_int(step + F.y0) + i1 * load_int(step + F.y1) + i2 * load_int(step + F.y2)
-    x_col, y_row = load_int(step + F.x_col), load_int(step + F.y_row)
-    rows, first = load_int(step + F.rows), block * load_int(step + F.block_cols)
-    last = min(load_int(step + F.cols), first + load_int(step + F.block_cols))
+    x = s.source + i0 * s.x0 + i1 * s.x1 + i2 * s.x2
+    y = s.target + i0 * s.y0 + i1 * s.y1 + i2 * s.y2
+    rows, first = s.rows, block * s.block_cols
+    last = min(s.cols, first + s.block_cols)
     c = first
     while c < last:
         width = min(LANES, last - c)

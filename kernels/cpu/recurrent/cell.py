@@ -10,13 +10,12 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.recurrent import Recurrent
 from bslite.kernels.contracts.recurrent import Cell
 from bslite.kernels.cpu.math import vecmath
-from bslite.kernels.cpu.runtime.compile import offsets
 from bslite.kernels.cpu.runtime.flag import raise_flag
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.partial import store_some
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, load, load_cell, load_int, splat, store, vmax
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.memory import load, load_cell, store, store_some
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat, vmax
 
-F = offsets(Recurrent)
+F = reader(Recurrent)
 LSTM, GRU, GRU_BEFORE, PROJECTED = int(Cell.LSTM), int(Cell.GRU), int(Cell.BEFORE), int(Cell.PROJECTED)
 TANH = int(Cell.TANH)
 
@@ -28,42 +27,38 @@ def gates_of(kind):
 
 
 @register_jitable
-def _length(step, bases, n, steps):
+def _length(s, n, steps):
     """The length of sequence ``n``; an invalid one is flagged, and counts as all steps."""
-    if not load_int(step + F.has_lengths):
+    if not s.has_lengths:
         return steps
-    length = load_cell(operand(step, bases, F.lengths) + 4 * n)
+    length = load_cell(s.lengths + 4 * n)
     if length < 1 or length > steps:
-        raise_flag(operand(step, bases, F.flag), length)
+        raise_flag(s.flag, length)
         return steps
     return length
 
 
 @register_jitable
-def first_cells(step, bases, s, first, count, tile, work, x_work):
-    """Computes the first pass of time step ``s`` for ``count`` blocks from ``first``; products with x, if
+def first_cells(s, t, first, count, tile, work, x_work):
+    """Computes the first pass of time step ``t`` for ``count`` blocks from ``first``; products with x, if
     any, lie at ``x_work``.
     """
-    kind, batch, steps = load_int(step + F.kind), load_int(step + F.batch), load_int(step + F.steps)
+    kind, batch, steps = s.kind, s.batch, s.steps
     vecs = gates_of(kind)
     gates = 3 if kind == GRU_BEFORE else vecs
-    state_bytes, state_row = load_int(step + F.state_bytes), load_int(step + F.state_row)
-    old = operand(step, bases, F.state) + (s & 1) * state_bytes
-    new = operand(step, bases, F.state) + (1 - (s & 1)) * state_bytes
-    row_bytes = load_int(step + F.row_bytes)
-    cell, between = operand(step, bases, F.cell), operand(step, bases, F.between)
-    update, inputs = operand(step, bases, F.update), operand(step, bases, F.inputs)
-    inputs_row = load_int(step + F.inputs_row)
-    y, y_time, y_row = operand(step, bases, F.y), load_int(step + F.y_time), load_int(step + F.y_row)
-    reverse, peephole = load_int(step + F.reverse), load_int(step + F.has_peephole)
-    peepholes = operand(step, bases, F.peephole)
-    floats, hiddens = load_int(step + F.width), load_int(step + F.hidden)
+    state_bytes, state_row = s.state_bytes, s.state_row
+    old = s.state + (t & 1) * state_bytes
+    new = s.state + (1 - (t & 1)) * state_bytes
+    row_bytes, cell, between, update = s.row_bytes, s.cell, s.between, s.update
+    inputs, inputs_row, peephole, peepholes = s.inputs, s.inputs_row, s.has_peephole, s.peephole
+    y, y_time, y_row, reverse = s.y, s.y_time, s.y_row, s.reverse
+    floats, hiddens = s.width, s.hidden
     row = tile * vecs * BYTES
     one = splat(np.float32(1.0))
     for n in range(batch):
-        length = _length(step, bases, n, steps)
-        live = s < length
-        time = length - 1 - s if reverse and live else s
+        length = _length(s, n, steps)
+        live = t < length
+        time = length - 1 - t if reverse and live else t
         for j in range(count):
             block = first + j
             at = block * BYTES
@@ -98,7 +93,7 @@ def first_cells(step, bases, s, first, count, tile, work, x_work):
                     o = o + load(p + 2 * BYTES) * c
                 h = vecmath.sigmoid(o) * vecmath.tanh(c)
                 store(cell + mine, c)
-                if s == length - 1:
+                if t == length - 1:
                     store_some(last + y_time, c, hidden)
                 if kind == PROJECTED:
                     store(between + mine, h)
@@ -120,27 +115,24 @@ def first_cells(step, bases, s, first, count, tile, work, x_work):
                 h = vmax(splat(np.float32(0.0)), load(x) + load(w))
             store(h_new, h)
             store_some(out, h, width)
-            if s == length - 1:
+            if t == length - 1:
                 store_some(last, h, width)
 
 
 @register_jitable
-def second_cells(step, bases, s, first, count, tile, work):
+def second_cells(s, t, first, count, tile, work):
     """The second pass: the projection of h, or the new gate of a GRU whose reset precedes the product."""
-    kind, batch, steps = load_int(step + F.kind), load_int(step + F.batch), load_int(step + F.steps)
-    state_bytes, state_row = load_int(step + F.state_bytes), load_int(step + F.state_row)
-    old = operand(step, bases, F.state) + (s & 1) * state_bytes
-    new = operand(step, bases, F.state) + (1 - (s & 1)) * state_bytes
-    row_bytes = load_int(step + F.row_bytes)
-    y, y_time, y_row = operand(step, bases, F.y), load_int(step + F.y_time), load_int(step + F.y_row)
-    inputs, inputs_row = operand(step, bases, F.inputs), load_int(step + F.inputs_row)
-    update = operand(step, bases, F.update)
-    reverse, floats = load_int(step + F.reverse), load_int(step + F.width)
+    kind, batch, steps = s.kind, s.batch, s.steps
+    state_bytes, state_row = s.state_bytes, s.state_row
+    old = s.state + (t & 1) * state_bytes
+    new = s.state + (1 - (t & 1)) * state_bytes
+    row_bytes, inputs, inputs_row, update = s.row_bytes, s.inputs, s.inputs_row, s.update
+    y, y_time, y_row, reverse, floats = s.y, s.y_time, s.y_row, s.reverse, s.width
     one = splat(np.float32(1.0))
     for n in range(batch):
-        length = _length(step, bases, n, steps)
-        live = s < length
-        time = length - 1 - s if reverse and live else s
+        length = _length(s, n, steps)
+        live = t < length
+        time = length - 1 - t if reverse and live else t
         for j in range(count):
             block = first + j
             at, width = block * BYTES, floats - block * LANES
@@ -158,5 +150,5 @@ def second_cells(step, bases, s, first, count, tile, work):
                 h = (one - z) * vecmath.tanh(load(x) + h) + z * load(h_old)
             store(h_new, h)
             store_some(out, h, width)
-            if s == length - 1:
+            if t == length - 1:
                 store_some(y + steps * y_time + n * y_row + at, h, width)

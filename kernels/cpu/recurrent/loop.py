@@ -25,13 +25,12 @@ from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
 from bslite.kernels.cpu.recurrent.cell import F, first_cells, gates_of, second_cells
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, load_acquire, wait_until
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.prefetch import prefetch
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, load_int
+from bslite.kernels.cpu.vector.memory import load_int, prefetch
+from bslite.kernels.cpu.vector.simd import BYTES, LANES
 
 
 @register_jitable
-def _product(sweep, step, cut, a, a_row, offsets, taps, chunk_taps, depth, weights, vecs, bias, c):
+def _product(sweep, s, cut, a, a_row, offsets, taps, chunk_taps, depth, weights, vecs, bias, c):
     """``c[N, vecs*LANES] = a[N, K] @ weights + bias``, c dense; sums K in parts as `plan.reduction`."""
     tiles1, rows1 = load_int(cut), load_int(cut + 8)
     tiles2, rows2 = load_int(cut + 16), load_int(cut + 24)
@@ -41,33 +40,30 @@ def _product(sweep, step, cut, a, a_row, offsets, taps, chunk_taps, depth, weigh
         count = min(chunk_taps, taps - tap)
         part, line = weights + tap * depth * row, offsets + 8 * tap
         call_gemm_sweep(sweep, rows1, tiles1, a, a_row, line, count, depth, part, c, row, bias, tap, 0, 0,
-                        step + F.minus_inf, LANES, 0, 0)  # fmt: skip
+                        s.minus_inf_cell, LANES, 0, 0)  # fmt: skip
         if tiles2:
             call_gemm_sweep(sweep, rows2, tiles2, a + done1 * a_row, a_row, line, count, depth, part,
-                            c + done1 * row, row, bias, tap, 0, 0, step + F.minus_inf, LANES, 0,
+                            c + done1 * row, row, bias, tap, 0, 0, s.minus_inf_cell, LANES, 0,
                             0)  # fmt: skip
         tap += count
 
 
 @register_jitable
-def _products(step, bases, a, a_row, which, cut, sweep, gates, tile, first, count, work, back):
+def _products(s, a, a_row, which, cut, sweep, gates, tile, first, count, work, back):
     """Multiplies ``a`` [N, K] for ``count`` blocks from ``first`` into ``work``, tile by tile.
 
     ``which``: 0 for the weights of h, 1 for those of the second pass, 2 for those of x.
     """
-    batch = load_int(step + F.batch)
+    batch = s.batch
     if which == 0:
-        weights, bias = operand(step, bases, F.weights), operand(step, bases, F.bias)
-        offsets, taps = operand(step, bases, F.offsets), load_int(step + F.taps)
-        chunk, depth = load_int(step + F.chunk_taps), load_int(step + F.depth)
+        weights, bias, offsets, taps = s.weights, s.bias, s.offsets, s.taps
+        chunk, depth = s.chunk_taps, s.depth
     elif which == 1:
-        weights, bias = operand(step, bases, F.weights2), operand(step, bases, F.bias2)
-        offsets, taps = operand(step, bases, F.offsets2), load_int(step + F.taps2)
-        chunk, depth = load_int(step + F.chunk_taps2), load_int(step + F.depth2)
+        weights, bias, offsets, taps = s.weights2, s.bias2, s.offsets2, s.taps2
+        chunk, depth = s.chunk_taps2, s.depth2
     else:
-        weights, bias = operand(step, bases, F.weights_x), operand(step, bases, F.bias_x)
-        offsets, taps = operand(step, bases, F.offsets_x), load_int(step + F.taps_x)
-        chunk, depth = load_int(step + F.chunk_taps_x), load_int(step + F.depth_x)
+        weights, bias, offsets, taps = s.weights_x, s.bias_x, s.offsets_x, s.taps_x
+        chunk, depth = s.chunk_taps_x, s.depth_x
     vecs = gates * tile
     panel = taps * depth * vecs * BYTES
     tiles = count // tile
@@ -75,74 +71,67 @@ def _products(step, bases, a, a_row, which, cut, sweep, gates, tile, first, coun
         j = tiles - 1 - i if back else i
         own = first // tile + j
         start = weights + own * panel
-        _product(sweep, step, cut, a, a_row, offsets, taps, chunk, depth, start, vecs,
+        _product(sweep, s, cut, a, a_row, offsets, taps, chunk, depth, start, vecs,
                  bias + own * vecs * BYTES, work + j * batch * vecs * BYTES)  # fmt: skip
 
 
 @register_jitable
-def _first(step, bases, s, group, work, back):
-    """Computes the first pass of time step ``s`` for a group of blocks."""
-    units, tile = load_int(step + F.units), load_int(step + F.tile_units)
+def _first(s, t, group, work, back):
+    """Computes the first pass of time step ``t`` for a group of blocks."""
+    units, tile, sweep, cut = s.units, s.tile_units, s.sweep, s.cut0_cell
     first = group * units
-    count = min(units, load_int(step + F.blocks) - first)
-    gates = gates_of(load_int(step + F.kind))
-    state_row = load_int(step + F.state_row)
-    old = operand(step, bases, F.state) + (s & 1) * load_int(step + F.state_bytes)
-    sweep, cut = load_int(step + F.sweep), step + F.cut0
+    count = min(units, s.blocks - first)
+    gates = gates_of(s.kind)
+    old = s.state + (t & 1) * s.state_bytes
     x_work = 0
-    if load_int(step + F.taps_x):
-        x_work = work + load_int(step + F.work_bytes) // 2
-        x, row = operand(step, bases, F.x), load_int(step + F.x_row)
-        _products(step, bases, x, row, 2, cut, sweep, gates, tile, first, count, x_work, back)
-    _products(step, bases, old, state_row, 0, cut, sweep, gates, tile, first, count, work, back)
-    first_cells(step, bases, s, first, count, tile, work, x_work)
+    if s.taps_x:
+        x_work = work + s.work_bytes // 2
+        _products(s, s.x, s.x_row, 2, cut, sweep, gates, tile, first, count, x_work, back)
+    _products(s, old, s.state_row, 0, cut, sweep, gates, tile, first, count, work, back)
+    first_cells(s, t, first, count, tile, work, x_work)
 
 
 @register_jitable
-def _second(step, bases, s, group, work, back):
-    """Computes the second pass of time step ``s`` for a group of blocks."""
-    units, tile = load_int(step + F.units2), load_int(step + F.tile_units2)
+def _second(s, t, group, work, back):
+    """Computes the second pass of time step ``t`` for a group of blocks."""
+    units, tile = s.units2, s.tile_units2
     first = group * units
-    count = min(units, load_int(step + F.blocks2) - first)
-    between, row = operand(step, bases, F.between), load_int(step + F.row_bytes)
-    sweep, cut = load_int(step + F.sweep2), step + F.cut_second0
-    _products(step, bases, between, row, 1, cut, sweep, 1, tile, first, count, work, back)
-    second_cells(step, bases, s, first, count, tile, work)
+    count = min(units, s.blocks2 - first)
+    _products(s, s.between, s.row_bytes, 1, s.cut_second0_cell, s.sweep2, 1, tile, first, count, work, back)
+    second_cells(s, t, first, count, tile, work)
 
 
 @register_jitable
-def _fetch_state(step, bases, s):
+def _fetch_state(s, t):
     """Prefetches all of h: other cores wrote half of it, and each of its lines takes long to arrive."""
-    state = operand(step, bases, F.state) + (s & 1) * load_int(step + F.state_bytes)
-    size = load_int(step + F.state_bytes)
-    for line in range(0, size, LINE):
+    state = s.state + (t & 1) * s.state_bytes
+    for line in range(0, s.state_bytes, LINE):
         prefetch(state + line)
 
 
 @register_jitable
-def _groups(step, second):
+def _groups(s, second):
     """The number of groups of blocks in a pass."""
     if second:
-        return -(-load_int(step + F.blocks2) // load_int(step + F.units2))
-    return -(-load_int(step + F.blocks) // load_int(step + F.units))
+        return -(-s.blocks2 // s.units2)
+    return -(-s.blocks // s.units)
 
 
 @step_kernel(Recurrent)
 def recurrent(step, bases, item, scratch):
     """Joins in all time steps until no group is left; there are as many items as threads may come."""
-    shares, steps = load_int(step + F.shares), load_int(step + F.steps)
+    s = F(step, bases)
+    shares, steps, counters, alternate = s.shares, s.steps, s.counters, s.sweeps_back
     stride = (1 + shares) * LINE
-    counters = operand(step, bases, F.counters)
-    work = operand(step, bases, F.work) + item * load_int(step + F.work_bytes)
-    passes = 2 if load_int(step + F.blocks2) else 1
-    alternate = load_int(step + F.sweeps_back)
+    work = s.work + item * s.work_bytes
+    passes = 2 if s.blocks2 else 1
     before = 0
     for stage in range(steps * passes):
-        s, second = stage // passes, stage % passes
-        back = alternate & s & 1
+        t, second = stage // passes, stage % passes
+        back = alternate & t & 1
         finished = counters + stage * stride
         ready = stage == 0
-        groups = _groups(step, second)
+        groups = _groups(s, second)
         for turn in range(shares):
             share = (item + turn) % shares
             first, last = groups * share // shares, groups * (share + 1) // shares
@@ -151,13 +140,13 @@ def recurrent(step, bases, item, scratch):
                 if not ready:
                     wait_until(finished - stride, before)
                     ready = True
-                    _fetch_state(step, bases, s)
+                    _fetch_state(s, t)
                 i = first + fetch_add(claimed, 1)
                 if i < last:
                     group = first + last - 1 - i if back else i
                     if second:
-                        _second(step, bases, s, group, work, back)
+                        _second(s, t, group, work, back)
                     else:
-                        _first(step, bases, s, group, work, back)
+                        _first(s, t, group, work, back)
                     fetch_add(finished, 1)
         before = groups

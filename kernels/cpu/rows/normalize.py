@@ -21,28 +21,22 @@ from bslite.kernels.contracts.cpu.rows import (
 )
 from bslite.kernels.contracts.rows import Power
 from bslite.kernels.cpu.rows.rows import row_kernel
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import band_of, reader
 from bslite.kernels.cpu.vector.across import hsum
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.partial import load_some, store_some
-from bslite.kernels.cpu.vector.simd import (
-    BYTES,
-    LANES,
-    fma,
+from bslite.kernels.cpu.vector.memory import (
     load,
     load_first,
-    load_int,
     load_scalar,
-    splat,
+    load_some,
     store,
     store_scalar,
-    vsqrt,
+    store_some,
 )
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, splat, vsqrt
 
 BLOCK = 32  # registers that an accumulator sums before its total goes to a float64
 f = np.float32
-
-N = offsets(LayerNorm)
 
 
 @register_jitable
@@ -99,13 +93,12 @@ def _inverse_deviation(variance, eps):
     return 1.0 / math.sqrt(variance + eps)
 
 
-def _layer_norm(step, bases, item, x, y, length):
-    weight, bias = operand(step, bases, N.weight), operand(step, bases, N.bias)
-    has_weight, has_bias = load_int(step + N.has_weight), load_int(step + N.has_bias)
+def _layer_norm(s, item, x, y, length):
+    weight, bias, has_weight, has_bias = s.weight, s.bias, s.has_weight, s.has_bias
     centre = f(_row_sum(x, length) / length)  # the mean but for rounding
     rest, squares = _row_moments(x, length, centre)
     rest /= length  # the correction of the mean
-    inverse = _inverse_deviation(squares / length - rest * rest, load_scalar(step + N.eps))
+    inverse = _inverse_deviation(squares / length - rest * rest, s.eps)
     middle, scale, shift = splat(centre), splat(f(inverse)), splat(f(-rest * inverse))
     place = 0
     while place < length:
@@ -121,9 +114,6 @@ def _layer_norm(step, bases, item, x, y, length):
 
 layer_norm = row_kernel(LayerNorm, _layer_norm)
 
-RMS = offsets(RmsNorm)
-UNIT = offsets(UnitNorm)
-
 
 @register_jitable
 def _rescale(x, y, length, scale, weight, has_weight):
@@ -137,14 +127,14 @@ def _rescale(x, y, length, scale, weight, has_weight):
         place += LANES
 
 
-def _rms_norm(step, bases, item, x, y, length):
+def _rms_norm(s, item, x, y, length):
     squares = _row_moments(x, length, f(0.0))[1]
-    scale = _inverse_deviation(squares / length, load_scalar(step + RMS.eps))
-    _rescale(x, y, length, scale, operand(step, bases, RMS.weight), load_int(step + RMS.has_weight))
+    scale = _inverse_deviation(squares / length, s.eps)
+    _rescale(x, y, length, scale, s.weight, s.has_weight)
 
 
-def _normalize(step, bases, item, x, y, length):
-    norm, eps = math.sqrt(_row_moments(x, length, f(0.0))[1]), np.float64(load_scalar(step + UNIT.eps))
+def _normalize(s, item, x, y, length):
+    norm, eps = math.sqrt(_row_moments(x, length, f(0.0))[1]), np.float64(s.eps)
     if norm < eps:
         norm = eps
     _rescale(x, y, length, 1.0 / norm, 0, 0)
@@ -156,7 +146,7 @@ normalize = row_kernel(UnitNorm, _normalize)
 # Group norm takes three steps, each spread over all threads even for few groups: the statistics of every
 # channel in every band of lines; from them, the statistics of each group; every pixel scaled and shifted.
 
-M = offsets(ChannelMoments)
+M = reader(ChannelMoments)
 
 
 @register_jitable
@@ -194,41 +184,32 @@ def _moments(x, line, lines, pixel, pixels, channels, out, row):
 @step_kernel(ChannelMoments)
 def channel_moments(step, bases, item, scratch):
     """Writes ``moments [images][bands][3][padded]`` of a block of channels in a band of lines."""
-    bands, blocks = load_int(step + M.bands), load_int(step + M.blocks)
-    block, rest = item % blocks, item // blocks
-    image, band = rest // bands, rest % bands
-    first_line = band * load_int(step + M.band_lines)
-    lines = min(load_int(step + M.lines) - first_line, load_int(step + M.band_lines))
-    registers = load_int(step + M.block_registers)
-    channels = min(load_int(step + M.channels) - block * registers * LANES, registers * LANES)
-    x_line, row = load_int(step + M.x_line), 4 * load_int(step + M.padded)
-    x = operand(step, bases, M.x) + image * load_int(step + M.x_image) + first_line * x_line
-    out = operand(step, bases, M.moments) + rest * 3 * row
-    place = block * registers * BYTES
+    s = M(step, bases)
+    image, first, last, place, channels = band_of(s, item)
+    row = 4 * s.padded
+    x = s.x + image * s.x_image + first * s.x_line
+    out = s.moments + item // s.blocks * 3 * row
     while channels > 0:
-        _moments(x + place, x_line, lines, load_int(step + M.x_pixel), load_int(step + M.pixels), channels,
-                 out + place, row)  # fmt: skip
+        _moments(x + place, s.x_line, last - first, s.x_pixel, s.pixels, channels, out + place, row)
         place += 2 * BYTES
         channels -= 2 * LANES
 
 
-G = offsets(GroupScales)
+G = reader(GroupScales)
 
 
 @step_kernel(GroupScales)
 def group_scales(step, bases, item, scratch):
     """Writes centre, scale and shift of each channel, by its group: ``scales [images][3][padded]``."""
-    groups, width = load_int(step + G.groups), load_int(step + G.group_channels)
-    bands, band_lines = load_int(step + G.bands), load_int(step + G.band_lines)
-    lines, pixels = load_int(step + G.lines), load_int(step + G.pixels)
-    row = 4 * load_int(step + G.padded)
-    weight, bias = operand(step, bases, G.weight), operand(step, bases, G.bias)
-    has_weight, has_bias = load_int(step + G.has_weight), load_int(step + G.has_bias)
+    s = G(step, bases)
+    groups, width, row = s.groups, s.group_channels, 4 * s.padded
+    bands, band_lines, lines, pixels = s.bands, s.band_lines, s.lines, s.pixels
+    weight, bias, has_weight, has_bias = s.weight, s.bias, s.has_weight, s.has_bias
     count = float(lines * pixels * width)
-    first = item * load_int(step + G.item_groups)
-    for group in range(first, min(load_int(step + G.all_groups), first + load_int(step + G.item_groups))):
+    first = item * s.item_groups
+    for group in range(first, min(s.all_groups, first + s.item_groups)):
         image, start = group // groups, group % groups * width
-        moments = operand(step, bases, G.moments) + image * bands * 3 * row + 4 * start
+        moments = s.moments + image * bands * 3 * row + 4 * start
         total = 0.0
         for band in range(bands):
             n = float(min(band_lines, lines - band * band_lines) * pixels)
@@ -243,8 +224,8 @@ def group_scales(step, bases, item, scratch):
                 place = moments + band * 3 * row + 4 * c
                 away = load_scalar(place) - mean
                 squares += load_scalar(place + 2 * row) + away * (2.0 * load_scalar(place + row) + n * away)
-        inverse = _inverse_deviation(squares / count, load_scalar(step + G.eps))
-        scales = operand(step, bases, G.scales) + image * 3 * row + 4 * start
+        inverse = _inverse_deviation(squares / count, s.eps)
+        scales = s.scales + image * 3 * row + 4 * start
         for c in range(width):
             scale = inverse * (load_scalar(weight + 4 * (start + c)) if has_weight else f(1.0))
             shift = (f(mean) - mean) * scale + (load_scalar(bias + 4 * (start + c)) if has_bias else f(0.0))
@@ -253,26 +234,19 @@ def group_scales(step, bases, item, scratch):
             store_scalar(scales + 2 * row + 4 * c, f(shift))
 
 
-A = offsets(ScalePixels)
+A = reader(ScalePixels)
 
 
 @step_kernel(ScalePixels)
 def scale_pixels(step, bases, item, scratch):
     """``(x - centre) * scale + shift`` per image and channel, for a band of lines by a block of channels."""
-    bands, blocks = load_int(step + A.bands), load_int(step + A.blocks)
-    block, rest = item % blocks, item // blocks
-    image, band = rest // bands, rest % bands
-    first_line = band * load_int(step + A.band_lines)
-    last_line = min(load_int(step + A.lines), first_line + load_int(step + A.band_lines))
-    registers = load_int(step + A.block_registers)
-    channels = min(load_int(step + A.channels) - block * registers * LANES, registers * LANES)
-    start, row = block * registers * BYTES, 4 * load_int(step + A.padded)
-    x = operand(step, bases, A.x) + image * load_int(step + A.x_image) + start
-    y = operand(step, bases, A.y) + image * load_int(step + A.y_image) + start
-    scales = operand(step, bases, A.scales) + image * 3 * row + start
-    x_line, x_pixel = load_int(step + A.x_line), load_int(step + A.x_pixel)
-    y_line, y_pixel = load_int(step + A.y_line), load_int(step + A.y_pixel)
-    pixels = load_int(step + A.pixels)
+    s = A(step, bases)
+    image, first_line, last_line, start, channels = band_of(s, item)
+    row = 4 * s.padded
+    x = s.x + image * s.x_image + start
+    y = s.y + image * s.y_image + start
+    scales = s.scales + image * 3 * row + start
+    x_line, x_pixel, y_line, y_pixel, pixels = s.x_line, s.x_pixel, s.y_line, s.y_pixel, s.pixels
     for line in range(first_line, last_line):
         for pixel in range(pixels):
             source, target = x + line * x_line + pixel * x_pixel, y + line * y_line + pixel * y_pixel
@@ -285,20 +259,15 @@ def scale_pixels(step, bases, item, scratch):
                 left -= LANES
 
 
-R = offsets(LocalResponse)
 #: Exponents that roots compute exactly to a rounding or two, and any other.
 HALF, THREE_QUARTERS, ONE, ANY = map(int, (Power.HALF, Power.THREE_QUARTERS, Power.ONE, Power.ANY))
 
 
-def _lrn(step, bases, item, x, y, length):
+def _lrn(s, item, x, y, length):
     # squares of a row between zeros, so that the sum over neighbours is a few shifted loads
-    work = operand(step, bases, R.work) + item * load_int(step + R.work_bytes)
-    below, above = load_int(step + R.below), load_int(step + R.above)
-    alpha, k, power = (
-        splat(load_scalar(step + R.alpha)),
-        splat(load_scalar(step + R.k)),
-        load_int(step + R.power),
-    )
+    work = s.work + item * s.work_bytes
+    below, above = s.below, s.above
+    alpha, k, power = splat(s.alpha), splat(s.k), s.power
     zero = splat(f(0.0))
     place = 0
     while place < below:
@@ -333,7 +302,7 @@ def _lrn(step, bases, item, x, y, length):
         store_some(y + 4 * place, value, length - place)
         place += LANES
     if power == ANY:  # rare: the C library's power, one element at a time
-        beta = float(load_scalar(step + R.beta))
+        beta = float(s.beta)
         for c in range(length):
             store_scalar(y + 4 * c, f(load_scalar(x + 4 * c) / math.pow(load_scalar(work + 4 * c), beta)))
 

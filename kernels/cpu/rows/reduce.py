@@ -11,41 +11,38 @@ from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.reduce import Reduce, Reduction
 from bslite.kernels.cpu.rows.reducers import REDUCERS
-from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes, offsets, step_kernel
+from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.partial import load_some, store_some
-from bslite.kernels.cpu.vector.simd import (
-    BYTES,
-    LANES,
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.memory import (
     load,
     load_cell,
-    load_int,
     load_scalar,
+    load_some,
     store_cell,
     store_scalar,
+    store_some,
 )
+from bslite.kernels.cpu.vector.simd import BYTES, LANES
 
 call_reduction = caller(5)
 f = np.float32
 
-R = offsets(Reduce)
+R = reader(Reduce)
 
 
 @step_kernel(Reduce)
 def reduce(step, bases, item, scratch):
     """Computes an item's results; in lanes the innermost kept axis counts blocks of channels."""
-    first = item * load_int(step + R.item_rows)
-    last = min(load_int(step + R.rows), first + load_int(step + R.item_rows))
-    n1, n2 = load_int(step + R.n1), load_int(step + R.n2)
-    flag = operand(step, bases, R.flag)
-    channels, block = load_int(step + R.channels), load_int(step + R.block)
+    s = R(step, bases)
+    first = item * s.item_rows
+    last = min(s.rows, first + s.item_rows)
+    n1, n2, flag, channels, block = s.n1, s.n2, s.flag, s.channels, s.block
     for row in range(first, last):
         i0, i1, i2 = row // (n1 * n2), row // n2 % n1, row % n2
-        x = i0 * load_int(step + R.x0) + i1 * load_int(step + R.x1) + i2 * load_int(step + R.x2)
-        y = i0 * load_int(step + R.y0) + i1 * load_int(step + R.y1) + i2 * load_int(step + R.y2)
-        x, y = x + operand(step, bases, R.x), y + operand(step, bases, R.y)
-        call_reduction(load_int(step + R.function), x, y, min(block, channels - i2 * block), flag, step)
+        x = s.x + i0 * s.x0 + i1 * s.x1 + i2 * s.x2
+        y = s.y + i0 * s.y0 + i1 * s.y1 + i2 * s.y2
+        call_reduction(s.function, x, y, min(block, channels - i2 * block), flag, step)
 
 
 def _row_sweep(reducer):
@@ -53,15 +50,15 @@ def _row_sweep(reducer):
     start, take, merge, keep, across, *_ = reducer
 
     @register_jitable
-    def sweep(x, step, centre):
+    def sweep(x, s, centre):
         a, b = start(), start()
-        length = load_int(step + R.length)
+        length = s.length
         pairs = length // (2 * LANES)
         rest = length - 2 * pairs * LANES
-        for i0 in range(load_int(step + R.m0)):
-            for i1 in range(load_int(step + R.m1)):
-                place = x + i0 * load_int(step + R.s0) + i1 * load_int(step + R.s1)
-                for _ in range(load_int(step + R.m2)):
+        for i0 in range(s.m0):
+            for i1 in range(s.m1):
+                place = x + i0 * s.s0 + i1 * s.s1
+                for _ in range(s.m2):
                     at = place
                     for _ in range(pairs):
                         a = take(a, load(at), centre)
@@ -72,7 +69,7 @@ def _row_sweep(reducer):
                         at += BYTES
                     if rest % LANES:
                         b = keep(take(b, load_some(at, rest % LANES), centre), b, rest % LANES)
-                    place += load_int(step + R.s2)
+                    place += s.s2
         return across(merge(a, b))
 
     return sweep
@@ -83,15 +80,15 @@ def _lane_sweep(reducer):
     start, take, *_ = reducer
 
     @register_jitable
-    def sweep(x, channels, step, centre_a, centre_b):
+    def sweep(x, channels, s, centre_a, centre_b):
         a, b = start(), start()
-        for i0 in range(load_int(step + R.m0)):
-            for i1 in range(load_int(step + R.m1)):
-                place = x + i0 * load_int(step + R.s0) + i1 * load_int(step + R.s1)
-                for _ in range(load_int(step + R.m2)):
+        for i0 in range(s.m0):
+            for i1 in range(s.m1):
+                place = x + i0 * s.s0 + i1 * s.s1
+                for _ in range(s.m2):
                     a = take(a, load_some(place, channels), centre_a)
                     b = take(b, load_some(place + BYTES, channels - LANES), centre_b)
-                    place += load_int(step + R.s2)
+                    place += s.s2
         return a, b
 
     return sweep
@@ -115,16 +112,18 @@ def _rows(reducer):
     if reducer.centre is None:
 
         def apply(x, y, channels, flag, step):
-            divisor = np.float64(load_scalar(step + R.divisor))
-            store_scalar(y, finish(sweep(x, step, 0), divisor, 0))
+            s = R(step, 0)
+            divisor = np.float64(s.divisor)
+            store_scalar(y, finish(sweep(x, s, 0), divisor, 0))
 
         return apply
     sweep_first, centre_of = _row_sweep(reducer.centre), reducer.centre_row
 
     def apply_around(x, y, channels, flag, step):
-        centre = centre_of(sweep_first(x, step, 0), np.float64(load_int(step + R.count)))
-        divisor = np.float64(load_scalar(step + R.divisor))
-        store_scalar(y, finish(sweep(x, step, centre), divisor, centre))
+        s = R(step, 0)
+        centre = centre_of(sweep_first(x, s, 0), np.float64(s.count))
+        divisor = np.float64(s.divisor)
+        store_scalar(y, finish(sweep(x, s, centre), divisor, centre))
 
     return apply_around
 
@@ -134,9 +133,10 @@ def _of_lanes(reducer):
     if reducer.centre is None:
 
         def apply(x, y, channels, flag, step):
-            divisor = np.float64(load_scalar(step + R.divisor))
+            s = R(step, 0)
+            divisor = np.float64(s.divisor)
             while channels > 0:
-                a, b = sweep(x, channels, step, 0, 0)
+                a, b = sweep(x, channels, s, 0, 0)
                 store_some(y, finish(a, divisor, 0), channels)
                 store_some(y + BYTES, finish(b, divisor, 0), channels - LANES)
                 x += 2 * BYTES
@@ -147,12 +147,13 @@ def _of_lanes(reducer):
     sweep_first, centre_of = _lane_sweep(reducer.centre), reducer.centre_lanes
 
     def apply_around(x, y, channels, flag, step):
-        divisor = np.float64(load_scalar(step + R.divisor))
-        count = np.float64(load_int(step + R.count))
+        s = R(step, 0)
+        divisor = np.float64(s.divisor)
+        count = np.float64(s.count)
         while channels > 0:
-            a, b = sweep_first(x, channels, step, 0, 0)
+            a, b = sweep_first(x, channels, s, 0, 0)
             centre_a, centre_b = centre_of(a, count), centre_of(b, count)
-            a, b = sweep(x, channels, step, centre_a, centre_b)
+            a, b = sweep(x, channels, s, centre_a, centre_b)
             store_some(y, finish(a, divisor, centre_a), channels)
             store_some(y + BYTES, finish(b, divisor, centre_b), channels - LANES)
             x += 2 * BYTES
@@ -162,29 +163,14 @@ def _of_lanes(reducer):
     return apply_around
 
 
-@register_jitable
-def _sum(total, value):
-    return total + value
-
-
-@register_jitable
-def _prod(total, value):
-    # beyond 32 bits for good, unless a zero comes: clamped where the next product still fits 64
-    return min(max(total * value, -4294967296), 4294967296)
-
-
-@register_jitable
-def _amax(total, value):
-    return max(total, value)
-
-
-@register_jitable
-def _amin(total, value):
-    return min(total, value)
-
-
 #: name -> the function applied to each cell, and the start value
-INTEGERS = {"sum": (_sum, 0), "prod": (_prod, 1), "amax": (_amax, -(2**31)), "amin": (_amin, 2**31 - 1)}
+INTEGERS = {
+    "sum": (register_jitable(lambda total, value: total + value), 0),
+    # beyond 32 bits for good, unless a zero comes: clamped where the next product still fits 64
+    "prod": (register_jitable(lambda total, value: min(max(total * value, -(2**32)), 2**32)), 1),
+    "amax": (register_jitable(lambda total, value: max(total, value)), -(2**31)),
+    "amin": (register_jitable(lambda total, value: min(total, value)), 2**31 - 1),
+}
 
 
 def _integers(name, rows):
@@ -192,15 +178,14 @@ def _integers(name, rows):
     take, start = INTEGERS[name]
 
     def apply(x, y, channels, flag, step):
+        s = R(step, 0)
         for c in range(1 if rows else channels):
             total = start
-            for i0 in range(load_int(step + R.m0)):
-                for i1 in range(load_int(step + R.m1)):
-                    for i2 in range(load_int(step + R.m2)):
-                        at = x + 4 * c
-                        at += i0 * load_int(step + R.s0) + i1 * load_int(step + R.s1)
-                        at += i2 * load_int(step + R.s2)
-                        for _ in range(load_int(step + R.length)):
+            for i0 in range(s.m0):
+                for i1 in range(s.m1):
+                    for i2 in range(s.m2):
+                        at = x + 4 * c + i0 * s.s0 + i1 * s.s1 + i2 * s.s2
+                        for _ in range(s.length):
                             total = take(total, load_cell(at))
                             at += 4
             if total < -2147483648 or total > 2147483647:
@@ -219,12 +204,13 @@ def _arg(extreme, negated):
     sweep = _row_sweep(REDUCERS[extreme])
 
     def apply(x, y, channels, flag, step):
-        best = sweep(x, step, 0)
+        s = R(step, 0)
+        best = sweep(x, s, 0)
         if negated:
             best = -best
-        length = load_int(step + R.length)
+        length = s.length
         at, by = 0, 1
-        if load_int(step + R.last):
+        if s.last:
             at, by = length - 1, -1
         for _ in range(length):
             value = load_scalar(x + 4 * at)

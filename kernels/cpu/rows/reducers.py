@@ -47,146 +47,33 @@ class Reducer(NamedTuple):
     centre_lanes: Callable[..., Any] | None = None  # (accumulator, n) -> the argument of `take`
 
 
-@register_jitable
-def _zero():
-    return splat_wide(0.0)
+_zero = register_jitable(lambda: splat_wide(0.0))
+_sum = register_jitable(lambda a, b: a + b)
+#: Elements as terms of a sum.
+_ITSELF = register_jitable(lambda acc, x, c: acc + widen(x))
+_SIZE = register_jitable(lambda acc, x, c: acc + widen(vabs(x)))
+_SQUARE = register_jitable(lambda acc, x, c: acc + widen(x) * widen(x))
+_AWAY = register_jitable(lambda acc, x, c: acc + (widen(x) - c) * (widen(x) - c))
+_EXP = register_jitable(lambda acc, x, c: acc + widen(vecmath.exp(x - c)))
 
 
-@register_jitable
-def _one():
-    return splat_wide(1.0)
+def _end(row, lanes):
+    """The ends of a reduction: of rows, and of lanes."""
+    return register_jitable(row), register_jitable(lanes)
 
 
-@register_jitable
-def _lowest():
-    return splat(-_INF)
-
-
-@register_jitable
-def _add(acc, x, c):
-    return acc + widen(x)
-
-
-@register_jitable
-def _add_square(acc, x, c):
-    wide = widen(x)
-    return acc + wide * wide
-
-
-@register_jitable
-def _add_size(acc, x, c):
-    return acc + widen(vabs(x))
-
-
-@register_jitable
-def _multiply(acc, x, c):
-    return acc * widen(x)
-
-
-@register_jitable
-def _larger(acc, x, c):
-    return vmax_nan(acc, x)
-
-
-@register_jitable
-def _larger_of_negated(acc, x, c):
-    return vmax_nan(acc, negated(x))
-
-
-@register_jitable
-def _add_away(acc, x, c):
-    away = widen(x) - c
-    return acc + away * away
-
-
-@register_jitable
-def _add_exp(acc, x, c):
-    return acc + widen(vecmath.exp(x - c))
-
-
-@register_jitable
-def _sum(a, b):
-    return a + b
-
-
-@register_jitable
-def _product(a, b):
-    return a * b
-
-
-@register_jitable
-def _row(value, k, c):
-    return f(value)
-
-
-@register_jitable
-def _row_negated(value, k, c):
-    return -f(value)
-
-
-@register_jitable
-def _row_mean(value, k, c):
-    return f(value / k)
-
-
-@register_jitable
-def _row_root(value, k, c):
-    return f(math.sqrt(value))
-
-
-@register_jitable
-def _row_root_mean(value, k, c):
-    return f(math.sqrt(value / k))
-
-
-@register_jitable
-def _row_log(value, k, c):
-    return f(np.log(value))
-
-
-@register_jitable
-def _lanes(acc, k, c):
-    return narrow(acc)
-
-
-@register_jitable
-def _lanes_as_they_are(acc, k, c):
-    return acc
-
-
-@register_jitable
-def _lanes_negated(acc, k, c):
-    return negated(acc)
-
-
-@register_jitable
-def _lanes_mean(acc, k, c):
-    return narrow(acc * splat_wide(1.0 / k))
-
-
-@register_jitable
-def _lanes_root(acc, k, c):
-    return narrow(root_wide(acc))
-
-
-@register_jitable
-def _lanes_root_mean(acc, k, c):
-    return narrow(root_wide(acc * splat_wide(1.0 / k)))
-
-
-@register_jitable
-def _lanes_log(acc, k, c):
-    return veclog.log(narrow(acc))
-
-
-@register_jitable
-def _mean_of_row(value, n):
-    return splat_wide(value / n)
-
-
-@register_jitable
-def _mean_of_lanes(acc, n):
-    return acc * splat_wide(1.0 / n)
+_PLAIN = _end(lambda value, k, c: f(value), lambda acc, k, c: narrow(acc))
+_MEAN = _end(lambda value, k, c: f(value / k), lambda acc, k, c: narrow(acc * splat_wide(1.0 / k)))
+_ROOT = _end(lambda value, k, c: f(math.sqrt(value)), lambda acc, k, c: narrow(root_wide(acc)))
+_ROOT_MEAN = _end(
+    lambda value, k, c: f(math.sqrt(value / k)),
+    lambda acc, k, c: narrow(root_wide(acc * splat_wide(1.0 / k))),
+)
+_LOG = _end(lambda value, k, c: f(np.log(value)), lambda acc, k, c: veclog.log(narrow(acc)))
+_LOG_AROUND = _end(
+    lambda value, k, c: f(np.log(value) + np.float64(hmax(c))),
+    lambda acc, k, c: veclog.log(narrow(acc)) + c,
+)
 
 
 @register_jitable
@@ -195,53 +82,41 @@ def _most(most):
     return select_lt(vabs(most), splat(_INF), most, splat(f(0.0)))
 
 
-@register_jitable
-def _most_of_row(value, n):
-    return _most(splat(value))
+_LARGEST = Reducer(
+    register_jitable(lambda: splat(-_INF)), register_jitable(lambda acc, x, c: vmax_nan(acc, x)), vmax_nan,
+    first_of, hmax, *_end(lambda value, k, c: f(value), lambda acc, k, c: acc),
+)  # fmt: skip
+_SMALLEST = _LARGEST._replace(
+    take=register_jitable(lambda acc, x, c: vmax_nan(acc, negated(x))),
+    row=register_jitable(lambda value, k, c: -f(value)),
+    lanes=register_jitable(lambda acc, k, c: negated(acc)),
+)
 
 
-@register_jitable
-def _most_of_lanes(acc, n):
-    return _most(acc)
+def _of_sums(take, end, centre=None, centre_row=None, centre_lanes=None) -> Reducer:
+    return Reducer(_zero, take, _sum, first_wide, sum_across, *end, centre, centre_row, centre_lanes)
 
 
-@register_jitable
-def _row_log_around(value, k, c):
-    return f(np.log(value) + np.float64(hmax(c)))
-
-
-@register_jitable
-def _lanes_log_around(acc, k, c):
-    return veclog.log(narrow(acc)) + c
-
-
-def _of_sums(take, row, lanes) -> Reducer:
-    return Reducer(_zero, take, _sum, first_wide, sum_across, row, lanes)
-
-
-_LARGEST = Reducer(_lowest, _larger, vmax_nan, first_of, hmax, _row, _lanes_as_they_are)
-_SUM = _of_sums(_add, _row, _lanes)
-
-
-def _around_mean(row, lanes) -> Reducer:
-    return _of_sums(_add_away, row, lanes)._replace(
-        centre=_SUM, centre_row=_mean_of_row, centre_lanes=_mean_of_lanes
-    )
-
+_SUM = _of_sums(_ITSELF, _PLAIN)
+_AROUND_MEAN = _SUM, *_end(lambda value, n: splat_wide(value / n), lambda acc, n: acc * splat_wide(1.0 / n))
+_BELOW_MOST = _LARGEST, *_end(lambda value, n: _most(splat(value)), lambda acc, n: _most(acc))
 
 REDUCERS = {
     "sum": _SUM,
-    "mean": _of_sums(_add, _row_mean, _lanes_mean),
-    "sum_square": _of_sums(_add_square, _row, _lanes),
-    "l1_norm": _of_sums(_add_size, _row, _lanes),
-    "l2_norm": _of_sums(_add_square, _row_root, _lanes_root),
-    "log_sum": _of_sums(_add, _row_log, _lanes_log),
-    "prod": Reducer(_one, _multiply, _product, first_wide, product_across, _row, _lanes),
-    "amax": _LARGEST,
-    "amin": _LARGEST._replace(take=_larger_of_negated, row=_row_negated, lanes=_lanes_negated),
-    "var": _around_mean(_row_mean, _lanes_mean),
-    "std": _around_mean(_row_root_mean, _lanes_root_mean),
-    "logsumexp": _of_sums(_add_exp, _row_log_around, _lanes_log_around)._replace(
-        centre=_LARGEST, centre_row=_most_of_row, centre_lanes=_most_of_lanes
+    "mean": _of_sums(_ITSELF, _MEAN),
+    "sum_square": _of_sums(_SQUARE, _PLAIN),
+    "l1_norm": _of_sums(_SIZE, _PLAIN),
+    "l2_norm": _of_sums(_SQUARE, _ROOT),
+    "log_sum": _of_sums(_ITSELF, _LOG),
+    "prod": _SUM._replace(
+        start=register_jitable(lambda: splat_wide(1.0)),
+        take=register_jitable(lambda acc, x, c: acc * widen(x)),
+        merge=register_jitable(lambda a, b: a * b),
+        across=product_across,
     ),
+    "amax": _LARGEST,
+    "amin": _SMALLEST,
+    "var": _of_sums(_AWAY, _MEAN, *_AROUND_MEAN),
+    "std": _of_sums(_AWAY, _ROOT_MEAN, *_AROUND_MEAN),
+    "logsumexp": _of_sums(_EXP, _LOG_AROUND, *_BELOW_MOST),
 }

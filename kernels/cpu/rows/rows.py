@@ -7,27 +7,25 @@ images inside a halo, channel slices and permuted tensors are walked in place.
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.rows import RowRecord
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.simd import load_int
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import reader
 
 
 def row_kernel(contract: type[RowRecord], body):
-    """Register a step kernel: ``body(step, bases, item, x, y, length)`` for each row of an item."""
-    body, layout = register_jitable(body), offsets(contract)
+    """Register a step kernel: ``body(s, item, x, y, length)`` for each row of an item."""
+    body, of = register_jitable(body), reader(contract)
 
     def rows(step, bases, item, scratch):
-        first = item * load_int(step + layout.item_rows)
-        last = min(load_int(step + layout.rows), first + load_int(step + layout.item_rows))
-        n1, n2 = load_int(step + layout.n1), load_int(step + layout.n2)
-        x0, x1, x2 = load_int(step + layout.x0), load_int(step + layout.x1), load_int(step + layout.x2)
-        y0, y1, y2 = load_int(step + layout.y0), load_int(step + layout.y1), load_int(step + layout.y2)
-        length = load_int(step + layout.length)
+        s = of(step, bases)
+        first = item * s.item_rows
+        last = min(s.rows, first + s.item_rows)
+        n1, n2, length = s.n1, s.n2, s.length
+        x0, x1, x2, y0, y1, y2 = s.x0, s.x1, s.x2, s.y0, s.y1, s.y2
         i0, i1, i2 = first // (n1 * n2), first // n2 % n1, first % n2
-        x = operand(step, bases, layout.x) + i0 * x0 + i1 * x1 + i2 * x2
-        y = operand(step, bases, layout.y) + i0 * y0 + i1 * y1 + i2 * y2
+        x = s.x + i0 * x0 + i1 * x1 + i2 * x2
+        y = s.y + i0 * y0 + i1 * y1 + i2 * y2
         for _ in range(first, last):
-            body(step, bases, item, x, y, length)
+            body(s, item, x, y, length)
             i2 += 1
             x += x2
             y += y2

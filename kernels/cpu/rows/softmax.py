@@ -9,7 +9,8 @@ from bslite.kernels.contracts.cpu.rows import LogSoftmax, Softmax
 from bslite.kernels.cpu.math import vecmath
 from bslite.kernels.cpu.rows.rows import row_kernel
 from bslite.kernels.cpu.vector.across import hmax, hsum
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, load, load_first, splat, store, store_first, vmax_nan
+from bslite.kernels.cpu.vector.memory import load, load_first, store, store_first
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat, vmax_nan
 
 BLOCK = 64  # registers summed in float32 before the total goes to a float64: long rows keep their digits
 f = np.float32
@@ -34,7 +35,7 @@ def _largest(x, length):
     return hmax(vmax_nan(vmax_nan(a, b), vmax_nan(c, d)))
 
 
-def _softmax(step, bases, item, x, y, length):
+def _softmax(s, item, x, y, length):
     most = splat(_largest(x, length))
     total = 0.0
     place, out, left = x, y, length
@@ -61,7 +62,7 @@ def _softmax(step, bases, item, x, y, length):
         store_first(y, load_first(y, length % LANES, f(0.0)) * scale, length % LANES)
 
 
-def _log_softmax(step, bases, item, x, y, length):
+def _log_softmax(s, item, x, y, length):
     most = splat(_largest(x, length))
     total = 0.0
     place, left = x, length

@@ -13,12 +13,11 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core.ccallback import CFunc
-from numba.core.typing.templates import signature
-from numba.extending import intrinsic
 
 from bslite.kernels.contracts.record import StepRecord, Variant, cells
 from bslite.kernels.cpu.runtime.cache import cache_for
-from bslite.kernels.cpu.vector.simd import I64
+from bslite.kernels.cpu.runtime.record import HEADER
+from bslite.kernels.cpu.vector.simd import I64, primitive
 from bslite.registry import Registry
 
 #: Called with (name, from_cache) after each kernel becomes ready; the CLI's progress bar hooks in here.
@@ -68,15 +67,11 @@ class Kernel:
 def caller(arity: int):
     """Intrinsic ``call(address, *arguments)``: calls a `Kernel` of that arity through its address."""
 
-    def codegen(context, builder, sig, args):
+    def emit(builder, address, *arguments):
         fnty = ir.FunctionType(I64, [I64] * arity)
-        builder.call(builder.inttoptr(args[0], fnty.as_pointer()), args[1:])
-        return context.get_dummy_value()
+        builder.call(builder.inttoptr(address, fnty.as_pointer()), arguments)
 
-    names = ", ".join(f"a{i}" for i in range(arity))
-    scope = {"codegen": codegen, "result": signature(types.void, *[types.int64] * (arity + 1))}
-    exec(f"def call(typingctx, address, {names}): return result, codegen", scope)
-    return intrinsic(scope["call"])
+    return primitive(types.void, *[types.int64] * (arity + 1))(emit)
 
 
 CELLS = 112  # int64 cells of one step's record
@@ -95,7 +90,6 @@ class StepKernel(Kernel):
 
 
 STEP_KERNELS: Registry[StepKernel] = Registry("CPU kernel")
-HEADER = ("kernel", "items", "after")  # cells every record starts with
 
 
 def offsets(contract: type[StepRecord]) -> Any:

@@ -5,7 +5,7 @@ words, evenly spread, including the last one.
 """
 
 from bslite.kernels.cpu.runtime.compile import Kernel
-from bslite.kernels.cpu.vector.simd import load_int, store_int
+from bslite.kernels.cpu.vector.memory import load_int, store_int
 
 WHOLE = 64
 SAMPLES = 8

@@ -7,7 +7,7 @@ one that stays.
 
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.vector.simd import store_int
+from bslite.kernels.cpu.vector.memory import store_int
 
 FLAG_BYTES = 16  # two int64: whether it was raised, and the number to show
 

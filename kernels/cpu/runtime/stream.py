@@ -6,13 +6,14 @@ The kernel loads and stores whole registers explicitly, so it measures the cache
 import numpy as np
 
 from bslite.kernels.contracts.cpu.measure import Mode, Stream
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.across import hsum
 from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, wait_until
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.simd import BYTES, fma, load, load_int, splat, store, store_int, store_scalar
+from bslite.kernels.cpu.vector.memory import load, store, store_int, store_scalar
+from bslite.kernels.cpu.vector.simd import BYTES, fma, splat
 
-F = offsets(Stream)
+F = reader(Stream)
 READ, COPY, CHAIN, FMA, TURNS, MEET = map(int, Mode)
 FMAS = 12  # independent multiply-adds of one iteration: more than any core has in flight
 RUN = 8 * BYTES  # bytes of one iteration of the inner loop; `bytes` is a multiple of it
@@ -30,10 +31,11 @@ def stream(step, bases, item, scratch):
     cycle each. MEET adds one to a counter and waits until all ``a`` items have, each time on another line of
     the data, which must hold zeros; all items must run at once.
     """
-    size, repeats, mode = load_int(step + F.bytes), load_int(step + F.repeats), load_int(step + F.mode)
-    start = operand(step, bases, F.data) + item * load_int(step + F.data_item)
-    to = operand(step, bases, F.target) + item * load_int(step + F.data_item) - start
-    sink = operand(step, bases, F.sink) + item * 64
+    s = F(step, bases)
+    size, repeats, mode = s.bytes, s.repeats, s.mode
+    start = s.data + item * s.data_item
+    to = s.target + item * s.data_item - start
+    sink = s.sink + item * 64
     if mode in (READ, TURNS):
         s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = splat(f(0.0))  # enough to hide the latency of the additions
         block = PANELS if mode == TURNS else size
@@ -78,12 +80,12 @@ def stream(step, bases, item, scratch):
         total = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)) + ((t0 + t1) + (t2 + t3))
         store_scalar(sink, hsum(total))
     elif mode == MEET:
-        everyone, data = load_int(step + F.a), operand(step, bases, F.data)
+        everyone, data = s.a, s.data
         for i in range(repeats):
             fetch_add(data + i * LINE, 1)
             wait_until(data + i * LINE, everyone)
     else:
-        a, b, x = load_int(step + F.a), load_int(step + F.b), item
+        a, b, x = s.a, s.b, item
         for _ in range(repeats):
             x = (x + a) ^ b
         store_int(sink, x)

@@ -19,7 +19,8 @@ from numba.extending import register_jitable
 from bslite.kernels.cpu.runtime.cache import cache_for
 from bslite.kernels.cpu.runtime.compile import CELLS, Kernel, call_item, caller
 from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, load_acquire, wait_until
-from bslite.kernels.cpu.vector.simd import I64, i64, load_int, primitive, store_int
+from bslite.kernels.cpu.vector.memory import load_int, store_int
+from bslite.kernels.cpu.vector.simd import I64, i64, primitive
 
 JOB = (
     "program", "steps", "bases", "counters", "scratch", "scratch_bytes", "walkers", "trace", "traced",

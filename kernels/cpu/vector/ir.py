@@ -48,30 +48,36 @@ def loop(builder, count, carried, body):
     return phis
 
 
+def where(builder, condition, values, change):
+    """``change()`` if the condition holds, else ``values``: a branch, not a selection of lanes."""
+    before = builder.block
+    with builder.if_then(condition):
+        changed = change()
+        inside = builder.block
+    merged = []
+    for old, new in zip(values, changed, strict=True):
+        phi = builder.phi(old.type)
+        phi.add_incoming(old, before)
+        phi.add_incoming(new, inside)
+        merged.append(phi)
+    return merged
+
+
 def add_if(builder, condition, values, addresses, mask, partial):
     """``values`` plus the vectors at ``addresses`` if ``condition`` holds; otherwise nothing is read.
 
     Only the lanes of ``mask`` are read from vectors marked ``partial``.
     """
-    plain, add, after = (builder.append_basic_block(n) for n in ("plain", "add", "after"))
-    builder.cbranch(condition, add, plain)
-    builder.position_at_end(plain)
-    builder.branch(after)
-    builder.position_at_end(add)
     zero = ir.Constant(simd.VEC, [0.0] * simd.LANES)
-    sums = []
-    for x, address, part in zip(values, addresses, partial, strict=True):
-        y = simd.masked_load_ir(builder, address, mask, zero) if part else simd.load_ir(builder, address)
-        sums.append(builder.fadd(x, y))
-    builder.branch(after)
-    builder.position_at_end(after)
-    results = []
-    for x, total in zip(values, sums, strict=True):
-        phi = builder.phi(x.type)
-        phi.add_incoming(x, plain)
-        phi.add_incoming(total, add)
-        results.append(phi)
-    return results
+
+    def added():
+        sums = []
+        for x, address, part in zip(values, addresses, partial, strict=True):
+            y = simd.masked_load_ir(builder, address, mask, zero) if part else simd.load_ir(builder, address)
+            sums.append(builder.fadd(x, y))
+        return sums
+
+    return where(builder, condition, values, added)
 
 
 def one_of(builder, selector, bodies):

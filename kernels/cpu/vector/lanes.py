@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, f32, first_lanes, i64, primitive, vec_t
+from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, f32, fma_ir, i64, primitive, vec_t
 
 INTS = ir.VectorType(I32, LANES)
 DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
@@ -23,6 +23,11 @@ def ints_of(builder, x):
 def all_ints(n):
     """A constant: ``n`` in every int32 lane."""
     return ir.Constant(INTS, [n] * LANES)
+
+
+def all_floats(value):
+    """A constant: ``value`` in every float32 lane."""
+    return ir.Constant(VEC, [value] * LANES)
 
 
 def all_doubles(value):
@@ -55,18 +60,11 @@ def select_eq(builder, a, b, then, other):
     return builder.select(builder.fcmp_ordered("==", a, b), then, other)
 
 
-@primitive(vec_t, vec_t, vec_t, i64)
-def keep_first(builder, x, other, count):
-    """``x`` in the first ``count`` lanes, ``other`` in the rest."""
-    return builder.select(first_lanes(builder, count), x, other)
-
-
 @primitive(vec_t, vec_t)
 def blocked_where_zero(builder, cells):
     """-inf where the int32 in a lane is 0 (a false bool), 0.0 elsewhere: what a boolean mask adds."""
-    ints = ir.VectorType(I32, LANES)
-    false = builder.icmp_signed("==", builder.bitcast(cells, ints), ir.Constant(ints, [0] * LANES))
-    return builder.select(false, ir.Constant(VEC, [float("-inf")] * LANES), ir.Constant(VEC, [0.0] * LANES))
+    false = builder.icmp_signed("==", ints_of(builder, cells), all_ints(0))
+    return builder.select(false, all_floats(float("-inf")), all_floats(0.0))
 
 
 @primitive(vec_t, vec_t)
@@ -74,25 +72,6 @@ def negated(builder, x):
     """``-x``: only the sign changes."""
     return builder.fneg(x)
 
-
-@primitive(vec_t, vec_t, vec_t)
-def with_sign(builder, x, sign):
-    """``x`` with the sign of ``sign``."""
-    return call_llvm(builder, f"llvm.copysign.v{LANES}f32", VEC, [x, sign])
-
-
-def _rounding(name, doc):
-    def emit(builder, x):
-        return call_llvm(builder, f"llvm.{name}.v{LANES}f32", VEC, [x])
-
-    emit.__name__, emit.__doc__ = name, doc
-    return primitive(vec_t, vec_t)(emit)
-
-
-floor = _rounding("floor", "The largest integer not above.")
-ceil = _rounding("ceil", "The smallest integer not below.")
-trunc = _rounding("trunc", "The integer next to it towards zero.")
-rint = _rounding("rint", "The nearest integer, of two the even one.")
 
 _HALF_ROOT = 0x3F3504F3  # bits of sqrt(1/2)
 
@@ -122,6 +101,21 @@ def if_odd(builder, n, then, other):
     return builder.select(builder.icmp_signed("!=", bit, all_ints(0)), then, other)
 
 
+def polynomial(*coefficients):
+    """A vector function: the polynomial with these float32 coefficients, the highest power first, by Horner's
+    rule.
+    """
+
+    @primitive(vec_t, vec_t)
+    def emit(builder, x):
+        value, *rest = (all_floats(float(f(c))) for c in coefficients)
+        for c in rest:
+            value = fma_ir(builder, value, x, c)
+        return value
+
+    return emit
+
+
 def each_lane(function):
     """A vector function of one argument: ``function`` of each lane in float64, rounded to float32."""
 
@@ -146,3 +140,13 @@ def each_pair(function):
         return y
 
     return mapped
+
+
+def one_of_three(function):
+    """``function`` of a register as a function of three, which ignores the others."""
+    return register_jitable(lambda x, z, w: function(x))
+
+
+def two_of_three(function):
+    """``function`` of two registers as a function of three, which ignores the last."""
+    return register_jitable(lambda x, z, w: function(x, z))

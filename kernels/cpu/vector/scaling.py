@@ -2,20 +2,17 @@
 
 from llvmlite import ir
 
-from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, fma_ir, primitive, vec_t
-
-
-@primitive(vec_t, vec_t)
-def pow2(builder, n):
-    """``2**n`` for integral ``n`` in [-126, 127], by writing the exponent bits."""
-    return pow2_ir(builder, n)
+from bslite.kernels.cpu.vector.lanes import INTS, all_floats, all_ints
+from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, fma_ir, llvm_of_lanes, primitive, vec_t
 
 
 def pow2_ir(builder, n):
-    """Emits `pow2`."""
-    ints = ir.VectorType(I32, LANES)
-    biased = builder.add(builder.fptosi(n, ints), ir.Constant(ints, [127] * LANES))
-    return builder.bitcast(builder.shl(biased, ir.Constant(ints, [23] * LANES)), VEC)
+    """``2**n`` for integral ``n`` in [-126, 127], by writing the exponent bits."""
+    biased = builder.add(builder.fptosi(n, INTS), all_ints(127))
+    return builder.bitcast(builder.shl(biased, all_ints(23)), VEC)
+
+
+pow2 = primitive(vec_t, vec_t)(pow2_ir)
 
 
 @primitive(vec_t, vec_t, vec_t)
@@ -26,9 +23,7 @@ def times_pow2(builder, x, n):
         rounding = ir.Constant(I32, 4)  # rounding mode: to nearest
         return call_llvm(builder, "llvm.x86.avx512.mask.scalef.ps.512", VEC, [x, n, x, flat, rounding])
     # Two factors: n exceeds one exponent field.
-    half = call_llvm(
-        builder, f"llvm.rint.v{LANES}f32", VEC, [builder.fmul(n, ir.Constant(VEC, [0.5] * LANES))]
-    )
+    half = llvm_of_lanes(builder, "rint", builder.fmul(n, all_floats(0.5)))
     rest = builder.fsub(n, half)
     return builder.fmul(builder.fmul(x, pow2_ir(builder, half)), pow2_ir(builder, rest))
 

@@ -165,10 +165,13 @@ def primitive(result, *params):
         names = ", ".join(f"p{i}" for i in range(len(params)))
         scope = {"signature": signature, "result": result, "params": params, "codegen": codegen}
         # `intrinsic` reads the Python signature, so a function of the right arity is needed.
-        exec(f"def {emit.__name__}(typingctx, {names}): return signature(result, *params), codegen", scope)
-        function = scope[emit.__name__]
-        function.__doc__ = emit.__doc__
-        function.__module__ = emit.__module__
+        exec(f"def function(typingctx, {names}): return signature(result, *params), codegen", scope)
+        function = scope["function"]
+        function.__name__, function.__doc__, function.__module__ = (
+            emit.__name__,
+            emit.__doc__,
+            emit.__module__,
+        )
         return intrinsic(function)
 
     return wrap
@@ -177,100 +180,12 @@ def primitive(result, *params):
 i64, f32 = types.int64, types.float32
 
 
-@primitive(vec_t, i64)
-def load(builder, address):
-    """The vector at a byte address."""
-    return load_ir(builder, address)
-
-
-@primitive(types.void, i64, vec_t)
-def store(builder, address, value):
-    """Writes a whole vector."""
-    store_ir(builder, address, value)
-
-
-@primitive(types.void, i64, vec_t, i64)
-def store_first(builder, address, value, count):
-    """Writes the first ``count`` lanes (clipped to the register)."""
-    masked_store_ir(builder, address, value, first_lanes(builder, count))
-
-
-@primitive(vec_t, i64, i64, f32)
-def load_first(builder, address, count, other):
-    """Reads the first ``count`` lanes, ``other`` in the rest."""
-    return masked_load_ir(builder, address, first_lanes(builder, count), splat_ir(builder, other))
-
-
-@primitive(vec_t, f32)
-def splat(builder, scalar):
-    """A vector with all lanes equal to ``scalar``."""
-    return splat_ir(builder, scalar)
-
-
-@primitive(f32, i64)
-def load_scalar(builder, address):
-    """The float32 at a byte address."""
-    return builder.load(pointer(builder, address), align=4)
-
-
-@primitive(types.void, i64, f32)
-def store_scalar(builder, address, value):
-    """Writes one float32."""
-    builder.store(value, pointer(builder, address), align=4)
-
-
-@primitive(i64, i64)
-def load_int(builder, address):
-    """The int64 at a byte address."""
-    return builder.load(pointer(builder, address, I64), align=8)
-
-
-@primitive(types.void, i64, i64)
-def store_int(builder, address, value):
-    """Writes one int64."""
-    builder.store(value, pointer(builder, address, I64), align=8)
-
-
-@primitive(i64, i64)
-def load_cell(builder, address):
-    """The int32 at a byte address, as an int64: the engine's form of integers and (0 or 1) bools."""
-    return builder.sext(builder.load(pointer(builder, address, I32), align=4), I64)
-
-
-@primitive(types.void, i64, i64)
-def store_cell(builder, address, value):
-    """Writes the low 32 bits of an int64."""
-    builder.store(builder.trunc(value, I32), pointer(builder, address, I32), align=4)
-
-
-@primitive(vec_t, vec_t, vec_t, vec_t)
-def fma(builder, a, b, c):
-    """``a*b + c``."""
-    return fma_ir(builder, a, b, c)
-
-
-@primitive(vec_t, vec_t, vec_t)
-def vmax(builder, bound, x):
-    """Lane-wise maximum; a NaN in ``x`` gives NaN."""
-    return vmax_ir(builder, bound, x)
-
-
-@primitive(vec_t, vec_t, vec_t)
-def vmin(builder, bound, x):
-    """Lane-wise minimum; a NaN in ``x`` gives NaN."""
-    return vmin_ir(builder, bound, x)
-
-
-@primitive(vec_t, vec_t, vec_t)
-def vmax_nan(builder, a, b):
-    """Lane-wise maximum; a NaN in either operand gives NaN (pooling)."""
-    return vmax_nan_ir(builder, a, b)
-
-
-@primitive(vec_t, vec_t, vec_t, vec_t)
-def divide(builder, x, divisor, inverse):
-    """``x / divisor``, given also ``inverse = 1 / divisor``; see `divide_ir`."""
-    return divide_ir(builder, x, divisor, inverse)
+splat = primitive(vec_t, f32)(splat_ir)
+fma = primitive(vec_t, vec_t, vec_t, vec_t)(fma_ir)
+vmax = primitive(vec_t, vec_t, vec_t)(vmax_ir)
+vmin = primitive(vec_t, vec_t, vec_t)(vmin_ir)
+vmax_nan = primitive(vec_t, vec_t, vec_t)(vmax_nan_ir)
+divide = primitive(vec_t, vec_t, vec_t, vec_t)(divide_ir)
 
 
 @primitive(vec_t, vec_t, vec_t, vec_t, vec_t)
@@ -279,45 +194,50 @@ def select_lt(builder, a, b, then, other):
     return builder.select(builder.fcmp_ordered("<", a, b), then, other)
 
 
-@primitive(vec_t, vec_t)
-def vabs(builder, x):
-    """Absolute value."""
-    return call_llvm(builder, f"llvm.fabs.v{LANES}f32", VEC, [x])
+def llvm_of_lanes(builder, name, x):
+    """LLVM's intrinsic of that name on the lanes of ``x``, float32 or float64."""
+    kind = "f32" if x.type.element == F32 else "f64"
+    return call_llvm(builder, f"llvm.{name}.v{x.type.count}{kind}", x.type, [x])
+
+
+def _llvm(name):
+    return primitive(vec_t, vec_t)(lambda builder, x: llvm_of_lanes(builder, name, x))
+
+
+vabs = _llvm("fabs")
+vsqrt = _llvm("sqrt")  # correctly rounded
+floor = _llvm("floor")
+ceil = _llvm("ceil")
+trunc = _llvm("trunc")
+rint = _llvm("rint")  # of two nearest integers the even one
 
 
 @primitive(vec_t, vec_t)
 def minus_abs(builder, x):
     """The negated absolute value, in one operation: it sets the sign."""
-    return builder.fneg(call_llvm(builder, f"llvm.fabs.v{LANES}f32", VEC, [x]))
+    return builder.fneg(llvm_of_lanes(builder, "fabs", x))
 
 
-@primitive(vec_t, vec_t)
-def vsqrt(builder, x):
-    """Square root, correctly rounded."""
-    return call_llvm(builder, f"llvm.sqrt.v{LANES}f32", VEC, [x])
+def arithmetic(register, operations):
+    """Gives a type of registers Python's operators: pairs of an operator and a builder's method."""
+
+    class Arithmetic(AbstractTemplate):
+        def generic(self, args, kws):
+            if len(args) == 2 and all(isinstance(a, register) for a in args):
+                return signature(args[0], *args)
+            return None
+
+    for function, method in operations:
+        infer_global(function)(Arithmetic)
+        lower_builtin(function, register, register)(
+            lambda context, builder, sig, args, method=method: getattr(builder, method)(*args)
+        )
 
 
-@infer_global(operator.add)
-@infer_global(operator.sub)
-@infer_global(operator.mul)
-@infer_global(operator.truediv)
-class _VecArithmetic(AbstractTemplate):
-    def generic(self, args, kws):
-        if len(args) == 2 and all(isinstance(a, VecType) for a in args):
-            return signature(vec_t, vec_t, vec_t)
-        return None
-
-
-def _lower_arithmetic(function, opname):
-    @lower_builtin(function, VecType, VecType)
-    def lower(context, builder, sig, args):
-        return getattr(builder, opname)(*args)
-
-
-for _function, _opname in (
+OPERATIONS = (
     (operator.add, "fadd"),
     (operator.sub, "fsub"),
     (operator.mul, "fmul"),
     (operator.truediv, "fdiv"),
-):
-    _lower_arithmetic(_function, _opname)
+)
+arithmetic(VecType, OPERATIONS)

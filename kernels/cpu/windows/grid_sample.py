@@ -5,21 +5,19 @@ from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.windows import GridSample
 from bslite.kernels.contracts.sampling import Beyond, Interpolation
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.partial import load_some, store_some
-from bslite.kernels.cpu.vector.simd import (
-    BYTES,
-    LANES,
-    fma,
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.memory import (
     load_int,
     load_scalar,
-    splat,
+    load_some,
     store_int,
     store_scalar,
+    store_some,
 )
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, splat
 
-G = offsets(GridSample)
+G = reader(GridSample)
 NEAREST, CUBIC = Interpolation.NEAREST.value, Interpolation.CUBIC.value
 ZEROS, REFLECTION = Beyond.ZEROS.value, Beyond.REFLECTION.value
 TAP = 16  # bytes: the offset of the element, and its float32 weight in a cell
@@ -66,10 +64,9 @@ def cubic(distance):
 
 
 @register_jitable
-def along(step, axis, g, size):
+def along(s, axis, g, size):
     """Writes indices and weights around a position along one axis to address ``axis``; returns how many."""
-    mode, padding, align = load_int(step + G.mode), load_int(step + G.padding), load_int(step + G.align)
-    axes = load_int(step + G.axes)
+    mode, padding, align, axes = s.mode, s.padding, s.align, s.axes
     at = (g + 1.0) / 2.0 * (size - 1) if align else ((g + 1.0) * size - 1.0) / 2.0
     if mode == CUBIC:
         low = np.floor(at)
@@ -95,17 +92,18 @@ def along(step, axis, g, size):
 @step_kernel(GridSample)
 def grid_sample(step, bases, item, scratch):
     """Samples with contiguous channels in input and output; the grid is dense, ``[points, axes]``."""
-    axes, points = load_int(step + G.axes), load_int(step + G.points)
-    depth, height, width = load_int(step + G.depth), load_int(step + G.height), load_int(step + G.width)
-    planes, lines, pixels = load_int(step + G.planes), load_int(step + G.lines), load_int(step + G.pixels)
-    nearest = load_int(step + G.mode) == NEAREST
+    s = G(step, bases)
+    axes, points = s.axes, s.points
+    depth, height, width = s.depth, s.height, s.width
+    planes, lines, pixels = s.planes, s.lines, s.pixels
+    nearest = s.mode == NEAREST
     zs = scratch + MOST * TAP
     ys, xs = zs + AXIS, zs + 2 * AXIS
-    first = item * load_int(step + G.item_points)
-    for point in range(first, min(points, first + load_int(step + G.item_points))):
+    first = item * s.item_points
+    for point in range(first, min(points, first + s.item_points)):
         pixel, line = point % pixels, point // pixels % lines
         plane, image = point // (pixels * lines) % planes, point // (pixels * lines * planes)
-        g = operand(step, bases, G.grid) + 4 * axes * point
+        g = s.grid + 4 * axes * point
         across = along(step, xs, np.float64(load_scalar(g)), width)
         down = along(step, ys, np.float64(load_scalar(g + 4)), height)
         deep = 1
@@ -124,14 +122,13 @@ def grid_sample(step, bases, item, scratch):
                         if axes == 2 and not nearest:
                             beyond += weight * f(0.0)  # NaN if the position was NaN
                         continue
-                    place = z * load_int(step + G.x1) + y * load_int(step + G.x2) + x * load_int(step + G.x3)
+                    place = z * s.x1 + y * s.x2 + x * s.x3
                     store_int(scratch + TAP * taps, place)
                     store_scalar(scratch + TAP * taps + 8, weight)
                     taps += 1
-        x = operand(step, bases, G.source) + image * load_int(step + G.x0)
-        y = operand(step, bases, G.target) + image * load_int(step + G.y0)
-        y += plane * load_int(step + G.y1) + line * load_int(step + G.y2) + pixel * load_int(step + G.y3)
-        left = load_int(step + G.channels)
+        x = s.source + image * s.x0
+        y = s.target + image * s.y0 + plane * s.y1 + line * s.y2 + pixel * s.y3
+        left = s.channels
         while left > 0:
             total = splat(beyond)
             for t in range(taps):

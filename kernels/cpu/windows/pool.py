@@ -15,26 +15,12 @@ from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.windows import AvgPool, MaxPool
 from bslite.kernels.cpu.math.activation import call_activation
-from bslite.kernels.cpu.runtime.compile import offsets, step_kernel
-from bslite.kernels.cpu.vector.operand import operand
-from bslite.kernels.cpu.vector.partial import load_some, store_some
-from bslite.kernels.cpu.vector.simd import (
-    BYTES,
-    LANES,
-    divide,
-    fma,
-    load,
-    load_int,
-    load_scalar,
-    splat,
-    store,
-    vmax,
-    vmax_nan,
-    vmin,
-)
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import band_of, reader
+from bslite.kernels.cpu.vector.memory import load, load_int, load_some, store, store_some
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, divide, fma, splat, vmax, vmax_nan, vmin
 from bslite.kernels.cpu.windows.pool_run import GEOMETRIES, pool_run
 
-F = offsets(MaxPool)  # also the cells of `AvgPool`
 ENTRY = 24  # bytes of a table entry
 f = np.float32
 
@@ -114,6 +100,8 @@ def _finish(value, has_affine, scale, shift, lo, hi):
 
 
 def _pool(contract, four, one, run):
+    F = reader(contract)
+
     @register_jitable
     def window(x, rows, row, cols, col, share, y, channels, has_affine, scale, shift, lo, hi):
         """Computes ``channels`` of one output pixel."""
@@ -135,32 +123,21 @@ def _pool(contract, four, one, run):
             left -= LANES
 
     def pool(step, bases, item, scratch):
-        bands, blocks = load_int(step + F.bands), load_int(step + F.blocks)
-        block, rest = item % blocks, item // blocks
-        image, band = rest // bands, rest % bands
-        first_line = band * load_int(step + F.band_lines)
-        last_line = min(load_int(step + F.lines), first_line + load_int(step + F.band_lines))
-        registers = load_int(step + F.block_registers)
-        start = block * registers * BYTES
-        channels = min(load_int(step + F.channels) - block * registers * LANES, registers * LANES)
-        x = operand(step, bases, F.x) + image * load_int(step + F.x_image) + start
-        y = operand(step, bases, F.y) + image * load_int(step + F.y_image) + start
-        rows, cols = operand(step, bases, F.rows), operand(step, bases, F.cols)
-        x_row, x_pixel = load_int(step + F.x_row), load_int(step + F.x_pixel)
-        y_line, y_pixel = load_int(step + F.y_line), load_int(step + F.y_pixel)
-        plane_lines, y_plane = load_int(step + F.plane_lines), load_int(step + F.y_plane)
-        pixels = load_int(step + F.pixels)
-        affine, activation = load_int(step + F.affine), load_int(step + F.activation)
-        scale, shift = operand(step, bases, F.scale) + start, operand(step, bases, F.shift) + start
-        low, high = load_scalar(step + F.lo), load_scalar(step + F.hi)
+        s = F(step, bases)
+        image, first_line, last_line, start, channels = band_of(s, item)
+        x, y = s.x + image * s.x_image + start, s.y + image * s.y_image + start
+        rows, cols, scale, shift = s.rows, s.cols, s.scale + start, s.shift + start
+        x_row, x_pixel, y_line, y_pixel = s.x_row, s.x_pixel, s.y_line, s.y_pixel
+        plane_lines, y_plane, pixels = s.plane_lines, s.y_plane, s.pixels
+        affine, activation = s.affine, s.activation
+        low, high = s.lo, s.hi
         lo, hi = splat(low), splat(high)
-        run_first, run_pixels = load_int(step + F.run_first), load_int(step + F.run_pixels)
-        wide, stride = load_int(step + F.run_wide), load_int(step + F.run_stride)
+        run_first, run_pixels, wide, stride = s.run_first, s.run_pixels, s.run_wide, s.run_stride
         whole = channels // LANES if (wide, stride) in GEOMETRIES else 0  # registers to sweep
-        strip, strips = load_int(step + F.strip), load_int(step + F.strips) if whole > 0 else 1
-        for s in range(strips):
-            begin = run_first + s * strip if s > 0 else 0
-            end = run_first + (s + 1) * strip if s < strips - 1 else pixels
+        strip, strips = s.strip, s.strips if whole > 0 else 1
+        for number in range(strips):
+            begin = run_first + number * strip if number > 0 else 0
+            end = run_first + (number + 1) * strip if number < strips - 1 else pixels
             run_begin, run_end = max(begin, run_first), min(end, run_first + run_pixels)
             for line in range(first_line, last_line):
                 top = x + load_int(rows + line * ENTRY)
@@ -188,9 +165,8 @@ def _pool(contract, four, one, run):
                            affine, scale + at, shift + at, lo, hi)  # fmt: skip
                     pixel += 1
                 if activation:
-                    call_activation(
-                        activation, target + begin * y_pixel, end - begin, y_pixel, channels, step + F.act_a
-                    )
+                    target += begin * y_pixel
+                    call_activation(activation, target, end - begin, y_pixel, channels, s.act_a_cell)
 
     return step_kernel(contract)(pool)
 

@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
-from numba.core.typing.templates import signature
-from numba.extending import intrinsic
 
 from bslite.kernels.cpu.vector import simd
-from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque
+from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque, where
 
 #: The widths and strides of windows, in columns, that there is code for.
 GEOMETRIES = ((3, 1), (3, 2))  # windows that do not overlap share nothing: best read in memory order
@@ -85,23 +83,16 @@ def emit_run(builder: Any, wide: int, stride: int, summed: bool, op: Operands) -
         results = [functools.reduce(combine, found[i * stride : i * stride + wide]) for i in range(count)]
         return [simd.divide_ir(builder, a, divisor, inverse) for a in results] if summed else results
 
-    def where(condition: Any, values: list[Any], function: Any) -> list[Any]:
-        """``function`` of the values where ``condition`` holds: a branch that never changes within a run."""
-        before = builder.block
-        with builder.if_then(condition):
-            changed = [function(v) for v in values]
-            inside = builder.block
-        merged = []
-        for old, new in zip(values, changed, strict=True):
-            phi = builder.phi(old.type)
-            phi.add_incoming(old, before)
-            phi.add_incoming(new, inside)
-            merged.append(phi)
-        return merged
-
     def epilogue(values: list[Any]) -> list[Any]:
-        values = where(has_affine, values, lambda v: simd.fma_ir(builder, v, scale, shift))
-        return where(has_clamp, values, lambda v: simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, v)))
+        """The values with affine and clamp, each in a branch that never changes within a run."""
+
+        def clamped() -> list[Any]:
+            return [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, v)) for v in values]
+
+        values = where(
+            builder, has_affine, values, lambda: [simd.fma_ir(builder, v, scale, shift) for v in values]
+        )
+        return where(builder, has_clamp, values, clamped)
 
     def turn(count: int) -> Any:
         """A loop body of ``count`` pixels; carried values: read address, write address, shared columns."""
@@ -129,18 +120,9 @@ def pool_run(summed: bool) -> Any:
     i64, f32 = types.int64, types.float32
     params = [f32 if name in ("divisor", "inverse", "lo", "hi") else i64 for name in Operands._fields]
 
-    @intrinsic
-    def run(typingctx, wide, stride, x, x_row, x_pixel, rows, y, y_pixel, pixels, scale, shift,
-            divisor, inverse, lo, hi):  # fmt: skip
-        def codegen(context, builder, sig, args):
-            op = Operands(*args[2:])
-            selector = builder.add(builder.shl(args[0], const(32)), args[1])
-            bodies = {
-                (w << 32) + s: lambda w=w, s=s: emit_run(builder, w, s, summed, op) for w, s in GEOMETRIES
-            }
-            one_of(builder, selector, bodies)
-            return context.get_dummy_value()
+    def emit(builder: Any, wide: Any, stride: Any, *args: Any) -> None:
+        selector = builder.add(builder.shl(wide, const(32)), stride)
+        run = functools.partial(emit_run, builder, summed=summed, op=Operands(*args))
+        one_of(builder, selector, {(w << 32) + s: functools.partial(run, w, s) for w, s in GEOMETRIES})
 
-        return signature(types.void, i64, i64, *params), codegen
-
-    return run
+    return simd.primitive(types.void, i64, i64, *params)(emit)

@@ -14,10 +14,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     node = layer.node
     k, c = b.spec.params[node.params["weight"]].shape
     x = b.read(node.inputs[0], inner=-1, exact=True)
-    rows = x.reshape((size_of(x.shape[:-1]), c))
-    if rows is None:
-        rows = b.flat(x).reshape((size_of(x.shape[:-1]), c))
-        assert rows is not None
+    rows = b.reshaped(x, (size_of(x.shape[:-1]), c))
     y = b.write(layer.name, inner=-1)
     out = y.reshape((rows.shape[0], k))
     if out is None:  # a slice of a concat whose rows are not one run
@@ -25,21 +22,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     m = rows.shape[0]
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
     n, p, q, geometry = merge_lines(b, 1, 1, m, k, geometry)
-    contraction(
-        b,
-        layer,
-        rows.start,
-        out,
-        None,
-        (n, p, q),
-        geometry,
-        reduction(1, 1, c, 0, 0, True),
-        channels=k,
-        groups=1,
-        group_depth=0,
-        halo_reads=rows,
-    )
+    terms = reduction(1, 1, c, 0, 0, True)
+    contraction(b, layer, rows.start, out, None, (n, p, q), geometry, terms, channels=k, halo_reads=rows)
     if out.buffer != y.buffer:
-        shaped = out.reshape(y.shape)
-        assert shaped is not None
-        b.copy(shaped, y)
+        b.copy(b.reshaped(out, y.shape), y)

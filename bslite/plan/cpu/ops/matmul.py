@@ -17,9 +17,7 @@ from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling
 from bslite.plan.shared.attention import copied
 
-MAX_STEPS = (
-    16  # steps at most where the batch axes do not merge; beyond that, both operands are copied out in full
-)
+MAX_STEPS = 16  # where the batch axes do not merge; beyond that, both operands are copied out in full
 OUTER = 3  # axes around a matrix that the packing kernel walks
 
 
@@ -73,8 +71,7 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
         result = View(y.buffer, y.offset + at_y, (sizes[-1], m, n), (ys[-1], y.strides[-2], 1))
         contraction(
             b, layer, rows.start, result, None, (images, lines, pixels), geometry,
-            reduction(1, 1, k, 0, 0, True), channels=n, groups=1, group_depth=0, halo_reads=rows,
-            pack=weights,
+            reduction(1, 1, k, 0, 0, True), channels=n, halo_reads=rows, pack=weights,
         )  # fmt: skip
     return True
 
@@ -84,7 +81,7 @@ def _pack(b: CpuBuilder, w: View, own: Shape, tiling: LineTiling) -> View:
     k, n = w.shape[-2:]
     lanes = b.machine.lanes
     count, size = size_of(own), k * lanes * tiling.registers
-    memory = View(b.buffer(count * size).name, 0, (count, size), (size, 1))
+    memory = b.dense((count, size))
     sizes, (runs, _) = merged_axes(own, [w.strides[:-2], contiguous(own)], by=1)
     if len(sizes) > OUTER:
         w = copied(b, View(w.buffer, w.offset, (*own, k, n), w.strides))

@@ -16,7 +16,7 @@ from bslite.kernels.contracts.recurrent import cell_of
 from bslite.passes import Layer
 from bslite.plan.core.builder import PAGE
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
+from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.ops.move import fill_step
 from bslite.plan.cpu.reduction import Reduction, reduction
@@ -24,11 +24,6 @@ from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling, cut_line
 
 WAYS = 8  # of L1: the number of rows a page apart that can be in use together
-
-
-def _dense(b: CpuBuilder, *shape: int) -> View:
-    """A new row-major buffer."""
-    return View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
 
 
 @CPU.register("lstm", "gru", "rnn")
@@ -63,7 +58,7 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     if projected and width < hidden:
         fill_step(b, y, 0.0)
     wide = -(-width // lanes) * lanes
-    state, cell = _dense(b, 2, batch, wide), _dense(b, batch, padded)
+    state, cell = b.dense((2, batch, wide)), b.dense((batch, padded))
     given = list(node.inputs[1:])
     for part, size in ((state.slice(0, 0, 1), width), (cell, hidden))[: 2 if op == "lstm" else 1]:
         if not attrs["initial_state"] or size < part.shape[-1]:
@@ -72,11 +67,11 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
             rows = View(part.buffer, part.offset, (batch, size), part.strides[-2:])
             b.copy(b.values[given.pop(0)], rows)
     lengths = b.flat(b.values[given.pop()]) if attrs["lengths"] else None
-    between, update = _dense(b, batch, padded), _dense(b, batch, padded)
-    counters = _dense(b, steps * (2 if blocks2 else 1) * (1 + shares) * COUNTER // 4)
+    between, update = b.dense((batch, padded)), b.dense((batch, padded))
+    counters = b.dense((steps * (2 if blocks2 else 1) * (1 + shares) * COUNTER // 4,))
     fill_step(b, counters, 0.0)
     room = batch * lanes * max(units * len(first), units2)
-    work = _dense(b, shares, 2 * room)
+    work = b.dense((shares, 2 * room))
 
     pack = {"gates": gates, "lanes": lanes}
     weights = b.const("gate_panels", node.params["weight_hh"], pick=first, tile=tile, **pack)
@@ -146,25 +141,16 @@ def _input_products(b: CpuBuilder, layer: Layer, gates: int, blocks: int) -> Vie
     name = node.inputs[0]
     steps, batch, features = b.shapes[name]
     x = b.read(name, inner=-1, exact=True)
-    rows = x.reshape((steps * batch, features))
-    if rows is None:
-        rows = b.flat(x).reshape((steps * batch, features))
-        assert rows is not None
+    rows = b.reshaped(x, (steps * batch, features))
     if steps * batch > WAYS and 4 * rows.strides[0] % PAGE == 0:  # else they share one set of L1
         source, rows = rows, b.fresh(rows.shape, 1, NO_HALO)
         b.copy(source, rows)
     channels = blocks * gates * lanes
-    out = _dense(b, steps * batch, channels)
+    out = b.dense((steps * batch, channels))
     pick = tuple(range(gates))
     key = node.params.get("bias_ih")
-    bias = b.const(
-        "gate_bias",
-        key or node.params["weight_ih"],
-        pick=pick,
-        gates=gates,
-        lanes=lanes,
-        given=key is not None,
-    )
+    how = {"pick": pick, "gates": gates, "lanes": lanes, "given": key is not None}
+    bias = b.const("gate_bias", key or node.params["weight_ih"], **how)
 
     def pack(tiling: LineTiling) -> tuple[View, int, int]:
         weights = b.const("gate_rows", node.params["weight_ih"], gates=gates, lanes=lanes, width=tiling.width)
@@ -174,7 +160,7 @@ def _input_products(b: CpuBuilder, layer: Layer, gates: int, blocks: int) -> Vie
     n, p, q, geometry = merge_lines(b, 1, 1, steps * batch, channels, geometry)
     contraction(
         b, layer, (rows.buffer, rows.offset), out, None, (n, p, q), geometry,
-        reduction(1, 1, features, 0, 0, True), channels=channels, groups=1, group_depth=0, halo_reads=rows,
+        reduction(1, 1, features, 0, 0, True), channels=channels, halo_reads=rows,
         pack=pack, bias=bias,
     )  # fmt: skip
     return out

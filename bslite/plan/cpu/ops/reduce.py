@@ -52,15 +52,12 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     function = Reduction(node.op, inner in axes, integers)
     if not _reduce_step(b, function, x, target, axes, kept, inner, results, flag):
         order = [*kept, *(a for a in axes if a != inner), *([inner] if inner in axes else [])]
-        plain = b.flat(x.permute(order))
-        plain_shape = (size_of(sizes), count)
-        plain_x = View(plain.buffer, plain.offset, plain_shape, contiguous(plain_shape))
-        flat_y = View(b.buffer(size_of(sizes)).name, 0, (size_of(sizes),), (1,))
+        plain_x = b.reshaped(b.flat(x.permute(order)), (size_of(sizes), count))
+        flat_y = b.dense((size_of(sizes),))
         function = Reduction(node.op, True, integers)
         _reduce_step(b, function, plain_x, flat_y, (1,), (0,), 1, results, flag)
         order = [a for a in order if a in kept]
-        ordered = tuple(shape[a] for a in order)
-        shaped = View(flat_y.buffer, 0, ordered, contiguous(ordered))
+        shaped = b.reshaped(flat_y, tuple(shape[a] for a in order))
         target = shaped.permute([order.index(a) for a in kept])
     if target is not y:
         b.copy(target, y)

@@ -4,7 +4,7 @@ from bslite.kernels.contracts.rows import GroupWork, Norm, NormWork, ResponseWor
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
-from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
+from bslite.plan.core.views import NO_HALO, contiguous, size_of
 from bslite.plan.shared.rows import axis_of, parameters, row_layer
 
 
@@ -28,11 +28,9 @@ def lower_layer_norm(b: AnyBuilder, layer: Layer) -> None:
     home = b.write(layer.name)
     y = home
     if any(n > 1 and s != e for n, s, e in zip(shape, home.strides, contiguous(shape), strict=True)):
-        y = View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
-    rows_x, rows_y = x.reshape((*lead, length)), y.reshape((*lead, length))
-    assert rows_x is not None
-    assert rows_y is not None
-    b.target.row_step(b, work, rows_x, rows_y, len(lead))
+        y = b.dense(shape)
+    rows = (*lead, length)
+    b.target.row_step(b, work, b.reshaped(x, rows), b.reshaped(y, rows), len(lead))
     if y is not home:
         b.copy(y, home)
 

@@ -4,7 +4,7 @@ from bslite.ops.fold import positions
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
-from bslite.plan.core.views import View, contiguous
+from bslite.plan.core.views import View
 
 
 @lowers("unfold")
@@ -22,5 +22,4 @@ def lower_unfold(b: AnyBuilder, layer: Layer) -> None:
     (dh, dw), (sh, sw) = attrs["dilation"], attrs["stride"]
     y = b.dense((*x.shape[:2], *attrs["kernel"], *windows))
     b.copy(View(x.buffer, x.offset, y.shape, (n, c, h * dh, w * dw, h * sh, w * sw)), y)
-    made = b.shapes[layer.name]
-    b.alias(layer.name, View(y.buffer, 0, made, contiguous(made)))
+    b.alias(layer.name, b.reshaped(y, b.shapes[layer.name]))

@@ -9,12 +9,7 @@ from bslite.plan.core.views import NO_HALO, View, contiguous
 @lowers("reshape", "flatten")
 def lower_reshape(b: AnyBuilder, layer: Layer) -> None:
     """Lower a reshape to a view of the same memory if strides allow, else to a view of a row-major copy."""
-    x = b.values[layer.node.inputs[0]]
-    view = x.reshape(b.shapes[layer.name])
-    if view is None:
-        view = b.flat(x).reshape(b.shapes[layer.name])
-        assert view is not None
-    b.alias(layer.name, view)
+    b.alias(layer.name, b.reshaped(b.values[layer.node.inputs[0]], b.shapes[layer.name]))
 
 
 @lowers("permute")
