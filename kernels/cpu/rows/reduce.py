@@ -109,50 +109,35 @@ def reduction(name: str, rows: bool, integers: bool) -> Kernel:
 
 def _rows(reducer):
     sweep, finish = _row_sweep(reducer), reducer.row
-    if reducer.centre is None:
+    centre_of = register_jitable(lambda x, s: 0)
+    if reducer.centre is not None:
+        first, ready = _row_sweep(reducer.centre), reducer.centre_row
+        centre_of = register_jitable(lambda x, s: ready(first(x, s, 0), np.float64(s.count)))
 
-        def apply(x, y, channels, flag, step):
-            s = R(step, 0)
-            divisor = np.float64(s.divisor)
-            store_scalar(y, finish(sweep(x, s, 0), divisor, 0))
-
-        return apply
-    sweep_first, centre_of = _row_sweep(reducer.centre), reducer.centre_row
-
-    def apply_around(x, y, channels, flag, step):
+    def apply(x, y, channels, flag, step):
         s = R(step, 0)
-        centre = centre_of(sweep_first(x, s, 0), np.float64(s.count))
-        divisor = np.float64(s.divisor)
-        store_scalar(y, finish(sweep(x, s, centre), divisor, centre))
+        centre = centre_of(x, s)
+        store_scalar(y, finish(sweep(x, s, centre), np.float64(s.divisor), centre))
 
-    return apply_around
+    return apply
 
 
 def _of_lanes(reducer):
     sweep, finish = _lane_sweep(reducer), reducer.lanes
-    if reducer.centre is None:
+    centres_of = register_jitable(lambda x, channels, s: (0, 0))
+    if reducer.centre is not None:
+        first, ready = _lane_sweep(reducer.centre), reducer.centre_lanes
 
-        def apply(x, y, channels, flag, step):
-            s = R(step, 0)
-            divisor = np.float64(s.divisor)
-            while channels > 0:
-                a, b = sweep(x, channels, s, 0, 0)
-                store_some(y, finish(a, divisor, 0), channels)
-                store_some(y + BYTES, finish(b, divisor, 0), channels - LANES)
-                x += 2 * BYTES
-                y += 2 * BYTES
-                channels -= 2 * LANES
+        @register_jitable
+        def centres_of(x, channels, s):
+            a, b = first(x, channels, s, 0, 0)
+            return ready(a, np.float64(s.count)), ready(b, np.float64(s.count))
 
-        return apply
-    sweep_first, centre_of = _lane_sweep(reducer.centre), reducer.centre_lanes
-
-    def apply_around(x, y, channels, flag, step):
+    def apply(x, y, channels, flag, step):
         s = R(step, 0)
         divisor = np.float64(s.divisor)
-        count = np.float64(s.count)
         while channels > 0:
-            a, b = sweep_first(x, channels, s, 0, 0)
-            centre_a, centre_b = centre_of(a, count), centre_of(b, count)
+            centre_a, centre_b = centres_of(x, channels, s)
             a, b = sweep(x, channels, s, centre_a, centre_b)
             store_some(y, finish(a, divisor, centre_a), channels)
             store_some(y + BYTES, finish(b, divisor, centre_b), channels - LANES)
@@ -160,7 +145,7 @@ def _of_lanes(reducer):
             y += 2 * BYTES
             channels -= 2 * LANES
 
-    return apply_around
+    return apply
 
 
 #: name -> the function applied to each cell, and the start value
