@@ -282,12 +282,6 @@ class Builder(Generic[M, T, S]):
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def take_back(self, count: int) -> list[S]:
-        """Remove the last ``count`` steps from the plan and return them; the caller puts them in again."""
-        taken = self.steps[len(self.steps) - count :]
-        del self.steps[len(self.steps) - count :]
-        return taken
-
     def copy(self, source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""
         self.target.copy(self, source, target)

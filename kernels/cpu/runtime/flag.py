@@ -9,11 +9,9 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.vector.memory import store_int
 
-FLAG_BYTES = 16  # two int64: whether it was raised, and the number to show
-
 
 @register_jitable
 def raise_flag(flag, value):
-    """Note ``value``, an int64, at the address ``flag``."""
+    """Note ``value``, an int64, in the second cell at ``flag``; the first says that it was raised."""
     store_int(flag + 8, value)
     store_int(flag, 1)

@@ -104,13 +104,13 @@ def grid_sample(step, bases, item, scratch):
         pixel, line = point % pixels, point // pixels % lines
         plane, image = point // (pixels * lines) % planes, point // (pixels * lines * planes)
         g = s.grid + 4 * axes * point
-        across = along(step, xs, np.float64(load_scalar(g)), width)
-        down = along(step, ys, np.float64(load_scalar(g + 4)), height)
+        across = along(s, xs, np.float64(load_scalar(g)), width)
+        down = along(s, ys, np.float64(load_scalar(g + 4)), height)
         deep = 1
         store_int(zs, 0)
         store_scalar(zs + 32, f(1.0))
         if axes == 3:
-            deep = along(step, zs, np.float64(load_scalar(g + 8)), depth)
+            deep = along(s, zs, np.float64(load_scalar(g + 8)), depth)
         taps, beyond = 0, f(0.0)
         for i in range(deep):
             for j in range(down):
