@@ -5,18 +5,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from bslite.ops import attrs as a
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, declare
+from bslite.ops.core import Attr, Case, Kind, Op, Shape, declare
 
 
 class Activation(Op):
     """Base of the activations: the input's shape, each element on its own."""
 
     kind = Kind.POINTWISE
-    cost: ClassVar[int] = 1  # flops per element
+    cost = 1
     variants: ClassVar[Sequence[dict[str, Any]]] = ({},)  # attributes the cases try
-
-    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return self.cost * math.prod(out)
 
     def cases(self) -> Sequence[Case]:
         shapes: dict[str, Shape] = {

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape, case
+
+HEADS = ((2, 3, 10, 8),) * 3  # q, k and v of most cases
 
 
 class Attention(Op):
@@ -61,38 +62,33 @@ class Attention(Op):
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(set(ranks)) == 1 and ranks[0] >= (4 if attrs["grouped"] else 3)
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, q: Shape, k: Shape, v: Shape, *mask: Shape, **attrs: Any) -> Case:
-            return Case(label, [q, k, v, *mask], attrs=attrs)
-
-        heads = (2, 3, 10, 8)
-        return [
-            case("one by one", (1, 1), (1, 1), (1, 1)),
-            case("one query", (1, 2, 1, 5), (1, 2, 7, 5), (1, 2, 7, 3)),
-            case("one key", (2, 6, 4), (2, 1, 4), (2, 1, 9)),
-            case("heads", heads, heads, heads),
-            case("matrices", (17, 33), (19, 33), (19, 65)),
-            case("scale", heads, heads, heads, scale=0.5),
-            case("negative scale", heads, heads, heads, scale=-1.0),
-            case("mask for all", heads, heads, heads, (10, 10)),
-            case("mask of keys", heads, heads, heads, (2, 1, 1, 10)),
-            case("mask of rows", heads, heads, heads, (2, 3, 10, 1)),
-            Case("bool mask", [(2, 3, 5, 8), (2, 3, 40, 8), (2, 3, 40, 8), (5, 40)],
-                 dtypes=["float32"] * 3 + ["bool"]),
-            Case("bool mask, rows without a key", [(3, 6, 4), (3, 2, 4), (3, 2, 4), (3, 6, 2)],
-                 dtypes=["float32"] * 3 + ["bool"]),
-            case("causal", heads, heads, heads, is_causal=True),
-            case("causal, fewer keys", (2, 9, 4), (2, 5, 4), (2, 5, 4), is_causal=True),
-            case("causal, fewer rows", (2, 5, 4), (2, 20, 4), (2, 20, 4), is_causal=True),
-            case("causal and masked", heads, heads, heads, (10, 10), is_causal=True),
-            case("blocks of keys", (2, 20, 16), (2, 600, 16), (2, 600, 24)),
-            case("blocks of keys, causal", (1, 700, 8), (1, 700, 8), (1, 700, 8), is_causal=True),
-            case("blocks of keys, masked", (2, 2, 40, 8), (2, 2, 530, 8), (2, 2, 530, 8), (40, 530)),
-            case("windows", (4, 3, 49, 32), (4, 3, 49, 32), (4, 3, 49, 32), (3, 49, 49)),
-            case("grouped heads", (2, 6, 7, 8), (2, 2, 9, 8), (2, 2, 9, 8), grouped=True),
-            case("heads broadcast", (2, 3, 7, 8), (1, 3, 9, 8), (3, 9, 4)),
-            case("as softmax has it", heads, heads, heads, no_key="nan"),
-        ]  # fmt: skip
+    samples = [
+        case("one by one", (1, 1), (1, 1), (1, 1)),
+        case("one query", (1, 2, 1, 5), (1, 2, 7, 5), (1, 2, 7, 3)),
+        case("one key", (2, 6, 4), (2, 1, 4), (2, 1, 9)),
+        case("heads", *HEADS),
+        case("matrices", (17, 33), (19, 33), (19, 65)),
+        case("scale", *HEADS, scale=0.5),
+        case("negative scale", *HEADS, scale=-1.0),
+        case("mask for all", *HEADS, (10, 10)),
+        case("mask of keys", *HEADS, (2, 1, 1, 10)),
+        case("mask of rows", *HEADS, (2, 3, 10, 1)),
+        case("bool mask", (2, 3, 5, 8), (2, 3, 40, 8), (2, 3, 40, 8), (5, 40),
+             dtypes=["float32"] * 3 + ["bool"]),
+        case("bool mask, rows without a key", (3, 6, 4), (3, 2, 4), (3, 2, 4), (3, 6, 2),
+             dtypes=["float32"] * 3 + ["bool"]),
+        case("causal", *HEADS, is_causal=True),
+        case("causal, fewer keys", (2, 9, 4), (2, 5, 4), (2, 5, 4), is_causal=True),
+        case("causal, fewer rows", (2, 5, 4), (2, 20, 4), (2, 20, 4), is_causal=True),
+        case("causal and masked", *HEADS, (10, 10), is_causal=True),
+        case("blocks of keys", (2, 20, 16), (2, 600, 16), (2, 600, 24)),
+        case("blocks of keys, causal", (1, 700, 8), (1, 700, 8), (1, 700, 8), is_causal=True),
+        case("blocks of keys, masked", (2, 2, 40, 8), (2, 2, 530, 8), (2, 2, 530, 8), (40, 530)),
+        case("windows", (4, 3, 49, 32), (4, 3, 49, 32), (4, 3, 49, 32), (3, 49, 49)),
+        case("grouped heads", (2, 6, 7, 8), (2, 2, 9, 8), (2, 2, 9, 8), grouped=True),
+        case("heads broadcast", (2, 3, 7, 8), (1, 3, 9, 8), (3, 9, 4)),
+        case("as softmax has it", *HEADS, no_key="nan"),
+    ]  # fmt: skip
 
 
 def heads_repeated(q: Shape, x: Shape, attrs: Attrs) -> Shape:

@@ -1,6 +1,5 @@
 """Functions of two values that broadcast: aligned at the last axis, sizes equal or 1."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -9,28 +8,23 @@ from bslite.ops import checks
 from bslite.ops.core import INTEGERS, REGISTRY, Attrs, Case, Kind, Op, ParamShapes, Shape, declare
 
 
-class Binary(Op):
-    """Base of the ops on two values, which broadcast: aligned at the last axis, sizes equal or 1."""
+class Broadcast(Op):
+    """Base of the ops whose inputs broadcast: aligned at the last axis, sizes equal or 1."""
 
     kind = Kind.POINTWISE
-    arity = (2, 2)
-
-    #: What integer inputs of its cases are drawn from; None: it takes none.
-    integers: ClassVar[tuple[int, int] | None] = None
-
-    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        if self.integers and ins[0] == ins[1] and ins[0] in INTEGERS:
-            return ins[0]
-        return super().dtype(ins, params, attrs)
+    cost = 1
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         return checks.broadcast(self.name, ins)
 
-    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return math.prod(out)
-
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(set(ranks)) == 1
+
+
+class Binary(Broadcast):
+    """Base of the ops on two values."""
+
+    arity = (2, 2)
 
     def cases(self) -> Sequence[Case]:
         return [
@@ -44,80 +38,69 @@ class Binary(Op):
             Case("a number", [(3, 4), ()]),
             Case("both widen", [(3, 1, 5), (4, 1)]),
             Case("features", [(7, 33), (33,)]),
-            *self.integer_cases(),
         ]
 
+
+class Arithmetic(Binary):
+    """Base of the ops on two float32 values or two integers of one dtype."""
+
+    integers: ClassVar[tuple[int, int]] = (-9, 10)  # what integer inputs of its cases are drawn from
+    may_fail = True
+
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        return ins[0] if ins[0] == ins[1] and ins[0] in INTEGERS else super().dtype(ins, params, attrs)
+
+    def cases(self) -> Sequence[Case]:
+        return [*super().cases(), *self.integer_cases()]
+
     def integer_cases(self) -> Sequence[Case]:
-        """Of integers, if it takes them."""
-        if self.integers is None:
-            return []
+        """Of integers."""
         return [
             Case("64-bit integers", [(7, 33), (33,)], dtypes=["int64"] * 2, integers=self.integers),
             Case("32-bit integers", [(2, 3, 4, 5), ()], dtypes=["int32"] * 2, integers=self.integers),
         ]
 
 
-declare(Binary, "add", "Sum of two values.", onnx="Add", integers=(-9, 10), may_fail=True)
+declare(Arithmetic, "add", "Sum of two values.", onnx="Add")
+declare(Arithmetic, "mul", "Product of two values, element by element.", onnx="Mul")
+declare(Arithmetic, "sub", "Difference of two values.", onnx="Sub")
 declare(
-    Binary, "mul", "Product of two values, element by element.", onnx="Mul", integers=(-9, 10), may_fail=True
-)
-declare(Binary, "sub", "Difference of two values.", onnx="Sub", integers=(-9, 10), may_fail=True)
-declare(
-    Binary,
+    Arithmetic,
     "div",
     "Quotient of two values, rounded once; of integers towards zero.",
     onnx="Div",
     integers=(1, 30),
-    may_fail=True,
 )
 declare(
-    Binary,
+    Arithmetic,
     "pow",
     "The first to the power of the second, with C99's special values.",
     onnx="Pow",
     integers=(0, 6),
-    may_fail=True,
     sample_range=(0.05, 3.0),
 )
+declare(Arithmetic, "maximum", "The larger of two values; NaN if either is.", onnx="Max")
+declare(Arithmetic, "minimum", "The smaller of two values; NaN if either is.", onnx="Min")
 declare(
-    Binary,
-    "maximum",
-    "The larger of two values; NaN if either is.",
-    onnx="Max",
-    integers=(-9, 10),
-    may_fail=True,
-)
-declare(
-    Binary,
-    "minimum",
-    "The smaller of two values; NaN if either is.",
-    onnx="Min",
-    integers=(-9, 10),
-    may_fail=True,
-)
-declare(
-    Binary,
+    Arithmetic,
     "fmod",
     "What is left of the first after whole multiples of the second, with the first's sign.",
     onnx="Mod",
     integers=(1, 30),
-    may_fail=True,
 )
 declare(
-    Binary,
+    Arithmetic,
     "remainder",
     "What is left of the first after whole multiples of the second, with the second's sign.",
     integers=(1, 30),
-    may_fail=True,
 )
 
 
-class FloorDiv(Binary):
+class FloorDiv(Arithmetic):
     """Quotient of two integers, towards minus infinity."""
 
     name = "floor_div"
     integers = (1, 30)
-    may_fail = True
     torch_name = "floor_divide"
 
     def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
@@ -130,18 +113,12 @@ class FloorDiv(Binary):
 
 
 declare(Binary, "atan2", "The angle of the point (second, first).")
-
-
-class LogAddExp(Binary):
-    """``log(exp(x) + exp(y))`` without overflow: the sum of two numbers held as their logarithms."""
-
-    name = "logaddexp"
-    torch_name = "logaddexp"
-
-    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return 5 * math.prod(out)
-
-
+declare(
+    Binary,
+    "logaddexp",
+    "``log(exp(x) + exp(y))`` without overflow: the sum of two numbers held as their logarithms.",
+    cost=5,
+)
 declare(
     Binary,
     "prelu",

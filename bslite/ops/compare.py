@@ -1,13 +1,11 @@
 """Comparisons, conditions, logic: values that broadcast, bools out, or one of two values chosen by one."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
-from bslite.ops import checks
-from bslite.ops.binary import Binary
+from bslite.ops.binary import Binary, Broadcast
 from bslite.ops.core import (
     INTEGERS,
     REGISTRY,
@@ -16,7 +14,6 @@ from bslite.ops.core import (
     Case,
     Kind,
     Op,
-    ParamShapes,
     Shape,
     declare,
 )
@@ -101,11 +98,10 @@ declare(
 )
 
 
-class Where(Op):
+class Where(Broadcast):
     """Takes the second input where the first is true, the third elsewhere; all three broadcast."""
 
     name = "where"
-    kind = Kind.POINTWISE
     arity = (3, 3)
     torch_name = "where"
     onnx_name = "Where"
@@ -116,15 +112,6 @@ class Where(Op):
                 f"op 'where' takes a bool and two values of one dtype, got {ins[0]}, {ins[1]} and {ins[2]}"
             )
         return ins[1]
-
-    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        return checks.broadcast(self.name, ins)
-
-    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return math.prod(out)
-
-    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return len(set(ranks)) == 1
 
     def cases(self) -> Sequence[Case]:
         image: Shape = (2, 19, 4, 3)

@@ -67,6 +67,11 @@ class Case:
     integers: tuple[int, int] = (-9, 10)  # what integer inputs are drawn from, the upper end excluded
 
 
+def case(label: str, *inputs: Shape, dtypes: Sequence[str] = (), **attrs: Any) -> Case:
+    """A sample case of an op without parameters."""
+    return Case(label, inputs, attrs=attrs, dtypes=dtypes)
+
+
 class Op:
     """Base of all op declarations; see the module's docstring. Subclasses register themselves."""
 
@@ -82,6 +87,7 @@ class Op:
     carries: ClassVar[bool] = False  # moves values of any one dtype as they are
     #: Takes indices or makes integers that can turn out wrong only while running: the engine then raises.
     may_fail: ClassVar[bool] = False
+    cost: ClassVar[int] = 0  # flops per element of the output, where those are all alike
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -111,7 +117,7 @@ class Op:
 
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         """Floating-point operations, a multiply-add counted as two."""
-        return 0
+        return self.cost * math.prod(out)
 
     def traffic(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         """Compulsory bytes in float32: every input, parameter and output element once."""

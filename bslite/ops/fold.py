@@ -7,7 +7,7 @@ from typing import Any
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case
 
 
 def positions(sizes: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
@@ -43,20 +43,16 @@ class Unfold(Op):
             raise SpecError(f"op 'unfold': the image {list(ins[0])} is too small for {dict(attrs)}")
         return (ins[0][0], ins[0][1] * math.prod(attrs["kernel"]), math.prod(windows))
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, dtype: str = "float32", **attrs: Any) -> Case:
-            return Case(label, [x], attrs=attrs, dtypes=[dtype])
-
-        return [
-            case("pixels", (2, 3, 4, 5), kernel=1),
-            case("the whole image", (2, 3, 4, 5), kernel=(4, 5)),
-            case("windows", (2, 3, 4, 5), kernel=(2, 3)),
-            case("patches", (2, 19, 8, 12), kernel=4, stride=4),
-            case("padded", (1, 3, 4, 5), kernel=3, padding=(1, 2)),
-            case("padded unevenly", (1, 3, 4, 5), kernel=3, padding=(0, 2, 1, 0), stride=(2, 1)),
-            case("dilated", (2, 3, 9, 8), kernel=(3, 2), dilation=(2, 3), stride=(1, 2), padding=1),
-            case("integers", (1, 2, 4, 4), "int64", kernel=2, padding=1),
-        ]
+    samples = [
+        case("pixels", (2, 3, 4, 5), kernel=1),
+        case("the whole image", (2, 3, 4, 5), kernel=(4, 5)),
+        case("windows", (2, 3, 4, 5), kernel=(2, 3)),
+        case("patches", (2, 19, 8, 12), kernel=4, stride=4),
+        case("padded", (1, 3, 4, 5), kernel=3, padding=(1, 2)),
+        case("padded unevenly", (1, 3, 4, 5), kernel=3, padding=(0, 2, 1, 0), stride=(2, 1)),
+        case("dilated", (2, 3, 9, 8), kernel=(3, 2), dilation=(2, 3), stride=(1, 2), padding=1),
+        case("integers", (1, 2, 4, 4), dtypes=["int64"], kernel=2, padding=1),
+    ]
 
 
 class Fold(Op):

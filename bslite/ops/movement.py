@@ -8,7 +8,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.along import AlongAxis
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, case
 
 
 class Concat(AlongAxis):
@@ -134,21 +134,17 @@ class Reshape(Op):
             )
         return tuple(out)
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, shape: Sequence[int]) -> Case:
-            return Case(label, [x], attrs={"shape": shape})
-
-        return [
-            case("flatten", (2, 3, 4), (2, 12)),
-            case("same shape", (2, 3), (2, 3)),
-            case("inferred", (2, 6, 4), (3, -1)),
-            case("batch kept, rest inferred", (2, 3, 4, 5), (0, -1)),
-            case("split the channels", (2, 6, 3, 5), (0, 2, -1, 3, 5)),
-            case("two sizes kept", (2, 3, 4, 5), (0, 0, -1)),
-            case("a size of one added", (4, 5), (4, 1, 5, 1)),
-            case("to a number", (1, 1), ()),
-            case("from a number", (), (1, 1)),
-        ]
+    samples = [
+        case("flatten", (2, 3, 4), shape=(2, 12)),
+        case("same shape", (2, 3), shape=(2, 3)),
+        case("inferred", (2, 6, 4), shape=(3, -1)),
+        case("batch kept, rest inferred", (2, 3, 4, 5), shape=(0, -1)),
+        case("split the channels", (2, 6, 3, 5), shape=(0, 2, -1, 3, 5)),
+        case("two sizes kept", (2, 3, 4, 5), shape=(0, 0, -1)),
+        case("a size of one added", (4, 5), shape=(4, 1, 5, 1)),
+        case("to a number", (1, 1), shape=()),
+        case("from a number", (), shape=(1, 1)),
+    ]
 
 
 def _order(value: Any) -> tuple[int, ...]:
@@ -222,24 +218,20 @@ class Slice(AlongAxis):
             return RowMap(attrs["step"], -attrs["start"], 1)
         return RowMap() if attrs["axis"] == 1 else None
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, axis: int, **attrs: Any) -> Case:
-            return Case(label, [x], attrs={"axis": axis, **attrs})
-
-        return [
-            case("all of it", (2, 3), 1),
-            case("first half of the channels", (2, 6, 3, 4), 1, stop=3),
-            case("second half of the channels", (2, 6, 3, 4), 1, start=3),
-            case("every other row", (1, 3, 7, 5), 2, start=1, step=2),
-            case("every other column", (1, 3, 5, 8), -1, step=2),
-            case("the last", (2, 5, 4), 1, start=-1),
-            case("all but two", (2, 5, 4), -2, start=1, stop=-1),
-            case("beyond the end", (3, 4), 0, start=-9, stop=99),
-            case("step over the end", (7,), 0, start=2, step=10),
-            case("backwards, every other", (2, 9, 4), 1, start=7, stop=0, step=-2),
-            case("rows upside down", (2, 3, 5, 4), 2, start=-1, step=-1),
-            case("columns mirrored", (2, 19, 5, 4), 3, start=-1, step=-1),
-            case("channels backwards", (2, 19, 5, 4), 1, start=-1, step=-1),
-            case("batch backwards", (3, 5), 0, start=99, step=-1),
-            case("backwards over the start", (3, 5), 1, start=3, stop=-99, step=-3),
-        ]
+    samples = [
+        case("all of it", (2, 3), axis=1),
+        case("first half of the channels", (2, 6, 3, 4), axis=1, stop=3),
+        case("second half of the channels", (2, 6, 3, 4), axis=1, start=3),
+        case("every other row", (1, 3, 7, 5), axis=2, start=1, step=2),
+        case("every other column", (1, 3, 5, 8), axis=-1, step=2),
+        case("the last", (2, 5, 4), axis=1, start=-1),
+        case("all but two", (2, 5, 4), axis=-2, start=1, stop=-1),
+        case("beyond the end", (3, 4), axis=0, start=-9, stop=99),
+        case("step over the end", (7,), axis=0, start=2, step=10),
+        case("backwards, every other", (2, 9, 4), axis=1, start=7, stop=0, step=-2),
+        case("rows upside down", (2, 3, 5, 4), axis=2, start=-1, step=-1),
+        case("columns mirrored", (2, 19, 5, 4), axis=3, start=-1, step=-1),
+        case("channels backwards", (2, 19, 5, 4), axis=1, start=-1, step=-1),
+        case("batch backwards", (3, 5), axis=0, start=99, step=-1),
+        case("backwards over the start", (3, 5), axis=1, start=3, stop=-99, step=-3),
+    ]

@@ -8,7 +8,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.along import AlongAxis
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, case
 
 EPS = Attr("eps", a.real_between(0), 1e-5, "added to the variance")
 SIZES = Attr("normalized_shape", a.ints(1), doc="sizes of the trailing axes")
@@ -27,6 +27,7 @@ class BatchNorm(Op):
     kind = Kind.CHANNEL
     params = {**AFFINE, "running_mean": True, "running_var": True}
     attrs = (EPS,)
+    cost = 2  # the statistics fold into one scale and one shift per channel
     torch_name = "batch_norm"
     onnx_name = "BatchNormalization"
 
@@ -36,9 +37,6 @@ class BatchNorm(Op):
         for role, got in params.items():
             checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
         return x
-
-    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return 2 * math.prod(out)  # the statistics fold into one scale and one shift per channel
 
     def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, roles: Sequence[str] = ("weight", "bias"), **attrs: Any) -> Case:
@@ -85,11 +83,9 @@ class LayerNorm(TrailingNorm):
     name = "layer_norm"
     params = AFFINE
     attrs = (SIZES, EPS)
+    cost = 8  # sum; subtract, square, add; scale; scale and shift (2); eps
     torch_name = "layer_norm"
     onnx_name = "LayerNormalization"
-
-    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return 8 * math.prod(out)  # sum; subtract, square, add; scale; scale and shift (2); eps
 
     def cases(self) -> Sequence[Case]:
         def case(
@@ -116,11 +112,9 @@ class RMSNorm(TrailingNorm):
     name = "rms_norm"
     params = {"weight": False}
     attrs = (SIZES, Attr("eps", a.real_between(0), 2.0**-23, "added to the mean square"))
+    cost = 4
     torch_name = "rms_norm"
     onnx_name = "RMSNormalization"
-
-    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return 4 * math.prod(out)
 
     def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, axes: int = 1, *, weight: bool = True, **attrs: Any) -> Case:
@@ -146,11 +140,9 @@ class Normalize(AlongAxis):
     name = "normalize"
     kind = Kind.REDUCTION
     attrs = (Attr("axis", a.integer(), 1), Attr("eps", a.positive, 1e-12, "least divisor"))
+    cost = 3
     torch_name = "normalize"
     onnx_name = "LpNormalization"
-
-    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return 3 * math.prod(out)
 
     samples = [
         Case("one element", [(3, 1)], attrs={"axis": -1}),
@@ -170,6 +162,7 @@ class GroupNorm(Op):
     kind = Kind.REDUCTION
     params = AFFINE
     attrs = (Attr("num_groups", a.integer(1), doc="1 is a layer norm, C an instance norm"), EPS)
+    cost = 8
     torch_name = "group_norm"
     onnx_name = "GroupNormalization"
 
@@ -183,9 +176,6 @@ class GroupNorm(Op):
         for role, got in params.items():
             checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
         return x
-
-    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return 8 * math.prod(out)
 
     def cases(self) -> Sequence[Case]:
         def case(
@@ -232,16 +222,12 @@ class LocalResponseNorm(Op):
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap:
         return RowMap()
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, **attrs: Any) -> Case:
-            return Case(label, [x], attrs=attrs)
-
-        return [
-            case("one channel", (1, 1, 3, 3), size=5),
-            case("AlexNet", (2, 20, 5, 6), size=5),
-            case("strong", (2, 9, 4, 3), size=3, alpha=2.0, beta=0.5, k=2.0),
-            case("even size", (1, 7, 3, 4), size=4, alpha=1.0),
-            case("size 1", (2, 3, 4, 4), size=1, alpha=0.5),
-            case("window wider than the channels", (2, 4, 3, 3), size=11, alpha=1.0),
-            case("sequence", (2, 6, 8), size=3, alpha=1.0),
-        ]
+    samples = [
+        case("one channel", (1, 1, 3, 3), size=5),
+        case("AlexNet", (2, 20, 5, 6), size=5),
+        case("strong", (2, 9, 4, 3), size=3, alpha=2.0, beta=0.5, k=2.0),
+        case("even size", (1, 7, 3, 4), size=4, alpha=1.0),
+        case("size 1", (2, 3, 4, 4), size=1, alpha=0.5),
+        case("window wider than the channels", (2, 4, 3, 3), size=11, alpha=1.0),
+        case("sequence", (2, 6, 8), size=3, alpha=1.0),
+    ]

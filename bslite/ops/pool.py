@@ -5,13 +5,13 @@ Global pooling is adaptive pooling with ``output_size`` 1.
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.conv import LAYOUTS
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, case, declare
 
 CEIL = Attr("ceil_mode", a.boolean, False, "keep a last window that does not fit, if it starts in the image")
 
@@ -56,11 +56,6 @@ def avg_attrs(axes: int) -> tuple[Attr, ...]:
     )
 
 
-def pool_case(label: str, x: Shape, **attrs: Any) -> Case:
-    """A sample case on input ``x``."""
-    return Case(label, [x], attrs=attrs)
-
-
 class WindowPool(Op):
     """Base of the pools with a sliding window: attributes kernel, stride, padding, dilation, ceil_mode."""
 
@@ -97,23 +92,21 @@ class WindowPool(Op):
         return RowMap(stride[0], attrs["padding"][0], dilation[0] * (kernel[0] - 1) + 1)
 
     samples = [
-        pool_case("one pixel", (1, 1, 1, 1), kernel=1),
-        pool_case("2x2", (2, 5, 8, 6), kernel=2),
-        pool_case("2x2, odd image", (1, 3, 7, 9), kernel=2),
-        pool_case("3x3 stem", (2, 17, 14, 15), kernel=3, stride=2, padding=1),
-        pool_case("3x3 overlapping", (1, 4, 9, 8), kernel=3, stride=1, padding=1),
-        pool_case("as large as the image", (2, 6, 5, 7), kernel=(5, 7)),
-        pool_case("stride over the kernel", (1, 3, 11, 10), kernel=2, stride=(3, 4)),
-        pool_case("asymmetric", (2, 3, 10, 11), kernel=(2, 3), stride=(1, 2), padding=(1, 0)),
-        pool_case("asymmetric padding", (1, 4, 7, 8), kernel=3, stride=2, padding=(0, 1, 1, 0)),
-        pool_case("ceil", (2, 4, 8, 7), kernel=3, stride=2, ceil_mode=True),
-        pool_case("ceil, exact", (1, 4, 9, 9), kernel=3, stride=2, ceil_mode=True),
-        pool_case("ceil, padded", (1, 5, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
-        pool_case("ceil, last window dropped", (1, 2, 5, 6), kernel=2, stride=4, padding=1, ceil_mode=True),
-        pool_case(
-            "ceil, window beyond the padding", (2, 3, 7, 9), kernel=4, stride=3, padding=2, ceil_mode=True
-        ),
-        pool_case("ceil, smaller than the kernel", (1, 2, 2, 2), kernel=3, stride=2, ceil_mode=True),
+        case("one pixel", (1, 1, 1, 1), kernel=1),
+        case("2x2", (2, 5, 8, 6), kernel=2),
+        case("2x2, odd image", (1, 3, 7, 9), kernel=2),
+        case("3x3 stem", (2, 17, 14, 15), kernel=3, stride=2, padding=1),
+        case("3x3 overlapping", (1, 4, 9, 8), kernel=3, stride=1, padding=1),
+        case("as large as the image", (2, 6, 5, 7), kernel=(5, 7)),
+        case("stride over the kernel", (1, 3, 11, 10), kernel=2, stride=(3, 4)),
+        case("asymmetric", (2, 3, 10, 11), kernel=(2, 3), stride=(1, 2), padding=(1, 0)),
+        case("asymmetric padding", (1, 4, 7, 8), kernel=3, stride=2, padding=(0, 1, 1, 0)),
+        case("ceil", (2, 4, 8, 7), kernel=3, stride=2, ceil_mode=True),
+        case("ceil, exact", (1, 4, 9, 9), kernel=3, stride=2, ceil_mode=True),
+        case("ceil, padded", (1, 5, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
+        case("ceil, last window dropped", (1, 2, 5, 6), kernel=2, stride=4, padding=1, ceil_mode=True),
+        case("ceil, window beyond the padding", (2, 3, 7, 9), kernel=4, stride=3, padding=2, ceil_mode=True),
+        case("ceil, smaller than the kernel", (1, 2, 2, 2), kernel=3, stride=2, ceil_mode=True),
     ]
 
 
@@ -130,9 +123,9 @@ class MaxPool2d(WindowPool):
         padded = {**dilated, "stride": 2, "padding": 1, "ceil_mode": True}
         return [
             *super().cases(),
-            pool_case("dilated", (2, 3, 9, 8), **dilated),
-            pool_case("dilated, padded, ceil", (1, 4, 8, 11), **padded),
-            pool_case("dilated one way", (1, 2, 9, 5), kernel=(3, 2), dilation=(2, 1), padding=(1, 1)),
+            case("dilated", (2, 3, 9, 8), **dilated),
+            case("dilated, padded, ceil", (1, 4, 8, 11), **padded),
+            case("dilated one way", (1, 2, 9, 5), kernel=(3, 2), dilation=(2, 1), padding=(1, 1)),
         ]
 
 
@@ -150,14 +143,14 @@ class AvgPool2d(WindowPool):
         uneven = {"kernel": (3, 2), "stride": 2, "dilation": (2, 3), "padding": (1, 0, 0, 1)}
         return [
             *super().cases(),
-            pool_case("3x3 padding not counted", (2, 5, 9, 8), stride=1, padding=1, **bare),
-            pool_case("asymmetric padding not counted", (1, 4, 7, 8), padding=(1, 0, 0, 1), **bare),
-            pool_case("ceil, padding not counted", (1, 5, 6, 7), stride=2, padding=1, ceil_mode=True, **bare),
-            pool_case("dilated", (2, 3, 9, 8), kernel=3, stride=1, dilation=2),
-            pool_case("dilated, padded", (1, 4, 8, 11), **uneven),
-            pool_case("dilated, padding not counted", (1, 4, 8, 11), stride=2, dilation=2, padding=1, **bare),
-            pool_case("divisor given", (1, 3, 8, 8), kernel=2, divisor_override=3),
-            pool_case("divisor given, ceil, padded", (2, 3, 7, 6), **by_hand),
+            case("3x3 padding not counted", (2, 5, 9, 8), stride=1, padding=1, **bare),
+            case("asymmetric padding not counted", (1, 4, 7, 8), padding=(1, 0, 0, 1), **bare),
+            case("ceil, padding not counted", (1, 5, 6, 7), stride=2, padding=1, ceil_mode=True, **bare),
+            case("dilated", (2, 3, 9, 8), kernel=3, stride=1, dilation=2),
+            case("dilated, padded", (1, 4, 8, 11), **uneven),
+            case("dilated, padding not counted", (1, 4, 8, 11), stride=2, dilation=2, padding=1, **bare),
+            case("divisor given", (1, 3, 8, 8), kernel=2, divisor_override=3),
+            case("divisor given, ceil, padded", (2, 3, 7, 6), **by_hand),
         ]
 
 
@@ -182,15 +175,15 @@ class AdaptivePool(Op):
         return math.prod(out) * math.prod(math.ceil(h / p) for h, p in zip(ins[0][2:], out[2:], strict=True))
 
     samples = [
-        pool_case("global", (2, 19, 7, 7), output_size=1),
-        pool_case("global of one pixel", (1, 3, 1, 1), output_size=1),
-        pool_case("even division", (2, 4, 12, 8), output_size=(6, 4)),
-        pool_case("overlapping windows", (1, 5, 13, 11), output_size=(6, 6)),
-        pool_case("same size", (1, 3, 5, 4), output_size=(5, 4)),
-        pool_case("larger than the input", (2, 3, 3, 2), output_size=(7, 5)),
-        pool_case("one pixel to many", (1, 4, 1, 1), output_size=3),
-        pool_case("height kept", (1, 3, 6, 9), output_size=(None, 2)),
-        pool_case("width kept", (1, 3, 6, 9), output_size=(1, None)),
+        case("global", (2, 19, 7, 7), output_size=1),
+        case("global of one pixel", (1, 3, 1, 1), output_size=1),
+        case("even division", (2, 4, 12, 8), output_size=(6, 4)),
+        case("overlapping windows", (1, 5, 13, 11), output_size=(6, 6)),
+        case("same size", (1, 3, 5, 4), output_size=(5, 4)),
+        case("larger than the input", (2, 3, 3, 2), output_size=(7, 5)),
+        case("one pixel to many", (1, 4, 1, 1), output_size=3),
+        case("height kept", (1, 3, 6, 9), output_size=(None, 2)),
+        case("width kept", (1, 3, 6, 9), output_size=(1, None)),
     ]
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from bslite.ops.core import Case, declare
-from bslite.ops.pool import AdaptivePool, WindowPool, adaptive_attrs, avg_attrs, max_attrs, pool_case
+from bslite.ops.core import Case, case, declare
+from bslite.ops.pool import AdaptivePool, WindowPool, adaptive_attrs, avg_attrs, max_attrs
 
 
 class SignalPool(WindowPool):
@@ -12,15 +12,15 @@ class SignalPool(WindowPool):
     axes = 1
 
     samples = [
-        pool_case("one element", (1, 1, 1), kernel=1),
-        pool_case("2", (2, 5, 8), kernel=2),
-        pool_case("3, overlapping", (1, 17, 9), kernel=3, stride=1, padding=1),
-        pool_case("3, every other", (2, 70, 12), kernel=3, stride=2, padding=1),
-        pool_case("asymmetric padding", (1, 4, 8), kernel=3, stride=2, padding=(0, 1)),
-        pool_case("stride over the kernel", (1, 3, 11), kernel=2, stride=4),
-        pool_case("ceil", (2, 4, 8), kernel=3, stride=2, ceil_mode=True),
-        pool_case("ceil, padded", (1, 5, 6), kernel=3, stride=2, padding=1, ceil_mode=True),
-        pool_case("as long as the signal", (2, 6, 7), kernel=7),
+        case("one element", (1, 1, 1), kernel=1),
+        case("2", (2, 5, 8), kernel=2),
+        case("3, overlapping", (1, 17, 9), kernel=3, stride=1, padding=1),
+        case("3, every other", (2, 70, 12), kernel=3, stride=2, padding=1),
+        case("asymmetric padding", (1, 4, 8), kernel=3, stride=2, padding=(0, 1)),
+        case("stride over the kernel", (1, 3, 11), kernel=2, stride=4),
+        case("ceil", (2, 4, 8), kernel=3, stride=2, ceil_mode=True),
+        case("ceil, padded", (1, 5, 6), kernel=3, stride=2, padding=1, ceil_mode=True),
+        case("as long as the signal", (2, 6, 7), kernel=7),
     ]
 
 
@@ -33,7 +33,7 @@ class MaxPool1d(SignalPool):
     onnx_name = "MaxPool"
 
     def cases(self) -> Sequence[Case]:
-        dilated = pool_case("dilated", (2, 3, 11), kernel=3, stride=2, dilation=2, padding=1)
+        dilated = case("dilated", (2, 3, 11), kernel=3, stride=2, dilation=2, padding=1)
         return [*super().cases(), dilated]
 
 
@@ -49,10 +49,10 @@ class AvgPool1d(SignalPool):
         bare = {"kernel": 3, "stride": 2, "padding": 1, "count_include_pad": False}
         return [
             *super().cases(),
-            pool_case("padding not counted", (2, 5, 9), **bare),
-            pool_case("ceil, padding not counted", (1, 5, 6), **bare, ceil_mode=True),
-            pool_case("divisor given", (1, 3, 8), kernel=2, divisor_override=3),
-            pool_case("dilated", (2, 3, 13), **{**bare, "dilation": 3}),
+            case("padding not counted", (2, 5, 9), **bare),
+            case("ceil, padding not counted", (1, 5, 6), **bare, ceil_mode=True),
+            case("divisor given", (1, 3, 8), kernel=2, divisor_override=3),
+            case("dilated", (2, 3, 13), **{**bare, "dilation": 3}),
         ]
 
 
@@ -62,19 +62,17 @@ class VolumePool(WindowPool):
     axes = 3
 
     samples = [
-        pool_case("one voxel", (1, 1, 1, 1, 1), kernel=1),
-        pool_case("2x2x2", (2, 5, 4, 6, 8), kernel=2),
-        pool_case("3x3x3, overlapping", (1, 17, 4, 5, 6), kernel=3, stride=1, padding=1),
-        pool_case("3x3x3, every other", (2, 70, 5, 6, 7), kernel=3, stride=2, padding=1),
-        pool_case("within frames", (2, 20, 3, 8, 7), kernel=(1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1)),
-        pool_case("across frames", (2, 7, 6, 4, 5), kernel=(2, 1, 1)),
-        pool_case("frames left out", (1, 3, 5, 4, 4), kernel=1, stride=(2, 1, 1)),
-        pool_case(
-            "asymmetric", (1, 4, 5, 7, 8), kernel=(2, 3, 3), stride=(1, 2, 3), padding=(0, 1, 1, 1, 1, 0)
-        ),
-        pool_case("ceil", (1, 4, 4, 7, 8), kernel=3, stride=2, ceil_mode=True),
-        pool_case("ceil, padded", (2, 5, 4, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
-        pool_case("as large as the volume", (2, 6, 3, 4, 5), kernel=(3, 4, 5)),
+        case("one voxel", (1, 1, 1, 1, 1), kernel=1),
+        case("2x2x2", (2, 5, 4, 6, 8), kernel=2),
+        case("3x3x3, overlapping", (1, 17, 4, 5, 6), kernel=3, stride=1, padding=1),
+        case("3x3x3, every other", (2, 70, 5, 6, 7), kernel=3, stride=2, padding=1),
+        case("within frames", (2, 20, 3, 8, 7), kernel=(1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1)),
+        case("across frames", (2, 7, 6, 4, 5), kernel=(2, 1, 1)),
+        case("frames left out", (1, 3, 5, 4, 4), kernel=1, stride=(2, 1, 1)),
+        case("asymmetric", (1, 4, 5, 7, 8), kernel=(2, 3, 3), stride=(1, 2, 3), padding=(0, 1, 1, 1, 1, 0)),
+        case("ceil", (1, 4, 4, 7, 8), kernel=3, stride=2, ceil_mode=True),
+        case("ceil, padded", (2, 5, 4, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
+        case("as large as the volume", (2, 6, 3, 4, 5), kernel=(3, 4, 5)),
     ]
 
 
@@ -88,7 +86,7 @@ class MaxPool3d(VolumePool):
 
     def cases(self) -> Sequence[Case]:
         dilated = {"kernel": (2, 3, 2), "stride": 1, "dilation": (3, 2, 1), "padding": (1, 1, 0)}
-        return [*super().cases(), pool_case("dilated", (1, 3, 6, 7, 5), **dilated)]
+        return [*super().cases(), case("dilated", (1, 3, 6, 7, 5), **dilated)]
 
 
 class AvgPool3d(VolumePool):
@@ -103,13 +101,13 @@ class AvgPool3d(VolumePool):
         bare = {"kernel": 3, "stride": 2, "padding": 1, "count_include_pad": False}
         return [
             *super().cases(),
-            pool_case("padding not counted", (2, 5, 5, 6, 9), **bare),
-            pool_case("ceil, padding not counted", (1, 5, 4, 6, 7), **bare, ceil_mode=True),
-            pool_case("divisor given", (1, 3, 4, 6, 5), kernel=2, divisor_override=3),
-            pool_case("dilated", (1, 3, 6, 7, 9), kernel=(2, 3, 2), stride=1, dilation=(3, 2, 4), padding=1),
-            pool_case("dilated, padding not counted", (1, 3, 6, 7, 9), **{**bare, "dilation": 2}),
-            pool_case("divisor given, within frames", (1, 3, 4, 6, 5), kernel=(1, 2, 2), divisor_override=3),
-            pool_case("divisor given, across frames", (1, 3, 4, 6, 5), kernel=(2, 1, 1), divisor_override=3),
+            case("padding not counted", (2, 5, 5, 6, 9), **bare),
+            case("ceil, padding not counted", (1, 5, 4, 6, 7), **bare, ceil_mode=True),
+            case("divisor given", (1, 3, 4, 6, 5), kernel=2, divisor_override=3),
+            case("dilated", (1, 3, 6, 7, 9), kernel=(2, 3, 2), stride=1, dilation=(3, 2, 4), padding=1),
+            case("dilated, padding not counted", (1, 3, 6, 7, 9), **{**bare, "dilation": 2}),
+            case("divisor given, within frames", (1, 3, 4, 6, 5), kernel=(1, 2, 2), divisor_override=3),
+            case("divisor given, across frames", (1, 3, 4, 6, 5), kernel=(2, 1, 1), divisor_override=3),
         ]
 
 
@@ -120,12 +118,12 @@ class AdaptiveSignalPool(AdaptivePool):
     attrs = adaptive_attrs(1)
 
     samples = [
-        pool_case("global", (2, 19, 7), output_size=1),
-        pool_case("global, long", (1, 20, 500), output_size=1),
-        pool_case("even division", (2, 4, 12), output_size=6),
-        pool_case("overlapping windows", (1, 5, 13), output_size=6),
-        pool_case("larger than the input", (2, 3, 3), output_size=7),
-        pool_case("size kept", (1, 3, 6), output_size=(None,)),
+        case("global", (2, 19, 7), output_size=1),
+        case("global, long", (1, 20, 500), output_size=1),
+        case("even division", (2, 4, 12), output_size=6),
+        case("overlapping windows", (1, 5, 13), output_size=6),
+        case("larger than the input", (2, 3, 3), output_size=7),
+        case("size kept", (1, 3, 6), output_size=(None,)),
     ]
 
 
@@ -150,14 +148,14 @@ class AdaptiveVolumePool(AdaptivePool):
     attrs = adaptive_attrs(3)
 
     samples = [
-        pool_case("global", (2, 19, 2, 7, 7), output_size=1),
-        pool_case("global, large frames", (1, 20, 3, 17, 18), output_size=1),
-        pool_case("one voxel to many", (1, 4, 1, 1, 1), output_size=3),
-        pool_case("even division", (2, 4, 4, 12, 8), output_size=(2, 6, 4)),
-        pool_case("overlapping windows", (1, 70, 5, 13, 11), output_size=(3, 6, 6)),
-        pool_case("larger than the input", (2, 3, 2, 3, 2), output_size=(3, 7, 5)),
-        pool_case("frames kept", (1, 3, 4, 6, 9), output_size=(None, 1, 2)),
-        pool_case("only frames", (1, 3, 4, 6, 9), output_size=(1, None, None)),
+        case("global", (2, 19, 2, 7, 7), output_size=1),
+        case("global, large frames", (1, 20, 3, 17, 18), output_size=1),
+        case("one voxel to many", (1, 4, 1, 1, 1), output_size=3),
+        case("even division", (2, 4, 4, 12, 8), output_size=(2, 6, 4)),
+        case("overlapping windows", (1, 70, 5, 13, 11), output_size=(3, 6, 6)),
+        case("larger than the input", (2, 3, 2, 3, 2), output_size=(3, 7, 5)),
+        case("frames kept", (1, 3, 4, 6, 9), output_size=(None, 1, 2)),
+        case("only frames", (1, 3, 4, 6, 9), output_size=(1, None, None)),
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, declare
+from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case, declare
 
 AXES = (
     Attr("axes", a.ints(), (), "none: all of them"),
@@ -169,19 +169,15 @@ class Arg(Reducing):
     def axes(self, attrs: Attrs, rank: int) -> tuple[int, ...]:
         return reduced_axes(self.name, () if attrs["axis"] is None else (attrs["axis"],), rank)
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, shape: Shape, axis: int | None, **more: Any) -> Case:
-            return Case(label, [shape], attrs={"axis": axis, **more})
-
-        return [
-            case("vector", (37,), 0),
-            case("all of an image", (2, 5, 4, 3), None),
-            case("all of a matrix, kept", (5, 4), None, keepdim=True),
-            case("classes", (3, 101), -1, keepdim=True),
-            case("first axis", (9, 5, 6), 0),
-            case("channels of an image", (2, 21, 4, 3), 1),
-            case("columns, last of equals", (2, 3, 4, 7), 3, last=True),
-        ]
+    samples = [
+        case("vector", (37,), axis=0),
+        case("all of an image", (2, 5, 4, 3), axis=None),
+        case("all of a matrix, kept", (5, 4), axis=None, keepdim=True),
+        case("classes", (3, 101), axis=-1, keepdim=True),
+        case("first axis", (9, 5, 6), axis=0),
+        case("channels of an image", (2, 21, 4, 3), axis=1),
+        case("columns, last of equals", (2, 3, 4, 7), axis=3, last=True),
+    ]
 
 
 declare(

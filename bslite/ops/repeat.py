@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case
 
 
 class Expand(Op):
@@ -43,22 +42,18 @@ class Expand(Op):
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(attrs["shape"]) == ranks[0]
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, shape: Sequence[int], dtype: str = "float32") -> Case:
-            return Case(label, [x], attrs={"shape": shape}, dtypes=[dtype])
-
-        return [
-            case("nothing", (2, 3), (2, 3)),
-            case("a number", (), (2, 3)),
-            case("rows", (3, 1), (3, 4)),
-            case("columns", (1, 4), (3, -1)),
-            case("new axes", (3, 1), (2, 1, 3, 6)),
-            case("a smaller shape", (3, 4), (1, 1)),
-            case("channels of an image", (2, 1, 4, 5), (-1, 19, -1, -1)),
-            case("a pixel", (2, 19, 1, 1), (2, 19, 4, 5)),
-            case("a batch of one", (1, 3, 4, 5), (3, -1, -1, -1)),
-            case("integers", (1, 4), (3, 4), "int64"),
-        ]
+    samples = [
+        case("nothing", (2, 3), shape=(2, 3)),
+        case("a number", (), shape=(2, 3)),
+        case("rows", (3, 1), shape=(3, 4)),
+        case("columns", (1, 4), shape=(3, -1)),
+        case("new axes", (3, 1), shape=(2, 1, 3, 6)),
+        case("a smaller shape", (3, 4), shape=(1, 1)),
+        case("channels of an image", (2, 1, 4, 5), shape=(-1, 19, -1, -1)),
+        case("a pixel", (2, 19, 1, 1), shape=(2, 19, 4, 5)),
+        case("a batch of one", (1, 3, 4, 5), shape=(3, -1, -1, -1)),
+        case("integers", (1, 4), shape=(3, 4), dtypes=["int64"]),
+    ]
 
 
 class Tile(Op):
@@ -80,21 +75,17 @@ class Tile(Op):
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return attrs["repeats"][0] == 1
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, *repeats: int, dtype: str = "float32") -> Case:
-            return Case(label, [x], attrs={"repeats": repeats}, dtypes=[dtype])
-
-        return [
-            case("a number", ()),
-            case("once", (2, 3), 1, 1),
-            case("a vector", (5,), 3),
-            case("both axes", (2, 3), 3, 2),
-            case("an image", (2, 19, 3, 2), 1, 1, 2, 3),
-            case("channels", (1, 5, 3, 2), 1, 4, 1, 1),
-            case("batch", (2, 3, 4), 3, 1, 1),
-            case("every axis of five", (2, 1, 3, 2, 2), 2, 3, 2, 1, 2),
-            case("conditions", (2, 3), 2, 2, dtype="bool"),
-        ]
+    samples = [
+        case("a number", (), repeats=()),
+        case("once", (2, 3), repeats=(1, 1)),
+        case("a vector", (5,), repeats=(3,)),
+        case("both axes", (2, 3), repeats=(3, 2)),
+        case("an image", (2, 19, 3, 2), repeats=(1, 1, 2, 3)),
+        case("channels", (1, 5, 3, 2), repeats=(1, 4, 1, 1)),
+        case("batch", (2, 3, 4), repeats=(3, 1, 1)),
+        case("every axis of five", (2, 1, 3, 2, 2), repeats=(2, 3, 2, 1, 2)),
+        case("conditions", (2, 3), repeats=(2, 2), dtypes=["bool"]),
+    ]
 
 
 class Roll(Op):
@@ -117,21 +108,17 @@ class Roll(Op):
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return all(axis % ranks[0] for axis in attrs["axes"])
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, shifts: Any, axes: Any, dtype: str = "float32") -> Case:
-            return Case(label, [x], attrs={"shifts": shifts, "axes": axes}, dtypes=[dtype])
-
-        return [
-            case("nothing", (3, 4), (), ()),
-            case("a vector", (7,), (2,), (0,)),
-            case("back", (3, 7), (-2,), (-1,)),
-            case("further than the axis is long", (3, 7), (16,), (1,)),
-            case("windows", (2, 6, 8, 12), (-3, -3), (1, 2)),
-            case("an image", (2, 19, 5, 4), (1, 2), (2, 3)),
-            case("one axis twice", (5, 2), (1, 3), (0, 0)),
-            case("all axes", (3, 4, 2), (1, 1, 1), (0, 1, 2)),
-            case("integers", (3, 4), (1,), (0,), "int64"),
-        ]
+    samples = [
+        case("nothing", (3, 4), shifts=(), axes=()),
+        case("a vector", (7,), shifts=(2,), axes=(0,)),
+        case("back", (3, 7), shifts=(-2,), axes=(-1,)),
+        case("further than the axis is long", (3, 7), shifts=(16,), axes=(1,)),
+        case("windows", (2, 6, 8, 12), shifts=(-3, -3), axes=(1, 2)),
+        case("an image", (2, 19, 5, 4), shifts=(1, 2), axes=(2, 3)),
+        case("one axis twice", (5, 2), shifts=(1, 3), axes=(0, 0)),
+        case("all axes", (3, 4, 2), shifts=(1, 1, 1), axes=(0, 1, 2)),
+        case("integers", (3, 4), shifts=(1,), axes=(0,), dtypes=["int64"]),
+    ]
 
 
 class Trilu(Op):

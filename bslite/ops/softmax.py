@@ -1,11 +1,8 @@
 """Softmax and its logarithm along one axis."""
 
-import math
-from collections.abc import Sequence
-
 from bslite.ops import attrs as a
 from bslite.ops.along import AlongAxis
-from bslite.ops.core import Attr, Attrs, Case, Kind, ParamShapes, RowMap, Shape, declare
+from bslite.ops.core import Attr, Attrs, Case, Kind, ParamShapes, RowMap, declare
 
 
 class SoftmaxBase(AlongAxis):
@@ -13,9 +10,7 @@ class SoftmaxBase(AlongAxis):
 
     kind = Kind.REDUCTION
     attrs = (Attr("axis", a.integer(), -1),)
-
-    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        return 5 * math.prod(out)  # maximum, subtract, exp, add, divide (or subtract)
+    cost = 5  # maximum, subtract, exp, add, divide (or subtract)
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         return RowMap() if attrs["axis"] == 1 else None  # over the channels of one pixel
