@@ -8,7 +8,34 @@ from bslite.ops import checks
 from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 
 
-class Gather(Op):
+class Indexing(Op):
+    """What ops with data and indices share."""
+
+    kind = Kind.MOVEMENT
+    may_fail = True
+
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if ins[1] not in INTEGERS:
+            raise SpecError(f"op {self.name!r}: the indices (input 1) are {ins[1]}, expected int64 or int32")
+        if len(ins) == 3 and ins[2] != ins[0]:
+            raise SpecError(f"op {self.name!r}: the updates (input 2) are {ins[2]}, the input is {ins[0]}")
+        if ins[0] == "bool" and attrs.get("reduction", "none") != "none":
+            raise SpecError(f"op {self.name!r}: reduction {attrs['reduction']!r} of bool")
+        return ins[0]
+
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return False
+
+
+def index_case(
+    label: str, x: Shape, indices: Shape, axis: int = 0, dtype: str = "float32", index: str = "int64"
+) -> Case:
+    """A sample case of picking along one axis."""
+    n = x[axis]
+    return Case(label, [x, indices], attrs={"axis": axis}, dtypes=[dtype, index], integers=(-n, n))
+
+
+class Gather(Indexing):
     """``y[..., i, ...] = x[..., indices[i], ...]`` at ``axis``, which is replaced by the axes of ``indices``.
 
     Negative indices count from the end; one that is out of range is an error while running. An embedding is
@@ -16,43 +43,26 @@ class Gather(Op):
     """
 
     name = "gather"
-    kind = Kind.MOVEMENT
     arity = (2, 2)
     attrs = (Attr("axis", a.integer(), 0),)
-    may_fail = True
     torch_name = "index_select, embedding"
     onnx_name = "Gather"
-
-    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        if ins[1] not in INTEGERS:
-            raise SpecError(f"op 'gather': the indices (input 1) are {ins[1]}, expected int64 or int32")
-        return ins[0]
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, indices = ins
         axis = checks.axis(self.name, attrs["axis"], len(x))
         return (*x[:axis], *indices, *x[axis + 1 :])
 
-    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return False
-
-    def cases(self) -> Sequence[Case]:
-        def case(
-            label: str, x: Shape, indices: Shape, axis: int = 0, dtype: str = "float32", index: str = "int64"
-        ) -> Case:
-            n = x[axis]
-            return Case(label, [x, indices], attrs={"axis": axis}, dtypes=[dtype, index], integers=(-n, n))
-
-        return [
-            case("one number", (5,), ()),
-            case("embedding", (37, 24), (3, 7)),
-            case("one row of a table", (4, 33), (1,)),
-            case("wide rows", (9, 2050), (5,), index="int32"),
-            case("inner axis", (2, 7, 5), (4,), axis=1),
-            case("last axis", (3, 4, 6), (2, 3), axis=-1),
-            case("channels of an image", (2, 19, 4, 3), (5,), axis=1),
-            case("columns of an image", (2, 3, 4, 7), (9,), axis=3),
-            case("drop an axis", (2, 5, 4, 3), (), axis=2),
-            case("integers", (6, 3), (4,), dtype="int64"),
-            case("conditions", (6, 3), (4, 2), dtype="bool"),
-        ]
+    samples = [
+        index_case("one number", (5,), ()),
+        index_case("embedding", (37, 24), (3, 7)),
+        index_case("one row of a table", (4, 33), (1,)),
+        index_case("wide rows", (9, 2050), (5,), index="int32"),
+        index_case("inner axis", (2, 7, 5), (4,), axis=1),
+        index_case("last axis", (3, 4, 6), (2, 3), axis=-1),
+        index_case("channels of an image", (2, 19, 4, 3), (5,), axis=1),
+        index_case("columns of an image", (2, 3, 4, 7), (9,), axis=3),
+        index_case("drop an axis", (2, 5, 4, 3), (), axis=2),
+        index_case("integers", (6, 3), (4,), dtype="int64"),
+        index_case("conditions", (6, 3), (4, 2), dtype="bool"),
+    ]

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape, case
 
 PADDINGS = ("zeros", "border", "reflection")
 MODES = ("nearest", "linear", "cubic")
@@ -49,30 +48,20 @@ class GridSample(Op):
         taps = {"nearest": 0, "linear": 2, "cubic": 4}[attrs["mode"]] ** (len(out) - 2)
         return 2 * taps * math.prod(out)
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, out: Shape, **attrs: Any) -> Case:
-            words = ", ".join(str(v) for v in attrs.values())
-            return Case(f"{label}, {words}", [x, (x[0], *out, len(out))], attrs=attrs)
-
-        pixel, image, volume = (1, 2, 1, 1), (2, 19, 5, 7), (2, 3, 4, 3, 5)
-        return [
-            *(
-                case("one pixel", pixel, (2, 3), mode=mode, padding=padding, align_corners=corners)
-                for mode in MODES
-                for padding in PADDINGS
-                for corners in (False, True)
-            ),
-            *(
-                case("an image", image, (6, 5), mode=mode, padding=padding, align_corners=corners)
-                for mode in MODES
-                for padding in PADDINGS
-                for corners in (False, True)
-            ),
-            *(
-                case("a volume", volume, (3, 2, 4), mode=mode, padding=padding, align_corners=corners)
-                for mode in MODES[:2]
-                for padding in PADDINGS
-                for corners in (False, True)
-            ),
-            case("channels", (1, 133, 8, 8), (9, 9), mode="linear"),
-        ]
+    samples = [
+        *(
+            case(
+                f"{label}, {mode}, {padding}, {corners}", x, (x[0], *out, len(out)),
+                mode=mode, padding=padding, align_corners=corners,
+            )
+            for label, x, out, modes in (
+                ("one pixel", (1, 2, 1, 1), (2, 3), MODES),
+                ("an image", (2, 19, 5, 7), (6, 5), MODES),
+                ("a volume", (2, 3, 4, 3, 5), (3, 2, 4), MODES[:2]),
+            )
+            for mode in modes
+            for padding in PADDINGS
+            for corners in (False, True)
+        ),
+        case("channels, linear", (1, 133, 8, 8), (1, 9, 9, 2), mode="linear"),
+    ]  # fmt: skip

@@ -9,32 +9,9 @@ from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.along import AlongAxis
 from bslite.ops.core import DTYPES, INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.gather import Indexing, index_case
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
-
-
-def check_indices(op: str, dtype: str) -> None:
-    """Raise unless input 1 holds integers."""
-    if dtype not in INTEGERS:
-        raise SpecError(f"op {op!r}: the indices (input 1) are {dtype}, expected int64 or int32")
-
-
-class Indexing(Op):
-    """What ops with data and indices share."""
-
-    kind = Kind.MOVEMENT
-    may_fail = True
-
-    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        check_indices(self.name, ins[1])
-        if len(ins) == 3 and ins[2] != ins[0]:
-            raise SpecError(f"op {self.name!r}: the updates (input 2) are {ins[2]}, the input is {ins[0]}")
-        if ins[0] == "bool" and attrs.get("reduction", "none") != "none":
-            raise SpecError(f"op {self.name!r}: reduction {attrs['reduction']!r} of bool")
-        return ins[0]
-
-    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return False
 
 
 class GatherElements(Indexing):
@@ -53,21 +30,16 @@ class GatherElements(Indexing):
         along_axis(self.name, ins[0], ins[1], attrs["axis"])
         return ins[1]
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, indices: Shape, axis: int, dtype: str = "float32") -> Case:
-            n = x[axis]
-            return Case(label, [x, indices], attrs={"axis": axis}, dtypes=[dtype, "int64"], integers=(-n, n))
-
-        return [
-            case("a vector", (5,), (9,), 0),
-            case("rows", (5, 4), (3, 4), 0),
-            case("columns", (5, 4), (5, 7), 1),
-            case("a corner", (5, 4, 6), (2, 9, 3), 1),
-            case("last axis", (2, 3, 19), (2, 3, 5), -1),
-            case("an image", (2, 19, 4, 3), (2, 7, 4, 3), 1),
-            case("integers", (6, 3), (4, 3), 0, "int64"),
-            case("conditions", (6, 3), (4, 3), 0, "bool"),
-        ]
+    samples = [
+        index_case("a vector", (5,), (9,), 0),
+        index_case("rows", (5, 4), (3, 4), 0),
+        index_case("columns", (5, 4), (5, 7), 1),
+        index_case("a corner", (5, 4, 6), (2, 9, 3), 1),
+        index_case("last axis", (2, 3, 19), (2, 3, 5), -1),
+        index_case("an image", (2, 19, 4, 3), (2, 7, 4, 3), 1),
+        index_case("integers", (6, 3), (4, 3), 0, "int64"),
+        index_case("conditions", (6, 3), (4, 3), 0, "bool"),
+    ]
 
 
 class GatherND(Indexing):

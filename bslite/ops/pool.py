@@ -5,13 +5,13 @@ Global pooling is adaptive pooling with ``output_size`` 1.
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.conv import LAYOUTS
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, case, declare
+from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, RowMap, Shape, case, declare
 
 CEIL = Attr("ceil_mode", a.boolean, False, "keep a last window that does not fit, if it starts in the image")
 
@@ -31,26 +31,21 @@ def pooled_size(
 
 
 def window_attrs(axes: int, what: str) -> tuple[Attr, ...]:
-    """Kernel, stride and padding along ``axes`` axes, padded by ``what``."""
+    """Attributes of a window that moves along ``axes`` axes padded by ``what``."""
     around = f"({', '.join((*a.STARTS[axes], *a.STOPS[axes]))})"
     return (
         Attr("kernel", a.each(axes)),
         Attr("stride", a.optional(a.each(axes)), None, "None: the kernel's size"),
         Attr("padding", a.pads(axes), (0,) * (2 * axes), f"{around}, {what}"),
+        Attr("dilation", a.each(axes), (1,) * axes),
+        CEIL,
     )
-
-
-def max_attrs(axes: int) -> tuple[Attr, ...]:
-    """Attributes of a maximum over windows."""
-    return (*window_attrs(axes, "minus infinity"), Attr("dilation", a.each(axes), (1,) * axes), CEIL)
 
 
 def avg_attrs(axes: int) -> tuple[Attr, ...]:
     """Attributes of an average over windows."""
     return (
         *window_attrs(axes, "zeros"),
-        Attr("dilation", a.each(axes), (1,) * axes),
-        CEIL,
         Attr("count_include_pad", a.boolean, True, "the divisor counts padding, but nothing beyond it"),
         Attr("divisor_override", a.optional(a.integer(1)), None, "divide by this instead"),
     )
@@ -65,7 +60,7 @@ class WindowPool(Op):
     def geometry(self, attrs: Attrs) -> tuple[Shape, Shape, Shape]:
         """Kernel, stride and dilation along each axis, the defaults filled in."""
         kernel: Shape = attrs["kernel"]
-        return kernel, attrs["stride"] or kernel, attrs.get("dilation", (1,) * self.axes)
+        return kernel, attrs["stride"] or kernel, attrs["dilation"]
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         checks.rank(self.name, ins[0], 2 + self.axes, LAYOUTS[self.axes])
@@ -91,67 +86,64 @@ class WindowPool(Op):
         kernel, stride, dilation = self.geometry(attrs)
         return RowMap(stride[0], attrs["padding"][0], dilation[0] * (kernel[0] - 1) + 1)
 
-    samples = [
-        case("one pixel", (1, 1, 1, 1), kernel=1),
-        case("2x2", (2, 5, 8, 6), kernel=2),
-        case("2x2, odd image", (1, 3, 7, 9), kernel=2),
-        case("3x3 stem", (2, 17, 14, 15), kernel=3, stride=2, padding=1),
-        case("3x3 overlapping", (1, 4, 9, 8), kernel=3, stride=1, padding=1),
-        case("as large as the image", (2, 6, 5, 7), kernel=(5, 7)),
-        case("stride over the kernel", (1, 3, 11, 10), kernel=2, stride=(3, 4)),
-        case("asymmetric", (2, 3, 10, 11), kernel=(2, 3), stride=(1, 2), padding=(1, 0)),
-        case("asymmetric padding", (1, 4, 7, 8), kernel=3, stride=2, padding=(0, 1, 1, 0)),
-        case("ceil", (2, 4, 8, 7), kernel=3, stride=2, ceil_mode=True),
-        case("ceil, exact", (1, 4, 9, 9), kernel=3, stride=2, ceil_mode=True),
-        case("ceil, padded", (1, 5, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
-        case("ceil, last window dropped", (1, 2, 5, 6), kernel=2, stride=4, padding=1, ceil_mode=True),
-        case("ceil, window beyond the padding", (2, 3, 7, 9), kernel=4, stride=3, padding=2, ceil_mode=True),
-        case("ceil, smaller than the kernel", (1, 2, 2, 2), kernel=3, stride=2, ceil_mode=True),
-    ]
 
-
-class MaxPool2d(WindowPool):
-    """Largest element of each window; the padding never wins, NaN always does."""
-
-    name = "max_pool2d"
-    attrs = max_attrs(2)
-    torch_name = "max_pool2d"
-    onnx_name = "MaxPool"
-
-    def cases(self) -> Sequence[Case]:
-        dilated = {"kernel": 3, "stride": 1, "dilation": 2}
-        padded = {**dilated, "stride": 2, "padding": 1, "ceil_mode": True}
-        return [
-            *super().cases(),
-            case("dilated", (2, 3, 9, 8), **dilated),
-            case("dilated, padded, ceil", (1, 4, 8, 11), **padded),
-            case("dilated one way", (1, 2, 9, 5), kernel=(3, 2), dilation=(2, 1), padding=(1, 1)),
-        ]
-
-
-class AvgPool2d(WindowPool):
-    """Sum of each window over the number of its elements; see the attributes for what counts as one."""
-
-    name = "avg_pool2d"
-    attrs = avg_attrs(2)
-    torch_name = "avg_pool2d"
-    onnx_name = "AveragePool"
-
-    def cases(self) -> Sequence[Case]:
-        bare = {"kernel": 3, "count_include_pad": False}
-        by_hand = {"kernel": 3, "stride": 2, "padding": 1, "ceil_mode": True, "divisor_override": 1}
-        uneven = {"kernel": (3, 2), "stride": 2, "dilation": (2, 3), "padding": (1, 0, 0, 1)}
-        return [
-            *super().cases(),
-            case("3x3 padding not counted", (2, 5, 9, 8), stride=1, padding=1, **bare),
-            case("asymmetric padding not counted", (1, 4, 7, 8), padding=(1, 0, 0, 1), **bare),
-            case("ceil, padding not counted", (1, 5, 6, 7), stride=2, padding=1, ceil_mode=True, **bare),
-            case("dilated", (2, 3, 9, 8), kernel=3, stride=1, dilation=2),
-            case("dilated, padded", (1, 4, 8, 11), **uneven),
-            case("dilated, padding not counted", (1, 4, 8, 11), stride=2, dilation=2, padding=1, **bare),
-            case("divisor given", (1, 3, 8, 8), kernel=2, divisor_override=3),
-            case("divisor given, ceil, padded", (2, 3, 7, 6), **by_hand),
-        ]
+#: Cases of windows along two axes.
+IMAGES = [
+    case("one pixel", (1, 1, 1, 1), kernel=1),
+    case("2x2", (2, 5, 8, 6), kernel=2),
+    case("2x2, odd image", (1, 3, 7, 9), kernel=2),
+    case("3x3 stem", (2, 17, 14, 15), kernel=3, stride=2, padding=1),
+    case("3x3 overlapping", (1, 4, 9, 8), kernel=3, stride=1, padding=1),
+    case("as large as the image", (2, 6, 5, 7), kernel=(5, 7)),
+    case("stride over the kernel", (1, 3, 11, 10), kernel=2, stride=(3, 4)),
+    case("asymmetric", (2, 3, 10, 11), kernel=(2, 3), stride=(1, 2), padding=(1, 0)),
+    case("asymmetric padding", (1, 4, 7, 8), kernel=3, stride=2, padding=(0, 1, 1, 0)),
+    case("ceil", (2, 4, 8, 7), kernel=3, stride=2, ceil_mode=True),
+    case("ceil, exact", (1, 4, 9, 9), kernel=3, stride=2, ceil_mode=True),
+    case("ceil, padded", (1, 5, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
+    case("ceil, last window dropped", (1, 2, 5, 6), kernel=2, stride=4, padding=1, ceil_mode=True),
+    case("ceil, window beyond the padding", (2, 3, 7, 9), kernel=4, stride=3, padding=2, ceil_mode=True),
+    case("ceil, smaller than the kernel", (1, 2, 2, 2), kernel=3, stride=2, ceil_mode=True),
+]
+declare(
+    WindowPool,
+    "max_pool2d",
+    "Largest element of each window; the padding never wins, NaN always does.",
+    onnx="MaxPool",
+    attrs=window_attrs(2, "minus infinity"),
+    samples=[
+        *IMAGES,
+        case("dilated", (2, 3, 9, 8), kernel=3, stride=1, dilation=2),
+        case(
+            "dilated, padded, ceil", (1, 4, 8, 11), kernel=3, stride=2, dilation=2, padding=1, ceil_mode=True
+        ),
+        case("dilated one way", (1, 2, 9, 5), kernel=(3, 2), dilation=(2, 1), padding=(1, 1)),
+    ],
+)
+BARE: dict[str, Any] = {"kernel": 3, "count_include_pad": False}
+declare(
+    WindowPool,
+    "avg_pool2d",
+    "Sum of each window over the number of its elements; see the attributes for what counts as one.",
+    onnx="AveragePool",
+    attrs=avg_attrs(2),
+    samples=[
+        *IMAGES,
+        case("3x3 padding not counted", (2, 5, 9, 8), stride=1, padding=1, **BARE),
+        case("asymmetric padding not counted", (1, 4, 7, 8), padding=(1, 0, 0, 1), **BARE),
+        case("ceil, padding not counted", (1, 5, 6, 7), stride=2, padding=1, ceil_mode=True, **BARE),
+        case("dilated", (2, 3, 9, 8), kernel=3, stride=1, dilation=2),
+        case(
+            "dilated, padded", (1, 4, 8, 11), kernel=(3, 2), stride=2, dilation=(2, 3), padding=(1, 0, 0, 1)
+        ),
+        case("dilated, padding not counted", (1, 4, 8, 11), stride=2, dilation=2, padding=1, **BARE),
+        case("divisor given", (1, 3, 8, 8), kernel=2, divisor_override=3),
+        case(
+            "divisor given, ceil, padded", (2, 3, 7, 6),
+            kernel=3, stride=2, padding=1, ceil_mode=True, divisor_override=1,
+        ),
+    ],
+)  # fmt: skip
 
 
 def adaptive_attrs(axes: int) -> tuple[Attr, ...]:

@@ -1,114 +1,94 @@
 """Pooling of signals ``[N, C, L]`` and volumes ``[N, C, D, H, W]``: what `pool.py` declares for images."""
 
-from collections.abc import Sequence
+from typing import Any
 
-from bslite.ops.core import Case, case, declare
-from bslite.ops.pool import AdaptivePool, WindowPool, adaptive_attrs, avg_attrs, max_attrs
+from bslite.ops.core import case, declare
+from bslite.ops.pool import AdaptivePool, WindowPool, adaptive_attrs, avg_attrs, window_attrs
 
-
-class SignalPool(WindowPool):
-    """Cases of windows along one axis."""
-
-    axes = 1
-
-    samples = [
-        case("one element", (1, 1, 1), kernel=1),
-        case("2", (2, 5, 8), kernel=2),
-        case("3, overlapping", (1, 17, 9), kernel=3, stride=1, padding=1),
-        case("3, every other", (2, 70, 12), kernel=3, stride=2, padding=1),
-        case("asymmetric padding", (1, 4, 8), kernel=3, stride=2, padding=(0, 1)),
-        case("stride over the kernel", (1, 3, 11), kernel=2, stride=4),
-        case("ceil", (2, 4, 8), kernel=3, stride=2, ceil_mode=True),
-        case("ceil, padded", (1, 5, 6), kernel=3, stride=2, padding=1, ceil_mode=True),
-        case("as long as the signal", (2, 6, 7), kernel=7),
-    ]
+BARE: dict[str, Any] = {"kernel": 3, "stride": 2, "padding": 1, "count_include_pad": False}
+#: Cases of windows along one axis.
+SIGNALS = [
+    case("one element", (1, 1, 1), kernel=1),
+    case("2", (2, 5, 8), kernel=2),
+    case("3, overlapping", (1, 17, 9), kernel=3, stride=1, padding=1),
+    case("3, every other", (2, 70, 12), kernel=3, stride=2, padding=1),
+    case("asymmetric padding", (1, 4, 8), kernel=3, stride=2, padding=(0, 1)),
+    case("stride over the kernel", (1, 3, 11), kernel=2, stride=4),
+    case("ceil", (2, 4, 8), kernel=3, stride=2, ceil_mode=True),
+    case("ceil, padded", (1, 5, 6), kernel=3, stride=2, padding=1, ceil_mode=True),
+    case("as long as the signal", (2, 6, 7), kernel=7),
+]
 
 
-class MaxPool1d(SignalPool):
-    """Largest element of each window of a signal; see `max_pool2d`."""
-
-    name = "max_pool1d"
-    attrs = max_attrs(1)
-    torch_name = "max_pool1d"
-    onnx_name = "MaxPool"
-
-    def cases(self) -> Sequence[Case]:
-        dilated = case("dilated", (2, 3, 11), kernel=3, stride=2, dilation=2, padding=1)
-        return [*super().cases(), dilated]
-
-
-class AvgPool1d(SignalPool):
-    """Mean of each window of a signal; see `avg_pool2d`."""
-
-    name = "avg_pool1d"
-    attrs = avg_attrs(1)
-    torch_name = "avg_pool1d"
-    onnx_name = "AveragePool"
-
-    def cases(self) -> Sequence[Case]:
-        bare = {"kernel": 3, "stride": 2, "padding": 1, "count_include_pad": False}
-        return [
-            *super().cases(),
-            case("padding not counted", (2, 5, 9), **bare),
-            case("ceil, padding not counted", (1, 5, 6), **bare, ceil_mode=True),
-            case("divisor given", (1, 3, 8), kernel=2, divisor_override=3),
-            case("dilated", (2, 3, 13), **{**bare, "dilation": 3}),
-        ]
-
-
-class VolumePool(WindowPool):
-    """Cases of windows along three axes."""
-
-    axes = 3
-
-    samples = [
-        case("one voxel", (1, 1, 1, 1, 1), kernel=1),
-        case("2x2x2", (2, 5, 4, 6, 8), kernel=2),
-        case("3x3x3, overlapping", (1, 17, 4, 5, 6), kernel=3, stride=1, padding=1),
-        case("3x3x3, every other", (2, 70, 5, 6, 7), kernel=3, stride=2, padding=1),
-        case("within frames", (2, 20, 3, 8, 7), kernel=(1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1)),
-        case("across frames", (2, 7, 6, 4, 5), kernel=(2, 1, 1)),
-        case("frames left out", (1, 3, 5, 4, 4), kernel=1, stride=(2, 1, 1)),
-        case("asymmetric", (1, 4, 5, 7, 8), kernel=(2, 3, 3), stride=(1, 2, 3), padding=(0, 1, 1, 1, 1, 0)),
-        case("ceil", (1, 4, 4, 7, 8), kernel=3, stride=2, ceil_mode=True),
-        case("ceil, padded", (2, 5, 4, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
-        case("as large as the volume", (2, 6, 3, 4, 5), kernel=(3, 4, 5)),
-    ]
+declare(
+    WindowPool,
+    "max_pool1d",
+    "Largest element of each window of a signal; see `max_pool2d`.",
+    onnx="MaxPool",
+    axes=1,
+    attrs=window_attrs(1, "minus infinity"),
+    samples=[*SIGNALS, case("dilated", (2, 3, 11), kernel=3, stride=2, dilation=2, padding=1)],
+)
+declare(
+    WindowPool,
+    "avg_pool1d",
+    "Mean of each window of a signal; see `avg_pool2d`.",
+    onnx="AveragePool",
+    axes=1,
+    attrs=avg_attrs(1),
+    samples=[
+        *SIGNALS,
+        case("padding not counted", (2, 5, 9), **BARE),
+        case("ceil, padding not counted", (1, 5, 6), **BARE, ceil_mode=True),
+        case("divisor given", (1, 3, 8), kernel=2, divisor_override=3),
+        case("dilated", (2, 3, 13), **BARE, dilation=3),
+    ],
+)
+VOLUMES = [
+    case("one voxel", (1, 1, 1, 1, 1), kernel=1),
+    case("2x2x2", (2, 5, 4, 6, 8), kernel=2),
+    case("3x3x3, overlapping", (1, 17, 4, 5, 6), kernel=3, stride=1, padding=1),
+    case("3x3x3, every other", (2, 70, 5, 6, 7), kernel=3, stride=2, padding=1),
+    case("within frames", (2, 20, 3, 8, 7), kernel=(1, 3, 3), stride=(1, 2, 2), padding=(0, 1, 1)),
+    case("across frames", (2, 7, 6, 4, 5), kernel=(2, 1, 1)),
+    case("frames left out", (1, 3, 5, 4, 4), kernel=1, stride=(2, 1, 1)),
+    case("asymmetric", (1, 4, 5, 7, 8), kernel=(2, 3, 3), stride=(1, 2, 3), padding=(0, 1, 1, 1, 1, 0)),
+    case("ceil", (1, 4, 4, 7, 8), kernel=3, stride=2, ceil_mode=True),
+    case("ceil, padded", (2, 5, 4, 6, 7), kernel=3, stride=2, padding=1, ceil_mode=True),
+    case("as large as the volume", (2, 6, 3, 4, 5), kernel=(3, 4, 5)),
+]
 
 
-class MaxPool3d(VolumePool):
-    """Largest element of each window of a volume; see `max_pool2d`."""
-
-    name = "max_pool3d"
-    attrs = max_attrs(3)
-    torch_name = "max_pool3d"
-    onnx_name = "MaxPool"
-
-    def cases(self) -> Sequence[Case]:
-        dilated = {"kernel": (2, 3, 2), "stride": 1, "dilation": (3, 2, 1), "padding": (1, 1, 0)}
-        return [*super().cases(), case("dilated", (1, 3, 6, 7, 5), **dilated)]
-
-
-class AvgPool3d(VolumePool):
-    """Mean of each window of a volume; see `avg_pool2d`."""
-
-    name = "avg_pool3d"
-    attrs = avg_attrs(3)
-    torch_name = "avg_pool3d"
-    onnx_name = "AveragePool"
-
-    def cases(self) -> Sequence[Case]:
-        bare = {"kernel": 3, "stride": 2, "padding": 1, "count_include_pad": False}
-        return [
-            *super().cases(),
-            case("padding not counted", (2, 5, 5, 6, 9), **bare),
-            case("ceil, padding not counted", (1, 5, 4, 6, 7), **bare, ceil_mode=True),
-            case("divisor given", (1, 3, 4, 6, 5), kernel=2, divisor_override=3),
-            case("dilated", (1, 3, 6, 7, 9), kernel=(2, 3, 2), stride=1, dilation=(3, 2, 4), padding=1),
-            case("dilated, padding not counted", (1, 3, 6, 7, 9), **{**bare, "dilation": 2}),
-            case("divisor given, within frames", (1, 3, 4, 6, 5), kernel=(1, 2, 2), divisor_override=3),
-            case("divisor given, across frames", (1, 3, 4, 6, 5), kernel=(2, 1, 1), divisor_override=3),
-        ]
+declare(
+    WindowPool,
+    "max_pool3d",
+    "Largest element of each window of a volume; see `max_pool2d`.",
+    onnx="MaxPool",
+    axes=3,
+    attrs=window_attrs(3, "minus infinity"),
+    samples=[
+        *VOLUMES,
+        case("dilated", (1, 3, 6, 7, 5), kernel=(2, 3, 2), stride=1, dilation=(3, 2, 1), padding=(1, 1, 0)),
+    ],
+)
+declare(
+    WindowPool,
+    "avg_pool3d",
+    "Mean of each window of a volume; see `avg_pool2d`.",
+    onnx="AveragePool",
+    axes=3,
+    attrs=avg_attrs(3),
+    samples=[
+        *VOLUMES,
+        case("padding not counted", (2, 5, 5, 6, 9), **BARE),
+        case("ceil, padding not counted", (1, 5, 4, 6, 7), **BARE, ceil_mode=True),
+        case("divisor given", (1, 3, 4, 6, 5), kernel=2, divisor_override=3),
+        case("dilated", (1, 3, 6, 7, 9), kernel=(2, 3, 2), stride=1, dilation=(3, 2, 4), padding=1),
+        case("dilated, padding not counted", (1, 3, 6, 7, 9), **BARE, dilation=2),
+        case("divisor given, within frames", (1, 3, 4, 6, 5), kernel=(1, 2, 2), divisor_override=3),
+        case("divisor given, across frames", (1, 3, 4, 6, 5), kernel=(2, 1, 1), divisor_override=3),
+    ],
+)
 
 
 class AdaptiveSignalPool(AdaptivePool):

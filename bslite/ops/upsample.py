@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape, case
 
 
 class Upsample(Op):
@@ -42,28 +41,24 @@ class Upsample(Op):
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 7 * math.prod(out) if attrs["mode"] == "bilinear" else 0  # 4 products, 3 sums
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, mode: str, **attrs: Any) -> Case:
-            return Case(f"{mode}, {label}", [x], attrs={"mode": mode, **attrs})
-
-        return [
-            *(
-                case(label, x, mode, **attrs)
-                for mode in ("nearest", "bilinear")
-                for label, x, attrs in (
-                    ("doubled", (2, 5, 3, 4), {"scale": 2}),
-                    ("one pixel", (1, 3, 1, 1), {"size": (4, 3)}),
-                    ("same size", (1, 3, 4, 5), {"size": (4, 5)}),
-                    ("to a size", (2, 3, 5, 7), {"size": (8, 9)}),
-                    ("smaller", (1, 4, 9, 8), {"size": (4, 3)}),
-                    ("by odd factors", (1, 2, 6, 5), {"scale": (1.5, 2.3)}),
-                    ("by a factor too small to show", (1, 2, 5, 7), {"scale": 1.1}),
-                    ("halved", (1, 3, 7, 6), {"scale": 0.5}),
-                    ("to one row", (1, 2, 5, 4), {"size": (1, 6)}),
-                )
-            ),
-            case("corners, doubled", (2, 3, 4, 5), "bilinear", scale=2, align_corners=True),
-            case("corners, to a size", (1, 3, 5, 4), "bilinear", size=(9, 7), align_corners=True),
-            case("corners, to one row", (1, 3, 5, 4), "bilinear", size=(1, 7), align_corners=True),
-            case("corners, from one pixel", (1, 3, 1, 1), "bilinear", size=3, align_corners=True),
-        ]
+    samples = [
+        *(
+            case(f"{mode}, {label}", x, mode=mode, **attrs)
+            for mode in ("nearest", "bilinear")
+            for label, x, attrs in (
+                ("doubled", (2, 5, 3, 4), {"scale": 2}),
+                ("one pixel", (1, 3, 1, 1), {"size": (4, 3)}),
+                ("same size", (1, 3, 4, 5), {"size": (4, 5)}),
+                ("to a size", (2, 3, 5, 7), {"size": (8, 9)}),
+                ("smaller", (1, 4, 9, 8), {"size": (4, 3)}),
+                ("by odd factors", (1, 2, 6, 5), {"scale": (1.5, 2.3)}),
+                ("by a factor too small to show", (1, 2, 5, 7), {"scale": 1.1}),
+                ("halved", (1, 3, 7, 6), {"scale": 0.5}),
+                ("to one row", (1, 2, 5, 4), {"size": (1, 6)}),
+            )
+        ),
+        case("bilinear, corners, doubled", (2, 3, 4, 5), mode="bilinear", scale=2, align_corners=True),
+        case("bilinear, corners, to a size", (1, 3, 5, 4), mode="bilinear", size=(9, 7), align_corners=True),
+        case("bilinear, corners, to one row", (1, 3, 5, 4), mode="bilinear", size=(1, 7), align_corners=True),
+        case("bilinear, corners, from one pixel", (1, 3, 1, 1), mode="bilinear", size=3, align_corners=True),
+    ]
