@@ -1,16 +1,16 @@
 """Functions of two values, broadcast as NumPy does. NaN in either, NaN out, except for ``pow`` (C99)."""
 
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import numpy as np
 
 from bslite.errors import InputError
-from bslite.reference.registry import Array, reference
+from bslite.reference.registry import Array, in_dtype, reference
 
 DIVISIONS = ("div", "floor_div", "fmod", "remainder")
 #: op -> NumPy's function of the same meaning
-SAME = {
+SAME: dict[str, Any] = {
     "add": np.add,
     "mul": np.multiply,
     "sub": np.subtract,
@@ -26,7 +26,7 @@ SAME = {
 }
 
 
-def _of_integers(name: str, function: Callable[..., Any], x: Array, y: Array) -> Array:
+def _of_integers(name: str, x: Array, y: Array) -> Array:
     """In 64 bits, then as the inputs are. InputError where that holds no result."""
     if name in DIVISIONS and (y == 0).any():
         raise InputError("an integer is divided by zero")
@@ -36,28 +36,19 @@ def _of_integers(name: str, function: Callable[..., Any], x: Array, y: Array) ->
     if name == "div":  # towards zero, as C has it
         made = np.floor_divide(np.abs(wide[0]), np.abs(wide[1])) * np.sign(wide[0]) * np.sign(wide[1])
     else:
-        made = np.asarray(function(*wide))
-    edge = np.iinfo(x.dtype)
-    wrong = (made < edge.min) | (made > edge.max)
-    if wrong.any():
-        raise InputError(f"the result {made[wrong].flat[0]} does not fit {x.dtype}")
-    return made.astype(x.dtype)
+        made = np.asarray(SAME[name](*wide))
+    return in_dtype(x.dtype, made)
 
 
-def _as_numpy(name: str) -> None:
-    function = SAME[name]
-
-    @reference(name)
-    def apply(x: Array, y: Array) -> Array:
-        if x.dtype.kind in "iu":
-            return _of_integers(name, function, x, y)
-        return np.asarray(function(x, y))  # NumPy makes a scalar of two arrays of rank 0
-
-    apply.__name__, apply.__doc__ = name, f"``numpy.{function.__name__}``, broadcast."
+def _as_numpy(name: str, x: Array, y: Array) -> Array:
+    """NumPy's function, broadcast."""
+    if x.dtype.kind in "iu":
+        return _of_integers(name, x, y)
+    return np.asarray(SAME[name](x, y))  # NumPy makes a scalar of two arrays of rank 0
 
 
 for _name in SAME:
-    _as_numpy(_name)
+    reference(_name)(functools.partial(_as_numpy, _name))
 
 
 @reference("prelu")

@@ -2,34 +2,21 @@
 
 import numpy as np
 
-from bslite.reference.registry import Array, reference
+from bslite.reference.registry import Array, reference, same_as_numpy
 
-#: op -> NumPy's function of the same meaning
-SAME = {
-    "equal": np.equal,
-    "not_equal": np.not_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
-
-
-def _as_numpy(name: str) -> None:
-    function = SAME[name]
-
-    @reference(name)
-    def apply(x: Array, y: Array) -> Array:
-        return np.asarray(function(x, y))
-
-    apply.__name__, apply.__doc__ = name, f"``numpy.{function.__name__}``, broadcast."
-
-
-for _name in SAME:
-    _as_numpy(_name)
+same_as_numpy(
+    {
+        "equal": np.equal,
+        "not_equal": np.not_equal,
+        "less": np.less,
+        "less_equal": np.less_equal,
+        "greater": np.greater,
+        "greater_equal": np.greater_equal,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
+)
 
 
 @reference("not")

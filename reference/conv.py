@@ -1,7 +1,7 @@
 """Convolution and its transpose, straight from their definitions, along any number of axes."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
@@ -15,6 +15,12 @@ Sizes = tuple[int, ...]
 def every(start: int, step: int, count: int) -> slice:
     """``count`` indices from ``start`` on, ``step`` apart."""
     return slice(start, start + step * (count - 1) + 1, step)
+
+
+def windows(sizes: Sequence[int], kernel: Sizes, stride: Sizes, dilation: Sizes) -> tuple[int, ...]:
+    """How many windows lie along each axis."""
+    axes = zip(sizes, kernel, stride, dilation, strict=True)
+    return tuple((h - d * (r - 1) - 1) // s + 1 for h, r, s, d in axes)
 
 
 def inner(indices: Iterable[int | slice]) -> tuple[Any, ...]:
@@ -42,7 +48,7 @@ def conv(
     x = np.pad(x, ((0, 0), (0, 0), *zip(padding[:axes], padding[axes:], strict=True)))
     n, _, *sizes = x.shape
     k, cg, *kernel = weight.shape
-    out = [(h - d * (r - 1) - 1) // s + 1 for h, r, s, d in zip(sizes, kernel, stride, dilation, strict=True)]
+    out = windows(sizes, tuple(kernel), stride, dilation)
     x = x.reshape(n, groups, cg, *sizes)
     filters = weight.reshape(groups, k // groups, cg, *kernel)
     y = np.zeros((n, groups, k // groups, math.prod(out)), x.dtype)

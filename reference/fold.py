@@ -6,21 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from bslite.reference.conv import Sizes, every, inner, windows
 from bslite.reference.registry import Array, reference
 
-Sizes = tuple[int, ...]
 
-
-def taps(kernel: Sizes, stride: Sizes, dilation: Sizes, windows: Sizes) -> list[Any]:
+def taps(kernel: Sizes, stride: Sizes, dilation: Sizes, count: Sizes) -> list[Any]:
     """For each element of a window, in row-major order, its places in the padded image, in all windows."""
     return [
-        (
-            ...,
-            *(
-                slice(i * d, i * d + (n - 1) * s + 1, s)
-                for i, d, s, n in zip(tap, dilation, stride, windows, strict=True)
-            ),
-        )
+        inner(every(i * d, s, n) for i, d, s, n in zip(tap, dilation, stride, count, strict=True))
         for tap in itertools.product(*map(range, kernel))
     ]
 
@@ -30,12 +23,9 @@ def unfold(x: Array, *, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: 
     """``y[n, (c, i, j), (p, q)] = x[n, c, p*s + i*d, q*s + j*d]``, x padded with zeros (torch ``Unfold``)."""
     top, left, bottom, right = padding
     wide = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
-    windows = tuple(
-        (size - d * (k - 1) - 1) // s + 1
-        for size, k, s, d in zip(wide.shape[2:], kernel, stride, dilation, strict=True)
-    )
-    columns = [wide[at] for at in taps(kernel, stride, dilation, windows)]
-    return np.stack(columns, 2).reshape(x.shape[0], -1, math.prod(windows))
+    count = windows(wide.shape[2:], kernel, stride, dilation)
+    columns = [wide[at] for at in taps(kernel, stride, dilation, count)]
+    return np.stack(columns, 2).reshape(x.shape[0], -1, math.prod(count))
 
 
 @reference("fold")
@@ -46,13 +36,10 @@ def fold(
     axes = len(kernel)
     before, after = padding[:axes], padding[axes:]
     wide = [a + size + z for a, size, z in zip(before, output_size, after, strict=True)]
-    windows = tuple(
-        (size - d * (k - 1) - 1) // s + 1
-        for size, k, s, d in zip(wide, kernel, stride, dilation, strict=True)
-    )
-    columns = x.reshape(x.shape[0], -1, math.prod(kernel), *windows)
+    count = windows(wide, kernel, stride, dilation)
+    columns = x.reshape(x.shape[0], -1, math.prod(kernel), *count)
     y = np.zeros((*columns.shape[:2], *wide), x.dtype)
-    for i, at in enumerate(taps(kernel, stride, dilation, windows)):
+    for i, at in enumerate(taps(kernel, stride, dilation, count)):
         y[at] += columns[:, :, i]
     inside: Any = (..., *(slice(a, a + size) for a, size in zip(before, output_size, strict=True)))
     return np.ascontiguousarray(y[inside])

@@ -44,6 +44,12 @@ def coordinates(indices: Array, x: Array, batch: int) -> tuple[Array, ...]:
     return (*own, *(in_range(indices[..., d], x.shape[batch + d], batch + d) for d in range(count)))
 
 
+@reference("gather")
+def gather(x: Array, indices: Array, *, axis: int) -> Array:
+    """``x[..., indices, ...]`` at ``axis`` (ONNX ``Gather``). InputError for an index outside ``[-n, n)``."""
+    return np.asarray(np.take(x, in_range(indices, x.shape[axis], axis), axis))
+
+
 @reference("gather_elements")
 def gather_elements(x: Array, indices: Array, *, axis: int) -> Array:
     """``y[i, j, k] = x[i, indices[i, j, k], k]`` for axis 1 (ONNX ``GatherElements``)."""

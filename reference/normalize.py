@@ -17,6 +17,17 @@ def standardize(x: Array, axes: tuple[int, ...], eps: float) -> Array:
     return centred / np.sqrt(variance + eps)
 
 
+def affine(y: Array, weight: Array | None, bias: Array | None) -> Array:
+    """``y * weight + bias``, without what is left out."""
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def affine_channels(y: Array, weight: Array | None, bias: Array | None) -> Array:
+    """`affine` with parameters ``[C]``."""
+    return affine(y, *(None if v is None else per_channel(v, y.ndim) for v in (weight, bias)))
+
+
 @reference("batch_norm")
 def batch_norm(
     x: Array,
@@ -32,9 +43,7 @@ def batch_norm(
     x ``[N, C, ...]``, parameters ``[C]``.
     """
     y = (x - per_channel(running_mean, x.ndim)) / np.sqrt(per_channel(running_var, x.ndim) + eps)
-    if weight is not None:
-        y = y * per_channel(weight, x.ndim)
-    return y if bias is None else y + per_channel(bias, x.ndim)
+    return affine_channels(y, weight, bias)
 
 
 @reference("layer_norm")
@@ -51,9 +60,7 @@ def layer_norm(
     x ``[..., *normalized_shape]``, weight and bias ``normalized_shape``.
     """
     y = standardize(x, tuple(range(-len(normalized_shape), 0)), eps)
-    if weight is not None:
-        y = y * weight
-    return y if bias is None else y + bias
+    return affine(y, weight, bias)
 
 
 @reference("rms_norm")
@@ -85,9 +92,7 @@ def group_norm(
     """
     groups = x.reshape(x.shape[0], num_groups, -1)  # [N, G, C/G * pixels]
     y = standardize(groups, (2,), eps).reshape(x.shape)
-    if weight is not None:
-        y = y * per_channel(weight, x.ndim)
-    return y if bias is None else y + per_channel(bias, x.ndim)
+    return affine_channels(y, weight, bias)
 
 
 @reference("lrn")

@@ -1,15 +1,14 @@
 """Pooling, straight from the list of windows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from bslite.reference.conv import inner
+from bslite.reference.conv import Sizes, inner
 from bslite.reference.registry import Array, reference
-
-Sizes = tuple[int, ...]
 
 
 def window_starts(
@@ -101,12 +100,14 @@ def adaptive_windows(size: int, count: int) -> list[slice]:
     return [slice(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
 
-def windows(x: Array, output_size: tuple[int | None, ...]) -> Iterator[tuple[Sizes, Array]]:
-    """The place of every output, and what it sees of x ``[N, C, window]``."""
-    cuts = [adaptive_windows(h, size or h) for h, size in zip(x.shape[2:], output_size, strict=True)]
-    for place in product(*(range(len(c)) for c in cuts)):
+def _adaptive(function: Callable[..., Any], x: Array, output_size: tuple[int | None, ...]) -> Array:
+    """``function`` of every window."""
+    y = np.empty((*x.shape[:2], *(s or h for s, h in zip(output_size, x.shape[2:], strict=True))), x.dtype)
+    cuts = [adaptive_windows(h, size) for h, size in zip(x.shape[2:], y.shape[2:], strict=True)]
+    for place in np.ndindex(y.shape[2:]):
         seen = x[inner(c[i] for c, i in zip(cuts, place, strict=True))]
-        yield place, seen
+        y[inner(place)] = function(seen, tuple(range(2, x.ndim)))
+    return y
 
 
 @reference("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
@@ -116,16 +117,10 @@ def adaptive_avg_pool(x: Array, *, output_size: tuple[int | None, ...]) -> Array
     x ``[N, C, H, W]`` -> ``[N, C, P, Q]``; a size of None is the input's. 1 is global average pooling. The
     same along one axis or three.
     """
-    y = np.empty((*x.shape[:2], *(s or h for s, h in zip(output_size, x.shape[2:], strict=True))), x.dtype)
-    for place, seen in windows(x, output_size):
-        y[inner(place)] = seen.mean(tuple(range(2, x.ndim)))
-    return y
+    return _adaptive(np.mean, x, output_size)
 
 
 @reference("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max_pool(x: Array, *, output_size: tuple[int | None, ...]) -> Array:
     """As `adaptive_avg_pool`, the largest element in place of the mean; NaN is the largest number."""
-    y = np.empty((*x.shape[:2], *(s or h for s, h in zip(output_size, x.shape[2:], strict=True))), x.dtype)
-    for place, seen in windows(x, output_size):
-        y[inner(place)] = seen.max(tuple(range(2, x.ndim)))
-    return y
+    return _adaptive(np.max, x, output_size)

@@ -4,10 +4,13 @@ They compute in float64 in any case, and the executor rounds: the error of a flo
 number varies too much to be a measure for engines.
 """
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from bslite.errors import InputError
-from bslite.reference.registry import Array, reference
+from bslite.reference.registry import Array, in_dtype, reference
 
 Axes = tuple[int, ...]
 
@@ -22,67 +25,29 @@ def wide(x: Array) -> Array:
 
 def as_(x: Array, made: Array) -> Array:
     """Integers made of ``x`` in its dtype, InputError where they do not fit; floats as they are."""
-    if x.dtype.kind == "f":
-        return np.asarray(made)
-    edge = np.iinfo(x.dtype)
-    wrong = (made < edge.min) | (made > edge.max)
-    if np.any(wrong):
-        raise InputError(f"the result {np.asarray(made)[wrong].flat[0]} does not fit {x.dtype}")
-    return np.asarray(made, x.dtype)
+    return np.asarray(made) if x.dtype.kind == "f" else in_dtype(x.dtype, made)
 
 
-@reference("sum")
-def sum_(x: Array, *, axes: Axes, keepdim: bool) -> Array:
-    """``sum_i x_i``."""
-    return as_(x, np.sum(wide(x), axis=_over(axes), keepdims=keepdim))
+#: op -> what it makes of all elements along ``axis``
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": lambda x, **over: as_(x, np.sum(wide(x), **over)),
+    "mean": lambda x, **over: np.mean(wide(x), **over),
+    "prod": lambda x, **over: as_(x, np.prod(wide(x), **over)),
+    "amax": np.max,
+    "amin": np.min,
+    "sum_square": lambda x, **over: np.sum(np.square(wide(x)), **over),
+    "l1_norm": lambda x, **over: np.sum(np.abs(wide(x)), **over),
+    "l2_norm": lambda x, **over: np.sqrt(np.sum(np.square(wide(x)), **over)),
+    "log_sum": lambda x, **over: np.log(np.sum(wide(x), **over)),
+}
 
 
-@reference("mean")
-def mean(x: Array, *, axes: Axes, keepdim: bool) -> Array:
-    """``sum_i x_i / n``."""
-    return np.asarray(np.mean(wide(x), axis=_over(axes), keepdims=keepdim))
+def _reduced(op: str, x: Array, *, axes: Axes, keepdim: bool) -> Array:
+    return np.asarray(REDUCTIONS[op](x, axis=_over(axes), keepdims=keepdim))
 
 
-@reference("prod")
-def prod(x: Array, *, axes: Axes, keepdim: bool) -> Array:
-    """``prod_i x_i``."""
-    return as_(x, np.prod(wide(x), axis=_over(axes), keepdims=keepdim))
-
-
-@reference("amax")
-def amax(x: Array, *, axes: Axes, keepdim: bool) -> Array:
-    """``max_i x_i``."""
-    return np.asarray(np.max(x, axis=_over(axes), keepdims=keepdim))
-
-
-@reference("amin")
-def amin(x: Array, *, axes: Axes, keepdim: bool) -> Array:
-    """``min_i x_i``."""
-    return np.asarray(np.min(x, axis=_over(axes), keepdims=keepdim))
-
-
-@reference("sum_square")
-def sum_square(x: Array, *, axes: Axes, keepdim: bool) -> Array:
-    """``sum_i x_i**2``."""
-    return np.asarray(np.sum(np.square(wide(x)), axis=_over(axes), keepdims=keepdim))
-
-
-@reference("l1_norm")
-def l1_norm(x: Array, *, axes: Axes, keepdim: bool) -> Array:
-    """``sum_i |x_i|``."""
-    return np.asarray(np.sum(np.abs(wide(x)), axis=_over(axes), keepdims=keepdim))
-
-
-@reference("l2_norm")
-def l2_norm(x: Array, *, axes: Axes, keepdim: bool) -> Array:
-    """``sqrt(sum_i x_i**2)``."""
-    return np.asarray(np.sqrt(sum_square(x, axes=axes, keepdim=keepdim)))
-
-
-@reference("log_sum")
-def log_sum(x: Array, *, axes: Axes, keepdim: bool) -> Array:
-    """``log(sum_i x_i)``."""
-    return np.asarray(np.log(sum_(x, axes=axes, keepdim=keepdim)))
+for _name in REDUCTIONS:
+    reference(_name)(functools.partial(_reduced, _name))
 
 
 @reference("logsumexp")

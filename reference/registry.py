@@ -1,12 +1,14 @@
 """Op name -> plain NumPy function of its inputs in order, parameters and attributes by name."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bslite import ops
+from bslite.errors import InputError
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Array]
@@ -26,6 +28,25 @@ def reference(*names: str) -> Callable[[Function], Function]:
         return function
 
     return register
+
+
+def same_as_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Register NumPy's functions of the same meaning: op -> function. Inputs broadcast as NumPy has it."""
+    for name, function in functions.items():
+        reference(name)(functools.partial(_as_array, function))
+
+
+def _as_array(function: Callable[..., Any], *xs: Array) -> Array:
+    return np.asarray(function(*xs))  # NumPy makes a scalar of arrays of rank 0
+
+
+def in_dtype(dtype: np.dtype[Any], made: Array) -> Array:
+    """Integers computed in 64 bits as an integer type; InputError where it does not hold them."""
+    edge = np.iinfo(dtype)
+    wrong = (made < edge.min) | (made > edge.max)
+    if np.any(wrong):
+        raise InputError(f"the result {np.asarray(made)[wrong].flat[0]} does not fit {dtype}")
+    return np.asarray(made, dtype)
 
 
 def floating(dtype: npt.DTypeLike) -> np.dtype[Any]:

@@ -4,49 +4,36 @@ import math
 
 import numpy as np
 
-from bslite.reference.registry import Array, reference
+from bslite.reference.registry import Array, reference, same_as_numpy
 
-#: op -> NumPy's function of the same meaning
-SAME = {
-    "neg": np.negative,
-    "abs": np.abs,
-    "sqrt": np.sqrt,
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "log": np.log,
-    "log2": np.log2,
-    "log10": np.log10,
-    "log1p": np.log1p,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round": np.rint,
-    "trunc": np.trunc,
-}
-
-
-def _as_numpy(name: str) -> None:
-    function = SAME[name]
-
-    @reference(name)
-    def apply(x: Array) -> Array:
-        return np.asarray(function(x))
-
-    apply.__name__, apply.__doc__ = name, f"``numpy.{function.__name__}``."
-
-
-for _name in SAME:
-    _as_numpy(_name)
+same_as_numpy(
+    {
+        "neg": np.negative,
+        "abs": np.abs,
+        "sqrt": np.sqrt,
+        "exp": np.exp,
+        "expm1": np.expm1,
+        "log": np.log,
+        "log2": np.log2,
+        "log10": np.log10,
+        "log1p": np.log1p,
+        "sin": np.sin,
+        "cos": np.cos,
+        "tan": np.tan,
+        "asin": np.arcsin,
+        "acos": np.arccos,
+        "atan": np.arctan,
+        "sinh": np.sinh,
+        "cosh": np.cosh,
+        "asinh": np.arcsinh,
+        "acosh": np.arccosh,
+        "atanh": np.arctanh,
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "round": np.rint,
+        "trunc": np.trunc,
+    }
+)
 
 
 @reference("sign")
