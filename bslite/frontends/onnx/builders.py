@@ -12,7 +12,8 @@ def onnx_op(*names: str, since: int = 1) -> Callable[[Builder], Builder]:
     """Register a builder for ONNX operators as they are from opset ``since`` on.
 
     A builder takes a `Site`, the inputs in order (None where left out) and the attributes by name under the
-    defaults of the operator's schema (None where it has none), and returns the outputs: one, or a tuple.
+    defaults of the operator's schema (None where it has none), and returns the outputs: one, or a tuple. What
+    is an attribute in older opsets and an input in newer ones is one parameter.
     """
 
     def register(builder: Builder) -> Builder:

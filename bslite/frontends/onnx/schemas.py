@@ -37,11 +37,14 @@ def check_arity(schema: Any, inputs: Sequence[Any], node: Any) -> None:
 
 
 def accepted(builder: Any, values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
-    """The attributes that the builder takes. Unsupported if it does not take one that is set."""
+    """The attributes that the builder takes. Unsupported if it does not take one that is set.
+
+    One that newer opsets have as an input may be a parameter of either kind.
+    """
     parameters = inspect.signature(builder).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return dict(values)
-    names = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    names = {p.name for p in parameters}
     extra = sorted(given - names)
     if extra:
         raise Unsupported(f"with {', '.join(f'{n}={values[n]!r:.40}' for n in extra)}")

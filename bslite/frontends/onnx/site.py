@@ -61,8 +61,13 @@ class Site(AnySite):
             raise Varies(f"{what} depends on free sizes")
         return known.data
 
-    def dims(self, operand: Operand, what: str) -> list[Dim]:
-        """A known list of integers; those that depend on free sizes with a number per probe."""
+    def dims(self, operand: Operand | tuple[int, ...], what: str) -> list[Dim]:
+        """A known list of integers; those that depend on free sizes with a number per probe.
+
+        It is an input, or in older opsets an attribute.
+        """
+        if isinstance(operand, tuple):
+            return list(operand)
         known = self.known(operand, what)
         arrays = known.arrays if isinstance(known, Sizes) else (known.data,)
         for a in arrays:
@@ -74,8 +79,8 @@ class Site(AnySite):
             merge([int(v) for v in values]) for values in zip(*(a.reshape(-1) for a in arrays), strict=True)
         ]
 
-    def ints(self, operand: Operand, what: str) -> list[int]:
-        """A known list of integers that depends on no free size."""
+    def ints(self, operand: Operand | tuple[int, ...], what: str) -> list[int]:
+        """As `dims`, if it depends on no free size."""
         made = []
         for d in self.dims(operand, what):
             if isinstance(d, tuple):
@@ -83,8 +88,10 @@ class Site(AnySite):
             made.append(d)
         return made
 
-    def number(self, operand: Operand, what: str) -> Any:
-        """A known single number as Python's."""
+    def number(self, operand: Operand | float, what: str) -> Any:
+        """A known single number as Python's; an input, or in older opsets an attribute."""
+        if isinstance(operand, (int, float)):
+            return operand
         array = self.array(operand, what)
         if array.size != 1:
             raise SpecError(f"{what} is of shape {list(array.shape)}, expected one number")

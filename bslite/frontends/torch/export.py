@@ -19,7 +19,7 @@ from bslite.frontends.torch.names import Names, call_of
 from bslite.frontends.torch.ops import MODULES, is_no_op
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.store import Store
-from bslite.frontends.torch.values import Const, dims, dtype_name
+from bslite.frontends.torch.values import Const, concrete, dims, dtype_name
 from bslite.spec import GraphBuilder, ModelSpec
 
 if TYPE_CHECKING:
@@ -219,16 +219,10 @@ class Walk:
 
     def _check_shapes(self, spec: ModelSpec) -> None:
         """Compare with the shapes torch traced, for two batches: a wrong builder fails here, not later."""
-        free = any(isinstance(d, str) for i in spec.inputs for d in i.shape)
-        for batch in (2, 3) if free else (0,):
-            shapes = spec.infer_shapes(
-                [tuple(d if isinstance(d, int) else batch for d in i.shape) for i in spec.inputs]
-            )
+        for batch in (4, 5):
+            shapes = spec.infer_shapes([concrete(self.store.shapes[i.name], batch) for i in spec.inputs])
             for layer, traced in self.store.shapes.items():
-                want = tuple(
-                    d if isinstance(d, int) else int(d.subs(dict.fromkeys(d.free_symbols, batch)))
-                    for d in traced
-                )
+                want = concrete(traced, batch)
                 if shapes[layer] != want:
                     raise SpecError(
                         f"layer {layer!r}: torch makes {list(want)}, the op it became {list(shapes[layer])}"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from bslite import ops
 from bslite.errors import BsliteError, SpecError
 from bslite.frontends.common.problems import report
-from bslite.frontends.common.values import Dims, Value
+from bslite.frontends.common.values import Value
 from bslite.frontends.torch.export import MISSING, Walk
 from bslite.frontends.torch.graph import Graph, is_getitem
 from bslite.frontends.torch.names import call_of
-from bslite.frontends.torch.values import Const, dims, dtype_name
+from bslite.frontends.torch.values import Const, concrete, dims, dtype_name
 from bslite.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ class _OutsideWalk(Walk):
         super().__init__(graph, module, name)
         self._live_tensors = tensors or {}
         self._targets = {s.arg.name: s.target for s in graph.program.graph_signature.input_specs}
-        self._inputs: dict[str, Dims] = {}
 
     def _stored(self, key: str) -> torch.Tensor:
         """The tensor that the module has under that name now, perhaps another than at export."""
@@ -72,8 +71,7 @@ class _OutsideWalk(Walk):
             raise SpecError(f"takes {dtype}; bslite has {', '.join(ops.DTYPES)}")
         shape = dims(value)
         declared = [d if isinstance(d, int) else _free_name(d) for d in shape]
-        example = tuple(_concrete(d, 4) for d in shape)
-        self._inputs[node.name] = shape
+        example = concrete(shape, 4)
         return self.store.input(node.name, shape, declared, example, dtype)
 
 
@@ -174,7 +172,7 @@ class PartWalk(_OutsideWalk):
         if self.problems:
             raise SpecError(report(self.store.builder.name, self.problems))
         spec = self.store.builder.build(*(self.store.value(self.results[n]).name for n in outputs))
-        self._check_part(spec)
+        self._check_shapes(spec)
         return spec
 
     def made(self) -> dict[str, Node]:
@@ -191,23 +189,6 @@ class PartWalk(_OutsideWalk):
                 if node in self.graph.constant:
                     waiting += node.all_input_nodes
         return needed
-
-    def _check_part(self, spec: ModelSpec) -> None:
-        """Compare with the shapes torch traced, for two batches."""
-        for batch in (4, 5):
-            given = [tuple(_concrete(d, batch) for d in self._inputs[i.name]) for i in spec.inputs]
-            shapes = spec.infer_shapes(given)
-            for layer, traced in self.store.shapes.items():
-                want = tuple(_concrete(d, batch) for d in traced)
-                if shapes[layer] != want:
-                    raise SpecError(
-                        f"layer {layer!r}: torch makes {list(want)}, the op it became {list(shapes[layer])}"
-                    )
-
-
-def _concrete(size: Any, batch: int) -> int:
-    """A traced size for one batch."""
-    return size if isinstance(size, int) else int(size.subs(dict.fromkeys(size.free_symbols, batch)))
 
 
 def _free_name(size: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bslite import ops
 from bslite.frontends.common.values import Const as AnyConst
 from bslite.frontends.common.values import Dims, Value
+from bslite.ops import Shape
 
 if TYPE_CHECKING:
     import torch
@@ -40,3 +41,10 @@ def dims(tensor: torch.Tensor) -> Dims:
         expr = d if isinstance(d, int) else d.node.expr
         out.append(int(expr) if isinstance(d, int) or expr.is_Integer else expr)
     return tuple(out)
+
+
+def concrete(sizes: Dims, batch: int) -> Shape:
+    """Traced sizes for one batch."""
+    return tuple(
+        d if isinstance(d, int) else int(d.subs(dict.fromkeys(d.free_symbols, batch))) for d in sizes
+    )

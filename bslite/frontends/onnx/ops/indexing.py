@@ -1,7 +1,5 @@
 """Builders that pick and place elements by indices, and that make indices of values."""
 
-from typing import Any
-
 import numpy as np
 
 from bslite.errors import SpecError
@@ -55,19 +53,12 @@ def one_hot(s: Site, indices: Operand, depth: Operand, values: Operand, *, axis:
 
 
 @onnx_op("TopK")
-def top_k_by_attribute(s: Site, x: Operand, *, axis: int, k: int) -> Any:
-    return _top_k(s, x, k, axis, True)
-
-
-@onnx_op("TopK", since=10)
-def top_k(s: Site, x: Operand, k: Operand, *, axis: int, largest: int = 1, sorted: int = 1) -> Any:
-    return _top_k(s, x, int(s.number(k, "its k")), axis, bool(largest))
-
-
-def _top_k(s: Site, x: Operand, k: int, axis: int, largest: bool) -> Any:
+def top_k(
+    s: Site, x: Operand, k: Operand | int, *, axis: int, largest: int = 1, sorted: int = 1
+) -> tuple[Operand | None, Operand]:
     """The values, picked by their indices; and the indices."""
     axis = axis_of(axis, x.rank)
-    indices = s.inner("topk", x, k=k, axis=axis, largest=largest)
+    indices = s.inner("topk", x, k=int(s.number(k, "its k")), axis=axis, largest=bool(largest))
     return s.emit("gather_elements", x, indices, axis=axis) if s.used[0] else None, indices
 
 

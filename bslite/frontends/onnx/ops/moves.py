@@ -90,18 +90,11 @@ def flatten(s: Site, x: Operand, *, axis: int) -> Operand:
 
 
 @onnx_op("Squeeze")
-def squeeze_by_attribute(s: Site, x: Operand, *, axes: Sequence[int] | None) -> Operand:
-    return _squeeze(s, x, axes)
-
-
-@onnx_op("Squeeze", since=13)
-def squeeze(s: Site, x: Operand, axes: Operand | None = None) -> Operand:
-    return _squeeze(s, x, None if axes is None else s.ints(axes, "its axes"))
-
-
-def _squeeze(s: Site, x: Operand, axes: Sequence[int] | None) -> Operand:
+def squeeze(s: Site, x: Operand, axes: Operand | tuple[int, ...] | None = None) -> Operand:
     shape = x.shape
-    gone = [i for i, d in enumerate(shape) if d == 1] if axes is None else axes_of(axes, x.rank)
+    gone = [i for i, d in enumerate(shape) if d == 1]
+    if axes is not None:
+        gone = axes_of(s.ints(axes, "its axes"), x.rank)
     if any(shape[a] != 1 for a in gone):
         raise SpecError(f"it drops axes {gone} of {list(shape)}, which are not all of size 1")
     if not isinstance(x, Value):
@@ -110,23 +103,16 @@ def _squeeze(s: Site, x: Operand, axes: Sequence[int] | None) -> Operand:
 
 
 @onnx_op("Unsqueeze")
-def unsqueeze_by_attribute(s: Site, x: Operand, *, axes: Sequence[int]) -> Operand:
-    return _unsqueeze(s, x, axes)
-
-
-@onnx_op("Unsqueeze", since=13)
-def unsqueeze(s: Site, x: Operand, axes: Operand) -> Operand:
-    return _unsqueeze(s, x, s.ints(axes, "its axes"))
-
-
-def _unsqueeze(s: Site, x: Operand, axes: Sequence[int]) -> Operand:
-    new = axes_of(axes, x.rank + len(axes))
-    if x.rank + len(axes) > 32:
-        raise SpecError(f"it makes {x.rank + len(axes)} axes")
+def unsqueeze(s: Site, x: Operand, axes: Operand | tuple[int, ...]) -> Operand:
+    at = s.ints(axes, "its axes")
+    rank = x.rank + len(at)
+    new = axes_of(at, rank)
+    if rank > 32:
+        raise SpecError(f"it makes {rank} axes")
     if not isinstance(x, Value):
         return s.compute(lambda a: np.expand_dims(a, tuple(new)), x)
     sizes = iter(x.shape)
-    return reshaped(s, x, tuple(1 if i in new else next(sizes) for i in range(x.rank + len(new))))
+    return reshaped(s, x, tuple(1 if i in new else next(sizes) for i in range(rank)))
 
 
 @onnx_op("Transpose")

@@ -21,49 +21,25 @@ ORDER = {"lstm": "iofg", "gru": "zrn", "rnn": "h"}
 USUAL = {"lstm": ["sigmoid", "tanh", "tanh"], "gru": ["sigmoid", "tanh"], "rnn": ["tanh"]}
 
 
-@onnx_op("LSTM")
-def lstm(
+@onnx_op("LSTM", "GRU", "RNN")
+def recurrent(
     s: Site, x: Operand, w: Operand, r: Operand, b: Operand | None = None, lengths: Operand | None = None,
-    h: Operand | None = None, c: Operand | None = None, p: Operand | None = None, *, input_forget: int = 0,
-    **attrs: Any,
+    h: Operand | None = None, c: Operand | None = None, p: Operand | None = None, *,
+    direction: str | None = None, layout: int | None = None, hidden_size: int | None = None,
+    clip: float | None = None, activations: Any = None, activation_alpha: Any = None,
+    activation_beta: Any = None, output_sequence: int | None = None, input_forget: int = 0,
+    linear_before_reset: int = 0,
 ) -> Any:  # fmt: skip
+    op = s.op_type.lower()
     if input_forget:
         raise Unsupported("input_forget=1")
-    return _recurrent(s, "lstm", x, w, r, b, lengths, [h, c], p, **attrs)
-
-
-@onnx_op("GRU")
-def gru(
-    s: Site, x: Operand, w: Operand, r: Operand, b: Operand | None = None, lengths: Operand | None = None,
-    h: Operand | None = None, *, linear_before_reset: int = 0, **attrs: Any,
-) -> Any:  # fmt: skip
-    return _recurrent(
-        s, "gru", x, w, r, b, lengths, [h], None, reset_after=bool(linear_before_reset), **attrs
-    )
-
-
-@onnx_op("RNN")
-def rnn(
-    s: Site, x: Operand, w: Operand, r: Operand, b: Operand | None = None, lengths: Operand | None = None,
-    h: Operand | None = None, **attrs: Any,
-) -> Any:  # fmt: skip
-    return _recurrent(s, "rnn", x, w, r, b, lengths, [h], None, **attrs)
-
-
-def _recurrent(
-    s: Site, op: str, x: Operand, w: Operand, r: Operand, b: Operand | None, lengths: Operand | None,
-    state: list[Operand | None], p: Operand | None, *, direction: Any = None, layout: int | None = None,
-    hidden_size: int | None = None, clip: float | None = None, activations: Any = None,
-    activation_alpha: Any = None, activation_beta: Any = None, output_sequence: int | None = None,
-    reset_after: bool | None = None,
-) -> Any:  # fmt: skip
     if clip is not None:
         raise Unsupported(f"clip={clip:g}")
-    way = direction.decode() if isinstance(direction, bytes) else direction or "forward"
+    way = direction or "forward"
     if way not in DIRECTIONS:
         raise SpecError(f"direction {way!r} is not one of {', '.join(DIRECTIONS)}")
     sides = DIRECTIONS[way]
-    extra: dict[str, Any] = {} if reset_after is None else {"reset_after": reset_after}
+    extra: dict[str, Any] = {"reset_after": bool(linear_before_reset)} if op == "gru" else {}
     extra |= _activation(op, activations, len(sides))
     weights = {role: s.array(part, f"its {role}") for role, part in (("W", w), ("R", r))}
     for role, array in weights.items():
@@ -76,6 +52,7 @@ def _recurrent(
     peephole = _part(s, p, "P", (len(sides), 3 * hidden))
     if layout:
         x = permuted(s, x, (1, 0, 2), last=False)
+    state = (h, c)[: CELLS[op].states]
     if any(part is None for part in state) and any(part is not None for part in state):
         raise Unsupported("one initial state is given, the other is not")
     given = [
@@ -105,7 +82,7 @@ def _activation(op: str, names: Any, sides: int) -> dict[str, Any]:
     """What the attribute ``activations`` asks for, if bslite has it."""
     if not names:
         return {}
-    given = [(n.decode() if isinstance(n, bytes) else str(n)).lower() for n in names]
+    given = [str(n).lower() for n in names]
     if op == "rnn" and set(given) in ({"relu"}, {"tanh"}):
         return {"activation": given[0]}
     if given != USUAL[op] * sides:

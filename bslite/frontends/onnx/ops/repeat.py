@@ -1,7 +1,6 @@
 """Builders of Expand, Tile, Trilu, Pad and Einsum."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -75,32 +74,24 @@ def _expand(s: Site, a: Array, dims: Array) -> Array:
 
 
 @onnx_op("Pad")
-def pad_by_attributes(s: Site, x: Operand, *, pads: Sequence[int], mode: str, value: float) -> Operand:
-    return _pad(s, x, pads, list(range(x.rank)), mode, value)
-
-
-@onnx_op("Pad", since=11)
 def pad(
-    s: Site, x: Operand, pads: Operand, value: Operand | None = None, axes: Operand | None = None, *,
-    mode: str,
+    s: Site, x: Operand, pads: Operand | tuple[int, ...], value: Operand | float | None = None,
+    axes: Operand | None = None, *, mode: str,
 ) -> Operand:  # fmt: skip
-    at_axes = list(range(x.rank)) if axes is None else axes_of(s.ints(axes, "its axes"), x.rank)
+    over = list(range(x.rank)) if axes is None else axes_of(s.ints(axes, "its axes"), x.rank)
     number = 0.0 if value is None else s.number(value, "its value")
-    return _pad(s, x, s.ints(pads, "its pads"), at_axes, mode, number)
-
-
-def _pad(s: Site, x: Operand, pads: Sequence[int], axes: Sequence[int], mode: str, value: Any) -> Operand:
-    if len(pads) != 2 * len(axes):
-        raise SpecError(f"its pads {list(pads)} do not fit {len(axes)} axes")
+    sizes = s.ints(pads, "its pads")
+    if len(sizes) != 2 * len(over):
+        raise SpecError(f"its pads {sizes} do not fit {len(over)} axes")
     before, after = [0] * x.rank, [0] * x.rank
-    for i, axis in enumerate(axes):
-        before[axis], after[axis] = pads[i], pads[len(axes) + i]
+    for i, axis in enumerate(over):
+        before[axis], after[axis] = sizes[i], sizes[len(over) + i]
     around = (*before, *after)
     if not any(around):
         return x
     if mode != "constant":
         return s.emit("pad", x, pads=around, mode=mode)
-    return s.emit("pad", x, pads=around, value=value)
+    return s.emit("pad", x, pads=around, value=number)
 
 
 @onnx_op("Einsum")

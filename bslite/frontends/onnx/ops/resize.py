@@ -13,15 +13,14 @@ from bslite.frontends.onnx.values import Dim, Operand, at
 
 
 @onnx_op("Upsample")
-def upsample_by_attribute(s: Site, x: Operand, *, mode: str, scales: Sequence[float]) -> Operand:
-    return _resize(s, x, mode, list(range(x.rank)), list(scales), None, "asymmetric", "floor")
-
-
-@onnx_op("Upsample", since=9)
 @onnx_op("Resize", since=10)
-def upsample(s: Site, x: Operand, scales: Operand, *, mode: str) -> Operand:
-    by = [float(f) for f in s.array(scales, "its scales").reshape(-1)]
+def upsample(s: Site, x: Operand, scales: Operand | tuple[float, ...], *, mode: str) -> Operand:
+    by = list(scales) if isinstance(scales, tuple) else _floats(s, scales, "its scales")
     return _resize(s, x, mode, list(range(x.rank)), by, None, "asymmetric", "floor")
+
+
+def _floats(s: Site, operand: Operand, what: str) -> list[float]:
+    return [float(f) for f in s.array(operand, what).reshape(-1)]
 
 
 @onnx_op("Resize", since=11)
@@ -32,7 +31,7 @@ def resize(
     axes: Sequence[int] | None = None, keep_aspect_ratio_policy: str = "stretch",
 ) -> Operand:  # fmt: skip
     over = axes_of(range(x.rank) if axes is None else axes, x.rank)
-    by = None if scales is None else [float(f) for f in s.array(scales, "its scales").reshape(-1)]
+    by = None if scales is None else _floats(s, scales, "its scales")
     to = s.dims(sizes, "its sizes") if sizes is not None and not by else None
     if not by and to is None:
         raise SpecError("it has neither scales nor sizes")
@@ -46,7 +45,7 @@ def resize(
     if coordinate_transformation_mode == "tf_crop_and_resize":
         if roi is None:
             raise SpecError("tf_crop_and_resize needs a roi")
-        corners = tuple(float(f) for f in s.array(roi, "its roi").reshape(-1))
+        corners = tuple(_floats(s, roi, "its roi"))
         more |= {"roi": corners, "extrapolation": extrapolation_value}
     return _resize(s, x, mode, over, by or None, to, coordinate_transformation_mode, nearest_mode, **more)
 

@@ -105,13 +105,8 @@ def eye_like(s: Site, x: Operand, *, dtype: int | None, k: int) -> Known:
 
 
 @onnx_op("Dropout")
-def dropout(s: Site, x: Operand, *, ratio: float, **_: Any) -> Any:
-    return x, _all_true(s, x)
-
-
-@onnx_op("Dropout", since=12)
-def dropout_by_inputs(
-    s: Site, x: Operand, ratio: Operand | None = None, training: Operand | None = None, *,
+def dropout(
+    s: Site, x: Operand, ratio: Operand | float | None = None, training: Operand | None = None, *,
     seed: int | None = None,
 ) -> Any:  # fmt: skip
     trains = training is not None and s.number(training, "its training_mode")

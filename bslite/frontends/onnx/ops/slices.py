@@ -1,6 +1,5 @@
 """Builders of Split, Slice and Gather."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,25 +11,17 @@ from bslite.frontends.onnx.ops.arith import is_known
 from bslite.frontends.onnx.ops.moves import axes_of, axis_of, reshaped
 from bslite.frontends.onnx.ops.shapes import sizes_of
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.values import Const, Dim, Operand, Sizes, Value, at, merge
+from bslite.frontends.onnx.values import Const, Operand, Sizes, Value, at, merge
 from bslite.spec import Array
 
 
 @onnx_op("Split")
-def split_by_attribute(s: Site, x: Operand, *, axis: int, split: Sequence[int] | None) -> Any:
-    return _split(s, x, axis, split, len(s.used))
-
-
-@onnx_op("Split", since=13)
 def split(
-    s: Site, x: Operand, split: Operand | None = None, *, axis: int, num_outputs: int | None = None
-) -> Any:
-    return _split(
-        s, x, axis, None if split is None else s.ints(split, "its split"), num_outputs or len(s.used)
-    )
-
-
-def _split(s: Site, x: Operand, axis: int, parts: Sequence[int] | None, count: int) -> Any:
+    s: Site, x: Operand, split: Operand | tuple[int, ...] | None = None, *, axis: int,
+    num_outputs: int | None = None,
+) -> Any:  # fmt: skip
+    parts = None if split is None else s.ints(split, "its split")
+    count = num_outputs or len(s.used)
     axis = axis_of(axis, x.rank)
     size = x.shape[axis]
     if not isinstance(size, int):
@@ -78,33 +69,16 @@ def empty(s: Site, x: Value, axis: int) -> Operand:
 
 
 @onnx_op("Slice")
-def slice_by_attributes(
-    s: Site, x: Operand, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None
-) -> Operand:
-    return _slice(s, x, list(starts), list(ends), axes, None)
-
-
-@onnx_op("Slice", since=10)
 def slice_(
-    s: Site, x: Operand, starts: Operand, ends: Operand, axes: Operand | None = None,
-    steps: Operand | None = None,
+    s: Site, x: Operand, starts: Operand | tuple[int, ...], ends: Operand | tuple[int, ...],
+    axes: Operand | tuple[int, ...] | None = None, steps: Operand | None = None,
 ) -> Operand:  # fmt: skip
-    at_axes = None if axes is None else s.ints(axes, "its axes")
-    by = None if steps is None else s.ints(steps, "its steps")
-    return _slice(s, x, s.dims(starts, "its starts"), s.dims(ends, "its ends"), at_axes, by)
-
-
-def _slice(
-    s: Site, x: Operand, starts: Sequence[Dim], ends: Sequence[Dim], given: Sequence[int] | None,
-    steps: Sequence[int] | None,
-) -> Operand:  # fmt: skip
-    axes = axes_of(range(len(starts)) if given is None else given, x.rank)
-    steps = [1] * len(axes) if steps is None else steps
-    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
-        raise SpecError(
-            f"starts {list(starts)}, ends {list(ends)}, axes {axes}, steps {list(steps)} do not fit"
-        )
-    for i, (axis, start, stop, step) in enumerate(zip(axes, starts, ends, steps, strict=True)):
+    begins, stops = s.dims(starts, "its starts"), s.dims(ends, "its ends")
+    over = axes_of(range(len(begins)) if axes is None else s.ints(axes, "its axes"), x.rank)
+    by = [1] * len(over) if steps is None else s.ints(steps, "its steps")
+    if not len(begins) == len(stops) == len(over) == len(by) or 0 in by:
+        raise SpecError(f"starts {begins}, ends {stops}, axes {over}, steps {by} do not fit")
+    for i, (axis, start, stop, step) in enumerate(zip(over, begins, stops, by, strict=True)):
         bounds = [
             bound(at(start, p), at(stop, p), step, at(x.shape[axis], p)) for p in range(len(s.store.probes))
         ]
@@ -114,16 +88,16 @@ def _slice(
         if step == 1 and first == (0,) * len(first) and list(end) == sizes:
             continue
         if count == 0:
-            x = sliced(s, x, axis, 0, 0, 1, i == len(axes) - 1)
+            x = sliced(s, x, axis, 0, 0, 1, i == len(over) - 1)
             continue
         if isinstance(begin, int) and isinstance(count, int):
-            x = sliced(s, x, axis, begin, _stop(begin, count, step), step, i == len(axes) - 1)
+            x = sliced(s, x, axis, begin, _stop(begin, count, step), step, i == len(over) - 1)
         elif step > 0 and isinstance(begin, int) and list(end) == [len(range(begin, n, step)) for n in sizes]:
-            x = sliced(s, x, axis, begin, None, step, i == len(axes) - 1)
+            x = sliced(s, x, axis, begin, None, step, i == len(over) - 1)
         elif step > 0 and isinstance(merge(back), int) and isinstance(begin, int):
-            x = sliced(s, x, axis, begin, -back[0] or None, step, i == len(axes) - 1)
+            x = sliced(s, x, axis, begin, -back[0] or None, step, i == len(over) - 1)
         elif step < 0 and list(first) == [n - 1 for n in sizes] and list(end) == [-1] * len(end):
-            x = sliced(s, x, axis, -1, None, step, i == len(axes) - 1)
+            x = sliced(s, x, axis, -1, None, step, i == len(over) - 1)
         else:
             raise Varies("its bounds depend on free sizes")
     return x

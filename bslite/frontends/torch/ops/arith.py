@@ -112,34 +112,21 @@ def floor_divide(s: Site, a: Term, b: Term) -> Value:
     return rounded_quotient(s, a, b, "floor")
 
 
-@aten("fmod", "remainder", "maximum", "minimum", "atan2", "logaddexp")
+@aten("fmod", "remainder", "maximum", "minimum", "atan2", "arctan2", "logaddexp")
 def same_name(s: Site, a: Term, b: Term) -> Value:
-    return s.emit(s.operation, *together(s, a, b))
+    return s.emit(s.operation.replace("arctan", "atan"), *together(s, a, b))
 
 
-@aten("arctan2")
-def arctan2(s: Site, a: Operand, b: Operand) -> Value:
-    return s.emit("atan2", a, b)
-
-
-@aten("addcmul")
-def addcmul(s: Site, x: Operand, a: Operand, b: Operand, *, value: Number = 1) -> Value:
-    return s.emit("add", x, _operand(s, scaled(s, inner(s, "mul", a, b), value)))
-
-
-@aten("addcdiv")
-def addcdiv(s: Site, x: Operand, a: Operand, b: Operand, *, value: Number = 1) -> Value:
-    return s.emit("add", x, _operand(s, scaled(s, inner(s, "div", a, b), value)))
+@aten("addcmul", "addcdiv")
+def add_combined(s: Site, x: Operand, a: Operand, b: Operand, *, value: Number = 1) -> Value:
+    made = inner(s, s.operation.removeprefix("addc"), a, b)
+    return s.emit("add", x, converted(s, scaled(s, made, value), "float32"))
 
 
 @aten("lerp")
 def lerp(s: Site, a: Operand, b: Operand, weight: Term) -> Value:
     way = inner(s, "sub", b, a)
     return s.emit("add", a, inner(s, "mul", way, converted(s, weight, "float32")))
-
-
-def _operand(s: Site, term: Term) -> Operand:
-    return converted(s, term, "float32")
 
 
 @aten("clamp", "clamp_min", "hardtanh", "clip")

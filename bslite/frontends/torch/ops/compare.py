@@ -50,11 +50,6 @@ def masked_fill(s: Site, x: Operand, mask: Operand, value: Term) -> Value:
     return s.emit("where", converted(s, mask, "bool"), converted(s, value, x.dtype), x)
 
 
-@aten("isnan")
-def isnan(s: Site, x: Operand) -> Value:
-    return s.emit("isnan", x)
-
-
 @aten("isinf", "isposinf", "isneginf")
 def isinf(s: Site, x: Operand) -> Value:
     return s.emit("isinf", x, negative=s.operation != "isposinf", positive=s.operation != "isneginf")

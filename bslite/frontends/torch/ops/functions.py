@@ -20,21 +20,17 @@ SAME = (
 ALIASES = {
     "special_erf": "erf", "special_expm1": "expm1", "special_expit": "sigmoid", "arcsin": "asin",
     "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-    "fix": "trunc", "log_sigmoid": "logsigmoid", "sgn": "sign", "special_log1p": "log1p",
+    "fix": "trunc", "log_sigmoid": "logsigmoid", "log_sigmoid_forward": "logsigmoid", "sgn": "sign",
+    "special_log1p": "log1p",
 }  # fmt: skip
 
 
 @aten(*SAME, *ALIASES)
-def function(s: Site, x: Operand) -> Value:
+def function(s: Site, x: Operand) -> Any:
     """Integers are converted to float32 first, as torch does."""
     if x.dtype != "float32" and s.operation in ("sign", "sgn", "relu", "relu6"):
         raise Unsupported(f"of {x.dtype}")
-    return s.emit(ALIASES.get(s.operation, s.operation), converted(s, x, "float32"))
-
-
-@aten("log_sigmoid_forward")
-def log_sigmoid_forward(s: Site, x: Operand) -> object:
-    return s.results(s.emit("logsigmoid", x))
+    return s.results(s.emit(ALIASES.get(s.operation, s.operation), converted(s, x, "float32")))
 
 
 @aten("round.decimals")
@@ -53,22 +49,17 @@ def elu(s: Site, x: Operand, alpha: float = 1, scale: float = 1, input_scale: fl
     raise Unsupported(f"scale={scale}, input_scale={input_scale}")
 
 
-@aten("leaky_relu", "celu", "selu", "gelu", "softplus", "softsign", "threshold")
-def activation(s: Site, x: Operand, *given: Number, **named: Any) -> Value:
+@aten("leaky_relu", "celu", "selu", "gelu", "softplus", "softsign", "threshold", "isnan", "logcumsumexp")
+def same_name(s: Site, x: Operand, *given: Number, **named: Any) -> Value:
     """The op of the same name, whose attributes have torch's order and defaults."""
     names = [attr.name for attr in ops.get(s.operation).attrs[: len(given)]]
     named |= zip(names, given, strict=True)
     return s.emit(s.operation, x, **named)
 
 
-@aten("hardshrink")
-def hardshrink(s: Site, x: Operand, lambd: Number = 0.5) -> Value:
-    return s.emit("shrink", x, lambd=lambd)
-
-
-@aten("softshrink")
-def softshrink(s: Site, x: Operand, lambd: Number = 0.5) -> Value:
-    return s.emit("shrink", x, lambd=lambd, bias=lambd)
+@aten("hardshrink", "softshrink")
+def shrink(s: Site, x: Operand, lambd: Number = 0.5) -> Value:
+    return s.emit("shrink", x, lambd=lambd, bias=lambd if s.operation == "softshrink" else 0.0)
 
 
 @aten("prelu", "_prelu_kernel")

@@ -116,28 +116,18 @@ def topk(
     return _ordered(s, x, k, axis, largest)
 
 
-@aten("sort", "msort")
-def sort(s: Site, x: Operand, axis: int = -1, descending: bool = False) -> list[Operand | None]:
-    plain(x.shape[axis])
-    return _ordered(s, x, x.shape[axis], axis, descending)
-
-
-@aten("sort.stable")
-def sort_stable(
-    s: Site, x: Operand, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+@aten("sort")
+def sort(
+    s: Site, x: Operand, dim: int = -1, descending: bool = False, *, stable: bool | None = None
 ) -> list[Operand | None]:
-    return sort(s, x, dim, descending)
+    plain(x.shape[dim])
+    return _ordered(s, x, x.shape[dim], dim, descending)
 
 
 @aten("argsort")
-def argsort(s: Site, x: Operand, axis: int = -1, descending: bool = False) -> Operand:
-    plain(x.shape[axis])
-    return s.emit("topk", x, k=x.shape[axis], axis=axis, largest=descending)
-
-
-@aten("argsort.stable")
-def argsort_stable(s: Site, x: Operand, *, stable: bool, dim: int = -1, descending: bool = False) -> Operand:
-    return argsort(s, x, dim, descending)
+def argsort(s: Site, x: Operand, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Operand:
+    plain(x.shape[dim])
+    return s.emit("topk", x, k=x.shape[dim], axis=dim, largest=descending)
 
 
 def _ordered(s: Site, x: Operand, k: int, axis: int, largest: bool) -> list[Operand | None]:

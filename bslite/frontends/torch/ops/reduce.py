@@ -44,18 +44,13 @@ def mean(s: Site, x: Operand, dim: Any = None, keepdim: bool = False, **_: Any) 
     return reduced(s, "mean", converted(s, x, "float32"), dim, keepdim)
 
 
-@aten("sum")
-def sum_(s: Site, x: Operand, dim: Any = None, keepdim: bool = False, **_: Any) -> Operand:
-    return reduced(s, "sum", converted(s, x, dtype_name(s.node.meta["val"])), dim, keepdim)
+@aten("sum", "prod")
+def in_result_dtype(s: Site, x: Operand, dim: Any = None, keepdim: bool = False, **_: Any) -> Operand:
+    return reduced(s, s.operation, converted(s, x, dtype_name(s.node.meta["val"])), dim, keepdim)
 
 
-@aten("prod")
-def prod(s: Site, x: Operand, dim: Any = None, keepdim: bool = False, **_: Any) -> Operand:
-    return reduced(s, "prod", converted(s, x, dtype_name(s.node.meta["val"])), dim, keepdim)
-
-
-@aten("amax", "amin")
-def extreme(s: Site, x: Operand, dim: Any = None, keepdim: bool = False) -> Operand:
+@aten("amax", "amin", "logsumexp")
+def same_name(s: Site, x: Operand, dim: Any = None, keepdim: bool = False) -> Operand:
     return reduced(s, s.operation, x, dim, keepdim)
 
 
@@ -84,11 +79,6 @@ def extreme_and_place(s: Site, x: Operand, dim: int, keepdim: bool = False) -> l
 def any_or_all(s: Site, x: Operand, dim: Any = None, keepdim: bool = False) -> Operand:
     op = {"any": "amax", "all": "amin"}[s.operation]
     return reduced(s, op, converted(s, x, "bool"), dim, keepdim)
-
-
-@aten("logsumexp")
-def logsumexp(s: Site, x: Operand, dim: Any, keepdim: bool = False) -> Operand:
-    return reduced(s, "logsumexp", x, dim, keepdim)
 
 
 @aten("linalg_vector_norm")
@@ -155,8 +145,3 @@ def place(s: Site, x: Operand, dim: int | None = None, keepdim: bool = False) ->
 @aten("cumsum", "cumprod")
 def cumulative(s: Site, x: Operand, dim: int, *, dtype: Any = None) -> Operand:
     return s.emit(s.operation, converted(s, x, dtype_name(s.node.meta["val"])), axis=dim)
-
-
-@aten("logcumsumexp")
-def logcumsumexp(s: Site, x: Operand, dim: int) -> Operand:
-    return s.emit("logcumsumexp", x, axis=dim)
