@@ -15,26 +15,11 @@ same_as_numpy(
         "and": np.bitwise_and,
         "or": np.bitwise_or,
         "xor": np.bitwise_xor,
+        "not": np.invert,
+        "where": np.where,
+        "isnan": np.isnan,
     }
 )
-
-
-@reference("not")
-def not_(x: Array) -> Array:
-    """``not x``; of integers ``-x - 1``, every bit flipped."""
-    return np.asarray(np.invert(x))
-
-
-@reference("where")
-def where(condition: Array, x: Array, y: Array) -> Array:
-    """``x`` where the condition is true, else ``y``."""
-    return np.asarray(np.where(condition, x, y))
-
-
-@reference("isnan")
-def isnan(x: Array) -> Array:
-    """``x != x``."""
-    return np.asarray(np.isnan(x))
 
 
 @reference("isinf")

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from bslite.reference.registry import Array, reference, same_as_numpy
+from bslite.reference.registry import same_as_numpy
 
 same_as_numpy(
     {
@@ -32,29 +32,11 @@ same_as_numpy(
         "ceil": np.ceil,
         "round": np.rint,
         "trunc": np.trunc,
+        # 0 at NaN too, as torch has it
+        "sign": lambda x: (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype),
+        "rsqrt": lambda x: 1 / np.sqrt(x),
+        "reciprocal": lambda x: 1 / x,
+        # the C library's, element by element
+        "erf": lambda x: np.asarray(np.frompyfunc(math.erf, 1, 1)(x)).astype(x.dtype),
     }
 )
-
-
-@reference("sign")
-def sign(x: Array) -> Array:
-    """1 above zero, -1 below, else 0: at NaN too, as torch has it."""
-    return np.asarray((x > 0).astype(x.dtype) - (x < 0).astype(x.dtype))
-
-
-@reference("rsqrt")
-def rsqrt(x: Array) -> Array:
-    """``1 / sqrt(x)``."""
-    return np.asarray(1 / np.sqrt(x))
-
-
-@reference("reciprocal")
-def reciprocal(x: Array) -> Array:
-    """``1 / x``."""
-    return np.asarray(1 / x)
-
-
-@reference("erf")
-def erf(x: Array) -> Array:
-    """The error function: the C library's, element by element."""
-    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x)).astype(x.dtype)

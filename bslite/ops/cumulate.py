@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a
 from bslite.ops.along import AlongAxis
-from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind
+from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, declare
 
 
 class Cumulative(AlongAxis):
@@ -32,21 +32,19 @@ class Cumulative(AlongAxis):
     ]
 
 
-class Cumsum(Cumulative):
-    """Running sums along an axis; ``exclusive``: without the element itself; ``reverse``: from the end."""
-
-    name = "cumsum"
-    torch_name = "cumsum"
-    onnx_name = "CumSum"
-
-
-class Cumprod(Cumulative):
-    """Running products along an axis; ``exclusive`` and ``reverse`` as for sums."""
-
-    name = "cumprod"
-    sample_range = (-1.6, 1.6)  # the product of thousands of these stays within float32 for long
-    torch_name = "cumprod"
-    onnx_name = "CumProd"
+declare(
+    Cumulative,
+    "cumsum",
+    "Running sums along an axis; ``exclusive``: without the element itself; ``reverse``: from the end.",
+    onnx="CumSum",
+)
+declare(
+    Cumulative,
+    "cumprod",
+    "Running products along an axis; ``exclusive`` and ``reverse`` as for sums.",
+    onnx="CumProd",
+    sample_range=(-1.6, 1.6),  # the product of thousands of these stays within float32 for long
+)
 
 
 class Logcumsumexp(AlongAxis):

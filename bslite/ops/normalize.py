@@ -15,11 +15,6 @@ SIZES = Attr("normalized_shape", a.ints(1), doc="sizes of the trailing axes")
 AFFINE = {"weight": False, "bias": False}
 
 
-def affine(shape: Shape) -> dict[str, Shape]:
-    """Shapes of a scale and a shift."""
-    return {"weight": shape, "bias": shape}
-
-
 class BatchNorm(Op):
     """Batch-norm of ``[N, C, ...]`` at inference: stored mean and variance, then scale and shift."""
 

@@ -137,7 +137,7 @@ FAULTS += [
     ),
     ("relu6", "not capped", lambda true: FUNCTIONS["relu"]),
     ("hardsigmoid", "ONNX's slope", lambda true: lambda x, alpha, beta: np.clip(0.2 * x + 0.5, 0, 1)),
-    ("hardswish", "is silu", lambda true: lambda x: activation.silu(x, beta=1.0)),
+    ("hardswish", "is silu", lambda true: lambda x: FUNCTIONS["silu"](x, beta=1.0)),
     ("softmax", "another axis", dropped(axis=0)),
     ("log_softmax", "another axis", dropped(axis=0)),
     ("dropout", "drops", lambda true: lambda x, p: x * (1 - p)),

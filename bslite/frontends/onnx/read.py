@@ -86,7 +86,7 @@ def input_names(model: Any) -> list[str]:
 class Converted:
     """A converted graph: its outputs as operands, and the free sizes that are fixed to the example's."""
 
-    store: SpecStore
+    store: Store
     outputs: list[Operand]
     lost: list[str]
 
@@ -98,21 +98,6 @@ class Converted:
                 return self.store.spec([self.store.value(x).name for x in outputs])
             except Unsupported as e:
                 raise UnsupportedError(f"model {name!r}: an output: {e}") from None
-
-
-class SpecStore(Store):
-    """A store that can be made a ModelSpec."""
-
-    def spec(self, outputs: Sequence[str]) -> ModelSpec:
-        """The finished model, without layers and parameters that no output needs."""
-        live = set(outputs)
-        for node in reversed(self.builder.nodes):
-            if node.name in live:
-                live.update(node.inputs)
-        self.builder.nodes[:] = [n for n in self.builder.nodes if n.name in live]
-        used = {key for n in self.builder.nodes for key in n.params.values()}
-        self.builder.params = {k: a for k, a in self.builder.params.items() if k in used}
-        return self.builder.build(*outputs)
 
 
 def convert(
@@ -160,10 +145,10 @@ def _convert(
 
 def _attempt(
     source: Source, name: str, declared: Sequence[GraphInput], constants: Mapping[str, Array]
-) -> tuple[tuple[SpecStore, list[Operand]] | None, Problems]:
+) -> tuple[tuple[Store, list[Operand]] | None, Problems]:
     """One walk over the graph: the model under construction, or None; and its problems."""
     example = {d: n for i in declared for d, n in zip(i.shape, i.example, strict=True) if isinstance(d, str)}
-    store = SpecStore(GraphBuilder(name), probes(example))
+    store = Store(GraphBuilder(name), probes(example))
     walk, values = Walk(source, store), dict[str, Any]()
     graph = source.model.graph
     for i in declared:

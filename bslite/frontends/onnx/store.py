@@ -14,7 +14,7 @@ from bslite.frontends.common.values import Const as AnyConst
 from bslite.frontends.onnx.values import Const, Known, NeedsValue, Operand, Sizes, Value
 from bslite.ops import Shape
 from bslite.ops.core import Attrs
-from bslite.spec import Array, GraphBuilder
+from bslite.spec import Array, GraphBuilder, ModelSpec
 
 MAX_ELEMENTS = 2**36  # of one value: beyond what a machine could run
 FOLD_FLOPS = 10**9  # more work on constants than this is left to the engine
@@ -146,6 +146,17 @@ class Store(AnyStore[Array]):
         ):
             return Const(first, key)
         return Sizes(tuple(results))
+
+    def spec(self, outputs: Sequence[str]) -> ModelSpec:
+        """The finished model, without layers and parameters that no output needs."""
+        live = set(outputs)
+        for node in reversed(self.builder.nodes):
+            if node.name in live:
+                live.update(node.inputs)
+        self.builder.nodes[:] = [n for n in self.builder.nodes if n.name in live]
+        used = {key for n in self.builder.nodes for key in n.params.values()}
+        self.builder.params = {k: a for k, a in self.builder.params.items() if k in used}
+        return self.builder.build(*outputs)
 
     def value(self, operand: Operand) -> Value:
         """``operand`` as a value; a constant becomes a node, once."""

@@ -1,5 +1,7 @@
 """Builders that pick and place elements by indices, and that make indices of values."""
 
+from typing import Any
+
 import numpy as np
 
 from bslite.errors import SpecError
@@ -9,29 +11,18 @@ from bslite.frontends.onnx.ops.moves import axis_of, reshaped
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Operand, fixed, product
 
-
-@onnx_op("GatherElements")
-def gather_elements(s: Site, x: Operand, indices: Operand, *, axis: int) -> Operand:
-    return s.emit("gather_elements", x, indices, axis=axis_of(axis, x.rank))
-
-
-@onnx_op("GatherND")
-def gather_nd(s: Site, x: Operand, indices: Operand, *, batch_dims: int = 0) -> Operand:
-    return s.emit("gather_nd", x, indices, batch_dims=batch_dims)
+#: Operator -> the op with the same inputs and attributes.
+SAME = {
+    "GatherElements": "gather_elements", "GatherND": "gather_nd", "Scatter": "scatter_elements",
+    "ScatterElements": "scatter_elements", "ScatterND": "scatter_nd",
+}  # fmt: skip
 
 
-@onnx_op("Scatter", "ScatterElements")
-def scatter_elements(
-    s: Site, x: Operand, indices: Operand, updates: Operand, *, axis: int, reduction: str = "none"
-) -> Operand:
-    return s.emit("scatter_elements", x, indices, updates, axis=axis_of(axis, x.rank), reduction=reduction)
-
-
-@onnx_op("ScatterND")
-def scatter_nd(
-    s: Site, x: Operand, indices: Operand, updates: Operand, *, reduction: str = "none"
-) -> Operand:
-    return s.emit("scatter_nd", x, indices, updates, reduction=reduction)
+@onnx_op(*SAME)
+def same(s: Site, x: Operand, *indices: Operand, **attrs: Any) -> Operand:
+    if "axis" in attrs:
+        attrs["axis"] = axis_of(attrs["axis"], x.rank)
+    return s.emit(SAME[s.op_type], x, *indices, **attrs)
 
 
 @onnx_op("OneHot")

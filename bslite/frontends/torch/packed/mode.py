@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partialmethod
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
@@ -115,19 +115,7 @@ def _mode() -> Any:
             self.kept.append(sizes)
             return sizes
 
-        def on_lstm(self, *args: Any, **_: Any) -> Any:
-            return self._recurrent("lstm", args)
-
-        def on_gru(self, *args: Any, **_: Any) -> Any:
-            return self._recurrent("gru", args)
-
-        def on_rnn_tanh(self, *args: Any, **_: Any) -> Any:
-            return self._recurrent("rnn_tanh", args)
-
-        def on_rnn_relu(self, *args: Any, **_: Any) -> Any:
-            return self._recurrent("rnn_relu", args)
-
-        def _recurrent(self, kind: str, given: Sequence[Any]) -> Any:
+        def _recurrent(self, kind: str, *given: Any, **__: Any) -> Any:
             packed = self.packed.get(id(given[1])) if len(given) == 9 else None
             if packed is None:
                 return NotImplemented
@@ -142,6 +130,11 @@ def _mode() -> Any:
             packed.zeroed.add(id(made))
             self.kept.append(made)
             return (made, *last)
+
+        on_lstm = partialmethod(_recurrent, "lstm")
+        on_gru = partialmethod(_recurrent, "gru")
+        on_rnn_tanh = partialmethod(_recurrent, "rnn_tanh")
+        on_rnn_relu = partialmethod(_recurrent, "rnn_relu")
 
         def on_pad_packed_sequence(
             self, data: Any, sizes: Any, batch_first: bool, value: float, length: Any
