@@ -87,8 +87,7 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
         """The model for these inputs, made if there is none yet."""
         built_in = {n for n, x in given.items() if n in self._wanted or not x.size}
         shapes = {n: x.shape for n, x in given.items()}
-        key = tuple((n, x.shape, _digest(x) if n in built_in else x.dtype.name) for n, x in given.items())
-        if (found := self._kept.find(key)) is not None:
+        if (found := self._kept.find(_key(given, built_in))) is not None:
             return found
         while True:
             constants = {n: np.array(given[n]) for n in built_in}
@@ -101,9 +100,12 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
                     raise
                 built_in |= e.roots
                 self._wanted |= e.roots
-        key = tuple((n, x.shape, _digest(x) if n in built_in else x.dtype.name) for n, x in given.items())
-        return self._kept.put(key, Specialised(converted, sorted(built_in)))
+        return self._kept.put(_key(given, built_in), Specialised(converted, sorted(built_in)))
 
 
-def _digest(x: Array) -> str:
-    return hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest() + x.dtype.name
+def _key(given: Mapping[str, Array], built_in: set[str]) -> tuple[Any, ...]:
+    """What tells apart inputs that need a model of their own: shapes, dtypes, the values built in."""
+    return tuple(
+        (n, x.shape, x.dtype.name, hashlib.sha256(x.tobytes()).hexdigest() if n in built_in else "")
+        for n, x in given.items()
+    )

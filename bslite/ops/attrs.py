@@ -109,19 +109,9 @@ def each_of(one: Callable[[Any], T], axes: int) -> Callable[[Any], tuple[T, ...]
     return parse
 
 
-def pair_of(one: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
-    """One value for both, or ``(height, width)``, each as ``one`` takes it."""
-    return each_of(one, 2)
-
-
 def each(axes: int, least: int = 1) -> Callable[[Any], tuple[int, ...]]:
     """One integer for all axes, or one for each."""
     return each_of(integer(least), axes)
-
-
-def pair(least: int = 1) -> Callable[[Any], tuple[int, ...]]:
-    """One integer for both, or ``(height, width)``."""
-    return each(2, least)
 
 
 def pads(axes: int) -> Callable[[Any], tuple[int, ...]]:
@@ -142,6 +132,3 @@ def pads(axes: int) -> Callable[[Any], tuple[int, ...]]:
         return tuple(map(one, value))
 
     return parse
-
-
-padding = pads(2)

@@ -29,10 +29,10 @@ class Unfold(Op):
     kind = Kind.MOVEMENT
     carries = True
     attrs = (
-        Attr("kernel", a.pair()),
-        Attr("stride", a.pair(), (1, 1)),
-        Attr("padding", a.padding, (0, 0, 0, 0), "zeros around the image"),
-        Attr("dilation", a.pair(), (1, 1)),
+        Attr("kernel", a.each(2)),
+        Attr("stride", a.each(2), (1, 1)),
+        Attr("padding", a.pads(2), (0, 0, 0, 0), "zeros around the image"),
+        Attr("dilation", a.each(2), (1, 1)),
     )
     torch_name = "unfold, im2col"
 

@@ -20,8 +20,8 @@ class Upsample(Op):
     kind = Kind.MOVEMENT
     attrs = (
         Attr("mode", a.choice("nearest", "bilinear")),
-        Attr("size", a.optional(a.pair()), None, "(height, width); this or scale"),
-        Attr("scale", a.optional(a.pair_of(a.positive)), None, "(vertical, horizontal); this or size"),
+        Attr("size", a.optional(a.each(2)), None, "(height, width); this or scale"),
+        Attr("scale", a.optional(a.each_of(a.positive, 2)), None, "(vertical, horizontal); this or size"),
         Attr("align_corners", a.boolean, False, "bilinear only: corner pixels map to corner pixels"),
     )
     torch_name = "interpolate"

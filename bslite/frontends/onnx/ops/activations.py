@@ -21,6 +21,7 @@ def relu(s: Site, x: Operand) -> Operand:
 #: Operator -> the op, and for each of the operator's attributes the op's.
 ACTIVATIONS: dict[str, tuple[str, dict[str, str]]] = {
     **{name: (name.lower(), {}) for name in ("Sigmoid", "Tanh", "HardSwish", "Softsign", "Mish")},
+    "PRelu": ("prelu", {}),
     "LeakyRelu": ("leaky_relu", {"alpha": "negative_slope"}),
     "Elu": ("elu", {"alpha": "alpha"}),
     "Celu": ("celu", {"alpha": "alpha"}),
@@ -34,9 +35,9 @@ ACTIVATIONS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 @onnx_op(*ACTIVATIONS)
-def activation(s: Site, x: Operand, **given: Any) -> Operand:
+def activation(s: Site, *xs: Operand, **given: Any) -> Operand:
     op, names = ACTIVATIONS[s.op_type]
-    return s.emit(op, x, **{ours: given[theirs] for theirs, ours in names.items()})
+    return s.emit(op, *xs, **{ours: given[theirs] for theirs, ours in names.items()})
 
 
 @onnx_op("Softplus")

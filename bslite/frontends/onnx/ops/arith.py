@@ -1,5 +1,6 @@
 """Builders of ONNX's elementwise arithmetic. Constants and sizes are computed with NumPy."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -71,26 +72,22 @@ def is_inf(s: Site, x: Operand, *, detect_negative: int, detect_positive: int) -
     return s.emit("isinf", x, negative=bool(detect_negative), positive=bool(detect_positive))
 
 
-def chain(s: Site, xs: tuple[Operand, ...], function: Any, op: str) -> Operand:
-    """``op`` applied to two operands at a time, from the left."""
+#: Operators of any number of operands -> what they compute of two, and the op of bslite.
+CHAINED: dict[str, tuple[Callable[..., Any], str]] = {
+    "Sum": (np.add, "add"), "Max": (np.maximum, "maximum"), "Min": (np.minimum, "minimum"),
+}  # fmt: skip
+
+
+@onnx_op(*CHAINED)
+def chain(s: Site, *xs: Operand) -> Operand:
+    """Two operands at a time, from the left."""
+    function, op = CHAINED[s.op_type]
     if is_known(*xs):
-        return s.compute(lambda *a: np.asarray(_reduce(function, a)), *xs)
+        return s.compute(lambda *arrays: np.asarray(functools.reduce(function, arrays)), *xs)
     result = xs[0]
     for i, x in enumerate(xs[1:], 2):
         result = (s.emit if i == len(xs) else s.inner)(op, result, x)
     return result
-
-
-def _reduce(function: Any, arrays: tuple[Array, ...]) -> Array:
-    result = arrays[0]
-    for a in arrays[1:]:
-        result = function(result, a)
-    return result
-
-
-@onnx_op("Sum")
-def sum_(s: Site, *xs: Operand) -> Operand:
-    return chain(s, xs, np.add, "add")
 
 
 @onnx_op("Mean")
@@ -164,18 +161,3 @@ def mod(s: Site, a: Operand, b: Operand, *, fmod: int) -> Operand:
     if is_known(a, b):
         return s.compute(np.fmod if fmod else np.mod, a, b)
     return s.emit("fmod" if fmod else "remainder", a, b)
-
-
-@onnx_op("Max")
-def maximum(s: Site, *xs: Operand) -> Operand:
-    return chain(s, xs, np.maximum, "maximum")
-
-
-@onnx_op("Min")
-def minimum(s: Site, *xs: Operand) -> Operand:
-    return chain(s, xs, np.minimum, "minimum")
-
-
-@onnx_op("PRelu")
-def prelu(s: Site, x: Operand, slope: Operand) -> Operand:
-    return s.emit("prelu", x, slope)

@@ -93,18 +93,12 @@ def arg_extreme(s: Site, x: Operand, *, axis: int, keepdims: int, select_last_in
     )
 
 
-@onnx_op("CumSum")
-def cumsum(s: Site, x: Operand, axis: Operand, *, exclusive: int, reverse: int) -> Operand:
+@onnx_op("CumSum", "CumProd")
+def cumulative(s: Site, x: Operand, axis: Operand, *, exclusive: int, reverse: int) -> Operand:
     along = axis_of(int(s.number(axis, "its axis")), x.rank)
-    if not isinstance(x, Value) and not exclusive and not reverse:
+    if s.op_type == "CumSum" and not isinstance(x, Value) and not exclusive and not reverse:
         return s.compute(lambda a: np.cumsum(a, along, a.dtype), x)
-    return s.emit("cumsum", x, axis=along, exclusive=bool(exclusive), reverse=bool(reverse))
-
-
-@onnx_op("CumProd", since=26)
-def cumprod(s: Site, x: Operand, axis: Operand, *, exclusive: int, reverse: int) -> Operand:
-    along = axis_of(int(s.number(axis, "its axis")), x.rank)
-    return s.emit("cumprod", x, axis=along, exclusive=bool(exclusive), reverse=bool(reverse))
+    return s.emit(s.op_type.lower(), x, axis=along, exclusive=bool(exclusive), reverse=bool(reverse))
 
 
 @onnx_op("LpNormalization")
