@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
 
 #: How a value, and the taps of a filter, are written in messages, by the number of axes a window moves along.
 LAYOUTS = {1: "[N, C, L]", 2: "[N, C, H, W]", 3: "[N, C, D, H, W]"}
@@ -26,11 +26,10 @@ def conv_attrs(axes: int) -> tuple[Attr, ...]:
 
 
 class Conv(Op):
-    """Base of the convolutions; see `Conv2d`."""
+    """Base of the convolutions along one to three axes."""
 
     kind = Kind.CONTRACTION
     params = {"weight": True, "bias": False}
-    onnx_name = "Conv"
     axes: ClassVar[int]  # that a window moves along
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
@@ -55,6 +54,12 @@ class Conv(Op):
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(out) * math.prod(params["weight"][1:])
 
+    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+        if self.axes != 2:
+            return None
+        r = params["weight"][2]
+        return RowMap(attrs["stride"][0], attrs["padding"][0], attrs["dilation"][0] * (r - 1) + 1)
+
 
 def conv_case(
     label: str, x: Shape, k: int, *kernel: int, bias: bool = True, transposed: bool = False, **attrs: Any
@@ -68,19 +73,14 @@ def conv_case(
     return Case(label, [x], params, attrs)
 
 
-class Conv2d(Conv):
-    """Cross-correlation of ``[N, C, H, W]`` with ``weight [K, C/groups, R, S]`` plus ``bias [K]``."""
-
-    name = "conv2d"
-    axes = 2
-    attrs = conv_attrs(2)
-    torch_name = "conv2d"
-
-    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap:
-        r = params["weight"][2]
-        return RowMap(attrs["stride"][0], attrs["padding"][0], attrs["dilation"][0] * (r - 1) + 1)
-
-    samples = [
+declare(
+    Conv,
+    "conv2d",
+    "Cross-correlation of ``[N, C, H, W]`` with ``weight [K, C/groups, R, S]`` plus ``bias [K]``.",
+    onnx="Conv",
+    axes=2,
+    attrs=conv_attrs(2),
+    samples=[
         conv_case("1x1", (2, 16, 9, 7), 32, 1, 1),
         conv_case("1x1 one pixel", (1, 5, 1, 1), 3, 1, 1),
         conv_case("1x1 strided", (2, 24, 9, 8), 40, 1, 1, stride=2),
@@ -103,18 +103,16 @@ class Conv2d(Conv):
         conv_case("depthwise strided", (1, 96, 14, 15), 96, 3, 3, groups=96, stride=2, padding=1),
         conv_case("depthwise 5x5 dilated", (1, 16, 15, 13), 16, 5, 5, groups=16, dilation=2, padding=4),
         conv_case("depthwise, multiplier 2", (2, 18, 9, 8), 36, 3, 3, groups=18, padding=1),
-    ]
-
-
-class Conv1d(Conv):
-    """Cross-correlation of ``[N, C, L]`` with ``weight [K, C/groups, S]`` plus ``bias [K]``."""
-
-    name = "conv1d"
-    axes = 1
-    attrs = conv_attrs(1)
-    torch_name = "conv1d"
-
-    samples = [
+    ],
+)
+declare(
+    Conv,
+    "conv1d",
+    "Cross-correlation of ``[N, C, L]`` with ``weight [K, C/groups, S]`` plus ``bias [K]``.",
+    onnx="Conv",
+    axes=1,
+    attrs=conv_attrs(1),
+    samples=[
         conv_case("one element", (1, 3, 1), 5, 1),
         conv_case("pointwise", (2, 16, 19), 33, 1),
         conv_case("3", (2, 17, 21), 20, 3, padding=1),
@@ -128,18 +126,16 @@ class Conv1d(Conv):
         conv_case("grouped", (2, 32, 15), 48, 3, groups=4, padding=1),
         conv_case("depthwise", (2, 37, 18), 37, 7, groups=37, padding=3),
         conv_case("depthwise, dilated, strided", (1, 20, 31), 20, 3, groups=20, dilation=3, stride=2),
-    ]
-
-
-class Conv3d(Conv):
-    """Cross-correlation of ``[N, C, D, H, W]`` with ``weight [K, C/groups, T, R, S]`` plus ``bias [K]``."""
-
-    name = "conv3d"
-    axes = 3
-    attrs = conv_attrs(3)
-    torch_name = "conv3d"
-
-    samples = [
+    ],
+)
+declare(
+    Conv,
+    "conv3d",
+    "Cross-correlation of ``[N, C, D, H, W]`` with ``weight [K, C/groups, T, R, S]`` plus ``bias [K]``.",
+    onnx="Conv",
+    axes=3,
+    attrs=conv_attrs(3),
+    samples=[
         conv_case("one voxel", (1, 5, 1, 1, 1), 3, 1, 1, 1),
         conv_case("1x1x1", (2, 16, 3, 5, 4), 32, 1, 1, 1),
         conv_case("1x1x1, padded, strided", (1, 7, 4, 5, 6), 9, 1, 1, 1, padding=1, stride=2),
@@ -169,4 +165,5 @@ class Conv3d(Conv):
         conv_case("depthwise across frames", (2, 20, 6, 4, 5), 20, 5, 1, 1, groups=20, padding=(2, 0, 0)),
         conv_case("depthwise within frames", (2, 20, 3, 6, 5), 20, 1, 5, 5, groups=20, padding=(0, 2, 2)),
         conv_case("depthwise, dilated", (1, 18, 6, 7, 9), 18, 2, 3, 3, groups=18, dilation=2, padding=2),
-    ]
+    ],
+)

@@ -9,7 +9,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.conv import LAYOUTS, TAPS, conv_case
-from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape, declare
 
 
 def transposed_attrs(axes: int) -> tuple[Attr, ...]:
@@ -60,17 +60,14 @@ class ConvTranspose(Op):
 
 
 transposed_case = functools.partial(conv_case, transposed=True)
-
-
-class ConvTranspose1d(ConvTranspose):
-    """The transpose of `conv1d`: ``[N, C, L]`` with ``weight [C, K/groups, S]`` plus ``bias [K]``."""
-
-    name = "conv_transpose1d"
-    axes = 1
-    attrs = transposed_attrs(1)
-    torch_name = "conv_transpose1d"
-
-    samples = [
+declare(
+    ConvTranspose,
+    "conv_transpose1d",
+    "The transpose of `conv1d`: ``[N, C, L]`` with ``weight [C, K/groups, S]`` plus ``bias [K]``.",
+    onnx="ConvTranspose",
+    axes=1,
+    attrs=transposed_attrs(1),
+    samples=[
         transposed_case("one element", (1, 3, 1), 5, 1),
         transposed_case("doubled", (2, 17, 9), 20, 4, stride=2, padding=1),
         transposed_case("stride over the kernel", (1, 6, 5), 8, 2, stride=3, output_padding=2),
@@ -78,7 +75,8 @@ class ConvTranspose1d(ConvTranspose):
         transposed_case("asymmetric padding", (2, 6, 8), 10, 5, stride=2, padding=(3, 0)),
         transposed_case("dilated", (1, 8, 9), 6, 3, stride=2, dilation=3, padding=2, bias=False),
         transposed_case("grouped", (2, 8, 7), 12, 3, stride=2, groups=4),
-    ]
+    ],
+)
 
 
 class ConvTranspose2d(ConvTranspose):
@@ -116,15 +114,14 @@ class ConvTranspose2d(ConvTranspose):
     ]
 
 
-class ConvTranspose3d(ConvTranspose):
-    """The transpose of `conv3d`: ``[N, C, D, H, W]``, ``weight [C, K/groups, T, R, S]`` plus ``bias [K]``."""
-
-    name = "conv_transpose3d"
-    axes = 3
-    attrs = transposed_attrs(3)
-    torch_name = "conv_transpose3d"
-
-    samples = [
+declare(
+    ConvTranspose,
+    "conv_transpose3d",
+    "The transpose of `conv3d`: ``[N, C, D, H, W]``, ``weight [C, K/groups, T, R, S]`` plus ``bias [K]``.",
+    onnx="ConvTranspose",
+    axes=3,
+    attrs=transposed_attrs(3),
+    samples=[
         transposed_case("one voxel", (1, 5, 1, 1, 1), 3, 1, 1, 1),
         transposed_case("2x2x2 doubled", (2, 17, 3, 4, 5), 20, 2, 2, 2, stride=2),
         transposed_case(
@@ -139,4 +136,5 @@ class ConvTranspose3d(ConvTranspose):
         transposed_case("dilated", (1, 8, 4, 5, 4), 6, 2, 3, 2, stride=(1, 2, 1), dilation=(2, 1, 3)),
         transposed_case("grouped", (2, 16, 2, 3, 4), 24, 3, 3, 3, stride=2, groups=4, padding=1),
         transposed_case("depthwise", (1, 20, 3, 4, 5), 20, 4, 4, 4, stride=2, padding=1, groups=20),
-    ]
+    ],
+)

@@ -79,6 +79,13 @@ class GatherND(Indexing):
         ]
 
 
+def scatter_case(
+    label: str, x: Shape, indices: Shape, updates: Shape, n: int, dtype: str = "float32", **attrs: Any
+) -> Case:
+    """A sample case of putting ``updates`` at indices from -n to n - 1."""
+    return Case(label, [x, indices, updates], {}, attrs, [dtype, "int64", dtype], (-n, n))
+
+
 class ScatterElements(Indexing):
     """x, with ``y[i, indices[i, j, k], k] = updates[i, j, k]`` along ``axis`` 1, in the order of j.
 
@@ -98,33 +105,22 @@ class ScatterElements(Indexing):
             raise SpecError(f"op 'scatter_elements': updates {list(updates)} for indices {list(indices)}")
         return x
 
-    def cases(self) -> Sequence[Case]:
-        def case(
-            label: str, x: Shape, indices: Shape, axis: int, reduction: str = "none", dtype: str = "float32"
-        ) -> Case:
-            n = x[axis]
-            return Case(
-                f"{label}, {reduction}",
-                [x, indices, indices],
-                attrs={"axis": axis, "reduction": reduction},
-                dtypes=[dtype, "int64", dtype],
-                integers=(-n, n),
+    samples = [
+        scatter_case("a vector, none", (5,), (3,), (3,), 5, axis=0, reduction="none"),
+        scatter_case("conditions, none", (6, 3), (4, 3), (4, 3), 6, "bool", axis=0, reduction="none"),
+        *(
+            scatter_case(
+                f"{label}, {reduction}", x, indices, indices, x[axis], dtype, axis=axis, reduction=reduction
             )
-
-        return [
-            case("a vector", (5,), (3,), 0),
-            case("conditions", (6, 3), (4, 3), 0, dtype="bool"),
-            *(
-                case(label, x, indices, axis, reduction, dtype)
-                for reduction in REDUCTIONS
-                for label, x, indices, axis, dtype in [
-                    ("columns", (5, 4), (5, 3), 1, "float32"),
-                    ("a corner, some twice", (3, 4, 6), (2, 9, 3), 1, "float32"),
-                    ("an image", (2, 19, 4, 3), (2, 7, 4, 3), 1, "float32"),
-                    ("integers", (6, 3), (4, 3), 0, "int64"),
-                ]
-            ),
-        ]
+            for reduction in REDUCTIONS
+            for label, x, indices, axis, dtype in [
+                ("columns", (5, 4), (5, 3), 1, "float32"),
+                ("a corner, some twice", (3, 4, 6), (2, 9, 3), 1, "float32"),
+                ("an image", (2, 19, 4, 3), (2, 7, 4, 3), 1, "float32"),
+                ("integers", (6, 3), (4, 3), 0, "int64"),
+            ]
+        ),
+    ]
 
 
 class ScatterND(Indexing):
@@ -150,29 +146,20 @@ class ScatterND(Indexing):
             )
         return x
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, indices: Shape, reduction: str, dtype: str = "float32") -> Case:
-            n = min(x[: indices[-1]])
-            updates = (*indices[:-1], *x[indices[-1] :])
-            return Case(
-                f"{label}, {reduction}",
-                [x, indices, updates],
-                attrs={"reduction": reduction},
-                dtypes=[dtype, "int64", dtype],
-                integers=(-n, n),
-            )
-
-        return [
-            case(label, x, indices, reduction, dtype)
-            for reduction in REDUCTIONS
-            for label, x, indices, dtype in [
-                ("elements", (9,), (4, 1), "float32"),
-                ("one element", (5, 4), (2,), "float32"),
-                ("rows, some twice", (5, 37), (7, 1), "float32"),
-                ("pixels", (4, 5, 19), (2, 3, 2), "float32"),
-                ("integers", (5, 4), (3, 2), "int64"),
-            ]
+    samples = [
+        scatter_case(
+            f"{label}, {reduction}", x, indices, (*indices[:-1], *x[indices[-1] :]), min(x[: indices[-1]]),
+            dtype, reduction=reduction,
+        )
+        for reduction in REDUCTIONS
+        for label, x, indices, dtype in [
+            ("elements", (9,), (4, 1), "float32"),
+            ("one element", (5, 4), (2,), "float32"),
+            ("rows, some twice", (5, 37), (7, 1), "float32"),
+            ("pixels", (4, 5, 19), (2, 3, 2), "float32"),
+            ("integers", (5, 4), (3, 2), "int64"),
         ]
+    ]  # fmt: skip
 
 
 def along_axis(op: str, x: Shape, indices: Shape, axis: int) -> int:

@@ -44,13 +44,11 @@ def lp_pool(
     if p < 1:
         raise SpecError(f"its p is {p}, expected 1 or more")
     n = spatial(kernel_shape)
-    stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
+    how = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
     power = s.inner("abs", x)
     if p != 1:
         power = s.inner("pow", power, s.const(np.float32(p), "p"))
-    power, around = padded(s, power, kernel_shape, padding, 0.0)
-    total = s.inner(
-        f"avg_pool{n}d", power, kernel=tuple(kernel_shape), stride=stride, padding=around,
-        dilation=dilation, ceil_mode=bool(ceil_mode), divisor_override=1,
-    )  # fmt: skip
+    power = padded(s, power, kernel_shape, how, 0.0)
+    how |= {"kernel": tuple(kernel_shape), "ceil_mode": bool(ceil_mode), "divisor_override": 1}
+    total = s.inner(f"avg_pool{n}d", power, **how)
     return s.emit("pow", total, s.const(np.float32(1 / p), "root"))

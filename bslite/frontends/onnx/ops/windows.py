@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +25,8 @@ def spatial(kernel: Sequence[object]) -> int:
 
 def windows(
     x: Operand, kernel: Ints, strides: Ints | None, pads: Ints | None, dilations: Ints | None, auto_pad: str
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Strides, dilations and pads of a window, written out: pads before each axis, then after."""
+) -> dict[str, Any]:
+    """The attributes stride, dilation and padding of a window, padding before each axis, then after."""
     n = len(kernel)
     if x.rank != n + 2:
         raise SpecError(f"its input has rank {x.rank}, expected {n + 2} for a window of {list(kernel)}")
@@ -57,7 +58,7 @@ def windows(
     pads = tuple(pads or (0,) * (2 * n))
     if min(pads) < 0:
         raise SpecError(f"its pads {list(pads)} are negative")
-    return tuple(strides), tuple(dilations), pads
+    return {"stride": tuple(strides), "padding": pads, "dilation": tuple(dilations)}
 
 
 def kernel_of(weight: Operand, kernel_shape: Ints | None) -> list[int]:
@@ -75,13 +76,16 @@ def is_wide(padding: Ints, kernel: Ints) -> bool:
     return any(2 * p > k for p, k in zip(padding, (*kernel, *kernel), strict=True))
 
 
-def padded(s: Site, x: Operand, kernel: Ints, padding: Ints, value: float) -> tuple[Operand, Ints]:
-    """The input of a pool and its padding, where it is wide by a layer of its own that puts in ``value``."""
-    n = len(kernel)
+def padded(s: Site, x: Operand, kernel: Ints, how: dict[str, Any], value: float) -> Operand:
+    """The input of a pool, around which, if its padding is wide, a layer puts ``value``: then none is left in
+    ``how``.
+    """
+    n, padding = len(kernel), how["padding"]
     if not is_wide(padding, kernel):
-        return x, padding
-    around = (0, 0, *padding[:n], 0, 0, *padding[n:])
-    return s.inner("pad", x, pads=around, value=value), (0,) * (2 * n)
+        return x
+    how["padding"] = (0,) * (2 * n)
+    padded_x: Operand = s.inner("pad", x, pads=(0, 0, *padding[:n], 0, 0, *padding[n:]), value=value)
+    return padded_x
 
 
 @onnx_op("Conv")
@@ -90,11 +94,9 @@ def conv(
     dilations: Ints | None, group: int, kernel_shape: Ints | None, pads: Ints | None, strides: Ints | None,
 ) -> Operand:  # fmt: skip
     kernel = kernel_of(weight, kernel_shape)
-    stride, dilation, padding = windows(x, kernel, strides, pads, dilations, auto_pad)
-    return s.emit(
-        f"conv{spatial(kernel)}d", x, params={"weight": weight, "bias": bias},
-        stride=stride, padding=padding, dilation=dilation, groups=group,
-    )  # fmt: skip
+    how = windows(x, kernel, strides, pads, dilations, auto_pad)
+    params = {"weight": weight, "bias": bias}
+    return s.emit(f"conv{spatial(kernel)}d", x, params=params, groups=group, **how)
 
 
 @onnx_op("ConvTranspose")
@@ -105,7 +107,8 @@ def conv_transpose(
 ) -> Operand:  # fmt: skip
     kernel = kernel_of(weight, kernel_shape)
     n, same = spatial(kernel), auto_pad in ("SAME_UPPER", "SAME_LOWER")
-    stride, dilation, padding = windows(x, kernel, strides, pads, dilations, "NOTSET" if same else auto_pad)
+    how = windows(x, kernel, strides, pads, dilations, "NOTSET" if same else auto_pad)
+    stride, dilation = how["stride"], how["dilation"]
     more = tuple(output_padding or (0,) * n)
     want: Ints | None = output_shape
     if len(more) != n or min(more) < 0 or (want is not None and len(want) != n):
@@ -123,11 +126,9 @@ def conv_transpose(
         more = tuple(e + max(0, -t) for e, t in zip(more, total, strict=True))
         less = [max(0, t) // 2 for t in total]
         rest = [max(0, t) - h for t, h in zip(total, less, strict=True)]
-        padding = (*less, *rest) if auto_pad == "SAME_UPPER" else (*rest, *less)
-    return s.emit(
-        f"conv_transpose{n}d", x, params={"weight": weight, "bias": bias}, stride=stride, padding=padding,
-        output_padding=more, dilation=dilation, groups=group,
-    )  # fmt: skip
+        how["padding"] = (*less, *rest) if auto_pad == "SAME_UPPER" else (*rest, *less)
+    params = {"weight": weight, "bias": bias}
+    return s.emit(f"conv_transpose{n}d", x, params=params, output_padding=more, groups=group, **how)
 
 
 @onnx_op("MaxPool")
@@ -136,13 +137,10 @@ def max_pool(
     kernel_shape: Ints, pads: Ints | None, storage_order: int = 0, strides: Ints | None,
 ) -> Operand:  # fmt: skip
     s.used_only(0)
-    stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
-    n = spatial(kernel_shape)
-    x, around = padded(s, x, kernel_shape, padding, -math.inf)
-    return s.emit(
-        f"max_pool{n}d", x, kernel=tuple(kernel_shape), stride=stride, padding=around, dilation=dilation,
-        ceil_mode=bool(ceil_mode),
-    )  # fmt: skip
+    how = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
+    op = f"max_pool{spatial(kernel_shape)}d"
+    x = padded(s, x, kernel_shape, how, -math.inf)
+    return s.emit(op, x, kernel=tuple(kernel_shape), ceil_mode=bool(ceil_mode), **how)
 
 
 @onnx_op("AveragePool")
@@ -150,15 +148,11 @@ def avg_pool(
     s: Site, x: Operand, *, auto_pad: str, ceil_mode: int = 0, count_include_pad: int,
     dilations: Ints | None = None, kernel_shape: Ints, pads: Ints | None, strides: Ints | None,
 ) -> Operand:  # fmt: skip
-    stride, dilation, padding = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
-    if is_wide(padding, kernel_shape):
-        return avg_by_conv(
-            s, x, tuple(kernel_shape), stride, padding, dilation, bool(ceil_mode), bool(count_include_pad)
-        )
-    return s.emit(
-        f"avg_pool{spatial(kernel_shape)}d", x, kernel=tuple(kernel_shape), stride=stride, padding=padding,
-        dilation=dilation, ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
-    )  # fmt: skip
+    how = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
+    how |= {"ceil_mode": bool(ceil_mode), "count_include_pad": bool(count_include_pad)}
+    if is_wide(how["padding"], kernel_shape):
+        return avg_by_conv(s, x, tuple(kernel_shape), **how)
+    return s.emit(f"avg_pool{spatial(kernel_shape)}d", x, kernel=tuple(kernel_shape), **how)
 
 
 @onnx_op("GlobalAveragePool", "GlobalMaxPool")
@@ -173,7 +167,7 @@ def global_pool(s: Site, x: Operand) -> Operand:
 
 
 def avg_by_conv(
-    s: Site, x: Operand, kernel: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...],
+    s: Site, x: Operand, kernel: tuple[int, ...], *, stride: tuple[int, ...], padding: tuple[int, ...],
     dilation: tuple[int, ...], ceil_mode: bool, count_include_pad: bool,
 ) -> Operand:  # fmt: skip
     """An average pool of a form that the op lacks: sums by a convolution with ones, over the counts.
