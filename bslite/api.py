@@ -158,7 +158,7 @@ def as_arrays(spec: ModelSpec, x: Any) -> tuple[list[Array], bool]:
     check_count(spec, given)
     torch = sys.modules.get("torch")
     as_torch = torch is not None and any(isinstance(v, torch.Tensor) for v in given)
-    arrays = [_as_array(declared, v, torch) for declared, v in zip(spec.inputs, given, strict=True)]
+    arrays = [as_array(declared, v, torch) for declared, v in zip(spec.inputs, given, strict=True)]
     sizes: dict[str, int] = {}
     for declared, array in zip(spec.inputs, arrays, strict=True):
         declared.bind(array.shape, sizes)
@@ -171,7 +171,7 @@ def as_arrays(spec: ModelSpec, x: Any) -> tuple[list[Array], bool]:
     return arrays, as_torch
 
 
-def _as_array(declared: Input, value: Any, torch: Any) -> Array:
+def as_array(declared: Input, value: Any, torch: Any) -> Array:
     """One input: type and dtype checked, strides made positive and whole."""
     what = f"input {declared.name!r}"
     if torch is not None and isinstance(value, torch.Tensor):

@@ -9,7 +9,6 @@ with a constant.
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -123,23 +122,23 @@ class Engine:
 
     def run(self, spec: ModelSpec, inputs: list[Array]) -> list[Array]:
         """Outputs for checked arrays."""
-        if self.backend == "cuda":
-            from bslite.engines import cuda
-
-            return cuda.run(spec, inputs, device=self.device)
-        from bslite.engines import cpu
-
-        return cpu.run(spec, inputs, threads=self.threads)
+        module, options = self._module()
+        made: list[Array] = module.run(spec, inputs, **options)
+        return made
 
     def trace(self, spec: ModelSpec, inputs: list[Array]) -> Iterator[tuple[str, Array]]:
         """Yield every value that the engine makes, by name."""
+        module, options = self._module()
+        yield from module.trace(spec, inputs, **options)
+
+    def _module(self) -> tuple[Any, dict[str, Any]]:
         if self.backend == "cuda":
             from bslite.engines import cuda
 
-            return cuda.trace(spec, inputs, device=self.device)
+            return cuda, {"device": self.device}
         from bslite.engines import cpu
 
-        return cpu.trace(spec, inputs, threads=self.threads)
+        return cpu, {"threads": self.threads}
 
 
 CPU = Engine()
@@ -174,7 +173,7 @@ def verify(
         agree = _same_bits(first, _arrays(run(spec, x, threads=1)))
     inputs, _ = as_arrays(spec, on_host(x))
     kept: dict[str, tuple[Array, Array]] = {}  # the references' values of the outputs
-    layers = tuple(_layers(spec, inputs, engine, kept, on_layer))
+    layers = tuple(check_layers(spec, inputs, engine, {}, kept, on_layer))
     for declared, given in zip(spec.inputs, inputs, strict=True):
         if declared.name in spec.outputs:
             kept[declared.name] = given.astype(np.float64), given
@@ -197,33 +196,14 @@ def engine_for(given: Sequence[Any], backend: str | None, threads: int | None) -
     return Engine(backend, threads, (on_gpu[0].index or 0) if on_gpu else 0)
 
 
-def check_layers(
-    spec: ModelSpec,
-    inputs: list[Array],
-    engine: Engine = CPU,
-    theirs: Mapping[str, Array] | None = None,
-) -> list[Check]:
-    """A check of every value the engine makes, in the order of the layers, for checked inputs.
-
-    ``theirs``: torch's values in float32, by layer, where there are some.
-    """
-    return _layers(spec, inputs, engine, {}, None, theirs or {})
-
-
-def check_outputs(spec: ModelSpec, inputs: list[Array], engine: Engine = CPU) -> list[Check]:
-    """A check of every output of the engine run normally, without keeping values, for checked inputs."""
-    got = engine.run(spec, inputs)
-    kept = {
-        node.name: (exact, single)
+def outputs_pass(spec: ModelSpec, inputs: list[Array], engine: Engine = CPU) -> bool:
+    """Whether every output passes, of the engine run normally, without keeping values, for checked inputs."""
+    made = dict(zip(spec.outputs, engine.run(spec, inputs), strict=True))
+    return all(
+        check(node.name, node.op, made[node.name], exact, single).passed
         for node, exact, single in _references(spec, inputs)
-        if node.name in spec.outputs
-    }
-    ops = {node.name: node.op for node in spec.nodes}
-    return [
-        check(name, ops[name], y, *kept[name])
-        for name, y in zip(spec.outputs, got, strict=True)
-        if name in kept
-    ]
+        if node.name in made
+    )
 
 
 def check(name: str, op: str, got: Array, exact: Array, single: Array, torch: Array | None = None) -> Check:
@@ -254,41 +234,44 @@ def relative_error(got: Array, exact: Array) -> float:
     return difference / size if size else difference
 
 
-def _layers(
+def check_layers(
     spec: ModelSpec,
     inputs: list[Array],
     engine: Engine,
-    kept: dict[str, tuple[Array, Array]],
-    on_layer: Callable[[str], None] | None,
-    theirs: Mapping[str, Array] = MappingProxyType({}),
+    theirs: Mapping[str, Array],
+    kept: dict[str, tuple[Array, Array]] | None = None,
+    on_layer: Callable[[str], None] | None = None,
 ) -> list[Check]:
-    """A check per value the engine makes; puts the references' values of the model's outputs into ``kept``.
+    """A check of every value the engine makes, in the order of the layers, for checked inputs.
 
-    Engine and references advance together. What the engine makes ahead of the model's order waits its turn;
-    what it makes behind is met in another pass over the references.
+    ``theirs``: torch's values in float32, by layer, where there are some. The references' values of the
+    model's outputs are put into ``kept``. Engine and references advance together. What the engine makes ahead
+    of the model's order waits its turn; what it makes behind is met in another pass over the references.
     """
     order = {node.name: index for index, node in enumerate(spec.nodes)}
     values = iter(engine.trace(spec, inputs))
     waiting: dict[str, Array] = {}
     checks: list[Check] = []
     reached = -1
+
+    def meet(node: Node, exact: Array, single: Array) -> None:
+        if node.name in waiting:
+            got = waiting.pop(node.name)
+            checks.append(check(node.name, node.op, got, exact, single, theirs.get(node.name)))
+
     for index, (node, exact, single) in enumerate(_references(spec, inputs)):
         if on_layer:
             on_layer(node.name)
-        if node.name in spec.outputs:
+        if kept is not None and node.name in spec.outputs:
             kept[node.name] = exact, single
         while reached < index and (made := next(values, None)) is not None:
             waiting[made[0]] = made[1]
             reached = order[made[0]]
-        if node.name in waiting:
-            got = waiting.pop(node.name)
-            checks.append(check(node.name, node.op, got, exact, single, theirs.get(node.name)))
+        meet(node, exact, single)
     waiting.update(values)
     if waiting:
-        for node, exact, single in _references(spec, inputs):
-            if node.name in waiting:
-                got = waiting.pop(node.name)
-                checks.append(check(node.name, node.op, got, exact, single, theirs.get(node.name)))
+        for reference in _references(spec, inputs):
+            meet(*reference)
     return sorted(checks, key=lambda c: order[c.name])
 
 

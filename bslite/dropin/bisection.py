@@ -1,6 +1,6 @@
 """`bisect`: the first layer whose values depart from the reference, and a small model that reproduces it."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bslite import verification
-from bslite.dropin.blueprint import Blueprint, draw
+from bslite.dropin.blueprint import draw
 from bslite.dropin.capture import capture
 from bslite.dropin.reproducer import Suspect, narrowed, smallest, write
 from bslite.dropin.structure import Structure
@@ -19,10 +19,9 @@ from bslite.engines.cuda.library import strict
 from bslite.errors import BsliteError, InputError
 from bslite.frontends.torch.capture import tensors as named_tensors
 from bslite.frontends.torch.parts import PartWalk
-from bslite.spec import Array, ModelSpec
+from bslite.spec import Array, ModelSpec, Node
 from bslite.verification import Check, Engine
 
-Node = torch.fx.Node
 #: How many times float32's error torch's value may be off the definition before the translation is at fault.
 TRANSLATION = 64.0
 TOGETHER = 4  # layers that the engine computes in one, at most
@@ -100,25 +99,20 @@ def bisect(
     name = type(module).__name__
     blueprint = draw(capture(module, arguments, name, free_batch=False), name)
     tensors = dict(named_tensors(module))
-    every = {n for p in blueprint.parts for n in (*p.nodes.inputs, *p.nodes.nodes)}
+    every = {n for p in blueprint.parts for n in (*p.inputs, *p.nodes)}
     with torch.no_grad(), strict(torch):
         values = run_graph(blueprint, tensors, inputs, every)
     checks: list[Check] = []
     for part in blueprint.parts:
         walk = blueprint.walk(tensors)
-        spec = walk.build(part.nodes.nodes, part.nodes.inputs, part.nodes.outputs)
-        arrays = [_array(values[n]) for n in part.nodes.inputs]
+        spec = walk.build(part.nodes, part.inputs, part.outputs)
+        arrays = [_array(values[n]) for n in part.inputs]
         theirs = _torch_values(walk, values)
         found = _departs(spec, arrays, theirs, engine, checks)
         if found is not None:
-            return _written(blueprint.name, found, checks, folder)
-    return Bisection(blueprint.name, "", "", "", tuple(checks), None, _in_torch(blueprint))
-
-
-def _in_torch(blueprint: Blueprint) -> str:
-    if not blueprint.refused:
-        return ""
-    return f"; {100 * blueprint.torch_share:.1f} % of the flops are torch's and were not compared"
+            return _written(name, found, checks, folder)
+    unseen = f"; {100 * blueprint.torch_share:.1f} % of the flops are torch's and were not compared"
+    return Bisection(name, "", "", "", tuple(checks), None, unseen if blueprint.refused else "")
 
 
 def _array(tensor: torch.Tensor) -> Array:
@@ -126,7 +120,7 @@ def _array(tensor: torch.Tensor) -> Array:
     return array
 
 
-def _torch_values(walk: PartWalk, values: dict[Node, Any]) -> dict[str, Array]:
+def _torch_values(walk: PartWalk, values: dict[torch.fx.Node, Any]) -> dict[str, Array]:
     """Torch's value of each layer, by the layer's name."""
     return {
         name: _array(values[node])
@@ -148,7 +142,8 @@ def _departs(
     for found in verification.check_layers(spec, inputs, engine, theirs):
         checks.append(found)
         name, op = found.name, ops[found.name]
-        if _translated_wrong(found):
+        explained = TRANSLATION * (found.reference_error + verification.TINY)
+        if found.torch_error is not None and not found.torch_error <= explained:  # NaN departs, too
             text = f"torch computes something else (relative distance {found.torch_error:.2e})"
             return Suspect(spec, inputs, name, op, "translation", text, right, theirs[name], engine)
         if not found.passed:
@@ -158,38 +153,23 @@ def _departs(
     return _within_stacks(spec, inputs, engine)
 
 
-def _translated_wrong(found: Check) -> bool:
-    """Whether torch's value is further from the definition than rounding explains."""
-    if found.torch_error is None:
-        return False
-    return not found.torch_error <= TRANSLATION * (found.reference_error + verification.TINY)
-
-
 def _within_stacks(spec: ModelSpec, inputs: list[Array], engine: Engine) -> Suspect | None:
     """The first layer that departs if the model is cut off behind it.
 
     Tracing layers one by one keeps their values, which rules out running them depth-first. Here the model
     runs as usual, cut off behind one layer after another.
     """
-    if all(c.passed for c in verification.check_outputs(spec, inputs, engine)):
+    if verification.outputs_pass(spec, inputs, engine):
         return None
-    places = list(range(len(spec.nodes)))
-    low, high = 0, len(places) - 1
-    while low < high:
-        middle = (low + high) // 2
-        cut = narrowed(spec, [spec.nodes[middle].name])
-        if all(c.passed for c in verification.check_outputs(cut, _inputs_for(cut, spec, inputs), engine)):
-            low = middle + 1
-        else:
-            high = middle
-    node = spec.nodes[low]
+    by_name = {i.name: x for i, x in zip(spec.inputs, inputs, strict=True)}
+
+    def departs(last: Node) -> bool:
+        cut = narrowed(spec, [last.name])
+        return not verification.outputs_pass(cut, [by_name[i.name] for i in cut.inputs], engine)
+
+    node = spec.nodes[bisect_left(spec.nodes[:-1], True, key=departs)]
     text = "it departs when the layers up to it run depth-first, not when it runs alone"
     return Suspect(spec, inputs, node.name, node.op, "engine", text, engine=engine)
-
-
-def _inputs_for(cut: ModelSpec, spec: ModelSpec, inputs: Sequence[Array]) -> list[Array]:
-    by_name = {i.name: x for i, x in zip(spec.inputs, inputs, strict=True)}
-    return [by_name[i.name] for i in cut.inputs]
 
 
 def _written(name: str, found: Suspect, checks: list[Check], folder: str | Path | None) -> Bisection:

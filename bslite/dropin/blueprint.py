@@ -4,6 +4,8 @@ A `Blueprint` holds no weights. An `Executable` is a blueprint with weights; cha
 executable of the same blueprint.
 """
 
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,32 +15,15 @@ import torch
 from bslite.dropin import costs
 from bslite.dropin.capture import Capture
 from bslite.dropin.model import Model, serves
-from bslite.dropin.partition import Nodes, partition
+from bslite.dropin.partition import Part, partition
 from bslite.errors import UnsupportedError
 from bslite.frontends.torch.capture import tensors as named_tensors
-from bslite.frontends.torch.graph import STORED, Graph
-from bslite.frontends.torch.names import call_of
+from bslite.frontends.torch.graph import STORED
 from bslite.frontends.torch.parts import PartWalk, Refusal, Survey
 from bslite.spec import ModelSpec
 
 Node = torch.fx.Node
 Tensor = torch.Tensor
-
-
-@dataclass
-class Part:
-    """Nodes that bslite can compute. ``seconds``: measured times of one run, bslite's and torch's."""
-
-    nodes: Nodes
-    flops: int
-    layers: int
-    seconds: tuple[float, float] | None = None
-    in_bslite: bool = True
-
-    @property
-    def paths(self) -> list[str]:
-        """The modules that the nodes are from, each once."""
-        return list(dict.fromkeys(call_of(n).path for n in self.nodes.nodes))
 
 
 @dataclass
@@ -48,12 +33,11 @@ class Blueprint:
     name: str
     capture: Capture
     refused: list[Refusal]
-    refused_flops: int
     parts: list[Part]
     flops: int  # of the whole graph, at a batch of `costs.BATCH`
     function: Callable[..., Any] | None = None
     direct: tuple[list[int], list[int]] | None = None  # places of in- and outputs, if one part is all
-    _arguments: list[tuple[str, Any]] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)  # the tensors that the function takes, by name
 
     @property
     def in_bslite(self) -> list[Part]:
@@ -77,12 +61,7 @@ class Blueprint:
 
     def spec(self, part: Part, tensors: Mapping[str, Tensor] | None = None) -> ModelSpec:
         """The model of a part."""
-        return self.walk(tensors).build(part.nodes.nodes, part.nodes.inputs, part.nodes.outputs)
-
-    def assemble(self) -> None:
-        """Write the function that runs the graph; it calls a model in place of each part that bslite runs."""
-        graph = _Writer(self)
-        self.function, self._arguments, self.direct = graph.function, graph.arguments, graph.direct
+        return self.walk(tensors).build(part.nodes, part.inputs, part.outputs)
 
     def values_of(self, key: str, tensors: Mapping[str, Tensor]) -> Tensor:
         """A parameter, buffer or constant by the name the export gave it."""
@@ -91,6 +70,42 @@ class Blueprint:
         if value is None:
             value = program.state_dict[key] if key in program.state_dict else program.constants[key]
         return value
+
+    def assemble(self) -> None:
+        """Write the function that runs the graph, with a call in place of each part that bslite runs.
+
+        It takes the models of these parts, the tensors `held`, then the inputs.
+        """
+        source, parts, graph = self.capture.graph, self.in_bslite, torch.fx.Graph()
+        inside = {node: part for part in parts for node in part.nodes}
+        needed = _needed(source.nodes, inside)
+        stored = [n for n in source.nodes if n in source.stored and n in needed]
+        given = [n for n in source.nodes if n.op == "placeholder" and n not in source.stored]
+        targets = {s.arg.name: s.target for s in source.program.graph_signature.input_specs}
+        self.held = [targets[n.name] for n in stored]
+        calls = {part: graph.placeholder(f"part_{i}") for i, part in enumerate(parts)}
+        new = {n: graph.placeholder(n.name) for n in (*stored, *given)}
+        others = [n for n in source.nodes if n in inside or (n in needed and n not in new)]
+        waiting: list[Node | Part] = list(dict.fromkeys(inside.get(n, n) for n in others))
+        while waiting:  # in rounds, because a part may stand before what it reads
+            later: list[Node | Part] = []
+            for item in waiting:
+                reads = item.inputs if isinstance(item, Part) else item.all_input_nodes
+                if not all(n in new for n in reads) or (later and getattr(item, "op", "") == "output"):
+                    later.append(item)
+                elif isinstance(item, Part):
+                    made = graph.call_function(call_part, (calls[item], *(new[n] for n in item.inputs)))
+                    for i, node in enumerate(item.outputs):
+                        new[node] = graph.call_function(operator.getitem, (made, i))
+                else:
+                    new[item] = graph.node_copy(item, new.__getitem__)
+            if len(later) == len(waiting):
+                raise RuntimeError("the parts of the graph wait for each other")
+            waiting = later
+        module = torch.fx.GraphModule(source.program.graph_module, graph)
+        module.graph.lint()
+        self.function = module.forward
+        self.direct = _directly(source.nodes[-1].args[0], given, parts)
 
 
 def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) -> Blueprint:
@@ -110,23 +125,12 @@ def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) 
     for spec in graph.program.graph_signature.input_specs:
         if spec.kind.name not in (*STORED, "USER_INPUT"):
             raise UnsupportedError(f"model {name!r}: its graph takes a {spec.kind.name.lower()}")
-    work = list(graph.operations())
-    parts = [
-        Part(nodes, costs.total(nodes.nodes), sum(map(costs.does_work, nodes.nodes)))
-        for nodes in partition(survey)
-    ]
-    return Blueprint(
-        name,
-        captured,
-        list(survey.refused.values()),
-        costs.total(survey.refused),
-        parts,
-        costs.total(work),
-    )
+    flops = costs.total(graph.operations())
+    return Blueprint(name, captured, list(survey.refused.values()), partition(survey), flops)
 
 
 class Executable:
-    """A blueprint with the present weights. It takes tensors and returns the results."""
+    """A blueprint with the present weights."""
 
     def __init__(
         self,
@@ -143,36 +147,25 @@ class Executable:
             next((m for m in models_at_hand if serves(m.spec, spec)), None) or Model(spec, threads)
             for spec in specs
         ]
-        models = iter(self.models)
-        self._leading = [
-            next(models) if kind == "part" else blueprint.values_of(key, tensors)
-            for kind, key in blueprint._arguments
-            if kind != "input"
-        ]
-        self._function = blueprint.function
-        self._direct = blueprint.direct
-        self.results = blueprint.capture.results
+        self._tensors = [blueprint.values_of(key, tensors) for key in blueprint.held]
 
     def prepared(self, tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Any]:
-        """The function to call for tensors of these shapes and strides."""
-        if self._direct is None:
-            return self
-        places, order = self._direct
-        if places == list(range(len(tensors))) and order == [0] and self.results.single:
-            call = self.models[0].prepared(tensors)
+        """The function from tensors of these shapes and strides to the forward's result."""
+        function, results = self.blueprint.function, self.blueprint.capture.results
+        if self.blueprint.direct is None:
+            assert function is not None
+            whole = functools.partial(function, *self.models, *self._tensors)
+            return lambda given: results.build(whole(*given))
+        places, order = self.blueprint.direct
+        call = self.models[0].prepared([tensors[i] for i in places])
+        if places == list(range(len(tensors))) and order == [0] and results.single:
             return lambda given: call(given)[0]
-        return self
 
-    def __call__(self, tensors: Sequence[Tensor]) -> Any:
-        """The forward's result."""
-        if self._direct is not None:
-            places, order = self._direct
-            made: Sequence[Any] = self.models[0]([tensors[i] for i in places])
-            if self.results.single:
-                return made[order[0]]
-            return self.results.build([made[i] for i in order])
-        assert self._function is not None
-        return self.results.build(self._function(*self._leading, *tensors))
+        def direct(given: Sequence[Tensor]) -> Any:
+            made = call([given[i] for i in places])
+            return results.build([made[i] for i in order])
+
+        return direct
 
 
 def call_part(model: Model, *tensors: Tensor) -> list[Tensor]:
@@ -180,105 +173,26 @@ def call_part(model: Model, *tensors: Tensor) -> list[Tensor]:
     return model(tensors)
 
 
-class _Writer:
-    """Writes the function of a blueprint. Its arguments are the held models and tensors, then the inputs."""
+def _needed(nodes: Sequence[Node], inside: Mapping[Node, Part]) -> set[Node]:
+    """The nodes whose values something outside the parts, or a part, reads."""
+    needed: set[Node] = set()
+    for node in reversed(nodes):
+        if node in inside:
+            if node in needed:
+                needed.update(inside[node].inputs)
+        elif node.op == "output" or node in needed:
+            needed.add(node)
+            needed.update(node.all_input_nodes)
+    return needed
 
-    def __init__(self, blueprint: Blueprint) -> None:
-        source = blueprint.capture.graph
-        self._graph = torch.fx.Graph()
-        self._new: dict[Node, Node] = {}
-        self.arguments: list[tuple[str, Any]] = []
-        parts = blueprint.in_bslite
-        calls = [self._placeholder("part", i, f"part_{i}") for i in range(len(parts))]
-        targets = {s.arg.name: s.target for s in source.program.graph_signature.input_specs}
-        inside = {node: i for i, part in enumerate(parts) for node in part.nodes.nodes}
-        needed = self._needed(source.nodes, inside, parts)
-        for node in source.nodes:
-            if node in source.stored and node in needed:
-                self._new[node] = self._placeholder("tensor", targets[node.name], node.name)
-        for node in source.nodes:
-            if node.op == "placeholder" and node not in source.stored:
-                self._new[node] = self._placeholder("input", None, node.name)
-        self._write(source.nodes, inside, parts, calls, needed)
-        module = torch.fx.GraphModule(source.program.graph_module, self._graph)
-        module.graph.lint()
-        self.function = module.forward
-        self.direct = self._directly(source, parts)
 
-    def _placeholder(self, kind: str, key: Any, name: str) -> Node:
-        self.arguments.append((kind, key))
-        return self._graph.placeholder(name)
-
-    @staticmethod
-    def _needed(nodes: Sequence[Node], inside: Mapping[Node, int], parts: Sequence[Part]) -> set[Node]:
-        """The nodes whose values something outside the parts, or a part, reads."""
-        needed: set[Node] = set()
-        for node in reversed(nodes):
-            if node in inside:
-                part = parts[inside[node]]
-                if node in needed:
-                    needed.update(part.nodes.inputs)
-            elif node.op == "output" or node in needed:
-                needed.add(node)
-                needed.update(node.all_input_nodes)
-        return needed
-
-    def _write(
-        self,
-        nodes: Sequence[Node],
-        inside: Mapping[Node, int],
-        parts: Sequence[Part],
-        calls: Sequence[Node],
-        needed: set[Node],
-    ) -> None:
-        """Write the nodes in an order in which each value is made before it is read."""
-        import operator
-
-        def make(part: int) -> None:
-            outputs = parts[part].nodes.outputs
-            made = self._graph.call_function(
-                call_part, (calls[part], *(self._new[n] for n in parts[part].nodes.inputs))
-            )
-            for i, node in enumerate(outputs):
-                self._new[node] = self._graph.call_function(operator.getitem, (made, i))
-
-        waiting: list[Node | int] = []
-        seen: set[int] = set()
-        for node in nodes:
-            if node in inside:
-                if inside[node] not in seen:
-                    seen.add(inside[node])
-                    waiting.append(inside[node])
-            elif node in needed and node not in self._new:
-                waiting.append(node)
-        while waiting:
-            later: list[Node | int] = []
-            for item in waiting:
-                reads = parts[item].nodes.inputs if isinstance(item, int) else item.all_input_nodes
-                if not all(n in self._new for n in reads) or (later and getattr(item, "op", "") == "output"):
-                    later.append(item)
-                elif isinstance(item, int):
-                    make(item)
-                else:
-                    self._new[item] = self._graph.node_copy(item, self._new.__getitem__)
-            if len(later) == len(waiting):
-                raise RuntimeError("the parts of the graph wait for each other")
-            waiting = later
-
-    @staticmethod
-    def _directly(source: Graph, parts: Sequence[Part]) -> tuple[list[int], list[int]] | None:
-        """If one part makes all results: the places of its inputs and of its outputs in the graph's."""
-        output = next(n for n in source.nodes if n.op == "output")
-        results = output.args[0]
-        if len(parts) != 1 or not isinstance(results, (list, tuple)):
-            return None
-        made = {n: i for i, n in enumerate(parts[0].nodes.outputs)}
-        if any(not isinstance(r, torch.fx.Node) or r not in made for r in results):
-            return None
-        if len(set(results)) != len(results):
-            return None  # one tensor, returned twice
-        given = [n for n in source.nodes if n.op == "placeholder" and n not in source.stored]
-        places = {n: i for i, n in enumerate(given)}
-        if any(n not in places for n in parts[0].nodes.inputs):
-            return None
-        return [places[n] for n in parts[0].nodes.inputs], [made[r] for r in results]  # type: ignore[index]
+def _directly(results: Any, given: list[Node], parts: Sequence[Part]) -> tuple[list[int], list[int]] | None:
+    """If one part makes all results: the places of its inputs and of its outputs in the graph's."""
+    if len(parts) != 1 or not isinstance(results, (list, tuple)):
+        return None
+    (part,) = parts
+    if not set(results) <= set(part.outputs) or not set(part.inputs) <= set(given):
+        return None
+    if len(set(results)) != len(results):
+        return None  # one tensor, returned twice
+    return [given.index(n) for n in part.inputs], [part.outputs.index(r) for r in results]

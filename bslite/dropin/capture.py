@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,10 +17,9 @@ import torch
 from bslite.dropin.structure import Structure
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
-from bslite.frontends.torch.capture import check_module, check_packing, failure, functional, quiet, summary
+from bslite.frontends.torch.capture import check_module, failure, functional, summary, trace
 from bslite.frontends.torch.capture import tensors as named_tensors
 from bslite.frontends.torch.graph import Graph, memory
-from bslite.frontends.torch.packed.mode import packing
 
 OUTER_HOOKS = (
     "_forward_hooks",
@@ -45,8 +44,7 @@ class Capture:
 
     def rewritten(self) -> Capture:
         """The same without in-place operations."""
-        program = functional(self.graph.program)
-        return Capture(Graph(program), self.shell, self.results, self.fixed, True)
+        return replace(self, graph=Graph(functional(self.graph.program)), functional=True)
 
 
 def capture(module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool) -> Capture:
@@ -65,23 +63,23 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, free_batch
         raise UnsupportedError(f"forward hooks on layers inside the model ({', '.join(hooked[:5])})")
     shell = shell_of(module)
     traced = _Traced(shell, arguments)
-    tensors: Sequence[torch.Tensor] = [x.detach() for x in arguments.leaves]
+    tensors = tuple(x.detach() for x in arguments.leaves)
     program, fixed = None, "" if free_batch else "a batch of one is traced for itself"
     if free_batch:
         try:
-            program = _export(traced, *_repeated(tensors))
+            program = trace(traced.twin, *_repeated(tensors))
         except Exception as e:
             fixed = summary(e)
     if program is None:
         try:
-            program = _export(traced, tensors, None)
+            program = trace(traced.twin, tensors, None)
         except Exception as e:
             raise failure(traced.twin, name, e) from e
     if traced.stateful:
         raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
     graph = Graph(program)
     assert traced.results is not None
-    found = Capture(graph, traced.twin, traced.results, fixed, functional=not _writes(graph))
+    found = Capture(graph, traced.twin, traced.results, fixed, functional=not _writing(graph))
     if not found.functional:
         if changes := _changes(graph):
             raise UnsupportedError(f"model {name!r}: its forward changes {changes} in place")
@@ -91,6 +89,9 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, free_batch
         if spec.kind.name != "USER_OUTPUT":
             raise UnsupportedError(f"model {name!r}: its forward changes {spec.target!r} in place")
     return found
+
+
+VARIES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)  # what of a result a graph makes
 
 
 class _Traced:
@@ -108,7 +109,7 @@ class _Traced:
             before = attributes_of(self.twin.modules())  # here, because torch.export restores them
             made = inner(*args, **kwargs) if bound else inner(this, *args, **kwargs)
             self.stateful |= not _same_attributes(before, attributes_of(self.twin.modules()))
-            self.results = Structure(made, _varies)
+            self.results = Structure(made, lambda x: isinstance(x, VARIES))
             return tuple(self.results.leaves)
 
         scope = {"forward": forward, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
@@ -165,20 +166,7 @@ def _same_attributes(before: list[dict[str, Any]], after: list[dict[str, Any]]) 
         return False
 
 
-def _varies(x: Any) -> bool:
-    return isinstance(x, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool))
-
-
-def _export(traced: _Traced, tensors: Sequence[torch.Tensor], dynamic: Any) -> torch.export.ExportedProgram:
-    with quiet(), torch.no_grad(), packing(traced.twin):
-        program: torch.export.ExportedProgram = torch.export.export(
-            traced.twin, tuple(tensors), dynamic_shapes=dynamic, strict=False
-        )
-    check_packing(program)
-    return program
-
-
-def _repeated(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Any]:
+def _repeated(tensors: tuple[torch.Tensor, ...]) -> tuple[tuple[torch.Tensor, ...], Any]:
     """Inputs with a batch of at least four, and their ``dynamic_shapes``; see the frontend's `free_batch`."""
     batch = next((x.shape[0] for x in tensors if x.ndim), 0)
     if not batch:
@@ -187,22 +175,20 @@ def _repeated(tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], Any]
     shared = [bool(x.ndim and x.shape[0] == batch) for x in tensors]
     dynamic = tuple({0: dim} if s else None for s in shared)
     if batch < 4:
-        tensors = [torch.cat([x] * 4) if s else x for x, s in zip(tensors, shared, strict=True)]
-    return list(tensors), (dynamic,)
+        tensors = tuple(torch.cat([x] * 4) if s else x for x, s in zip(tensors, shared, strict=True))
+    return tensors, (dynamic,)
 
 
-def _writes(graph: Graph) -> bool:
-    return any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in graph.nodes)
+def _writing(graph: Graph) -> list[torch.fx.Node]:
+    """The operations that work in place."""
+    return [n for n in graph.nodes if getattr(getattr(n.target, "_schema", None), "is_mutable", False)]
 
 
 def _changes(graph: Graph) -> str:
     """Which input or tensor of the module an in-place operation writes to; empty if none is."""
     placeholders = {memory(n): n for n in graph.nodes if n.op == "placeholder" and memory(n) is not None}
-    for node in graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        if schema is None or not schema.is_mutable:
-            continue
-        for argument, given in zip(schema.arguments, node.args, strict=False):
+    for node in _writing(graph):
+        for argument, given in zip(node.target._schema.arguments, node.args, strict=False):  # type: ignore[union-attr]
             if argument.alias_info is not None and argument.alias_info.is_write:
                 for value in given if isinstance(given, (list, tuple)) else (given,):
                     if (place := memory(value)) in placeholders:

@@ -1,7 +1,7 @@
 """The share of the work that an operation has, estimated from the shapes that torch traced."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -92,8 +92,3 @@ def concrete(size: Any) -> int:
         return size
     expression = size.node.expr
     return int(expression.subs(dict.fromkeys(expression.free_symbols, BATCH)))
-
-
-def share(part: Sequence[Node], whole: Sequence[Node]) -> float:
-    """The share of ``whole``'s flops that ``part`` has."""
-    return total(part) / max(1, total(whole))

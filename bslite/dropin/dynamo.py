@@ -7,6 +7,7 @@ module for `Runner`, whose batch is free even where Dynamo fixed it.
 
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import chain
 from operator import is_
 from typing import Any
 
@@ -14,11 +15,11 @@ import torch
 from torch.fx.traceback import preserve_node_meta
 
 from bslite.dropin import reasons
-from bslite.dropin.dynamo_guards import forget_choice_of_library
 from bslite.dropin.runner import Options, Runner
 
 Node = torch.fx.Node
 Tensor = torch.Tensor
+QUESTION = ("fake_impls.py", "conv")  # the file and function of torch that ask for a convolution's library
 MAX_SETS = 4  # sets of parameters kept ready for one graph: modules of one class share Dynamo's graph
 
 
@@ -32,7 +33,7 @@ def bslite(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) 
             f"torch.compile: the graph runs in torch: {reasons.GRADIENTS}", UserWarning, stacklevel=2
         )
         return module.forward
-    forget_choice_of_library()
+    _forget_choice_of_library()
     return _Compiled(module, Options(**options.get("options", options)))
 
 
@@ -88,10 +89,7 @@ class _Body(torch.nn.Module):
                 new[node] = graph.node_copy(node, new.__getitem__)
         for name, child in module.named_children():
             self.add_module(name, child)
-        for name, value in {
-            **dict(module.named_buffers(recurse=False)),
-            **dict(module.named_parameters(recurse=False)),
-        }.items():
+        for name, value in chain(module.named_buffers(recurse=False), module.named_parameters(recurse=False)):
             if not hasattr(self, name):
                 self.register_buffer(name, value)
         self._graph = graph
@@ -120,3 +118,35 @@ def _source(node: Node, placeholders: Sequence[Node]) -> tuple[Node, int] | None
                 if isinstance(size, torch.SymInt) and size.node.expr == value.node.expr:
                     return other, axis
     return None
+
+
+def _forget_choice_of_library() -> None:
+    """Drop a guard that costs a recompilation and does not concern bslite.
+
+    To follow a convolution, Dynamo asks which of torch's libraries would run it. One library runs small
+    images only if the batch is at least 16. The answer becomes a guard, so that a batch on the other side of
+    16 recompiles the graph, whatever the backend. A graph that bslite runs is right on both sides. This uses
+    private parts of torch; where they differ from what is expected, the guards stay.
+    """
+    try:
+        from torch.utils._sympy.numbers import int_oo
+        from torch.utils._sympy.value_ranges import ValueRanges
+
+        context = torch._guards.TracingContext.try_get()
+        if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
+            return
+        shapes = context.fake_mode.shape_env
+        asked = [guard for guard in shapes.guards if _asked_by_convolution(guard)]
+        symbols = {s for guard in asked for s in guard.expr.free_symbols}
+        symbols -= {s for guard in shapes.guards if guard not in asked for s in guard.expr.free_symbols}
+        shapes.guards[:] = [g for g in shapes.guards if g not in asked or not g.expr.free_symbols <= symbols]
+        for symbol in symbols:
+            shapes.var_to_range[symbol] = ValueRanges(2, int_oo)  # zero and one are always for themselves
+    except (AttributeError, ImportError, TypeError):
+        return
+
+
+def _asked_by_convolution(guard: object) -> bool:
+    place = guard.sloc.framework_loc  # type: ignore[attr-defined]
+    file, function = QUESTION
+    return place is not None and str(place.filename).endswith(file) and place.name == function

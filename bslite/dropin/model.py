@@ -22,15 +22,13 @@ MAX_CALLS = 64  # shapes and strides known: beyond, the least recently used are 
 
 def serves(general: ModelSpec, special: ModelSpec) -> bool:
     """Whether ``general`` computes what ``special`` does, with the same weights, for at least its sizes."""
-    if (general.nodes, general.outputs, len(general.inputs)) != (
-        special.nodes,
-        special.outputs,
-        len(special.inputs),
-    ):
+
+    def frame(spec: ModelSpec) -> tuple[object, ...]:
+        return spec.nodes, spec.outputs, [(i.name, i.dtype, len(i.shape)) for i in spec.inputs]
+
+    if frame(general) != frame(special):
         return False
     for g, s in zip(general.inputs, special.inputs, strict=True):
-        if (g.name, g.dtype, len(g.shape)) != (s.name, s.dtype, len(s.shape)):
-            return False
         if any(a != b and not isinstance(a, str) for a, b in zip(g.shape, s.shape, strict=True)):
             return False
     return all(_same(general.params[key], special.params[key]) for key in special.params)

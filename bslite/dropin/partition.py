@@ -10,7 +10,7 @@ import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from bslite.dropin.costs import does_work, flops, sizes
+from bslite.dropin.costs import does_work, flops, sizes, total
 from bslite.frontends.torch.graph import Graph, has_tensors, is_getitem
 from bslite.frontends.torch.names import call_of
 from bslite.frontends.torch.parts import Survey
@@ -18,13 +18,23 @@ from bslite.frontends.torch.parts import Survey
 Node = torch.fx.Node
 
 
-@dataclass
-class Nodes:
-    """Nodes that become one model, in order; the values they read; those of their values that others read."""
+@dataclass(eq=False)
+class Part:
+    """Nodes that become one model, in order; the values they read; those of their values that others read.
+
+    ``seconds``: measured times of one run, bslite's and torch's.
+    """
 
     nodes: list[Node]
     inputs: list[Node]
     outputs: list[Node]
+    seconds: tuple[float, float] | None = None
+    in_bslite: bool = True
+
+    @property
+    def flops(self) -> int:
+        """Of all nodes, at a batch of `costs.BATCH`."""
+        return total(self.nodes)
 
 
 class _Buildable(OperatorSupportBase):
@@ -35,7 +45,7 @@ class _Buildable(OperatorSupportBase):
         return node in self._nodes
 
 
-def partition(survey: Survey) -> list[Nodes]:
+def partition(survey: Survey) -> list[Part]:
     """Disjoint sets of buildable nodes, merged wherever that makes no cycle."""
     graph = survey.graph
     sizes_from_inputs(graph)
@@ -51,13 +61,8 @@ def partition(survey: Survey) -> list[Nodes]:
     for group in groups:
         if _worth_a_call(group) or (len(groups) == 1 and not survey.refused):
             nodes = sorted(group, key=order.__getitem__)
-            parts.append(
-                Nodes(
-                    nodes,
-                    _read(graph, group, nodes),
-                    [n for n in nodes if not group >= set(_users(graph, n))],
-                )
-            )
+            outputs = [n for n in nodes if any(u in graph.live and u not in group for u in n.users)]
+            parts.append(Part(nodes, _read(graph, group, nodes), outputs))
     return sorted(parts, key=lambda part: order[part.nodes[0]])
 
 
@@ -131,7 +136,3 @@ def _read(graph: Graph, group: set[Node], nodes: list[Node]) -> list[Node]:
     """The tensors that a group takes from outside, in the order in which they are read. No constants."""
     read = dict.fromkeys(a for n in nodes for a in n.all_input_nodes)
     return [a for a in read if a not in group and a not in graph.constant and has_tensors(a)]
-
-
-def _users(graph: Graph, node: Node) -> list[Node]:
-    return [u for u in node.users if u in graph.live]

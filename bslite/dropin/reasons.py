@@ -21,11 +21,15 @@ CAPTURED = (
 MODES = "another tool is following torch's operations (a trace, a transform or a dispatch mode)"
 
 
-def outside(autocast: bool, tracing: bool, transformed: bool) -> str:
+def outside() -> str:
     """The reason in the surroundings of a call to run it in torch; empty if there is none."""
-    if tracing or transformed:
+    if (
+        torch._C._get_tracing_state() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    ):
         return MODES
-    return AUTOCAST if autocast else ""
+    return AUTOCAST if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") else ""
 
 
 def of_tensor(tensor: torch.Tensor) -> str:

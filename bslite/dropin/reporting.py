@@ -4,10 +4,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bslite.dropin import place
-from bslite.dropin.blueprint import Blueprint, Part
+from bslite.dropin.blueprint import Blueprint
+from bslite.dropin.costs import does_work
+from bslite.dropin.partition import Part
 from bslite.dropin.reasons import Unsupported, grouped
 from bslite.dropin.runner import Kind, Runner, runner_of
 from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.frontends.torch.names import call_of
 
 
 @dataclass(frozen=True)
@@ -107,11 +110,11 @@ def _kind(kind: Kind) -> KindReport:
 
 
 def _part(part: Part, blueprint: Blueprint) -> PartReport:
-    paths = part.paths
+    paths = list(dict.fromkeys(call_of(n).path for n in part.nodes))
     return PartReport(
-        paths[0] or str(part.nodes.nodes[0]),
-        paths[-1] or str(part.nodes.nodes[-1]),
-        part.layers,
+        paths[0] or str(part.nodes[0]),
+        paths[-1] or str(part.nodes[-1]),
+        sum(map(does_work, part.nodes)),
         part.flops / max(1, blueprint.flops),
         part.seconds,
         "bslite" if part.in_bslite else "torch",

@@ -109,12 +109,9 @@ def smallest(suspect: Suspect) -> tuple[ModelSpec, list[Array]]:
     constants = {n.name for n in spec.nodes if not n.inputs}
     single = {node.name: value for node, value in layers(spec, list(suspect.inputs), np.float32)}
     before = set(single) - constants - {suspect.layer}
-    found = [before, before & set(suspect.known), set()]
-    for given in found:
+    for given in (before, before & set(suspect.known), set()):
         small = narrowed(spec, [suspect.layer], given, single)
         arrays = [by_name[i.name] if i.name in by_name else single[i.name] for i in small.inputs]
-        if suspect.fault == "translation":
-            return small, arrays
-        if not all(c.passed for c in verification.check_outputs(small, arrays, suspect.engine)):
+        if suspect.fault == "translation" or not verification.outputs_pass(small, arrays, suspect.engine):
             return small, arrays
     return spec, list(suspect.inputs)

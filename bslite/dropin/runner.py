@@ -82,13 +82,7 @@ class Runner:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.module.__dict__["training"]:
             return self._run_torch(InTorch(reasons.TRAINING), args, kwargs)
-        around = reasons.outside(
-            torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"),
-            torch._C._get_tracing_state() is not None,
-            torch._C._len_torch_dispatch_stack() > 0
-            or torch._C._functorch.peek_interpreter_stack() is not None,
-        )
-        if around:
+        if around := reasons.outside():
             return self._run_torch(InTorch(around), args, kwargs)
         try:
             key, tensors = signature(args, kwargs)

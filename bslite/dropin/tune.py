@@ -24,13 +24,13 @@ def tune(
 ) -> None:
     """Measure every part on ``inputs`` and leave to torch the parts that torch runs faster."""
     graph = blueprint.capture.graph
-    twins = [fuse_as_graphmodule(graph.program.graph_module, p.nodes.nodes, "part") for p in blueprint.parts]
-    wanted = {n for _, read, _ in twins for n in read} | {n for p in blueprint.parts for n in p.nodes.inputs}
+    twins = [fuse_as_graphmodule(graph.program.graph_module, p.nodes, "part") for p in blueprint.parts]
+    wanted = {n for _, read, _ in twins for n in read} | {n for p in blueprint.parts for n in p.inputs}
     with torch.no_grad():
         values = run_graph(blueprint, tensors, inputs, wanted)
         for part, (twin, read, _) in zip(blueprint.parts, twins, strict=True):
             model = Model(blueprint.spec(part, tensors), threads)
-            ours = [values[n] for n in part.nodes.inputs]
+            ours = [values[n] for n in part.inputs]
             theirs = [values[n] for n in read]
             run = _waited_for(lambda m=model, x=ours: m(x), inputs)  # type: ignore[misc]
             peer = _waited_for(lambda t=twin, x=theirs: t(*x), inputs)  # type: ignore[misc]

@@ -11,18 +11,14 @@ counter alone and misses all sampled words, such as one element of a large weigh
 such a write call `bslite.dropin.refresh`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterable
 from itertools import chain
 from operator import attrgetter, getitem, is_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import torch
+import torch
 
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
@@ -33,8 +29,6 @@ class Watch:
     """The state of a module. ``tensors``: its parameters, buffers and ``extra`` tensors, in a fixed order."""
 
     def __init__(self, module: torch.nn.Module, extra: Iterable[torch.Tensor] = ()) -> None:
-        import torch
-
         modules = list(module.modules())
         self._attributes = [m.__dict__ for m in modules]
         self._seen = attributes_of(modules)
@@ -97,35 +91,24 @@ class Digest:
     """The digest of the CPU tensors among ``tensors``; it keeps them alive."""
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
-        import torch
-
         from bslite.kernels.cpu.runtime.digest import digest
 
         self._tensors = [
             t for t in tensors if t.device.type == "cpu" and t.layout == torch.strided and t.numel()
         ]
         self._table = np.array([(t.data_ptr(), _words(t)) for t in self._tensors], np.int64).reshape(-1, 2)
-        self._result = np.zeros(1, np.int64)
-        self._cell = ctypes.c_int64.from_buffer(self._result.data)
+        self._cell = ctypes.c_int64()
         # Called with the interpreter's lock held, so that two threads do not share the result's cell.
-        function = ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(digest.address)
-        table, count = self._table.ctypes.data, len(self._table)
-        cell = self._result.ctypes.data
-
-        def call() -> int:
-            function(table, count, cell)
-            return self._cell.value
-
-        self._call = call
+        self._function = ctypes.PYFUNCTYPE(None, *[ctypes.c_int64] * 3)(digest.address)
+        self._arguments = self._table.ctypes.data, len(self._table), ctypes.addressof(self._cell)
 
     def __call__(self) -> int:
-        return self._call()
+        self._function(*self._arguments)
+        return self._cell.value
 
 
 def attributes_of(modules: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:
     """The present attributes of each module. Those that torch itself keeps on a module are not copied."""
-    import torch
-
     own = vars(torch.nn.Module()).keys()
     return [{k: v if k in own else _frozen(v) for k, v in vars(m).items()} for m in modules]
 

@@ -60,13 +60,10 @@ def flow_of(spec: ModelSpec, batch: int | None) -> Flow:
             f"model {spec.name!r}: no axis of its inputs is a sequence of several steps; "
             "describe it with at least two"
         )
+    ops = {n.name: n.op for n in spec.nodes}
     lines = [f"model {spec.name!r} cannot be streamed, time step by time step:"]
-    lines += [f"  layer {layer!r} ({_op(spec, layer)}): {why}" for layer, why in best.problems.items()]
+    lines += [f"  layer {name!r} ({ops.get(name, 'input')}): {why}" for name, why in best.problems.items()]
     raise UnsupportedError("\n".join(lines))
-
-
-def _op(spec: ModelSpec, layer: str) -> str:
-    return next((n.op for n in spec.nodes if n.name == layer), "input")
 
 
 def _choices(spec: ModelSpec) -> Iterator[tuple[int | None, ...]]:

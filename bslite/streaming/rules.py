@@ -4,7 +4,7 @@ A rule proves that step t of the output depends only on step t of the inputs and
 a rule does not stream, unless it is pointwise.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,37 +110,32 @@ def pointwise(at: At) -> Place:
     return steps
 
 
-@rule("linear")
-def last_axis(at: At) -> Place:
-    if at.only.axis == len(at.ins[0]) - 1:
-        raise Mixes("its features are the time steps")
-    return at.only
+def keeps(*names: str, over: Callable[[At], Iterable[int]] = lambda at: (), why: str = "") -> None:
+    """A rule: the steps stay where they are, unless they lie along one of the axes that the op works over."""
+
+    def of(at: At) -> Place:
+        if at.only.axis in over(at):
+            raise Mixes(why)
+        return at.only
+
+    rule(*names)(of)
 
 
-@rule("softmax", "log_softmax", "normalize", "cumsum", "topk")
-def along_an_axis(at: At) -> Place:
-    if at.axis(at.node.attrs["axis"]) == at.only.axis:
-        raise Mixes("it goes along time" if at.node.op in ("cumsum", "topk") else "it normalises over time")
-    return at.only
+def own_axis(at: At) -> tuple[int]:
+    return (at.axis(at.node.attrs["axis"]),)
 
 
-@rule("layer_norm", "rms_norm")
-def trailing_axes(at: At) -> Place:
-    if at.only.axis >= len(at.ins[0]) - len(at.node.attrs["normalized_shape"]):
-        raise Mixes("it normalises over time")
-    return at.only
+def normalized(at: At) -> range:
+    rank = len(at.ins[0])
+    return range(rank - len(at.node.attrs["normalized_shape"]), rank)
 
 
-@rule("batch_norm", "lrn")
-def per_channel(at: At) -> Place:
-    if at.only.axis == 1:
-        raise Mixes("its channels are the time steps")
-    return at.only
-
-
-@rule("dropout")
-def same(at: At) -> Place:
-    return at.only
+keeps("dropout")
+keeps("linear", over=lambda at: (at.axis(-1),), why="its features are the time steps")
+keeps("batch_norm", "lrn", over=lambda at: (1,), why="its channels are the time steps")
+keeps("layer_norm", "rms_norm", over=normalized, why="it normalises over time")
+keeps("softmax", "log_softmax", "normalize", over=own_axis, why="it normalises over time")
+keeps("cumsum", "topk", over=own_axis, why="it goes along time")
 
 
 @rule("gather")
@@ -212,7 +207,7 @@ def reduction(at: At) -> Place:
 
 @rule("argmax", "argmin")
 def extreme(at: At) -> Place:
-    return _without(at, (at.axis(at.node.attrs["axis"]),))
+    return _without(at, own_axis(at))
 
 
 def _without(at: At, axes: Sequence[int]) -> Place:

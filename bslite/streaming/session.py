@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bslite.api import as_arrays, check_threads
+from bslite.api import as_array, as_arrays, check_threads
 from bslite.cache import Recent
 from bslite.errors import InputError
 from bslite.ops import Shape
@@ -163,7 +163,8 @@ class Session:
             )
         if not names:
             return {}
-        only = self._streams.declared(flow.held)
+        fixed = tuple(Input(i.name, flow.shapes[i.name], dtype=i.dtype) for i in flow.held)
+        only = ModelSpec(self.spec.name, fixed, (), (fixed[0].name,), {})  # to check arrays against
         arrays, _ = as_arrays(only, [held[i.name] for i in flow.held])
         return {i.name: np.array(a) for i, a in zip(flow.held, arrays, strict=True)}
 
@@ -233,21 +234,13 @@ class _Call:
             names = ", ".join(i.name for i in self._inputs)
             raise InputError(f"expected {len(self._inputs)} sequence(s) ({names}), got {len(given)}")
         as_torch, arrays = False, []
+        torch = sys.modules.get("torch")
         for declared, shape, value in zip(self._inputs, self._shapes[single], given, strict=True):
-            if type(value) is not np.ndarray:
-                torch = sys.modules.get("torch")
-                if torch is not None and isinstance(value, torch.Tensor) and value.device.type == "cpu":
-                    value, as_torch = value.detach().numpy(), True
-                else:
-                    raise InputError(
-                        f"input {declared.name!r} is a {type(value).__name__}; expected a numpy array or CPU "
-                        f"torch tensor of {declared.dtype}"
-                    )
-            if value.dtype != declared.dtype:
-                raise InputError(
-                    f"input {declared.name!r} is {value.dtype}, expected {declared.dtype}; "
-                    "bslite does not cast"
-                )
+            if type(value) is not np.ndarray and torch is not None and isinstance(value, torch.Tensor):
+                as_torch = True
+                value = value.detach().numpy() if value.device.type == "cpu" else value
+            if type(value) is not np.ndarray or value.dtype != declared.dtype:
+                value = as_array(declared, value, torch)  # raises, but for a subclass of ndarray
             if value.shape != shape:
                 what = "of one time step" if single else "of the chunk"
                 raise InputError(
@@ -316,11 +309,6 @@ class Streams:
             return made
 
         return self._models.get(steps, make)
-
-    def declared(self, inputs: Sequence[Any]) -> ModelSpec:
-        """A model of just these inputs, to check arrays against."""
-        fixed = tuple(Input(i.name, self.flow.shapes[i.name], dtype=i.dtype) for i in inputs)
-        return ModelSpec(self.spec.name, fixed, (), (fixed[0].name,), {})
 
     def start(self, held: Mapping[str, Array]) -> list[Array]:
         """The states before the first step."""

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bslite.explanation.data.names import owners
 from bslite.explanation.data.stacking import Forecast
 from bslite.passes import Layer, fuse, readers, why_not_folded
 from bslite.plan import AnyPlan
@@ -31,7 +30,7 @@ class Fusion:
 
 def fusions(original: ModelSpec, spec: ModelSpec, plan: AnyPlan) -> list[Fusion]:
     """The layers of ``spec``, which is ``original`` simplified, in the order of the model."""
-    owner = owners(original, spec)
+    owner = _owners(original, spec)
     before = {n.name: n for n in original.nodes}
     concats = {i: n for n in spec.nodes if n.op == "concat" for i in n.inputs}
     values = {**_inner_values(plan), **plan.values}
@@ -49,6 +48,33 @@ def fusions(original: ModelSpec, spec: ModelSpec, plan: AnyPlan) -> list[Fusion]
         holds = tuple(_holds(layer, held, before, values, concats.get(layer.name), names))
         name, op = names[layer.node.name], layer.node.op
         found.append(Fusion(name, op, layer.name, layer.members, held, holds, apart))
+    return found
+
+
+def _owners(original: ModelSpec, spec: ModelSpec) -> dict[str, str]:
+    """Each node of ``original`` -> the node of ``spec``, its simplified form, that does its work.
+
+    A convolution whose batch norm was folded in goes by the batch norm's name; a dropout, which does nothing,
+    belongs to what makes its input, or to the first layer if that is an input of the model.
+    """
+    kept = {n.name: n for n in spec.nodes}
+    before = {n.name: n for n in original.nodes}
+
+    def through(name: str) -> str:
+        while name in before and before[name].op == "dropout":
+            name = before[name].inputs[0]
+        return name
+
+    folded = {
+        through(n.inputs[0]): n.name
+        for n in original.nodes
+        if n.op == "batch_norm" and n.name in kept and kept[n.name].op != "batch_norm"
+    }
+    found = {}
+    for node in original.nodes:
+        name = through(node.name)
+        name = name if name in kept else folded.get(name, spec.nodes[0].name)
+        found[node.name] = name
     return found
 
 

@@ -1,7 +1,7 @@
 """The plan of a model for a GPU, launch by launch, each with its price. Nothing runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bslite.explanation.data.fusions import Fusion, fusions
@@ -43,45 +43,6 @@ class GpuRow:
     apart: str
     stack: int | None = None  # counted from 1
     inside: bool = False
-
-
-@dataclass(frozen=True)
-class GpuResult:
-    """The plan of one model at one size for ``machine``, the GPU called ``device``.
-
-    Users meet it as `bslite.explanation.GpuExplanation`. ``rows`` are the launches in order; layers without a
-    launch stand between them. ``memory``: bytes by owner.
-    """
-
-    model: str
-    shapes: tuple[Shape, ...]
-    device: str
-    machine: GpuMachine
-    rows: tuple[GpuRow, ...]
-    memory: dict[str, int]
-
-    @property
-    def launches(self) -> list[GpuRow]:
-        """The rows that are launches."""
-        return [r for r in self.rows if r.kernel]
-
-    @property
-    def seconds(self) -> float:
-        """The predicted seconds of all launches."""
-        return sum(r.seconds for r in self.rows)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return {
-            "model": self.model,
-            "shapes": [list(s) for s in self.shapes],
-            "device": self.device,
-            "machine": self.machine.as_dict(),
-            "launches": len(self.launches),
-            "seconds": self.seconds,
-            "memory": self.memory,
-            "rows": [asdict(r) for r in self.rows],
-        }
 
 
 def gpu_rows(

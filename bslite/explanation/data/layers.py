@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bslite.explanation.data.fusions import Fusion, fusions
+from bslite.explanation.data.fusions import fusions
 from bslite.explanation.data.inside import Inner
 from bslite.explanation.data.limits import Limits
 from bslite.explanation.data.profile import Profile
 from bslite.explanation.data.rows import Row
 from bslite.explanation.data.stacking import forecasts
-from bslite.explanation.data.units import Unit, main_step, predicted, tile_of, units
+from bslite.explanation.data.units import Unit, main_step, predicted, units
 from bslite.explanation.data.work import Work, footprint, work
 from bslite.machine import Machine
 from bslite.ops import Shape
@@ -60,7 +60,8 @@ def layer_rows(
     ``inner``: how the time of each "stack" step, by number, divides among its inner steps.
     """
     whole = Whole(spec, spec.infer_shapes(plan.shapes), limits, footprint(spec, plan))
-    found = _forecast(fusions(original, spec, plan), spec, plan, machine, limits)
+    expected = forecasts(spec, plan, machine, limits.clock)
+    found = [replace(f, forecast=expected.get(f.value)) for f in fusions(original, spec, plan)]
     busy, wait = timing.busy / timing.threads, timing.wait / timing.threads
     total = float((busy + wait).sum()) or 1.0
     columns = (busy + wait, busy, wait, timing.span, (busy + wait) / total)
@@ -99,14 +100,6 @@ def _items(unit: Unit) -> int:
     return unit.main.items if unit.main else 1
 
 
-def _forecast(
-    found: list[Fusion], spec: ModelSpec, plan: CpuPlan, machine: Machine, limits: Limits
-) -> list[Fusion]:
-    """The layers with the planner's forecasts."""
-    expected = forecasts(spec, plan, machine, limits.clock)
-    return [replace(f, forecast=expected.get(f.value)) for f in found]
-
-
 def _row(whole: Whole, plan: CpuPlan, unit: Unit, times: Times, at_once: float = 1.0) -> Row:
     """The row of ``unit``. ``at_once``: the part of the values' bytes that is in use at the same time."""
     known = [f for f in unit.fusions if f.value]
@@ -127,7 +120,7 @@ def _row(whole: Whole, plan: CpuPlan, unit: Unit, times: Times, at_once: float =
         name=name, op=op, nodes=tuple(n for f in unit.fusions for n in f.nodes),
         shape=whole.shapes.get(last.value, ()), kernels=tuple(plan.steps[i].kernel for i in unit.steps),
         steps=unit.steps, main=next((i for i in unit.steps if plan.steps[i] is main), None),
-        items=main.items if main else 0, tile=tile_of(main),
+        items=main.items if main else 0, tile=main.tile if main else "",
         flops=cost.flops, bytes=cost.bytes, weights=cost.weights, floor=floor, bound=bound,
         holds=holds, apart=apart, predicted=predicted(unit), **times._asdict(),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bslite.explanation.data.profile import Profile
-from bslite.plan import Plan
+from bslite.plan import AnyPlan, Plan
 from bslite.plan.core.memory import lifetimes
 from bslite.spec import ModelSpec
 
@@ -20,18 +20,18 @@ class Memory:
     starts: tuple[float, ...]
 
 
+def bytes_held(spec: ModelSpec, plan: AnyPlan) -> dict[str, int]:
+    """Bytes by owner. Weights count once: their packed copies are of the same size."""
+    ends = {
+        kind: sum(b.size for b in plan.buffers.values() if b.kind == kind) for kind in ("input", "output")
+    }
+    weights = sum(p.size for p in spec.params.values())
+    return {k: 4 * n for k, n in {**ends, "weights": weights, "arena": plan.arena_size}.items()}
+
+
 def memory_of(spec: ModelSpec, plan: Plan, timing: Profile) -> Memory:
-    """The memory of one run of ``plan``. Weights count once: their packed copies are of the same size."""
-    sizes = {
-        kind: 4 * sum(b.size for b in plan.buffers.values() if b.kind == kind) for kind in ("input", "output")
-    }
-    totals = {
-        "input": sizes["input"],
-        "output": sizes["output"],
-        "weights": 4 * sum(p.size for p in spec.params.values()),
-        "arena": 4 * plan.arena_size,
-        "scratch of all threads": 4 * plan.scratch_size * plan.threads,
-    }
+    """The memory of one run of ``plan``."""
+    totals = bytes_held(spec, plan) | {"scratch of all threads": 4 * plan.scratch_size * plan.threads}
     live = [0] * len(plan.steps)
     for name, (first, last) in lifetimes(plan).items():
         for i in range(first, last + 1):

@@ -70,19 +70,18 @@ def profile(session: Session, inputs: Sequence[Array], runs: int = 15) -> Profil
     outputs = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
     for _ in range(WARM_RUNS):
         session.run(inputs, outputs)
-    traces: list[Array] = []
+    traces: list[dict[str, Array]] = []
     seconds: list[float] = []
     ends: list[float] = []
     while len(traces) < max(runs, 2) or ends[-1] - ends[0] < LEAST:
         start = time.perf_counter()
         session.run(inputs, outputs)
         seconds.append(time.perf_counter() - start)
-        traces.append(session.trace(inputs, outputs))
+        traces.append(_columns(session.trace(inputs, outputs)))
         ends.append(time.perf_counter())
-    column = _columns()
-    last = [int(t[:, column["stop"]].max()) for t in traces] if steps else [0, 1]
+    last = [int(t["stop"].max()) for t in traces] if steps else [0, 1]
     rate = (last[-1] - last[0]) / (ends[-1] - ends[0])
-    found = [_items(trace, column, rate) for trace in traces]
+    found = [_items(trace, rate) for trace in traces]
     walls = [float(f.stop.max(initial=0.0)) for f in found]
     parts = [_parts(f, steps, threads) for f in found]
     busy, wait, span = (np.median([p[i] for p in parts], axis=0) for i in range(3))
@@ -95,23 +94,21 @@ def profile(session: Session, inputs: Sequence[Array], runs: int = 15) -> Profil
 
 def steps_of(trace: Array, steps: int) -> Array:
     """Ticks of the clock spent on the items of each step."""
-    column = _columns()
-    ticks = trace[:, column["stop"]] - trace[:, column["start"]]
-    return np.bincount(trace[:, column["step"]], ticks, minlength=steps)
+    events = _columns(trace)
+    return np.bincount(events["step"], events["stop"] - events["start"], minlength=steps)
 
 
-def _columns() -> dict[str, int]:
+def _columns(trace: Array) -> dict[str, Array]:
     from bslite.kernels.cpu.runtime.walk import EVENT
 
-    return {name: i for i, name in enumerate(EVENT)}
+    return dict(zip(EVENT, trace.T, strict=True))
 
 
-def _items(trace: Array, column: dict[str, int], rate: float) -> Items:
+def _items(events: dict[str, Array], rate: float) -> Items:
     """A trace in seconds, from its first start."""
-    origin = trace[:, column["start"]].min(initial=np.iinfo(np.int64).max)
-    start, stop = ((trace[:, column[name]] - origin) / rate for name in ("start", "stop"))
-    step, item, walker = (trace[:, column[name]] for name in ("step", "item", "walker"))
-    return Items(step, item, walker, start, stop)
+    origin = events["start"].min(initial=np.iinfo(np.int64).max)
+    seconds = {name: (events[name] - origin) / rate for name in ("start", "stop")}
+    return Items(**{**events, **seconds})
 
 
 def _parts(items: Items, steps: int, threads: int) -> tuple[Array, Array, Array]:

@@ -12,12 +12,7 @@ from bslite.ops import Shape
 
 @dataclass(frozen=True)
 class Result:
-    """The time of one model at one size, by layer. Users meet it as `bslite.Explanation`.
-
-    ``rows`` are the layers in the order of execution; see `Row`. The layers inside a stack follow the row of
-    the stack and share its time. ``profile`` holds the work items of one run, ``limits`` the rates of the
-    machine, ``memory`` the bytes by owner. Times are in seconds, sizes in bytes.
-    """
+    """What a `bslite.Explanation` holds, described there, and what follows from it."""
 
     model: str
     shapes: tuple[Shape, ...]

@@ -61,11 +61,6 @@ def main_step(plan: CpuPlan, steps: Sequence[int]) -> CpuStep | None:
     return next((s for s in reversed(chosen) if s.kernel not in HELPERS), chosen[-1] if chosen else None)
 
 
-def tile_of(step: CpuStep | None) -> str:
-    """The register tile of a step, empty if it has none."""
-    return step.tile if step else ""
-
-
 def predicted(unit: Unit) -> float | None:
     """The sum of the planner's prices in seconds; None if a layer with a step has no price."""
     seconds = [f.forecast.seconds for f in unit.fusions if f.forecast is not None]

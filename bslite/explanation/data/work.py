@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bslite.explanation.data.fusions import Fusion
+from bslite.explanation.data.memory import bytes_held
 from bslite.ops import Kind, Shape
 from bslite.passes import readers
 from bslite.plan import Plan
@@ -52,10 +53,4 @@ def in_place(plan: Plan, name: str, inputs: Sequence[str]) -> set[str]:
 
 def footprint(spec: ModelSpec, plan: Plan) -> int:
     """Bytes a whole run touches: parameters, inputs, outputs, arena, scratch memory."""
-    outside = sum(b.size for b in plan.buffers.values() if b.kind in ("input", "output"))
-    return 4 * (
-        sum(p.size for p in spec.params.values())
-        + outside
-        + plan.arena_size
-        + plan.threads * plan.scratch_size
-    )
+    return sum(bytes_held(spec, plan).values()) + 4 * plan.threads * plan.scratch_size

@@ -27,19 +27,25 @@ def table(e: Result) -> str:
             f"{flops / seconds / 1e9:,.1f}", f"{moved / seconds / 1e9:,.1f}", percent(e.floor / seconds), "",
         )
     )  # fmt: skip
-    lines = aligned(cells, WORDS)
+    note = "(layers inside a stack: its time, divided as when run once more by one thread)"
+    return framed(_headline(e), cells, WORDS, note if any(r.inside for r in e.rows) else "", e.rows)
+
+
+def framed(
+    headline: list[str],
+    cells: Sequence[Sequence[str]],
+    words: Collection[int],
+    note: str,
+    rows: Sequence[Row | GpuRow],
+) -> str:
+    """A table under its headline, its first and its last line set apart; below it, a reason for each row."""
+    lines = _aligned(cells, words)
     rule = "-" * max(map(len, lines))
-    return "\n".join(
-        [*headline(e), "", lines[0], rule, *lines[1:-1], rule, lines[-1], *_note(e), "", *reasons(e.rows)]
-    )
+    table = [lines[0], rule, *lines[1:-1], rule, lines[-1], *filter(None, [note])]
+    return "\n".join([*headline, "", *table, "", *_reasons(rows)])
 
 
-def _note(e: Result) -> list[str]:
-    stacked = any(r.inside for r in e.rows)
-    return ["(layers inside a stack: its time, divided as when run once more by one thread)"] * stacked
-
-
-def headline(e: Result) -> list[str]:
+def _headline(e: Result) -> list[str]:
     """The run and the machine in a few lines."""
     p, limits = e.profile, e.limits
     takes = " ".join(str(list(s)) for s in e.shapes)
@@ -81,7 +87,7 @@ def kernels(r: Row) -> str:
     return "+".join(dict.fromkeys(r.kernels)) or "none"
 
 
-def reasons(rows: Sequence[Row | GpuRow]) -> list[str]:
+def _reasons(rows: Sequence[Row | GpuRow]) -> list[str]:
     """What each layer holds, and why the next is not in it."""
     lines = ["What each layer holds, and why it ends there:"]
     width = min(WIDEST, max((len(r.name) for r in rows), default=0))
@@ -92,7 +98,7 @@ def reasons(rows: Sequence[Row | GpuRow]) -> list[str]:
     return lines
 
 
-def aligned(cells: Sequence[Sequence[str]], words: Collection[int]) -> list[str]:
+def _aligned(cells: Sequence[Sequence[str]], words: Collection[int]) -> list[str]:
     """Lines of equal columns; those of ``words`` to the left, the others to the right."""
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     return [

@@ -125,15 +125,21 @@ def _has_batch(x: Any) -> bool:
 
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic: Any) -> torch.export.ExportedProgram:
-    """``torch.export.export``, non-strict: the module runs as the Python it is, on stand-in tensors."""
+    """`trace` without torch's fast path for attention, whose operations are whole layers of transformers."""
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # its operations are whole layers of transformers
+    torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with quiet(), torch.no_grad(), packing(module):
-            program: Any = torch.export.export(module, args, dynamic_shapes=dynamic, strict=False)
+        return trace(module, args, dynamic)
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def trace(module: torch.nn.Module, args: tuple[Any, ...], dynamic: Any) -> torch.export.ExportedProgram:
+    """``torch.export.export``, non-strict: the module runs as the Python it is, on stand-in tensors."""
+    torch = load_torch()
+    with quiet(), torch.no_grad(), packing(module):
+        program: Any = torch.export.export(module, args, dynamic_shapes=dynamic, strict=False)
     check_packing(program)
     return program
 
