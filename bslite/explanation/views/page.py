@@ -75,11 +75,11 @@ def page(e: Result) -> str:
         ),
         _section(
             "Predicted against measured",
-            "Time per layer, both axes logarithmic. The planner's prices are for choosing what to stack.",
+            "This plan holds no predicted times, so there is no plot."
+            if predicted is None
+            else "Time per layer, both axes logarithmic. The planner's prices are for choosing what to stack.",
             predicted,
-        )
-        if predicted is not None
-        else _text("Predicted against measured", "This plan holds no predicted times, so there is no plot."),
+        ),
         f"<section><h2>Layers</h2><div class='scroll'>{_table(e)}</div></section>",
     ]
     title = f"{e.model}, {' '.join(str(list(s)) for s in e.shapes)}"
@@ -120,14 +120,11 @@ def _tiles(e: Result) -> str:
 
 
 def _section(title: str, text: str, figure: Any) -> str:
-    plot = figure.to_html(
-        full_html=False, include_plotlyjs=False, config={"displayModeBar": False, "responsive": True}
+    config = {"displayModeBar": False, "responsive": True}
+    plot = (
+        figure.to_html(full_html=False, include_plotlyjs=False, config=config) if figure is not None else ""
     )
     return f"<section><h2>{title}</h2><p>{text}</p>{plot}</section>"
-
-
-def _text(title: str, text: str) -> str:
-    return f"<section><h2>{title}</h2><p>{text}</p></section>"
 
 
 def _table(e: Result) -> str:
