@@ -71,31 +71,17 @@ class Model:
         session = engine_for(spec).session(
             [a.shape for a in arrays], strides, self.threads or default_threads(), False
         )
-        index = session.program.index
-        slots = [index[f"input{i}"] for i in range(len(tensors))]
-        results = [(index[f"output{i}"], v.shape) for i, v in enumerate(session.plan.outputs)]
-        threads, float32, checks = session.plan.threads, torch.float32, bool(session.plan.flags)
-        empty, acquire, release = torch.empty, session.acquire, session.release
+        empty, float32, shapes, run_at = torch.empty, torch.float32, session.output_shapes, session.run_at
 
         def call(given: Sequence[Tensor]) -> list[Tensor]:
-            workspace = acquire()
-            try:
-                bases, kept, made = workspace.bases, [], []
-                for slot, tensor, copy in zip(slots, given, copied, strict=True):
-                    if copy or tensor.data_ptr() & 3:
-                        tensor = tensor.contiguous().clone() if tensor.data_ptr() & 3 else tensor.contiguous()
-                        kept.append(tensor)  # until the engine has read it
-                    bases[slot] = tensor.data_ptr()
-                for slot, shape in results:
-                    out = empty(shape, dtype=float32, device="cpu")
-                    bases[slot] = out.data_ptr()
-                    made.append(out)
-                workspace.job.run(threads)
-                if checks:
-                    session.check(workspace)
-                return made
-            finally:
-                release(workspace)
+            kept = []  # until the engine has read them
+            for tensor, copy in zip(given, copied, strict=True):
+                if copy or tensor.data_ptr() & 3:
+                    tensor = tensor.contiguous().clone() if tensor.data_ptr() & 3 else tensor.contiguous()
+                kept.append(tensor)
+            made = [empty(shape, dtype=float32, device="cpu") for shape in shapes]
+            run_at([tensor.data_ptr() for tensor in (*kept, *made)])
+            return made
 
         return call
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bslite import verification
+from bslite.passes.rewrite import needed, params_of
 from bslite.spec import Array, Input, ModelSpec
 
 SCRIPT = '''"""{title}
@@ -61,23 +62,15 @@ def narrowed(
     example: dict[str, Array] | None = None,
 ) -> ModelSpec:
     """The part of ``spec`` that makes ``outputs``; values ``given`` become inputs, as in ``example``."""
-    needed, waiting = set(), list(outputs)
-    nodes = {n.name: n for n in spec.nodes}
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            if name in nodes and name not in given:
-                waiting += nodes[name].inputs
-    kept = tuple(n for n in spec.nodes if n.name in needed and n.name not in given)
-    inputs = [i for i in spec.inputs if i.name in needed]
-    for name in (n.name for n in spec.nodes if n.name in needed and n.name in given):
+    kept = needed([n for n in spec.nodes if n.name not in given], outputs)
+    read = {*outputs, *(name for n in kept for name in n.inputs)}
+    inputs = [i for i in spec.inputs if i.name in read]
+    for name in (n.name for n in spec.nodes if n.name in read and n.name in given):
         value = (example or {})[name]
         inputs.append(Input(name, value.shape, value.shape, value.dtype.name))
-    keys = {key for n in kept for key in n.params.values()}
-    params = {key: spec.params[key] for key in spec.params if key in keys}
+    params = params_of(kept, spec.params)
     # A model must have an input, also where all that is left of it are constants.
-    return ModelSpec(spec.name, tuple(inputs) or spec.inputs[:1], kept, tuple(outputs), params)
+    return ModelSpec(spec.name, tuple(inputs) or spec.inputs[:1], tuple(kept), tuple(outputs), params)
 
 
 def write(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bslite.passes.rewrite import readers
+from bslite.passes.rewrite import params_of, readers
 from bslite.spec import Array, ModelSpec, Node
 
 SMALLEST = 1e-30  # a divisor whose reciprocal float32 has
@@ -181,9 +181,7 @@ def fuse_attention(spec: ModelSpec) -> ModelSpec:
             nodes.append(node)
     read = {name for n in nodes for name in n.inputs} | set(spec.outputs)
     nodes = [n for n in nodes if n.op != "constant" or n.name in read]
-    used = {key for n in nodes for key in n.params.values()}
-    store = {key: value for key, value in {**spec.params, **params}.items() if key in used}
-    return spec.replace(nodes=tuple(nodes), params=store)
+    return spec.replace(nodes=tuple(nodes), params=params_of(nodes, {**spec.params, **params}))
 
 
 class Writer:

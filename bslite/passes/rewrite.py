@@ -1,7 +1,7 @@
 """Rewriting a ModelSpec by dropping nodes: the readers of a dropped node read what stands in for it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from bslite.spec import Array, ModelSpec, Node
 
@@ -13,6 +13,22 @@ def readers(spec: ModelSpec) -> dict[str, list[Node]]:
         for name in node.inputs:
             found.setdefault(name, []).append(node)
     return found
+
+
+def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
+    """The nodes that ``outputs`` depend on, in order."""
+    wanted, kept = set(outputs), []
+    for node in reversed(nodes):
+        if node.name in wanted:
+            wanted.update(node.inputs)
+            kept.append(node)
+    return kept[::-1]
+
+
+def params_of(nodes: Iterable[Node], params: Mapping[str, Array]) -> dict[str, Array]:
+    """The parameters that ``nodes`` read."""
+    used = {key for node in nodes for key in node.params.values()}
+    return {key: array for key, array in params.items() if key in used}
 
 
 def substitute(
@@ -31,10 +47,8 @@ def substitute(
             continue
         node = replaced.get(node.name, node)
         nodes.append(dataclasses.replace(node, inputs=tuple(map(resolve, node.inputs))))
-    used = {key for node in nodes for key in node.params.values()}
-    store = {**spec.params, **params}
     return spec.replace(
         nodes=tuple(nodes),
         outputs=tuple(map(resolve, spec.outputs)),
-        params={key: array for key, array in store.items() if key in used},
+        params=params_of(nodes, {**spec.params, **params}),
     )

@@ -192,27 +192,22 @@ class _Call:
     """One number of steps, planned: arrays in, arrays out, by their addresses."""
 
     def __init__(self, streams: Streams, steps: int, threads: int | None) -> None:
+        # Numba only where it is needed.
         from bslite.engines.common import cells
         from bslite.engines.cpu.engine import engine_for
+        from bslite.engines.cpu.session import address_of
         from bslite.engines.cpu.threads import default_threads
         from bslite.plan.core.views import contiguous
 
-        self._from_cells, self._to_cells = cells.from_cells, cells.to_cells  # Numba only where it is needed
+        self._from_cells, self._to_cells, self._address_of = cells.from_cells, cells.to_cells, address_of
         self.spec = spec = streams.model(steps)
         shapes = [i.example for i in spec.inputs]
         self._session = engine_for(spec).session(
             shapes, [contiguous(s) for s in shapes], threads or default_threads(), False
         )
-        plan, index = self._session.plan, self._session.program.index
-        self._threads, self._checks = plan.threads, bool(plan.flags)
-        count, made = len(streams.flow.sequences), len(streams.spec.outputs)
-        slots = [index[f"input{i}"] for i in range(len(spec.inputs))]
-        states = len(streams.states)
-        self._sequence_slots, self._held_slots = slots[:count], slots[count : len(slots) - states]
-        self._held_names = [i.name for i in spec.inputs[count : len(slots) - states]]
-        after = [index[f"output{i}"] for i in range(len(spec.outputs))]
-        self._state_slots = np.array([*slots[len(slots) - states :], *after[made:]])
-        self._inputs = list(spec.inputs[:count])
+        count = len(streams.flow.sequences)
+        self._inputs = spec.inputs[:count]  # then those that are held, then the states
+        self._held_names = [i.name for i in spec.inputs[count : len(spec.inputs) - len(streams.states)]]
         self._shapes: dict[bool, list[Shape]] = {
             single: [
                 _without(i.example, axis) if single else i.example
@@ -221,11 +216,9 @@ class _Call:
             for single in (False, True)
         }
         self._outputs = [
-            (slot, spec.dtypes[name], view.shape, _stepped(view.shape, streams.flow, original))
-            for slot, name, view, original in zip(
-                after[:made], spec.outputs, plan.outputs, streams.spec.outputs, strict=False
-            )
-        ]
+            (spec.dtypes[name], shape, _stepped(shape, streams.flow, name))
+            for name, shape in zip(streams.spec.outputs, self._session.output_shapes, strict=False)
+        ]  # the states come behind them
 
     def arrays(self, x: Any, single: bool) -> tuple[list[Array], bool]:
         """The sequences of a call, checked, row-major cells."""
@@ -258,31 +251,17 @@ class _Call:
         single: bool,
     ) -> list[Array]:
         """Outputs; ``after`` is filled in. A failure leaves ``before`` as it is."""
-        session, from_cells, to_cells = self._session, self._from_cells, self._to_cells
-        workspace = session.acquire()
-        try:
-            bases, kept = workspace.bases, []
-            for slot, declared, value in zip(self._sequence_slots, self._inputs, sequences, strict=True):
-                cells = to_cells(value, f"input {declared.name!r}")
-                if not cells.flags.c_contiguous or not cells.flags.aligned:
-                    cells = np.array(cells, order="C")
-                kept.append(cells)  # until the engine has read it
-                bases[slot] = cells.__array_interface__["data"][0]
-            for slot, name in zip(self._held_slots, self._held_names, strict=True):
-                kept.append(to_cells(held[name], f"input {name!r}"))
-                bases[slot] = kept[-1].ctypes.data
-            bases[self._state_slots] = [*before.addresses, *after.addresses]
-            made = []
-            for slot, dtype, whole, stepped in self._outputs:
-                y = np.empty(stepped if single else whole, np.float32)
-                bases[slot] = y.__array_interface__["data"][0]
-                made.append((y, dtype))
-            workspace.job.run(self._threads)
-            if self._checks:
-                session.check(workspace)
-        finally:
-            session.release(workspace)
-        return [from_cells(y, dtype) for y, dtype in made]
+        address_of, from_cells, to_cells = self._address_of, self._from_cells, self._to_cells
+        kept = []  # until the engine has read them
+        for declared, value in zip(self._inputs, sequences, strict=True):
+            cells = to_cells(value, f"input {declared.name!r}")
+            whole = cells.flags.c_contiguous and cells.flags.aligned
+            kept.append(cells if whole else np.array(cells, order="C"))
+        kept += [to_cells(held[name], f"input {name!r}") for name in self._held_names]
+        made = [np.empty(stepped if single else chunk, np.float32) for _, chunk, stepped in self._outputs]
+        ends = [*map(address_of, kept), *before.addresses, *map(address_of, made), *after.addresses]
+        self._session.run_at(ends)
+        return [from_cells(y, dtype) for y, (dtype, _, _) in zip(made, self._outputs, strict=True)]
 
 
 class Streams:

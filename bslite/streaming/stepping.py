@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from bslite.ops import Shape
+from bslite.passes.rewrite import needed, params_of
 from bslite.spec import Input, ModelSpec, Node
 from bslite.streaming.flow import Flow, flow_of
 from bslite.streaming.places import Held, Steps, resized
@@ -67,7 +68,7 @@ def starting(flow: Flow, states: list[State]) -> ModelSpec | None:
     wanted = list(dict.fromkeys(s.start for s in states if s.start))
     if not wanted:
         return None
-    nodes = _needed([_sized(flow, node) for node in flow.spec.nodes], wanted)
+    nodes = needed([_sized(flow, node) for node in flow.spec.nodes], wanted)
     read = {name for node in nodes for name in node.inputs} | set(wanted)
     inputs = [_fixed(flow, i, 0) for i in flow.held if i.name in read]
     return _model(flow, "start", inputs or [Input("nothing", (1,))], nodes, wanted)
@@ -104,7 +105,7 @@ def stepping(flow: Flow, states: list[State], steps: int) -> ModelSpec:
             nodes += _last_state(state, i - len(own), flow.shapes[layer][2])
             after.append(nodes[-1].name)
     outputs = [*spec.outputs, *after]
-    nodes = _needed(nodes, outputs)
+    nodes = needed(nodes, outputs)
     read = {name for node in nodes for name in node.inputs} | set(outputs)
     inputs = [_fixed(flow, i, steps) for i in flow.sequences]
     inputs += [_fixed(flow, i, 0) for i in flow.held if i.name in read]
@@ -129,17 +130,6 @@ def _fixed(flow: Flow, declared: Input, steps: int) -> Input:
     return Input(declared.name, shape, dtype=declared.dtype)
 
 
-def _needed(nodes: list[Node] | tuple[Node, ...], outputs: list[str]) -> list[Node]:
-    """The nodes that ``outputs`` depend on, in order."""
-    wanted, kept = set(outputs), []
-    for node in reversed(nodes):
-        if node.name in wanted:
-            wanted.update(node.inputs)
-            kept.append(node)
-    return kept[::-1]
-
-
 def _model(flow: Flow, what: str, inputs: list[Input], nodes: list[Node], outputs: list[str]) -> ModelSpec:
-    keys = {key for node in nodes for key in node.params.values()}
-    params = {key: flow.spec.params[key] for key in keys}
+    params = params_of(nodes, flow.spec.params)
     return ModelSpec(f"{flow.spec.name}, {what}", tuple(inputs), tuple(nodes), tuple(outputs), params)

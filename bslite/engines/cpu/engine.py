@@ -12,7 +12,7 @@ from bslite.cache import Recent
 from bslite.engines.common.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu import constants
 from bslite.engines.cpu.detect import detect
-from bslite.engines.cpu.session import Session
+from bslite.engines.cpu.session import Session, address_of
 from bslite.engines.cpu.threads import default_threads
 from bslite.ops import Shape
 from bslite.passes import simplify
@@ -146,7 +146,7 @@ def trace(
     plan = session.plan
     outputs = [np.empty(v.shape, np.float32) for v in plan.outputs]
     workspace = session.acquire()
-    session.bind(workspace, inputs, outputs)
+    session.bind(workspace, map(address_of, (*inputs, *outputs)))
     workspace.job.run(plan.threads)
     session.check(workspace)
     for name, view in plan.values.items():

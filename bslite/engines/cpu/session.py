@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,9 +83,13 @@ class Session:
 
         Raises InputError for invalid contents, such as an index out of range.
         """
+        self.run_at([address_of(array) for array in (*inputs, *outputs)])
+
+    def run_at(self, addresses: Sequence[int]) -> None:
+        """`run` on memory by its addresses: those of the inputs, then those of the outputs."""
         workspace = self.acquire()
         try:
-            self.bind(workspace, inputs, outputs)
+            self.bind(workspace, addresses)
             workspace.job.run(self.plan.threads)
             if self.plan.flags:
                 self.check(workspace)
@@ -96,7 +100,7 @@ class Session:
         """`run`, which also returns when each item ran and on which thread: see `walk.EVENT`."""
         workspace = self.acquire()
         try:
-            self.bind(workspace, inputs, outputs)
+            self.bind(workspace, map(address_of, (*inputs, *outputs)))
             events = workspace.job.trace(self.plan.threads)
             self.check(workspace)
             return events
@@ -123,7 +127,8 @@ class Session:
         with self._lock:
             self._free.append(workspace)
 
-    def bind(self, workspace: Workspace, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Point a workspace at the caller's arrays."""
-        for entry, array in zip(self._ends, (*inputs, *outputs), strict=True):
-            workspace.bases[entry] = address_of(array)
+    def bind(self, workspace: Workspace, addresses: Iterable[int]) -> None:
+        """Point a workspace at the caller's memory, see `run_at`."""
+        bases = workspace.bases
+        for entry, address in zip(self._ends, addresses, strict=True):
+            bases[entry] = address

@@ -15,7 +15,7 @@ import numpy as np
 from bslite.engines.cpu.constants import aligned
 from bslite.engines.cpu.job import Job
 from bslite.engines.cpu.program import Program
-from bslite.engines.cpu.session import Session
+from bslite.engines.cpu.session import Session, address_of
 from bslite.explanation.data.profile import Array, steps_of
 from bslite.plan import Const
 from bslite.plan.cpu.step import CpuPlan, CpuStep
@@ -39,7 +39,7 @@ def inner_shares(
     plan = session.plan
     workspace = session.acquire()
     try:
-        session.bind(workspace, inputs, outputs)
+        session.bind(workspace, map(address_of, (*inputs, *outputs)))
         workspace.job.run(plan.threads)
         memory = _Memory(plan, session.program, workspace.bases)
         return {i: _divide(s, memory, constant) for i, s in enumerate(plan.steps) if s.inner}

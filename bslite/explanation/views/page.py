@@ -77,7 +77,7 @@ def page(e: Result) -> str:
             "Predicted against measured",
             "This plan holds no predicted times, so there is no plot."
             if predicted is None
-            else "Time per layer, both axes logarithmic. The planner's prices are for choosing what to stack.",
+            else "Time per layer, both axes logarithmic. The planner prices to choose what to stack.",
             predicted,
         ),
         f"<section><h2>Layers</h2><div class='scroll'>{_table(e)}</div></section>",
