@@ -143,9 +143,10 @@ class Recent(Generic[K, V]):
     def find(self, key: K) -> V | None:
         """The value of ``key``, which counts as a use of it; None if there is none."""
         with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-            return self._values.get(key)
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key]
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """The value of ``key``, made if there is none: by one thread, while the others wait."""
