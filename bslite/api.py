@@ -65,7 +65,7 @@ def run(
         from bslite.engines import cpu
 
         outputs = cpu.run(spec, inputs, threads=threads, layerwise=layerwise)
-    results = [_to_torch(y) for y in outputs] if as_torch else outputs
+    results: list[Any] = [sys.modules["torch"].from_numpy(y) for y in outputs] if as_torch else outputs
     return results[0] if len(results) == 1 else results
 
 
@@ -162,11 +162,8 @@ def as_arrays(spec: ModelSpec, x: Any) -> tuple[list[Array], bool]:
     sizes: dict[str, int] = {}
     for declared, array in zip(spec.inputs, arrays, strict=True):
         declared.bind(array.shape, sizes)
-    if (
-        None not in seen
-        and all(a is b for a, b in zip(arrays, given, strict=True))
-        and len(known) < MOST_KNOWN
-    ):
+    as_given = all(a is b for a, b in zip(arrays, given, strict=True))
+    if as_given and None not in seen and len(known) < MOST_KNOWN:
         known[seen] = None
     return arrays, as_torch
 
@@ -186,22 +183,10 @@ def as_array(declared: Input, value: Any, torch: Any) -> Array:
             f"{what} is a {type(value).__name__}; expected a numpy array or torch tensor of {declared.dtype}"
         )
     if value.dtype != np.dtype(declared.dtype):
-        raise InputError(
-            f"input {declared.name!r} is {value.dtype}, expected {declared.dtype}; bslite does not cast"
-        )
+        raise InputError(f"{what} is {value.dtype}, expected {declared.dtype}; bslite does not cast")
     walkable = all(s > 0 and s % value.itemsize == 0 for s in value.strides)
-    dense = (
-        value.size
-        and sum((n - 1) * s for n, s in zip(value.shape, value.strides, strict=True)) < 2 * value.nbytes
-    )
-    if not (walkable and dense and value.flags.aligned):
-        value = np.ascontiguousarray(
-            value
-        )  # negative, zero, odd or far-apart strides: a dense copy is cheaper
+    spread = sum((n - 1) * s for n, s in zip(value.shape, value.strides, strict=True))
+    if not (walkable and value.size and spread < 2 * value.nbytes and value.flags.aligned):
+        # Negative, zero, odd or far-apart strides: a dense copy is cheaper.
+        value = np.ascontiguousarray(value)
     return value
-
-
-def _to_torch(array: Array) -> Any:
-    import torch
-
-    return torch.from_numpy(array)

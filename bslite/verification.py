@@ -319,7 +319,7 @@ def _same_specials(got: Array, want: Array) -> bool:
 
 
 def _cells(check: Check) -> tuple[str, ...]:
-    shape = "[" + ", ".join(map(str, check.shape)) + "]"
+    shape = str(list(check.shape))
     torch = "" if check.torch_error is None else f"{check.torch_error:.1e}"
     verdict = "" if check.passed else "FAIL"
     return check.name, check.op, shape, f"{check.error:.1e}", f"{check.reference_error:.1e}", torch, verdict

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity
-from bslite.errors import EngineError, writing
+from bslite.errors import EngineError
 
 if TYPE_CHECKING:
     from bslite.explore.gpu import GpuMachine
@@ -44,9 +43,7 @@ def explain(
         Path | None,
         typer.Option("--html", help="Write a report with plots, one file, here.", show_default=False),
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)
-    ] = None,
+    json_file: options.JsonFile = None,
 ) -> None:
     """For every layer: kernel, tile, time, rates, distance to the roofline, what is fused into it and why.
 
@@ -77,9 +74,7 @@ def explain(
         found.save_trace(trace_file)
     if html_file is not None:
         found.save_html(html_file)
-    if json_file is not None:
-        with writing(json_file):
-            json_file.write_text(json.dumps(found.as_dict(), indent=1) + "\n")
+    options.write_figures(json_file, found.as_dict())
 
 
 def _gpu(name: str | None) -> GpuMachine | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import enum
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bslite.cli import options
 from bslite.cli.progress import notes
-from bslite.errors import EngineError, writing
+from bslite.errors import EngineError
 
 if TYPE_CHECKING:
     from bslite.explore import Found, Recurrent
@@ -55,9 +54,7 @@ def explore(
             help="Spatial machines: execute the best point cycle by cycle, and the layer kernel by kernel.",
         ),
     ] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)
-    ] = None,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Search loop parameters of recurrent layers on a model of a machine; print space and best points."""
     from rich.console import Console
@@ -82,9 +79,7 @@ def explore(
         _print_mapping(console, found, target)
         if simulate:
             figures["simulated"] = _simulate(console, problem, target)
-    if json_file is not None:
-        with writing(json_file):
-            json_file.write_text(json.dumps(figures, indent=1) + "\n")
+    options.write_figures(json_file, figures)
 
 
 def _machine(name: str | None) -> AnyMachine:

@@ -25,20 +25,13 @@ def make_inputs(
         shapes = [(batch, *s[1:]) for s in shapes]
     if file is None:
         rng = np.random.default_rng(seed)
-        return [_random(rng, i.dtype, s) for i, s in zip(spec.inputs, shapes, strict=True)]
+        return [i.draw(rng, s) for i, s in zip(spec.inputs, shapes, strict=True)]
     if file.suffix.lower() == ".npy":
         return [load_array(file)]
     if len(shapes[0]) != 4 or shapes[0][1] != 3:
         raise InputError(f"{file}: the model takes {list(shapes[0])}, which is no colour image")
     image = load_image(file, (shapes[0][2], shapes[0][3]))
     return [np.repeat(image, shapes[0][0], 0)]
-
-
-def _random(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
-    """Normally distributed numbers; of integers 0 and 1, which are within the range of any table."""
-    if dtype == "float32":
-        return rng.standard_normal(shape, np.float32)
-    return rng.integers(0, 2, shape).astype(dtype)
 
 
 def load_array(path: Path) -> Array:

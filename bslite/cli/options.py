@@ -1,11 +1,13 @@
 """The options several commands share, and the model they add up to."""
 
+import json
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from bslite.errors import writing
 from bslite.spec import ModelSpec
 
 ModelFile = Annotated[
@@ -45,6 +47,7 @@ Batch = Annotated[int | None, typer.Option(min=1, help="Batch size.", show_defau
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads to use. Default: all cores.", show_default=False)
 ]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)]
 
 
 class Engine(str, Enum):
@@ -55,6 +58,13 @@ class Engine(str, Enum):
 
 
 Backend = Annotated[Engine, typer.Option(help="The engine of the CPU, or of NVIDIA GPUs.")]
+
+
+def write_figures(path: Path | None, figures: dict[str, Any]) -> None:
+    """Write what a command found, if ``--json`` names a file. Raises FileError."""
+    if path is not None:
+        with writing(path):
+            path.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def load_model(

@@ -8,7 +8,6 @@ import typer
 
 from bslite.cli import options
 from bslite.cli.progress import activity
-from bslite.spec import Array, Input
 
 PERCENTILES = (50, 90, 99)
 WARM = 50  # steps before the clock runs
@@ -37,13 +36,13 @@ def stream(
     rng = np.random.default_rng(seed)
     with activity(f"Preparing {spec.name}"):
         session = Session(spec, batch=batch, threads=threads, held=zeros_held(spec, batch))
-        inputs = [_draw(rng, declared) for declared in session.step_inputs]
+        inputs = [i.draw(rng, i.example) for i in session.step_inputs]
         for _ in range(WARM):
             session.step(inputs)
     session.reset()
     seconds = []
     for _ in range(steps):
-        inputs = [_draw(rng, declared) for declared in session.step_inputs]
+        inputs = [i.draw(rng, i.example) for i in session.step_inputs]
         start = time.perf_counter()
         session.step(inputs)
         seconds.append(time.perf_counter() - start)
@@ -54,10 +53,3 @@ def stream(
     out.print(
         "  ".join([*figures, f"max {1e6 * max(seconds):.1f} µs", f"mean {1e6 * np.mean(seconds):.1f} µs"])
     )
-
-
-def _draw(rng: np.random.Generator, declared: Input) -> Array:
-    """Normal noise; of integers 0 and 1, which are within the range of any table."""
-    if declared.dtype == "float32":
-        return rng.standard_normal(declared.example, np.float32)
-    return rng.integers(0, 2, declared.example).astype(declared.dtype)

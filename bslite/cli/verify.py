@@ -1,7 +1,5 @@
 """``bslite verify``: the engine against the reference, layer by layer; exit code 1 where they differ."""
 
-import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +8,6 @@ from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity, steps
 from bslite.cli.rivals import torch_rival
-from bslite.errors import writing
 
 
 def verify(
@@ -27,9 +24,7 @@ def verify(
         bool, typer.Option(help="Hold the outputs to torch's own error, where torch is installed.")
     ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict, no table.")] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the figures here.", show_default=False)
-    ] = None,
+    json_file: options.JsonFile = None,
 ) -> None:
     """Check every layer and the outputs against the float64 reference. Exit code 1 if one is out of bound."""
     from bslite.verification import verify as check
@@ -45,8 +40,6 @@ def verify(
     with steps("Verifying", len(spec.nodes)) as advance:
         found = check(spec, inputs, module=module, threads=threads, on_layer=advance, backend=backend.value)
     print(found.summary() if quiet else found)
-    if json_file is not None:
-        with writing(json_file):
-            json_file.write_text(json.dumps(found.as_dict(), indent=1) + "\n")
+    options.write_figures(json_file, found.as_dict())
     if not found.passed:
         raise typer.Exit(1)

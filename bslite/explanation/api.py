@@ -123,7 +123,4 @@ def _inputs(spec: ModelSpec, given: Any, batch: int | None) -> list[Array]:
     if shapes is None:
         return as_arrays(spec, given)[0]
     rng = np.random.default_rng(0)
-    return [
-        rng.standard_normal(s, np.float32) if i.dtype == "float32" else rng.integers(0, 2, s).astype(i.dtype)
-        for i, s in zip(spec.inputs, shapes, strict=True)
-    ]
+    return [i.draw(rng, s) for i, s in zip(spec.inputs, shapes, strict=True)]

@@ -52,6 +52,12 @@ class Input:
         """The shape it takes, for messages."""
         return "[" + ", ".join(map(str, self.shape)) + "]"
 
+    def draw(self, rng: np.random.Generator, shape: Shape) -> Array:
+        """Normal noise of this shape; of integers 0 and 1, which are within the range of any table."""
+        if self.dtype == "float32":
+            return rng.standard_normal(shape, np.float32)
+        return rng.integers(0, 2, shape).astype(self.dtype)
+
     def bind(self, shape: Shape, sizes: dict[str, int]) -> None:
         """Check a concrete ``shape`` and note the free sizes in ``sizes``. Raises InputError."""
         if len(shape) != len(self.shape):

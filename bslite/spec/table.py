@@ -1,7 +1,7 @@
 """A model as a table: one row per layer with its shape and its cost. Plain text, no dependency."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from bslite.ops import Shape
@@ -51,33 +51,33 @@ def layer_table(spec: Graph, inputs: Sequence[Shape] | None = None) -> str:
     """
     rows = layer_rows(spec, inputs)
     given = inputs or [i.example for i in spec.inputs]
-    takes = ", ".join(f"{i.name} {_shape(s)}" for i, s in zip(spec.inputs, given, strict=True))
+    takes = ", ".join(f"{i.name} {list(s)}" for i, s in zip(spec.inputs, given, strict=True))
     used = {key for node in spec.nodes for key in node.params.values()}
     cells = [("layer", "op", "output", "params", "MFLOP", "MB")]
-    cells += [(r.name, r.op, _shape(r.shape), *_costs(r.parameters, r.flops, r.traffic)) for r in rows]
+    cells += [(r.name, r.op, str(list(r.shape)), *_costs(r.parameters, r.flops, r.traffic)) for r in rows]
     total = _costs(
         sum(spec.params[key].size for key in used), sum(r.flops for r in rows), sum(r.traffic for r in rows)
     )
     cells.append(("total", "", "", *total))
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    lines = ["  ".join(_align(row, widths)).rstrip() for row in cells]
+    return "\n".join([f"{spec.name}: {len(rows)} layers, input {takes}", *ruled(cells, range(3))])
+
+
+def ruled(cells: Sequence[Sequence[str]], words: Container[int]) -> list[str]:
+    """Lines of equal columns, those of ``words`` to the left, the others, of numbers, to the right.
+
+    A rule follows the first line, which names the columns, and stands before the last, of totals.
+    """
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if i in words else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
     rule = "-" * max(map(len, lines))
-    return "\n".join(
-        [f"{spec.name}: {len(rows)} layers, input {takes}", lines[0], rule, *lines[1:-1], rule, lines[-1]]
-    )
-
-
-def _shape(shape: Shape) -> str:
-    return "[" + ", ".join(map(str, shape)) + "]"
+    return [lines[0], rule, *lines[1:-1], rule, lines[-1]]
 
 
 def _costs(parameters: int, flops: int, traffic: int) -> tuple[str, str, str]:
     return f"{parameters:,}", f"{flops / 1e6:,.2f}", f"{traffic / 1e6:,.2f}"
-
-
-def _align(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Words to the left, numbers to the right."""
-    return [
-        cell.ljust(width) if i < 3 else cell.rjust(width)
-        for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]

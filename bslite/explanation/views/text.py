@@ -1,10 +1,11 @@
 """An explanation as aligned plain text."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 
 from bslite.explanation.data.gpu import GpuRow
 from bslite.explanation.data.result import Result
 from bslite.explanation.data.rows import Row
+from bslite.spec.table import ruled
 
 HEADER = (
     "layer", "op", "kernel", "output", "tile", "items", "MFLOP", "MB", "µs", "share", "wait", "GFLOP/s",
@@ -34,15 +35,13 @@ def table(e: Result) -> str:
 def framed(
     headline: list[str],
     cells: Sequence[Sequence[str]],
-    words: Collection[int],
+    words: Container[int],
     note: str,
     rows: Sequence[Row | GpuRow],
 ) -> str:
     """A table under its headline, its first and its last line set apart; below it, a reason for each row."""
-    lines = _aligned(cells, words)
-    rule = "-" * max(map(len, lines))
-    table = [lines[0], rule, *lines[1:-1], rule, lines[-1], *filter(None, [note])]
-    return "\n".join([*headline, "", *table, "", *_reasons(rows)])
+    notes = [note] if note else []
+    return "\n".join([*headline, "", *ruled(cells, words), *notes, "", *_reasons(rows)])
 
 
 def _headline(e: Result) -> list[str]:
@@ -96,18 +95,6 @@ def _reasons(rows: Sequence[Row | GpuRow]) -> list[str]:
         why = " | ".join(part for part in (held, r.apart) if part)
         lines.append(f"  {r.name:<{width}}  {why}")
     return lines
-
-
-def _aligned(cells: Sequence[Sequence[str]], words: Collection[int]) -> list[str]:
-    """Lines of equal columns; those of ``words`` to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i in words else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
 
 
 def percent(share: float) -> str:
