@@ -88,8 +88,7 @@ def _on_gpu(
     if tensors:
         shapes, strides = [tuple(t.shape) for t in tensors], [tuple(t.stride()) for t in tensors]
         return explain_on_gpu(spec, shapes, strides, machine, tensors[0].device.index or 0)
-    wanted = _shapes(spec, given, batch)
-    if wanted is not None:
+    if (wanted := _shapes(spec, given, batch)) is not None:
         return explain_on_gpu(spec, wanted, None, machine)
     arrays = as_arrays(spec, given)[0]
     strides = [tuple(s // x.itemsize for s in x.strides) for x in arrays]

@@ -46,9 +46,10 @@ class At:
             raise Mixes("it reads outputs and last state of a recurrent layer together")
         return first
 
-    def axis(self, axis: int) -> int:
-        """An axis of input 0, not negative."""
-        return axis % len(self.ins[0])
+    @property
+    def axis(self) -> int:
+        """The axis of input 0 that the op works along."""
+        return int(self.node.attrs["axis"]) % len(self.ins[0])
 
 
 Rule = Callable[[At], Place]
@@ -121,27 +122,23 @@ def keeps(*names: str, over: Callable[[At], Iterable[int]] = lambda at: (), why:
     rule(*names)(of)
 
 
-def own_axis(at: At) -> tuple[int]:
-    return (at.axis(at.node.attrs["axis"]),)
-
-
 def normalized(at: At) -> range:
     rank = len(at.ins[0])
     return range(rank - len(at.node.attrs["normalized_shape"]), rank)
 
 
 keeps("dropout")
-keeps("linear", over=lambda at: (at.axis(-1),), why="its features are the time steps")
+keeps("linear", over=lambda at: (len(at.ins[0]) - 1,), why="its features are the time steps")
 keeps("batch_norm", "lrn", over=lambda at: (1,), why="its channels are the time steps")
 keeps("layer_norm", "rms_norm", over=normalized, why="it normalises over time")
-keeps("softmax", "log_softmax", "normalize", over=own_axis, why="it normalises over time")
-keeps("cumsum", "topk", over=own_axis, why="it goes along time")
+keeps("softmax", "log_softmax", "normalize", over=lambda at: (at.axis,), why="it normalises over time")
+keeps("cumsum", "topk", over=lambda at: (at.axis,), why="it goes along time")
 
 
 @rule("gather")
 def gather(at: At) -> Place:
     table, indices = at.places
-    axis = at.axis(at.node.attrs["axis"])
+    axis = at.axis
     if isinstance(table, Held) and isinstance(indices, Steps):  # an embedding
         return Steps(axis + indices.axis, indices.before, indices.after)
     if isinstance(table, Steps) and isinstance(indices, Held) and table.axis != axis:
@@ -179,22 +176,11 @@ def window_of_one(at: At) -> Place:
         return steps
     if steps.axis == 1:
         raise Mixes("its channels are the time steps")
-    i = steps.axis - 2
-
-    def one(value: Any) -> Any:
-        return value[i] if isinstance(value, (tuple, list)) else value
-
-    kernel_one = at.out[steps.axis] == at.ins[0][steps.axis] and one(attrs["stride"]) == 1
-    if not kernel_one or any(map(bool, _pads(attrs["padding"], i, len(at.out) - 2))):
+    i, axes = steps.axis - 2, len(at.out) - 2
+    kernel_one = at.out[steps.axis] == at.ins[0][steps.axis] and attrs["stride"][i] == 1
+    if not kernel_one or any(attrs["padding"][i::axes]):
         raise Mixes("its windows reach over several time steps")
     return steps
-
-
-def _pads(padding: Any, axis: int, axes: int) -> list[int]:
-    """The padding at both ends of a spatial axis."""
-    if isinstance(padding, int):
-        return [padding]
-    return list(padding[axis::axes]) if len(padding) in (axes, 2 * axes) else list(padding)
 
 
 @rule(
@@ -207,7 +193,7 @@ def reduction(at: At) -> Place:
 
 @rule("argmax", "argmin")
 def extreme(at: At) -> Place:
-    return _without(at, own_axis(at))
+    return _without(at, (at.axis,))
 
 
 def _without(at: At, axes: Sequence[int]) -> Place:
@@ -220,7 +206,7 @@ def _without(at: At, axes: Sequence[int]) -> Place:
 
 @rule("concat")
 def concat(at: At) -> Place:
-    axis, found = at.axis(at.node.attrs["axis"]), set(at.places)
+    axis, found = at.axis, set(at.places)
     if len(found) == 1 and isinstance(at.places[0], Steps) and at.places[0].axis != axis:
         return at.places[0]
     if any(isinstance(p, Steps) and p.axis == axis for p in found):
@@ -266,7 +252,7 @@ def pad(at: At) -> Place:
 
 @rule("slice")
 def part(at: At) -> Place:
-    place, attrs, axis = at.places[0], at.node.attrs, at.axis(at.node.attrs["axis"])
+    place, attrs, axis = at.places[0], at.node.attrs, at.axis
     size = at.ins[0][axis]
     wanted = range(*slice(attrs["start"], attrs["stop"], attrs["step"]).indices(size))
     if isinstance(place, Rows):
