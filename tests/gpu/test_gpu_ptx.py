@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.gpu_ptx import aligned
 from support.ptx import machine
 from support.ptx.machine import Counted, Region, launch
 from support.ptx.text import PtxError, program
@@ -27,6 +26,15 @@ def code(body: str, shared: int = 0) -> str:
     return f"{head}{{\n\t{start}{lines}\tret;\n}}\n"
 
 
+def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy that begins on a multiple of 256 bytes, as a GPU's memory does."""
+    room = np.zeros(array.nbytes + 256, np.uint8)
+    start = -room.ctypes.data % 256
+    made = room[start : start + array.nbytes].view(array.dtype)
+    made[:] = array
+    return made
+
+
 def run(
     body: str, x: Any, threads: int = 32, shared: int = 0, grid: int = 1, out: int = 64, **options: Any
 ) -> tuple[np.ndarray[Any, Any], Counted]:
@@ -42,21 +50,11 @@ def run(
 
 def computed(instruction: str, kind: str, *operands: Any) -> list[Any]:
     """An instruction's results, one thread for each set of operands: ``kind`` is result's and operands'."""
-    to, *of = kind.split()
-    dtypes = {"f": np.float64, "s": np.int64, "u": np.uint64}
-    narrow = {
-        "f32": np.float32,
-        "f64": np.float64,
-        "s32": np.int32,
-        "u32": np.uint32,
-        "s64": np.int64,
-        "u64": np.uint64,
-    }
+    to, *of = (f"{t[0].replace('s', 'i')}{int(t[1:]) // 8}" for t in kind.split())
     count = len(operands[0])
     x = np.zeros((len(of), 32), np.uint64)
-    for row, (t, values) in enumerate(zip(of, operands, strict=True)):
-        cells = np.array(values, dtypes[t[0]] if t[1:] == "64" else narrow[t])
-        x[row, :count] = cells.view(np.uint64 if t[1:] == "64" else np.uint32)
+    for row, (dtype, values) in enumerate(zip(of, operands, strict=True)):
+        x[row, :count] = np.array(values, dtype).view(f"u{dtype[1]}")
     loads = "\n".join(f"ld.global.u64 %rd{10 + i}, [%rd3+{256 * i}];" for i in range(len(of)))
     body = f"""
         mul.wide.u32 %rd4, %r1, 8;
@@ -67,7 +65,7 @@ def computed(instruction: str, kind: str, *operands: Any) -> list[Any]:
         st.global.u64 [%rd5], %rd20;
     """
     made, _ = run(body, x.reshape(-1))
-    return list(made.view(narrow[to])[:: 1 if to.endswith("64") else 2][:count])
+    return list(made.view(to)[:: 8 // int(to[1])][:count])
 
 
 def test_integers() -> None:

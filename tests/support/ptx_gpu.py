@@ -14,12 +14,11 @@ from bslite.engines.cuda.driver import Cells, Memory
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
+from bslite.kernels.cuda.runtime.kernel import DTYPES, Kernel
 from bslite.plan import Plan, Step
 from bslite.plan.core.plan import Access
-from support.gpu_ptx import table, three
 from support.ptx.compiler import program_of
-from support.ptx.machine import Counted, Region
-from support.ptx.machine import launch as run
+from support.ptx.machine import Counted, Region, launch
 
 
 class PtxDriver(SimulatedDriver):
@@ -48,6 +47,23 @@ class PtxDriver(SimulatedDriver):
         return _Launch(self, *function, grid, block, arguments)
 
 
+def three(sizes: Sequence[int]) -> tuple[int, int, int]:
+    """A grid or block with all its axes."""
+    x, y, z = (*map(int, sizes), 1, 1)[:3]
+    return x, y, z
+
+
+def table(kernel: Kernel, given: Mapping[str, Any]) -> list[Any]:
+    """Arguments as numba-cuda's kernels take them: an array is seven."""
+    made: list[Any] = []
+    for name, kind in kernel.arrays.items():
+        size, cells = np.dtype(DTYPES[kind]).itemsize, given[name]
+        made += [0, 0, cells.count, size, cells.address, cells.count, size]
+    for name, kind in kernel.scalars.items():
+        made.append(float(given[name]) if kind[0] == "f" else int(given[name]))
+    return made
+
+
 class _Launch:
     def __init__(
         self, driver: PtxDriver, kernel: Any, variant: Any, grid: Any, block: Any, arguments: Any
@@ -68,12 +84,11 @@ class _Launch:
     def start(self, stream: int) -> None:
         names = [*self._kernel.arrays, *self._kernel.scalars]
         given = dict(zip(names, self._arguments, strict=True))
-        cells = {n: (given[n].address, given[n].count) for n in self._kernel.arrays}
         # A buffer of the caller's begins where an argument that lies in it says.
         bases = dict(self._bases)
         for name, (buffer, offset) in self._step.operands.items():
             if buffer not in bases and buffer not in self._constants:
-                bases[buffer] = cells[name][0] - 4 * offset
+                bases[buffer] = given[name].address - 4 * offset
 
         def region(a: Access, writable: bool) -> Region:
             base = bases[a.buffer]
@@ -85,9 +100,9 @@ class _Launch:
             if buffer in self._constants:
                 constant = self._constants[buffer]
                 reads.append(Region(constant.address, constant.size, False))
-        counted = run(
+        counted = launch(
             program_of(self._kernel.name, self._variant), self._grid, self._block,
-            table(self._kernel, cells, given), [r for r in (*reads, *writes) if r.size],
+            table(self._kernel, given), [r for r in (*reads, *writes) if r.size],
             together=bool(self._variant.get("together")), dynamic_shared=self._kernel.dynamic(self._variant),
             seed=self._driver.seed,
         )  # fmt: skip
@@ -97,8 +112,8 @@ class _Launch:
 def watched(plan: Plan, driver: Any, bases: Mapping[str, int], constants: Mapping[str, Memory]) -> list[Any]:
     """As `launches`, each of which knows its step."""
     made = program.launches(plan, driver, bases, constants)
-    for step, launch in zip(plan.steps, made, strict=True):
-        launch.bound.watch(plan, step, bases, constants)  # type: ignore[attr-defined]
+    for step, one in zip(plan.steps, made, strict=True):
+        one.bound.watch(plan, step, bases, constants)  # type: ignore[attr-defined]
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,7 @@ WRONG = {
 }
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """Memory that a kernel may touch: of ``size`` bytes, the 4-byte cells whose number, counted from
     ``origin``, modulo ``period`` is in ``[first, last)``.
     """
@@ -91,82 +90,51 @@ def launch(
     *,
     together: bool = False,
     dynamic_shared: int = 0,
-    races: bool = True,
     seed: int | None = None,
-    counted: Counted | None = None,
 ) -> Counted:
     """Run a kernel over a grid. ``arguments`` in the order of its parameters. ``together``: all blocks are
     there at once (a cooperative launch), else one after another. ``seed`` shuffles blocks and warps.
 
     Raises PtxError for what hardware leaves undefined, with the instruction and the thread.
     """
-    counted = counted or Counted(program)
-    chance = np.random.default_rng(seed)
-    blocks = int(np.prod(grid))
-    order = chance.permutation(blocks) if seed is not None else np.arange(blocks)
-    memory = _Memory.of(regions, races)
+    counted = Counted(program)
+    chance = np.random.default_rng(seed) if seed is not None else None
+    memory = _memory(regions)
     const = np.frombuffer(program.memory or b"\0" * 8, np.uint8).copy()
-
-    def made(number: int) -> _Block:
-        return _Block(
-            program, grid, block, arguments, int(number), dynamic_shared, chance if seed is not None else None
-        )
-
-    def step(one: _Block) -> bool:
-        return one.run(memory, const, counted)
-
-    if not together:
-        for number in order:
-            one = made(number)
-            for _ in range(MOST_TURNS):
-                if step(one):
-                    break
-            else:
-                raise PtxError(f"block {number} does not end")
-        return counted
-    going = [made(number) for number in order]
-    for _ in range(MOST_TURNS):
-        going = [one for one in going if not step(one)]
-        if not going:
-            return counted
-    raise PtxError(f"{len(going)} blocks do not end")
+    # Those that are there at once, one list after the other.
+    order = _order(int(np.prod(grid)), chance)
+    for numbers in [order] if together else order[:, None]:
+        going = [_Block(program, grid, block, arguments, int(n), dynamic_shared, chance) for n in numbers]
+        for _ in range(MOST_TURNS):
+            going = [one for one in going if not one.run(memory, const, counted)]
+            if not going:
+                break
+        else:
+            raise PtxError(f"the code of blocks {[one.number for one in going]} does not end")
+    return counted
 
 
-@dataclass
-class _Memory:
-    """Regions, merged where they overlap, so that a cell has one mark of who wrote it and who read it."""
+def _order(count: int, chance: np.random.Generator | None) -> Counts:
+    return np.arange(count) if chance is None else chance.permutation(count)
 
-    regions: Counts
-    shadows: Counts
-    writer: Counts
-    reader: Counts
 
-    @classmethod
-    def of(cls, regions: Sequence[Region], races: bool) -> _Memory:
-        merged: list[list[int]] = []
-        for r in sorted(regions, key=lambda r: r.address):
-            if merged and r.address <= merged[-1][1]:
-                merged[-1][1] = max(merged[-1][1], r.address + r.size)
-            else:
-                merged.append([r.address, r.address + r.size])
-        starts = np.cumsum([0] + [(high - low) // 4 + 2 for low, high in merged])
-        cells = int(starts[-1]) if races else 0
-        shadows = []
-        for r in regions:
-            k = max(i for i, (low, _) in enumerate(merged) if low <= r.address)
-            shadows.append(int(starts[k]) + (r.address - merged[k][0]) // 4 if races else -1)
-        return cls(
-            np.array(
-                [
-                    (r.address, r.address + r.size, r.writable, r.origin, r.period, r.first, r.last)
-                    for r in regions
-                ],
-                np.int64,
-            ).reshape(-1, 7),
-            np.array(shadows, np.int64),
-            np.full(cells, -1, np.int64),
-            np.full(cells, -1, np.int64),
-        )
+def _memory(regions: Sequence[Region]) -> tuple[Counts, ...]:
+    """Regions, where the marks of each begin, and the marks: who wrote a cell, who read it. Regions that
+    overlap share theirs.
+    """
+    merged: list[list[int]] = []
+    for r in sorted(regions):
+        if merged and r.address <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], r.address + r.size)
+        else:
+            merged.append([r.address, r.address + r.size])
+    starts = np.cumsum([0] + [(high - low) // 4 + 2 for low, high in merged])
+    shadows = []
+    for r in regions:
+        k = max(i for i, (low, _) in enumerate(merged) if low <= r.address)
+        shadows.append(int(starts[k]) + (r.address - merged[k][0]) // 4)
+    writer, reader = (np.full(starts[-1], -1, np.int64) for _ in range(2))
+    return np.array(regions, np.int64).reshape(-1, 7), np.array(shadows, np.int64), writer, reader
 
 
 class _Block:
@@ -180,7 +148,7 @@ class _Block:
         arguments: Sequence[int | float],
         number: int,
         dynamic_shared: int,
-        chance: Any,
+        chance: np.random.Generator | None,
     ) -> None:
         threads = int(np.prod(block))
         warps = -(-threads // loop.WARP)
@@ -208,9 +176,9 @@ class _Block:
         self.written = np.zeros(self.shared.size, np.int8)
         self.writer, self.reader = (np.zeros(self.shared.size, np.int64) for _ in range(2))
         self.now = np.zeros(3, np.int64)
-        self.order = np.arange(warps) if chance is None else chance.permutation(warps)
+        self.order = _order(warps, chance)
 
-    def run(self, memory: _Memory, const: Any, counted: Counted) -> bool:
+    def run(self, memory: tuple[Counts, ...], const: Any, counted: Counted) -> bool:
         """A turn; whether all threads are done."""
         info = np.zeros(4, np.int64)
         flat = self.file.reshape(-1)
@@ -218,8 +186,7 @@ class _Block:
         ended = loop.run(
             self.program.instructions, *(flat.view(kind) for kind in kinds), self.rows, self.places,
             self.states, self.shared.ctypes.data, self.shared_size, self.written, self.writer, self.reader,
-            const.ctypes.data, const.size, memory.regions, memory.shadows,
-            memory.writer, memory.reader, self.number, self.order, TURN, self.now,
+            const.ctypes.data, const.size, *memory, self.number, self.order, TURN, self.now,
             counted.warps, counted.threads, counted.waves, counted.sectors, info,
         )  # fmt: skip
         if ended in (loop.DONE, loop.TURN):

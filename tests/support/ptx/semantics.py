@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 INTEGERS = ("s32", "u32", "s64", "u64")
 FLOATS = ("f32", "f64")
+ORDERS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+COMPARISONS = {"eq": "==", "ne": "!=", **ORDERS}
 
 
 class Meaning(NamedTuple):
@@ -56,7 +58,7 @@ for t in INTEGERS:
     _is(f"max.{t}", t, f"{t} {t}", "max(a, b)")
     _is(f"shr.{t}", t, f"{t} u32", f"a >> min(b, type_u32({int(bits) - 1}))" if t[0] == "s"
         else f"a >> b if b < {bits} else type_{t}(0)")  # fmt: skip
-    for name, sign in zip(("lt", "le", "gt", "ge"), ("<", "<=", ">", ">="), strict=True):
+    for name, sign in ORDERS.items():
         _is(f"setp.{name}.{t}", "u64", f"{t} {t}", f"a {sign} b")
 for bits in ("32", "64"):
     _is(f"neg.s{bits}", f"s{bits}", f"s{bits}", "-a")
@@ -72,12 +74,8 @@ for t in "us":
     _is(f"mul.hi.{t}32", f"{t}64", f"{t}32 {t}32", f"({wide}(a) * {wide}(b)) >> {wide}(32)")
 
 _is("mul.hi.u64", "u64", "u64 u64", "upper(a, b)")
-_is(
-    "mul.hi.s64",
-    "s64",
-    "s64 s64",
-    "type_s64(upper(type_u64(a), type_u64(b))) - (b if a < 0 else 0) - (a if b < 0 else 0)",
-)
+signed = "type_s64(upper(type_u64(a), type_u64(b))) - (b if a < 0 else 0) - (a if b < 0 else 0)"
+_is("mul.hi.s64", "s64", "s64 s64", signed)
 
 # -- floating point --------------------------------------------------------------------------------
 
@@ -90,28 +88,18 @@ for t in FLOATS:
     _is(f"neg.{t}", t, t, "-a")
     _is(f"abs.{t}", t, t, "abs(a)")
     _is(f"copysign.{t}", t, f"{t} {t}", "math.copysign(b, a)")
-    _is(
-        f"sqrt.rn.{t} sqrt.approx.{t} sqrt.approx.ftz.{t}",
-        t,
-        t,
-        "math.sqrt(a) if a >= 0 or a != a else a * type_nan",
-    )
+    root = "math.sqrt(a) if a >= 0 or a != a else a * type_nan"
+    _is(f"sqrt.rn.{t} sqrt.approx.{t} sqrt.approx.ftz.{t}", t, t, root)
     _is(f"rcp.rn.{t} rcp.approx.ftz.{t} rcp.approx.{t}", t, t, f"type_{t}(1) / a")
-    _is(
-        f"rsqrt.approx.{t} rsqrt.approx.ftz.{t}",
-        t,
-        t,
-        f"type_{t}(1) / math.sqrt(a) if a >= 0 else a * type_nan",
-    )
+    over_root = f"type_{t}(1) / math.sqrt(a) if a >= 0 else a * type_nan"
+    _is(f"rsqrt.approx.{t} rsqrt.approx.ftz.{t}", t, t, over_root)
     _is(f"max.{t}", t, f"{t} {t}", "larger(a, b) if a == a and b == b else (b if a != a else a)")
     _is(f"min.{t}", t, f"{t} {t}", "-larger(-a, -b) if a == a and b == b else (b if a != a else a)")
     _is(f"max.NaN.{t}", t, f"{t} {t}", "larger(a, b)")
     _is(f"min.NaN.{t}", t, f"{t} {t}", "-larger(-a, -b)")
     for way, function in (("rni", "np.rint"), ("rmi", "np.floor"), ("rpi", "np.ceil"), ("rzi", "np.trunc")):
         _is(f"cvt.{way}.{t}.{t}", t, t, f"{function}(a)")
-    for name, sign in zip(
-        ("eq", "ne", "lt", "le", "gt", "ge"), ("==", "!=", "<", "<=", ">", ">="), strict=True
-    ):
+    for name, sign in COMPARISONS.items():
         _is(f"setp.{name}.{t}", "u64", f"{t} {t}", f"a {sign} b and a == a and b == b")
         _is(f"setp.{name}u.{t}", "u64", f"{t} {t}", f"a {sign} b or a != a or b != b")
     _is(f"setp.num.{t}", "u64", f"{t} {t}", "a == a and b == b")
@@ -128,11 +116,7 @@ for t, i in product(FLOATS, INTEGERS):
     _is(f"cvt.rn.{t}.{i}", t, i, "a")
     low, high = (-(2 ** (int(i[1:]) - 1)), 2 ** (int(i[1:]) - 1)) if i[0] == "s" else (0, 2 ** int(i[1:]))
     for way, function in (("rni", "np.rint"), ("rzi", "np.trunc")):
-        _is(
-            f"cvt.{way}.{i}.{t}", i, "f64", f"to_{i}({function}(a), {low}.0, {high}.0)"
-        ) if t == "f64" else _is(
-            f"cvt.{way}.{i}.{t}", i, t, f"to_{i}({function}(type_f64(a)), {low}.0, {high}.0)"
-        )
+        _is(f"cvt.{way}.{i}.{t}", i, t, f"to_{i}({function}(type_f64(a)), {low}.0, {high}.0)")
 
 #: Instructions that compute the same have the same number.
 _DISTINCT = list(dict.fromkeys(MEANINGS.values()))

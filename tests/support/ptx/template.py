@@ -3,45 +3,13 @@
 Column numbers of an instruction are `text.COLUMNS`.
 """
 
-# ruff: noqa: F401, F821  (names that the lines use which `loop` puts in)
+# ruff: noqa: F401, F403, F405  (names of `loop`, also for the lines that it puts in)
 import math
 
 import numpy as np
 from numba import njit
 
-from support.ptx.loop import (
-    BARRIER,
-    DONE,
-    GLOBAL_RACE,
-    MISALIGNED,
-    OUTSIDE,
-    SHARED_RACE,
-    SHUFFLE,
-    TURN,
-    UNWRITTEN,
-    directed,
-    divided_s,
-    divided_u,
-    fma,
-    inserted,
-    larger,
-    peek4,
-    peek8,
-    poke4,
-    poke8,
-    to_s32,
-    to_s64,
-    to_u32,
-    to_u64,
-    type_f32,
-    type_f64,
-    type_nan,
-    type_s32,
-    type_s64,
-    type_u32,
-    type_u64,
-    upper,
-)
+from support.ptx.loop import *
 
 RUNNING, WAITING, OVER, ABSENT = 0, 1, 2, 3
 THREADS = np.int64(1) << 16
@@ -51,7 +19,7 @@ EPOCHS = np.int64(1) << 40
 @njit(cache=True, error_model="numpy")
 def allowed(region, address, size, store):
     """Whether a region has these bytes: `machine.Region` as a row."""
-    if address < region[0] or address + size > region[1] or (store and region[2] == 0):
+    if address < region[0] or address + size > region[0] + region[1] or (store and region[2] == 0):
         return False
     cell, end = (address - region[3]) // 4, (address + size - region[3]) // 4
     return (
@@ -59,6 +27,41 @@ def allowed(region, address, size, store):
         and (end - 1) % region[4] < region[6]
         and (region[4] == 1 or cell // region[4] == (end - 1) // region[4])
     )
+
+
+@njit(cache=True, error_model="numpy")
+def conflicts(other, mark, block):
+    """Whether the access marked ``other`` is another thread's, with no barrier between: -1 is none, -2 are
+    those of several blocks.
+    """
+    if other < 0 or other == mark:
+        return other == -2
+    return other // EPOCHS != block or other // THREADS == mark // THREADS
+
+
+@njit(cache=True, error_model="numpy")
+def among(seen, count, number):
+    """Whether one of the first ``count`` is the number, which is put behind them if not."""
+    for k in range(count - 1, -1, -1):
+        if seen[k] == number:
+            return True
+    seen[count] = number
+    return False
+
+
+@njit(cache=True, error_model="numpy")
+def go_to(places, act, place):
+    """The threads that act are at a place."""
+    for t in range(32):
+        if act[t]:
+            places[t] = place
+
+
+@njit(cache=True, error_model="numpy")
+def wrong(info, what, place, thread, address, other):
+    """``what``, with ``info`` on it."""
+    info[0], info[1], info[2], info[3] = place, thread, address, other
+    return what
 
 
 @njit(cache=True, error_model="numpy")
@@ -136,9 +139,7 @@ def run(
                                     places[w, t] = i[1] if yes else pc + 1
                             break
                         if pc >= behind or left <= 0:
-                            for t in range(32):
-                                if act[t]:
-                                    places[w, t] = pc
+                            go_to(places[w], act, pc)
                             break
                         continue
                     A, B, C, D = base + i[2] * 32, base + i[3] * 32, base + i[4] * 32, base + i[5] * 32
@@ -169,20 +170,9 @@ def run(
                         kept = False
                         width, count = i[9], i[10]
                         size = width * count
-                        const = op == CONTROL["ld.const"]
-                        is_shared = op >= CONTROL["ld.shared"] and not const
-                        store = (
-                            op == CONTROL["st.global"]
-                            or op == CONTROL["st.global.coherent"]
-                            or op == CONTROL["st.shared"]
-                            or op == CONTROL["st.shared.coherent"]
-                        )
-                        coherent = (
-                            op == CONTROL["ld.global.coherent"]
-                            or op == CONTROL["st.global.coherent"]
-                            or op == CONTROL["ld.shared.coherent"]
-                            or op == CONTROL["st.shared.coherent"]
-                        )
+                        kind = op - CONTROL["ld.global"]  # bits, by the order of CONTROL
+                        coherent, store = kind & 1 != 0, kind & 2 != 0
+                        is_shared, const = kind & 4 != 0, kind & 8 != 0
                         seen = 0
                         region = 0
                         for t in range(32):
@@ -190,42 +180,32 @@ def run(
                                 continue
                             address = np.int64(file_u64[A + t]) + i[8]
                             thread = np.int64(w * 32 + t)
-                            info[0], info[1], info[2], info[3] = pc, thread, address, -1
                             if address % size != 0:
-                                return MISALIGNED
+                                return wrong(info, MISALIGNED, pc, thread, address, -1)
                             real = address
                             if is_shared:
                                 if address < 0 or address + size > shared_size:
-                                    return OUTSIDE
+                                    return wrong(info, OUTSIDE, pc, thread, address, -1)
                                 real = shared_at + address
                                 mark = (now[0] + 1) * THREADS + thread
                                 for k in range(address // 4, (address + size) // 4):
                                     writer, reader = shared_writer[k], shared_reader[k]
-                                    mine = writer == mark or writer // THREADS != now[0] + 1
-                                    if not mine and not coherent:
-                                        info[3] = writer % THREADS
-                                        return SHARED_RACE
+                                    if conflicts(writer, mark, 0) and not coherent:
+                                        return wrong(info, SHARED_RACE, pc, thread, address, writer % THREADS)
+                                    others = conflicts(reader, mark, 0)
                                     if store:
-                                        if (
-                                            reader // THREADS == now[0] + 1
-                                            and reader != mark
-                                            and not coherent
-                                        ):
-                                            info[3] = reader % THREADS
-                                            return SHARED_RACE
+                                        if others and not coherent:
+                                            other = reader % THREADS
+                                            return wrong(info, SHARED_RACE, pc, thread, address, other)
                                         shared_writer[k] = mark
                                         written[k] = 1
                                     else:
                                         if written[k] == 0:
-                                            return UNWRITTEN
-                                        if reader // THREADS == now[0] + 1 and reader != mark:
-                                            mark_now = (now[0] + 1) * THREADS + THREADS - 1
-                                        else:
-                                            mark_now = mark
-                                        shared_reader[k] = mark_now
+                                            return wrong(info, UNWRITTEN, pc, thread, address, -1)
+                                        shared_reader[k] = mark - thread + THREADS - 1 if others else mark
                             elif const:
                                 if address < 0 or address + size > const_size:
-                                    return OUTSIDE
+                                    return wrong(info, OUTSIDE, pc, thread, address, -1)
                                 real = const_at + address
                             else:
                                 if not allowed(regions[region], address, size, store):
@@ -235,60 +215,29 @@ def run(
                                             region = r
                                             break
                                     if region < 0:
-                                        return OUTSIDE
-                                if shadows[region] >= 0:
-                                    mark = block * EPOCHS + (now[0] + 1) * THREADS + thread
-                                    first = shadows[region] + (address - regions[region, 0]) // 4
-                                    for k in range(first, first + size // 4):
-                                        writer, reader = global_writer[k], global_reader[k]
-                                        if store and width == 4 and writer >= 0:
-                                            # Two threads may write one value.
-                                            V = base + i[11 + k - first] * 32 + t
-                                            there = peek4(np.uint64(real + 4 * (k - first)))
-                                            if there == file_u32[2 * V]:
-                                                continue
-                                        if (
-                                            not coherent
-                                            and writer >= 0
-                                            and writer != mark
-                                            and (
-                                                writer // EPOCHS != block
-                                                or writer // THREADS == mark // THREADS
-                                            )
-                                        ):
-                                            info[3] = writer
-                                            return GLOBAL_RACE
-                                        if store:
-                                            if (
-                                                not coherent
-                                                and reader != -1
-                                                and reader != mark
-                                                and (
-                                                    reader == -2
-                                                    or reader // EPOCHS != block
-                                                    or reader // THREADS == mark // THREADS
-                                                )
-                                            ):
-                                                info[3] = reader
-                                                return GLOBAL_RACE
-                                            global_writer[k] = -1 if coherent else mark
-                                        elif not coherent:
-                                            other = reader != -1 and reader // EPOCHS != block
-                                            many = (
-                                                reader == -2
-                                                or other
-                                                or (reader // THREADS == mark // THREADS and reader != mark)
-                                            )
-                                            global_reader[k] = -2 if many else mark
+                                        return wrong(info, OUTSIDE, pc, thread, address, -1)
+                                mark = block * EPOCHS + (now[0] + 1) * THREADS + thread
+                                first = shadows[region] + (address - regions[region, 0]) // 4
+                                for k in range(first, first + size // 4):
+                                    writer, reader = global_writer[k], global_reader[k]
+                                    if store and width == 4 and writer >= 0:
+                                        # Two threads may write one value.
+                                        V = base + i[11 + k - first] * 32 + t
+                                        there = peek4(np.uint64(real + 4 * (k - first)))
+                                        if there == file_u32[2 * V]:
+                                            continue
+                                    if not coherent and conflicts(writer, mark, block):
+                                        return wrong(info, GLOBAL_RACE, pc, thread, address, writer)
+                                    others = conflicts(reader, mark, block)
+                                    if store:
+                                        if not coherent and others:
+                                            return wrong(info, GLOBAL_RACE, pc, thread, address, reader)
+                                        global_writer[k] = -1 if coherent else mark
+                                    elif not coherent:
+                                        global_reader[k] = -2 if others else mark
                                 # Sectors of 32 bytes that the warp's accesses touch.
                                 for sector in range(address // 32, (address + size - 1) // 32 + 1):
-                                    known = False
-                                    for k in range(seen - 1, -1, -1):
-                                        if words[k] == sector:
-                                            known = True
-                                            break
-                                    if not known:
-                                        words[seen] = sector
+                                    if not among(words, seen, sector):
                                         seen += 1
                             for v in range(count):
                                 V = base + i[11 + v] * 32 + t
@@ -315,13 +264,7 @@ def run(
                                         if not store and count == 1 and i[11] == i[2]:
                                             continue  # the address is gone: the load has put its value there
                                         for word in range(address // 4, (address + size) // 4):
-                                            known = False
-                                            for k in range(seen - 1, -1, -1):
-                                                if words[k] == word:
-                                                    known = True
-                                                    break
-                                            if not known:
-                                                words[seen] = word
+                                            if not among(words, seen, word):
                                                 seen += 1
                                                 banks[word % 32] += 1
                                                 most = max(most, banks[word % 32])
@@ -338,11 +281,9 @@ def run(
                                     if (named and not act[k] and states[w, k] < OVER) or (
                                         k == t and not named
                                     ):
-                                        info[0], info[1], info[2], info[3] = pc, w * 32 + t, 0, w * 32 + k
-                                        return SHUFFLE
+                                        return wrong(info, SHUFFLE, pc, w * 32 + t, 0, w * 32 + k)
                                 if other > 31 or not act[other] or file_u32[2 * (C + t)] != 31:
-                                    info[0], info[1], info[2], info[3] = pc, w * 32 + t, 0, w * 32 + other
-                                    return SHUFFLE
+                                    return wrong(info, SHUFFLE, pc, w * 32 + t, 0, w * 32 + other)
                                 file_u32[2 * (spare + t)] = file_u32[2 * (A + other)]
                                 file_u64[base + i[11] * 32 + t] = 1
                         T = spare
@@ -374,9 +315,7 @@ def run(
                             act[t] = states[w, t] == RUNNING and places[w, t] == at
                     pc += 1
                     if pc >= behind:
-                        for t in range(32):
-                            if act[t]:
-                                places[w, t] = pc
+                        go_to(places[w], act, pc)
                         break
             if left <= 0:
                 spun = True
@@ -386,8 +325,7 @@ def run(
                 if states[w, t] == WAITING:
                     waiting += 1
                     if stop >= 0 and places[w, t] != stop:
-                        info[0], info[1], info[2], info[3] = stop, w * 32 + t, 0, places[w, t]
-                        return BARRIER
+                        return wrong(info, BARRIER, stop, w * 32 + t, 0, places[w, t])
                     stop = places[w, t]
                 if states[w, t] == RUNNING:
                     going += 1
