@@ -1,7 +1,5 @@
 """The engine on a fake CUDA driver: tables of arguments, graphs, streams, copies, and what goes wrong."""
 
-import os
-import subprocess
 import sys
 import threading
 from types import SimpleNamespace
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 from support.fake_gpu import DriverError, FakeApi, FakeGpu, api  # noqa: F401  (api is a fixture)
 from support.noise import noise
+from support.process import python
 
 import bslite
 from bslite import EngineError, GraphBuilder, InputError, ModelSpec
@@ -44,11 +43,43 @@ def close(got: Any, want: Any) -> None:
     np.testing.assert_allclose(got, want, rtol=3e-7, atol=1e-37)
 
 
+def ran() -> ModelSpec:
+    """The model, run once."""
+    spec = model()
+    bslite.run(spec, X, backend="cuda")
+    return spec
+
+
+def right(spec: ModelSpec, x: np.ndarray = X) -> None:
+    """The engine's answer is the reference's."""
+    close(bslite.run(spec, x, backend="cuda"), expected(spec, x))
+
+
+class Caller:
+    """A caller's own memory, for work on stream 71: that of inputs, and of an answer of ``shape``."""
+
+    def __init__(self, gpu: FakeGpu, shape: tuple[int, ...], *inputs: np.ndarray) -> None:
+        self._gpu, self._answer, self._inputs = gpu, np.empty(shape, np.float32), inputs
+        self._given = [gpu.allocate(x.nbytes, 71) for x in inputs]
+        self._made = gpu.allocate(self._answer.nbytes, 71)
+
+    def upload(self) -> None:
+        for memory, x in zip(self._given, self._inputs, strict=True):
+            self._gpu.upload(memory.address, x, 71)
+
+    def run(self, session: CudaSession) -> None:
+        session.run([memory.address for memory in self._given], [self._made.address], 71)
+
+    def answer(self) -> np.ndarray:
+        self._gpu.download(self._answer, self._made.address, 71)
+        return self._answer
+
+
 def test_runs_and_captures(api: FakeApi) -> None:  # noqa: F811
     """The first run starts kernels, the second captures them, from then on a graph is started."""
     spec = model()
     for run in range(4):
-        close(bslite.run(spec, X + run, backend="cuda"), expected(spec, X + run))
+        right(spec, X + run)
         assert len(api.calls("cuStreamBeginCapture")) == (run > 0)
         assert len(api.calls("cuGraphLaunch")) == run
     assert len(api.graphs) == 1
@@ -58,31 +89,25 @@ def test_runs_and_captures(api: FakeApi) -> None:  # noqa: F811
 
 def test_addresses_may_change(api: FakeApi) -> None:  # noqa: F811
     """What touches the caller's memory is not in the graph: its addresses are new in each call."""
-    spec = model()
-    bslite.run(spec, X, backend="cuda")
-    session = session_of(spec)
-    gpu, stream = api.gpu, api.gpu.stream()
-    for _ in range(3):
-        given, made = gpu.allocate(X.nbytes, stream), gpu.allocate(2 * X.nbytes, stream)
-        gpu.upload(given.address, X, stream)
-        session.run([given.address], [made.address], stream)
-        got = np.empty((2, 64), np.float32)
-        gpu.download(got, made.address, stream)
-        close(got, expected(spec))
+    spec = ran()
+    callers = [Caller(api.gpu, (2, 64), X + i) for i in range(3)]
+    for i, caller in enumerate(callers):
+        caller.upload()
+        caller.run(session_of(spec))
+        close(caller.answer(), expected(spec, X + i))
 
 
 def test_a_failed_capture_is_ended(api: FakeApi) -> None:  # noqa: F811
     """One warning, then kernels one by one; nothing is left capturing."""
-    spec = model()
-    bslite.run(spec, X, backend="cuda")
+    spec = ran()
     started = len(api.calls("cuLaunchKernel"))
     api.fail["cuLaunchKernel"] = [None, DriverError(901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED")]
     with pytest.warns(RuntimeWarning, match="one by one: capturing them failed .*INVALIDATED"):
-        close(bslite.run(spec, X, backend="cuda"), expected(spec))
+        right(spec)
     assert not api.capturing
     assert not api.graphs
     first = len(api.calls("cuLaunchKernel")) - started
-    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+    right(spec)
     assert len(api.calls("cuLaunchKernel")) > started + first
     assert not api.calls("cuGraphLaunch")
     other = model()
@@ -93,12 +118,11 @@ def test_a_failed_capture_is_ended(api: FakeApi) -> None:  # noqa: F811
 
 @pytest.mark.parametrize("function", ["cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiate"])
 def test_capture_fails_at_either_end(api: FakeApi, function: str) -> None:  # noqa: F811
-    spec = model()
-    bslite.run(spec, X, backend="cuda")
+    spec = ran()
     api.fail[function] = [OUT_OF_MEMORY]
     with pytest.warns(RuntimeWarning, match="one by one"):
-        close(bslite.run(spec, X, backend="cuda"), expected(spec))
-    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+        right(spec)
+    right(spec)
 
 
 def test_a_kernel_that_fails(api: FakeApi) -> None:  # noqa: F811
@@ -108,7 +132,7 @@ def test_a_kernel_that_fails(api: FakeApi) -> None:  # noqa: F811
     with pytest.raises(EngineError, match=r"cuda:0 \(fake\): CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"):
         bslite.run(spec, X, backend="cuda")
     assert not api.contexts
-    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+    right(spec)
 
 
 def test_a_device_that_is_lost(api: FakeApi) -> None:  # noqa: F811
@@ -125,8 +149,8 @@ def test_a_device_that_is_lost(api: FakeApi) -> None:  # noqa: F811
 def test_out_of_memory(api: FakeApi) -> None:  # noqa: F811
     """What idles is let go of first; then the error says what was wanted and what there is."""
     small, large = model(), model()
-    close(bslite.run(small, X, backend="cuda"), expected(small))
-    kept = sum(map(len, api.allocated.values()))
+    right(small)
+    kept = api.used
     assert session_of(small)._free
     api.memory = kept + 4096
     big = np.tile(X, (40, 1, 1, 1))
@@ -134,16 +158,16 @@ def test_out_of_memory(api: FakeApi) -> None:  # noqa: F811
         bslite.run(large, big, backend="cuda")
     assert not session_of(small)._free, "its workspace was let go of"
     api.memory = 1 << 30
-    close(bslite.run(large, big, backend="cuda"), expected(large, big))
-    close(bslite.run(small, X, backend="cuda"), expected(small))
+    right(large, big)
+    right(small)
 
 
 def test_room_is_made(api: FakeApi) -> None:  # noqa: F811
     """With what idles gone, it fits: no error."""
     one, other = model(), model()
     bslite.run(one, X, backend="cuda")
-    api.memory = sum(map(len, api.allocated.values())) + 1024
-    close(bslite.run(other, X, backend="cuda"), expected(other))
+    api.memory = api.used + 1024
+    right(other)
 
 
 def test_a_batch_of_none(api: FakeApi) -> None:  # noqa: F811
@@ -151,24 +175,20 @@ def test_a_batch_of_none(api: FakeApi) -> None:  # noqa: F811
     with pytest.raises(InputError, match=r"size 0 at axis 0 .*none of them empty"):
         bslite.run(spec, X[:0], backend="cuda")
     assert not api.calls("cuLaunchKernel")
-    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+    right(spec)
 
 
 def test_a_stream_that_is_gone(api: FakeApi) -> None:  # noqa: F811
-    spec = model()
-    bslite.run(spec, X, backend="cuda")
-    session, gpu = session_of(spec), api.gpu
-    ends = gpu.allocate(X.nbytes, 71), gpu.allocate(2 * X.nbytes, 71)
+    spec, caller = ran(), Caller(api.gpu, (2, 64), X)
     api.streams.discard(71)
     with pytest.raises(EngineError, match="CUDA_ERROR_INVALID_HANDLE"):
-        session.run([ends[0].address], [ends[1].address], 71)
-    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+        caller.run(session_of(spec))
+    right(spec)
 
 
 def test_streams_have_workspaces_of_their_own(api: FakeApi) -> None:  # noqa: F811
     """A stream takes what it used last; another's only when that is done, or when there are enough."""
-    spec = model()
-    bslite.run(spec, X, backend="cuda")
+    spec = ran()
     session = session_of(spec)
     first = session.acquire(71)
     session.release(first, 71)
@@ -197,7 +217,7 @@ def test_threads(api: FakeApi) -> None:  # noqa: F811
         x = noise(*SHAPE, seed=seed)
         try:
             for _ in range(3):
-                close(bslite.run(spec, x, backend="cuda"), expected(spec, x))
+                right(spec, x)
         except BaseException as e:
             wrong.append(e)
 
@@ -212,49 +232,35 @@ def test_threads(api: FakeApi) -> None:  # noqa: F811
 
 def test_a_caller_who_captures(api: FakeApi) -> None:  # noqa: F811
     """Our kernels go into the caller's graph, in a workspace nobody else gets."""
-    spec = model()
+    spec, caller = ran(), Caller(api.gpu, (2, 64), X)
     bslite.run(spec, X, backend="cuda")
-    bslite.run(spec, X, backend="cuda")
-    session, gpu = session_of(spec), api.gpu
-    given, made = gpu.allocate(X.nbytes, 71), gpu.allocate(2 * X.nbytes, 71)
-    with gpu.here():
+    with api.gpu.here():
         api.cuStreamBeginCapture(71, 0)
-        session.run([given.address], [made.address], 71)
+        caller.run(session_of(spec))
         graph = api.cuStreamEndCapture(71)
         bslite.run(spec, -X, backend="cuda")
-        gpu.upload(given.address, X, 71)
+        caller.upload()
         api.cuGraphLaunch(graph, 71)
-    got = np.empty((2, 64), np.float32)
-    gpu.download(got, made.address, 71)
-    close(got, expected(spec))
-
-
-def counted() -> ModelSpec:
-    """A model with a check of values: an index out of range."""
-    graph = GraphBuilder("index")
-    x, i = graph.input("x", (4, 3)), graph.input("i", (2,), dtype="int32")
-    return graph.build(graph.add("gather", "g", graph.add("relu", "r", x), i, axis=0))
+    close(caller.answer(), expected(spec))
 
 
 def test_a_caller_who_captures_at_once(api: FakeApi) -> None:  # noqa: F811
     """In CUDA's strictest mode, with nothing ready: constants and kernels are loaded, and nothing of the
     host's is in the graph: whatever it holds later would be read at each start.
     """
-    spec, gpu = counted(), api.gpu
+    graph = GraphBuilder("index")  # with a check of values: an index out of range
+    given = graph.input("x", (4, 3)), graph.input("i", (2,), dtype="int32")
+    spec = graph.build(graph.add("gather", "g", graph.add("relu", "r", given[0]), given[1], axis=0))
     x, i = np.arange(12, dtype=np.float32).reshape(4, 3), np.array([3, 1], np.int32)
-    ends = [gpu.allocate(48, 71), gpu.allocate(8, 71), gpu.allocate(24, 71)]
-    for memory, given in zip(ends, (x, i), strict=False):
-        gpu.upload(memory.address, given, 71)
-    with gpu.here():
+    caller = Caller(api.gpu, (2, 3), x, i)
+    caller.upload()
+    with api.gpu.here():
         api.cuStreamBeginCapture(71, 0)
-        session = engine_for(spec).session([(4, 3), (2,)], [(3, 1), (1,)])
-        session.run([ends[0].address, ends[1].address], [ends[2].address], 71)
-        graph = api.cuStreamEndCapture(71)
+        caller.run(engine_for(spec).session([(4, 3), (2,)], [(3, 1), (1,)]))
+        captured = api.cuStreamEndCapture(71)
         assert api.cuThreadExchangeStreamCaptureMode(0) == 0, "the thread is as restricted as before"
-        api.cuGraphLaunch(graph, 71)
-    got = np.empty((2, 3), np.float32)
-    gpu.download(got, ends[2].address, 71)
-    close(got, x[[3, 1]])
+        api.cuGraphLaunch(captured, 71)
+    close(caller.answer(), x[[3, 1]])
     close(bslite.run(spec, [x, i], backend="cuda"), x[[3, 1]])
 
 
@@ -262,29 +268,24 @@ def test_a_captured_session_is_never_dropped(api: FakeApi) -> None:  # noqa: F81
     """The caller's graph has the addresses of its memory, however many other shapes come after."""
     from bslite.engines.cuda.engine import MAX_PLANS
 
-    spec, gpu = model(), api.gpu
-    bslite.run(spec, X, backend="cuda")
-    given, made = gpu.allocate(X.nbytes, 71), gpu.allocate(2 * X.nbytes, 71)
-    with gpu.here():
+    spec, caller = ran(), Caller(api.gpu, (2, 64), X)
+    with api.gpu.here():
         api.cuStreamBeginCapture(71, 0)
-        session_of(spec).run([given.address], [made.address], 71)
+        caller.run(session_of(spec))
         graph = api.cuStreamEndCapture(71)
     for batch in range(3, 4 + MAX_PLANS):
         engine_for(spec).session([(batch, *SHAPE[1:])], [(32, 4, 2, 1)])
-    gpu.upload(given.address, X, 71)
-    with gpu.here():
+    caller.upload()
+    with api.gpu.here():
         api.cuGraphLaunch(graph, 71)
-    got = np.empty((2, 64), np.float32)
-    gpu.download(got, made.address, 71)
-    close(got, expected(spec))
+    close(caller.answer(), expected(spec))
     kept = engine_for(spec)._in_graphs[0].captured[0].arena.address
     assert kept in api.allocated
 
 
 def test_threads_that_come_and_go(api: FakeApi) -> None:  # noqa: F811
     """The next one takes the streams and pinned memory of one that ended; none is made or destroyed."""
-    spec = model()
-    bslite.run(spec, X, backend="cuda")
+    spec = ran()
     made = len(api.calls("cuStreamCreate")), len(api.calls("cuMemHostAlloc"))
     for _ in range(3):
         thread = threading.Thread(target=lambda: [bslite.run(spec, X, backend="cuda") for _ in range(2)])
@@ -403,7 +404,7 @@ def test_warmup_compiles_and_captures(api: FakeApi) -> None:  # noqa: F811
     spec = model()
     assert "copy_pairs" in bslite.warmup(spec, backend="cuda")
     captured = len(api.calls("cuStreamBeginCapture"))
-    close(bslite.run(spec, X, backend="cuda"), expected(spec))
+    right(spec)
     assert len(api.calls("cuStreamBeginCapture")) == captured == 1
     with pytest.raises(EngineError, match="give the model"):
         bslite.warmup(backend="cuda")
@@ -467,9 +468,7 @@ except bslite.EngineError as e:
     print(e)
 print(bslite.run(spec, x))
 """
-    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
-    hidden = {**environment, "CUDA_VISIBLE_DEVICES": "-1"}  # of a machine that has one
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=hidden)
+    done = python(code, NUMBA_ENABLE_CUDASIM=None, CUDA_VISIBLE_DEVICES="-1")  # hidden, where there is one
     assert done.returncode == 0, done.stderr
     error, answer = done.stdout.splitlines()
     assert error.startswith("backend 'cuda': there is no CUDA device here (")

@@ -3,8 +3,6 @@ here has CUDA, so its CPU stands for a GPU (`fake_gpu`).
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,94 +13,19 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from support.fake_gpu import FakeApi, FakeGpu  # noqa: E402
+from support.fake_torch import DEFAULT, Captured, FakeTorch  # noqa: E402
 
 import bslite  # noqa: E402
 from bslite import GraphBuilder, ModelSpec  # noqa: E402
 from bslite.engines.cuda import engine, library  # noqa: E402
 from bslite.engines.cuda.gpu.graphs import TorchGraph  # noqa: E402
 from bslite.engines.cuda.library import ROUNDS, Library, TorchCall  # noqa: E402
-from bslite.engines.cuda.simulated import memory_at  # noqa: E402
 from bslite.plan.core.views import View  # noqa: E402
 from bslite.plan.cuda.library import LibraryCall  # noqa: E402
 from bslite.plan.cuda.tuning import Tuning  # noqa: E402
 
+Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
-
-
-class Captured:
-    """Stands for torch.cuda.CUDAGraph: replays what was done while it captured, on the stream that is
-    current then. As torch does, it is not captured on the default stream, and notes when it ends.
-    """
-
-    def __init__(self) -> None:
-        self.work: Any = None
-
-    def capture_begin(self, capture_error_mode: str) -> None:
-        assert CURRENT[-1] not in (DEFAULT, 0)
-        DIARY.append("captured by torch")
-
-    def capture_end(self) -> None:
-        DIARY.append(CURRENT[-1])
-
-    def replay(self) -> None:
-        self.work()
-
-
-DEFAULT = "the default stream"
-CURRENT: list[Any] = [DEFAULT]
-DIARY: list[Any] = []
-
-
-@contextmanager
-def current(stream: Any) -> Iterator[None]:
-    """Stands for torch.cuda.stream."""
-    CURRENT.append(stream)
-    try:
-        yield
-    finally:
-        CURRENT.pop()
-
-
-def external(stream: int, device: int) -> Any:
-    """Stands for torch.cuda.ExternalStream: 0 is the same as nothing, and one of the pool comes."""
-    return stream or "one of the pool"
-
-
-def cuda_torch() -> Any:
-    """What the engine uses of torch: its CPU's functions on "CUDA" memory."""
-
-    class Owned:
-        def __init__(self, size: int) -> None:
-            self.cells = torch.full((size // 4 + 128,), float("nan"))
-
-        def data_ptr(self) -> int:
-            address = int(self.cells.data_ptr())
-            return address + -address % 256
-
-        def record_stream(self, given: Any) -> None:
-            pass
-
-    def as_tensor(described: Any, device: str) -> Any:
-        given = described.__cuda_array_interface__
-        assert (given["typestr"], device) == ("<f4", "cuda:0")
-        reach = 1 + sum((n - 1) * s // 4 for n, s in zip(given["shape"], given["strides"], strict=True))
-        memory = torch.from_numpy(memory_at(given["data"][0], np.float32, reach))
-        return memory.as_strided(given["shape"], [s // 4 for s in given["strides"]])
-
-    DIARY.clear()
-    cuda = SimpleNamespace(
-        stream=current, ExternalStream=external, default_stream=lambda device: DEFAULT,
-        empty_cache=lambda: DIARY.append("emptied"), OutOfMemoryError=MemoryError, CUDAGraph=Captured,
-        current_stream=lambda d: SimpleNamespace(cuda_stream=71), current_blas_handle=lambda: 1,
-    )  # fmt: skip
-    names = (
-        "autocast", "backends", "clamp", "clamp_min", "get_float32_matmul_precision", "inference_mode", "nn",
-        "set_float32_matmul_precision", "uint8", "__version__",
-    )  # fmt: skip
-    return SimpleNamespace(
-        cuda=cuda, as_tensor=as_tensor, empty=lambda size, dtype, device: Owned(size),
-        **{name: getattr(torch, name) for name in names},
-    )  # fmt: skip
 
 
 class TorchGpu(FakeGpu):
@@ -115,8 +38,8 @@ class TorchGpu(FakeGpu):
         self.timed: list[bool] = []  # whether torch's way
 
     def _captured_by_torch(self, work: Any) -> Any:
-        made = super()._captured_by_torch(work)
-        made._graph.work = lambda: work(CURRENT[-1] if CURRENT[-1] != DEFAULT else 0)
+        made, current = super()._captured_by_torch(work), self.torch.current
+        made._graph.work = lambda: work(current[-1] if current[-1] != DEFAULT else 0)
         made.by_torch = True
         return made
 
@@ -130,7 +53,7 @@ class TorchGpu(FakeGpu):
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TorchGpu:
-    found = TorchGpu(FakeApi(), cuda_torch())
+    found = TorchGpu(FakeApi(), FakeTorch())
     monkeypatch.setattr(engine, "driver_for", lambda device=0: found)
     monkeypatch.setattr(library, "machines_dir", lambda: tmp_path)
     return found
@@ -157,6 +80,24 @@ def network(groups: int = 1) -> ModelSpec:
     return graph.build(graph.add("sigmoid", "end", graph.add("permute", "p", e, order=(0, 1, 3, 2))))
 
 
+def image() -> Array:
+    return RNG.standard_normal((1, 4, 5, 3), np.float32)
+
+
+def expected(spec: ModelSpec, x: Array) -> Array:
+    return bslite.run(spec, x, backend="reference")
+
+
+def close(got: Any, want: Array) -> None:
+    np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6)
+
+
+def right(spec: ModelSpec) -> None:
+    """The engine's answer to an image is the reference's."""
+    x = image()
+    close(bslite.run(spec, x, backend="cuda"), expected(spec, x))
+
+
 def session_of(spec: ModelSpec) -> Any:
     (session,) = engine.engine_for(spec)._sessions.values()
     return session
@@ -171,13 +112,11 @@ def calls_of(spec: ModelSpec) -> list[str]:
 @pytest.mark.parametrize("groups", [1, 2])
 def test_torch_computes_the_same(gpu: TorchGpu, groups: int) -> None:
     spec = network(groups)
-    x = RNG.standard_normal((1, 4, 5, 3), np.float32)
-    want = bslite.run(spec, x, backend="reference")
     for _ in range(3):
-        np.testing.assert_allclose(bslite.run(spec, x, backend="cuda"), want, rtol=2e-6, atol=1e-6)
+        right(spec)
     assert calls_of(spec) == ["conv2d", "conv2d", "linear"]
-    assert DIARY[-2] == "captured by torch"
-    assert DIARY.count("emptied") == 1, "once, when all was measured"
+    assert gpu.torch.diary[-2] == "captured by torch"
+    assert gpu.torch.diary.count("emptied") == 1, "once, when all was measured"
 
 
 def with_prologues() -> ModelSpec:
@@ -208,10 +147,8 @@ def with_prologues() -> ModelSpec:
 def test_torch_computes_prologues_too(gpu: TorchGpu) -> None:
     """A launch that does two layers is replaced by calls that do both."""
     spec, x = with_prologues(), RNG.standard_normal((2, 4, 5, 6), np.float32)
-    want = bslite.run(spec, x, backend="reference")
     for _ in range(3):
-        (got,) = engine.run(spec, [x], tuning=Tuning(prologues=True))
-        np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6)
+        close(engine.run(spec, [x], tuning=Tuning(prologues=True))[0], expected(spec, x))
     launches = session_of(spec)._free[0].launches
     forms = [launch._form.before for launch in launches if isinstance(launch, TorchCall)]
     assert [form.kind if form else None for form in forms] == [None, "affine", "depthwise", "gate"]
@@ -220,16 +157,12 @@ def test_torch_computes_prologues_too(gpu: TorchGpu) -> None:
 def test_ours_where_it_is_faster(gpu: TorchGpu) -> None:
     gpu.times = (1.0, 1.0)
     spec = network()
-    x = RNG.standard_normal((1, 4, 5, 3), np.float32)
-    np.testing.assert_allclose(
-        bslite.run(spec, x, backend="cuda"), bslite.run(spec, x, backend="reference"), rtol=2e-6, atol=1e-6
-    )
+    right(spec)
     assert calls_of(spec) == []
 
 
 def test_what_was_measured_is_remembered(gpu: TorchGpu, tmp_path: Path, monkeypatch: Any) -> None:
-    spec, x = network(), RNG.standard_normal((1, 4, 5, 3), np.float32)
-    bslite.run(spec, x, backend="cuda")
+    bslite.run(network(), image(), backend="cuda")
     file = tmp_path / "gpu-fake.json"
     kept = json.loads(file.read_text())["seconds"]
     assert len(kept) == 3
@@ -241,7 +174,7 @@ def test_what_was_measured_is_remembered(gpu: TorchGpu, tmp_path: Path, monkeypa
     monkeypatch.setattr(again, "_measured", measured)
     gpu.library = again  # type: ignore[attr-defined]
     other = network()
-    bslite.run(other, x, backend="cuda")
+    bslite.run(other, image(), backend="cuda")
     assert calls_of(other) == ["conv2d", "conv2d", "linear"]
     file.write_text("{")
     with pytest.warns(RuntimeWarning, match="ignores its measurements"):
@@ -253,25 +186,11 @@ def test_torch_that_fails_is_not_chosen(gpu: TorchGpu, monkeypatch: pytest.Monke
         raise RuntimeError("no algorithm")
 
     monkeypatch.setattr(torch.nn.functional, "conv2d", fails)
-    spec, x = network(), RNG.standard_normal((1, 4, 5, 3), np.float32)
+    spec = network()
     with pytest.warns(UserWarning, match=r"torch's failed \(no algorithm\)"):
-        got = bslite.run(spec, x, backend="cuda")
-    np.testing.assert_allclose(got, bslite.run(spec, x, backend="reference"), rtol=2e-6, atol=1e-6)
+        right(spec)
     assert calls_of(spec) == ["linear"]
     assert gpu._api.calls("cuStreamSynchronize"), "what torch had started may still have been writing"
-
-
-def ran_on(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The streams that were torch's current ones when it computed."""
-    seen: list[Any] = []
-    right = torch.nn.functional.conv2d
-
-    def conv2d(*given: Any) -> Any:
-        seen.append(CURRENT[-1])
-        return right(*given)
-
-    monkeypatch.setattr(torch.nn.functional, "conv2d", conv2d)
-    return seen
 
 
 @pytest.mark.parametrize("stream", [0, 71])
@@ -279,10 +198,15 @@ def test_torch_computes_on_the_callers_stream(
     gpu: TorchGpu, monkeypatch: pytest.MonkeyPatch, stream: int
 ) -> None:
     """The default stream, too, which is number 0; captured or not."""
-    spec = network()
-    x = RNG.standard_normal((1, 4, 5, 3), np.float32)
+    spec, x, seen = network(), image(), []
     bslite.run(spec, x, backend="cuda")  # measures
-    seen = ran_on(monkeypatch)
+    right = torch.nn.functional.conv2d
+
+    def conv2d(*given: Any) -> Any:
+        seen.append(gpu.torch.current[-1])
+        return right(*given)
+
+    monkeypatch.setattr(torch.nn.functional, "conv2d", conv2d)
     session = session_of(spec)
     given, made = gpu.allocate(x.nbytes, stream), gpu.allocate(4 * 120, stream)
     gpu.upload(given.address, x, stream)
@@ -290,30 +214,29 @@ def test_torch_computes_on_the_callers_stream(
     for _ in range(3):
         session.run([given.address], [made.address], stream)
     assert theirs in seen
-    assert set(seen) == {theirs, DIARY[-1]}, "and the one that was captured"
+    assert set(seen) == {theirs, gpu.torch.diary[-1]}, "and the one that was captured"
     got = np.empty((1, 4, 3, 6), np.float32)
     gpu.download(got, made.address, stream)
-    got = got.reshape(bslite.run(spec, x, backend="reference").shape)
-    np.testing.assert_allclose(got, bslite.run(spec, x, backend="reference"), rtol=2e-6, atol=1e-6)
+    close(got.reshape(expected(spec, x).shape), expected(spec, x))
 
 
 def test_graphs_that_live_have_streams_of_their_own(gpu: TorchGpu) -> None:
     """torch keeps cuBLAS's workspace for each stream: graphs captured on one would share it."""
     one, other = (gpu.capture(lambda s: None, by_torch=True) for _ in range(2))
-    used = DIARY[-3], DIARY[-1]
+    used = gpu.torch.diary[-3], gpu.torch.diary[-1]
     assert used[0] != used[1]
     del one
     gpu.capture(lambda s: None, by_torch=True)
-    assert DIARY[-1] == used[0]
+    assert gpu.torch.diary[-1] == used[0]
 
     def fails(stream: int) -> None:
         raise RuntimeError("no algorithm")
 
     with pytest.raises(RuntimeError, match="no algorithm"):
         gpu.capture(fails, by_torch=True)
-    broken = DIARY[-1]
+    broken = gpu.torch.diary[-1]
     gpu.capture(lambda s: None, by_torch=True)
-    assert DIARY[-1] not in (broken, used[1]), "a stream on which a capture failed is given up"
+    assert gpu.torch.diary[-1] not in (broken, used[1]), "a stream on which a capture failed is given up"
     del other
 
 
@@ -324,41 +247,39 @@ def test_a_capture_that_finds_no_memory_is_tried_again(gpu: TorchGpu) -> None:
     def work(stream: int) -> None:
         tries.append(stream)
         if len(tries) == 1:
-            raise MemoryError
+            raise gpu.torch.OutOfMemoryError
 
     gpu.capture(work, by_torch=True)
     assert len(tries) == 2
-    assert "emptied" in DIARY
+    assert "emptied" in gpu.torch.diary
 
 
 def test_inference_mode_may_come_and_go(gpu: TorchGpu) -> None:
     """What was made ready within it runs outside, and the other way round."""
     for first, then in ((torch.inference_mode, torch.no_grad), (torch.no_grad, torch.inference_mode)):
         spec = network()
-        x = RNG.standard_normal((1, 4, 5, 3), np.float32)
         with first():
-            bslite.run(spec, x, backend="cuda")
+            bslite.run(spec, image(), backend="cuda")
         session_of(spec).no_graphs = "for the test"
         with then():
-            got = bslite.run(spec, x, backend="cuda")
-        np.testing.assert_allclose(got, bslite.run(spec, x, backend="reference"), rtol=2e-6, atol=1e-6)
+            right(spec)
 
 
 def test_both_ways_are_timed_in_turns(gpu: TorchGpu) -> None:
     """The GPU's clock rises while it works: who comes second would be the faster."""
-    bslite.run(network(), RNG.standard_normal((1, 4, 5, 3), np.float32), backend="cuda")
+    bslite.run(network(), image(), backend="cuda")
     rounds = gpu.timed[2 : 2 + 2 * ROUNDS]
     assert rounds == [False, True] * ROUNDS
 
 
 def test_a_graph_is_torchs_own_or_the_drivers(gpu: TorchGpu) -> None:
     """Newer versions of torch hand out the graph, which is then started like any other."""
-    graph = Captured()
+    graph = Captured(gpu.torch)
     graph.raw_cuda_graph_exec = lambda: 4711  # type: ignore[attr-defined]
-    gpu._api.graphs[4711] = [lambda: DIARY.append("launched")]
+    gpu._api.graphs[4711] = [lambda: gpu.torch.diary.append("launched")]
     with gpu.here():
         TorchGraph(gpu, graph).start(71)
-    assert DIARY[-1] == "launched"
+    assert gpu.torch.diary[-1] == "launched"
     assert gpu._api.calls("cuGraphLaunch") == [(4711, 71)]
 
 

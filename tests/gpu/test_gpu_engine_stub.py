@@ -2,14 +2,15 @@
 what it is called with: kernels are compiled, loaded, and started with the arguments that C sees.
 """
 
-import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.process import python
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 pytestmark = [
@@ -41,12 +42,9 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(stub: Path, script: str, **settings: str) -> tuple[list[str], list[str]]:
     """Lines that the script prints, and lines that the driver logs."""
-    hidden = ("NUMBA_ENABLE_CUDASIM", "CUDA_VISIBLE_DEVICES")
-    environment = {k: v for k, v in os.environ.items() if k not in hidden}
-    environment |= {"LD_LIBRARY_PATH": str(stub), "BSLITE_CACHE_DIR": str(stub / "cache"), **settings}
-    done = subprocess.run(
-        [sys.executable, "-c", MODEL + script], env=environment, capture_output=True, text=True, timeout=300
-    )
+    hidden: dict[str, Any] = {"NUMBA_ENABLE_CUDASIM": None, "CUDA_VISIBLE_DEVICES": None}
+    places = {"LD_LIBRARY_PATH": str(stub), "BSLITE_CACHE_DIR": str(stub / "cache")}
+    done = python(MODEL + script, **hidden, **places, **settings)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr.splitlines()
 
@@ -137,12 +135,11 @@ for _ in range(2):
 
 def test_a_kernel_by_itself(stub: Path) -> None:
     """How the kernels' tests launch on a GPU: by the engine's driver."""
-    script = f"""
-import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+    script = """
 from support.gpu_simulate import launch
 from bslite.kernels.cuda import KERNELS
 kernel = KERNELS["whole_pool"]
-given = {{name: np.full(6, 0.25, np.float32) for name in kernel.arrays}}
+given = {name: np.full(6, 0.25, np.float32) for name in kernel.arrays}
 given |= dict.fromkeys(kernel.scalars, 1)
 print(launch(kernel, (1,), (256,), given, **kernel.samples[0])["x"])
 """

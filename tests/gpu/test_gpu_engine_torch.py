@@ -2,9 +2,6 @@
 their addresses go to a fake driver, whose device memory is the host's.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from support.fake_gpu import FakeApi, FakeGpu, api  # noqa: E402, F401  (api is a fixture)
+from support.fake_torch import DEFAULT, FakeTorch  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 import bslite  # noqa: E402
@@ -145,57 +143,20 @@ def test_cpu_tensors_come_back_as_such(api: FakeApi) -> None:  # noqa: F811
 # -- torch's allocator and streams --------------------------------------------------------------------
 
 
-class OutOfTorch(RuntimeError):
-    """Stands for torch.cuda.OutOfMemoryError."""
-
-
-def fake_torch(diary: list[Any], fail: list[Any]) -> Any:
-    """What `GpuDriver` uses of torch."""
-
-    @contextmanager
-    def stream(given: Any) -> Iterator[None]:
-        diary.append(("stream", given))
-        yield
-
-    class Owned:
-        def __init__(self, size: int) -> None:
-            self.cells = torch.empty(size, dtype=torch.uint8)
-
-        def data_ptr(self) -> int:
-            return int(self.cells.data_ptr())
-
-        def record_stream(self, given: Any) -> None:
-            diary.append(("record_stream", given))
-
-    def empty(size: int, dtype: Any, device: str) -> Any:
-        diary.append(("empty", size, device))
-        if fail and fail.pop(0):
-            raise OutOfTorch("CUDA out of memory")
-        return Owned(size)
-
-    cuda = SimpleNamespace(
-        stream=stream, OutOfMemoryError=OutOfTorch, ExternalStream=lambda s, device: ("external", s, device),
-        default_stream=lambda device: ("default", device), empty_cache=lambda: diary.append(("empty_cache",)),
-        current_stream=lambda device: SimpleNamespace(cuda_stream=72),
-    )  # fmt: skip
-    return SimpleNamespace(cuda=cuda, empty=empty, uint8=torch.uint8)
-
-
 def test_torch_allocates() -> None:
-    diary: list[Any] = []
-    fail: list[Any] = []
-    gpu = FakeGpu(FakeApi(), fake_torch(diary, fail))
-    assert gpu.stream() == 72
-    memory = gpu.allocate(1000, 71)
-    assert diary == [("stream", ("external", 71, 0)), ("empty", 1000, "cuda:0")]
+    torch = FakeTorch()
+    gpu = FakeGpu(FakeApi(), torch)
+    assert gpu.stream() == 71
+    memory = gpu.allocate(1000, 72)
+    assert torch.asked == [("stream", 72), ("empty", 1000, "cuda:0")]
     gpu.used(memory, 72)
-    assert diary[-1] == ("record_stream", ("external", 72, 0))
+    assert torch.asked[-1] == ("record_stream", 72)
     gpu.used(memory, 0)
-    assert diary[-1] == ("record_stream", ("default", 0)), "an external stream number 0 is any other"
-    fail[:] = [True, False]
+    assert torch.asked[-1] == ("record_stream", DEFAULT), "an external stream number 0 is any other"
+    torch.fails = 1
     gpu.allocate(1000, 71)
-    assert ("empty_cache",) in diary
-    fail[:] = [True, True]
+    assert "emptied" in torch.diary
+    torch.fails = 2
     with pytest.raises(OutOfMemory, match=r"0\.0 MB wanted for weights, 1,024\.0 MB of 1,024 MB free"):
         gpu.allocate(1000, 71, "weights")
 

@@ -25,6 +25,8 @@ if not SIMULATED:
 CTYPES = {"f4": ctypes.c_float, "i4": ctypes.c_int32, "i8": ctypes.c_int64}
 GLOBAL = 0  # CU_STREAM_CAPTURE_MODE_GLOBAL
 NUMBERS = {"f4": np.float32, "i4": np.int32, "i8": np.int64}
+#: What functions return that do nothing here.
+ANSWERS = {"get_device_count": 1, "cuMemFreeHost": None, "cuEventDestroy": None, "cuEventElapsedTime": 1.5}
 
 
 class DriverError(Exception):
@@ -62,7 +64,7 @@ class FakeApi:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(type(self), "_" + name, None)
-        if function is None:
+        if function is None and name not in ANSWERS:
             raise AttributeError(name)
 
         def call(*arguments: Any) -> Any:
@@ -70,7 +72,7 @@ class FakeApi:
                 self.diary.append((name, *arguments))
                 if self.fail.get(name) and (error := self.fail[name].pop(0)) is not None:
                     raise error
-                return function(self, *arguments)
+                return function(self, *arguments) if function else ANSWERS[name]
 
         return call
 
@@ -86,6 +88,11 @@ class FakeApi:
         found: list[int] = self._thread.contexts
         return found
 
+    @property
+    def used(self) -> int:
+        """Bytes allocated."""
+        return sum(map(len, self.allocated.values()))
+
     def new(self) -> int:
         self._next += 1
         return self._next
@@ -94,9 +101,6 @@ class FakeApi:
 
     def get_version(self) -> tuple[int, int]:
         return self.version
-
-    def get_device_count(self) -> int:
-        return 1
 
     # -- contexts, memory --------------------------------------------------------------------------
 
@@ -126,7 +130,7 @@ class FakeApi:
 
     def _cuMemAlloc(self, size: int) -> int:
         self._unsafe("cuMemAlloc")
-        if sum(map(len, self.allocated.values())) + size > self.memory:
+        if self.used + size > self.memory:
             raise DriverError(2, "CUDA_ERROR_OUT_OF_MEMORY")
         room = np.full(size // 4 + 128, np.nan, np.float32)
         address = int(room.ctypes.data + -room.ctypes.data % 256)
@@ -137,15 +141,12 @@ class FakeApi:
         del self.allocated[address]
 
     def _cuMemGetInfo(self) -> tuple[int, int]:
-        return self.memory - sum(map(len, self.allocated.values())), self.memory
+        return self.memory - self.used, self.memory
 
     def _cuMemHostAlloc(self, size: int, flags: int) -> int:
         self._unsafe("cuMemHostAlloc")
         self._host.append(np.zeros(size, np.uint8))
         return int(self._host[-1].ctypes.data)
-
-    def _cuMemFreeHost(self, address: int) -> None:
-        pass
 
     def _cuMemcpyHtoDAsync(self, target: int, source: int, size: int, stream: int) -> None:
         self._ready(stream)
@@ -154,11 +155,7 @@ class FakeApi:
 
     def _cuMemsetD8Async(self, target: int, value: int, size: int, stream: int) -> None:
         self._ready(stream)
-
-        def work() -> None:
-            ctypes.memset(target, value, size)
-
-        self._do(work, stream)
+        self._do(lambda: ctypes.memset(target, value, size), stream)
 
     _cuMemcpyDtoHAsync = _cuMemcpyHtoDAsync
 
@@ -188,18 +185,12 @@ class FakeApi:
     def _cuEventCreate(self, flags: int) -> int:
         return self.new()
 
-    def _cuEventDestroy(self, event: int) -> None:
-        pass
-
     def _cuEventRecord(self, event: int, stream: int) -> None:
         self._ready(stream)
         assert stream not in self.capturing
 
     def _cuEventSynchronize(self, event: int) -> None:
         self._unsafe("cuEventSynchronize")
-
-    def _cuEventElapsedTime(self, a: int, b: int) -> float:
-        return 1.5
 
     def _cuEventQuery(self, event: int) -> None:
         self._unsafe("cuEventQuery")
@@ -230,20 +221,16 @@ class FakeApi:
 
     def _cuLaunchKernel(self, handle: int, *rest: int) -> None:
         *shape, shared, stream, table, extra = rest
-        assert (shared, extra) == (self.shared.get(handle, 0), 0)
-        self._launch(handle, tuple(shape[:3]), tuple(shape[3:]), stream, table)
+        assert extra == 0
+        self._cuLaunchCooperativeKernel(handle, *shape, shared, stream, table)
 
     def _cuLaunchCooperativeKernel(self, handle: int, *rest: int) -> None:
         *shape, shared, stream, table = rest
         assert shared == self.shared.get(handle, 0)
-        self._launch(handle, tuple(shape[:3]), tuple(shape[3:]), stream, table)
-
-    def _launch(self, handle: int, grid: Any, block: Any, stream: int, table: int) -> None:
         self._ready(stream)
         kernel, function = self.kernels[handle]
-        bound = SimulatedDriver().bind(
-            function, grid, block, list(read_table(kernel, table))
-        )  # as they are now
+        given = list(read_table(kernel, table))  # as they are now
+        bound = SimulatedDriver().bind(function, tuple(shape[:3]), tuple(shape[3:]), given)
         self._do(lambda: bound.start(0), stream)
 
     def _do(self, work: Any, stream: int) -> None:
