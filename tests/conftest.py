@@ -38,9 +38,23 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     gc.enable()
     if processes and len(session.items) >= MANY:
-        from support.warm import warm
+        _warm()
 
-        warm()
+
+def _warm() -> None:
+    """All processes together: each kernel is compiled by one; the others load it when they need it."""
+    from support.once import once
+
+    import bslite.kernels.cpu  # noqa: F401  (registers them)
+    from bslite.kernels.cpu.runtime.compile import STEP_KERNELS
+
+    for name, kernel in STEP_KERNELS.items():
+        with once(f"kernel {name}", wait=False) as mine:
+            if mine:
+                _ = kernel.address
+    for name in STEP_KERNELS:
+        with once(f"kernel {name}"):
+            pass  # another process has been at it
 
 
 @pytest.fixture(scope="session", autouse=True)

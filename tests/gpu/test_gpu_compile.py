@@ -1,19 +1,17 @@
 """Every kernel as machine code for sm_80 and sm_90: registers as its occupancy says, no stack, no spills."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.gpu_code import record_of
+from support.process import python
 from support.ptx.compiler import text_of
 
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.cuda import KERNELS
+from bslite.kernels.cuda.runtime.compile import assembled
 from bslite.kernels.cuda.runtime.kernel import Kernel
 from bslite.plan.cuda.recurrent.tiles import SLACK, Cut
 
@@ -25,10 +23,34 @@ MOST_SHARED = 227 << 10  # bytes a block may have at all, on sm_90
 on_both = pytest.mark.parametrize("capability", CAPABILITIES.values(), ids=CAPABILITIES)
 
 
+#: What the PTX has: loads from and stores to memory, instructions in float64.
+ACCESSES = {
+    "loads": r"\bld\.global", "stores": r"\bst\.global", "shared_accesses": r"\b(?:ld|st)\.shared",
+    "float64": r"\.(?:rn\.)?f64\b",
+}  # fmt: skip
+#: What the machine code takes, as its assembler reports it, in registers and bytes.
+RESOURCES = {"registers": r"used (\d+) registers", "stack": r"(\d+) stack", "shared": r"(\d+) bytes smem"}
+
+
 def records(kernel: str, capability: tuple[int, int]) -> list[dict[str, Any]]:
-    """What the machine code of each sample takes."""
-    made = KERNELS[kernel]
-    return [record_of(made, v, capability) for v in made.samples if made.since <= capability]
+    """Of each sample: the variant, ACCESSES, RESOURCES, and the sizes of its parameters.
+
+    Skips the test where the assembler is not installed.
+    """
+    pytest.importorskip("cuda.bindings.nvjitlink", reason="nvJitLink is not installed")
+    made = []
+    for variant in KERNELS[kernel].samples if KERNELS[kernel].since <= capability else ():
+        ptx = text_of(kernel, variant, capability)
+        record = {"kernel": kernel, "variant": dict(variant)}
+        record |= {name: len(re.findall(pattern, ptx)) for name, pattern in ACCESSES.items()}
+        record["parameters"] = [int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+) ", ptx)]
+        _, report = assembled(ptx, capability)
+        for name, pattern in RESOURCES.items():
+            found = re.search(pattern, report)
+            assert found or name == "shared", f"no {name} in the assembler's report:\n{report}"
+            record[name] = int(found[1]) if found else 0
+        made.append(record)
+    return made
 
 
 @on_both
@@ -69,8 +91,6 @@ def coded(tmp_path: Path) -> Callable[..., None]:
     if it is to be "kept", `code_of` makes an image and an entry for which ``check`` holds.
     """
     pytest.importorskip("cuda.bindings.nvjitlink", reason="nvJitLink is not installed")
-    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
-    environment["BSLITE_CACHE_DIR"] = str(tmp_path)
 
     def run(capability: tuple[int, int], check: str, *arguments: str) -> None:
         script = f"""
@@ -82,8 +102,7 @@ if "kept" in sys.argv:
 image, entry = compile.code_of("copy", {capability}, {{"axes": 1, "threads": 256}})
 assert entry.encode() in image and {check}
 """
-        command = [sys.executable, "-c", script, *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        done = python(script, *arguments, NUMBA_ENABLE_CUDASIM=None, BSLITE_CACHE_DIR=str(tmp_path))
         assert done.returncode == 0, done.stderr
 
     return run
@@ -111,13 +130,12 @@ def test_one_pass_of_numba_serves_all_gpus() -> None:
     """The PTX for sm_80, made beside that for sm_90, is what the engine has made for sm_80 alone."""
     pytest.importorskip("cuda.bindings.nvjitlink", reason="numba-cuda's parts are not installed")
     kernel = KERNELS["recurrent_gates"]
-    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_ENABLE_CUDASIM"}
     script = """
 from bslite.kernels.cuda import KERNELS
 kernel = KERNELS["recurrent_gates"]
 print(kernel.ptx((8, 0), **kernel.samples[0]))
 """
-    alone = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    alone = python(script, NUMBA_ENABLE_CUDASIM=None)
     assert alone.returncode == 0, alone.stderr
     beside = text_of(kernel.name, kernel.samples[0], (8, 0))
     counted = r"_ZN[\w$]+|_cudapy_smem_\d+"  # names with the number of functions compiled before
@@ -145,3 +163,26 @@ def test_a_stack_reads_and_writes_once(capability: tuple[int, int]) -> None:
         assert record["stores"] <= turns * variant["columns"], record
     for record in stacks:
         assert record["shared_accesses"] == record["float64"] == 0, record
+
+
+INSTRUCTIONS = r"(?:fma.rn|(?:ld|st).(?:shared|local))[a-z0-9.]*"
+PRODUCTS = [(name, variant) for name in ("gemm_pairs", "gemm") for variant in KERNELS[name].samples]
+
+
+@pytest.mark.parametrize(("kernel", "variant"), PRODUCTS, ids=str)
+def test_the_inner_loop_of_a_product(kernel: str, variant: dict[str, Any]) -> None:
+    """Eight terms written out: a multiply-add for each of a thread's products, a 16-byte read for every four
+    of its operands, no other read of shared memory, and nothing in local memory. A batch norm on the way
+    there is a multiply-add for each element that a thread moves.
+    """
+    pytest.importorskip("cuda.bindings.nvjitlink", reason="the compiler's parts are not installed")
+    found = re.findall(INSTRUCTIONS, text_of(kernel, variant))
+    block_rows, block_cols, rows, cols = variant["tile"]
+    reads = [i for i in found if i.startswith("ld.shared")]
+    assert set(reads) == {"ld.shared.v4.f32"}
+    assert len(reads) <= 8 * (rows + cols) / 4
+    assert not [i for i in found if re.match(r"(ld|st)\.local", i)]
+    if variant["code"] in ("identity", "relu"):  # other activations have multiply-adds of their own
+        threads = block_rows // rows * (block_cols // cols)
+        before = 8 * block_rows // threads if variant["before"] == "affine" else 0
+        assert found.count("fma.rn.f32") == 8 * rows * cols + before

@@ -1,36 +1,22 @@
 """Functions of one and two values on a GPU: NaN, infinities, zeros, and arguments far out."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from support.check import TINY, rel_l2, same_specials
+from support.gpu_cases import answers
 from support.gpu_simulate import launch
 from support.noise import noise
 
-import bslite
-from bslite import ops, reference
+from bslite import ops
 from bslite.kernels.contracts.elementwise import FLOATS
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.math import libm, trig
 from bslite.kernels.cuda.math.functions import CODES, function_of
 from bslite.ops import Op
 from bslite.passes.fuse import ACTIVATIONS
-from bslite.spec import GraphBuilder
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-30, -1e-30]
 X = np.array([*SPECIAL, -3.5, -1.0, -0.75, -0.5, 0.25, 0.5, 1.0, 2.5, 3.0, 40.0, -40.0], np.float32)
-
-
-def answers(op: str, *inputs: np.ndarray[Any, Any], **attrs: Any) -> tuple[Any, Any]:
-    """The engine's answer and the reference's, in float64."""
-    graph = GraphBuilder(op)
-    names = [graph.input(f"x{i}", x.shape) for i, x in enumerate(inputs)]
-    spec = graph.build(graph.add(op, "op", *names, **attrs))
-    with np.errstate(all="ignore"):
-        return bslite.run(spec, list(inputs), backend="cuda"), reference.run(spec, list(inputs), np.float64)[
-            0
-        ]
 
 
 @pytest.mark.parametrize("op", [ops.get(name) for name in ACTIVATIONS], ids=lambda op: op.name)
@@ -76,6 +62,15 @@ def test_the_larger_of_zeros_is_the_positive_one() -> None:
 def test_numbers_and_names_are_the_same_functions() -> None:
     for name, code in CODES.items():
         assert function_of(code) is function_of(name)
+
+
+@pytest.mark.parametrize("count", [1, 11, 1030])
+def test_elements_beyond_the_count_stay(count: int) -> None:
+    x = np.resize(X, 1100)
+    given = {"x": x, "y": np.full(1100, 7, np.float32), "count": count, "a": 0, "b": 0}
+    y = launch(KERNELS["pointwise"], (2,), (256,), given, code=CODES["relu"])["y"]
+    np.testing.assert_array_equal(y[:count], np.where(x[:count] < 0, np.float32(0), x[:count]))
+    assert (y[count:] == 7).all()
 
 
 @pytest.mark.parametrize("pixels", [1, 31, 100])

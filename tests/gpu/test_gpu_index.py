@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import Array, assert_three_way, same_specials
+from support.gpu_cases import spec_of
 from support.noise import noise
 from support.torch_oracle import torch_output
 
@@ -16,16 +17,9 @@ from bslite.errors import BsliteError
 from bslite.explore.gpu import GpuMachine
 from bslite.plan.cuda import build_plan
 from bslite.plan.cuda.ops.scatter import BLOCKS
-from bslite.plan.cuda.tuning import Tuning
+from bslite.plan.cuda.tuning import DEFAULT, Tuning
 
 pytestmark = pytest.mark.simulator
-
-
-def spec_of(op: str, *inputs: Array, **attrs: Any) -> bslite.ModelSpec:
-    """A model of one op, named "y"."""
-    graph = bslite.GraphBuilder(op)
-    given = [graph.input(f"x{i}", x.shape, dtype=x.dtype.name) for i, x in enumerate(inputs)]
-    return graph.build(graph.add(op, "y", *given, **attrs))
 
 
 def on_gpu(op: str, *inputs: Array, **attrs: Any) -> Array:
@@ -37,6 +31,14 @@ def on_gpu(op: str, *inputs: Array, **attrs: Any) -> Array:
 def expected(op: str, *inputs: Array, **attrs: Any) -> Array:
     """From the reference, in the dtypes given."""
     return reference.run(spec_of(op, *inputs, **attrs), list(inputs), np.float32)[0]
+
+
+def same_bits(op: str, *inputs: Array, tuning: Tuning = DEFAULT, **attrs: Any) -> bslite.ModelSpec:
+    """As on the CPU, which takes updates one after the other."""
+    spec = spec_of(op, *inputs, **attrs)
+    (got,) = engine.run(spec, list(inputs), tuning=tuning)
+    assert got.tobytes() == bslite.run(spec, list(inputs), backend="cpu").tobytes()
+    return spec
 
 
 X = np.arange(20, dtype=np.float32).reshape(4, 5)
@@ -53,6 +55,7 @@ X = np.arange(20, dtype=np.float32).reshape(4, 5)
         ("scatter_nd", [[0], [1]], np.zeros((2, 5), np.float32), {"reduction": "add"}),
         ("scatter_nd", [[0, 1], [1, 4]], np.zeros(2, np.float32), {}),
         ("one_hot", [0, 1], None, {"depth": 4, "strict": True}),
+        ("gather", [3, -4, 0], None, {"axis": 0}),
     ],
 )
 def test_an_index_out_of_range_is_an_error(
@@ -63,6 +66,7 @@ def test_an_index_out_of_range_is_an_error(
     inputs = rest if op == "one_hot" else [X, *rest]
     spec = spec_of(op, *inputs, **attrs)
     good = bslite.run(spec, inputs, backend="cuda")
+    np.testing.assert_array_equal(good, expected(op, *inputs, **attrs))
     bad = places.copy()
     bad[(0,) * bad.ndim] = wrong
     with pytest.raises(BsliteError, match=f"'y': index {wrong} is out of range for (axis|axes|depth)"):
@@ -82,24 +86,18 @@ def test_an_index_out_of_range_is_an_error(
 def test_updates_that_meet_go_in_order(
     shape: tuple[int, ...], updates: tuple[int, ...], axis: int, reduction: str
 ) -> None:
-    """To the bit, as on the CPU, which takes them one after the other."""
     rng = np.random.default_rng(len(reduction) + shape[0])
     x, u = (rng.standard_normal(s).astype(np.float32) for s in (shape, updates))
     indices = rng.integers(-shape[axis], shape[axis], updates)
     for given in ([x, indices, u], [(9 * x).astype(np.int64), indices, u.astype(np.int64)]):
-        spec = spec_of("scatter_elements", *given, axis=axis, reduction=reduction)
-        got = bslite.run(spec, given, backend="cuda")
-        assert got.tobytes() == bslite.run(spec, given, backend="cpu").tobytes()
+        same_bits("scatter_elements", *given, axis=axis, reduction=reduction)
 
 
 @pytest.mark.parametrize("reduction", ["none", "add"])
 def test_slices_that_meet_go_in_order(reduction: str) -> None:
     rng = np.random.default_rng(1)
     x, u = (rng.standard_normal(s).astype(np.float32) for s in ((3, 4, 5), (70, 5)))
-    given = [x, rng.integers(-3, 3, (70, 2)), u]
-    spec = spec_of("scatter_nd", *given, reduction=reduction)
-    got = bslite.run(spec, given, backend="cuda")
-    assert got.tobytes() == bslite.run(spec, given, backend="cpu").tobytes()
+    same_bits("scatter_nd", x, rng.integers(-3, 3, (70, 2)), u, reduction=reduction)
 
 
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max"])
@@ -113,12 +111,9 @@ def test_many_updates_are_sorted(op: str, reduction: str) -> None:
     attrs = {"axis": 1} if op == "scatter_elements" else {}
     x, u = (rng.standard_normal(s).astype(np.float32) for s in (shape, cells))
     for given in ([x, places, u], [(9 * x).astype(np.int64), places, u.astype(np.int64)]):
-        spec = spec_of(op, *given, reduction=reduction, **attrs)
-        shapes = [v.shape for v in given]
-        plan = build_plan(spec, shapes, GpuMachine(), tuning=tuning)
+        spec = same_bits(op, *given, tuning=tuning, reduction=reduction, **attrs)
+        plan = build_plan(spec, [v.shape for v in given], GpuMachine(), tuning=tuning)
         assert "scatter_sorted" in {s.kernel for s in plan.steps}
-        (got,) = engine.run(spec, given, tuning=tuning)
-        assert got.tobytes() == bslite.run(spec, given, backend="cpu").tobytes()
         wrong = places.copy()
         wrong[-1, 0] = 99
         with pytest.raises(BsliteError, match="'y': index 99 is out of range"):

@@ -7,10 +7,11 @@ import pytest
 from support.check import Array
 from support.gpu_cases import check_spec_on_cuda
 from support.gpu_simulate import launch
+from support.layers import Model
 from support.noise import noise
 from support.plans import gpu_plan_of
 
-from bslite import GraphBuilder, ModelSpec, reference
+from bslite import ModelSpec, reference
 from bslite.engines.cuda import engine
 from bslite.engines.cuda.simulated import SimulatedDriver
 from bslite.kernels.cuda import KERNELS
@@ -22,34 +23,6 @@ pytestmark = pytest.mark.simulator
 
 MACHINE = SimulatedDriver.machine
 PRODUCTS = ("gemm", "gemm_pairs", "gemm_depthwise")
-
-
-class Model:
-    """A graph with seeded parameters; methods take and give names of values."""
-
-    def __init__(self, *shape: int) -> None:
-        self.graph = GraphBuilder("model")
-        self.x = self.graph.input("x", shape)
-        self.count = 0
-
-    def add(self, op: str, *inputs: str, params: dict[str, Array] | None = None, **attrs: Any) -> str:
-        self.count += 1
-        name = f"l{self.count}_{op}"
-        keys = {role: f"{name}.{role}" for role in params or {}}
-        self.graph.params.update({keys[role]: array for role, array in (params or {}).items()})
-        return self.graph.add(op, name, *inputs, params=keys, **attrs)
-
-    def conv(self, x: str, k: int, c: int, r: int = 1, bias: bool = True, **attrs: Any) -> str:
-        each = c // attrs.get("groups", 1)
-        weight = noise(k, each, r, r, seed=self.count) / np.float32(r * np.sqrt(each))
-        params = {"weight": weight} | ({"bias": noise(k, seed=self.count + 1)} if bias else {})
-        return self.add("conv2d", x, params=params, padding=attrs.pop("padding", r // 2), **attrs)
-
-    def norm(self, x: str, c: int) -> str:
-        names = ("weight", "bias", "running_mean", "running_var")
-        params = {role: noise(c, seed=self.count + i) for i, role in enumerate(names)}
-        params["running_var"] = np.abs(params["running_var"]) + np.float32(0.3)
-        return self.add("batch_norm", x, params=params, eps=1e-5)
 
 
 def kinds(plan: Plan) -> list[str]:

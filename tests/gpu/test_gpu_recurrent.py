@@ -74,6 +74,14 @@ def parameters(gates: int, hidden: int, features: int) -> dict[str, Array]:
     }  # fmt: skip
 
 
+def judges(kind: int, x: Array, given: dict[str, Array]) -> tuple[Array, Array]:
+    """The reference's answers in float64 and float32."""
+    own = {"gru": {"reset_after": True}, "rnn": {"activation": "relu" if kind == RELU else "tanh"}}
+    attrs = {"reverse": False, "initial_state": False, "lengths": False, **own.get(OPS[kind], {})}
+    exact, peer = (reference.call(OPS[kind], [x], given, attrs, t) for t in (np.float64, np.float32))
+    return exact, peer
+
+
 @pytest.mark.parametrize("variant", [{}, {"rows": 8, "held": 1, "parts": 4, "batch": 4, "chunk": 1}], ids=str)
 @pytest.mark.parametrize("kind", OPS)
 def test_one_launch_or_many(kind: int, variant: dict[str, int]) -> None:
@@ -83,11 +91,7 @@ def test_one_launch_or_many(kind: int, variant: dict[str, int]) -> None:
     steps, batch, hidden = 4, 3, 2
     given = parameters(GATES[OPS[kind]], hidden, 5)
     x = uniform(steps, batch, 5)
-    attrs: dict[str, Any] = {"reverse": False, "initial_state": False, "lengths": False}
-    attrs |= {"gru": {"reset_after": True}, "rnn": {"activation": "relu" if kind == RELU else "tanh"}}.get(
-        OPS[kind], {}
-    )
-    exact, peer = (reference.call(OPS[kind], [x], given, attrs, t) for t in (np.float64, np.float32))
+    exact, peer = judges(kind, x, given)
     stays = run(kind, hidden, hidden, steps, True, x, given, **{**variant, "batch": 4})
     assert_three_way(stays, peer, exact)
     for units in (1, 2):
@@ -118,9 +122,7 @@ def test_weights_anywhere(kind: int, hidden: int, shape: dict[str, int], places:
     steps, batch = 3, 4
     given = parameters(GATES[OPS[kind]], hidden, 2)
     x = uniform(steps, batch, 2)
-    attrs: dict[str, Any] = {"reverse": False, "initial_state": False, "lengths": False}
-    attrs |= {"gru": {"reset_after": True}, "rnn": {"activation": "tanh"}}.get(OPS[kind], {})
-    exact, peer = (reference.call(OPS[kind], [x], given, attrs, t) for t in (np.float64, np.float32))
+    exact, peer = judges(kind, x, given)
     answers = set()
     for i, (held, rounds, near, far) in enumerate(places.values()):
         columns = {"held": held, "rounds": rounds, "near": near, "far": far, **shape}

@@ -2,7 +2,7 @@
 
 Models come from the modules' state_dicts, so this is also the test of `bslite.from_state_dict` for them. The
 truth is torch's module in float64; peepholes and the other reset convention, which torch's modules lack, are
-judged by `torch_judges_recurrent`.
+judged by `torch_oracle`.
 """
 
 import itertools
@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import assert_three_way
-from support.torch_judges_recurrent import reset_before, with_peepholes
+from support.torch_oracle import reset_before, with_peepholes
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 

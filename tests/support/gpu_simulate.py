@@ -22,25 +22,13 @@ def launch(
     assert np.prod(block) <= kernel.threads
     arrays = {n: np.ascontiguousarray(given[n]).reshape(-1).copy() for n in kernel.arrays}
     numbers = {n: given[n] for n in kernel.scalars}
-    if not SIMULATED:
-        return _on_gpu(kernel, grid, block, arrays, numbers, variant)
-    on_device = {n: cuda.to_device(a.view(DTYPES[kernel.arrays[n]])) for n, a in arrays.items()}
-    kernel.function(**variant)[grid, block, 0, kernel.dynamic(variant)](
-        *kernel.arguments({**on_device, **numbers})
-    )
-    return {n: on_device[n].copy_to_host().view(arrays[n].dtype) for n in arrays}
-
-
-def _on_gpu(
-    kernel: Kernel,
-    grid: tuple[int, ...],
-    block: tuple[int, ...],
-    arrays: Mapping[str, np.ndarray[Any, Any]],
-    numbers: Mapping[str, Any],
-    variant: Mapping[str, Any],
-) -> dict[str, np.ndarray[Any, Any]]:
-    """As the engine does it: the same code, loaded and started in the same way."""
-    driver = driver_for()
+    if SIMULATED:
+        on_device = {n: cuda.to_device(a.view(DTYPES[kernel.arrays[n]])) for n, a in arrays.items()}
+        kernel.function(**variant)[grid, block, 0, kernel.dynamic(variant)](
+            *kernel.arguments({**on_device, **numbers})
+        )
+        return {n: on_device[n].copy_to_host().view(arrays[n].dtype) for n in arrays}
+    driver = driver_for()  # as the engine does it: the same code, loaded and started in the same way
     stream = driver.private()
     with driver.here():
         held = {n: driver.allocate(a.nbytes, stream) for n, a in arrays.items()}
@@ -56,4 +44,4 @@ def _on_gpu(
         bound.start(stream)
         for n, a in arrays.items():
             driver.download(a, held[n].address, stream)
-    return dict(arrays)
+    return arrays
