@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import bslite
 from bslite.engines import cuda
@@ -16,29 +18,18 @@ from bslite.engines.cuda import devices
 from bslite.errors import EngineError
 from bslite.spec import Array
 
-
-class Net(torch.nn.Module):
-    """Convolution, pooling, a stack, a classifier."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = torch.nn.Conv2d(3, 4, 3, padding=1)
-        self.pool = torch.nn.MaxPool2d(2)
-        self.fc = torch.nn.Linear(4, 3)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Classes."""
-        x = self.pool(torch.relu(self.conv(x)))
-        return torch.softmax(self.fc(torch.tanh(x).mean((2, 3))), 1)
-
-
 X = torch.linspace(-2, 2, 2 * 3 * 6 * 6).reshape(2, 3, 6, 6)
 
 
 @pytest.fixture
-def net() -> Net:
+def net() -> nn.Sequential:
+    """Convolution, pooling, a stack, a classifier."""
     torch.manual_seed(0)
-    return Net().eval()
+    layers = {
+        "conv": nn.Conv2d(3, 4, 3, padding=1), "relu": nn.ReLU(), "pool": nn.MaxPool2d(2), "tanh": nn.Tanh(),
+        "mean": nn.AdaptiveAvgPool2d(1), "flat": nn.Flatten(), "fc": nn.Linear(4, 3), "out": nn.Softmax(1),
+    }  # fmt: skip
+    return nn.Sequential(OrderedDict(layers)).eval()
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, layer: str) -> None:
@@ -52,7 +43,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, layer: str) -> None:
     monkeypatch.setattr(cuda, "trace", trace)
 
 
-def test_verify(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify(net: nn.Sequential, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = bslite.from_torch(net, (X,))
     found = bslite.verify(spec, X, module=net, backend="cuda")
     assert found.passed, found
@@ -67,7 +58,7 @@ def test_verify(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bslite.verify(spec, X).passed  # the CPU's engine is another
 
 
-def test_verify_sees_bits_that_change(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_sees_bits_that_change(net: nn.Sequential, monkeypatch: pytest.MonkeyPatch) -> None:
     honest, runs = cuda.run, []
 
     def run(*args: Any, **kwargs: Any) -> list[Array]:
@@ -80,7 +71,7 @@ def test_verify_sees_bits_that_change(net: Net, monkeypatch: pytest.MonkeyPatch)
     assert not found.passed
 
 
-def test_backends_that_cannot_be(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backends_that_cannot_be(net: nn.Sequential, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(device: int = 0) -> Any:
         raise EngineError("backend 'cuda': there is no CUDA device here (none)")
 
@@ -96,7 +87,7 @@ def test_backends_that_cannot_be(net: Net, monkeypatch: pytest.MonkeyPatch) -> N
             call(bslite.from_torch(net, (X,)), X, backend="cuda")
 
 
-def test_bisect(net: Net, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_bisect(net: nn.Sequential, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = bslite.bisect(net, X, backend="cuda", folder=tmp_path)
     assert found.passed, found
     spoil(monkeypatch, "fc")

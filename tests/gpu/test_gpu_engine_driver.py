@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,10 +138,8 @@ def test_a_kernel_that_fails(api: FakeApi) -> None:  # noqa: F811
 
 def test_a_device_that_is_lost(api: FakeApi) -> None:  # noqa: F811
     """After a wrong address every call fails; the error says so, and the CPU goes on."""
-    spec = model()
-    error = DriverError(700, "CUDA_ERROR_ILLEGAL_ADDRESS")
-    bslite.run(spec, X, backend="cuda")
-    api.fail["cuEventSynchronize"] = [error]
+    spec = ran()
+    api.fail["cuEventSynchronize"] = [DriverError(700, "CUDA_ERROR_ILLEGAL_ADDRESS")]
     with pytest.raises(EngineError, match=r"ILLEGAL_ADDRESS, of this call or an earlier one; nothing works"):
         bslite.run(spec, X, backend="cuda")
     close(bslite.run(spec, X), expected(spec))
@@ -150,9 +149,8 @@ def test_out_of_memory(api: FakeApi) -> None:  # noqa: F811
     """What idles is let go of first; then the error says what was wanted and what there is."""
     small, large = model(), model()
     right(small)
-    kept = api.used
     assert session_of(small)._free
-    api.memory = kept + 4096
+    api.memory = api.used + 4096
     big = np.tile(X, (40, 1, 1, 1))
     with pytest.raises(EngineError, match=r"fake\): 0\.\d MB wanted for .*'net', 0\.\d MB of 0 MB free"):
         bslite.run(large, big, backend="cuda")
@@ -164,10 +162,10 @@ def test_out_of_memory(api: FakeApi) -> None:  # noqa: F811
 
 def test_room_is_made(api: FakeApi) -> None:  # noqa: F811
     """With what idles gone, it fits: no error."""
-    one, other = model(), model()
-    bslite.run(one, X, backend="cuda")
+    one = ran()
     api.memory = api.used + 1024
-    right(other)
+    right(model())
+    assert not session_of(one)._free
 
 
 def test_a_batch_of_none(api: FakeApi) -> None:  # noqa: F811
@@ -210,23 +208,15 @@ def test_streams_have_workspaces_of_their_own(api: FakeApi) -> None:  # noqa: F8
 
 def test_threads(api: FakeApi) -> None:  # noqa: F811
     """Several at once, each with its own stream: every answer is its own."""
-    spec = model()
-    wrong: list[Any] = []
+    spec, all_there = model(), threading.Barrier(3)
 
     def work(seed: int) -> None:
-        x = noise(*SHAPE, seed=seed)
-        try:
-            for _ in range(3):
-                right(spec, x)
-        except BaseException as e:
-            wrong.append(e)
+        all_there.wait()
+        for _ in range(3):
+            right(spec, noise(*SHAPE, seed=seed))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, range(3)))  # raises what a thread did
     assert len({stream for *_, stream, _, _ in api.calls("cuLaunchKernel")}) >= 3
 
 

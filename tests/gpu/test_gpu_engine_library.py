@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 from support.fake_gpu import FakeApi, FakeGpu  # noqa: E402
 from support.fake_torch import DEFAULT, Captured, FakeTorch  # noqa: E402
+from support.layers import Model  # noqa: E402
 
 import bslite  # noqa: E402
 from bslite import GraphBuilder, ModelSpec  # noqa: E402
@@ -121,27 +122,16 @@ def test_torch_computes_the_same(gpu: TorchGpu, groups: int) -> None:
 
 def with_prologues() -> ModelSpec:
     """A batch norm before a convolution, a depthwise filter and a gate before pointwise ones."""
-    graph = GraphBuilder("net")
-    graph.params |= {name: RNG.standard_normal(8).astype(np.float32) for name in "bms"}
-    graph.params |= {
-        "v": RNG.uniform(0.5, 2, 8).astype(np.float32),
-        "c": RNG.standard_normal(4, np.float32),
-        "f": RNG.standard_normal((4, 4, 1, 1), np.float32),
-        "w": RNG.standard_normal((4, 8, 3, 3), np.float32) / 8,
-        "d": RNG.standard_normal((4, 1, 3, 3), np.float32) / 3,
-        "p": RNG.standard_normal((6, 4, 1, 1), np.float32) / 2,
-    }
-    x = graph.add("conv2d", "first", graph.input("x", (2, 4, 5, 6)), params={"weight": "f"})
-    x = graph.add("concat", "both", x, graph.add("tanh", "other", x), axis=1)
-    norm = {"weight": "s", "bias": "b", "running_mean": "m", "running_var": "v"}
-    y = graph.add("relu", "act", graph.add("batch_norm", "norm", x, params=norm, eps=1e-3))
-    y = graph.add("conv2d", "wide", y, params={"weight": "w"}, padding=1)
-    y = graph.add("conv2d", "deep", y, params={"weight": "d", "bias": "c"}, padding=1, stride=2, groups=4)
-    y = graph.add("conv2d", "point", graph.add("silu", "then", y), params={"weight": "p"})
-    y = graph.add("slice", "four", y, axis=1, start=0, stop=4, step=1)
-    gate = graph.add("sigmoid", "gate", graph.add("adaptive_avg_pool2d", "mean", y, output_size=1))
-    y = graph.add("conv2d", "last", graph.add("mul", "gated", y, gate), params={"weight": "p"})
-    return graph.build(graph.add("tanh", "end", graph.add("relu", "positive", y)))
+    m = Model(2, 4, 5, 6)
+    x = m.conv(m.x, 4, 4, bias=False)
+    x = m.add("concat", x, m.add("tanh", x), axis=1)
+    y = m.conv(m.add("relu", m.norm(x, 8)), 4, 8, 3, bias=False)
+    y = m.conv(y, 4, 4, 3, stride=2, groups=4)
+    y = m.conv(m.add("silu", y), 6, 4, bias=False)
+    y = m.add("slice", y, axis=1, start=0, stop=4, step=1)
+    gate = m.add("sigmoid", m.add("adaptive_avg_pool2d", y, output_size=1))
+    y = m.conv(m.add("mul", y, gate), 6, 4, bias=False)
+    return m.graph.build(m.add("tanh", m.add("relu", y)))
 
 
 def test_torch_computes_prologues_too(gpu: TorchGpu) -> None:

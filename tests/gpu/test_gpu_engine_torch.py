@@ -40,29 +40,19 @@ def expected(x: Any) -> Any:
 # -- the border --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        lambda x: x,
-        lambda x: x.to(memory_format=torch.channels_last),
-        lambda x: x.transpose(2, 3),
-        lambda x: x.repeat(1, 1, 1, 3)[..., ::3],
-        lambda x: x[:1].expand(SHAPE),
-        lambda x: torch.empty(97)[1:].set_(torch.empty(97).untyped_storage(), 1, SHAPE).copy_(x),
-        lambda x: x.clone().requires_grad_(),
-        lambda x: torch.complex(x, -x).conj().imag,
-    ],
-    ids=[
-        "row-major",
-        "channels_last",
-        "transposed",
-        "gaps",
-        "expanded",
-        "misaligned",
-        "grad",
-        "negative bit",
-    ],
-)
+FORMS = {
+    "row-major": lambda x: x,
+    "channels_last": lambda x: x.to(memory_format=torch.channels_last),
+    "transposed": lambda x: x.transpose(2, 3),
+    "gaps": lambda x: x.repeat(1, 1, 1, 3)[..., ::3],
+    "expanded": lambda x: x[:1].expand(SHAPE),
+    "misaligned": lambda x: torch.empty(97)[1:].set_(torch.empty(97).untyped_storage(), 1, SHAPE).copy_(x),
+    "grad": lambda x: x.clone().requires_grad_(),
+    "negative bit": lambda x: torch.complex(x, -x).conj().imag,
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_forms_of_tensors(api: FakeApi, form: Any) -> None:  # noqa: F811
     """Whatever it is, it is taken where it lies, or copied where it cannot be."""
     x = form(images())

@@ -174,14 +174,13 @@ def launches(plan: Plan) -> list[str]:
 @pytest.mark.parametrize("batch", [1, 16, 128])
 def test_a_mobilenet_block_is_two_launches(batch: int) -> None:
     """Expansion; depthwise filter, projection and residual."""
-    shape = (batch, 24, 56, 56)
-    m = Model(*shape)
+    m = Model(batch, 24, 56, 56)
     x = m.add("add", m.x, m.x)
     for _ in range(2):
         y = m.add("relu6", m.conv(x, 144, 24))
         y = m.add("relu6", m.conv(y, 144, 144, 3, groups=144))
         x = m.add("add", m.conv(y, 24, 144), x)
-    plan = gpu_plan_of(m.graph.build(m.add("relu", x)), shape)
+    plan = m.plan(m.add("relu", x))
     found = [k for k in launches(plan) if k != "gemm_join"]
     assert found[:4] == ["gemm_pairs", "gemm_depthwise"] * 2
     (first, _) = (step for step in plan.steps if step.kernel == "gemm_depthwise")
@@ -192,23 +191,21 @@ def test_a_mobilenet_block_is_two_launches(batch: int) -> None:
 
 def test_a_wide_projection_stays_apart() -> None:
     """Where the depthwise result would be made again for many tiles of columns, it is a launch of its own."""
-    shape = (128, 960, 7, 7)
-    m = Model(*shape)
+    m = Model(128, 960, 7, 7)
     y = m.conv(m.add("relu", m.conv(m.add("relu", m.x), 960, 960, 3, groups=960)), 1280, 960)
-    assert kinds(gpu_plan_of(m.graph.build(y), shape)) == []
+    assert kinds(m.plan(y)) == []
 
 
 @pytest.mark.parametrize("batch", [1, 16, 128])
 def test_an_efficientnet_block_makes_no_gated_image(batch: int) -> None:
-    shape = (batch, 40, 28, 28)
-    m = Model(*shape)
+    m = Model(batch, 40, 28, 28)
     x = m.add("relu", m.x)
     y = m.add("silu", m.conv(x, 240, 40))
     y = m.add("silu", m.conv(y, 240, 240, 5, groups=240))
     gate = m.add("silu", m.conv(m.add("adaptive_avg_pool2d", y, output_size=1), 10, 240))
     gate = m.add("sigmoid", m.conv(gate, 240, 10))
     y = m.add("add", m.conv(m.add("mul", gate, y), 40, 240), x)
-    plan = gpu_plan_of(m.graph.build(y), shape)
+    plan = m.plan(y)
     assert kinds(plan) == ["gate"]
     assert sum(step.written == 4 * 240 * 28 * 28 * batch for step in plan.steps) == 2
 
@@ -216,30 +213,24 @@ def test_an_efficientnet_block_makes_no_gated_image(batch: int) -> None:
 @pytest.mark.parametrize("batch", [1, 16, 128])
 def test_a_dense_layer_is_two_launches(batch: int) -> None:
     """Batch norm, ReLU and a pointwise convolution; ReLU in its store; a 3x3 convolution into the concat."""
-    shape = (batch, 64, 56, 56)
-    m = Model(*shape)
+    m = Model(batch, 64, 56, 56)
     x, c = m.conv(m.x, 64, 64), 64
     for _ in range(3):
         y = m.add("relu", m.norm(x, c)) if c > 64 else x
         y = m.add("relu", m.conv(y, 128, c, bias=False))
         x = m.add("concat", x, m.conv(y, 32, 128, 3, bias=False), axis=1)
         c += 32
-    plan = gpu_plan_of(m.graph.build(m.add("relu", m.conv(x, 16, c))), shape)
+    plan = m.plan(m.add("relu", m.conv(x, 16, c)))
     assert kinds(plan) == ["affine", "affine"]
     assert [k for k in launches(plan) if k != "gemm_join"] == ["gemm_pairs"] * 8
 
 
 def test_what_is_read_twice_or_asked_for_is_in_memory() -> None:
-    shape = (4, 16, 14, 14)
-    m = Model(*shape)
+    m = Model(4, 16, 14, 14)
     y = m.norm(m.add("concat", m.x, m.x, axis=1), 32)
-    first, second = m.conv(y, 16, 32), m.conv(y, 16, 32, 3)
-    spec = m.graph.build(m.add("add", first, second))
-    assert kinds(gpu_plan_of(spec, shape)) == []
-    m = Model(*shape)
-    y = m.norm(m.add("concat", m.x, m.x, axis=1), 32)
-    spec = m.graph.build(y, m.conv(y, 16, 32))
-    assert kinds(gpu_plan_of(spec, shape)) == []
+    once = m.conv(y, 16, 32)
+    assert kinds(m.plan(y, once)) == []
+    assert kinds(m.plan(m.add("add", once, m.conv(y, 16, 32, 3)))) == []
 
 
 @pytest.mark.parametrize(("start", "width", "kept"), [(2, 6, 1), (2, 5, 0), (1, 6, 0)])

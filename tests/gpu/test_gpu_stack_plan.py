@@ -4,11 +4,9 @@ import pytest
 from support.gpu_cases import check_spec_on_cuda
 from support.layers import Model
 from support.noise import noise
-from support.plans import gpu_plan_of
 
 from bslite.explore.gpu import GpuMachine
 from bslite.plan import Plan
-from bslite.spec import ModelSpec
 
 
 class Chain(Model):
@@ -32,9 +30,6 @@ class Chain(Model):
         c = self.channels
         self.value = self.conv(self.value, c, c, 3, stride=stride, groups=c)
 
-    def built(self) -> ModelSpec:
-        return self.graph.build(self.value)
-
 
 def stacks_of(plan: Plan) -> list[str]:
     return [step.variant.constants()["stages"] for step in plan.steps if step.kernel == "stack"]
@@ -42,10 +37,9 @@ def stacks_of(plan: Plan) -> list[str]:
 
 def checked(model: Chain) -> list[str]:
     """The stacks of a model that gives the right answer."""
-    spec = model.built()
-    shapes = [given.example for given in spec.inputs]
-    check_spec_on_cuda(spec, *(noise(*shape, seed=i) for i, shape in enumerate(shapes)))
-    return stacks_of(gpu_plan_of(spec, *shapes))
+    spec = model.graph.build(model.value)
+    check_spec_on_cuda(spec, *(noise(*given.example, seed=i) for i, given in enumerate(spec.inputs)))
+    return stacks_of(model.plan(model.value))
 
 
 def test_blocks_share_a_launch() -> None:
@@ -115,11 +109,10 @@ def test_into_a_concat() -> None:
 @pytest.mark.parametrize("batch", [1, 16, 128])
 def test_deep_stacks_are_cut(batch: int) -> None:
     """Forty blocks: no launch holds more than registers do, none is a single block, and few are needed."""
-    shape = (batch, 64, 56, 56)
-    model = Chain(*shape)
+    model = Chain(batch, 64, 56, 56)
     for _ in range(40):
         model.block()
-    plan = gpu_plan_of(model.built(), shape)
+    plan = model.plan(model.value)
     depths = [s.count("max") for s in stacks_of(plan)]
     assert sum(depths) == 40
     assert 2 <= min(depths) <= max(depths) <= 5
@@ -130,14 +123,11 @@ def test_deep_stacks_are_cut(batch: int) -> None:
 
 def test_slower_memory_is_worth_deeper_stacks() -> None:
     """The price, not a rule, says how deep."""
-    shape = (128, 64, 56, 56)
-    model = Chain(*shape)
+    model = Chain(128, 64, 56, 56)
     for _ in range(12):
         model.block()
-    spec = model.built()
-    fast = gpu_plan_of(spec, shape)
-    slow = gpu_plan_of(spec, shape, machine=GpuMachine(memory_bandwidth=1e12))
-    assert len(stacks_of(slow)) < len(stacks_of(fast))
+    slow = model.plan(model.value, machine=GpuMachine(memory_bandwidth=1e12))
+    assert len(stacks_of(slow)) < len(stacks_of(model.plan(model.value)))
 
 
 def test_windows_without_code_are_pools_of_their_own() -> None:
@@ -145,12 +135,12 @@ def test_windows_without_code_are_pools_of_their_own() -> None:
     model.then("max_pool2d", kernel=3, stride=1, dilation=2)
     model.value = model.norm(model.value, model.channels)
     model.then("max_pool2d", kernel=8, stride=1)
-    plan = gpu_plan_of(model.built(), (1, 2, 12, 12))
+    plan = model.plan(model.value)
     assert [step.kernel for step in plan.steps if step.kernel in ("pool", "stack")] == ["pool", "pool"]
 
 
 def test_layerwise_stacks_nothing() -> None:
     model = Chain(1, 2, 6, 6)
     model.block()
-    plan = gpu_plan_of(model.built(), (1, 2, 6, 6), layerwise=True)
+    plan = model.plan(model.value, layerwise=True)
     assert all(len(stages.split()) == 1 for stages in stacks_of(plan))

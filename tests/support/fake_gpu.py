@@ -22,11 +22,18 @@ from bslite.kernels.cuda.runtime.kernel import DTYPES
 if not SIMULATED:
     pytest.skip("there is a GPU; NUMBA_ENABLE_CUDASIM=1 runs this, too", allow_module_level=True)
 
-CTYPES = {"f4": ctypes.c_float, "i4": ctypes.c_int32, "i8": ctypes.c_int64}
 GLOBAL = 0  # CU_STREAM_CAPTURE_MODE_GLOBAL
-NUMBERS = {"f4": np.float32, "i4": np.int32, "i8": np.int64}
 #: What functions return that do nothing here.
-ANSWERS = {"get_device_count": 1, "cuMemFreeHost": None, "cuEventDestroy": None, "cuEventElapsedTime": 1.5}
+ANSWERS = {
+    "get_device_count": 1, "cuMemFreeHost": None, "cuEventDestroy": None, "cuEventElapsedTime": 1.5,
+    "cuEventSynchronize": None,
+}  # fmt: skip
+#: What may wait or allocate: of a thread that has not said it means it, it ends any capture that is under way
+#: in the strictest mode, and fails.
+UNSAFE = {
+    "cuMemAlloc", "cuMemHostAlloc", "cuStreamSynchronize", "cuEventSynchronize", "cuEventQuery",
+    "cuModuleLoadData",
+}  # fmt: skip
 
 
 class DriverError(Exception):
@@ -72,6 +79,8 @@ class FakeApi:
                 self.diary.append((name, *arguments))
                 if self.fail.get(name) and (error := self.fail[name].pop(0)) is not None:
                     raise error
+                if name in UNSAFE and self._mode == GLOBAL and GLOBAL in self.modes.values():
+                    raise DriverError(900, f"{name}: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED")
                 return function(self, *arguments) if function else ANSWERS[name]
 
         return call
@@ -83,10 +92,12 @@ class FakeApi:
     @property
     def contexts(self) -> list[int]:
         """The calling thread's, the current one last."""
-        if not hasattr(self._thread, "contexts"):
-            self._thread.contexts = []
-        found: list[int] = self._thread.contexts
-        return found
+        return self._thread.__dict__.setdefault("contexts", [])
+
+    @property
+    def _mode(self) -> int:
+        """In which the calling thread lets what is unsafe interfere with captures."""
+        return getattr(self._thread, "mode", GLOBAL)
 
     @property
     def used(self) -> int:
@@ -104,16 +115,8 @@ class FakeApi:
 
     # -- contexts, memory --------------------------------------------------------------------------
 
-    def _unsafe(self, what: str) -> None:
-        """What may wait or allocate: of a thread that has not said it means it, it ends any capture that is
-        under way in the strictest mode, and fails.
-        """
-        if getattr(self._thread, "mode", GLOBAL) == GLOBAL and GLOBAL in self.modes.values():
-            raise DriverError(900, f"{what}: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED")
-
     def _cuThreadExchangeStreamCaptureMode(self, mode: int) -> int:
-        before: int = getattr(self._thread, "mode", GLOBAL)
-        self._thread.mode = mode
+        before, self._thread.mode = self._mode, mode
         return before
 
     def _cuDevicePrimaryCtxRetain(self, device: int) -> int:
@@ -129,7 +132,6 @@ class FakeApi:
         return self.contexts.pop()
 
     def _cuMemAlloc(self, size: int) -> int:
-        self._unsafe("cuMemAlloc")
         if self.used + size > self.memory:
             raise DriverError(2, "CUDA_ERROR_OUT_OF_MEMORY")
         room = np.full(size // 4 + 128, np.nan, np.float32)
@@ -144,7 +146,6 @@ class FakeApi:
         return self.memory - self.used, self.memory
 
     def _cuMemHostAlloc(self, size: int, flags: int) -> int:
-        self._unsafe("cuMemHostAlloc")
         self._host.append(np.zeros(size, np.uint8))
         return int(self._host[-1].ctypes.data)
 
@@ -178,7 +179,6 @@ class FakeApi:
         self._ready(stream)
 
     def _cuStreamSynchronize(self, stream: int) -> None:
-        self._unsafe("cuStreamSynchronize")
         self._ready(stream)
         assert stream not in self.capturing
 
@@ -189,18 +189,13 @@ class FakeApi:
         self._ready(stream)
         assert stream not in self.capturing
 
-    def _cuEventSynchronize(self, event: int) -> None:
-        self._unsafe("cuEventSynchronize")
-
     def _cuEventQuery(self, event: int) -> None:
-        self._unsafe("cuEventQuery")
         if event in self.pending:
             raise DriverError(600, "CUDA_ERROR_NOT_READY")
 
     # -- modules, launches, graphs --------------------------------------------------------------------------
 
     def _cuModuleLoadData(self, image: bytes) -> str:
-        self._unsafe("cuModuleLoadData")
         assert self.contexts
         assert isinstance(image, bytes)
         return "module"
@@ -282,7 +277,7 @@ def read_table(kernel: Any, table: int) -> Iterator[Any]:
         assert row[4] % size == 0, "misaligned"
         yield Cells(row[4], DTYPES[kind], row[2])
     for kind in kernel.scalars.values():
-        yield NUMBERS[kind](read(CTYPES[kind]))
+        yield np.dtype(kind).type(read(np.ctypeslib.as_ctypes_type(kind)))
 
 
 class FakeGpu(GpuDriver):

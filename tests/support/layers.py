@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from bslite.plan import Plan
 from bslite.spec import GraphBuilder
 from support.check import Array
 from support.noise import noise
+from support.plans import gpu_plan_of
 
 
 class Model:
@@ -16,6 +18,11 @@ class Model:
         self.graph = GraphBuilder("model")
         self.x = self.graph.input("x", shape)
         self.count = 0
+
+    def plan(self, *outputs: str, **how: Any) -> Plan:
+        """For a GPU, a large one unless told."""
+        spec = self.graph.build(*outputs)
+        return gpu_plan_of(spec, *(given.example for given in spec.inputs), **how)
 
     def add(self, op: str, *inputs: str, params: dict[str, Array] | None = None, **attrs: Any) -> str:
         self.count += 1

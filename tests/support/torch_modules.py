@@ -309,17 +309,14 @@ MODULES_OF_ATTENTION = {
     "MultiheadAttention with weights": lambda: SelfAttention(weights=True),
     "MultiheadAttention, masked": lambda: SelfAttention(weights=False, mask=True),
     "MultiheadAttention with weights, masked": lambda: SelfAttention(weights=True, mask=True),
-    "TransformerEncoder": lambda: nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, activation="gelu"),
-        2,
-        enable_nested_tensor=False,
-    ),
-    "TransformerEncoder, norm first": lambda: nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, norm_first=True),
-        2,
-        enable_nested_tensor=False,
-    ),
+    "TransformerEncoder": lambda: encoder(activation="gelu"),
+    "TransformerEncoder, norm first": lambda: encoder(norm_first=True),
 }
+
+
+def encoder(**how: Any) -> Any:
+    layer = nn.TransformerEncoderLayer(12, 3, 20, batch_first=True, **how)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
 
 def assigned(x: Any) -> Any:

@@ -15,7 +15,6 @@ lottery: on regnet_y_1_6gf torch's own convolutions without oneDNN are out of th
 
 import argparse
 import gc
-import itertools
 import json
 import subprocess
 import sys
@@ -45,7 +44,6 @@ SIDES = {
 }  # fmt: skip
 FRAMES = {"": 8, "mvit": 16, "s3d": 16}  # of a video
 IMAGES = (1, 24)  # the norm is over so many; the second where the first is out of the bound
-FREE = ("resnet18", "swin_t")  # converted again for another batch
 
 Row = dict[str, Any]
 
@@ -62,11 +60,11 @@ def subjects() -> dict[str, str]:
     return {name: kind for kind, module in kinds.items() for name in models.list_models(module=module)}
 
 
-def example(name: str, kind: str, batch: int = 1, number: int = 0) -> Any:
+def example(name: str, kind: str, number: int = 0) -> Any:
     """The model's seeded input ``number``, of its sizes."""
     side = of_prefix(SIDES, name)
     frames = (of_prefix(FRAMES, name),) if kind == "video" else ()
-    return torch.randn(batch, 3, *frames, side, side, generator=torch.manual_seed(3 + number))
+    return torch.randn(1, 3, *frames, side, side, generator=torch.manual_seed(3 + number))
 
 
 def build(name: str, kind: str) -> Any:
@@ -92,11 +90,6 @@ def relative(got: Sequence[Any], want: Sequence[Any]) -> float:
     return float((off / sum(float((w**2).sum()) for _, w in pairs)) ** 0.5)
 
 
-def flat(lists: Sequence[list[Any]]) -> list[Any]:
-    """The lists one after the other."""
-    return list(itertools.chain.from_iterable(lists))
-
-
 class Judge:
     """torch's answers in float32 and float64 for as many images as it takes."""
 
@@ -119,10 +112,10 @@ class Judge:
                 self.exact = [leaves(module(x.double())) for x in self.images(count)]
             del module
             gc.collect()
-        exact = flat(self.exact[:count])
+        exact = leaves(self.exact[:count])
         with torch.no_grad():
-            ours = flat([leaves(answer(x)) for x in self.images(count)])
-        return relative(ours, exact), relative(flat(self.theirs[:count]), exact)
+            ours = leaves([answer(x) for x in self.images(count)])
+        return relative(ours, exact), relative(leaves(self.theirs[:count]), exact)
 
     def row(self, answer: Callable[[Any], Any]) -> Row:
         """Error, torch's, the number of images and whether it is within the bound."""

@@ -31,9 +31,7 @@ def allowed(region, address, size, store):
 
 @njit(cache=True, error_model="numpy")
 def conflicts(other, mark, block):
-    """Whether the access marked ``other`` is another thread's, with no barrier between: -1 is none, -2 are
-    those of several blocks.
-    """
+    """Whether what is marked ``other`` is another thread's, no barrier between; -1 is none's, -2 many's."""
     if other < 0 or other == mark:
         return other == -2
     return other // EPOCHS != block or other // THREADS == mark // THREADS

@@ -27,6 +27,7 @@ _SHARED = re.compile(r"\.shared\s+\.align\s+(\d+)\s+\.b8\s+([\w$]+)\[(\d*)\]")
 _CONST = re.compile(r"\.const\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[\d+\]\s*=\s*\{([^}]*)\}")
 #: What instructions say of caches and of an order of accesses that this machine has anyway.
 _HINTS = {"cg", "ca", "cs", "nc", "relaxed", "acquire", "release", "volatile", "gpu", "sys", "uni"}
+_BARE = {"ret": "ret", "exit": "ret", "bar.sync": "bar", "barrier.sync": "bar"}
 #: Accesses by which blocks speak to each other on purpose.
 _COHERENT = {"cg", "relaxed", "acquire", "release", "volatile"}
 
@@ -146,10 +147,8 @@ def _instruction(
 
     if mnemonic in ("bra", "bra.uni"):
         return {**row, "op": CONTROL["bra"], "to": labels[operands]}
-    if mnemonic in ("ret", "exit"):
-        return {**row, "op": CONTROL["ret"]}
-    if mnemonic in ("bar.sync", "barrier.sync"):
-        return {**row, "op": CONTROL["bar"]}
+    if mnemonic in _BARE:
+        return {**row, "op": CONTROL[_BARE[mnemonic]]}
     if mnemonic == "bar.red.or.pred":
         return {**row, "op": CONTROL["bar.or"], "to": p.row(given[0]), "a": source(given[2])}
     if parts[0] in ("membar", "fence"):
@@ -175,10 +174,10 @@ def _instruction(
         wide = {"op": CONTROL[name], "width": width, "values": len(values), "b": int(kind == "s32")}
         rows = [p.row(v) if parts[0] == "ld" else source(v) for v in values]
         return {**row, **wide, **address(where), **{f"v{i}": r for i, r in enumerate(rows)}}
-    if parts[0] == "mov" and "{" in operands:
-        if given[0].startswith("{"):
-            low, high = several(given[0])
-            return {**row, "op": CONTROL["unpack"], "to": p.row(low), "b": p.row(high), "a": source(given[1])}
+    if parts[0] == "mov" and given[0].startswith("{"):
+        low, high = several(given[0])
+        return {**row, "op": CONTROL["unpack"], "to": p.row(low), "b": p.row(high), "a": source(given[1])}
+    if parts[0] == "mov" and given[1].startswith("{"):
         low, high = several(given[1])
         return {**row, "op": CONTROL["pack"], "to": p.row(given[0]), "a": source(low), "b": source(high)}
     name = ".".join(x for x in parts if x not in _HINTS)
