@@ -1,16 +1,21 @@
-"""Ops that move elements; each is one NumPy call."""
+"""Ops that move or repeat elements."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from bslite.reference.registry import Array, reference
 
-
-@reference("concat")
-def concat(*xs: Array, axis: int) -> Array:
-    """The inputs side by side along ``axis``."""
-    return np.concatenate(xs, axis)
+#: Those that are one NumPy call of the same meaning.
+CALLS: dict[str, Callable[..., Array]] = {
+    "concat": lambda *xs, axis: np.concatenate(xs, axis),
+    "permute": lambda x, *, order: x.transpose(order),
+    "tile": lambda x, *, repeats: np.tile(x, repeats),
+    "roll": lambda x, *, shifts, axes: np.roll(x, shifts, axes),
+}
+for _name, _call in CALLS.items():
+    reference(_name)(_call)
 
 
 @reference("flatten")
@@ -24,12 +29,6 @@ def flatten(x: Array, *, start_axis: int, end_axis: int) -> Array:
 def reshape(x: Array, *, shape: tuple[int, ...]) -> Array:
     """Row-major reshape; 0 copies the input's size at that position (ONNX ``Reshape``, allowzero=0)."""
     return x.reshape([x.shape[i] if d == 0 else d for i, d in enumerate(shape)])
-
-
-@reference("permute")
-def permute(x: Array, *, order: tuple[int, ...]) -> Array:
-    """``y[i_order[0], i_order[1], ...] = x[i_0, i_1, ...]``."""
-    return x.transpose(order)
 
 
 @reference("slice")

@@ -1,4 +1,4 @@
-"""Repeating and turning; each is one NumPy call."""
+"""Broadcasting and triangles."""
 
 import numpy as np
 
@@ -9,18 +9,6 @@ from bslite.reference.registry import Array, reference
 def expand(x: Array, *, shape: tuple[int, ...]) -> Array:
     """``x`` broadcast with ``shape``; -1 there stands for x's size."""
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(1 if d == -1 else d for d in shape))).copy()
-
-
-@reference("tile")
-def tile(x: Array, *, repeats: tuple[int, ...]) -> Array:
-    """``y[i] = x[i mod n]`` along each axis."""
-    return np.tile(x, repeats)
-
-
-@reference("roll")
-def roll(x: Array, *, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Array:
-    """``y[(i + shift) mod n] = x[i]`` along each of the axes."""
-    return np.roll(x, shifts, axes)
 
 
 @reference("trilu")

@@ -1,7 +1,7 @@
 """Normalisations by stored statistics (batch), the input's own (layer, group) or nearby channels (lrn)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bslite.errors import SpecError
@@ -13,6 +13,17 @@ from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Sh
 EPS = Attr("eps", a.real_between(0), 1e-5, "added to the variance")
 SIZES = Attr("normalized_shape", a.ints(1), doc="sizes of the trailing axes")
 AFFINE = {"weight": False, "bias": False}
+STATISTICS = {"running_mean": True, "running_var": True}
+
+
+def channel_case(label: str, x: Shape, roles: Iterable[str] = AFFINE, **attrs: Any) -> Case:
+    """A sample case with parameters of a number per channel."""
+    return Case(label, [x], dict.fromkeys(roles, (x[1],)), attrs)
+
+
+def trailing_case(label: str, x: Shape, axes: int, roles: Iterable[str] = AFFINE, **attrs: Any) -> Case:
+    """A sample case over the last ``axes`` axes."""
+    return Case(label, [x], dict.fromkeys(roles, x[-axes:]), {"normalized_shape": x[-axes:], **attrs})
 
 
 class BatchNorm(Op):
@@ -20,7 +31,7 @@ class BatchNorm(Op):
 
     name = "batch_norm"
     kind = Kind.CHANNEL
-    params = {**AFFINE, "running_mean": True, "running_var": True}
+    params = {**AFFINE, **STATISTICS}
     attrs = (EPS,)
     cost = 2  # the statistics fold into one scale and one shift per channel
     torch_name = "batch_norm"
@@ -33,22 +44,18 @@ class BatchNorm(Op):
             checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
         return x
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, roles: Sequence[str] = ("weight", "bias"), **attrs: Any) -> Case:
-            return Case(label, [x], dict.fromkeys((*roles, "running_mean", "running_var"), (x[1],)), attrs)
-
-        return [
-            case("one pixel, one channel", (1, 1, 1, 1)),
-            case("image", (2, 19, 7, 6)),
-            case("many channels", (1, 131, 3, 5)),
-            case("large eps", (2, 5, 4, 4), eps=1e-3),
-            case("no scale, no shift", (3, 8, 5, 3), roles=()),
-            case("scale only", (2, 6, 3, 4), roles=("weight",)),
-            case("shift only", (2, 6, 3, 4), roles=("bias",)),
-            case("features", (5, 12)),
-            case("sequence", (2, 7, 11)),
-            case("volume", (2, 3, 4, 5, 6)),
-        ]
+    samples = [
+        channel_case("one pixel, one channel", (1, 1, 1, 1), (*AFFINE, *STATISTICS)),
+        channel_case("image", (2, 19, 7, 6), (*AFFINE, *STATISTICS)),
+        channel_case("many channels", (1, 131, 3, 5), (*AFFINE, *STATISTICS)),
+        channel_case("large eps", (2, 5, 4, 4), (*AFFINE, *STATISTICS), eps=1e-3),
+        channel_case("no scale, no shift", (3, 8, 5, 3), STATISTICS),
+        channel_case("scale only", (2, 6, 3, 4), ("weight", *STATISTICS)),
+        channel_case("shift only", (2, 6, 3, 4), ("bias", *STATISTICS)),
+        channel_case("features", (5, 12), (*AFFINE, *STATISTICS)),
+        channel_case("sequence", (2, 7, 11), (*AFFINE, *STATISTICS)),
+        channel_case("volume", (2, 3, 4, 5, 6), (*AFFINE, *STATISTICS)),
+    ]
 
 
 class TrailingNorm(Op):
@@ -82,23 +89,16 @@ class LayerNorm(TrailingNorm):
     torch_name = "layer_norm"
     onnx_name = "LayerNormalization"
 
-    def cases(self) -> Sequence[Case]:
-        def case(
-            label: str, x: Shape, axes: int, roles: Sequence[str] = ("weight", "bias"), **attrs: Any
-        ) -> Case:
-            sizes = x[-axes:]
-            return Case(label, [x], dict.fromkeys(roles, sizes), {"normalized_shape": sizes, **attrs})
-
-        return [
-            case("two features", (1, 2), 1),
-            case("tokens", (2, 7, 32), 1),
-            case("odd width", (3, 37), 1),
-            case("image, all of it", (2, 3, 5, 6), 3),
-            case("last two axes", (2, 4, 5, 3), 2),
-            case("whole tensor", (6, 5), 2),
-            case("no scale, no shift", (4, 10), 1, roles=()),
-            case("scale only, large eps", (4, 10), 1, roles=("weight",), eps=1e-2),
-        ]
+    samples = [
+        trailing_case("two features", (1, 2), 1),
+        trailing_case("tokens", (2, 7, 32), 1),
+        trailing_case("odd width", (3, 37), 1),
+        trailing_case("image, all of it", (2, 3, 5, 6), 3),
+        trailing_case("last two axes", (2, 4, 5, 3), 2),
+        trailing_case("whole tensor", (6, 5), 2),
+        trailing_case("no scale, no shift", (4, 10), 1, roles=()),
+        trailing_case("scale only, large eps", (4, 10), 1, roles=("weight",), eps=1e-2),
+    ]
 
 
 class RMSNorm(TrailingNorm):
@@ -111,22 +111,16 @@ class RMSNorm(TrailingNorm):
     torch_name = "rms_norm"
     onnx_name = "RMSNormalization"
 
-    def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, axes: int = 1, *, weight: bool = True, **attrs: Any) -> Case:
-            want = x[-axes:]
-            params = {"weight": want} if weight else {}
-            return Case(label, [x], params, {"normalized_shape": want, **attrs})
-
-        return [
-            case("one element", (3, 1)),
-            case("tokens", (2, 9, 40)),
-            case("a vector", (19,)),
-            case("long rows", (3, 2300)),
-            case("no weight", (4, 33), weight=False),
-            case("large eps", (4, 33), eps=0.5),
-            case("two axes", (2, 3, 5, 7), 2),
-            case("channels of an image, last", (2, 5, 4, 24)),
-        ]
+    samples = [
+        trailing_case("one element", (3, 1), 1, ("weight",)),
+        trailing_case("tokens", (2, 9, 40), 1, ("weight",)),
+        trailing_case("a vector", (19,), 1, ("weight",)),
+        trailing_case("long rows", (3, 2300), 1, ("weight",)),
+        trailing_case("no weight", (4, 33), 1, ()),
+        trailing_case("large eps", (4, 33), 1, ("weight",), eps=0.5),
+        trailing_case("two axes", (2, 3, 5, 7), 2, ("weight",)),
+        trailing_case("channels of an image, last", (2, 5, 4, 24), 1, ("weight",)),
+    ]
 
 
 class Normalize(AlongAxis):
@@ -172,21 +166,15 @@ class GroupNorm(Op):
             checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
         return x
 
-    def cases(self) -> Sequence[Case]:
-        def case(
-            label: str, x: Shape, groups: int, roles: Sequence[str] = ("weight", "bias"), **attrs: Any
-        ) -> Case:
-            return Case(label, [x], dict.fromkeys(roles, (x[1],)), {"num_groups": groups, **attrs})
-
-        return [
-            case("one group", (2, 6, 3, 4), 1),
-            case("a group per channel", (2, 5, 4, 3), 5),
-            case("groups of four", (1, 32, 5, 5), 8),
-            case("odd groups", (3, 15, 2, 7), 3),
-            case("features", (4, 12), 3),
-            case("sequence", (2, 8, 9), 2),
-            case("no scale, no shift, large eps", (2, 6, 5, 5), 2, roles=(), eps=1e-2),
-        ]
+    samples = [
+        channel_case("one group", (2, 6, 3, 4), num_groups=1),
+        channel_case("a group per channel", (2, 5, 4, 3), num_groups=5),
+        channel_case("groups of four", (1, 32, 5, 5), num_groups=8),
+        channel_case("odd groups", (3, 15, 2, 7), num_groups=3),
+        channel_case("features", (4, 12), num_groups=3),
+        channel_case("sequence", (2, 8, 9), num_groups=2),
+        channel_case("no scale, no shift, large eps", (2, 6, 5, 5), num_groups=2, roles=(), eps=1e-2),
+    ]
 
 
 class LocalResponseNorm(Op):

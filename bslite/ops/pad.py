@@ -6,7 +6,7 @@ from typing import Any
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
-from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape
+from bslite.ops.core import INTEGERS, Attr, Attrs, Kind, Op, ParamShapes, RowMap, Shape, case
 
 
 def _pads(value: Any) -> tuple[int, ...]:
@@ -66,35 +66,30 @@ class Pad(Op):
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return not (attrs["pads"][0] or attrs["pads"][ranks[0]])
 
-    def cases(self) -> Sequence[Case]:
-        def moved(mode: str) -> list[Case]:
-            def case(label: str, x: Shape, *pads: int, dtype: str = "float32") -> Case:
-                return Case(f"{mode}, {label}", [x], attrs={"pads": pads, "mode": mode}, dtypes=[dtype])
-
-            return [
-                case("all around", (2, 19, 5, 4), 0, 0, 2, 1, 0, 0, 3, 2),
-                case("one side", (1, 3, 5, 4), 0, 0, 0, 3, 0, 0, 0, 0),
-                case("a vector", (7,), 6, 4),
-                case("batch and channels", (3, 4, 2, 2), 1, 2, 0, 0, 2, 1, 0, 0),
-                case("a volume", (1, 2, 3, 4, 5), 0, 0, 1, 2, 3, 0, 0, 2, 1, 0),
-                case("cut and padded", (2, 3, 6, 7), 0, 0, -2, 3, 0, 0, 4, -1),
-                case("cut off", (2, 3, 6, 7), 0, 0, -2, 0, 0, -1, 0, -3),
-                case("integers", (4, 5), 1, 2, 3, 4, dtype="int64"),
-            ]
-
-        return [
-            Case("all around", [(2, 3, 4, 5)], attrs={"pads": (0, 0, 1, 1, 0, 0, 1, 1)}),
-            Case("bottom right", [(1, 3, 5, 4)], attrs={"pads": (0, 0, 0, 0, 0, 0, 2, 1)}),
-            Case("channels", [(2, 3, 4, 4)], attrs={"pads": (0, 1, 0, 0, 0, 2, 0, 0)}),
-            Case("another value", [(2, 3, 4, 5)], attrs={"pads": (0, 0, 2, 0, 0, 0, 1, 3), "value": -1.5}),
-            Case(
-                "minus infinity", [(1, 2, 3, 3)], attrs={"pads": (0, 0, 1, 1, 0, 0, 0, 0), "value": -math.inf}
-            ),
-            Case("nothing", [(3, 4)], attrs={"pads": (0, 0, 0, 0)}),
-            Case("batch", [(2, 3)], attrs={"pads": (1, 0, 2, 0)}),
-            Case("cut off", [(2, 3, 6, 7)], attrs={"pads": (0, 0, -2, -1, 0, 0, -1, -3)}),
-            Case("cut here, padded there", [(2, 3, 6, 7)], attrs={"pads": (0, 0, -2, 1, 0, -1, 3, -3)}),
-            Case("all cut off on one side", [(3, 4)], attrs={"pads": (-3, 0, 2, 0), "value": 0.5}),
-            Case("integers", [(3, 4)], attrs={"pads": (1, 0, 0, 2), "value": -7}, dtypes=["int32"]),
-            *(case for mode in ("reflect", "edge", "wrap") for case in moved(mode)),
-        ]
+    samples = [
+        case("all around", (2, 3, 4, 5), pads=(0, 0, 1, 1, 0, 0, 1, 1)),
+        case("bottom right", (1, 3, 5, 4), pads=(0, 0, 0, 0, 0, 0, 2, 1)),
+        case("channels", (2, 3, 4, 4), pads=(0, 1, 0, 0, 0, 2, 0, 0)),
+        case("another value", (2, 3, 4, 5), pads=(0, 0, 2, 0, 0, 0, 1, 3), value=-1.5),
+        case("minus infinity", (1, 2, 3, 3), pads=(0, 0, 1, 1, 0, 0, 0, 0), value=-math.inf),
+        case("nothing", (3, 4), pads=(0, 0, 0, 0)),
+        case("batch", (2, 3), pads=(1, 0, 2, 0)),
+        case("cut off", (2, 3, 6, 7), pads=(0, 0, -2, -1, 0, 0, -1, -3)),
+        case("cut here, padded there", (2, 3, 6, 7), pads=(0, 0, -2, 1, 0, -1, 3, -3)),
+        case("all cut off on one side", (3, 4), pads=(-3, 0, 2, 0), value=0.5),
+        case("integers", (3, 4), pads=(1, 0, 0, 2), value=-7, dtypes=["int32"]),
+        *(
+            case(f"{mode}, {label}", x, pads=pads, mode=mode, dtypes=[dtype])
+            for mode in ("reflect", "edge", "wrap")
+            for label, x, pads, dtype in (
+                ("all around", (2, 19, 5, 4), (0, 0, 2, 1, 0, 0, 3, 2), "float32"),
+                ("one side", (1, 3, 5, 4), (0, 0, 0, 3, 0, 0, 0, 0), "float32"),
+                ("a vector", (7,), (6, 4), "float32"),
+                ("batch and channels", (3, 4, 2, 2), (1, 2, 0, 0, 2, 1, 0, 0), "float32"),
+                ("a volume", (1, 2, 3, 4, 5), (0, 0, 1, 2, 3, 0, 0, 2, 1, 0), "float32"),
+                ("cut and padded", (2, 3, 6, 7), (0, 0, -2, 3, 0, 0, 4, -1), "float32"),
+                ("cut off", (2, 3, 6, 7), (0, 0, -2, 0, 0, -1, 0, -3), "float32"),
+                ("integers", (4, 5), (1, 2, 3, 4), "int64"),
+            )
+        ),
+    ]

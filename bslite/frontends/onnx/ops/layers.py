@@ -89,46 +89,33 @@ def affine(s: Site, op: str, x: Operand, scale: Operand, bias: Operand | None, *
     return y if bias is None else s.emit("add", y, bias)
 
 
-@onnx_op("LayerNormalization")
-def layer_norm(
+@onnx_op("LayerNormalization", "RMSNormalization")
+def trailing_norm(
     s: Site, x: Operand, scale: Operand, bias: Operand | None = None, *, axis: int, epsilon: float,
     stash_type: int,
 ) -> Operand:  # fmt: skip
     s.used_only(0)
-    axis = axis_of(axis, x.rank)
-    tail = x.shape[axis:]
-    sizes = tuple(fixed(d, "what it normalises over") for d in tail)
+    sizes = tuple(fixed(d, "what it normalises over") for d in x.shape[axis_of(axis, x.rank) :])
     if isinstance(scale, Const) and scale.shape != sizes:
         scale = s.const(np.broadcast_to(scale.data, sizes), "scale")
     if isinstance(bias, Const) and bias.shape != sizes:
         bias = s.const(np.broadcast_to(bias.data, sizes), "bias")
-    return affine(s, "layer_norm", x, scale, bias, normalized_shape=sizes, eps=epsilon)
-
-
-@onnx_op("RMSNormalization")
-def rms_norm(s: Site, x: Operand, scale: Operand, *, axis: int, epsilon: float, stash_type: int) -> Operand:
-    sizes = tuple(fixed(d, "what it normalises over") for d in x.shape[axis_of(axis, x.rank) :])
-    return affine(s, "rms_norm", x, scale, None, normalized_shape=sizes, eps=epsilon)
+    op = "layer_norm" if s.op_type == "LayerNormalization" else "rms_norm"
+    return affine(s, op, x, scale, bias, normalized_shape=sizes, eps=epsilon)
 
 
 @onnx_op("InstanceNormalization")
-def instance_norm(s: Site, x: Operand, scale: Operand, bias: Operand, *, epsilon: float) -> Operand:
-    params = {"weight": scale, "bias": bias}
-    return s.emit("group_norm", x, params=params, num_groups=_channels(x), eps=epsilon)
-
-
 @onnx_op("GroupNormalization", since=21)
 def group_norm(
-    s: Site, x: Operand, scale: Operand, bias: Operand, *, epsilon: float, num_groups: int,
+    s: Site, x: Operand, scale: Operand, bias: Operand, *, epsilon: float, num_groups: int | None = None,
     stash_type: int = 1,
 ) -> Operand:  # fmt: skip
+    """Without a number of groups, each channel by itself."""
+    if num_groups is None:
+        if x.rank < 2 or not isinstance(x.shape[1], int):
+            raise SpecError(f"its input {list(x.shape)} has no channels")
+        num_groups = x.shape[1]
     return s.emit("group_norm", x, params={"weight": scale, "bias": bias}, num_groups=num_groups, eps=epsilon)
-
-
-def _channels(x: Operand) -> int:
-    if x.rank < 2 or not isinstance(x.shape[1], int):
-        raise SpecError(f"its input {list(x.shape)} has no channels")
-    return x.shape[1]
 
 
 @onnx_op("LRN")

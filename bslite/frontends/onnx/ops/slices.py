@@ -87,19 +87,20 @@ def slice_(
         sizes = [at(x.shape[axis], p) for p in range(len(s.store.probes))]
         if step == 1 and first == (0,) * len(first) and list(end) == sizes:
             continue
+        cut: tuple[int, int | None, int]
         if count == 0:
-            x = sliced(s, x, axis, 0, 0, 1, i == len(over) - 1)
-            continue
-        if isinstance(begin, int) and isinstance(count, int):
-            x = sliced(s, x, axis, begin, _stop(begin, count, step), step, i == len(over) - 1)
+            cut = 0, 0, 1
+        elif isinstance(begin, int) and isinstance(count, int):
+            cut = begin, _stop(begin, count, step), step
         elif step > 0 and isinstance(begin, int) and list(end) == [len(range(begin, n, step)) for n in sizes]:
-            x = sliced(s, x, axis, begin, None, step, i == len(over) - 1)
+            cut = begin, None, step
         elif step > 0 and isinstance(merge(back), int) and isinstance(begin, int):
-            x = sliced(s, x, axis, begin, -back[0] or None, step, i == len(over) - 1)
+            cut = begin, -back[0] or None, step
         elif step < 0 and list(first) == [n - 1 for n in sizes] and list(end) == [-1] * len(end):
-            x = sliced(s, x, axis, -1, None, step, i == len(over) - 1)
+            cut = -1, None, step
         else:
             raise Varies("its bounds depend on free sizes")
+        x = sliced(s, x, axis, *cut, i == len(over) - 1)
     return x
 
 

@@ -72,32 +72,27 @@ def stacked(s: Site, tensors: Sequence[Operand]) -> tuple[Operand, Dims]:
     return joined, shape
 
 
-@aten("scatter.src", "scatter_add")
-def scatter(s: Site, x: Operand, axis: int, index: Operand, source: Operand) -> Operand:
-    reduction = "add" if s.operation == "scatter_add" else "none"
-    return _scatter(s, x, axis, index, source, reduction)
+REDUCTIONS = {
+    "": "none", "sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add", "multiply": "mul",
+}  # fmt: skip
 
 
-REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add", "multiply": "mul"}
-
-
-@aten("scatter_reduce.two", "scatter.reduce")
-def scatter_reduce(
-    s: Site, x: Operand, axis: int, index: Operand, source: Operand, reduce: str, *, include_self: bool = True
-) -> Operand:
+@aten("scatter.src", "scatter_add", "scatter_reduce.two", "scatter.reduce")
+def scatter(
+    s: Site, x: Operand, axis: int, index: Operand, source: Operand, reduce: str = "", *,
+    include_self: bool = True,
+) -> Operand:  # fmt: skip
+    """torch reads only as much of the source as there are indices."""
+    if s.operation == "scatter_add":
+        reduce = "add"
     if reduce not in REDUCTIONS or not include_self:
         raise Unsupported(f"reduce={reduce!r}, include_self={include_self}")
-    return _scatter(s, x, axis, index, source, REDUCTIONS[reduce])
-
-
-def _scatter(s: Site, x: Operand, axis: int, index: Operand, source: Operand, reduction: str) -> Operand:
-    """torch reads only as much of the source as there are indices."""
     for a, (want, have) in enumerate(zip(index.shape, source.shape, strict=True)):
         if want != have:
             plain(want)
             shape = (*source.shape[:a], want, *source.shape[a + 1 :])
             source = s.emit("slice", source, inner=shape, axis=a, start=0, stop=want)
-    return s.emit("scatter_elements", x, index, source, axis=axis, reduction=reduction)
+    return s.emit("scatter_elements", x, index, source, axis=axis, reduction=REDUCTIONS[reduce])
 
 
 @aten("scatter.value")
