@@ -1,5 +1,6 @@
 """Every kernel as machine code for sm_80 and sm_90: registers as its occupancy says, no stack, no spills."""
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ ACCESSES = {
 RESOURCES = {"registers": r"used (\d+) registers", "stack": r"(\d+) stack", "shared": r"(\d+) bytes smem"}
 
 
+@functools.cache
 def records(kernel: str, capability: tuple[int, int]) -> list[dict[str, Any]]:
     """Of each sample: the variant, ACCESSES, RESOURCES, and the sizes of its parameters.
 

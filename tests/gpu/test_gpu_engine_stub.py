@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from support.process import python
 
+from bslite import cache
+
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 pytestmark = [
     pytest.mark.processes,
@@ -44,7 +46,7 @@ def run(stub: Path, script: str, **settings: str) -> tuple[list[str], list[str]]
     """Lines that the script prints, and lines that the driver logs."""
     hidden: dict[str, Any] = {"NUMBA_ENABLE_CUDASIM": None, "CUDA_VISIBLE_DEVICES": None}
     places = {"LD_LIBRARY_PATH": str(stub), "BSLITE_CACHE_DIR": str(stub / "cache")}
-    done = python(MODEL + script, **hidden, **places, **settings)
+    done = python(MODEL + script, **(hidden | places | settings))
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr.splitlines()
 
@@ -198,6 +200,6 @@ except bslite.EngineError as e:
     print(e)
 print(bslite.run(spec, x).shape)
 """
-    *said, last = run(stub, script, **settings)[0]
+    *said, last = run(stub, script, **settings, BSLITE_CACHE_DIR=str(cache.cache_dir()))[0]
     assert last == "(2, 64)"
     assert re.search(error, "\n".join(said)), said
