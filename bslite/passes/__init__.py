@@ -1,7 +1,6 @@
 """From a model as described to layers as executed. The reference can check every rewrite."""
 
-from bslite.passes.fuse import Layer, fuse
-from bslite.passes.order import by_level
+from bslite.passes.fuse import Layer, by_level, fuse
 from bslite.passes.rewrite import readers
 from bslite.passes.simplify import batch_norm_scale_shift, fold_batch_norms, simplify, why_not_folded
 

@@ -113,24 +113,17 @@ def corrected(dim: Any, unbiased: bool | None, correction: Any) -> tuple[Any, fl
     return dim, 1.0 if correction is None else float(correction)
 
 
-@aten("var", "std")
-def moment(
-    s: Site, x: Operand, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-    correction: Any = None,
-) -> Operand:  # fmt: skip
-    axes, less = corrected(dim, unbiased, correction)
-    return reduced(s, s.operation, x, axes, keepdim, correction=less)
-
-
-@aten("var_mean", "std_mean")
+@aten("var", "std", "var_mean", "std_mean")
 def moments(
     s: Site, x: Operand, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
     correction: Any = None,
-) -> list[Operand | None]:  # fmt: skip
+) -> Operand | list[Operand | None]:  # fmt: skip
+    op = s.operation.removesuffix("_mean")
     axes, less = corrected(dim, unbiased, correction)
+    if op == s.operation:
+        return reduced(s, op, x, axes, keepdim, correction=less)
     results: list[Operand | None] = [None, None]
     if 0 in s.used:
-        op = s.operation.removesuffix("_mean")
         results[0] = reduced(s, op, x, axes, keepdim, last=False, correction=less)
     if 1 in s.used:
         results[1] = reduced(s, "mean", x, axes, keepdim, last=False)
