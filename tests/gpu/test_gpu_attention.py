@@ -1,9 +1,8 @@
 """Attention's kernel against the reference: tiles of every width, blocks of keys, masks, special values."""
 
-from typing import Any
-
 import numpy as np
 import pytest
+from support.check import Array
 from support.gpu_simulate import launch
 from support.noise import noise
 
@@ -13,7 +12,6 @@ from bslite.plan.cuda.ops.attention import TILES, Tiles
 
 pytestmark = pytest.mark.simulator
 
-Array = np.ndarray[Any, Any]
 TINY = TILES[0]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from support.check import Array  # noqa: E402
 from support.fake_gpu import FakeApi, FakeGpu  # noqa: E402
 from support.fake_torch import DEFAULT, Captured, FakeTorch  # noqa: E402
 from support.layers import Model  # noqa: E402
@@ -25,7 +26,6 @@ from bslite.plan.core.views import View  # noqa: E402
 from bslite.plan.cuda.library import LibraryCall  # noqa: E402
 from bslite.plan.cuda.tuning import Tuning  # noqa: E402
 
-Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
 
 

@@ -1,9 +1,8 @@
 """Convolutions, linear layers, matmul, attention in small models: fused, cut in parts, sliced, odd."""
 
-from typing import Any
-
 import numpy as np
 import pytest
+from support.check import Array
 from support.layers import Model
 from support.noise import noise
 
@@ -15,7 +14,6 @@ from bslite.plan.cuda import build_plan
 
 pytestmark = pytest.mark.simulator
 
-Array = np.ndarray[Any, Any]
 MACHINE = GpuMachine(block_threads=32)  # as the simulator's
 
 
