@@ -64,7 +64,6 @@ def at(axes, start, i0, i1, i2, i3, i4, s0, s1, s2, s3, s4):
 
 @kernel(
     Elementwise,
-    threads=THREADS,
     registers=40,
     samples=SAMPLES,
 )

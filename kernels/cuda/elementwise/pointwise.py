@@ -13,7 +13,6 @@ EACH = Pointwise.EACH
 
 @kernel(
     Pointwise,
-    threads=THREADS,
     registers=40,
     samples=[PointwiseVariant(name, THREADS) for name in CODES],
 )

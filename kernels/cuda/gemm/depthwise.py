@@ -32,7 +32,6 @@ from bslite.kernels.cuda.math.libm import fma
 from bslite.kernels.cuda.runtime.device import cuda, device_function, pair
 from bslite.kernels.cuda.runtime.kernel import kernel
 
-THREADS = 256
 CELL = 2  # floats: everything is counted in pairs of channels, except ``cols``
 DEEP = 32  # channels per turn
 TALLEST = 8  # rows of a filter, at most: one bit each
@@ -42,7 +41,6 @@ i32, u32, f = np.int32, np.uint32, np.float32
 
 @kernel(
     Separable,
-    threads=THREADS,
     registers=128,
     blocks=2,
     samples=[

@@ -23,7 +23,6 @@ from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 i32 = np.int32  # Numba widens sums and products of int32 to int64
-THREADS = 256
 REGISTERS = 128  # two blocks of 256 threads fit an SM: 16 warps hide each other's latencies
 
 
@@ -224,7 +223,7 @@ def _make(
 LARGE, MIDDLE, SMALL = (128, 128, 8, 8), (64, 64, 8, 4), (32, 32, 4, 4)
 
 
-@kernel(Gemm, threads=THREADS, registers=REGISTERS, blocks=2, samples=[
+@kernel(Gemm, registers=REGISTERS, blocks=2, samples=[
     GemmVariant(LARGE, bias=1), GemmVariant(LARGE, 2, bias=1), GemmVariant(SMALL, 2, bias=1, code="silu"),
     GemmVariant(SMALL, 3, scatter=1, bias=1),
     GemmVariant(LARGE, 2, bias=1, before=AFFINE, before_code="relu"),
@@ -234,7 +233,7 @@ def gemm(tile, window, across, scatter, bias, residual, code, before, before_cod
     return _make(1, tile, window, across, scatter, bias, residual, code, before, before_code)
 
 
-@kernel(GemmPairs, threads=THREADS, registers=REGISTERS, blocks=2, samples=[
+@kernel(GemmPairs, registers=REGISTERS, blocks=2, samples=[
     GemmVariant(LARGE, bias=1), GemmVariant(LARGE, across=1),
     GemmVariant(LARGE, 2, bias=1, residual=1, code="relu"),
     GemmVariant(LARGE, 3, scatter=1, bias=1, residual=1, code="silu"),

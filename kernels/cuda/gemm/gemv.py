@@ -101,13 +101,13 @@ SAMPLES = [
 ]
 
 
-@kernel(Gemv, threads=THREADS, registers=64, blocks=4, samples=SAMPLES)
+@kernel(Gemv, registers=64, blocks=4, samples=SAMPLES)
 def gemv(rows, outputs, across, threads, bias, code):
     """Compute a product of few rows in cells of one float."""
     return _make(1, rows, outputs, across, threads, bias, code)
 
 
-@kernel(GemvPairs, threads=THREADS, registers=64, blocks=4, samples=SAMPLES)
+@kernel(GemvPairs, registers=64, blocks=4, samples=SAMPLES)
 def gemv_pairs(rows, outputs, across, threads, bias, code):
     """Compute a product of few rows in cells of two floats."""
     return _make(2, rows, outputs, across, threads, bias, code)

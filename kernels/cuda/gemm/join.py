@@ -8,13 +8,11 @@ from bslite.kernels.cuda.math.functions import function_of
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
-THREADS = 256
 i32 = np.int32
 
 
 @kernel(
     Join,
-    threads=THREADS,
     registers=48,
     samples=[
         JoinVariant(scatter=0, bias=1, residual=0, code="relu"),

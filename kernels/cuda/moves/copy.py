@@ -92,7 +92,6 @@ def _copying(axes: int, threads: int, cell: type):
 
 @kernel(
     Copy,
-    threads=256,
     registers=40,
     samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)],
 )
@@ -108,7 +107,6 @@ def copy(axes: int, threads: int):
 
 @kernel(
     CopyPairs,
-    threads=256,
     registers=40,
     samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)],
 )
@@ -119,7 +117,6 @@ def copy_pairs(axes: int, threads: int):
 
 @kernel(
     Transpose,
-    threads=256,
     registers=40,
     samples=[TransposeVariant(tile=32)],
 )

@@ -3,7 +3,6 @@
 import numpy as np
 
 from bslite.kernels.contracts.cuda.moves import BlockVariant, Fold
-from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
@@ -12,7 +11,6 @@ u = np.uint32
 
 @kernel(
     Fold,
-    threads=THREADS,
     registers=40,
     samples=[BlockVariant(threads=256)],
 )

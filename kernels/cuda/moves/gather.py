@@ -4,7 +4,6 @@ import numpy as np
 
 from bslite.kernels.contracts.cuda.moves import BlockVariant
 from bslite.kernels.contracts.cuda.places import Gather, GatherPairs
-from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -32,7 +31,6 @@ def _gathering(threads: int):
 
 @kernel(
     Gather,
-    threads=THREADS,
     registers=64,
     samples=[BlockVariant(threads=256)],
 )
@@ -47,7 +45,6 @@ def gather(threads: int):
 
 @kernel(
     GatherPairs,
-    threads=THREADS,
     registers=64,
     samples=[BlockVariant(threads=256)],
 )

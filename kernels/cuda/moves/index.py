@@ -10,7 +10,6 @@ from bslite.kernels.contracts.cuda.places import (
     SequenceLengthsVariant,
 )
 from bslite.kernels.cuda.moves.copy import place as strided
-from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -20,7 +19,6 @@ u = np.uint32
 
 @kernel(
     GatherElements,
-    threads=THREADS,
     registers=48,
     samples=[GatherElementsVariant(256, axes) for axes in (1, 3, 6)],
 )
@@ -48,7 +46,6 @@ def gather_elements(threads: int, axes: int):
 
 @kernel(
     Trilu,
-    threads=THREADS,
     registers=32,
     samples=[TriluVariant(256, upper) for upper in (0, 1)],
 )

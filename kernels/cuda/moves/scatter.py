@@ -13,7 +13,6 @@ from bslite.kernels.contracts.cuda.places import (
 from bslite.kernels.contracts.reduction import Reduction
 from bslite.kernels.cuda.math.libm import as_float, as_int, larger, plus, smaller, times
 from bslite.kernels.cuda.moves.copy import place as strided
-from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -37,7 +36,6 @@ def wrapped(index, size, flag):
 
 @kernel(
     RowsAt,
-    threads=THREADS,
     registers=40,
     samples=[BlockVariant(threads=256)],
 )
@@ -96,7 +94,6 @@ def _updating(reduction: int, floats: int):
 
 @kernel(
     Scatter,
-    threads=THREADS,
     registers=64,
     samples=[
         ScatterVariant(256, across=1, axes=1, alone=0, reduction=Reduction.NONE, floats=0),
@@ -168,7 +165,6 @@ def scatter(threads: int, across: int, axes: int, alone: int, reduction: int, fl
 
 @kernel(
     ScatterSorted,
-    threads=THREADS,
     registers=40,
     samples=[ScatterSortedVariant(256, Reduction.ADD, floats=1)],
 )

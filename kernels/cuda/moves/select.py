@@ -18,7 +18,6 @@ from bslite.kernels.contracts.cuda.order import (
     TopKTiles,
 )
 from bslite.kernels.cuda.math.libm import as_float
-from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -50,7 +49,6 @@ def joined(high, low):
 
 @kernel(
     TopKShort,
-    threads=THREADS,
     registers=40,
     samples=[OrderVariant(256, largest=1, floats=1)],
 )
@@ -89,7 +87,6 @@ def topk_short(threads: int, largest: int, floats: int):
 
 @kernel(
     TopKTiles,
-    threads=THREADS,
     registers=48,
     samples=[
         TilesVariant(256, largest=1, floats=1, tile=4096, whole=0),
@@ -143,7 +140,6 @@ def topk_tiles(threads: int, largest: int, floats: int, tile: int, whole: int):
 
 @kernel(
     TopKMerge,
-    threads=THREADS,
     registers=48,
     samples=[MergeVariant(256, whole=0)],
 )
@@ -197,7 +193,6 @@ def topk_merge(threads: int, whole: int):
 
 @kernel(
     OneHot,
-    threads=THREADS,
     registers=32,
     samples=[OneHotVariant(256, strict=1)],
 )

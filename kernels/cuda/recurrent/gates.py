@@ -27,7 +27,6 @@ f = np.float32
 
 @kernel(
     Gates,
-    threads=256,
     registers=64,  # four blocks on an SM
     samples=[
         GatesVariant(LSTM, peephole=1, ragged=1, reverse=1),

@@ -261,7 +261,6 @@ def _recurrent(kind, s, biased, reverse, ragged, peephole, together):
 
 @kernel(
     Steps,
-    threads=256,
     registers=255,
     dynamic=_dynamic,
     samples=[
@@ -295,7 +294,6 @@ def recurrent(kind, biased, reverse, ragged, peephole, together, **tile):
 
 @kernel(
     StepsWide,
-    threads=256,
     registers=255,
     dynamic=_dynamic,
     since=(9, 0),
@@ -314,7 +312,6 @@ def recurrent_wide(kind, biased, reverse, ragged, peephole, together, **tile):
 
 @kernel(
     Start,
-    threads=256,
     registers=40,  # six blocks on an SM; it runs once, over a few thousand values
     samples=[StartVariant(threads=256, zeros=zeros) for zeros in (0, 1)],
 )

@@ -6,7 +6,7 @@ import numpy as np
 
 from bslite.kernels.contracts.cuda.rows import Cumulate, CumulateIntegers, CumulateVariant
 from bslite.kernels.contracts.rows import Running
-from bslite.kernels.cuda.rows.rows import THREADS, place
+from bslite.kernels.cuda.rows.rows import place
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.exchange import log
 from bslite.kernels.cuda.runtime.flag import raise_flag
@@ -72,7 +72,6 @@ def _cumulating(threads: int, kind: int, wide, combine, start):
 
 @kernel(
     Cumulate,
-    threads=THREADS,
     registers=56,
     samples=[
         CumulateVariant(256, kind, exclusive=int(kind == Running.SUM), reverse=int(kind == Running.SUM))
@@ -106,7 +105,6 @@ def cumulate(threads: int, kind: int, exclusive: int, reverse: int):
 
 @kernel(
     CumulateIntegers,
-    threads=THREADS,
     registers=56,
     samples=[CumulateVariant(256, kind, exclusive=0, reverse=0) for kind in (Running.SUM, Running.PRODUCT)],
 )

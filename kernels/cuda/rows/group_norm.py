@@ -12,7 +12,6 @@ from bslite.kernels.contracts.cuda.rows import (
     ScalePixels,
 )
 from bslite.kernels.cuda.rows.normalize import inverse_deviation
-from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
@@ -21,7 +20,6 @@ f = np.float32
 
 @kernel(
     ChannelSums,
-    threads=THREADS,
     registers=64,
     samples=[ChannelThreads(across=32, down=8)],
 )
@@ -63,7 +61,6 @@ def channel_sums(across: int, down: int):
 
 @kernel(
     GroupScales,
-    threads=THREADS,
     registers=64,
     samples=[GroupScalesVariant(threads=256, weighted=there, biased=there) for there in (1, 0)],
 )
@@ -115,7 +112,6 @@ def group_scales(threads: int, weighted: int, biased: int):
 
 @kernel(
     ScalePixels,
-    threads=THREADS,
     registers=64,
     samples=[ChannelThreads(across=32, down=8)],
 )

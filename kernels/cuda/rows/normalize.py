@@ -20,7 +20,7 @@ from bslite.kernels.contracts.cuda.rows import (
 )
 from bslite.kernels.contracts.rows import Norm, Power
 from bslite.kernels.cuda.rows.across import total
-from bslite.kernels.cuda.rows.rows import THREADS, place, take
+from bslite.kernels.cuda.rows.rows import place, take
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.exchange import ROOM, WARP, root
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -63,7 +63,6 @@ def _statistics(kind: int):
 
 @kernel(
     NormalizeRows,
-    threads=THREADS,
     registers=128,
     blocks=2,
     samples=[
@@ -127,7 +126,6 @@ def normalize_rows(threads: int, width: int, each: int, held: int, kind: int, we
 
 @kernel(
     NormalizePart,
-    threads=THREADS,
     registers=64,
     blocks=4,
     samples=[Part(threads=256, each=8)],
@@ -167,7 +165,6 @@ def normalize_part(threads: int, each: int):
 
 @kernel(
     NormalizeJoin,
-    threads=THREADS,
     registers=64,
     blocks=4,
     samples=[NormJoinVariant(threads=256, each=8, kind=Norm.LAYER, weighted=1, biased=1)],
@@ -213,7 +210,6 @@ def normalize_join(threads: int, each: int, kind: int, weighted: int, biased: in
 
 @kernel(
     LocalResponse,
-    threads=THREADS,
     registers=48,
     samples=[LocalResponseVariant(threads=256, power=power) for power in (Power.THREE_QUARTERS, Power.ANY)],
 )

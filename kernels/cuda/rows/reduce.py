@@ -21,7 +21,7 @@ from bslite.kernels.contracts.cuda.reduce import (
     ReduceVariant,
 )
 from bslite.kernels.cuda.rows.reducers import REDUCERS
-from bslite.kernels.cuda.rows.rows import THREADS, place
+from bslite.kernels.cuda.rows.rows import place
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.exchange import synchronise
 from bslite.kernels.cuda.runtime.flag import raise_flag
@@ -107,7 +107,7 @@ def _gathering(threads: int, width: int, rows: int, name: str, last_of: int):
 
 
 def _samples(*names: str) -> list[ReduceVariant]:
-    return [ReduceVariant(THREADS, 32, rows=i % 2, name=name, last_of=0) for i, name in enumerate(names)]
+    return [ReduceVariant(256, 32, rows=i % 2, name=name, last_of=0) for i, name in enumerate(names)]
 
 
 def _reducing(threads: int, width: int, rows: int, name: str, last_of: int):
@@ -129,7 +129,6 @@ def _reducing(threads: int, width: int, rows: int, name: str, last_of: int):
 
 @kernel(
     Reduce,
-    threads=THREADS,
     registers=72,
     samples=_samples(*(n for n in REDUCERS if not n.startswith(("int_", "arg")))),
 )
@@ -145,7 +144,6 @@ def reduce(threads: int, width: int, rows: int, name: str, last_of: int):
 
 @kernel(
     ReducePlace,
-    threads=THREADS,
     registers=72,
     samples=_samples("argmax", "argmin"),
 )
@@ -156,7 +154,6 @@ def reduce_place(threads: int, width: int, rows: int, name: str, last_of: int):
 
 @kernel(
     ReduceIntegers,
-    threads=THREADS,
     registers=72,
     samples=_samples(*(n for n in REDUCERS if n.startswith("int_"))),
 )
@@ -183,7 +180,6 @@ def reduce_integers(threads: int, width: int, rows: int, name: str, last_of: int
 
 @kernel(
     ReducePart,
-    threads=THREADS,
     registers=72,
     samples=_samples("sum", "var", "logsumexp"),
 )
@@ -226,7 +222,6 @@ def _merging(threads: int, name: str, last_of: int):
 
 @kernel(
     ReduceMerge,
-    threads=THREADS,
     registers=72,
     samples=[MergeVariant(64, name=name, last_of=0) for name in ("sum", "var", "logsumexp")],
 )
@@ -237,7 +232,6 @@ def reduce_merge(threads: int, name: str, last_of: int):
 
 @kernel(
     ReduceMergePlace,
-    threads=THREADS,
     registers=72,
     samples=[MergeVariant(64, name="argmax", last_of=0)],
 )

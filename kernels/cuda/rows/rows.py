@@ -4,8 +4,6 @@ import numpy as np
 
 from bslite.kernels.cuda.runtime.device import device_function
 
-THREADS = 256
-
 
 @device_function
 def place(row, n1, n2, s0, s1, s2):

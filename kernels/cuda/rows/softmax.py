@@ -18,7 +18,7 @@ from bslite.kernels.contracts.cuda.rows import (
 )
 from bslite.kernels.cuda.math.functions import larger
 from bslite.kernels.cuda.rows.across import most, total
-from bslite.kernels.cuda.rows.rows import THREADS, place, take
+from bslite.kernels.cuda.rows.rows import place, take
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.exchange import ROOM, WARP, exp, log
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -45,7 +45,6 @@ def rescaled(sum_of, largest, other):
 
 @kernel(
     Softmax,
-    threads=THREADS,
     registers=64,
     blocks=4,
     samples=[
@@ -121,7 +120,6 @@ def softmax(threads: int, width: int, each: int, held: int, log_of: int):
 
 @kernel(
     SoftmaxPart,
-    threads=THREADS,
     registers=64,
     blocks=4,
     samples=[Part(threads=256, each=8)],
@@ -169,7 +167,6 @@ def softmax_part(threads: int, each: int):
 
 @kernel(
     SoftmaxJoin,
-    threads=THREADS,
     registers=64,
     blocks=4,
     samples=[SoftmaxJoinVariant(threads=256, each=8, log_of=0)],

@@ -84,7 +84,7 @@ def _simulated(name: str, variant: tuple[tuple[str, Any], ...]) -> Any:
 def kernel(
     contract: type[LaunchRecord],
     *,
-    threads: int,
+    threads: int = 256,
     registers: int,
     blocks: int = 1,
     since: tuple[int, int] = (8, 0),

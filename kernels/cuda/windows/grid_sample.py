@@ -5,7 +5,6 @@ import numpy as np
 from bslite.kernels.contracts.cuda.windows import GridSample, GridSampleVariant
 from bslite.kernels.contracts.sampling import Beyond, Interpolation
 from bslite.kernels.cuda.math.libm import fma, times
-from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import SIMULATED, cuda, device_function, libdevice
 from bslite.kernels.cuda.runtime.kernel import kernel
 
@@ -87,7 +86,6 @@ def _around(mode: int, padding: int, align: int, axes: int):
 
 @kernel(
     GridSample,
-    threads=THREADS,
     registers=80,
     blocks=3,
     samples=[

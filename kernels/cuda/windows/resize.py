@@ -3,7 +3,6 @@
 import numpy as np
 
 from bslite.kernels.contracts.cuda.resize import Resample, ResampleVariant, ResizeImage, ResizeImageVariant
-from bslite.kernels.cuda.rows.rows import THREADS
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
@@ -12,7 +11,6 @@ EACH = 4  # elements per thread
 
 @kernel(
     Resample,
-    threads=THREADS,
     registers=64,
     samples=[ResampleVariant(256, moves) for moves in (0, 1)],
 )
@@ -45,7 +43,6 @@ def resample(threads: int, moves: int):
 
 @kernel(
     ResizeImage,
-    threads=THREADS,
     registers=64,
     samples=[ResizeImageVariant(256, linear) for linear in (0, 1)],
 )
