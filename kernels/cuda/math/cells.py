@@ -4,6 +4,8 @@ Cells are int32; a float32 is reinterpreted as one. Integers are computed in 64 
 result does not fit a cell (their definitions: kernels/cpu/math/integer.py).
 """
 
+from operator import add, and_, eq, ge, gt, le, lt, mul, ne, or_, sub, xor
+
 import numpy as np
 
 from bslite.kernels.contracts import elementwise as contract
@@ -88,37 +90,8 @@ def _affine(x, z, w, flag):
     return as_int(fma(as_float(x), as_float(z), as_float(w)))
 
 
-@device_function
-def equal(x, z):
-    return x == z
-
-
-@device_function
-def not_equal(x, z):
-    return x != z
-
-
-@device_function
-def less(x, z):
-    return x < z
-
-
-@device_function
-def less_equal(x, z):
-    return x <= z
-
-
-@device_function
-def greater(x, z):
-    return x > z
-
-
-@device_function
-def greater_equal(x, z):
-    return x >= z
-
-
-ORDERS = (equal, not_equal, less, less_equal, greater, greater_equal)
+#: The comparisons of two values, in the contract's order.
+ORDERS = dict(zip(contract.ORDERS, (eq, ne, lt, le, gt, ge), strict=True))
 
 
 def _of_order(order, integers):
@@ -133,19 +106,12 @@ def _of_order(order, integers):
     return of_integers if integers else of_floats
 
 
-@device_function
-def _and(x, z, w, flag):
-    return i32(x & z)
+def _of_bits(function):
+    @device_function
+    def apply(x, z, w, flag):
+        return i32(function(x, z))
 
-
-@device_function
-def _or(x, z, w, flag):
-    return i32(x | z)
-
-
-@device_function
-def _xor(x, z, w, flag):
-    return i32(x ^ z)
+    return apply
 
 
 @device_function
@@ -212,19 +178,12 @@ def _int_to_bool(x, z, w, flag):
     return ZERO if x == ZERO else ONE
 
 
-@device_function
-def _int_add(x, z, flag):
-    return x + z
+def _unflagged(function):
+    @device_function
+    def apply(x, z, flag):
+        return function(x, z)
 
-
-@device_function
-def _int_sub(x, z, flag):
-    return x - z
-
-
-@device_function
-def _int_mul(x, z, flag):
-    return x * z
+    return apply
 
 
 @device_function
@@ -294,9 +253,9 @@ def _of_integers(function):
 
 
 INTEGERS = {
-    "add": _int_add,
-    "sub": _int_sub,
-    "mul": _int_mul,
+    "add": _unflagged(add),
+    "sub": _unflagged(sub),
+    "mul": _unflagged(mul),
     "maximum": _int_maximum,
     "minimum": _int_minimum,
     "floor_div": _int_floor_div,
@@ -311,11 +270,14 @@ FUNCTIONS = complete({
     "copy": _copy,
     "affine": _affine,
     **{name: _of_floats(function) for name, function in FLOATS.items()},
-    **{contract.ordering(order.__name__, False): _of_order(order, False) for order in ORDERS},
-    **{contract.ordering(order.__name__, True): _of_order(order, True) for order in ORDERS},
-    "and": _and,
-    "or": _or,
-    "xor": _xor,
+    **{
+        contract.ordering(name, integers): _of_order(order, integers)
+        for integers in (False, True)
+        for name, order in ORDERS.items()
+    },
+    "and": _of_bits(and_),
+    "or": _of_bits(or_),
+    "xor": _of_bits(xor),
     "not": _not,
     "not_int": _flip,
     "where": _where,

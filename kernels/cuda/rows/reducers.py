@@ -34,6 +34,23 @@ def _sums(take: Callable[..., Any], finish: Callable[..., Any]) -> Reducer:
     return Reducer((0.0, 0.0), take, _merge_sums, finish)
 
 
+def _merging(
+    start: tuple[Any, Any],
+    merge: Callable[..., Any],
+    finish: Callable[..., Any],
+    wide: Callable[..., Any] = np.float64,
+) -> Reducer:
+    """Return the reduction that merges each element and its position as a partial result of their own;
+    ``wide`` makes an accumulator's number of an element.
+    """
+
+    @device_function
+    def take(a, b, x, i, last):
+        return merge(a, b, wide(x), np.float64(i), last)
+
+    return Reducer(start, take, merge, finish)
+
+
 @device_function
 def _merge_sums(a, b, c, d, last):
     return a + c, b + d
@@ -61,30 +78,13 @@ def _add_both(a, b, x, i, last):
 
 
 @device_function
-def _multiply(a, b, x, i, last):
-    return a * np.float64(x), b
-
-
-@device_function
 def _merge_products(a, b, c, d, last):
     return a * c, b
 
 
 @device_function
-def _amax(a, b, x, i, last):
-    wide = np.float64(x)
-    return (a if a > wide or a != a else wide), b
-
-
-@device_function
 def _merge_amax(a, b, c, d, last):
     return (a if a > c or a != a else c), b
-
-
-@device_function
-def _amin(a, b, x, i, last):
-    wide = np.float64(x)
-    return (a if a < wide or a != a else wide), b
 
 
 @device_function
@@ -107,13 +107,8 @@ def _merge_argmax(a, b, c, d, last):
 
 
 @device_function
-def _argmax(a, b, x, i, last):
-    return _merge_argmax(a, b, np.float64(x), np.float64(i), last)
-
-
-@device_function
-def _argmin(a, b, x, i, last):
-    return _merge_argmax(a, b, -np.float64(x), np.float64(i), last)
+def _negative(x):
+    return -np.float64(x)
 
 
 @device_function
@@ -197,28 +192,13 @@ def _int_hold(value):
 
 
 @device_function
-def _int_multiply(a, b, x, i, last):
-    return _int_hold(a * np.int64(x)), b
-
-
-@device_function
 def _int_merge_products(a, b, c, d, last):
     return _int_hold(a * c), b
 
 
 @device_function
-def _int_amax(a, b, x, i, last):
-    return max(a, np.int64(x)), b
-
-
-@device_function
 def _int_merge_amax(a, b, c, d, last):
     return max(a, c), b
-
-
-@device_function
-def _int_amin(a, b, x, i, last):
-    return min(a, np.int64(x)), b
 
 
 @device_function
@@ -240,14 +220,14 @@ REDUCERS = {
     "log_sum": _sums(_add, _log),
     "var": _sums(_add_both, _var),
     "std": _sums(_add_both, _std),
-    "prod": Reducer((1.0, 0.0), _multiply, _merge_products, _first),
-    "amax": Reducer((-math.inf, 0.0), _amax, _merge_amax, _first),
-    "amin": Reducer((math.inf, 0.0), _amin, _merge_amin, _first),
+    "prod": _merging((1.0, 0.0), _merge_products, _first),
+    "amax": _merging((-math.inf, 0.0), _merge_amax, _first),
+    "amin": _merging((math.inf, 0.0), _merge_amin, _first),
     "logsumexp": Reducer((LOWEST, 0.0), _add_exp, _merge_exp, _log_around, centre=True),
-    "argmax": Reducer((0.0, -1.0), _argmax, _merge_argmax, _place),
-    "argmin": Reducer((0.0, -1.0), _argmin, _merge_argmax, _place),
+    "argmax": _merging((0.0, -1.0), _merge_argmax, _place),
+    "argmin": _merging((0.0, -1.0), _merge_argmax, _place, _negative),
     "int_sum": Reducer((0, 0), _int_add, _merge_sums, _int_first),
-    "int_prod": Reducer((1, 0), _int_multiply, _int_merge_products, _int_first),
-    "int_amax": Reducer((-(2**31), 0), _int_amax, _int_merge_amax, _int_first),
-    "int_amin": Reducer((2**31 - 1, 0), _int_amin, _int_merge_amin, _int_first),
+    "int_prod": _merging((1, 0), _int_merge_products, _int_first, np.int64),
+    "int_amax": _merging((-(2**31), 0), _int_merge_amax, _int_first, np.int64),
+    "int_amin": _merging((2**31 - 1, 0), _int_merge_amin, _int_first, np.int64),
 }
