@@ -8,6 +8,7 @@ from bslite.kernels.contracts.elementwise import ORDERS, ordering
 from bslite.kernels.cuda.math.cells import FUNCTIONS
 from bslite.kernels.cuda.math.functions import CODES, function_of
 from bslite.kernels.cuda.math.libm import as_float, as_int
+from bslite.kernels.cuda.moves.places import split
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.kernel import kernel
 
@@ -28,22 +29,15 @@ SAMPLES += [ElementwiseVariant("affine", "silu", axes=axes, threads=THREADS) for
 def places(axes, i, n1, n2, n3, n4):
     """Return the coordinates of element ``i`` of ``axes`` axes, 4 innermost; of sizes ``n1..n4``."""
     i4 = i
-    i3 = u(0)
-    i2 = u(0)
-    i1 = u(0)
-    i0 = u(0)
+    i0 = i1 = i2 = i3 = u(0)
     if axes > 1:
-        i3 = u(i4 // u(n4))
-        i4 = u(i4 - u(i3 * u(n4)))
+        i3, i4 = split(i4, n4)
     if axes > 2:
-        i2 = u(i3 // u(n3))
-        i3 = u(i3 - u(i2 * u(n3)))
+        i2, i3 = split(i3, n3)
     if axes > 3:
-        i1 = u(i2 // u(n2))
-        i2 = u(i2 - u(i1 * u(n2)))
+        i1, i2 = split(i2, n2)
     if axes > 4:
-        i0 = u(i1 // u(n1))
-        i1 = u(i1 - u(i0 * u(n1)))
+        i0, i1 = split(i1, n1)
     return i0, i1, i2, i3, i4
 
 

@@ -3,89 +3,29 @@
 import numpy as np
 
 from bslite.kernels.contracts.cuda.moves import Copy, CopyPairs, CopyVariant, Transpose, TransposeVariant
-from bslite.kernels.cuda.runtime.device import cuda, device_function
+from bslite.kernels.cuda.moves.places import split, strided
+from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 EACH = Copy.EACH
 u = np.uint32
 
 
-@device_function
-def place(axes, i, start, n0, n1, n2, n3, n4, s0, s1, s2, s3, s4, s5):
-    """Return the place of element ``i`` of ``axes`` axes; axis 0 is innermost, ``n0`` elements ``s0`` apart.
-
-    Coordinates are unsigned 32-bit numbers (plain division); their products with strides have 64 bits.
-    """
-    at = np.int64(start)
-    if axes > 1:
-        q = u(i // u(n0))
-        at += u(i - u(q * u(n0))) * s0
-        i = q
-    if axes > 2:
-        q = u(i // u(n1))
-        at += u(i - u(q * u(n1))) * s1
-        i = q
-    if axes > 3:
-        q = u(i // u(n2))
-        at += u(i - u(q * u(n2))) * s2
-        i = q
-    if axes > 4:
-        q = u(i // u(n3))
-        at += u(i - u(q * u(n3))) * s3
-        i = q
-    if axes > 5:
-        q = u(i // u(n4))
-        at += u(i - u(q * u(n4))) * s4
-        i = q
-    last = s0
-    if axes == 2:
-        last = s1
-    if axes == 3:
-        last = s2
-    if axes == 4:
-        last = s3
-    if axes == 5:
-        last = s4
-    if axes == 6:
-        last = s5
-    return np.uint64(at + i * last)
-
-
 def _copying(axes: int, threads: int, cell: type):
     def copy(
-        source,
-        target,
-        count,
-        x_start,
-        y_start,
-        n0,
-        n1,
-        n2,
-        n3,
-        n4,
-        x0,
-        x1,
-        x2,
-        x3,
-        x4,
-        x5,
-        y0,
-        y1,
-        y2,
-        y3,
-        y4,
-        y5,
-    ):
+        source, target, count, x_start, y_start, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5, y0, y1, y2, y3,
+        y4, y5,
+    ):  # fmt: skip
         held = cuda.local.array(EACH, cell)  # all loads come before the first store, which might change x
         start = u(cuda.blockIdx.x) * u(threads * EACH) + u(cuda.threadIdx.x)
         for e in range(EACH):
             i = u(start + u(e * threads))
             if i < u(count):
-                held[e] = source[place(axes, i, x_start, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5)]
+                held[e] = source[strided(axes, i, x_start, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5)]
         for e in range(EACH):
             i = u(start + u(e * threads))
             if i < u(count):
-                target[place(axes, i, y_start, n0, n1, n2, n3, n4, y0, y1, y2, y3, y4, y5)] = held[e]
+                target[strided(axes, i, y_start, n0, n1, n2, n3, n4, y0, y1, y2, y3, y4, y5)] = held[e]
 
     return copy
 
@@ -135,20 +75,14 @@ def transpose(tile: int):
     def transpose(source, target, rows, cols, x_row, y_col, across, down, n1, n2, x0, x1, x2, y0, y1, y2):
         held = cuda.shared.array((tile, pitch), np.int32)
         b = u(cuda.blockIdx.x)
-        q = u(b // u(across))
-        first_c = u(u(b - u(q * u(across))) * u(tile))
-        b = q
-        q = u(b // u(down))
-        first_r = u(u(b - u(q * u(down))) * u(tile))
-        b = q
-        q = u(b // u(n2))
-        i2 = u(b - u(q * u(n2)))
-        b = q
-        q = u(b // u(n1))
-        i1 = u(b - u(q * u(n1)))
+        b, across_at = split(b, across)
+        b, down_at = split(b, down)
+        b, i2 = split(b, n2)
+        i0, i1 = split(b, n1)
+        first_c, first_r = u(across_at * u(tile)), u(down_at * u(tile))
         tx, ty = u(cuda.threadIdx.x), u(cuda.threadIdx.y)
-        x_first = q * x0 + i1 * x1 + i2 * x2
-        y_first = q * y0 + i1 * y1 + i2 * y2
+        x_first = i0 * x0 + i1 * x1 + i2 * x2
+        y_first = i0 * y0 + i1 * y1 + i2 * y2
         c = u(first_c + tx)
         for e in range(EACH):
             r = u(first_r + ty + u(e * step))

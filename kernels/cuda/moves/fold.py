@@ -3,6 +3,7 @@
 import numpy as np
 
 from bslite.kernels.contracts.cuda.moves import BlockVariant, Fold
+from bslite.kernels.cuda.moves.places import split
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
@@ -27,12 +28,9 @@ def fold(threads: int):
     def fold(x, y, planes, lines, pixels, total, depth, height, width, of_plane, of_line, of_pixel, channel):
         i = u(cuda.blockIdx.x) * u(threads) + u(cuda.threadIdx.x)
         if i < u(total):
-            line = u(i // u(width))
-            w = u(i - u(line * u(width)))
-            plane = u(line // u(height))
-            h = u(line - u(plane * u(height)))
-            c = u(plane // u(depth))
-            d = u(plane - u(c * u(depth)))
+            line, w = split(i, width)
+            plane, h = split(line, height)
+            c, d = split(plane, depth)
             start = np.int64(c) * channel
             sum_of = 0.0
             for a in range(of_plane):

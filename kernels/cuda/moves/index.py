@@ -9,7 +9,7 @@ from bslite.kernels.contracts.cuda.places import (
     SequenceLengths,
     SequenceLengthsVariant,
 )
-from bslite.kernels.cuda.moves.copy import place as strided
+from bslite.kernels.cuda.moves.places import split, strided, wrapped
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -33,11 +33,7 @@ def gather_elements(threads: int, axes: int):
     ):
         i = u(cuda.blockIdx.x) * u(threads) + u(cuda.threadIdx.x)
         if i < u(count):
-            index = indices[i]
-            wanted = index + size if index < 0 else index
-            if wanted < 0 or wanted >= size:
-                raise_flag(flag, np.int64(index))
-                wanted = 0
+            wanted = wrapped(indices[i], size, flag)
             at = strided(axes, i, 0, n0, n1, n2, n3, n4, x0, x1, x2, x3, x4, x5)
             target[i] = source[np.uint64(np.int64(at) + np.int64(wanted) * x_step)]
 
@@ -57,8 +53,8 @@ def trilu(threads: int, upper: int):
     def trilu(x, y, count, height, width, diagonal):
         i = u(cuda.blockIdx.x) * u(threads) + u(cuda.threadIdx.x)
         if i < u(count):
-            row = u(i // u(width))
-            above = np.int64(u(i - u(row * u(width)))) - np.int64(u(row % u(height)))
+            row, column = split(i, width)
+            above = np.int64(column) - np.int64(u(row % u(height)))
             keep = above >= diagonal if upper else above <= diagonal
             y[i] = x[i] if keep else np.int32(0)
 

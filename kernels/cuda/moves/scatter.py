@@ -12,7 +12,7 @@ from bslite.kernels.contracts.cuda.places import (
 )
 from bslite.kernels.contracts.reduction import Reduction
 from bslite.kernels.cuda.math.libm import as_float, as_int, larger, plus, smaller, times
-from bslite.kernels.cuda.moves.copy import place as strided
+from bslite.kernels.cuda.moves.places import strided, wrapped
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -22,16 +22,6 @@ NONE, ADD, MUL = Reduction.NONE.value, Reduction.ADD.value, Reduction.MUL.value
 MAX, MIN = Reduction.MAX.value, Reduction.MIN.value
 LEAST, MOST = -(2**31), 2**31 - 1
 HELD = 4  # updates per thread, in shared memory
-
-
-@device_function
-def wrapped(index, size, flag):
-    """Return ``index`` counted from 0; one out of range becomes 0 and raises the flag."""
-    at = index + size if index < 0 else index
-    if at < 0 or at >= size:
-        raise_flag(flag, np.int64(index))
-        at = np.int32(0)
-    return np.int32(at)
 
 
 @kernel(

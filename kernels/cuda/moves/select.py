@@ -18,6 +18,7 @@ from bslite.kernels.contracts.cuda.order import (
     TopKTiles,
 )
 from bslite.kernels.cuda.math.libm import as_float
+from bslite.kernels.cuda.moves.places import split
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -205,13 +206,12 @@ def one_hot(threads: int, strict: int):
     def one_hot(x, y, values, flag, total, depth, inner):
         i = u(cuda.blockIdx.x) * u(threads) + u(cuda.threadIdx.x)
         if i < u(total):
-            line = u(i // u(inner))
-            outer = u(line // u(depth))
-            d = i32(line - u(outer * u(depth)))
-            index = x[u(u(outer * u(inner)) + u(i - u(line * u(inner))))]
+            line, c = split(i, inner)
+            outer, d = split(line, depth)
+            index = x[u(u(outer * u(inner)) + c)]
             if strict and (index < 0 or index >= depth):
                 raise_flag(flag, i64(index))
             wanted = index + depth if index < 0 else index
-            y[i] = values[u(1)] if wanted == d else values[u(0)]
+            y[i] = values[u(1)] if wanted == i32(d) else values[u(0)]
 
     return one_hot

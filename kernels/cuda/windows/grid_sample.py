@@ -5,6 +5,7 @@ import numpy as np
 from bslite.kernels.contracts.cuda.windows import GridSample, GridSampleVariant
 from bslite.kernels.contracts.sampling import Beyond, Interpolation
 from bslite.kernels.cuda.math.libm import fma, times
+from bslite.kernels.cuda.moves.places import split
 from bslite.kernels.cuda.runtime.device import SIMULATED, cuda, device_function, libdevice
 from bslite.kernels.cuda.runtime.kernel import kernel
 
@@ -116,12 +117,9 @@ def grid_sample(threads: int, across: int, axes: int, mode: int, padding: int, a
         weights = cuda.local.array((3, taps), np.float32)
         point = u(cuda.blockIdx.x) * u(threads // across) + u(cuda.threadIdx.x) // u(across)
         if point < u(points):
-            line = u(point // u(pixels))
-            pixel = u(point - u(line * u(pixels)))
-            plane = u(line // u(lines))
-            line = u(line - u(plane * u(lines)))
-            image = u(plane // u(planes))
-            plane = u(plane - u(image * u(planes)))
+            rest, pixel = split(point, pixels)
+            rest, line = split(rest, lines)
+            image, plane = split(rest, planes)
             first = np.int64(point) * axes
             around(grid[np.uint64(first)], width, x3, near, weights, 0)
             around(grid[np.uint64(first + 1)], height, x2, near, weights, 1)

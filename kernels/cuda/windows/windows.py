@@ -18,7 +18,8 @@ from bslite.kernels.contracts.cuda.windows import (
 )
 from bslite.kernels.cuda.math.functions import CODES, function_of
 from bslite.kernels.cuda.math.libm import fma, larger, quotient, times
-from bslite.kernels.cuda.runtime.device import cuda, device_function
+from bslite.kernels.cuda.moves.places import split
+from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 THREADS = 128
@@ -28,13 +29,6 @@ u, u64, i64 = np.uint32, np.uint64, np.int64
 GROUPS, EACH = 8, 4  # threads that share a window over a whole image; partial results of each
 SPAN = 3  # cells of a table's entry
 ACTS = ("identity", CODES["identity"])
-
-
-@device_function
-def split(i, n):
-    """Return ``i // n, i % n`` in 32 bits."""
-    q = u(i // u(n))
-    return q, u(i - u(q * u(n)))
 
 
 @kernel(
