@@ -46,6 +46,13 @@ class LaunchVariant:
         return {name: value.value if isinstance(value, Enum) else value for name, value in given.items()}
 
 
+@dataclass(frozen=True)
+class Threads(LaunchVariant):
+    """The threads of a block."""
+
+    threads: int
+
+
 def kinds(record: type[LaunchRecord]) -> tuple[dict[str, str], dict[str, str]]:
     """The types of a kernel's arrays and of its numbers, by name: "f4", "i4", "f8", "i8"."""
     arrays, numbers = {}, {}

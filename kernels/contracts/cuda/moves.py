@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bslite.kernels.contracts.launch import F4, I4, PAIRS, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.launch import F4, I4, PAIRS, LaunchRecord, LaunchVariant, Threads
 
 Five = tuple[int, int, int, int, int]
 Six = tuple[int, int, int, int, int, int]
@@ -76,10 +76,9 @@ class Transpose(LaunchRecord, kernel="transpose"):
 
 
 @dataclass(frozen=True)
-class TriluVariant(LaunchVariant):
+class TriluVariant(Threads):
     """The triangle that is kept: on and above the diagonal (``upper``), or on and below it."""
 
-    threads: int
     upper: int
 
 
@@ -93,13 +92,6 @@ class Trilu(LaunchRecord, kernel="trilu"):
     height: int
     width: int
     diagonal: int
-
-
-@dataclass(frozen=True)
-class BlockVariant(LaunchVariant):
-    """The threads of a block."""
-
-    threads: int
 
 
 @dataclass(frozen=True)

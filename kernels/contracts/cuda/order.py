@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, Threads
 
 
 @dataclass(frozen=True)
-class OrderVariant(LaunchVariant):
+class OrderVariant(Threads):
     """The threads of a block; whether the largest elements come first, and whether they are floats."""
 
-    threads: int
     largest: int
     floats: int
 
@@ -47,10 +46,9 @@ class TopKTiles(LaunchRecord, kernel="topk_tiles"):
 
 
 @dataclass(frozen=True)
-class MergeVariant(LaunchVariant):
+class MergeVariant(Threads):
     """``whole``: one run is left, and the result is indices."""
 
-    threads: int
     whole: int
 
 
@@ -71,10 +69,9 @@ class TopKMerge(LaunchRecord, kernel="topk_merge"):
 
 
 @dataclass(frozen=True)
-class OneHotVariant(LaunchVariant):
+class OneHotVariant(Threads):
     """``strict``: an index that is negative or too large is flagged."""
 
-    threads: int
     strict: int
 
 

@@ -6,7 +6,7 @@ An index out of range raises ``flag``; an integer that does not fit 32 bits rais
 from dataclasses import dataclass
 
 from bslite.kernels.contracts.cuda.moves import Five, Six
-from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, LaunchVariant, Threads
 from bslite.kernels.contracts.reduction import Reduction
 
 
@@ -27,14 +27,6 @@ class Gather(LaunchRecord, kernel="gather"):
 @dataclass(frozen=True)
 class GatherPairs(Gather, kernel="gather_pairs", pairs=("x", "y")):
     """The fields of `Gather` for pairs of cells: ``total`` and ``inner`` count pairs."""
-
-
-@dataclass(frozen=True)
-class GatherElementsVariant(LaunchVariant):
-    """The threads of a block, and the number of axes."""
-
-    threads: int
-    axes: int
 
 
 @dataclass(frozen=True)
@@ -75,10 +67,9 @@ class RowsAt(LaunchRecord, kernel="rows_at"):
 
 
 @dataclass(frozen=True)
-class ScatterVariant(LaunchVariant):
+class ScatterVariant(Threads):
     """A block's ``across`` lines lie along ``axes`` axes; ``alone``: a thread has a single cell."""
 
-    threads: int
     across: int
     axes: int
     alone: int
@@ -115,10 +106,9 @@ class Scatter(LaunchRecord, kernel="scatter"):
 
 
 @dataclass(frozen=True)
-class ScatterSortedVariant(LaunchVariant):
+class ScatterSortedVariant(Threads):
     """The reduction of updates into cells, and the type of both."""
 
-    threads: int
     reduction: Reduction
     floats: int
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bslite.kernels.contracts.launch import F4, I4, I8, PAIRS, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.launch import F4, I4, I8, PAIRS, LaunchRecord, LaunchVariant, Threads
 
 FLOAT = 4  # bytes
 QUAD = 4  # floats per read of shared memory
@@ -186,10 +186,9 @@ class Gates(Sequences, kernel="recurrent_gates"):
 
 
 @dataclass(frozen=True)
-class StartVariant(LaunchVariant):
+class StartVariant(Threads):
     """``threads``: the threads of a block; ``zeros``: no state is given."""
 
-    threads: int
     zeros: int
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from bslite.kernels.contracts.cuda.rows import TargetAxes, Threads, Three
-from bslite.kernels.contracts.launch import F4, F8, I4, I8, R8, LaunchRecord
+from bslite.kernels.contracts.cuda.rows import TargetAxes, Three
+from bslite.kernels.contracts.launch import F4, F8, I4, I8, R8, LaunchRecord, Threads
 from bslite.kernels.contracts.record import Record
 
 Four = tuple[I8, I8, I8, I8]

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, Threads
 
 
 @dataclass(frozen=True)
-class ResampleVariant(LaunchVariant):
+class ResampleVariant(Threads):
     """``moves``: a single tap of weight 1, which is a copy."""
 
-    threads: int
     moves: int
 
 
@@ -32,10 +31,9 @@ class Resample(LaunchRecord, kernel="resample"):
 
 
 @dataclass(frozen=True)
-class ResizeImageVariant(LaunchVariant):
+class ResizeImageVariant(Threads):
     """``linear``: interpolation between four pixels, else the nearest pixel."""
 
-    threads: int
     linear: int
 
 

@@ -5,18 +5,11 @@ Rows lie along three axes; ``n1`` and ``n2`` are the sizes of the inner two. The
 
 from dataclasses import dataclass
 
-from bslite.kernels.contracts.launch import F4, F8, I4, I8, R8, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.launch import F4, F8, I4, I8, R8, LaunchRecord, LaunchVariant, Threads
 from bslite.kernels.contracts.record import Record
 from bslite.kernels.contracts.rows import Norm, Power, Running
 
 Three = tuple[I8, I8, I8]
-
-
-@dataclass(frozen=True)
-class Threads(LaunchVariant):
-    """The threads of a block."""
-
-    threads: int
 
 
 @dataclass(frozen=True)

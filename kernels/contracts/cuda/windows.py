@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVariant, Threads
 from bslite.kernels.contracts.record import Record
 from bslite.kernels.contracts.sampling import Beyond, Interpolation
 
@@ -138,10 +138,9 @@ class Depthwise(LaunchRecord, kernel="depthwise"):
 
 
 @dataclass(frozen=True)
-class GridSampleVariant(LaunchVariant):
+class GridSampleVariant(Threads):
     """``across`` threads take a position's channels side by side; ``axes``: axes of the grid."""
 
-    threads: int
     across: int
     axes: int
     mode: Interpolation

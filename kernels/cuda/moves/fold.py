@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from bslite.kernels.contracts.cuda.moves import BlockVariant, Fold
+from bslite.kernels.contracts.cuda.moves import Fold
+from bslite.kernels.contracts.launch import Threads
 from bslite.kernels.cuda.moves.places import split
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -13,7 +14,7 @@ u = np.uint32
 @kernel(
     Fold,
     registers=40,
-    samples=[BlockVariant(threads=256)],
+    samples=[Threads(256)],
 )
 def fold(threads: int):
     """Compute dense ``y[c, d, h, w]``, ``total`` elements: the sum of ``x[c, planes[d, i] + lines[h, j] +

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bslite.kernels.contracts.cuda.moves import BlockVariant
 from bslite.kernels.contracts.cuda.places import Gather, GatherPairs
+from bslite.kernels.contracts.launch import Threads
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.flag import raise_flag
 from bslite.kernels.cuda.runtime.kernel import kernel
@@ -32,7 +32,7 @@ def _gathering(threads: int):
 @kernel(
     Gather,
     registers=64,
-    samples=[BlockVariant(threads=256)],
+    samples=[Threads(256)],
 )
 def gather(threads: int):
     """Gather ``y[o, i, c] = x[o, indices[i], c]``, ``total`` cells, dense; x ``[o, size, inner]``, ``count``
@@ -46,7 +46,7 @@ def gather(threads: int):
 @kernel(
     GatherPairs,
     registers=64,
-    samples=[BlockVariant(threads=256)],
+    samples=[Threads(256)],
 )
 def gather_pairs(threads: int):
     """Gather two cells at a time, with 8-byte accesses: ``total`` and ``inner`` count pairs."""

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from bslite.kernels.contracts.cuda.moves import Trilu, TriluVariant
+from bslite.kernels.contracts.cuda.moves import CopyVariant, Trilu, TriluVariant
 from bslite.kernels.contracts.cuda.places import (
     GatherElements,
-    GatherElementsVariant,
     SequenceLengths,
     SequenceLengthsVariant,
 )
@@ -20,7 +19,7 @@ u = np.uint32
 @kernel(
     GatherElements,
     registers=48,
-    samples=[GatherElementsVariant(256, axes) for axes in (1, 3, 6)],
+    samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)],
 )
 def gather_elements(threads: int, axes: int):
     """Compute ``target[i] = source[place of i + indices[i] * x_step]`` for ``count`` elements of ``axes``

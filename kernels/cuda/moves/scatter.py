@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from bslite.kernels.contracts.cuda.moves import BlockVariant
 from bslite.kernels.contracts.cuda.places import (
     RowsAt,
     Scatter,
@@ -10,6 +9,7 @@ from bslite.kernels.contracts.cuda.places import (
     ScatterSortedVariant,
     ScatterVariant,
 )
+from bslite.kernels.contracts.launch import Threads
 from bslite.kernels.contracts.reduction import Reduction
 from bslite.kernels.cuda.math.libm import as_float, as_int, larger, plus, smaller, times
 from bslite.kernels.cuda.moves.places import strided, wrapped
@@ -27,7 +27,7 @@ HELD = 4  # updates per thread, in shared memory
 @kernel(
     RowsAt,
     registers=40,
-    samples=[BlockVariant(threads=256)],
+    samples=[Threads(256)],
 )
 def rows_at(threads: int):
     """Compute ``rows[q]``, the row of a dense tensor that the ``coordinates`` at ``indices[q]`` point to;

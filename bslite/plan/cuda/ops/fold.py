@@ -1,6 +1,7 @@
 """Fold, the sum of columns into an image, by tables of offsets."""
 
-from bslite.kernels.contracts.cuda.moves import BlockVariant, Fold
+from bslite.kernels.contracts.cuda.moves import Fold
+from bslite.kernels.contracts.launch import Threads
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CUDA
@@ -27,5 +28,5 @@ def lower_fold(b: CudaBuilder, layer: Layer) -> None:
         lengths.append(most)
     sizes = (axis.n for axis in axes)
     record = Fold(x.start, y.start, *tables, total, *sizes, *lengths, size_of(window) * size_of(places))
-    launch(b, record, BlockVariant(threads), [-(-total // threads)], [threads], [x], [y])
+    launch(b, record, Threads(threads), [-(-total // threads)], [threads], [x], [y])
     b.alias(layer.name, y)

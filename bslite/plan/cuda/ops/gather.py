@@ -1,14 +1,14 @@
 """Gathers of table rows, slices and elements by index."""
 
 from bslite.errors import EngineError
-from bslite.kernels.contracts.cuda.moves import BlockVariant, Copy
+from bslite.kernels.contracts.cuda.moves import Copy, CopyVariant
 from bslite.kernels.contracts.cuda.places import (
     Gather,
     GatherElements,
-    GatherElementsVariant,
     GatherPairs,
     RowsAt,
 )
+from bslite.kernels.contracts.launch import Threads
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
@@ -61,7 +61,7 @@ def _gather_rows(
         table.start, indices.start, y.start, flag, total, size, inner // each, size_of(indices.shape)
     )
     grid = [-(-total // (threads * EACH))]
-    launch(b, record, BlockVariant(threads), grid, [threads], [table, indices], [y])
+    launch(b, record, Threads(threads), grid, [threads], [table, indices], [y])
 
 
 def rows_at(
@@ -86,7 +86,7 @@ def rows_at(
     record = RowsAt(
         indices.start, Operand(table, 0), rows.start, flag, count, len(sizes), per_batch, size_of(sizes)
     )
-    launch(b, record, BlockVariant(threads), [-(-count // threads)], [threads], [indices], [rows])
+    launch(b, record, Threads(threads), [-(-count // threads)], [threads], [indices], [rows])
     return rows
 
 
@@ -100,7 +100,7 @@ def lower_gather_elements(b: CudaBuilder, layer: Layer) -> None:
     sizes, runs = merged_axes(indices.shape, [y.strides, still], by=0)
     if len(sizes) > AXES or any(s < 0 for s in x.strides):
         raise EngineError(f"layer {layer.name!r}: {len(sizes)} separate axes; at most {AXES}")
-    variant = GatherElementsVariant(block_threads(b), max(1, len(sizes)))
+    variant = CopyVariant(max(1, len(sizes)), block_threads(b))
     inward, (_, strides) = padded(sizes, runs, AXES)
     count = size_of(indices.shape)
     record = GatherElements(
