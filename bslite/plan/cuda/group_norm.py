@@ -38,8 +38,8 @@ def group_step(b: CudaBuilder, work: GroupWork, x: View, y: View) -> bool:
     variant = ChannelThreads(across, threads // across)
     grid, block = [-(-channels // across), bands, n], [across, threads // across]
     size = PixelAxes(channels, pixels, columns, x.strides[0], xs[0], xs[1])
-    sums = _table(b, n * bands * channels * 4)
-    scales = _table(b, n * 3 * channels)
+    sums = b.dense((n * bands * channels * 4,))  # sums in float64
+    scales = b.dense((n * 3 * channels,))
     launch(b, ChannelSums(x.start, sums.start, size, bands, band), variant, grid, block, [x], [sums])
 
     group = channels // work.groups
@@ -64,8 +64,3 @@ def _lines(x: View, y: View) -> tuple[int, Sequence[int], Sequence[int]] | None:
         return None
     sizes, (xs, ys) = padded(sizes, runs, 2)
     return sizes[1], xs, ys
-
-
-def _table(b: CudaBuilder, cells: int) -> View:
-    """Return new memory for intermediate statistics."""
-    return View(b.buffer(cells).name, 0, (cells,), (1,))

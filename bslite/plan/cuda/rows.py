@@ -143,7 +143,7 @@ def _in_parts(
     step = threads * AT_ONCE
     chunk = step * -(-length // (parts * step))
     parts = -(-length // chunk)
-    made = View(b.buffer(4 * rows * parts).name, 0, (4 * rows * parts,), (1,))
+    made = b.dense((4 * rows * parts,))
     grid, block = [parts, rows], [threads]
     part = PartAxes(length, chunk, parts, along.n1, along.n2, along.x)
     to = TargetAxes(along.y)

@@ -146,7 +146,7 @@ def _tiled(b: CudaBuilder, p: Product, choice: Choice, cell: int, act: Activatio
     y, outputs, writes, memory = p.y, p.outputs, list(p.writes), None
     matrices, y_split = p.matrices, 0
     if parts > 1:
-        memory = parts_of(b, p, parts)
+        memory = b.dense((parts, p.count))
         y, writes = memory.start, [memory]
         variant = replace(variant, scatter=0, bias=0, residual=0, code="identity")
         one, matrices = p.rows * p.cols, replace(matrices, bias_inner=0)
@@ -175,7 +175,7 @@ def _few_rows(b: CudaBuilder, p: Product, problem: Problem, act: Activation) -> 
     variant = GemvVariant(g.rows, g.outputs, g.across, g.threads, int(p.bias is not None), act.function)
     y, writes, y_row, y_split = p.y, list(p.writes), p.outputs.y_row, 0
     if joined:
-        memory = parts_of(b, p, g.parts)
+        memory = b.dense((g.parts, p.count))
         y, writes, y_row, y_split = memory.start, [memory], p.cols, p.rows * p.cols
         variant = replace(variant, bias=0, code="identity")
     record = in_cells(
@@ -191,11 +191,6 @@ def _few_rows(b: CudaBuilder, p: Product, problem: Problem, act: Activation) -> 
     if joined and not p.apart:
         join(b, p, memory, g.parts, act)
     return memory if g.parts > 1 and p.apart else None
-
-
-def parts_of(b: CudaBuilder, p: Product, parts: int) -> View:
-    """Return new memory for all parts of all sums."""
-    return View(b.buffer(parts * p.count).name, 0, (parts, p.count), (p.count, 1))
 
 
 def join(b: CudaBuilder, p: Product, memory: View, parts: int, act: Activation) -> None:

@@ -17,7 +17,7 @@ from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.views import View
-from bslite.plan.cuda.gemm.product import Before, Product, check_sizes, in_pairs, join, parts_of
+from bslite.plan.cuda.gemm.product import Before, Product, check_sizes, in_pairs, join
 from bslite.plan.cuda.gemm.prologues import Prologue, element_slots, separable_of
 from bslite.plan.cuda.gemm.separable_tiles import CELL, DEEP, SeparableChoice, choose_separable
 from bslite.plan.cuda.gemm.separable_tiles import Separable as Problem
@@ -118,7 +118,7 @@ def _launches(
     record = replace(record, a=act.a, b=act.b, before_a=before.a, before_b=before.b)
     writes = list(p.writes)
     if parts > 1:
-        memory = parts_of(b, p, parts)
+        memory = b.dense((parts, p.count))
         writes = [memory]
         variant = replace(variant, scatter=0, bias=0, residual=0, code="identity")
         record = replace(

@@ -12,7 +12,7 @@ from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.recurrent import Cell, cell_of
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CUDA
-from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
+from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.cuda.gemm.product import Product, append
 from bslite.plan.cuda.gemm.tiles import FEW
 from bslite.plan.cuda.launch import CudaBuilder, launch
@@ -32,11 +32,6 @@ class Pass(NamedTuple):
     weights: Operand
     bias: Operand | None
     gate: int = 0
-
-
-def _dense(b: CudaBuilder, *shape: int) -> View:
-    """Return a new row-major buffer."""
-    return View(b.buffer(size_of(shape)).name, 0, shape, contiguous(shape))
 
 
 def _passes(b: CudaBuilder, layer: Layer, hidden: int, width: int) -> list[Pass]:
@@ -77,7 +72,7 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
     started = [b.values[name] for name in given]
     cell = y
     if op == "lstm":
-        cell = _dense(b, batch, hidden)
+        cell = b.dense((batch, hidden))
         if len(started) > 1:
             b.copy(started[1], cell)
         else:
@@ -130,7 +125,7 @@ def _by_loops(
 ) -> None:
     """Append the kernel that loops over units and sums: one launch, or one per step."""
     steps, batch, hidden = run.problem.steps, run.problem.batch, run.problem.hidden
-    state = _dense(b, 2, batch, width, 2)
+    state = b.dense((2, batch, width, 2))
     count, threads = batch * width, min(256, b.machine.block_threads)
     first = started[0] if started else run.touched[0]
     record = Start(first.start, state.start, count, width, first.strides[-2], first.strides[-1])
@@ -139,10 +134,10 @@ def _by_loops(
     touched = [state, *run.touched]
     update = between = state
     if len(passes) > 1:
-        between = _dense(b, 2, batch, hidden, 2)
+        between = b.dense((2, batch, hidden, 2))
         touched.append(between)
     if passes[0].cell is Cell.BEFORE:
-        update = _dense(b, batch, hidden)
+        update = b.dense((batch, hidden))
         touched.append(update)
     stays = len(passes) == 1 and loops[0].stays
     for s in range(1 if stays else steps):
@@ -163,14 +158,14 @@ def _by_products(b: CudaBuilder, layer: Layer, run: _Run, p: Pass, started: list
     """Append, for each step, a product of all sequences' h with the weights, and a launch for the gates."""
     batch, hidden = run.problem.batch, run.problem.hidden
     cols, threads = p.cell.sums * hidden, min(256, b.machine.block_threads)
-    h = _dense(b, batch, hidden)
+    h = b.dense((batch, hidden))
     if started:
         b.copy(started[0], h)
     else:
         fill_step(b, h, 0.0)
     touched = [h, *run.touched]
     for s in range(run.problem.steps):
-        made = _dense(b, batch, cols)
+        made = b.dense((batch, cols))
         apart = append(b, layer, Product(
             batch, cols, hidden, h.start, p.weights, made.start, hidden if batch > 1 else 0,
             hidden, Outputs(y_row=cols), [h], [made], apart=True,
@@ -200,7 +195,7 @@ def _input_products(b: CudaBuilder, layer: Layer, rows: int, features: int, sums
     """Append ``weight_ih x + bias_ih`` of all steps and sequences; return it as ``[T*N, gates * H]``."""
     node = layer.node
     x = rows_of(b, b.read(node.inputs[0], inner=-1))
-    out = _dense(b, rows, sums)
+    out = b.dense((rows, sums))
     bias = node.params.get("bias_ih")
     append(b, layer, Product(
         rows, sums, features,

@@ -20,7 +20,7 @@ from bslite.ops.reduce import REDUCED
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CUDA
-from bslite.plan.core.views import View, contiguous, size_of
+from bslite.plan.core.views import View, size_of
 from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.rows import block_threads, power_above
 from bslite.plan.shared.reduced import BEYOND, divisor, reduced_of
@@ -40,7 +40,7 @@ def lower_reduction(b: CudaBuilder, layer: Layer) -> None:
         order = [*kept, *axes]
         plain = b.flat(x.permute(order))
         if not _reduce(b, layer, plain, y, range(len(kept), rank), range(len(kept))):
-            results = View(b.buffer(size_of(y.shape)).name, 0, y.shape, contiguous(y.shape))
+            results = b.dense(y.shape)
             done = _reduce(b, layer, plain, results, range(len(kept), rank), range(len(kept)))
             assert done
             b.copy(results, y)
@@ -82,7 +82,7 @@ def _reduce(b: CudaBuilder, layer: Layer, x: View, y: View, axes: Sequence[int],
         launch(b, whole, variant, [blocks], [threads], [x], [y])
         return True
     chunk = -(-count // parts)
-    made = View(b.buffer(4 * results * parts).name, 0, (4 * results * parts,), (1,))
+    made = b.dense((4 * results * parts,))
     part = ReducePart(x.start, made.start, results, count, chunk, parts, kept_axes, reduced)
     launch(b, part, variant, [blocks, parts], [threads], [x], [made])
     few = min(64, threads)

@@ -40,12 +40,12 @@ def sort_rows(
     b: CudaBuilder, x: View, rows: int, length: int, k: int, order: OrderVariant, y: View | None = None
 ) -> View:
     """Append the launches that find the first ``k`` of dense rows in ``order``, as indices in y or, without
-    y, as cells of upper half and index in the returned memory. Tiles are sorted, then merged.
+    y, as two cells each, upper half and index, in the returned memory. Tiles are sorted, then merged.
     """
     threads = order.threads
     tile = min(b.tuning.sorted_each * threads, power_above(length))
     runs, kept = -(-length // tile), min(k, tile)
-    made = y if runs == 1 and y is not None else _runs(b, rows * runs * kept)
+    made = y if runs == 1 and y is not None else b.dense((2 * rows * runs * kept,))
     variant = TilesVariant(threads, order.largest, order.floats, tile, whole=int(made is y))
     record = TopKTiles(x.start, made.start, length, runs, kept)
     launch(b, record, variant, [rows * runs], [threads], [x], [made])
@@ -53,17 +53,12 @@ def sort_rows(
         fan = min(runs, next((fan for most, fan in b.tuning.merged_runs if kept <= most), 2))
         groups, after = -(-runs // fan), min(k, fan * kept)
         total = rows * groups * fan * kept
-        merged = y if groups == 1 and y is not None else _runs(b, rows * groups * after)
+        merged = y if groups == 1 and y is not None else b.dense((2 * rows * groups * after,))
         merging = TopKMerge(made.start, merged.start, total, runs, fan, groups, kept, after)
         whole = MergeVariant(threads, int(merged is y))
         launch(b, merging, whole, [-(-total // threads)], [threads], [made], [merged])
         made, runs, kept = merged, groups, after
     return made
-
-
-def _runs(b: CudaBuilder, elements: int) -> View:
-    """Return new memory for sorted elements of two cells each."""
-    return b.dense((2 * elements,))
 
 
 @CUDA.register("one_hot")
