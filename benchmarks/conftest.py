@@ -1,6 +1,9 @@
 """A network small enough to test the commands with, and no time spent on what they take long over."""
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +34,22 @@ def tiny(quick: None, monkeypatch: pytest.MonkeyPatch) -> str:
         main = importlib.import_module(f"benchmarks.{command}.__main__")
         monkeypatch.setattr(main, "NETS", ("tiny",))
     return "tiny"
+
+
+@pytest.fixture
+def written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str]]:
+    """Run a command: ``written(main, *options, code=0)`` gives the JSON and the tables that it wrote."""
+
+    def run(main: Callable[[list[str]], int], *options: str, code: int = 0) -> tuple[Any, str]:
+        json_file, md = tmp_path / "found.json", tmp_path / "found.md"
+        capsys.readouterr()
+        assert main([*options, "--json", str(json_file), "--md", str(md)]) == code
+        text = md.read_text()
+        assert text == capsys.readouterr().out[:-1]
+        assert sorted(tmp_path.glob("found.*")) == [json_file, md, *tmp_path.glob("found.svg")]  # no .part
+        return json.loads(json_file.read_text()), text
+
+    return run
 
 
 def _module(name: str, seed: int) -> Any:

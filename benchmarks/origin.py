@@ -27,22 +27,17 @@ SIMD = (
 
 def machine() -> dict[str, Any]:
     """CPU model, cores and the SIMD it has, from the system's own description where there is one."""
-    cpu, flags = platform.processor() or platform.machine(), ""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    for line in lines:
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            cpu = value.strip()
-        elif key.strip() in ("flags", "Features"):
-            flags = value
+    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    flags = found.get("flags", found.get("Features", "")).split()
     affinity = getattr(os, "sched_getaffinity", None)
     return {
-        "cpu": cpu,
+        "cpu": found.get("model name") or platform.processor() or platform.machine(),
         "cores": len(affinity(0)) if affinity else os.cpu_count(),
-        "simd": [flag for flag in SIMD if flag in flags.split()],
+        "simd": [flag for flag in SIMD if flag in flags],
         "system": platform.platform(),
         "load": os.getloadavg() if hasattr(os, "getloadavg") else None,
     }
@@ -66,17 +61,11 @@ def versions_of(packages: Iterable[str]) -> dict[str, str]:
 
 def commit() -> str:
     """The checkout's commit, marked where files differ from it."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+changes"]
     try:
-        git = ["git", "-C", str(ROOT)]
-        head = subprocess.run(
-            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
-        )
-        dirty = subprocess.run(
-            [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True
-        )
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return head.stdout.strip() + ("+changes" if dirty.stdout.strip() else "")
 
 
 def machine_line(data: dict[str, Any]) -> str:

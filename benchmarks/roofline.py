@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import os
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from bslite.cli.timing import seconds_of
 from bslite.ops import Kind, Shape
 from bslite.spec import ModelSpec
 from bslite.spec.table import layer_rows
@@ -117,12 +117,7 @@ def _torch_sgemm(size: int) -> float:
 def _fastest(call: Callable[[], object], runs: int = 9) -> float:
     """Seconds of one call: the median of the faster half of ``runs``, so neither luck nor disturbance."""
     call()
-    seconds = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(sorted(seconds)[:5])
+    return statistics.median(sorted(seconds_of(call) for _ in range(runs))[:5])
 
 
 def _numpy_threads() -> int:

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -25,11 +26,13 @@ from benchmarks.deepbench.layer import Case, Layer
 from benchmarks.deepbench.points import Point, chosen, cut_points
 from benchmarks.peers.measure import in_turns
 from benchmarks.plot import draw
+from bslite.cli import timing
 from bslite.cli.timing import interleaved
 from bslite.engines.cpu.detect import detect
 from bslite.explore import Estimate, Part
 from bslite.explore import Point as Chosen
 
+Written = Callable[..., tuple[Any, str]]
 POINTS = [Point("lstm", 20, 3, (3,)), Point("gru", 33, 4, (7, 9)), Point("gru", 16, 1, (1,))]
 HERE = [e for e in ENGINES if e in ("bslite", "torch") or importlib.util.find_spec(e)]
 
@@ -97,15 +100,10 @@ def test_gates_of_the_onnx_file_are_in_its_order(
     assert error(tmp_path / "wrong") > 1e-3
 
 
-def test_runs(tiny: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    json_file, md, picture = (tmp_path / f"found.{kind}" for kind in ("json", "md", "svg"))
-    files = ["--json", str(json_file), "--md", str(md)]
-    files += ["--plot", str(picture)]
+def test_runs(tiny: None, tmp_path: Path, written: Written) -> None:
+    picture = tmp_path / "found.svg"
     options = ["--quick", "--batch", "1", "3", "--peers", *HERE]
-    assert command.main([*options, *files]) == 0
-    text = md.read_text()
-    assert text == capsys.readouterr().out[:-1]
-    found = json.loads(json_file.read_text())
+    found, text = written(command.main, *options, "--plot", str(picture))
     assert found["benchmark"] == "deepbench"
     assert found["sync"]["threads"] == 2
     assert [(r["net"], r["batch"]) for r in found["results"]] == [
@@ -133,23 +131,20 @@ def test_runs(tiny: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "| gru 33 | 4, cut from 7, 9 | " in text
     assert "Synchronisation: two threads wait for each other in **" in text
     drawn(picture)
-    assert not list(tmp_path.glob("*.part"))
 
 
 def test_a_wrong_answer_is_reported_and_not_timed(
-    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: None, tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = ENGINES["bslite"].answer
     monkeypatch.setattr(ENGINES["bslite"], "answer", lambda self, y: 1.01 * right(self, y))
-    json_file, md = tmp_path / "found.json", tmp_path / "found.md"
     options = ["--quick", "--batch", "1", "--peers", "bslite", "torch"]
-    assert command.main([*options, "--json", str(json_file), "--md", str(md)]) == 1
-    found = json.loads(json_file.read_text())
+    found, text = written(command.main, *options, code=1)
     for result in found["results"]:
         assert "wrong answer" in result["failures"]["bslite"]
         assert set(result["seconds"]) == {"torch"}
         assert result["ratio"] is result["recurrent"] is result["shares"]["forwards"] is None
-    assert "lstm 20, batch 1, bslite: wrong answer" in md.read_text()
+    assert "lstm 20, batch 1, bslite: wrong answer" in text
     draw(found, tmp_path / "found.svg")
 
 
@@ -224,7 +219,7 @@ def test_short_calls_are_many(
     seconds: tuple[float, ...], calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(measure, "time", types.SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(timing, "time", types.SimpleNamespace(perf_counter=lambda: now))
 
     def taking(s: float) -> Any:
         def call() -> None:
@@ -292,15 +287,9 @@ class StandIn:
         return session
 
 
-def test_space(
-    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_space(tiny: None, tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
     StandIn(monkeypatch)
-    json_file, md = tmp_path / "found.json", tmp_path / "found.md"
-    files = ["--json", str(json_file), "--md", str(md)]
-    assert space.main(["--quick", "--rounds", "3", *files]) == 0
-    assert md.read_text() == capsys.readouterr().out[:-1]
-    found = json.loads(json_file.read_text())
+    found, text = written(space.main, "--quick", "--rounds", "3")
     assert [r["net"] for r in found["results"]] == [p.name for p in POINTS]
     for result in found["results"]:
         a, b, c = (p["measured"] for p in result["points"])
@@ -308,7 +297,7 @@ def test_space(
         assert result["best"] == 2
         assert result["gap"] > 1.5  # a waits 2 ms where c runs some tens of microseconds
         assert result["correlation"] == pytest.approx(-0.5)
-        assert f"| {result['net']} | units=0 | units=2 | 1 | " in md.read_text()
+        assert f"| {result['net']} | units=0 | units=2 | 1 | " in text
     assert len(found["summary"]["far"]) == 3
     draw(found, tmp_path / "found.svg")
     drawn(tmp_path / "found.svg")
@@ -316,19 +305,17 @@ def test_space(
 
 @pytest.mark.parametrize(("wrong", "gap"), [("b", True), ("a", False)])
 def test_a_point_of_the_space_with_a_wrong_answer(
-    wrong: str, gap: bool, tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wrong: str, gap: bool, tiny: None, tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     StandIn(monkeypatch, wrong)
-    json_file, md = tmp_path / "found.json", tmp_path / "found.md"
-    options = ["--quick", "--layers", "lstm 20", "--json", str(json_file), "--md", str(md)]
-    assert space.main(options) == 1
-    (result,) = json.loads(json_file.read_text())["results"]
+    found, text = written(space.main, "--quick", "--layers", "lstm 20", code=1)
+    (result,) = found["results"]
     number = "abc".index(wrong)
     assert "wrong answer" in result["failures"][f"units={number}"]
     assert [p["measured"] is None for p in result["points"]] == [n == number for n in range(3)]
     assert (result["gap"] is not None) == gap  # none without the pick
-    assert f"lstm 20, batch 1, units={number}: wrong answer" in md.read_text()
-    draw(json.loads(json_file.read_text()), tmp_path / "found.svg")
+    assert f"lstm 20, batch 1, units={number}: wrong answer" in text
+    draw(found, tmp_path / "found.svg")
 
 
 @pytest.mark.benchmark(group="recurrent, ten steps")

@@ -1,6 +1,7 @@
 """Depth-first against layerwise: the command writes what it measured, and times no wrong answer."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,12 @@ from benchmarks.depth_first import __main__ as command
 from benchmarks.depth_first import measure
 from benchmarks.peers import nets
 
+Written = Callable[..., tuple[Any, str]]
 SMALL = ("--batch", "1", "3", "--threads", "1", "2", "--rounds", "2")
 
 
-def test_runs(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    json_file, md = tmp_path / "found.json", tmp_path / "found.md"
-    files = ("--json", str(json_file), "--md", str(md), "--note", "a test")
-    assert command.main(["--nets", tiny, *SMALL, "--no-memory", *files]) == 0
-    assert md.read_text() == capsys.readouterr().out[:-1]
-    found = json.loads(json_file.read_text())
+def test_runs(tiny: str, written: Written) -> None:
+    found, text = written(command.main, "--nets", tiny, *SMALL, "--no-memory", "--note", "a test")
     assert found["benchmark"] == "depth_first"
     assert found["machine"]["note"] == "a test"
     assert [(r["threads"], r["batch"]) for r in found["results"]] == [(1, 1), (1, 3), (2, 1), (2, 3)]
@@ -32,8 +30,7 @@ def test_runs(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         for mode in measure.MODES:
             assert len(result["rounds"][mode]) == 2
             assert result["planned"][mode] > 0
-    assert md.read_text().count("\n| tiny | 3 | ") == 2
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["found.json", "found.md"]
+    assert text.count("\n| tiny | 3 | ") == 2
 
 
 def test_writes_after_each_case(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +52,7 @@ def test_writes_after_each_case(tiny: str, tmp_path: Path, monkeypatch: pytest.M
     [(lambda y: np.nextafter(y, np.float32(9)), "differ in their bits"), (lambda y: 1.01 * y, "error")],
 )
 def test_a_wrong_answer_is_reported_and_not_timed(
-    fault: Any, message: str, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fault: Any, message: str, tiny: str, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = measure.run
     both = message == "error"  # wrong in the same way: only float64 can tell
@@ -65,14 +62,12 @@ def test_a_wrong_answer_is_reported_and_not_timed(
         return fault(answer) if both or layerwise else answer
 
     monkeypatch.setattr(measure, "run", wrong)
-    json_file, md = tmp_path / "found.json", tmp_path / "found.md"
-    files = ("--json", str(json_file), "--md", str(md))
-    assert command.main(["--nets", tiny, *SMALL, "--no-memory", *files]) == 1
-    for result in json.loads(json_file.read_text())["results"]:
+    found, text = written(command.main, "--nets", tiny, *SMALL, "--no-memory", code=1)
+    for result in found["results"]:
         assert message in result["failures"]["answers"]
         assert result["seconds"] == {}
-    assert "| tiny | 3 | - | - | - |" in md.read_text()
-    assert f"{message}" in md.read_text().partition("What failed:")[2]
+    assert "| tiny | 3 | - | - | - |" in text
+    assert message in text.partition("What failed:")[2]
 
 
 def test_memory_is_as_planned(tmp_path: Path) -> None:

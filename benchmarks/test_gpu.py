@@ -1,8 +1,8 @@
 """The GPU's benchmark without one: it rehearses on the CPU, finds wrong answers, says that there is none."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +17,7 @@ from benchmarks.gpu.limits import Limits
 from benchmarks.gpu.measure import Result
 from benchmarks.gpu.report import goals
 
+Written = Callable[..., tuple[Any, str]]
 PARTS = ("--parts", "networks", "stacks")
 
 
@@ -29,11 +30,8 @@ def rehearse(tiny: str, monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
     return ("--rehearse", *PARTS)
 
 
-def test_rehearsal(rehearse: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = [tmp_path / f"gpu.{kind}" for kind in ("json", "md")]
-    assert command.main([*rehearse, "--json", str(files[0]), "--md", str(files[1])]) == 0
-    assert files[1].read_text() == capsys.readouterr().out[:-1]
-    found = json.loads(files[0].read_text())
+def test_rehearsal(rehearse: Sequence[str], written: Written) -> None:
+    found, text = written(command.main, *rehearse)
     assert [(r["part"], r["name"]) for r in found["results"]] == [
         ("networks", "tiny"), ("stacks", "stack of 1"), ("stacks", "stack of 2")
     ]  # fmt: skip
@@ -41,7 +39,7 @@ def test_rehearsal(rehearse: Sequence[str], tmp_path: Path, capsys: pytest.Captu
         assert set(result["seconds"]) == {"bslite", "bslite-layerwise", "torch", "torch-nhwc"}
         assert result["same_bits"] is True
         assert result["failures"] == {"torch-graph": "CUDA graphs need a GPU"}
-    assert "A rehearsal on the CPU" in files[1].read_text()
+    assert "A rehearsal on the CPU" in text
 
 
 def test_it_draws(rehearse: Sequence[str], tmp_path: Path) -> None:
@@ -51,19 +49,17 @@ def test_it_draws(rehearse: Sequence[str], tmp_path: Path) -> None:
 
 
 def test_a_wrong_answer_is_reported_and_not_timed(
-    rehearse: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rehearse: Sequence[str], written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = ENGINES["bslite"].answer
     monkeypatch.setattr(ENGINES["bslite"], "answer", lambda self, y: 1.01 * right(self, y))
-    file = tmp_path / "gpu.json"
-    assert command.main([*rehearse, "--json", str(file)]) == 1
-    for result in json.loads(file.read_text())["results"]:
+    for result in written(command.main, *rehearse, code=1)[0]["results"]:
         assert "wrong answer" in result["failures"]["bslite"]
         assert "bslite" not in result["seconds"]
 
 
 def test_a_rival_that_fails_while_it_is_timed(
-    rehearse: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rehearse: Sequence[str], written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Is a line of the report; the others are timed."""
     right, calls = ENGINES["torch"].__call__, []
@@ -75,16 +71,14 @@ def test_a_rival_that_fails_while_it_is_timed(
         return right(self)
 
     monkeypatch.setattr(ENGINES["torch"], "__call__", call)
-    file = tmp_path / "gpu.json"
-    assert command.main([*rehearse, "--json", str(file)]) == 0
-    for result in json.loads(file.read_text())["results"]:
+    for result in written(command.main, *rehearse)[0]["results"]:
         assert result["failures"]["torch"] == "RuntimeError: CUDA out of memory"
         assert "torch" not in result["seconds"]
         assert {"bslite", "bslite-layerwise"} <= set(result["seconds"])
 
 
 def test_a_device_that_is_lost(
-    rehearse: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rehearse: Sequence[str], written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing more is tried; what was measured is written, and the report says where it ended."""
 
@@ -92,18 +86,16 @@ def test_a_device_that_is_lost(
         raise DeviceLost("an illegal memory access")
 
     monkeypatch.setattr(Host, "check", lost)
-    file = tmp_path / "gpu.md"
-    assert command.main([*rehearse, "--md", str(file)]) == 1
-    assert "networks: tiny, batch 1: the device answers no more (an illegal memory" in file.read_text()
-    assert "stack of" not in file.read_text()
+    _, text = written(command.main, *rehearse, code=1)
+    assert "networks: tiny, batch 1: the device answers no more (an illegal memory" in text
+    assert "stack of" not in text
 
 
-def test_no_time_left(rehearse: Sequence[str], tmp_path: Path) -> None:
+def test_no_time_left(rehearse: Sequence[str], written: Written) -> None:
     """Each part says from where on it was not measured."""
-    file = tmp_path / "gpu.md"
-    assert command.main([*rehearse, "--minutes", "0", "--md", str(file)]) == 0
-    assert "Networks: from tiny, batch 1 on, for want of time" in file.read_text()
-    assert "norm and ReLU: from stack of 1, batch 1 on, for want" in file.read_text()
+    _, text = written(command.main, *rehearse, "--minutes", "0")
+    assert "Networks: from tiny, batch 1 on, for want of time" in text
+    assert "norm and ReLU: from stack of 1, batch 1 on, for want" in text
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

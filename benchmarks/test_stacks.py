@@ -1,7 +1,7 @@
 """The benchmark of pool + batch norm + ReLU stacks runs, compares answers, and finds wrong ones."""
 
-import json
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,27 +14,25 @@ from bslite.verification import FACTOR, TINY
 
 pytestmark = pytest.mark.usefixtures("quick")
 
+Written = Callable[..., tuple[Any, str]]
 SMALL = (
     "--image", "5", "9", "7", "--rounds", "2",
     "--batch", "1", "3", "--threads", "1", "2", "--depth", "1", "3",
 )  # fmt: skip
 
 
-def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    json_file, md = tmp_path / "stacks.json", tmp_path / "stacks.md"
+def test_runs(written: Written) -> None:
     rivals = ("bslite", "bslite-layerwise", "torch-nhwc")
-    assert stacks.main([*SMALL, "--peers", *rivals, "--json", str(json_file), "--md", str(md)]) == 0
-    assert md.read_text() == capsys.readouterr().out[:-1]
-    found = json.loads(json_file.read_text())
+    found, text = written(stacks.main, *SMALL, "--peers", *rivals)
     assert len(found["results"]) == 8
     for result in found["results"]:
         assert set(result["seconds"]) == set(rivals)
         assert all(len(rounds) == 2 for rounds in result["rounds"].values())
         assert all(bytes_ > 0 for bytes_ in result["memory"].values())
-    assert md.read_text().count("\n| 3 | 1 |") == 2
+    assert text.count("\n| 3 | 1 |") == 2
 
 
-def test_a_wrong_answer_is_reported_and_not_timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_wrong_answer_is_reported_and_not_timed(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
     ours = ["bslite", "bslite-layerwise"]
     stack = stacks.Stack(2, (3, 4, 6, 6))
     right = ENGINES["bslite"].answer
@@ -45,9 +43,8 @@ def test_a_wrong_answer_is_reported_and_not_timed(monkeypatch: pytest.MonkeyPatc
     assert all("bits" in found.failures[name] for name in ours)
     assert set(found.seconds) == {"torch-nhwc"}
     monkeypatch.setattr(ENGINES["bslite"], "answer", lambda self, y: right(self, y) * 1.01)
-    md = tmp_path / "stacks.md"
-    assert stacks.main([*SMALL, "--peers", "bslite", "torch-nhwc", "--md", str(md)]) == 1
-    assert "2 thread(s), depth 3, batch 3, bslite: wrong answer: error" in md.read_text()
+    _, text = written(stacks.main, *SMALL, "--peers", "bslite", "torch-nhwc", code=1)
+    assert "2 thread(s), depth 3, batch 3, bslite: wrong answer: error" in text
 
 
 def test_the_stack_is_alive() -> None:

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.deepbench.points import Point
-from benchmarks.peers.nets import Net, distance
+from benchmarks.peers.nets import Net
 from bslite.spec import Array, GraphBuilder, ModelSpec
-from bslite.verification import FACTOR, TINY
 
 ROLES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 #: Of ONNX's gates, the place in torch's order: input, output, forget, cell; update, reset, new.
@@ -90,15 +89,6 @@ class Case(Net):
         """Path of a model of one LSTM or GRU node, of this length and batch."""
         path = self.folder / f"{self.name.replace(' ', '-')}-{self.x.shape[1]}.onnx"
         return write_onnx(self.layer, self.x.shape, path)
-
-    @functools.cached_property
-    def bound(self) -> float:
-        """What an answer may be off by: a few times torch's own error in float32."""
-        import torch
-
-        with torch.inference_mode():
-            answer = self.module(torch.from_numpy(self.x))[0].numpy()
-        return FACTOR * distance(answer, self.exact) + TINY
 
 
 def write_onnx(layer: Layer, shape: tuple[int, ...], path: Path) -> Path:

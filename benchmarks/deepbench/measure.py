@@ -1,20 +1,15 @@
 """One point at one batch size: rivals that agree take turns, and with them the reading of as many bytes."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.deepbench.engines import ENGINES, Traced
 from benchmarks.deepbench.layer import Case, Layer
-from benchmarks.deepbench.points import Point
 from benchmarks.peers.measure import Note, Result, in_turns, right_ones
-from bslite.cli.timing import medians
+from bslite.cli.timing import medians, seconds_of
 
-TURN, LONGEST = (
-    0.04,
-    0.2,
-)  # seconds that the calls of one turn take, the fastest rival's; at most the slowest's
+TURN, LONGEST = 0.04, 0.2  # seconds of one turn's calls: the fastest rival's, at most the slowest's
 MOST = 25  # calls of a turn
 READ = 4e8  # bytes that one call of the reading reads at least
 DIRECTIONS = {"forwards": False, "alternating": True}  # whether every second pass goes backwards
@@ -69,15 +64,6 @@ class Found(Result):
         return 2 * self.projection_flops / ours / fma if ours else None
 
 
-def empty(point: Point, batch: int, threads: int) -> Found:
-    """What is known before anything is measured."""
-    flops = 2.0 * point.steps * batch * point.weight_bytes / 4
-    return Found(
-        point.name, batch, threads, steps=point.steps, lengths=point.lengths,
-        weight_bytes=point.weight_bytes, projection_flops=flops,
-    )  # fmt: skip
-
-
 def compare(
     layer: Layer, batch: int, threads: int, engines: Sequence[str], rounds: int, folder: Path, note: Note
 ) -> Found:
@@ -86,7 +72,10 @@ def compare(
     from bslite.engines.cpu.stream import read_turn
 
     point = layer.point
-    result = empty(point, batch, threads)
+    result = Found(
+        point.name, batch, threads, steps=point.steps, lengths=point.lengths,
+        weight_bytes=point.weight_bytes, projection_flops=point.steps * batch * point.weight_bytes / 2,
+    )  # fmt: skip
     case = Case(layer, batch, folder)
     peers = right_ones(case, {e: ENGINES[e] for e in engines}, result, note)
     per_turn = calls_of_a_turn(peers)
@@ -111,9 +100,5 @@ def compare(
 
 def calls_of_a_turn(calls: Mapping[str, Callable[[], object]]) -> int:
     """How many: one of what takes long, many of what is over at once."""
-    each = []
-    for call in calls.values():
-        start = time.perf_counter()
-        call()
-        each.append(time.perf_counter() - start)
+    each = [seconds_of(call) for call in calls.values()]
     return max(1, min(MOST, int(TURN / min(each)), int(LONGEST / max(each)))) if each else 1

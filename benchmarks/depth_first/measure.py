@@ -1,7 +1,6 @@
 """One network, batch and number of threads: the same bits both ways first, then times in turns and memory."""
 
 import functools
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,9 +9,10 @@ import numpy as np
 from benchmarks.depth_first.memory import memory_of_a_run
 from benchmarks.memory import Unmeasurable, between_layers
 from benchmarks.peers.nets import Net
+from benchmarks.rivals import Times
 from benchmarks.tables import median_ratio
 from bslite.api import run
-from bslite.cli.timing import interleaved, medians
+from bslite.cli.timing import interleaved, medians, seconds_of
 from bslite.spec import load
 
 MODES = {"depth-first": False, "layerwise": True}  # the argument ``layerwise`` of `bslite.run`
@@ -20,18 +20,15 @@ LONG = 1.0  # seconds; of a call this long one a turn will do, the rounds are th
 
 
 @dataclass
-class Result:
+class Result(Times):
     """What was found for one network, batch and number of threads; seconds and bytes, by mode."""
 
     net: str
     batch: int
     threads: int
-    rounds: dict[str, list[float]] = field(default_factory=dict)  # one figure per round
-    seconds: dict[str, float] = field(default_factory=dict)  # median over the rounds
     error: float | None = None  # relative L2 from float64, of the images checked
     planned: dict[str, int] = field(default_factory=dict)  # arena, and scratch of all threads
     measured: dict[str, int] = field(default_factory=dict)  # growth of a process during its first run
-    failures: dict[str, str] = field(default_factory=dict)  # what has no figure, and why
 
     @property
     def ratio(self) -> float | None:
@@ -56,9 +53,7 @@ def compare(net: Net, model: Path, batch: int, threads: int, rounds: int, memory
     answers = []
     for mode, call in calls.items():
         answers.append(call())
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(seconds_of(call))
         result.planned[mode] = between_layers(spec, x, threads, MODES[mode])
     result.error = net.error(answers[0], batch)
     if not np.array_equal(answers[0].view(np.int32), answers[1].view(np.int32)):

@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterator
 from benchmarks import output
 from benchmarks.deepbench.points import cut_points
 from benchmarks.gpu import report
-from benchmarks.gpu.case import Case
+from benchmarks.gpu.case import Case, network, recurrent, stack
 from benchmarks.gpu.device import DeviceLost, Gpu, Host, NoGpu
 from benchmarks.gpu.engines import QUICK
 from benchmarks.gpu.limits import measure
 from benchmarks.gpu.measure import Result, compare
-from benchmarks.gpu.subjects import network, recurrent, stack
 from benchmarks.peers.nets import NETS
 from benchmarks.roofline import work
 from benchmarks.tables import ms

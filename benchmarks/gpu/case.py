@@ -1,16 +1,21 @@
 """What is measured: a module and its input, the same in bslite, and the true answer, worked out on the
-device.
+device; of torchvision's networks, BrainSlug's stacks and DeepBench's recurrent layers.
 """
 
 import copy
 import functools
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.deepbench.layer import Layer
+from benchmarks.deepbench.points import Point
 from benchmarks.gpu.device import Host
-from benchmarks.peers.nets import distance
+from benchmarks.peers.nets import distance, make
+from benchmarks.stacks import Stack
 from bslite.spec import Array, ModelSpec
 from bslite.verification import FACTOR, TINY
 
@@ -71,3 +76,23 @@ class Case:
         if answer.shape[self.axis] != self.batch:
             return float("inf")
         return distance(self.few(answer), self._answers[0])
+
+
+def network(name: str, batches: Sequence[int], device: Host, seed: int = 0) -> list[Case]:
+    """One of torchvision's with seeded weights, a case for each batch size."""
+    with tempfile.TemporaryDirectory() as folder:
+        net = make(name, max(batches), seed, Path(folder))
+    return [Case(name, net.module, net.x[:batch], lambda: net.spec, device) for batch in batches]
+
+
+def stack(depth: int, shape: tuple[int, int, int, int], device: Host) -> Case:
+    """(max_pool 3x3, batch_norm, relu) ``depth`` times, images channels-last."""
+    made = Stack(depth, shape)
+    return Case(made.name, made.module, made.x, lambda: made.spec, device)
+
+
+def recurrent(point: Point, batches: Sequence[int], device: Host) -> list[Case]:
+    """``[T, N, H]`` through an LSTM or GRU, a case for each batch size; its outputs are the answer."""
+    layer = Layer(point, max(batches))
+    x = [np.ascontiguousarray(layer.x[:, :batch]) for batch in batches]
+    return [Case(point.name, layer.module, each, lambda: layer.spec, device, axis=1) for each in x]

@@ -10,7 +10,6 @@ import itertools
 import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from benchmarks import origin
 from benchmarks.ladder import STEPS
 from benchmarks.ladder.problem import Problem
 from benchmarks.tables import table
-from bslite.cli.timing import interleaved
+from bslite.cli.timing import interleaved, seconds_of
 from bslite.engines.cpu.description import described
 from bslite.engines.cpu.threads import default_threads
 
@@ -41,7 +40,7 @@ def measure(problem: Problem, threads: int, rounds: int) -> list[dict[str, Any]]
     calls: dict[str, Callable[[], object]] = {}
     work: dict[str, float] = {}  # flops of one timed call
     repeats = 1
-    while min(_seconds(fma_turn(1, repeats)[0]) for _ in range(3)) < TURN:
+    while min(seconds_of(fma_turn(1, repeats)[0]) for _ in range(3)) < TURN:
         repeats *= 2
     for n in sorted({1, threads}):
         start_threads(n)
@@ -78,15 +77,9 @@ def copies(problem: Problem) -> int:
     return max(1, min(MOST_COPIES, -(-2 * described(1).l3 // (4 * problem.depth * problem.filters))))
 
 
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
 def _repeated(layers: list[Callable[[], object]]) -> tuple[Callable[[], object], int]:
     """A call that takes `TURN` at least, and how many of the given ones it is: each time the next ones."""
-    times = max(1, int(TURN / min(_seconds(layers[0]) for _ in range(3))))
+    times = max(1, int(TURN / min(seconds_of(layers[0]) for _ in range(3))))
     following = itertools.cycle(layers)
 
     def turn() -> None:

@@ -30,7 +30,7 @@ def interleaved(
         for name in _order(list(rivals), number if turned else 0):
             time.sleep(SETTLE if settle is None else settle)
             rivals[name]()
-            seconds[name].append(statistics.median(_timed(rivals[name]) for _ in range(per_turn)))
+            seconds[name].append(statistics.median(seconds_of(rivals[name]) for _ in range(per_turn)))
             on_turn(name)
     return seconds
 
@@ -46,7 +46,8 @@ def medians(seconds: Mapping[str, list[float]]) -> dict[str, float]:
     return {name: statistics.median(each) for name, each in seconds.items()}
 
 
-def _timed(call: Callable[[], object]) -> float:
+def seconds_of(call: Callable[[], object]) -> float:
+    """One call, by the clock on the wall."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
