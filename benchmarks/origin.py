@@ -69,13 +69,13 @@ def commit() -> str:
 
 
 def machine_line(data: dict[str, Any]) -> str:
-    """``AMD EPYC (a note), 2 core(s) available``, of what `output.header` gave."""
+    """``AMD EPYC (a note), 2 core(s) available``, of a run's header."""
     here = data["machine"]
     note = f" ({here['note']})" if here.get("note") else ""
     return f"{here['cpu']}{note}, {here['cores']} core(s) available"
 
 
 def code_line(data: dict[str, Any]) -> str:
-    """Commit and versions, of what `output.header` gave."""
+    """Commit and versions, of a run's header."""
     each = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
     return f"Commit {data['commit']}. {each}."

@@ -35,22 +35,6 @@ def picture(name: str) -> Path:
     return path
 
 
-def header(benchmark: str, options: argparse.Namespace) -> dict[str, Any]:
-    """What is to be known of a run before it begins; goes into the JSON next to the results."""
-    plain = {k: v for k, v in vars(options).items() if not isinstance(v, Path) and k != "note"}
-    here = origin.machine()
-    if options.note:
-        here["note"] = options.note
-    return {
-        "benchmark": benchmark,
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "commit": origin.commit(),
-        "options": {k: v for k, v in plain.items() if v is not None},
-        "machine": here,
-        "versions": origin.versions(),
-    }
-
-
 @dataclass
 class Run:
     """One run of a command: what was found so far, and the way from there to the files asked for.
@@ -67,7 +51,16 @@ class Run:
 
     def __post_init__(self) -> None:
         self.start = time.perf_counter()
-        self.header = header(self.benchmark, self.options)
+        plain = {k: v for k, v in vars(self.options).items() if not isinstance(v, Path) and k != "note"}
+        #: What is to be known of a run before it begins; goes into the JSON next to the results.
+        self.header: dict[str, Any] = {
+            "benchmark": self.benchmark,
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "commit": origin.commit(),
+            "options": {k: v for k, v in plain.items() if v is not None},
+            "machine": origin.machine() | ({"note": self.options.note} if self.options.note else {}),
+            "versions": origin.versions(),
+        }
 
     def note(self, text: str) -> None:
         """Say on stderr what is being done, with the seconds passed since the start."""

@@ -361,8 +361,5 @@ def compile_ahead(models: list[tuple[ModelSpec, list[Any]]]) -> None:
     driver = driver_for()
     if SIMULATED:
         return
-    compilers = Compilers(driver._capability)
-    try:
+    with contextlib.closing(Compilers(driver._capability)) as compilers:
         compilers.compile({w for spec, shapes in models for w in wanted_by(spec, shapes, driver.machine)})
-    finally:
-        compilers.close()

@@ -1,5 +1,6 @@
 """One network at one batch size: make every rival ready, check that they agree, then let them take turns."""
 
+import functools
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -96,22 +97,17 @@ def in_turns(
     peers: Mapping[str, Callable[[], object]], failures: dict[str, str], rounds: int, **options: Any
 ) -> dict[str, list[float]]:
     """`interleaved`, with its options. If one fails, ``failures`` gets a line and the others start again."""
-    peers = dict(peers)
-    while peers:
-        at_work = ""
+    left, at_work = dict(peers), ""
 
-        def watched(name: str, call: Callable[[], object]) -> Callable[[], object]:
-            def turn() -> object:
-                nonlocal at_work
-                at_work = name
-                return call()
+    def turn(name: str) -> object:
+        nonlocal at_work
+        at_work = name
+        return left[name]()
 
-            return turn
-
+    while left:
         try:
-            calls = {name: watched(name, peer) for name, peer in peers.items()}
-            return interleaved(calls, rounds, **options)
+            return interleaved({name: functools.partial(turn, name) for name in left}, rounds, **options)
         except Exception as e:
             failures[at_work] = f"failed while timed: {type(e).__name__}: {e}"
-            del peers[at_work]
+            del left[at_work]
     return {}

@@ -6,6 +6,7 @@ that torch only has in roundabout ways (LSTM with lengths, ONNX's resize) is non
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -107,23 +108,17 @@ def avg_pool(
     return sums / counts
 
 
-def adaptive_avg_pool(x: Tensor, *, output_size: Sequence[int | None]) -> Tensor:
-    pools: Any = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)
-    return pools[len(output_size) - 1](x, _filled(x, output_size))
+def adaptive_pool(kind: str, x: Tensor, *, output_size: Sequence[int | None]) -> Tensor:
+    """``output_size`` leaves open where the input's own size stays."""
+    sizes = [size or own for size, own in zip(output_size, x.shape[2:], strict=True)]
+    return getattr(F, f"adaptive_{kind}_pool{len(sizes)}d")(x, sizes)
 
 
-def adaptive_max_pool(x: Tensor, *, output_size: Sequence[int | None]) -> Tensor:
-    pools: Any = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)
-    return pools[len(output_size) - 1](x, _filled(x, output_size))
-
-
-def _filled(x: Tensor, output_size: Sequence[int | None]) -> list[int]:
-    """``output_size`` with the input's own size where it leaves one open."""
-    return [size or own for size, own in zip(output_size, x.shape[2:], strict=True)]
-
-
-for family in (conv, conv_transpose, max_pool, avg_pool, adaptive_avg_pool, adaptive_max_pool):
-    TORCH_OPS |= {f"{family.__name__}{axes}d": family for axes in (1, 2, 3)}
+for axes in (1, 2, 3):
+    TORCH_OPS |= {
+        f"{family.__name__}{axes}d": family for family in (conv, conv_transpose, max_pool, avg_pool)
+    }
+    TORCH_OPS |= {f"adaptive_{kind}_pool{axes}d": partial(adaptive_pool, kind) for kind in ("avg", "max")}
 
 
 @torch_op

@@ -1,7 +1,8 @@
 """The loop nest of `bslite.explore.spatial.loop` executed on the simulated units, cycle by cycle."""
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -57,35 +58,25 @@ class LoopRun(Simulation[LoopMapping]):
         """All steps, then until nothing is on its way."""
         m, clock = self.mapping, self.clock
         for step in range(self.steps):
-            first = True
-            for make, wait in self._chunks(step):
-                while True:
-                    clock.tick()
-                    reason = wait()
-                    if reason is None:
-                        break
+            for block, sequence, turn, k in self._chunks(step):
+                clock.tick()
+                while reason := self._waits(step, block, sequence, k):
                     self.array.tick(None)
                     clock.stalls[reason] += 1 + (clock.skip() if self.array.empty else 0)
-                if first:
-                    first = False
+                    clock.tick()
+                if block == sequence == turn == k == 0:
                     self.begin_step(step)
-                self.array.tick(make())
+                self.array.tick(self._issue(step, block, sequence, turn, k))
                 self.idle(cycles=m.array.interval - 1)
         self.drain()
         state = tuple(self.state[i, :, : m.problem.hidden] for i in range(m.problem.states))
         return self.result(state, m.pipelines)
 
-    def _chunks(self, step: int) -> Iterator[tuple[Callable[[], Issue], Callable[[], str | None]]]:
-        """The loop nest: for each chunk how it is read, and what it still waits for."""
+    def _chunks(self, step: int) -> Iterator[tuple[int, int, int, int]]:
+        """The loop nest: block, sequence, round of gates, chunk."""
         m = self.mapping
         for block in range(m.blocks):
-            for sequence in range(m.problem.batch):
-                for turn in range(m.rounds):
-                    for k in range(m.chunks):
-                        yield (
-                            partial(self._issue, step, block, sequence, turn, k),
-                            partial(self._waits, step, block, sequence, k),
-                        )
+            yield from itertools.product((block,), range(m.problem.batch), range(m.rounds), range(m.chunks))
             self.stream.release(step, block)
 
     def _waits(self, step: int, block: int, sequence: int, k: int) -> str | None:
@@ -105,8 +96,10 @@ class LoopRun(Simulation[LoopMapping]):
             vector = self.x_ready[step][sequence, k]
         else:
             vector = self.h_memory[(step + 1) % 2, sequence, k - m.x_chunks]
-        if turn == k == 0:
-            self._expect(step, block, sequence)
+        if turn == k == 0:  # a block's dot products begin: its h will come
+            self.sums[step, block, sequence] = {}
+            if block == 0:
+                self.h_left[step, sequence] = m.blocks * m.vectors
         start = self.begin[block, turn] if k == 0 else None
         restart, emit = None, None
         if apart := m.apart_in(turn):
@@ -118,22 +111,12 @@ class LoopRun(Simulation[LoopMapping]):
             elif k == m.x_chunks:
                 restart = (rows, self.anew[block, turn, rows])
         if k == m.chunks - 1:
-            names = [self._whole_name(g) for g in m.gates_in(turn)]
+            # Of a gate whose sums are apart, its rows hold the second after the last chunk.
+            names = [cells.SUMS[m.problem.kind][g + (g in apart)] for g in m.gates_in(turn)]
             emit = partial(self._arrive, step, block, sequence, names, slice(None))
         key = (step, block, sequence, turn, k)
         # What was read is on its way: a copy, for the memory may be written before it arrives.
         return Issue(held[turn, k], vector.copy(), start, restart, emit, key)
-
-    def _whole_name(self, gate: int) -> str:
-        """The name of what a gate's rows hold after the last chunk."""
-        names, kind = cells.SUMS[self.mapping.problem.kind], self.mapping.problem.kind
-        return names[gate + 1] if gate in cells.APART[kind] else names[gate]
-
-    def _expect(self, step: int, block: int, sequence: int) -> None:
-        """A block's dot products begin: its h will come."""
-        self.sums[step, block, sequence] = {}
-        if block == 0:
-            self.h_left[step, sequence] = self.mapping.blocks * self.mapping.vectors
 
     def _arrive(
         self, step: int, block: int, sequence: int, names: list[str], rows: slice, sums: Array
