@@ -4,7 +4,6 @@ import importlib.util
 import json
 import time
 import types
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -32,7 +31,6 @@ from bslite.engines.cpu.detect import detect
 from bslite.explore import Estimate, Part
 from bslite.explore import Point as Chosen
 
-Written = Callable[..., tuple[Any, str]]
 POINTS = [Point("lstm", 20, 3, (3,)), Point("gru", 33, 4, (7, 9)), Point("gru", 16, 1, (1,))]
 HERE = [e for e in ENGINES if e in ("bslite", "torch") or importlib.util.find_spec(e)]
 
@@ -100,7 +98,7 @@ def test_gates_of_the_onnx_file_are_in_its_order(
     assert error(tmp_path / "wrong") > 1e-3
 
 
-def test_runs(tiny: None, tmp_path: Path, written: Written) -> None:
+def test_runs(tiny: None, tmp_path: Path, written: Any) -> None:
     picture = tmp_path / "found.svg"
     options = ["--quick", "--batch", "1", "3", "--peers", *HERE]
     found, text = written(command.main, *options, "--plot", str(picture))
@@ -134,7 +132,7 @@ def test_runs(tiny: None, tmp_path: Path, written: Written) -> None:
 
 
 def test_a_wrong_answer_is_reported_and_not_timed(
-    tiny: None, tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch
+    tiny: None, tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = ENGINES["bslite"].answer
     monkeypatch.setattr(ENGINES["bslite"], "answer", lambda self, y: 1.01 * right(self, y))
@@ -287,7 +285,7 @@ class StandIn:
         return session
 
 
-def test_space(tiny: None, tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space(tiny: None, tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     StandIn(monkeypatch)
     found, text = written(space.main, "--quick", "--rounds", "3")
     assert [r["net"] for r in found["results"]] == [p.name for p in POINTS]
@@ -305,7 +303,7 @@ def test_space(tiny: None, tmp_path: Path, written: Written, monkeypatch: pytest
 
 @pytest.mark.parametrize(("wrong", "gap"), [("b", True), ("a", False)])
 def test_a_point_of_the_space_with_a_wrong_answer(
-    wrong: str, gap: bool, tiny: None, tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch
+    wrong: str, gap: bool, tiny: None, tmp_path: Path, written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     StandIn(monkeypatch, wrong)
     found, text = written(space.main, "--quick", "--layers", "lstm 20", code=1)

@@ -1,7 +1,6 @@
 """Depth-first against layerwise: the command writes what it measured, and times no wrong answer."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,10 @@ from benchmarks.depth_first import __main__ as command
 from benchmarks.depth_first import measure
 from benchmarks.peers import nets
 
-Written = Callable[..., tuple[Any, str]]
 SMALL = ("--batch", "1", "3", "--threads", "1", "2", "--rounds", "2")
 
 
-def test_runs(tiny: str, written: Written) -> None:
+def test_runs(tiny: str, written: Any) -> None:
     found, text = written(command.main, "--nets", tiny, *SMALL, "--no-memory", "--note", "a test")
     assert found["benchmark"] == "depth_first"
     assert found["machine"]["note"] == "a test"
@@ -52,7 +50,7 @@ def test_writes_after_each_case(tiny: str, tmp_path: Path, monkeypatch: pytest.M
     [(lambda y: np.nextafter(y, np.float32(9)), "differ in their bits"), (lambda y: 1.01 * y, "error")],
 )
 def test_a_wrong_answer_is_reported_and_not_timed(
-    fault: Any, message: str, tiny: str, written: Written, monkeypatch: pytest.MonkeyPatch
+    fault: Any, message: str, tiny: str, written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = measure.run
     both = message == "error"  # wrong in the same way: only float64 can tell

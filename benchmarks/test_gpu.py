@@ -1,6 +1,6 @@
 """The GPU's benchmark without one: it rehearses on the CPU, finds wrong answers, says that there is none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from benchmarks.gpu.limits import Limits
 from benchmarks.gpu.measure import Result
 from benchmarks.gpu.report import goals
 
-Written = Callable[..., tuple[Any, str]]
 PARTS = ("--parts", "networks", "stacks")
 
 
@@ -30,7 +29,7 @@ def rehearse(tiny: str, monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
     return ("--rehearse", *PARTS)
 
 
-def test_rehearsal(rehearse: Sequence[str], written: Written) -> None:
+def test_rehearsal(rehearse: Sequence[str], written: Any) -> None:
     found, text = written(command.main, *rehearse)
     assert [(r["part"], r["name"]) for r in found["results"]] == [
         ("networks", "tiny"), ("stacks", "stack of 1"), ("stacks", "stack of 2")
@@ -49,7 +48,7 @@ def test_it_draws(rehearse: Sequence[str], tmp_path: Path) -> None:
 
 
 def test_a_wrong_answer_is_reported_and_not_timed(
-    rehearse: Sequence[str], written: Written, monkeypatch: pytest.MonkeyPatch
+    rehearse: Sequence[str], written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = ENGINES["bslite"].answer
     monkeypatch.setattr(ENGINES["bslite"], "answer", lambda self, y: 1.01 * right(self, y))
@@ -59,7 +58,7 @@ def test_a_wrong_answer_is_reported_and_not_timed(
 
 
 def test_a_rival_that_fails_while_it_is_timed(
-    rehearse: Sequence[str], written: Written, monkeypatch: pytest.MonkeyPatch
+    rehearse: Sequence[str], written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Is a line of the report; the others are timed."""
     right, calls = ENGINES["torch"].__call__, []
@@ -78,7 +77,7 @@ def test_a_rival_that_fails_while_it_is_timed(
 
 
 def test_a_device_that_is_lost(
-    rehearse: Sequence[str], written: Written, monkeypatch: pytest.MonkeyPatch
+    rehearse: Sequence[str], written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing more is tried; what was measured is written, and the report says where it ended."""
 
@@ -91,7 +90,7 @@ def test_a_device_that_is_lost(
     assert "stack of" not in text
 
 
-def test_no_time_left(rehearse: Sequence[str], written: Written) -> None:
+def test_no_time_left(rehearse: Sequence[str], written: Any) -> None:
     """Each part says from where on it was not measured."""
     _, text = written(command.main, *rehearse, "--minutes", "0")
     assert "Networks: from tiny, batch 1 on, for want of time" in text

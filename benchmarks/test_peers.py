@@ -1,7 +1,6 @@
 """The comparison with other engines: it writes what it measured, memory too, and times no wrong answer."""
 
 import mmap
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,11 +11,10 @@ from benchmarks import memory
 from benchmarks.peers import __main__ as command
 from benchmarks.peers.engines import ENGINES
 
-Written = Callable[..., tuple[Any, str]]
 RIVALS = ("bslite", "bslite-layerwise", "torch", "torch-nhwc")
 
 
-def test_runs(tiny: str, written: Written) -> None:
+def test_runs(tiny: str, written: Any) -> None:
     options = ("--nets", tiny, "--batch", "1", "2", "--rounds", "2", "--peers", *RIVALS)
     found, text = written(command.main, *options)
     assert found["benchmark"] == "peers"
@@ -29,7 +27,7 @@ def test_runs(tiny: str, written: Written) -> None:
 
 
 def test_a_wrong_answer_is_reported_and_not_timed(
-    tiny: str, written: Written, monkeypatch: pytest.MonkeyPatch
+    tiny: str, written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = ENGINES["bslite"].answer
     monkeypatch.setattr(ENGINES["bslite-layerwise"], "answer", lambda self, y: 1.01 * right(self, y))
@@ -43,7 +41,7 @@ def test_a_wrong_answer_is_reported_and_not_timed(
     assert command.main([*options]) == 1
 
 
-def test_memory(tiny: str, written: Written) -> None:
+def test_memory(tiny: str, written: Any) -> None:
     pytest.importorskip("onnx")
     options = ("--nets", tiny, "--rounds", "1", "--threads", "1", "--peers", "bslite", "--memory")
     found, text = written(command.main, *options)

@@ -1,6 +1,5 @@
 """The benchmark of pool + batch norm + ReLU stacks runs, compares answers, and finds wrong ones."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,13 @@ from bslite.verification import FACTOR, TINY
 
 pytestmark = pytest.mark.usefixtures("quick")
 
-Written = Callable[..., tuple[Any, str]]
 SMALL = (
     "--image", "5", "9", "7", "--rounds", "2",
     "--batch", "1", "3", "--threads", "1", "2", "--depth", "1", "3",
 )  # fmt: skip
 
 
-def test_runs(written: Written) -> None:
+def test_runs(written: Any) -> None:
     rivals = ("bslite", "bslite-layerwise", "torch-nhwc")
     found, text = written(stacks.main, *SMALL, "--peers", *rivals)
     assert len(found["results"]) == 8
@@ -32,7 +30,7 @@ def test_runs(written: Written) -> None:
     assert text.count("\n| 3 | 1 |") == 2
 
 
-def test_a_wrong_answer_is_reported_and_not_timed(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
+def test_a_wrong_answer_is_reported_and_not_timed(monkeypatch: pytest.MonkeyPatch, written: Any) -> None:
     ours = ["bslite", "bslite-layerwise"]
     stack = stacks.Stack(2, (3, 4, 6, 6))
     right = ENGINES["bslite"].answer
