@@ -5,7 +5,8 @@ is no GPU, GPU kernels run in numba.cuda's simulator; processes that run tests s
 import ctypes
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,22 @@ def _warm() -> None:
     for name in STEP_KERNELS:
         with once(f"kernel {name}"):
             pass  # another process has been at it
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, str]]:
+    """``call(*arguments) -> (exit code, stdout, stderr)`` of the command line, the lines of each joined."""
+    pytest.importorskip("typer")
+    from bslite import cli
+
+    def run(*arguments: Any) -> tuple[Any, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main([str(argument) for argument in arguments])
+        out, err = (" ".join(text.replace("│", " ").split()) for text in capsys.readouterr())
+        assert "Traceback" not in err
+        return stop.value.code, out, err
+
+    return run
 
 
 @pytest.fixture(scope="session", autouse=True)

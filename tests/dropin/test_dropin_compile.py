@@ -1,19 +1,18 @@
 """``torch.compile(model, backend="bslite")``, in a process of its own that never imports bslite itself."""
 
 import json
-import subprocess
-import sys
 import textwrap
 import warnings
-from pathlib import Path
+from collections import OrderedDict
 from typing import Any
 
 import pytest
 from support.dropin_models import F, Net, Stack, agree, images, near, nn, said, torch
+from support.process import printed
+from support.torch_modules import Fn
 
 pytestmark = pytest.mark.processes
 
-HERE = str(Path(__file__).parents[1])
 PRELUDE = """
 import json, sys, warnings
 import torch
@@ -36,11 +35,7 @@ class Net(nn.Module):
 
 def run(script: str) -> Any:
     """What a script prints last, as JSON, run in a new process in which a warning is an error."""
-    made = subprocess.run(
-        [sys.executable, "-c", PRELUDE + textwrap.dedent(script)], capture_output=True, text=True, timeout=600
-    )
-    assert made.returncode == 0, made.stderr[-4000:]
-    return json.loads(made.stdout.splitlines()[-1])
+    return json.loads(printed(PRELUDE + textwrap.dedent(script)).splitlines()[-1])
 
 
 def test_twenty_batches_recompile_once_in_a_process_that_does_not_import_bslite() -> None:
@@ -147,20 +142,10 @@ def test_an_unsupported_operation_runs_in_torch() -> None:
 
 
 def test_layers_keep_their_paths() -> None:
-    class Deep(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.Sequential(nn.Linear(4, 4), Stackless())
-
-        def forward(self, x: Any) -> Any:
-            return self.inner(x)
-
-    class Stackless(nn.Module):
-        def forward(self, x: Any) -> Any:
-            return torch.special.erfinv(torch.tanh(x) * 0.5)
-
+    inner = nn.Sequential(nn.Linear(4, 4), Fn(lambda x: torch.special.erfinv(torch.tanh(x) * 0.5)))
+    net = nn.Sequential(OrderedDict(inner=inner))
     with torch.no_grad():
-        (text,) = said(compiled(Deep().eval(), fallback="warn"), torch.randn(3, 4))
+        (text,) = said(compiled(net.eval(), fallback="warn"), torch.randn(3, 4))
     assert text.endswith("special_erfinv.default; at inner.1")
 
 

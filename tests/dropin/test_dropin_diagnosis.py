@@ -1,14 +1,14 @@
 """`bslite.report` says what ran where; `bslite.bisect` finds the layer at fault and writes it down."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.dropin_models import Net, Stack, agree, images, nn, torch, wrapped
+from support.process import printed, python
+from support.torch_modules import Made
 
 import bslite
 from bslite.engines.cpu import constants
@@ -114,26 +114,21 @@ def test_the_reproduction_runs_by_itself(tmp_path: Path, monkeypatch: pytest.Mon
         found = bslite.bisect(Deep().eval(), images(), folder=tmp_path / "fault")
     assert found.folder is not None
     script = found.folder / "reproduce.py"
-    sound = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=600, cwd=tmp_path
-    )
-    assert sound.returncode == 0, sound.stderr
-    assert "passed" in sound.stdout
-    assert found.layer in sound.stdout
-    faulty = (
-        "import runpy, sys\n"
-        "from bslite.engines.cpu import constants\n"
-        "make = constants.make\n"
-        "def bad(const, params):\n"
-        "    data = make(const, params)\n"
-        "    if 'blocks.1.weight' in const.keys: data[2] += 1\n"
-        "    return data\n"
-        "constants.make = bad\n"
-        f"runpy.run_path({str(script)!r})\n"
-    )
-    shown = subprocess.run(
-        [sys.executable, "-c", faulty], capture_output=True, text=True, timeout=600, cwd=tmp_path
-    )
+    said = printed(script)
+    assert "passed" in said
+    assert found.layer in said
+    faulty = f"""
+import runpy
+from bslite.engines.cpu import constants
+make = constants.make
+def bad(const, params):
+    data = make(const, params)
+    if "blocks.1.weight" in const.keys: data[2] += 1
+    return data
+constants.make = bad
+runpy.run_path({str(script)!r})
+"""
+    shown = python(faulty)
     assert shown.returncode == 1, shown.stderr
     assert "FAILED" in shown.stdout
 
@@ -141,22 +136,15 @@ def test_the_reproduction_runs_by_itself(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_fault_in_the_translation_is_told_from_one_in_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = TABLE["max_pool2d"]
     monkeypatch.setitem(TABLE, "max_pool2d", lambda s, x, *a: s.emit("avg_pool2d", x, kernel=2))
     found = bslite.bisect(Deep().eval(), images(), folder=tmp_path / "fault")
     assert (found.layer, found.fault) == ("pool", "translation")
     assert "torch computes something else" in str(found)
     with np.load(tmp_path / "fault" / "arrays.npz") as arrays:
         assert arrays["torch"].shape == (2, 16, 4, 4)
-    ran = subprocess.run(
-        [sys.executable, str(tmp_path / "fault" / "reproduce.py")],
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    ran = python(tmp_path / "fault" / "reproduce.py")
     assert ran.returncode == 1
     assert "relative distance of the reference from torch's value" in ran.stdout
-    assert true is not None
 
 
 def test_a_fault_only_depth_first_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,24 +191,18 @@ def test_bisect_refuses_what_it_cannot_take() -> None:
 
 
 def test_explain_of_an_optimized_module_says_what_runs_where_and_how_long_each_part_takes() -> None:
-    class Halves(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.before, self.after = torch.nn.Conv2d(3, 8, 3), torch.nn.Conv2d(8, 4, 3)
-
-        def forward(self, x: Any) -> Any:
-            return self.after(torch.special.erfinv(torch.tanh(self.before(x)) * 0.5))
-
-    module = bslite.optimize(Halves().eval(), tune=False, fallback="silent")
+    halves = Made(
+        lambda net, x: net.after(torch.special.erfinv(torch.tanh(net.before(x)) * 0.5)),
+        before=nn.Conv2d(3, 8, 3), after=nn.Conv2d(8, 4, 3),
+    )  # fmt: skip
+    module = wrapped(halves, fallback="silent")
     with pytest.raises(bslite.InputError, match="not specialised yet"):
         bslite.explain(module)
     with torch.no_grad():
         module(torch.randn(2, 3, 12, 12))
     found = bslite.explain(module, runs=2)
-    assert [row.name for part in found.parts for row in part.layers if row.op == "conv2d"] == [
-        "before",
-        "after",
-    ]
+    convolutions = [row.name for part in found.parts for row in part.layers if row.op == "conv2d"]
+    assert convolutions == ["before", "after"]
     text = str(found)
     assert "erfinv" in text
     assert text.index("of the flops") < text.index("GFLOP/s")

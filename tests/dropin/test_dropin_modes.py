@@ -1,14 +1,21 @@
 """Where bslite does not compute, the original does, and one warning says why."""
 
-import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 from support.dropin_models import F, Net, Stack, agree, by_bslite, images, near, nn, said, torch, wrapped
+from support.torch_modules import Made
 
 import bslite
+
+
+@pytest.fixture
+def fast(net: Any) -> Any:
+    """``net`` optimized, with warnings of what runs in torch."""
+    return bslite.optimize(net, tune=False)
 
 
 def test_training_mode_runs_the_original_with_one_warning() -> None:
@@ -24,18 +31,14 @@ def test_training_mode_runs_the_original_with_one_warning() -> None:
     agree(fast, net, images())
 
 
-def test_a_layer_in_training_mode() -> None:
-    net = Net().eval()
-    fast = bslite.optimize(net, tune=False)
+def test_a_layer_in_training_mode(net: Any, fast: Any) -> None:
     agree(fast, net, images())
     net.bn1.train()
     with torch.no_grad():
         assert "training mode (bn1)" in said(fast, images())[0]
 
 
-def test_gradients_that_are_needed() -> None:
-    net = Net().eval()
-    fast = bslite.optimize(net, tune=False)
+def test_gradients_that_are_needed(net: Any, fast: Any) -> None:
     assert "gradients are enabled" in said(fast, images())[0]
     y = fast(images())
     assert y.requires_grad
@@ -103,9 +106,7 @@ def test_parameters_of_another_dtype() -> None:
     by_bslite(fast, calls)
 
 
-def test_autocast() -> None:
-    net = Net().eval()
-    fast = bslite.optimize(net, tune=False)
+def test_autocast(net: Any, fast: Any) -> None:
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         assert "autocast" in said(fast, images())[0]
         assert fast(images()).dtype == torch.bfloat16
@@ -145,37 +146,25 @@ def test_within_a_bigger_module() -> None:
     by_bslite(outer)
 
 
-def test_many_threads_at_once() -> None:
+def test_many_threads_at_once(net: Any, fast: Any) -> None:
     """First calls and later ones, of several sizes, from several threads."""
-    net = Net().eval()
-    fast = wrapped(net)
     inputs = [images(b) for b in (1, 2, 3, 2, 1, 4)]
     with torch.no_grad():
         want = [net(x) for x in inputs]
-    failures: list[Any] = []
 
     def call(seed: int) -> None:
         for i in np.random.default_rng(seed).integers(len(inputs), size=30):
-            try:
-                with torch.no_grad():
-                    near(fast(inputs[i]), want[i])
-            except BaseException as e:
-                failures.append(e)
+            with torch.no_grad():
+                near(fast(inputs[i]), want[i])
 
-    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(call, range(4)))  # raises what a call raised
     by_bslite(fast)
 
 
-def test_specialisations_are_bounded() -> None:
+def test_specialisations_are_bounded(net: Any, fast: Any) -> None:
     from bslite.dropin.runner import MAX_KINDS
 
-    net = Net().eval()
-    fast = wrapped(net)
     for side in range(5, 5 + MAX_KINDS + 3):
         agree(fast, net, images(2, side))
     assert len(bslite.report(fast).kinds) == MAX_KINDS
@@ -183,8 +172,7 @@ def test_specialisations_are_bounded() -> None:
     by_bslite(fast)
 
 
-def test_threads_and_torchs_setting() -> None:
-    net = Net().eval()
+def test_threads_and_torchs_setting(net: Any) -> None:
     x = images(4)
     one, two = wrapped(net, threads=1), wrapped(net, threads=2)
     with torch.no_grad():
@@ -201,35 +189,21 @@ def test_threads_and_torchs_setting() -> None:
 
 
 def test_a_module_whose_attributes_change_at_every_call_is_left_to_torch() -> None:
-    class Counting(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc, self.calls = nn.Linear(4, 4), 0
+    def counting(net: Any, x: Any) -> Any:
+        net.calls += 1
+        return net.fc(x)
 
-        def forward(self, x: Any) -> Any:
-            self.calls += 1
-            return self.fc(x)
+    def keeping(net: Any, x: Any) -> Any:
+        net.seen.append(x)
+        return net.fc(x)
 
-    class Keeping(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc, self.seen = nn.Linear(4, 4), []
-
-        def forward(self, x: Any) -> Any:
-            self.seen.append(x)
-            return self.fc(x)
-
-    net = Counting().eval()
-    fast = bslite.optimize(net, tune=False, fallback="silent")
     x = torch.randn(2, 4)
-    for _ in range(12):
+    counts, keeps = (Made(f, fc=nn.Linear(4, 4), calls=0, seen=[]).eval() for f in (counting, keeping))
+    for net in (counts, keeps):
+        fast = wrapped(net, fallback="silent")
         with torch.no_grad():
-            near(fast(x), net.fc(x))
-    assert net.calls == 12
-    keeping = Keeping().eval()
-    fast = bslite.optimize(keeping, tune=False, fallback="silent")
-    with torch.no_grad():
-        for _ in range(12):
-            near(fast(x), keeping.fc(x))
-    assert all(kept is x for kept in keeping.seen)
-    assert len(keeping.seen) == 12
+            for _ in range(12):
+                near(fast(x), net.fc(x))
+    assert counts.calls == 12
+    assert all(kept is x for kept in keeps.seen)
+    assert len(keeps.seen) == 12

@@ -23,13 +23,12 @@ from support.dropin_models import (
     torch,
     wrapped,
 )
+from support.torch_modules import Fn
 
 import bslite
 
 
-def test_it_gives_the_same_answers_for_any_batch() -> None:
-    net = Net().eval()
-    fast = wrapped(net)
+def test_it_gives_the_same_answers_for_any_batch(net: Any, fast: Any) -> None:
     for batch in (2, 1, 5, 1, 2):
         agree(fast, net, images(batch))
     by_bslite(fast)
@@ -41,9 +40,7 @@ def test_example_inputs_specialise_it_at_once() -> None:
     assert [k.shapes for k in bslite.report(fast).kinds] == [(((2, 3, 9, 9),),)]
 
 
-def test_it_is_an_instance_of_the_same_class() -> None:
-    net = Net().eval()
-    fast = wrapped(net)
+def test_it_is_an_instance_of_the_same_class(net: Any, fast: Any) -> None:
     assert isinstance(fast, Net)
     assert type(fast).__name__ == "Net"
     assert repr(fast) == repr(net)
@@ -51,9 +48,7 @@ def test_it_is_an_instance_of_the_same_class() -> None:
     assert type(wrapped(Net())) is type(fast)
 
 
-def test_parameters_and_attributes_are_the_originals() -> None:
-    net = Net().eval()
-    fast = wrapped(net)
+def test_parameters_and_attributes_are_the_originals(net: Any, fast: Any) -> None:
     assert list(fast.state_dict()) == list(net.state_dict())
     assert all(a is b for (_, a), (_, b) in zip(fast.named_parameters(), net.named_parameters(), strict=True))
     assert [k for k, _ in fast.named_modules()] == [k for k, _ in net.named_modules()]
@@ -81,9 +76,7 @@ def test_modes_and_conversions_reach_the_original() -> None:
     assert fast.to("cpu") is fast
 
 
-def test_hooks_on_the_outside_run_once_per_call() -> None:
-    net = Net().eval()
-    fast = wrapped(net)
+def test_hooks_on_the_outside_run_once_per_call(net: Any, fast: Any) -> None:
     calls: list[str] = []
     fast.register_forward_pre_hook(lambda m, args: calls.append("before"))
     fast.register_forward_hook(lambda m, args, out: calls.append("after") or out * 2)
@@ -95,8 +88,7 @@ def test_hooks_on_the_outside_run_once_per_call() -> None:
     by_bslite(fast)
 
 
-def test_a_hook_on_a_layer_inside_keeps_being_called() -> None:
-    net = Net().eval()
+def test_a_hook_on_a_layer_inside_keeps_being_called(net: Any) -> None:
     fast = bslite.optimize(net, tune=False)
     agree(fast, net, images())
     seen: list[Any] = []
@@ -113,27 +105,23 @@ def test_a_hook_on_a_layer_inside_keeps_being_called() -> None:
     by_bslite(fast, before)
 
 
-@pytest.mark.parametrize("how", ["deepcopy", "pickle", "save", "copy"])
-def test_copies_are_drop_ins_of_their_own(how: str) -> None:
-    net = Net().eval()
-    fast = wrapped(net)
+def through_a_file(fast: Any) -> Any:
+    torch.save(fast, file := io.BytesIO())
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize(
+    "how", [copy.deepcopy, lambda fast: pickle.loads(pickle.dumps(fast)), through_a_file, copy.copy]
+)
+def test_copies_are_drop_ins_of_their_own(net: Any, fast: Any, how: Any) -> None:
     x = images()
     want = agree(fast, net, x)
-    if how == "deepcopy":
-        twin = copy.deepcopy(fast)
-    elif how == "copy":
-        twin = copy.copy(fast)
-    elif how == "pickle":
-        twin = pickle.loads(pickle.dumps(fast))
-    else:
-        file = io.BytesIO()
-        torch.save(fast, file)
-        file.seek(0)
-        twin = torch.load(file, weights_only=False)
+    twin = how(fast)
     assert type(twin) is type(fast)
     near(agree(twin, net, x), want)
     by_bslite(twin)
-    if how == "copy":
+    if how is copy.copy:
         return
     with torch.no_grad():
         twin.fc.weight.mul_(2)
@@ -178,13 +166,10 @@ def test_a_dataclass_as_the_result() -> None:
 
 
 def test_a_size_among_the_results_follows_the_batch() -> None:
-    class Sized(nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x.relu(), x.shape[0]
-
-    fast = wrapped(Sized())
+    net = Fn(lambda x: (x.relu(), x.shape[0]))
+    fast = wrapped(net)
     for batch in (2, 7):
-        assert agree(fast, Sized(), torch.randn(batch, 3))[1] == batch
+        assert agree(fast, net, torch.randn(batch, 3))[1] == batch
 
 
 def test_results_are_fresh_memory() -> None:
@@ -210,18 +195,12 @@ def test_results_are_fresh_memory() -> None:
 
 
 def test_an_input_handed_through_is_the_input() -> None:
-    class Through(nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x, x.relu()
-
     x = torch.randn(2, 3)
     with torch.no_grad():
-        assert wrapped(Through())(x)[0] is x
+        assert wrapped(Fn(lambda x: (x, x.relu())))(x)[0] is x
 
 
-def test_any_strides_of_the_input() -> None:
-    net = Net().eval()
-    fast = wrapped(net)
+def test_any_strides_of_the_input(net: Any, fast: Any) -> None:
     x = images(4, 10)
     for view in (
         x.to(memory_format=torch.channels_last),
@@ -235,8 +214,7 @@ def test_any_strides_of_the_input() -> None:
     by_bslite(fast)
 
 
-def test_optimizing_twice_wraps_the_original() -> None:
-    net = Net().eval()
+def test_optimizing_twice_wraps_the_original(net: Any) -> None:
     again = wrapped(wrapped(net))
     agree(again, net, images())
     assert type(again).__mro__.count(type(again)) == 1

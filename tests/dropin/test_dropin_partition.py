@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from support.dropin_models import Stack, agree, by_bslite, images, near, nn, said, torch, wrapped
-from support.torch_modules import CASES
+from support.torch_modules import CASES, Fn, Made
 from support.torchvision_models import model as torchvision_model
 
 import bslite
@@ -68,17 +68,12 @@ def test_two_cuts() -> None:
 def test_branches_that_meet_make_no_more_parts_than_needed() -> None:
     """The branch beside the cut goes with the part before or after it."""
 
-    class Branches(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b, self.c, self.d = (nn.Linear(8, 8) for _ in range(4))
+    def branches(net: Any, x: Any) -> Any:
+        left = erfinv(torch.tanh(net.a(x)))
+        right = net.b(x).relu()
+        return net.d(torch.cat([net.c(left), right], -1)[..., :8] + right)
 
-        def forward(self, x: Any) -> Any:
-            left = erfinv(torch.tanh(self.a(x)))
-            right = self.b(x).relu()
-            return self.d(torch.cat([self.c(left), right], -1)[..., :8] + right)
-
-    net = Branches().eval()
+    net = Made(branches, **{name: nn.Linear(8, 8) for name in "abcd"}).eval()
     fast = wrapped(net, fallback="silent")
     agree(fast, net, torch.randn(4, 8))
     assert parts(fast) == ["bslite", "bslite"]
@@ -123,17 +118,8 @@ def test_error_and_silent() -> None:
     assert parts(fast) == ["bslite", "bslite"]
 
 
-class Deciding(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(4, 4)
-
-    def forward(self, x: Any) -> Any:
-        return self.fc(x) if x.sum() > 0 else x * 2
-
-
 def test_control_flow_on_data_runs_in_torch_as_it_is() -> None:
-    net = Deciding().eval()
+    net = Made(lambda net, x: net.fc(x) if x.sum() > 0 else x * 2, fc=nn.Linear(4, 4)).eval()
     fast = wrapped(net, fallback="warn")
     x = torch.randn(3, 4).abs()
     with torch.no_grad():
@@ -143,28 +129,21 @@ def test_control_flow_on_data_runs_in_torch_as_it_is() -> None:
     agree(fast, net, -x)
     assert "cannot trace it" in str(bslite.report(fast))
     with pytest.raises(bslite.UnsupportedError, match="Could not guard on data"):
-        bslite.optimize(Deciding().eval(), x, fallback="error")
+        bslite.optimize(net, x, fallback="error")
 
 
-def test_a_branch_on_the_batch_of_one() -> None:
-    class Squeezing(nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x.relu().squeeze()
-
-    fast = wrapped(Squeezing())
-    for batch in (3, 1, 2):
-        agree(fast, Squeezing(), torch.randn(batch, 5, 1))
-    by_bslite(fast)
-
-
-def test_a_branch_on_the_batch() -> None:
-    class Large(nn.Module):
-        def forward(self, x: Any) -> Any:
-            return x.relu() if x.shape[0] > 4 else x.tanh()
-
-    fast = wrapped(Large())
-    for batch in (3, 6, 1, 2, 3, 6):
-        agree(fast, Large(), torch.randn(batch, 5))
+@pytest.mark.parametrize(
+    ("function", "batches"),
+    [
+        (lambda x: x.relu().squeeze(), (3, 1, 2)),
+        (lambda x: x.relu() if x.shape[0] > 4 else x.tanh(), (3, 6, 1, 2, 3, 6)),
+    ],
+)
+def test_a_branch_on_the_batch(function: Any, batches: tuple[int, ...]) -> None:
+    net = Fn(function)
+    fast = wrapped(net)
+    for batch in batches:
+        agree(fast, net, torch.randn(batch, 5, 1))
     by_bslite(fast)
 
 
@@ -202,28 +181,18 @@ def test_a_buffer_changed_by_the_forward_runs_in_torch() -> None:
 def test_work_in_place_beside_a_cut() -> None:
     """Parts run at another moment than their nodes did; a write must not overtake a read."""
 
-    class Writing(nn.Module):
-        def forward(self, x: Any) -> Any:
-            y = x * 2
-            before = y.relu() + 1
-            y.add_(torch.special.erfinv(torch.tanh(x) * 0.5))
-            after = y.sigmoid()
-            return before, after, y
+    def writing(x: Any) -> Any:
+        y = x * 2
+        before = y.relu() + 1
+        y.add_(torch.special.erfinv(torch.tanh(x) * 0.5))
+        after = y.sigmoid()
+        return before, after, y
 
-    fast = wrapped(Writing(), fallback="silent")
-    agree(fast, Writing(), torch.randn(3, 5))
+    agree(wrapped(Fn(writing), fallback="silent"), Fn(writing), torch.randn(3, 5))
 
 
 def test_random_numbers_stay_in_torch() -> None:
-    class Noisy(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(4, 4)
-
-        def forward(self, x: Any) -> Any:
-            return self.fc(x + torch.rand_like(x))
-
-    net = Noisy().eval()
+    net = Made(lambda net, x: net.fc(x + torch.rand_like(x)), fc=nn.Linear(4, 4)).eval()
     fast = wrapped(net, fallback="silent")
     x = torch.randn(3, 4)
     with torch.no_grad():

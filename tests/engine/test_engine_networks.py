@@ -1,12 +1,10 @@
 """Whole networks on the CPU engine against torchvision's own definitions, same weights, three-way."""
 
-import copy
-
 import pytest
-import torch
 from support.check import assert_three_way
 from support.networks import networks
 from support.noise import images
+from support.torch_three_way import by_torch
 from support.torchvision_models import model
 
 import bslite
@@ -21,14 +19,11 @@ def sizes(name: str) -> tuple[tuple[int, int], tuple[int, int]]:
 @pytest.mark.parametrize("name", networks(architectures.NAMES))
 def test_matches_torchvision_at_batches_and_resolutions(name: str) -> None:
     module = model(name)
-    double = copy.deepcopy(module).double()
     spec = bslite.from_state_dict(name, module.state_dict())
     first, second = sizes(name)
     for batch, size in [(1, first), (3, first), (1, second)]:
         x = images(batch, *size)
-        with torch.no_grad():
-            peer = module(torch.from_numpy(x)).numpy()
-            exact = double(torch.from_numpy(x).double()).numpy()
+        (peer,), (exact,) = by_torch(module, x)
         got = bslite.run(spec, x, threads=1)
         assert_three_way(got, peer, exact)
         assert bslite.run(spec, x, threads=2).tobytes() == got.tobytes()

@@ -5,7 +5,7 @@ absence.
 from pathlib import Path
 
 import pytest
-from support.process import python
+from support.process import printed
 
 pytestmark = pytest.mark.processes
 
@@ -34,9 +34,7 @@ print("lanes", simd().lanes, "torch", "torch" in sys.modules)
 
 def check(archs: list[str], before: str = "", after: str = "", **env: str) -> str:
     """Run CHECK and return the last line it printed."""
-    done = python(CHECK.format(archs=archs, before=before, after=after), **env)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
+    return printed(CHECK.format(archs=archs, before=before, after=after), **env).splitlines()[-1]
 
 
 NETS = ["resnet18", "mobilenet_v2", "densenet121"]
@@ -100,8 +98,7 @@ with warnings.catch_warnings(record=True) as caught:
 told = [str(w.message) for w in caught if "BSLITE_CACHE_DIR" in str(w.message)]
 assert len(told) == 1, told
 """
-    done = python(code, BSLITE_CACHE_DIR=str(blocked / "cache"))
-    assert done.returncode == 0, done.stderr
+    printed(code, BSLITE_CACHE_DIR=str(blocked / "cache"))
 
 
 def test_kernels_are_loaded_from_disk_the_second_time(tmp_path: Path) -> None:
@@ -114,7 +111,7 @@ spec = g.build(g.add("relu", "relu", g.input("x", ("N", 4))))
 bslite.run(spec, np.zeros((1, 4), np.float32), threads=1)
 print(len(compiled))
 """
-    first, second = (python(code, BSLITE_CACHE_DIR=str(tmp_path)).stdout.split() for _ in range(2))
+    first, second = (printed(code, BSLITE_CACHE_DIR=str(tmp_path)).split() for _ in range(2))
     assert int(first[-1]) > 0
     assert int(second[-1]) == 0
 
@@ -139,5 +136,4 @@ for n, h, w in [(3, 224, 224), (1, 160, 192), (2, 97, 70), (4, 64, 64), (1, 41, 
     bslite.run(spec, channels_last, threads=1)
 assert ready == first, ready[len(first):]
 """
-    done = python(code)
-    assert done.returncode == 0, done.stderr
+    printed(code)

@@ -5,29 +5,29 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from support.check import Array
+from support.graphs import Graph, one_op
 from support.noise import noise
 
 import bslite
-from bslite import BsliteError, EngineError, GraphBuilder, InputError, ModelSpec, SpecError
+from bslite import BsliteError, EngineError, InputError, ModelSpec, SpecError
 
 
 def small_net(fixed: bool = False) -> ModelSpec:
     """conv -> relu -> max pool -> conv + skip -> global pool -> linear, odd sizes throughout."""
     rng = np.random.default_rng(0)
-    g = GraphBuilder("small")
+    g = Graph()
     shape = ("N", 5, 20, 22) if fixed else ("N", 5, "H", "W")
     x = g.input("image", shape, (1, 5, 20, 22))
 
     def conv(name: str, source: str, c: int, k: int, r: int) -> str:
-        g.params[f"{name}.weight"] = rng.standard_normal((k, c, r, r)).astype(np.float32) / c
-        return g.add("conv2d", name, source, params={"weight": f"{name}.weight"}, padding=r // 2)
+        weight = rng.standard_normal((k, c, r, r)).astype(np.float32) / c
+        return g("conv2d", name, source, weight=weight, padding=r // 2)
 
-    x = g.add("relu", "relu", conv("stem", x, 5, 19, 3))
-    x = g.add("max_pool2d", "pool", x, kernel=3, stride=2)
-    x = g.add("add", "add", conv("conv", x, 19, 19, 3), x)
-    x = g.add("flatten", "flatten", g.add("adaptive_avg_pool2d", "avgpool", x, output_size=1))
-    g.params["fc.weight"] = rng.standard_normal((7, 19)).astype(np.float32)
-    return g.build(g.add("linear", "fc", x, params={"weight": "fc.weight"}))
+    x = g("relu", "relu", conv("stem", x, 5, 19, 3))
+    x = g("max_pool2d", "pool", x, kernel=3, stride=2)
+    x = g("add", "add", conv("conv", x, 19, 19, 3), x)
+    x = g("flatten", "flatten", g("adaptive_avg_pool2d", "avgpool", x, output_size=1))
+    return g.build(g("linear", "fc", x, weight=rng.standard_normal((7, 19)).astype(np.float32)))
 
 
 @pytest.fixture(scope="module")
@@ -173,12 +173,27 @@ def test_plans_are_bounded(spec: ModelSpec) -> None:
 
 
 def test_several_inputs_and_outputs() -> None:
-    g = GraphBuilder("two")
+    g = Graph()
     a, b = g.input("a", ("N", 4)), g.input("b", ("N", 4))
-    total = g.add("add", "sum", a, b)
-    spec = g.build(total, g.add("relu", "relu", total), a)
+    total = g("add", "sum", a, b)
+    spec = g.build(total, g("relu", "relu", total), a)
     x, y = np.float32([[1, -2, 3, -4]]), np.float32([[1, 1, -9, 1]])
     got = bslite.run(spec, (x, y))
     assert [o.tolist() for o in got] == [[[2, -1, -6, -3]], [[2, 0, 0, 0]], [[1, -2, 3, -4]]]
     with pytest.raises(InputError, match="axis 0 is 2, should be 1"):
         bslite.run(spec, (x, np.zeros((2, 4), np.float32)))
+
+
+def test_more_memory_than_the_machine_has() -> None:
+    graph = Graph()
+    wide = graph("tile", "wide", graph.input("x", (1, 1)), repeats=(2**20, 2**24))
+    spec = graph.build(graph("sum", "total", graph("exp", "e", wide)))
+    with pytest.raises(EngineError, match=r"takes .* GB for values between layers; the machine has"):
+        bslite.run(spec, np.ones((1, 1), np.float32))
+
+
+def test_a_stride_beyond_64_bits() -> None:
+    x = np.ones((1, 1, 4, 4), np.float32)
+    spec = one_op("conv2d", x, weight=np.ones((1, 1, 1, 1), np.float32), stride=2**62)
+    with pytest.raises(EngineError, match="beyond 64 bits"):
+        bslite.run(spec, x)

@@ -6,38 +6,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.graphs import Graph
 from support.noise import noise
 
 import bslite
 from bslite import api
 from bslite.engines import cpu
-from bslite.spec import Array, GraphBuilder, ModelSpec
+from bslite.spec import Array, ModelSpec
 from bslite.verification import Verification, relative_error, verify
 
 
 def model(outputs: tuple[str, ...] = ("fc",), seed: int = 0) -> ModelSpec:
     """Convolution, batch norm, ReLU, pooling, classifier: folding, fusing and a change of layout."""
     rng = np.random.default_rng(seed)
-    g = GraphBuilder("small")
-    shapes = {
-        "conv.weight": (24, 3, 3, 3),
-        "bn.weight": (24,),
-        "bn.bias": (24,),
-        "bn.mean": (24,),
-        "fc.weight": (10, 24),
-        "fc.bias": (10,),
-    }
-    g.params = {key: rng.standard_normal(shape, np.float32) for key, shape in shapes.items()}
-    g.params["bn.var"] = rng.uniform(0.5, 2, 24).astype(np.float32)
+    g = Graph("small")
+    scale, shift, mean = (rng.standard_normal(24, np.float32) for _ in range(3))
     x = g.input("x", ("N", 3, "H", "W"), (1, 3, 12, 10))
-    x = g.add("conv2d", "conv", x, params={"weight": "conv.weight"}, padding=1)
-    roles = {"weight": "bn.weight", "bias": "bn.bias", "running_mean": "bn.mean", "running_var": "bn.var"}
-    x = g.add("batch_norm", "bn", x, params=roles)
-    x = g.add("relu", "relu", x)
-    x = g.add("adaptive_avg_pool2d", "pool", x, output_size=(1, 1))
-    x = g.add("flatten", "flatten", x, start_axis=1, end_axis=-1)
-    x = g.add("dropout", "drop", x, p=0.5)
-    g.add("linear", "fc", x, params={"weight": "fc.weight", "bias": "fc.bias"})
+    x = g("conv2d", "conv", x, weight=rng.standard_normal((24, 3, 3, 3), np.float32), padding=1)
+    variance = rng.uniform(0.5, 2, 24).astype(np.float32)
+    x = g("batch_norm", "bn", x, weight=scale, bias=shift, running_mean=mean, running_var=variance)
+    x = g("relu", "relu", x)
+    x = g("adaptive_avg_pool2d", "pool", x, output_size=(1, 1))
+    x = g("dropout", "drop", g("flatten", "flatten", x, start_axis=1, end_axis=-1), p=0.5)
+    weight, bias = (rng.standard_normal(shape, np.float32) for shape in ((10, 24), 10))
+    g("linear", "fc", x, weight=weight, bias=bias)
     return g.build(*outputs)
 
 

@@ -1,26 +1,28 @@
 """`from_onnx`: names, free sizes, opsets, constants, functions; results against ONNX's own evaluator."""
 
-import copy
 from typing import Any
 
 import numpy as np
 import pytest
 from support.check import assert_three_way
 from support.noise import noise
-from support.onnx_models import BOOL, INT64, SMALL, helper, i64, model, numpy_helper, tokens, value
+from support.onnx_models import (
+    BOOL,
+    INT64,
+    SMALL,
+    evaluated,
+    helper,
+    i64,
+    model,
+    numpy_helper,
+    one,
+    tokens,
+    value,
+)
 
 from bslite import InputError, ModelSpec, SpecError, UnsupportedError, from_onnx, load, reference, run
 
 node = helper.make_node
-
-
-def evaluated(proto: Any, inputs: dict[str, Any]) -> list[Any]:
-    """The outputs by onnx's reference evaluator, which has no batch norm of opset 7: 9 has the same."""
-    from onnx.reference import ReferenceEvaluator
-
-    proto = copy.deepcopy(proto)
-    proto.opset_import[0].version = max(9, proto.opset_import[0].version)
-    return list(ReferenceEvaluator(proto).run(None, inputs))
 
 
 def sample(spec: ModelSpec, batch: int, seed: int = 0) -> list[Any]:
@@ -39,7 +41,7 @@ def test_agrees_with_onnx(name: str) -> None:
     spec = from_onnx(proto)
     for batch in (1, 3):
         inputs = sample(spec, batch)
-        peer = evaluated(proto, {i.name: x for i, x in zip(spec.inputs, inputs, strict=True)})
+        peer = evaluated(proto, *inputs)
         exact = reference.run(spec, inputs, np.float64)
         assert_three_way(run(spec, inputs), peer[0].astype(np.float32), exact[0])
 
@@ -79,12 +81,8 @@ class TestNames:
     def test_a_node_of_several_layers(self) -> None:
         nodes = [node("Gemm", ["x", "w", "c"], ["y"], name="fc", alpha=0.5)]
         inputs = [value("x", [2, 3]), value("w", [3, 4]), value("c", [4])]
-        assert [n.name for n in from_onnx(model(nodes, inputs, ["y"])).nodes] == [
-            "fc.matmul",
-            "fc.alpha",
-            "fc.mul",
-            "fc",
-        ]
+        names = [n.name for n in from_onnx(model(nodes, inputs, ["y"])).nodes]
+        assert names == ["fc.matmul", "fc.alpha", "fc.mul", "fc"]
 
 
 class TestFreeSizes:
@@ -168,20 +166,16 @@ class TestConstants:
         ],
     )
     def test_forms(self, attribute: Any, want: Any) -> None:
-        proto = model([node("Constant", [], ["y"], **attribute)], [value("x", [1])], ["y"])
-        got = run(from_onnx(proto), noise(1))
+        got = run(from_onnx(one("Constant", of=[value("x", [1])], **attribute)), noise(1))
         assert got.dtype == want.dtype
         assert np.array_equal(got, want)
 
     def test_of_two_values(self) -> None:
-        proto = model([node("Constant", [], ["y"], value_int=1, value_float=1.0)], [value("x", [1])], ["y"])
         with pytest.raises(SpecError, match="gives 2 values"):
-            from_onnx(proto)
+            from_onnx(one("Constant", value_int=1, value_float=1.0))
 
     def test_an_input_built_in(self) -> None:
-        proto = model(
-            [node("Reshape", ["x", "s"], ["y"])], [value("x", ["n", 6]), value("s", [3], INT64)], ["y"]
-        )
+        proto = one("Reshape", "x", "s", of=[value("x", ["n", 6]), value("s", [3], INT64)])
         with pytest.raises(UnsupportedError, match="Reshape: its shape is computed from the input s"):
             from_onnx(proto)
         spec = from_onnx(proto, constants={"s": i64(0, 2, 3)})
@@ -189,10 +183,8 @@ class TestConstants:
         assert run(spec, noise(5, 6)).shape == (5, 2, 3)
 
     def test_integers_run(self) -> None:
-        proto = model(
-            [node("Add", ["x", "c"], ["y"])], [value("x", ["n", 2], INT64)], ["y"], {"c": i64(1, 2)}
-        )
-        assert np.array_equal(run(from_onnx(proto), i64(3, 4)[None]), i64(4, 6)[None])
+        spec = from_onnx(one("Add", "x", "c", of=[value("x", ["n", 2], INT64)], c=i64(1, 2)))
+        assert np.array_equal(run(spec, i64(3, 4)[None]), i64(4, 6)[None])
 
 
 class TestOpsets:
@@ -201,39 +193,31 @@ class TestOpsets:
     def test_softmax_before_13_is_over_all_axes_behind(self) -> None:
         x = noise(2, 3, 4)
         for opset, axes in ((12, (1, 2)), (13, (1,))):
-            proto = model(
-                [node("Softmax", ["x"], ["y"], axis=1)], [value("x", [2, 3, 4])], ["y"], opset=opset
-            )
+            spec = from_onnx(one("Softmax", "x", of=[value("x", [2, 3, 4])], opset=opset, axis=1))
             e = np.exp(x.astype(np.float64))
-            assert np.allclose(run(from_onnx(proto), x), e / e.sum(axes, keepdims=True), atol=1e-6)
+            assert np.allclose(run(spec, x), e / e.sum(axes, keepdims=True), atol=1e-6)
 
     @pytest.mark.parametrize("opset", [9, 10, 11, 13])
     def test_axes_as_attribute_and_as_input(self, opset: int) -> None:
         stored = {"ax": i64(0), "st": i64(1), "en": i64(3), "sax": i64(1)}
-        old = opset < 13
         nodes = [
             node("Slice", ["x"], ["s"], starts=[1], ends=[3], axes=[1])
             if opset < 10
             else node("Slice", ["x", "st", "en", "sax"], ["s"]),
-            node("Squeeze", ["s"], ["q"], axes=[0]) if old else node("Squeeze", ["s", "ax"], ["q"]),
-            node("Unsqueeze", ["q"], ["u"], axes=[0]) if old else node("Unsqueeze", ["q", "ax"], ["u"]),
-            node("ReduceSum", ["u"], ["y"], axes=[0]) if old else node("ReduceSum", ["u", "ax"], ["y"]),
         ]
+        for op, x, y in (("Squeeze", "s", "q"), ("Unsqueeze", "q", "u"), ("ReduceSum", "u", "y")):
+            nodes.append(node(op, [x], [y], axes=[0]) if opset < 13 else node(op, [x, "ax"], [y]))
         x = noise(1, 4, 3)
         got = run(from_onnx(model(nodes, [value("x", [1, 4, 3])], ["y"], stored, opset)), x)
         assert np.array_equal(got, x[:, 1:3])
 
     @pytest.mark.parametrize("opset", [10, 11, 13])
     def test_clip(self, opset: int) -> None:
-        nodes = (
-            [node("Clip", ["x"], ["y"], min=-0.5, max=0.25)]
-            if opset < 11
-            else [node("Clip", ["x", "lo", "hi"], ["y"])]
-        )
-        stored = {"lo": np.float32(-0.5), "hi": np.float32(0.25)}
-        x = noise(3, 4)
-        got = run(from_onnx(model(nodes, [value("x", [3, 4])], ["y"], stored, opset)), x)
-        assert np.array_equal(got, np.clip(x, np.float32(-0.5), np.float32(0.25)))
+        x, low, high = noise(3, 4), np.float32(-0.5), np.float32(0.25)
+        old: dict[str, Any] = {"min": -0.5, "max": 0.25} if opset < 11 else {}
+        reads = ("x",) if old else ("x", "low", "high")
+        proto = one("Clip", *reads, of=[value("x", [3, 4])], opset=opset, low=low, high=high, **old)
+        assert np.array_equal(run(from_onnx(proto), x), np.clip(x, low, high))
 
 
 class TestBranches:
@@ -278,9 +262,8 @@ def test_constants_are_folded() -> None:
 
 def test_an_operator_without_a_builder_is_written_out() -> None:
     """MeanVarianceNormalization is a function of operators that there are builders for."""
-    proto = model([node("MeanVarianceNormalization", ["x"], ["y"])], [value("x", [2, 3, 4, 4])], ["y"])
-    x = noise(2, 3, 4, 4)
-    assert np.allclose(run(from_onnx(proto), x), evaluated(proto, {"x": x})[0], atol=1e-5)
+    proto, x = one("MeanVarianceNormalization", "x"), noise(2, 3, 4, 4)
+    assert np.allclose(run(from_onnx(proto), x), evaluated(proto, x)[0], atol=1e-5)
 
 
 def test_outputs_that_are_inputs_and_constants() -> None:
@@ -298,17 +281,16 @@ def test_outputs_that_are_inputs_and_constants() -> None:
 def test_einsum_keeps_the_batch_free(equation: str) -> None:
     second = {"nij,jk->nik": (4, 5), "...j,kj->...k": (5, 4)}.get(equation)
     stored = {"w": noise(*second)} if second else {}
-    nodes = [node("Einsum", ["x", "w" if second else "x"][: 1 + ("," in equation)], ["y"], equation=equation)]
-    spec = from_onnx(model(nodes, [value("x", ["n", 3, 4])], ["y"], stored))
+    reads = ["x", *(stored or ["x"])][: 1 + ("," in equation)]
+    spec = from_onnx(one("Einsum", *reads, of=[value("x", ["n", 3, 4])], equation=equation, **stored))
     for batch in (1, 3):
         x = noise(batch, 3, 4)
-        operands = [x, stored.get("w", x)][: 1 + ("," in equation)]
+        operands = [{"x": x, **stored}[name] for name in reads]
         assert np.allclose(run(spec, x), np.einsum(equation, *operands), atol=1e-5)
 
 
 def test_a_batch_that_another_input_gives_the_example_of() -> None:
-    nodes = [node("Concat", ["x", "z"], ["y"], axis=1)]
-    proto = model(nodes, [value("x", ["n", 3]), value("z", ["n", "w"])], ["y"])
+    proto = one("Concat", "x", "z", of=[value("x", ["n", 3]), value("z", ["n", "w"])], axis=1)
     spec = from_onnx(proto, shapes={"z": (4, 3)})
     assert [i.example for i in spec.inputs] == [(4, 3), (4, 3)]
     assert [i.shape for i in spec.inputs] == [("N", 3), ("N", "w")]

@@ -18,15 +18,11 @@ def refuse(error: type[Exception], net: Any, example: Any = IMAGE) -> str:
     return str(caught.value)
 
 
-class Odd(nn.Module):
-    """Two operations that bslite does not have, in one forward."""
-
-    def forward(self, x: Any) -> Any:
-        return torch.lgamma(torch.digamma(x))
-
-
 def test_everything_unsupported_is_listed_at_once() -> None:
-    net = nn.Sequential(nn.Conv2d(3, 4, 1), Odd(), nn.ReLU(), nn.Sequential(Odd(), nn.RReLU()), Fn(torch.i0))
+    odd = Fn(lambda x: torch.lgamma(torch.digamma(x)))
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 1), odd, nn.ReLU(), nn.Sequential(copy(odd), nn.RReLU()), Fn(torch.i0)
+    )
     lines = refuse(bslite.UnsupportedError, net.eval()).splitlines()
     assert lines[0] == "model 'Sequential' needs what bslite does not have:"
     assert sorted(lines[1:]) == [
@@ -46,13 +42,8 @@ def test_forms_behind_what_is_unsupported_are_looked_at() -> None:
         return a, sign.round(decimals=2), log.tanh().double()
 
     lines = refuse(bslite.UnsupportedError, Fn(forward).eval()).splitlines()[1:]
-    for part in (
-        "1 x aten.digamma.default;",
-        "more than its first result is used",
-        "slogdet",
-        "decimals=2",
-        "makes float64",
-    ):
+    several = "more than its first result is used"
+    for part in ("1 x aten.digamma.default;", several, "slogdet", "decimals=2", "makes float64"):
         assert sum(part in line for line in lines) == 1, (part, lines)
     assert len(lines) == 5
 
@@ -129,16 +120,11 @@ def test_no_module() -> None:
     assert "got function" in refuse(bslite.UnsupportedError, refuse)
 
 
-class Deciding(nn.Module):
-    def forward(self, x: Any) -> Any:
-        return x.tanh() if x.sum() > 0 else x
-
-
 def test_control_flow_on_data_names_the_layer() -> None:
-    net = nn.Sequential(nn.ReLU(), nn.Sequential(Deciding())).eval()
-    message = refuse(bslite.UnsupportedError, net)
-    assert (
-        "model 'Sequential': torch.export cannot trace it at layer '1.0': Could not guard on data" in message
+    deciding = Fn(lambda x: x.tanh() if x.sum() > 0 else x)
+    message = refuse(bslite.UnsupportedError, nn.Sequential(nn.ReLU(), nn.Sequential(deciding)).eval())
+    assert message.startswith(
+        "model 'Sequential': torch.export cannot trace it at layer '1.0': Could not guard"
     )
 
 

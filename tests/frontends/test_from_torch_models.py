@@ -1,13 +1,14 @@
 """torchvision's networks, converted whole and run layer by layer, against torch."""
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from support.check import rel_l2
 from support.networks import networks
 from support.torch_modules import MODULES_OF_ATTENTION, torch
+from support.torch_three_way import by_torch
 from support.torchvision_models import model
 
 import bslite
@@ -45,11 +46,10 @@ def check(module: Any, spec: ModelSpec, size: int) -> None:
 
     What remains is scalars of the forward methods, which the model stores in float32.
     """
-    x = torch.randn(2, 3, size, size, dtype=torch.float64, generator=torch.manual_seed(1))
-    with torch.no_grad():
-        (want,) = (y.numpy() for y in torch.utils._pytree.tree_leaves(copy.deepcopy(module).double()(x)))
+    x = torch.randn(2, 3, size, size, generator=torch.manual_seed(1))
+    _, (want,) = by_torch(module, x)
     (got,) = reference.run(spec, [x.numpy()], np.float64)
-    assert np.linalg.norm(got - want) <= 1e-6 * np.linalg.norm(want)
+    assert rel_l2(got, want) <= 1e-6
 
 
 @pytest.mark.parametrize(("name", "size"), networks(NETS.items()))
@@ -57,7 +57,7 @@ def test_agrees_with_torch(name: str, size: int) -> None:
     module = model(name)
     spec = from_torch(module, torch.zeros(1, 3, size, size))
     assert spec.inputs[0].shape == ("N", 3, size, size)
-    own = set(module.state_dict())
+    own = module.state_dict()
     computed = {key for key in spec.params if key not in own and not key.startswith("scalar.")}
     assert not computed or all(TABLES.get(name, "none") in key for key in computed), sorted(computed)[:5]
     layers = {
@@ -96,10 +96,9 @@ def test_modules_of_attention(make: Callable[[], Any]) -> None:
     fused = simplify(spec)
     assert "attention" in {n.op for n in fused.nodes}
     assert "softmax" not in {n.op for n in fused.nodes}
-    x = torch.randn(3, 5, 12, dtype=torch.float64)
-    with torch.no_grad():
-        want = copy.deepcopy(module).double()(x).numpy()
+    x = torch.randn(3, 5, 12)
+    _, (want,) = by_torch(module, x)
     for version in (spec, fused):
         (got,) = reference.run(version, [x.numpy()], np.float64)
-        assert np.linalg.norm(got - want) <= 1e-6 * np.linalg.norm(want)
-    assert np.linalg.norm(bslite.run(spec, x.float().numpy()) - want) <= 1e-6 * np.linalg.norm(want)
+        assert rel_l2(got, want) <= 1e-6
+    assert rel_l2(bslite.run(spec, x.numpy()), want) <= 1e-6

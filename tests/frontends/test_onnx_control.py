@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.noise import noise
-from support.onnx_models import BOOL, FLOAT, INT64, helper, model, value
+from support.onnx_models import BOOL, FLOAT, INT64, helper, model, one, value
 
 from bslite import SpecError, UnsupportedError, from_onnx, run
 from bslite.frontends.onnx.control import MAX_STEPS
@@ -24,6 +24,10 @@ def body(nodes: Any, states: dict[str, str], stacked: Any = (), condition: str =
         [value("step", [], INT64), value("going", [], BOOL), *(value(s, None) for s in states)],
         [value(condition, [], BOOL), *(value(s, None) for s in (*states.values(), *stacked))],
     )  # fmt: skip
+
+
+def negation() -> Any:
+    return body([node("Neg", ["v"], ["next"])], {"v": "next"})
 
 
 def power(condition: str = "") -> Any:
@@ -76,10 +80,7 @@ def test_while() -> None:
 
 
 def test_no_step_at_all() -> None:
-    graph = body([node("Neg", ["v"], ["next"])], {"v": "next"})
-    proto = model(
-        [node("Loop", ["n", "", "x"], ["y"], body=graph)], [value("x", [3])], ["y"], {"n": np.int64(0)}
-    )
+    proto = one("Loop", "n", "", "x", of=[value("x", [3])], n=np.int64(0), body=negation())
     assert np.array_equal(run(from_onnx(proto), noise(3)), noise(3))
 
 
@@ -91,8 +92,7 @@ def test_loops_within_loops_see_what_is_outside() -> None:
     ]
     outer = body(outer_nodes, {"v": "next"})
     stored = {"two": np.int64(2), "half": np.float32(0.25)}
-    proto = model([node("Loop", ["two", "", "x"], ["y"], body=outer)], [value("x", [3])], ["y"], stored)
-    x = noise(3)
+    proto, x = one("Loop", "two", "", "x", of=[value("x", [3])], body=outer, **stored), noise(3)
     once = (x + 2 * x) / 4  # the inner loop adds the state it was given, twice
     assert np.allclose(run(from_onnx(proto), x), (once + 2 * once) / 4, atol=1e-6)
 
@@ -182,11 +182,10 @@ class TestRefused:
         assert "1 x Loop: the condition to go on is computed from the input; at y" in message
 
     def test_too_many_steps(self) -> None:
-        graph = body([node("Neg", ["v"], ["next"])], {"v": "next"})
-        loop = node("Loop", ["n", "", "x"], ["y"], body=graph)
+        loop = node("Loop", ["n", "", "x"], ["y"], body=negation())
         message = self.refuse([loop], [value("x", [3])], {"n": np.int64(10**9)})
         assert f"Loop: of {10**9} steps; at most {MAX_STEPS} are written out" in message
-        forever = node("Loop", ["", "yes", "x"], ["y"], body=graph)
+        forever = node("Loop", ["", "yes", "x"], ["y"], body=negation())
         message = self.refuse([forever], [value("x", [3])], {"yes": np.array(True)})
         assert f"Loop: of more than {MAX_STEPS} steps" in message
 
@@ -199,10 +198,8 @@ class TestRefused:
         assert "2 x Det: bslite has no such operator; at loop/0/det, loop/1/det" in message
 
     def test_a_body_that_does_not_fit(self) -> None:
-        graph = body([node("Neg", ["v"], ["next"])], {"v": "next"})
-        message = self.refuse(
-            [node("Loop", ["n", ""], ["y"], body=graph)], [value("x", [3])], {"n": np.int64(2)}, SpecError
-        )
+        loop = node("Loop", ["n", ""], ["y"], body=negation())
+        message = self.refuse([loop], [value("x", [3])], {"n": np.int64(2)}, SpecError)
         assert "its body takes 3 values and gives 2; it has 0 states" in message
 
     def test_empty_loops_within_loops(self) -> None:

@@ -6,7 +6,6 @@ does it for every classification model of torchvision at its own size, with both
 prints a line for each: half an hour and more.
 """
 
-import copy
 import io
 import sys
 import time
@@ -19,6 +18,7 @@ from support.check import assert_three_way, rel_l2
 from support.networks import networks
 from support.onnx_models import onnx
 from support.torch_modules import torch
+from support.torch_three_way import by_torch
 from support.torchvision_models import import_models, model
 
 from bslite import BsliteError, ModelSpec, from_onnx, reference, run
@@ -59,11 +59,6 @@ def images(size: int, batch: int) -> Any:
     return torch.randn(batch, 3, size, size, generator=torch.manual_seed(1))
 
 
-def in_float64(module: Any, x: Any) -> Any:
-    with torch.no_grad():
-        return copy.deepcopy(module).double()(x.double()).numpy()
-
-
 def same_model(module: Any, spec: ModelSpec, size: int, batch: int = 2, bound: float = 1e-6) -> float:
     """How far torch's float64 is from ours, which is another model if that is more than ``bound``.
 
@@ -72,8 +67,8 @@ def same_model(module: Any, spec: ModelSpec, size: int, batch: int = 2, bound: f
     which they are left as they are, and otherwise of small networks only.
     """
     x = images(size, batch)
-    (ours,) = reference.run(spec, [x.numpy()], np.float64)
-    error = rel_l2(ours, in_float64(module, x))
+    (ours,), (_, (exact,)) = reference.run(spec, [x.numpy()], np.float64), by_torch(module, x)
+    error = rel_l2(ours, exact)
     assert error <= bound
     return error
 
@@ -81,9 +76,7 @@ def same_model(module: Any, spec: ModelSpec, size: int, batch: int = 2, bound: f
 def compared(module: Any, spec: ModelSpec, size: int, batch: int = 2) -> tuple[float, float]:
     """Relative errors of bslite and of torch in float32 against torch in float64, bound checked."""
     x = images(size, batch)
-    with torch.no_grad():
-        peer = module(x).numpy()
-    exact = in_float64(module, x)
+    (peer,), (exact,) = by_torch(module, x)
     got = run(spec, x.numpy())
     assert_three_way(got, peer, exact)
     return rel_l2(got, exact), rel_l2(peer, exact)

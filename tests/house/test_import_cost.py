@@ -1,9 +1,7 @@
 """What importing costs: nothing heavy comes with ``import bslite``, and torch only with the user's own."""
 
-import subprocess
-import sys
-
 import pytest
+from support.process import printed
 
 HEAVY = {"torch", "numba", "llvmlite", "onnx", "PIL", "rich", "typer"}
 
@@ -21,8 +19,7 @@ assert bslite.verify(spec, np.ones((1, 3, 64, 64), np.float32)).passed
 def loaded_after(code: str) -> set[str]:
     """Top-level modules in a fresh process that has run ``code``."""
     script = f"import sys, bslite\n{code}\nprint('\\n'.join(m for m in sys.modules if '.' not in m))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return set(printed(script).split())
 
 
 def test_import_brings_nothing_heavy() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import Array
+from support.graphs import Graph
 from support.kernel_checks import MANY, check, ran
 from support.noise import noise
 from support.plans import run_tuned
@@ -13,7 +14,7 @@ from bslite.machine import Machine
 from bslite.plan.cpu.ops import conv
 from bslite.plan.cpu.ops.conv import BY_FILTER_ROWS
 from bslite.plan.cpu.tuning import Tuning
-from bslite.spec import GraphBuilder, ModelSpec
+from bslite.spec import ModelSpec
 
 WIDTHS = range(1, 31)
 #: Filter columns, horizontal stride, dilation: with microkernels of their own, and without.
@@ -24,12 +25,11 @@ GENERAL = [(1, 1, 1), (2, 1, 1), (4, 2, 1), (3, 3, 1), (3, 1, 2), (5, 2, 3), (9,
 def model(x: Array, rows: int, cols: int, activation: str = "", **attrs: Any) -> ModelSpec:
     """A depthwise convolution of an image like ``x``, read from a buffer of the engine's own."""
     c = x.shape[1]
-    graph = GraphBuilder("depthwise")
-    graph.params |= {"weight": noise(c, 1, rows, cols, seed=1), "bias": noise(c, seed=2)}
-    value = graph.add("relu", "first", graph.input("x", x.shape))
-    params = {"weight": "weight", "bias": "bias"}
-    value = graph.add("conv2d", "conv", value, params=params, groups=c, **attrs)
-    return graph.build(graph.add(activation, "act", value) if activation else value)
+    graph = Graph()
+    params = {"weight": noise(c, 1, rows, cols, seed=1), "bias": noise(c, seed=2)}
+    value = graph("relu", "first", graph.input("x", x.shape))
+    value = graph("conv2d", "conv", value, **params, groups=c, **attrs)
+    return graph.build(graph(activation, "act", value) if activation else value)
 
 
 def image(c: int, rows: int, cols: int, stride: int, dilation: int, width: int) -> Array:

@@ -4,59 +4,60 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.graphs import Graph
 from support.kernel_checks import CHANNELS, check, ran
 from support.noise import noise
 
 from bslite import reference
-from bslite.spec import GraphBuilder, ModelSpec
+from bslite.spec import ModelSpec
 
 
 @pytest.mark.parametrize("channels", CHANNELS)
 @pytest.mark.parametrize("shape", [(5, 1, 1), (1, 4, 7), (1,), (1, 1, 7)])
 def test_broadcast_over_an_image(channels: int, shape: tuple[int, ...]) -> None:
     shape = tuple(channels if n == 5 else n for n in shape)
-    graph = GraphBuilder("model")
+    graph = Graph()
     x, y = graph.input("x", (2, channels, 4, 7)), graph.input("y", shape)
-    check(graph.build(graph.add("sub", "z", y, x)), noise(2, channels, 4, 7), noise(*shape, seed=1))
+    check(graph.build(graph("sub", "z", y, x)), noise(2, channels, 4, 7), noise(*shape, seed=1))
 
 
 def test_operands_in_other_orders() -> None:
-    graph = GraphBuilder("model")
+    graph = Graph()
     x, y = graph.input("x", (3, 4, 5, 6)), graph.input("y", (6, 5, 3, 4))
-    turned = graph.add("permute", "turned", y, order=(2, 3, 1, 0))
-    check(graph.build(graph.add("maximum", "z", x, turned)), noise(3, 4, 5, 6), noise(6, 5, 3, 4, seed=1))
+    turned = graph("permute", "turned", y, order=(2, 3, 1, 0))
+    check(graph.build(graph("maximum", "z", x, turned)), noise(3, 4, 5, 6), noise(6, 5, 3, 4, seed=1))
 
 
 @pytest.mark.parametrize("op", ["add", "mul", "sub"])
 def test_maps_of_one_channel_one_of_them_turned(op: str) -> None:
-    graph = GraphBuilder("model")
+    graph = Graph()
     x, y = graph.input("x", (1, 1, 4, 5)), graph.input("y", (1, 1, 5, 4))
-    turned = graph.add("permute", "turned", y, order=(0, 1, 3, 2))
-    check(graph.build(graph.add(op, "z", x, turned)), noise(1, 1, 4, 5), noise(1, 1, 5, 4, seed=1))
+    turned = graph("permute", "turned", y, order=(0, 1, 3, 2))
+    check(graph.build(graph(op, "z", x, turned)), noise(1, 1, 4, 5), noise(1, 1, 5, 4, seed=1))
 
 
 def test_more_axes_than_loops() -> None:
     shape = (2, 3, 2, 3, 2, 3, 2)
-    graph = GraphBuilder("model")
+    graph = Graph()
     x, y = graph.input("x", shape), graph.input("y", tuple(n if i % 2 else 1 for i, n in enumerate(shape)))
-    check(graph.build(graph.add("sub", "z", x, y)), noise(*shape), noise(1, 3, 1, 3, 1, 3, 1, seed=1))
+    check(graph.build(graph("sub", "z", x, y)), noise(*shape), noise(1, 3, 1, 3, 1, 3, 1, seed=1))
 
 
 def test_slices_of_wider_values() -> None:
-    graph = GraphBuilder("model")
+    graph = Graph()
     x = graph.input("x", (2, 9, 5, 4))
-    one = graph.add("slice", "one", x, axis=1, start=4, stop=5)
-    rest = graph.add("slice", "rest", x, axis=1, start=1, stop=9, step=2)
-    check(graph.build(graph.add("div", "z", one, rest)), noise(2, 9, 5, 4, shift=9.0))
+    one = graph("slice", "one", x, axis=1, start=4, stop=5)
+    rest = graph("slice", "rest", x, axis=1, start=1, stop=9, step=2)
+    check(graph.build(graph("div", "z", one, rest)), noise(2, 9, 5, 4, shift=9.0))
 
 
 def test_written_into_a_concat() -> None:
-    graph = GraphBuilder("model")
+    graph = Graph()
     x = graph.input("x", (2, 3, 5, 4))
-    parts = [graph.add("sub", f"z{i}", x, graph.add("tanh", f"t{i}", x)) for i in range(2)]
-    parts.append(graph.add("amax", "most", x, axes=(1,), keepdim=True))
-    parts.append(graph.add("mean", "mean", x, axes=(1,), keepdim=True))
-    check(graph.build(graph.add("concat", "all", *parts, axis=1)), noise(2, 3, 5, 4))
+    parts = [graph("sub", f"z{i}", x, graph("tanh", f"t{i}", x)) for i in range(2)]
+    parts.append(graph("amax", "most", x, axes=(1,), keepdim=True))
+    parts.append(graph("mean", "mean", x, axes=(1,), keepdim=True))
+    check(graph.build(graph("concat", "all", *parts, axis=1)), noise(2, 3, 5, 4))
 
 
 @pytest.mark.parametrize(
@@ -71,13 +72,12 @@ def test_written_into_a_concat() -> None:
     ],
 )
 def test_activations_ride_in_stores(activation: str, attrs: dict[str, Any]) -> None:
-    graph = GraphBuilder("model")
+    graph = Graph()
     x = graph.input("x", (2, 19, 4, 7))
-    graph.params["w"] = noise(21, 19, 3, 3, scale=0.1)
-    y = graph.add("conv2d", "conv", x, params={"weight": "w"}, padding=1)
-    y = graph.add(activation, "first", y, **attrs)
-    y = graph.add("sub", "difference", y, graph.input("z", (21, 1, 1)))
-    spec = graph.build(graph.add(activation, "second", y, **attrs))
+    y = graph("conv2d", "conv", x, weight=noise(21, 19, 3, 3, scale=0.1), padding=1)
+    y = graph(activation, "first", y, **attrs)
+    y = graph("sub", "difference", y, graph.input("z", (21, 1, 1)))
+    spec = graph.build(graph(activation, "second", y, **attrs))
     inputs = [noise(2, 19, 4, 7), noise(21, 1, 1, seed=1)]
     from bslite.passes import fuse
 
@@ -87,9 +87,9 @@ def test_activations_ride_in_stores(activation: str, attrs: dict[str, Any]) -> N
 
 def reduction(op: str, shape: tuple[int, ...], order: tuple[int, ...], **attrs: Any) -> ModelSpec:
     """One reduction of a permuted value."""
-    graph = GraphBuilder(op)
-    x = graph.add("permute", "turned", graph.input("x", shape), order=order)
-    return graph.build(graph.add(op, "y", x, **attrs))
+    graph = Graph()
+    x = graph("permute", "turned", graph.input("x", shape), order=order)
+    return graph.build(graph(op, "y", x, **attrs))
 
 
 @pytest.mark.parametrize("axes", [(), (0,), (1,), (3,), (0, 3), (1, 2), (0, 2, 3)])

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import TINY, Array
-from support.kernel_checks import one_op, ran
+from support.graphs import Graph, one_op
+from support.kernel_checks import ran
 from support.noise import noise
 
 from bslite import reference
-from bslite.spec import GraphBuilder, ModelSpec
+from bslite.spec import ModelSpec
 
 
 def check(spec: ModelSpec, *inputs: Array, terms: int) -> None:
@@ -50,16 +51,16 @@ def test_broadcasting(batch: list[int], data: st.DataObject, mkn: tuple[int, int
 @pytest.mark.parametrize(("tokens", "heads", "width"), [(5, 3, 8), (50, 4, 16), (33, 2, 20)])
 def test_attention(images: int, tokens: int, heads: int, width: int) -> None:
     """Heads split off by permuting, keys transposed; 20 images would make more steps than are worth it."""
-    graph = GraphBuilder("attention")
+    graph = Graph()
     split = {}
-    for i, (name, order) in enumerate({"q": (0, 2, 1, 3), "k": (0, 2, 3, 1), "v": (0, 2, 1, 3)}.items()):
-        value = graph.input(f"x{i}", (images, tokens, heads * width))
-        value = graph.add("reshape", f"{name} heads", value, shape=(images, tokens, heads, width))
-        split[name] = graph.add("permute", name, value, order=order)
-    scores = graph.add("matmul", "scores", split["q"], split["k"])
-    value = graph.add("matmul", "mixed", graph.add("softmax", "attention", scores), split["v"])
-    value = graph.add("permute", "tokens first", value, order=(0, 2, 1, 3))
-    spec = graph.build(graph.add("reshape", "joined", value, shape=(images, tokens, heads * width)))
+    for name, order in {"q": (0, 2, 1, 3), "k": (0, 2, 3, 1), "v": (0, 2, 1, 3)}.items():
+        value = graph.input(f"{name}0", (images, tokens, heads * width))
+        value = graph("reshape", f"{name} heads", value, shape=(images, tokens, heads, width))
+        split[name] = graph("permute", name, value, order=order)
+    scores = graph("matmul", "scores", split["q"], split["k"])
+    value = graph("matmul", "mixed", graph("softmax", "attention", scores), split["v"])
+    value = graph("permute", "tokens first", value, order=(0, 2, 1, 3))
+    spec = graph.build(graph("reshape", "joined", value, shape=(images, tokens, heads * width)))
     inputs = [noise(images, tokens, heads * width, seed=i) for i in range(3)]
     exact = reference.run(spec, inputs, np.float64)[0]
     assert np.abs(ran(spec, *inputs) - exact).max() < 1e-5
@@ -67,14 +68,14 @@ def test_attention(images: int, tokens: int, heads: int, width: int) -> None:
 
 def test_operands_with_steps() -> None:
     """Every second column and row: neither operand has a contiguous axis."""
-    graph = GraphBuilder("steps")
+    graph = Graph()
     values = []
     for i, shape in enumerate([(4, 10, 66), (4, 66, 70)]):
         value = graph.input(f"x{i}", shape)
         for axis in (1, 2):
-            value = graph.add("slice", "step", value, axis=axis, step=2)
+            value = graph("slice", "step", value, axis=axis, step=2)
         values.append(value)
-    spec = graph.build(graph.add("matmul", "product", *values))
+    spec = graph.build(graph("matmul", "product", *values))
     check(spec, noise(4, 10, 66), noise(4, 66, 70, seed=1), terms=33)
 
 
@@ -86,15 +87,11 @@ def test_many_batches_broadcast_both_ways() -> None:
 
 def test_images_times_images() -> None:
     """The last two axes of channels-last images, into a concat and a residual."""
-    graph = GraphBuilder("images")
-    x = graph.input("x0", (2, 5, 6, 6))
-    y = graph.add("relu", "relu", x)
-    product = graph.add("matmul", "product", x, y)
-    spec = graph.build(
-        graph.add(
-            "add", "sum", graph.add("concat", "join", product, y, axis=1), graph.input("x1", (2, 10, 6, 6))
-        )
-    )
+    graph = Graph()
+    x, z = graph.input("x0", (2, 5, 6, 6)), graph.input("x1", (2, 10, 6, 6))
+    y = graph("relu", "relu", x)
+    joined = graph("concat", "join", graph("matmul", "product", x, y), y, axis=1)
+    spec = graph.build(graph("add", "sum", joined, z))
     inputs = [noise(2, 5, 6, 6), noise(2, 10, 6, 6, seed=1)]
     assert np.abs(ran(spec, *inputs) - reference.run(spec, inputs, np.float64)[0]).max() < 1e-5
 

@@ -6,25 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.graphs import Graph, one_op
 from support.noise import noise
 
 import bslite
-from bslite import GraphBuilder, InputError, ModelSpec
+from bslite import InputError
 from bslite.engines.cpu.detect import detect
 from bslite.plan import build_plan
 from bslite.plan.shared.cuts import pieces
 
 
-def one(op: str, *inputs: Any, **attrs: Any) -> ModelSpec:
-    """A model of one layer "it" for inputs like these."""
-    g = GraphBuilder(op)
-    names = [g.input(f"x{i}", x.shape, dtype=x.dtype.name) for i, x in enumerate(inputs)]
-    return g.build(g.add(op, "it", *names, **attrs))
-
-
 def ran(op: str, *inputs: Any, **attrs: Any) -> Any:
     """The engine's answer, the same for one thread and for two."""
-    spec = one(op, *inputs, **attrs)
+    spec = one_op(op, *inputs, **attrs)
     got = bslite.run(spec, list(inputs), threads=2)
     assert got.tobytes() == bslite.run(spec, list(inputs), threads=1).tobytes()
     return got
@@ -47,7 +41,7 @@ def test_pads_of_any_rank(shape: list[int], mode: str, data: st.DataObject) -> N
     pads = [data.draw(st.integers(-1, n - 1)) for n in shape + shape]
     assume(all(n + a + b >= 1 for n, a, b in zip(shape, pads, pads[len(shape) :], strict=False)))
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-    spec = one("pad", x, pads=pads, mode=mode)
+    spec = one_op("pad", x, pads=pads, mode=mode)
     np.testing.assert_array_equal(bslite.run(spec, x), bslite.run(spec, x, backend="reference"))
 
 
@@ -56,17 +50,6 @@ def test_pieces_put_together_are_the_sources(sources: list[int]) -> None:
     found = pieces(sources)
     assert [p.start + k * p.step for p in found for k in range(p.size)] == sources
     assert [p.at for p in found] == list(np.cumsum([0, *(p.size for p in found)])[:-1])
-
-
-@pytest.mark.parametrize("largest", [True, False])
-def test_topk_takes_the_first_of_equals_and_nan_as_the_largest(largest: bool) -> None:
-    x = np.random.default_rng(0).integers(0, 4, (5, 40)).astype(np.float32)
-    x[1, ::7] = np.nan
-    x[2, 3], x[3, 5] = np.inf, -np.inf
-    key = np.where(np.isnan(x), np.float32(1e30), np.clip(x, -1e20, 1e20))
-    want = np.argsort(-key if largest else key, axis=1, kind="stable")
-    np.testing.assert_array_equal(ran("topk", x, k=40, largest=largest), want)
-    np.testing.assert_array_equal(ran("topk", x, k=9, largest=largest), want[:, :9])
 
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -89,22 +72,22 @@ def test_an_index_out_of_range_is_an_error(
     indices = np.zeros(shape, np.int64)
     indices[1, 0] = index
     inputs = [X, indices] + ([np.ones(updates, np.float32)] if updates else [])
-    with pytest.raises(InputError, match=rf"layer 'it': index {index} is out of range"):
-        bslite.run(one(op, *inputs), inputs, backend=backend)
+    with pytest.raises(InputError, match=rf"layer 'layer': index {index} is out of range"):
+        bslite.run(one_op(op, *inputs), inputs, backend=backend)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("index", [5, -1])
 def test_one_hot_refuses_if_it_is_asked_to(index: int, backend: str) -> None:
     x = np.array([0, index])
-    with pytest.raises(InputError, match=rf"layer 'it': index {index} is out of range for depth 5"):
-        bslite.run(one("one_hot", x, depth=5, strict=True), x, backend=backend)
+    with pytest.raises(InputError, match=rf"layer 'layer': index {index} is out of range for depth 5"):
+        bslite.run(one_op("one_hot", x, depth=5, strict=True), x, backend=backend)
 
 
 def test_an_integer_that_overflows_is_an_error() -> None:
     x, indices = np.array([2**31 - 1, 0]), np.array([0])
-    spec = one("scatter_elements", x, indices, indices, reduction="add")
-    with pytest.raises(InputError, match="layer 'it': 2147483648 is beyond the 32 bits"):
+    spec = one_op("scatter_elements", x, indices, indices, reduction="add")
+    with pytest.raises(InputError, match="layer 'layer': 2147483648 is beyond the 32 bits"):
         bslite.run(spec, [x, indices, np.array([1])])
 
 
@@ -116,11 +99,9 @@ def test_of_several_updates_to_one_place_the_last_stays() -> None:
 
 
 def test_what_broadcasts_or_mirrors_is_not_copied() -> None:
-    g = GraphBuilder("views")
-    x = g.input("x", (2, 1, 8))
-    y = g.add("expand", "wide", x, shape=(2, 5, 8))
-    y = g.add("slice", "mirrored", y, axis=0, start=-1, step=-1)
-    spec = g.build(g.add("relu", "relu", y))
+    g = Graph()
+    y = g("expand", "wide", g.input("x", (2, 1, 8)), shape=(2, 5, 8))
+    spec = g.build(g("relu", "relu", g("slice", "mirrored", y, axis=0, start=-1, step=-1)))
     plan = build_plan(spec, [(2, 1, 8)], detect(1))
     assert [s.kernel for s in plan.steps] == ["elementwise"]
     v = noise(2, 1, 8)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import TINY, Array, rel_l2
-from support.kernel_checks import check, check_in_every_layout, one_op, ran
+from support.graphs import Graph, one_op
+from support.kernel_checks import check, check_in_every_layout, ran
 from support.noise import noise
 
-from bslite import reference
-from bslite.spec import GraphBuilder
+from bslite import ModelSpec, reference
 
 
 def affine(*shape: int) -> dict[str, Array]:
@@ -22,7 +22,7 @@ def affine(*shape: int) -> dict[str, Array]:
 def test_layer_norm_rows(length: int) -> None:
     x = noise(7, length)
     for params in ({}, affine(length), {"bias": affine(length)["bias"]}):
-        check(one_op("layer_norm", x.shape, params=params, normalized_shape=(length,)), x)
+        check(one_op("layer_norm", x, **params, normalized_shape=(length,)), x)
 
 
 @settings(deadline=None, max_examples=40)
@@ -30,31 +30,24 @@ def test_layer_norm_rows(length: int) -> None:
 def test_layer_norm_over_any_trailing_axes(shape: list[int], data: st.DataObject) -> None:
     sizes = tuple(shape[-data.draw(st.integers(1, len(shape))) :])
     x = noise(*shape)
-    check(one_op("layer_norm", x.shape, params=affine(*sizes), normalized_shape=sizes, eps=0.1), x)
+    check(one_op("layer_norm", x, **affine(*sizes), normalized_shape=sizes, eps=0.1), x)
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_layer_norm_in_every_layout(axes: int) -> None:
     x = noise(2, 5, 6, 7)
     sizes = x.shape[-axes:]
-
-    def add(g: GraphBuilder, v: str) -> str:
-        g.params.update(affine(*sizes))
-        roles = {"weight": "weight", "bias": "bias"}
-        return g.add("layer_norm", "norm", v, params=roles, normalized_shape=sizes)
-
-    check_in_every_layout(add, x)
+    given = {**affine(*sizes), "normalized_shape": sizes}
+    check_in_every_layout(lambda g, v: g("layer_norm", "norm", v, **given), x)
 
 
 def test_layer_norm_over_channels_of_permuted_images() -> None:
     """As ConvNeXt has it: the channels made last, normalised, and put back."""
     x = noise(2, 33, 5, 7)
-    graph = GraphBuilder("convnext")
-    graph.params.update(affine(33))
-    value = graph.add("permute", "last", graph.input("x", x.shape), order=(0, 2, 3, 1))
-    roles = {"weight": "weight", "bias": "bias"}
-    value = graph.add("layer_norm", "norm", value, params=roles, normalized_shape=(33,))
-    check(graph.build(graph.add("permute", "back", value, order=(0, 3, 1, 2))), x)
+    graph = Graph()
+    value = graph("permute", "last", graph.input("x", x.shape), order=(0, 2, 3, 1))
+    value = graph("layer_norm", "norm", value, **affine(33), normalized_shape=(33,))
+    check(graph.build(graph("permute", "back", value, order=(0, 3, 1, 2))), x)
 
 
 GROUPS = [(1, 1), (3, 3), (3, 1), (17, 17), (33, 11), (33, 3), (64, 32), (130, 2), (130, 65), (256, 32)]
@@ -64,89 +57,84 @@ GROUPS = [(1, 1), (3, 3), (3, 1), (17, 17), (33, 11), (33, 3), (64, 32), (130, 2
 @pytest.mark.parametrize("image", [(1, 2), (7, 5), (40, 33)])
 def test_group_norm(channels: int, groups: int, image: tuple[int, int]) -> None:
     x = noise(2, channels, *image)
-    check(one_op("group_norm", x.shape, params=affine(channels), num_groups=groups), x)
-    check(one_op("group_norm", x.shape, num_groups=groups), x)
+    check(one_op("group_norm", x, **affine(channels), num_groups=groups), x)
+    check(one_op("group_norm", x, num_groups=groups), x)
 
 
 @pytest.mark.parametrize("rest", [(), (1,), (6,), (1021,), (2, 3), (3, 4, 5), (2, 3, 2, 3)])
 def test_group_norm_of_any_rank(rest: tuple[int, ...]) -> None:
     x = noise(3, 12, *rest)
-    check(one_op("group_norm", x.shape, params=affine(12), num_groups=3), x)
+    check(one_op("group_norm", x, **affine(12), num_groups=3), x)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_group_norm_in_every_layout(groups: int) -> None:
-    x = noise(2, 6, 6, 7)
-
-    def add(g: GraphBuilder, v: str) -> str:
-        g.params.update(affine(6))
-        return g.add("group_norm", "norm", v, params={"weight": "weight", "bias": "bias"}, num_groups=groups)
-
-    check_in_every_layout(add, x)
+    check_in_every_layout(
+        lambda g, v: g("group_norm", "norm", v, **affine(6), num_groups=groups), noise(2, 6, 6, 7)
+    )
 
 
 def test_group_norm_of_axes_that_do_not_merge() -> None:
     x = noise(2, 6, 4, 6, 8)
-    graph = GraphBuilder("steps")
+    graph = Graph()
     value = graph.input("x", x.shape)
     for axis in (2, 3, 4):
-        value = graph.add("slice", "every second", value, axis=axis, step=2)
-    check(graph.build(graph.add("group_norm", "norm", value, num_groups=2)), x)
+        value = graph("slice", "every second", value, axis=axis, step=2)
+    check(graph.build(graph("group_norm", "norm", value, num_groups=2)), x)
+
+
+def near_float64(x: Array, groups: tuple[int, ...], **attrs: Any) -> None:
+    """Group norms and the layer norm of all but the batch, by what rounding the result alone may do."""
+    specs = [one_op("group_norm", x, num_groups=n, **attrs) for n in groups]
+    for spec in (*specs, one_op("layer_norm", x, normalized_shape=x[1:], **attrs)):
+        assert rel_l2(ran(spec, x), reference.run(spec, [x], np.float64)[0]) < 4 * TINY
 
 
 @pytest.mark.parametrize("shift", [0.0, 30.0, 1e4])
 def test_means_far_from_zero(shift: float) -> None:
     """The input's own rounding aside, a shift must not show in the result."""
-    x = noise(2, 32, 20, 20, shift=shift)
-    for spec in (
-        one_op("group_norm", x.shape, num_groups=4),
-        one_op("group_norm", x.shape, num_groups=32),
-        one_op("layer_norm", x.shape, normalized_shape=x.shape[1:]),
-    ):
-        assert rel_l2(ran(spec, x), reference.run(spec, [x], np.float64)[0]) < 4 * TINY
+    near_float64(noise(2, 32, 20, 20, shift=shift), (4, 32))
 
 
 def test_a_spread_of_a_few_units_in_the_last_place() -> None:
     """Where the mean lies between two floats, its rounding is a good part of the deviation."""
-    x = noise(3, 40, 9, 9, scale=1e-3, shift=1e4)
-    for spec in (
-        one_op("group_norm", x.shape, num_groups=4, eps=1e-12),
-        one_op("layer_norm", x.shape, normalized_shape=x.shape[1:], eps=1e-12),
-    ):
-        assert rel_l2(ran(spec, x), reference.run(spec, [x], np.float64)[0]) < 4 * TINY
+    near_float64(noise(3, 40, 9, 9, scale=1e-3, shift=1e4), (4,), eps=1e-12)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, -12345.678])
 def test_constant_input_gives_the_bias(value: float) -> None:
     x = np.full((2, 12, 9, 9), value, np.float32)
-    params = affine(12)
-    y = ran(one_op("group_norm", x.shape, params=params, num_groups=3), x)
-    assert np.abs(y - params["bias"][:, None, None]).max() <= 1e-5
-    params = affine(9)
-    y = ran(one_op("layer_norm", x.shape, params=params, normalized_shape=(9,)), x)
-    assert np.abs(y - params["bias"]).max() <= 1e-5
+    y = ran(one_op("group_norm", x, **affine(12), num_groups=3), x)
+    assert np.abs(y - affine(12)["bias"][:, None, None]).max() <= 1e-5
+    y = ran(one_op("layer_norm", x, **affine(9), normalized_shape=(9,)), x)
+    assert np.abs(y - affine(9)["bias"]).max() <= 1e-5
+
+
+def poisoned(spec: ModelSpec, x: Array, at: Any, value: float, reached: Any) -> None:
+    """``value`` in one place makes NaN in all that it reaches, and changes no bit elsewhere."""
+    clean, x = ran(spec, x), x.copy()
+    x[at] = value
+    y = ran(spec, x)
+    touched = np.zeros(x.shape, bool)
+    touched[reached] = True
+    assert np.isnan(y[touched]).all()
+    np.testing.assert_array_equal(y[~touched], clean[~touched])
 
 
 @pytest.mark.parametrize("op", ["group_norm", "layer_norm"])
 def test_nan_stays_in_its_group(op: str) -> None:
     attrs: dict[str, Any] = {"num_groups": 3} if op == "group_norm" else {"normalized_shape": (4,)}
     x = noise(2, 6, 3, 4)
-    spec = one_op(op, x.shape, **attrs)
-    clean = ran(spec, x)
+    reached = (1, slice(2, 4)) if op == "group_norm" else (1, 2, 1)
     for value in (np.nan, np.inf):
-        x[1, 2, 1, 1] = value
-        y = ran(spec, x)
-        touched = np.zeros(x.shape, bool)
-        touched[(1, slice(2, 4)) if op == "group_norm" else (1, 2, 1)] = True
-        assert np.isnan(y[touched]).all()
-        np.testing.assert_array_equal(y[~touched], clean[~touched])
+        poisoned(one_op(op, x, **attrs), x, (1, 2, 1, 1), value, reached)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.75, 1.0, 0.6, 2.0])
 @pytest.mark.parametrize(("channels", "size"), [(1, 5), (3, 2), (17, 5), (33, 4), (64, 5), (96, 1), (20, 70)])
 def test_lrn(channels: int, size: int, beta: float) -> None:
     x = noise(2, channels, 4, 3, scale=2)
-    check(one_op("lrn", x.shape, size=size, alpha=0.7, beta=beta, k=1.5), x)
+    check(one_op("lrn", x, size=size, alpha=0.7, beta=beta, k=1.5), x)
 
 
 @pytest.mark.parametrize("rest", [(5,), (2, 3, 4)])
@@ -156,18 +144,10 @@ def test_lrn_of_any_rank(rest: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("beta", [0.75, 0.6])
 def test_lrn_in_every_layout(beta: float) -> None:
-    check_in_every_layout(
-        lambda g, v: g.add("lrn", "lrn", v, size=4, alpha=1.0, beta=beta), noise(2, 6, 5, 7)
-    )
+    check_in_every_layout(lambda g, v: g("lrn", "lrn", v, size=4, alpha=1.0, beta=beta), noise(2, 6, 5, 7))
 
 
 def test_lrn_nan_reaches_as_far_as_its_window() -> None:
     x = noise(1, 40, 2, 2)
-    spec = one_op("lrn", x.shape, size=5, alpha=1.0)
-    clean = ran(spec, x)
-    x[0, 20, 0, 1] = np.nan
-    y = ran(spec, x)
-    touched = np.zeros(x.shape, bool)
-    touched[0, 18:23, 0, 1] = True
-    assert np.isnan(y[touched]).all()
-    np.testing.assert_array_equal(y[~touched], clean[~touched])
+    spec = one_op("lrn", x, size=5, alpha=1.0)
+    poisoned(spec, x, (0, 20, 0, 1), np.nan, (0, slice(18, 23), 0, 1))

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.check import TINY
-from support.kernel_checks import CHANNELS, check, check_in_every_layout, one_op, ran
+from support.graphs import one_op
+from support.kernel_checks import CHANNELS, check, check_in_every_layout, ran
 from support.noise import noise
 
 from bslite import reference
@@ -42,7 +43,7 @@ def windows(draw: st.DrawFn, dilated: bool) -> dict[str, Any]:
 def test_max_pool_is_exact(n: int, c: int, h: int, w: int, attrs: dict[str, Any]) -> None:
     x = noise(n, c, h, w)
     try:
-        spec = one_op("max_pool2d", x.shape, **attrs)
+        spec = one_op("max_pool2d", x, **attrs)
     except SpecError:
         assume(False)
     np.testing.assert_array_equal(ran(spec, x), reference.run(spec, [x], np.float32)[0], strict=True)
@@ -53,7 +54,7 @@ def test_max_pool_is_exact(n: int, c: int, h: int, w: int, attrs: dict[str, Any]
 def test_avg_pool_rounds_a_few_times(n: int, c: int, h: int, w: int, attrs: dict[str, Any]) -> None:
     x = noise(n, c, h, w)
     try:
-        spec = one_op("avg_pool2d", x.shape, **attrs)
+        spec = one_op("avg_pool2d", x, **attrs)
     except SpecError:
         assume(False)
     exact = reference.run(spec, [x], np.float64)[0]
@@ -65,9 +66,9 @@ def test_avg_pool_rounds_a_few_times(n: int, c: int, h: int, w: int, attrs: dict
 @given(st.sampled_from(CHANNELS), SIZES, SIZES, st.tuples(SIZES, SIZES))
 def test_adaptive_pools(c: int, h: int, w: int, size: tuple[int, int]) -> None:
     x = noise(2, c, h, w)
-    spec = one_op("adaptive_max_pool2d", x.shape, output_size=size)
+    spec = one_op("adaptive_max_pool2d", x, output_size=size)
     np.testing.assert_array_equal(ran(spec, x), reference.run(spec, [x], np.float32)[0], strict=True)
-    spec = one_op("adaptive_avg_pool2d", x.shape, output_size=size)
+    spec = one_op("adaptive_avg_pool2d", x, output_size=size)
     exact, of_size = (reference.run(spec, [v], np.float64)[0] for v in (x, np.abs(x)))
     assert (np.abs(ran(spec, x) - exact) <= (h + w + 1) * TINY * of_size).all()
 
@@ -81,14 +82,14 @@ def test_global_pools(op: str, shape: tuple[int, ...]) -> None:
 def test_a_long_sum_keeps_its_digits() -> None:
     """Added up one by one in float32, 262144 equal numbers are off by far more."""
     x = np.full((1, 3, 512, 512), 0.1, np.float32)
-    got = ran(one_op("adaptive_avg_pool2d", x.shape, output_size=1), x)
+    got = ran(one_op("adaptive_avg_pool2d", x, output_size=1), x)
     assert np.abs(got / x[0, 0, 0, 0] - 1).max() < 1e-5
 
 
 def test_mean_of_ones_is_one() -> None:
     for kernel in range(1, 8):
         x = np.ones((1, 17, 14, 14), np.float32)
-        spec = one_op("avg_pool2d", x.shape, kernel=kernel, padding=kernel // 2, count_include_pad=False)
+        spec = one_op("avg_pool2d", x, kernel=kernel, padding=kernel // 2, count_include_pad=False)
         assert (ran(spec, x) == 1).all()
 
 
@@ -102,16 +103,16 @@ def test_large_images_in_many_items(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("channels", [1, 3, 17, 33])
 def test_every_layout(channels: int) -> None:
     x = noise(2, channels, 6, 7)
-    check_in_every_layout(lambda g, v: g.add("max_pool2d", "max", v, kernel=3, stride=1, padding=1), x)
+    check_in_every_layout(lambda g, v: g("max_pool2d", "max", v, kernel=3, stride=1, padding=1), x)
     check_in_every_layout(
-        lambda g, v: g.add("avg_pool2d", "avg", v, kernel=(2, 3), stride=1, padding=(1, 1, 0, 1)), x
+        lambda g, v: g("avg_pool2d", "avg", v, kernel=(2, 3), stride=1, padding=(1, 1, 0, 1)), x
     )
 
 
 def test_nothing_of_a_window_in_the_image() -> None:
     """A dilated window can straddle a small image: minus infinity, as in the reference."""
     x = noise(1, 3, 1, 1)
-    spec = one_op("max_pool2d", x.shape, kernel=2, padding=1, dilation=2)
+    spec = one_op("max_pool2d", x, kernel=2, padding=1, dilation=2)
     assert np.isneginf(ran(spec, x)).all()
 
 
@@ -119,7 +120,7 @@ def test_nan_wins_wherever_it_stands() -> None:
     for place in range(9):
         x = noise(1, 33, 3, 3)
         x[0, :, place // 3, place % 3] = np.nan
-        assert np.isnan(ran(one_op("max_pool2d", x.shape, kernel=3), x)).all()
+        assert np.isnan(ran(one_op("max_pool2d", x, kernel=3), x)).all()
 
 
 def test_spans() -> None:
@@ -160,7 +161,7 @@ def test_division_is_rounded_once(divisor: int) -> None:
     """The kernel multiplies by an inverse and corrects: the quotient is still the nearest float32."""
     x = np.concatenate([noise(1, 64, 30, 30), noise(1, 64, 30, 30, scale=1e30, seed=1)], axis=2)
     x.reshape(-1)[:4] = np.inf, -np.inf, 3.4e38, -0.0
-    got = ran(one_op("avg_pool2d", x.shape, kernel=1, divisor_override=divisor), x)
+    got = ran(one_op("avg_pool2d", x, kernel=1, divisor_override=divisor), x)
     np.testing.assert_array_equal(got, x / np.float32(divisor))
 
 

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import TINY, Array
-from support.kernel_checks import CHANNELS, check_in_every_layout, one_op, ran
+from support.graphs import one_op
+from support.kernel_checks import CHANNELS, check_in_every_layout, ran
 from support.noise import noise
 
 from bslite import reference
@@ -75,9 +76,9 @@ def test_nearest_taps_by_a_scale(scale: float) -> None:
 def test_odd_shapes(c: int, h: int, w: int, size: tuple[int, int], align_corners: bool) -> None:
     size = (size[0] // 3 + 1, size[1] // 3 + 1)
     x = noise(2, c, h, w)
-    spec = one_op("upsample", x.shape, mode="nearest", size=size)
+    spec = one_op("upsample", x, mode="nearest", size=size)
     np.testing.assert_array_equal(ran(spec, x), reference.run(spec, [x], np.float32)[0], strict=True)
-    spec = one_op("upsample", x.shape, mode="bilinear", size=size, align_corners=align_corners)
+    spec = one_op("upsample", x, mode="bilinear", size=size, align_corners=align_corners)
     exact = reference.run(spec, [x], np.float64)[0]
     # weights and products rounded: never far from the largest of the four pixels
     assert np.abs(ran(spec, x) - exact).max() <= 6 * TINY * np.abs(x).max()
@@ -87,12 +88,12 @@ def test_odd_shapes(c: int, h: int, w: int, size: tuple[int, int], align_corners
 @pytest.mark.parametrize("channels", [1, 5, 33])
 def test_every_layout(channels: int, mode: str) -> None:
     check_in_every_layout(
-        lambda g, v: g.add("upsample", "up", v, mode=mode, scale=(2, 1.5)), noise(2, channels, 4, 6)
+        lambda g, v: g("upsample", "up", v, mode=mode, scale=(2, 1.5)), noise(2, channels, 4, 6)
     )
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
 def test_large_images_in_many_items(mode: str) -> None:
     x = noise(1, 24, 33, 35)
-    spec = one_op("upsample", x.shape, mode=mode, scale=(2, 3))
+    spec = one_op("upsample", x, mode=mode, scale=(2, 3))
     assert np.abs(ran(spec, x) - reference.run(spec, [x], np.float64)[0]).max() <= 6 * TINY * np.abs(x).max()

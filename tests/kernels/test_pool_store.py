@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import Array, rel_l2
+from support.graphs import Graph
 from support.kernel_checks import CHANNELS, MANY, check_in_every_layout
 from support.noise import noise
 
 import bslite
-from bslite import GraphBuilder, ModelSpec, ops, reference
+from bslite import ModelSpec, ops, reference
 from bslite.explanation.data.fusions import fusions
 from bslite.machine import Machine
 from bslite.passes import fuse
@@ -30,28 +31,26 @@ POOLS: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def add_norm(graph: GraphBuilder, name: str, value: str, channels: int, affine: bool = True) -> str:
+def add_norm(graph: Graph, name: str, value: str, channels: int, affine: bool = True) -> str:
     """A batch norm with statistics of its own; without weight and bias if not ``affine``."""
     rng = np.random.default_rng(len(name))
-    roles = ["running_mean", "running_var", *(["weight", "bias"] if affine else [])]
-    for role in roles:
-        low = 0.5 if role == "running_var" else -1.0
-        graph.params[f"{name}.{role}"] = rng.uniform(low, 2.0, channels).astype(np.float32)
-    return graph.add("batch_norm", name, value, params={role: f"{name}.{role}" for role in roles})
+    lowest = {"running_mean": -1.0, "running_var": 0.5, **({"weight": -1.0, "bias": -1.0} if affine else {})}
+    given = {role: rng.uniform(low, 2.0, channels).astype(np.float32) for role, low in lowest.items()}
+    return graph("batch_norm", name, value, **given)
 
 
 def chain(
     pool: str, shape: tuple[int, ...], activation: str | None = "relu", norm: bool = True, affine: bool = True
 ) -> ModelSpec:
     """pool, batch norm, activation."""
-    graph = GraphBuilder(pool)
+    graph = Graph()
     op, attrs = POOLS[pool]
-    value = graph.add(op, "pool", graph.input("x", ("N", shape[1], "H", "W"), shape), **attrs)
+    value = graph(op, "pool", graph.input("x", ("N", shape[1], "H", "W"), shape), **attrs)
     if norm:
         value = add_norm(graph, "norm", value, shape[1], affine)
     if activation:
         needed = {a.name: 0.5 for a in ops.get(activation).attrs if a.default is ...}
-        value = graph.add(activation, "act", value, **needed)
+        value = graph(activation, "act", value, **needed)
     return graph.build(value)
 
 
@@ -106,10 +105,10 @@ def test_nan_and_infinities(pool: str, poison: float) -> None:
 
 
 def test_every_layout() -> None:
-    def add(graph: GraphBuilder, value: str) -> str:
+    def add(graph: Graph, value: str) -> str:
         number = len(graph.params)
-        value = graph.add("max_pool2d", f"pool{number}", value, kernel=3, stride=1, padding=1)
-        return graph.add("relu", f"act{number}", add_norm(graph, f"norm{number}", value, 33))
+        value = graph("max_pool2d", f"pool{number}", value, kernel=3, stride=1, padding=1)
+        return graph("relu", f"act{number}", add_norm(graph, f"norm{number}", value, 33))
 
     check_in_every_layout(add, noise(2, 33, 6, 7))
 
@@ -127,15 +126,15 @@ def layers_of(spec: ModelSpec) -> dict[str, tuple[str, ...]]:
 
 
 def test_what_is_not_fused_and_why() -> None:
-    graph = GraphBuilder("apart")
+    graph = Graph()
     x = graph.input("x", (1, 4, 8, 8))
-    shared = graph.add("max_pool2d", "shared", x, kernel=2)
-    first = graph.add("relu", "act1", add_norm(graph, "norm1", shared, 4))
-    kept = graph.add("max_pool2d", "kept", first, kernel=1)
+    shared = graph("max_pool2d", "shared", x, kernel=2)
+    first = graph("relu", "act1", add_norm(graph, "norm1", shared, 4))
+    kept = graph("max_pool2d", "kept", first, kernel=1)
     second = add_norm(graph, "norm2", kept, 4)
-    late = add_norm(graph, "late", graph.add("relu", "early", graph.add("max_pool2d", "p", x, kernel=2)), 4)
-    twice = add_norm(graph, "n2", add_norm(graph, "n1", graph.add("max_pool2d", "q", x, kernel=2), 4), 4)
-    spec = graph.build(graph.add("add", "sum", shared, second), kept, late, twice)
+    late = add_norm(graph, "late", graph("relu", "early", graph("max_pool2d", "p", x, kernel=2)), 4)
+    twice = add_norm(graph, "n2", add_norm(graph, "n1", graph("max_pool2d", "q", x, kernel=2), 4), 4)
+    spec = graph.build(graph("add", "sum", shared, second), kept, late, twice)
     assert layers_of(spec) == {
         "shared": ("shared",), "norm1": ("norm1", "act1"), "kept": ("kept",), "norm2": ("norm2",),
         "p": ("p", "early"), "late": ("late",), "q": ("q", "n1"), "n2": ("n2",), "sum": ("sum",),
@@ -154,10 +153,9 @@ def test_what_is_not_fused_and_why() -> None:
 
 
 def test_a_folded_batch_norm_is_not_said_to_be_in_the_store() -> None:
-    graph = GraphBuilder("folded")
-    graph.params["w"] = noise(4, 3, 1, 1)
-    conv = graph.add("conv2d", "conv", graph.input("x", (1, 3, 8, 8)), params={"weight": "w"})
-    original = graph.build(graph.add("max_pool2d", "pool", add_norm(graph, "norm", conv, 4), kernel=2))
+    graph = Graph()
+    conv = graph("conv2d", "conv", graph.input("x", (1, 3, 8, 8)), weight=noise(4, 3, 1, 1))
+    original = graph.build(graph("max_pool2d", "pool", add_norm(graph, "norm", conv, 4), kernel=2))
     spec = bslite.passes.simplify(original)
     said = fusions(original, spec, build_plan(spec, [(1, 3, 8, 8)], Machine()))
     assert [fusion.holds for fusion in said] == [("batch norm norm folded into the weights",), ()]

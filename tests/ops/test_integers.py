@@ -3,19 +3,18 @@
 import numpy as np
 import pytest
 from support.check import Array
+from support.graphs import one_op
 
 import bslite
 from bslite import InputError, reference
-from bslite.spec import GraphBuilder, ModelSpec
+from bslite.spec import ModelSpec
 
 BIG = 2**31 - 1
 
 
 def model(op: str, *dtypes: str, shape: tuple[int, ...] = (4,), **attrs: object) -> ModelSpec:
     """One op on inputs of these dtypes."""
-    graph = GraphBuilder(op)
-    names = [graph.input(f"x{i}", shape, dtype=dtype) for i, dtype in enumerate(dtypes)]
-    return graph.build(graph.add(op, "layer", *names, **attrs))
+    return one_op(op, *(np.zeros(shape, dtype) for dtype in dtypes), **attrs)
 
 
 def ints(*values: int) -> Array:

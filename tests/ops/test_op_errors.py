@@ -9,7 +9,9 @@ from bslite import ops
 from bslite.errors import SpecError
 from bslite.ops import Shape
 
-IMAGE = (2, 6, 8, 7)
+IMAGE, VOLUME = (2, 6, 8, 7), (1, 6, 4, 5, 6)
+TURNED = {"weight": (6, 4, 3, 3)}
+FOLD = {"output_size": (4, 4), "kernel": (2, 2), "padding": (0,) * 4, "dilation": (1, 1)}
 STATISTICS = {"running_mean": (6,), "running_var": (6,)}
 
 #: op, input shapes, parameter shapes, attributes, and what the message has to say besides the op's name
@@ -51,38 +53,14 @@ WRONG: list[tuple[str, Sequence[Shape], Mapping[str, Shape], Mapping[str, Any], 
     ("lrn", [IMAGE], {}, {"size": 0}, ["size=0", "at least 1"]),
     ("conv1d", [IMAGE], {"weight": (4, 6, 3)}, {}, ["rank 4", "[N, C, L]"]),
     ("conv3d", [IMAGE], {"weight": (4, 6, 3, 3, 3)}, {}, ["rank 4", "[N, C, D, H, W]"]),
-    (
-        "conv3d",
-        [(1, 6, 4, 5, 6)],
-        {"weight": (4, 6, 3, 3, 3)},
-        {"stride": (1, 2)},
-        ["(depth, height, width)"],
-    ),
-    ("conv3d", [(1, 6, 4, 5, 6)], {"weight": (4, 6, 5, 3, 3)}, {}, ["too small"]),
+    ("conv3d", [VOLUME], {"weight": (4, 6, 3, 3, 3)}, {"stride": (1, 2)}, ["(depth, height, width)"]),
+    ("conv3d", [VOLUME], {"weight": (4, 6, 5, 3, 3)}, {}, ["too small"]),
     ("conv_transpose2d", [IMAGE], {"weight": (5, 4, 3, 3)}, {}, ["6 channels", "[5, 4, 3, 3]", "expects 5"]),
-    ("conv_transpose2d", [IMAGE], {"weight": (6, 4, 3, 3)}, {"groups": 4}, ["6 input channels", "groups=4"]),
-    (
-        "conv_transpose2d",
-        [IMAGE],
-        {"weight": (6, 4, 3, 3)},
-        {"output_padding": 1},
-        ["output_padding", "stride"],
-    ),
+    ("conv_transpose2d", [IMAGE], TURNED, {"groups": 4}, ["6 input channels", "groups=4"]),
+    ("conv_transpose2d", [IMAGE], TURNED, {"output_padding": 1}, ["output_padding", "stride"]),
     ("conv_transpose2d", [IMAGE], {"weight": (6, 4, 1, 1)}, {"padding": 4}, ["too small"]),
-    (
-        "conv_transpose2d",
-        [IMAGE],
-        {"weight": (6, 2, 3, 3), "bias": (2,)},
-        {"groups": 2},
-        ["bias", "expected [4]"],
-    ),
-    (
-        "max_pool3d",
-        [(1, 2, 4, 5, 6)],
-        {},
-        {"kernel": 3, "padding": (2, 0, 0)},
-        ["[2, 0, 0, 2, 0, 0]", "half"],
-    ),
+    ("conv_transpose2d", [IMAGE], {**TURNED, "bias": (2,)}, {}, ["bias", "expected [4]"]),
+    ("max_pool3d", [VOLUME], {}, {"kernel": 3, "padding": (2, 0, 0)}, ["[2, 0, 0, 2, 0, 0]", "half"]),
     ("adaptive_avg_pool1d", [IMAGE], {}, {"output_size": 1}, ["rank 4"]),
     ("max_pool2d", [(6, 8, 7)], {}, {"kernel": 2}, ["rank 3", "[6, 8, 7]"]),
     ("max_pool2d", [IMAGE], {}, {"kernel": 3, "padding": 2}, ["[2, 2, 2, 2]", "half the kernel [3, 3]"]),
@@ -145,20 +123,8 @@ WRONG: list[tuple[str, Sequence[Shape], Mapping[str, Shape], Mapping[str, Any], 
     ("unfold", [(2, 6, 8)], {}, {"kernel": 2}, ["rank 3"]),
     ("unfold", [IMAGE], {}, {"kernel": 9}, ["too small"]),
     ("unfold", [IMAGE], {}, {"kernel": (1, 2, 3)}, ["kernel=(1, 2, 3)"]),
-    (
-        "fold",
-        [(2, 8, 10)],
-        {},
-        {"output_size": (4, 4), "kernel": (2, 2), "stride": (1, 1), "padding": (0,) * 4, "dilation": (1, 1)},
-        ["[2, 8, 10]", "[3, 3]", "[N, C * 4, 9]"],
-    ),
-    (
-        "fold",
-        [(2, 8, 9)],
-        {},
-        {"output_size": (4, 4), "kernel": (2, 2), "stride": (1,), "padding": (0,) * 4, "dilation": (1, 1)},
-        ["as many of each"],
-    ),
+    ("fold", [(2, 8, 10)], {}, {**FOLD, "stride": (1, 1)}, ["[2, 8, 10]", "[3, 3]", "[N, C * 4, 9]"]),
+    ("fold", [(2, 8, 9)], {}, {**FOLD, "stride": (1,)}, ["as many of each"]),
     ("cumprod", [IMAGE], {}, {"axis": 4}, ["axis 4", "rank 4"]),
     ("logcumsumexp", [()], {}, {"axis": 0}, ["axis 0", "rank 0"]),
     ("upsample", [IMAGE], {}, {"mode": "nearest"}, ["size=None", "scale=None", "exactly one"]),

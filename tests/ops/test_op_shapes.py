@@ -80,55 +80,31 @@ def test_conv2d_like_torch(
     agrees_with_torch("conv2d", image, params, attrs)
 
 
-@settings(deadline=None, max_examples=300)
-@given(
-    image=images,
-    kernel=pairs,
-    stride=st.none() | pairs,
-    padding=pads,
-    dilation=small,
-    ceil_mode=st.booleans(),
-)
-def test_max_pool2d_like_torch(image: Shape, **attrs: Any) -> None:
-    agrees_with_torch("max_pool2d", image, {}, attrs)
-
-
-@settings(deadline=None, max_examples=300)
-@given(
-    image=images,
-    kernel=pairs,
-    stride=st.none() | pairs,
-    padding=pads,
-    ceil_mode=st.booleans(),
-    count_include_pad=st.booleans(),
-    divisor_override=st.none() | st.integers(1, 9),
-)
-def test_avg_pool2d_like_torch(image: Shape, **attrs: Any) -> None:
-    agrees_with_torch("avg_pool2d", image, {}, attrs)
-
-
-@settings(deadline=None, max_examples=100)
-@given(
-    image=images,
-    output_size=st.tuples(st.none() | sizes, st.none() | sizes),
-    name=st.sampled_from(["avg", "max"]),
-)
-def test_adaptive_pools_like_torch(image: Shape, output_size: Shape, name: str) -> None:
-    agrees_with_torch(f"adaptive_{name}_pool2d", image, {}, {"output_size": output_size})
-
-
 factors = st.sampled_from([0.3, 0.5, 2 / 3, 1.0, 1.1, 1.5, 2.0, 2.3, 3.0])
-
-
-@settings(deadline=None, max_examples=200)
-@given(
-    image=images,
-    target=st.fixed_dictionaries({"size": st.tuples(sizes, sizes)})
-    | st.fixed_dictionaries({"scale": st.tuples(factors, factors)}),
-    align_corners=st.booleans(),
+target = st.fixed_dictionaries({"size": st.tuples(sizes, sizes)}) | st.fixed_dictionaries(
+    {"scale": st.tuples(factors, factors)}
 )
-def test_bilinear_like_torch(image: Shape, target: Mapping[str, Any], align_corners: bool) -> None:
-    agrees_with_torch("upsample", image, {}, {"mode": "bilinear", **target, "align_corners": align_corners})
+flags, strides, maybe = st.booleans(), st.none() | pairs, st.none() | sizes
+#: Ops whose attributes are drawn.
+DRAWN: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "max_pool2d": st.fixed_dictionaries(
+        {"kernel": pairs, "stride": strides, "padding": pads, "dilation": small, "ceil_mode": flags}
+    ),
+    "avg_pool2d": st.fixed_dictionaries(
+        {"kernel": pairs, "stride": strides, "padding": pads, "ceil_mode": flags, "count_include_pad": flags,
+         "divisor_override": st.none() | st.integers(1, 9)}
+    ),
+    "adaptive_avg_pool2d": st.fixed_dictionaries({"output_size": st.tuples(maybe, maybe)}),
+    "adaptive_max_pool2d": st.fixed_dictionaries({"output_size": st.tuples(maybe, maybe)}),
+    "upsample": st.builds(lambda to, flag: {"mode": "bilinear", **to, "align_corners": flag}, target, flags),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWN)
+@settings(deadline=None, max_examples=300)
+@given(image=images, data=st.data())
+def test_like_torch(name: str, image: Shape, data: st.DataObject) -> None:
+    agrees_with_torch(name, image, {}, data.draw(DRAWN[name]))
 
 
 @settings(deadline=None, max_examples=200)

@@ -4,6 +4,7 @@ A fault stands for a mistake somebody could make in the function. The check is t
 true functions, over the same cases; a fault no case catches is a hole in the cases.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from bslite.reference.registry import Function
 
 #: (op, what is wrong, the true function -> the faulty one)
 FAULTS: list[tuple[str, str, Callable[[Function], Function]]] = []
+GELUS = ("none", "tanh")
 
 
 def changed(**edits: Callable[[dict[str, Any]], Any]) -> Callable[[Function], Function]:
@@ -55,6 +57,11 @@ def swapped(name: str) -> Callable[[Function], Function]:
     return changed(**{name: swap})
 
 
+def exchanged(name: str) -> Callable[[Function], Function]:
+    """The true function, what is for the ends taken for the starts."""
+    return changed(**{name: lambda kw: kw[name][len(kw[name]) // 2 :] + kw[name][: len(kw[name]) // 2]})
+
+
 def without_extra(true: Function, x: Array, kw: dict[str, Any]) -> Array:
     """Zeros where output_padding is, as if nothing reached there."""
     y = true(x, **kw)
@@ -66,11 +73,7 @@ def without_extra(true: Function, x: Array, kw: dict[str, Any]) -> Array:
 
 FAULTS += [
     ("conv2d", "padding swapped", swapped("padding")),
-    (
-        "conv2d",
-        "bottom padding used at the top",
-        changed(padding=lambda kw: kw["padding"][2:] + kw["padding"][:2]),
-    ),
+    ("conv2d", "bottom padding used at the top", exchanged("padding")),
     ("conv2d", "stride swapped", swapped("stride")),
     ("conv2d", "dilation swapped", swapped("dilation")),
     ("conv2d", "dilation ignored", dropped(dilation=(1, 1))),
@@ -101,18 +104,10 @@ FAULTS += [
     ("avg_pool2d", "count_include_pad ignored", dropped(count_include_pad=True)),
     ("avg_pool2d", "padding never counted", dropped(count_include_pad=False)),
     ("avg_pool2d", "divisor_override ignored", dropped(divisor_override=None)),
-    (
-        "avg_pool2d",
-        "always the whole kernel",
-        changed(divisor_override=lambda kw: np.prod(kw["kernel"]).item()),
-    ),
+    ("avg_pool2d", "always the whole kernel", changed(divisor_override=lambda kw: math.prod(kw["kernel"]))),
     ("conv1d", "padding at the other end", swapped("padding")),
     ("conv1d", "dilation ignored", dropped(dilation=(1,))),
-    (
-        "conv3d",
-        "back padding used at the front",
-        changed(padding=lambda kw: kw["padding"][3:] + kw["padding"][:3]),
-    ),
+    ("conv3d", "back padding used at the front", exchanged("padding")),
     ("conv3d", "frames and columns swapped", changed(stride=lambda kw: kw["stride"][::-1])),
     ("conv3d", "kernel flipped in time", changed(weight=lambda kw: kw["weight"][:, :, ::-1])),
     ("conv_transpose2d", "bias forgotten", dropped(bias=None)),
@@ -130,11 +125,7 @@ FAULTS += [
     ("adaptive_max_pool2d", "size swapped", swapped("output_size")),
     ("leaky_relu", "default slope", dropped(negative_slope=0.01)),
     ("elu", "alpha ignored", dropped(alpha=1.0)),
-    (
-        "gelu",
-        "forms swapped",
-        changed(approximate=lambda kw: {"none": "tanh", "tanh": "none"}[kw["approximate"]]),
-    ),
+    ("gelu", "forms swapped", changed(approximate=lambda kw: GELUS[kw["approximate"] == "none"])),
     ("relu6", "not capped", lambda true: FUNCTIONS["relu"]),
     ("hardsigmoid", "ONNX's slope", lambda true: lambda x, alpha, beta: np.clip(0.2 * x + 0.5, 0, 1)),
     ("hardswish", "is silu", lambda true: lambda x: FUNCTIONS["silu"](x, beta=1.0)),
@@ -180,11 +171,7 @@ FAULTS += [
     ("concat", "order swapped", lambda true: lambda *xs, axis: true(*xs[::-1], axis=axis)),
     ("permute", "inverted", changed(order=lambda kw: tuple(int(i) for i in np.argsort(kw["order"])))),
     ("pad", "value ignored", dropped(value=0.0)),
-    (
-        "pad",
-        "before for after",
-        changed(pads=lambda kw: kw["pads"][len(kw["pads"]) // 2 :] + kw["pads"][: len(kw["pads"]) // 2]),
-    ),
+    ("pad", "before for after", exchanged("pads")),
     ("slice", "step ignored", dropped(step=1)),
     ("slice", "start ignored", dropped(start=0)),
     ("upsample", "align_corners flipped", changed(align_corners=lambda kw: not kw["align_corners"])),
@@ -203,10 +190,8 @@ def regrouped(true: Function, x: Array, kw: dict[str, Any]) -> Array:
 def resized(true: Function, x: Array, kw: dict[str, Any]) -> Array:
     """The output size is right, the positions are computed from the rounded size."""
     if kw["scale"]:
-        kw |= {
-            "scale": None,
-            "size": tuple(int(d * s) for d, s in zip(x.shape[2:], kw["scale"], strict=True)),
-        }
+        size = tuple(int(d * s) for d, s in zip(x.shape[2:], kw["scale"], strict=True))
+        kw |= {"scale": None, "size": size}
     return true(x, **kw)
 
 
@@ -222,24 +207,16 @@ def unbiased(x: Array, *, normalized_shape: Any, eps: float, weight: Any = None,
 def eps_outside(
     x: Array, *, running_mean: Array, running_var: Array, eps: float, weight: Any = None, bias: Any = None
 ) -> Array:
-    deviation = np.sqrt(running_var) + eps
-    one = np.ones_like(deviation)
-    return normalize.batch_norm(
-        x, running_mean=running_mean, running_var=one, eps=0.0
-    ) / normalize.per_channel(deviation, x.ndim) * normalize.per_channel(
-        one if weight is None else weight, x.ndim
-    ) + normalize.per_channel(0 * one if bias is None else bias, x.ndim)
+    wider = (np.sqrt(running_var) + eps) ** 2
+    roles = {"running_mean": running_mean, "running_var": wider, "weight": weight, "bias": bias}
+    return normalize.batch_norm(x, **roles, eps=0.0)
 
 
 @fault("max_pool2d", "zeros as padding")
 def zero_padded(x: Array, **kw: Any) -> Array:
     y = pool.max_pool(x, **kw)
-    inside = pool.avg_pool(
-        np.ones_like(x),
-        **{**kw, "dilation": (1, 1)},
-        count_include_pad=True,
-        divisor_override=int(np.prod(kw["kernel"])),
-    )
+    counted = {"dilation": (1, 1), "count_include_pad": True, "divisor_override": math.prod(kw["kernel"])}
+    inside = pool.avg_pool(np.ones_like(x), **{**kw, **counted})
     return y if y.shape != inside.shape else np.where(inside < 1, np.maximum(y, 0), y)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.graphs import Graph, one_op
 from support.kernel_checks import check
 from support.networks import networks
 from support.noise import noise
@@ -15,7 +16,6 @@ from bslite import ModelSpec, from_torch
 from bslite.machine import Machine
 from bslite.passes import fuse, simplify
 from bslite.plan import build_plan
-from bslite.spec import GraphBuilder
 
 
 def alive(module: Any) -> Any:
@@ -148,18 +148,15 @@ def test_batches_have_the_bits_of_single_videos(threads: int) -> None:
 @pytest.mark.parametrize("groups", [1, 3])
 def test_batch_norms_fold_into_transposed_convolutions(op: str, groups: int) -> None:
     axes = int(op[-2])
-    graph = GraphBuilder(op)
-    graph.params["w"] = noise(6, 12 // groups, *[3] * axes, seed=1, scale=0.3)
+    graph = Graph()
     x = graph.input("x", (2, 6, *range(4, 4 + axes)))
-    y = graph.add(op, "up", x, params={"weight": "w"}, stride=2, padding=1, groups=groups)
-    for role, values in {
-        "weight": noise(12, seed=2), "bias": noise(12, seed=3), "running_mean": noise(12, seed=4),
-        "running_var": np.abs(noise(12, seed=5)) + 0.1,
-    }.items():  # fmt: skip
-        graph.params[role] = values
-    roles = {role: role for role in ("weight", "bias", "running_mean", "running_var")}
-    y = graph.add("batch_norm", "norm", y, params=roles)
-    spec = graph.build(graph.add("relu", "act", y))
+    weight = noise(6, 12 // groups, *[3] * axes, seed=1, scale=0.3)
+    y = graph(op, "up", x, weight=weight, stride=2, padding=1, groups=groups)
+    y = graph(
+        "batch_norm", "norm", y, weight=noise(12, seed=2), bias=noise(12, seed=3),
+        running_mean=noise(12, seed=4), running_var=np.abs(noise(12, seed=5)) + np.float32(0.1),
+    )  # fmt: skip
+    spec = graph.build(graph("relu", "act", y))
     assert [n.op for n in simplify(spec).nodes] == [op, "relu"]
     check(spec, noise(2, 6, *range(4, 4 + axes), seed=6))
 
@@ -167,42 +164,38 @@ def test_batch_norms_fold_into_transposed_convolutions(op: str, groups: int) -> 
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_residuals_in_the_store(axes: int, transposed: bool) -> None:
-    graph = GraphBuilder("residual")
+    graph = Graph()
     shape = (2, 20, *range(4, 4 + axes))
-    graph.params["w"] = noise(20, 20, *[3] * axes, seed=1, scale=0.1)
     x = graph.input("x", shape)
     op = f"conv_transpose{axes}d" if transposed else f"conv{axes}d"
-    y = graph.add(op, "conv", graph.add("tanh", "t", x), params={"weight": "w"}, padding=1)
-    spec = graph.build(graph.add("relu", "act", graph.add("add", "sum", y, x)))
+    weight = noise(20, 20, *[3] * axes, seed=1, scale=0.1)
+    y = graph(op, "conv", graph("tanh", "t", x), weight=weight, padding=1)
+    spec = graph.build(graph("relu", "act", graph("add", "sum", y, x)))
     assert [layer.residual for layer in fuse(spec)] == [None, "x"]
     check(spec, noise(*shape, seed=2))
 
 
 def test_a_residual_in_the_store_of_phases() -> None:
-    graph = GraphBuilder("phases")
-    graph.params["w"] = noise(8, 20, 3, 2, seed=1, scale=0.2)
+    graph = Graph()
     x, r = graph.input("x", (2, 8, 5, 6)), graph.input("r", (2, 20, 11, 17))
-    y = graph.add("conv_transpose2d", "up", x, params={"weight": "w"}, stride=(2, 3))
-    spec = graph.build(graph.add("gelu", "act", graph.add("add", "sum", y, r)))
+    y = graph("conv_transpose2d", "up", x, weight=noise(8, 20, 3, 2, seed=1, scale=0.2), stride=(2, 3))
+    spec = graph.build(graph("gelu", "act", graph("add", "sum", y, r)))
     assert len(fuse(spec)) == 1
     check(spec, noise(2, 8, 5, 6, seed=2), noise(2, 20, 11, 17, seed=3))
 
 
 def test_branches_of_volumes_are_written_side_by_side() -> None:
-    graph = GraphBuilder("inception")
+    graph = Graph()
     x = graph.input("x", (2, 16, 4, 6, 5))
     parts = []
     for i, size in enumerate((1, 3)):
-        graph.params[f"w{i}"] = noise(20, 16, *[size] * 3, seed=i, scale=0.1)
-        parts.append(graph.add("conv3d", f"c{i}", x, params={"weight": f"w{i}"}, padding=size // 2))
-    parts.append(graph.add("max_pool3d", "pool", x, kernel=3, stride=1, padding=1))
-    joined = graph.add("concat", "join", *parts, axis=1)
-    gate = graph.add("sigmoid", "gate", graph.add("adaptive_avg_pool3d", "mean", joined, output_size=1))
-    graph.params["w"] = noise(8, 56, 3, 3, 3, seed=5, scale=0.05)
-    y = graph.add(
-        "conv3d", "last", graph.add("mul", "gated", joined, gate), params={"weight": "w"}, padding=1
-    )
-    spec = graph.build(y)
+        weight = noise(20, 16, *[size] * 3, seed=i, scale=0.1)
+        parts.append(graph("conv3d", f"c{i}", x, weight=weight, padding=size // 2))
+    parts.append(graph("max_pool3d", "pool", x, kernel=3, stride=1, padding=1))
+    joined = graph("concat", "join", *parts, axis=1)
+    gate = graph("sigmoid", "gate", graph("adaptive_avg_pool3d", "mean", joined, output_size=1))
+    gated, weight = graph("mul", "gated", joined, gate), noise(8, 56, 3, 3, 3, seed=5, scale=0.05)
+    spec = graph.build(graph("conv3d", "last", gated, weight=weight, padding=1))
     check(spec, noise(2, 16, 4, 6, 5, seed=3))
     plan = build_plan(simplify(spec), [(2, 16, 4, 6, 5)], Machine(threads=2))
     moved = [s.layers for s in plan.steps if s.kernel in ("copy", "transpose")]
@@ -211,18 +204,14 @@ def test_branches_of_volumes_are_written_side_by_side() -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 255, 256, 257, 3001])
 def test_means_of_long_signals(length: int) -> None:
-    graph = GraphBuilder("mean")
-    spec = graph.build(
-        graph.add("adaptive_avg_pool1d", "mean", graph.input("x", (2, 5, length)), output_size=1)
-    )
-    check(spec, noise(2, 5, length, shift=3.0))
+    x = noise(2, 5, length, shift=3.0)
+    check(one_op("adaptive_avg_pool1d", x, output_size=1), x)
 
 
 def test_features_and_tokens_lie_as_before() -> None:
     """Only what windows work on is turned: tokens of rank 3 keep their features innermost."""
-    graph = GraphBuilder("tokens")
-    graph.params["w"] = noise(7, 12, seed=1)
+    graph = Graph()
     x = graph.input("x", (2, 9, 12))
-    y = graph.add("gelu", "act", graph.add("linear", "fc", x, params={"weight": "w"}))
-    plan = build_plan(graph.build(graph.add("add", "sum", y, y)), [(2, 9, 12)], Machine(threads=2))
+    y = graph("gelu", "act", graph("linear", "fc", x, weight=noise(7, 12, seed=1)))
+    plan = build_plan(graph.build(graph("add", "sum", y, y)), [(2, 9, 12)], Machine(threads=2))
     assert [s.kernel for s in plan.steps] == ["conv", "elementwise"]

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from support.check import Array
+from support.graphs import Graph, network
 from support.networks import networks
 from support.noise import images, noise
 from support.plans import plan_of, run_tuned
 
 import bslite
-from bslite import GraphBuilder, ModelSpec, reference
+from bslite import ModelSpec, reference
 from bslite.engines.cpu.detect import detect
-from bslite.frontends.weights.architectures.random_weights import random_state_dict
 from bslite.ops import RowMap
 from bslite.passes import fuse, simplify
 from bslite.plan import Plan, build_plan
@@ -39,7 +39,7 @@ NETWORKS = ("resnet18", "densenet121", "mobilenet_v2", "squeezenet1_1", "efficie
 @pytest.mark.parametrize("arch", networks(NETWORKS))
 @pytest.mark.parametrize("size", [(96, 96), (101, 75)], ids=str)
 def test_same_bits_as_layer_by_layer(arch: str, size: tuple[int, int]) -> None:
-    spec = bslite.from_state_dict(arch, random_state_dict(arch, 0, 10))
+    spec = network(arch)
     assert max(bands_of(plan_of(spec, (1, 3, *size), tuning=EAGER))) > 1
     for batch in (1, 3):
         x = images(batch, *size)
@@ -54,7 +54,7 @@ def test_networks_of_full_size_are_taken_in_bands() -> None:
     """
     machine = dataclasses.replace(detect(2), l2=2 << 20)
     for arch in ("mobilenet_v2", "squeezenet1_1", "densenet121"):
-        spec = simplify(bslite.from_state_dict(arch, random_state_dict(arch)))
+        spec = simplify(network(arch, 1000))
         alone = build_plan(spec, [(1, 3, 224, 224)], machine)
         many = build_plan(spec, [(16, 3, 224, 224)], machine)
         assert bands_of(alone), arch
@@ -68,7 +68,7 @@ def test_networks_of_full_size_are_taken_in_bands() -> None:
 def test_chains_of_windows(data: st.DataObject) -> None:
     """Convolutions and pools of any size, stride, padding and dilation, sums and concats between them."""
     rng = np.random.default_rng(0)
-    g = GraphBuilder("chain")
+    g = Graph()
     height, width = data.draw(st.integers(9, 40)), data.draw(st.integers(7, 20))
     value, channels = g.input("x", (1, 3, height, width)), 3
     kept: list[tuple[str, int]] = []
@@ -80,33 +80,30 @@ def test_chains_of_windows(data: st.DataObject) -> None:
             k = data.draw(st.sampled_from([1, 2, 3, 5]))
             out = channels if kind == "depthwise" else data.draw(st.sampled_from([4, 16, 19]))
             groups = channels if kind == "depthwise" else 1
-            shape = (out, channels // groups, k, k)
-            g.params[f"w{i}"] = rng.standard_normal(shape).astype(np.float32)
+            weight = rng.standard_normal((out, channels // groups, k, k)).astype(np.float32)
             pads = tuple(data.draw(st.integers(0, k)) for _ in range(4))
             stride = data.draw(st.sampled_from([1, 1, 2, 3]))
             attrs: dict[str, Any] = {"padding": pads, "stride": stride, "groups": groups}
             attrs["dilation"] = data.draw(st.sampled_from([1, 1, 2]))
-            value = g.add("conv2d", f"n{i}", value, params={"weight": f"w{i}"}, **attrs)
+            value = g("conv2d", f"n{i}", value, weight=weight, **attrs)
             channels, kept = out, [] if stride > 1 or pads != (k // 2,) * 4 or k % 2 == 0 else kept
             kept = kept if attrs["dilation"] == 1 else []
         elif kind in ("max", "avg"):
             k = data.draw(st.sampled_from([2, 3]))
             pads = (data.draw(st.integers(0, k // 2)),) * 2 + (data.draw(st.integers(0, k // 2)),) * 2
             stride = data.draw(st.integers(1, 2))
-            value = g.add(f"{kind}_pool2d", f"n{i}", value, kernel=k, stride=stride, padding=pads)
+            value = g(f"{kind}_pool2d", f"n{i}", value, kernel=k, stride=stride, padding=pads)
             kept = []
         elif kind == "relu":
-            value = g.add("relu", f"n{i}", value)
+            value = g("relu", f"n{i}", value)
         elif kind == "norm":
-            for role in ("running_mean", "running_var"):
-                g.params[f"{role}{i}"] = rng.uniform(0.5, 1, channels).astype(np.float32)
-            params = {role: f"{role}{i}" for role in ("running_mean", "running_var")}
-            value = g.add("batch_norm", f"n{i}", value, params=params)
+            mean, var = (rng.uniform(0.5, 1, channels).astype(np.float32) for _ in range(2))
+            value = g("batch_norm", f"n{i}", value, running_mean=mean, running_var=var)
         elif kind == "concat" and kept:
             other, more = kept[-1]
-            value, channels = g.add("concat", f"n{i}", value, other, axis=1), channels + more
+            value, channels = g("concat", f"n{i}", value, other, axis=1), channels + more
         elif kind == "add" and same:
-            value = g.add("add", f"n{i}", value, same[-1])
+            value = g("add", f"n{i}", value, same[-1])
         kept.append((value, channels))
     x = images(1, height, width)
     try:
@@ -124,17 +121,16 @@ def test_chains_of_windows(data: st.DataObject) -> None:
 def test_values_that_leave_and_enter_in_the_middle() -> None:
     """Outputs from within a run, a residual from before it, a broadcast, a constant."""
     rng = np.random.default_rng(0)
-    g = GraphBuilder("ends")
+    g = Graph()
     x = g.input("x", ("N", 3, "H", "W"), (1, 3, 40, 20))
-    g.params["w"] = rng.standard_normal((3, 3, 3, 3)).astype(np.float32)
-    g.params["c"] = rng.standard_normal((1, 3, 1, 1)).astype(np.float32)
-    c = g.add("constant", "c", params={"value": "c"})
-    first = g.add("conv2d", "first", x, params={"weight": "w"}, padding=1)
-    shifted = g.add("mul", "shifted", first, c)
-    second = g.add("conv2d", "second", shifted, params={"weight": "w"}, padding=1)
-    summed = g.add("relu", "act", g.add("add", "residual", second, first))
-    third = g.add("conv2d", "third", summed, params={"weight": "w"}, padding=(0, 1, 2, 1), stride=(2, 1))
-    joined = g.add("concat", "joined", summed, x, shifted, axis=1)
+    w = rng.standard_normal((3, 3, 3, 3)).astype(np.float32)
+    c = g("constant", "c", value=rng.standard_normal((1, 3, 1, 1)).astype(np.float32))
+    first = g("conv2d", "first", x, weight=w, padding=1)
+    shifted = g("mul", "shifted", first, c)
+    second = g("conv2d", "second", shifted, weight=w, padding=1)
+    summed = g("relu", "act", g("add", "residual", second, first))
+    third = g("conv2d", "third", summed, weight=w, padding=(0, 1, 2, 1), stride=(2, 1))
+    joined = g("concat", "joined", summed, x, shifted, axis=1)
     spec = g.build(joined, first, third, summed)
     assert bands_of(plan_of(spec, (1, 3, 40, 20), tuning=EAGER))
     data = images(1, 40, 20)
@@ -146,7 +142,7 @@ def test_values_that_leave_and_enter_in_the_middle() -> None:
 
 def test_twenty_runs_give_one_answer() -> None:
     """With the prices as they are: bands, shares and stolen items differ from run to run, the bits do not."""
-    spec = bslite.from_state_dict("mobilenet_v2", random_state_dict("mobilenet_v2", 0, 10))
+    spec = network("mobilenet_v2")
     for batch in (1, 5):
         x = images(batch, 160, 160)
         found = {bslite.run(spec, x, threads=threads).tobytes() for threads in (2, 1) for _ in range(20)}
@@ -154,7 +150,7 @@ def test_twenty_runs_give_one_answer() -> None:
 
 
 def test_nan_and_infinities_come_through() -> None:
-    spec = bslite.from_state_dict("squeezenet1_1", random_state_dict("squeezenet1_1", 0, 10))
+    spec = network("squeezenet1_1")
     x = images(1, 64, 64)
     x[0, 0, 3, 5], x[0, 1, 40, 40] = np.nan, np.inf
     want = bslite.run(spec, x, layerwise=True)
@@ -187,56 +183,47 @@ def check(spec: ModelSpec, *inputs: Array) -> None:
     ids=str,
 )
 def test_ops_that_give_more_or_fewer_rows(op: str, attrs: dict[str, Any]) -> None:
-    g = GraphBuilder(op)
-    g.params["w"] = noise(4, 4, 3, 3)
-    x = g.add("relu", "a", g.input("x", (1, 4, 33, 12)))
-    x = g.add(op, "moved", x, **attrs)
-    x = g.add("conv2d", "conv", x, params={"weight": "w"}, padding=1)
-    check(
-        g.build(g.add("sigmoid", "b", g.add("max_pool2d", "pool", x, kernel=3, stride=2))),
-        noise(1, 4, 33, 12),
-    )
+    g = Graph()
+    x = g("relu", "a", g.input("x", (1, 4, 33, 12)))
+    x = g(op, "moved", x, **attrs)
+    x = g("conv2d", "conv", x, weight=noise(4, 4, 3, 3), padding=1)
+    spec = g.build(g("sigmoid", "b", g("max_pool2d", "pool", x, kernel=3, stride=2)))
+    check(spec, noise(1, 4, 33, 12))
 
 
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("shape", [(1, 4, 33, 12), (1, 4, 33, 1), (1, 1, 1, 12), (4, 33, 12)], ids=str)
 def test_constants_as_tall_as_the_image(shape: tuple[int, ...], batch: int) -> None:
-    g = GraphBuilder("constant")
-    g.params["w"], g.params["c"] = noise(4, 4, 3, 3), noise(*shape)
-    x = g.input("x", ("N", 4, 33, 12), (1, 4, 33, 12))
-    a = g.add("conv2d", "a", x, params={"weight": "w"}, padding=1)
-    c = g.add("constant", "c", params={"value": "c"})
-    b = g.add("mul", "b", a, c)
-    d = g.add("conv2d", "d", b, params={"weight": "w"}, padding=1)
-    e = g.add("add", "e", g.add("relu", "r", d), c)
-    check(g.build(e, g.add("softmax", "s", g.add("add", "f", c, e), axis=2)), noise(batch, 4, 33, 12))
+    g = Graph()
+    w, c = noise(4, 4, 3, 3), g("constant", "c", value=noise(*shape))
+    a = g("conv2d", "a", g.input("x", ("N", 4, 33, 12), (1, 4, 33, 12)), weight=w, padding=1)
+    d = g("conv2d", "d", g("mul", "b", a, c), weight=w, padding=1)
+    e = g("add", "e", g("relu", "r", d), c)
+    check(g.build(e, g("softmax", "s", g("add", "f", c, e), axis=2)), noise(batch, 4, 33, 12))
 
 
 def test_images_that_are_no_longer_the_batch() -> None:
-    g = GraphBuilder("folded")
-    g.params["w"] = noise(4, 4, 3, 3)
-    x = g.add("relu", "a", g.input("x", (1, 8, 24, 12)))
-    x = g.add("reshape", "two", x, shape=(2, 4, 24, 12))
-    x = g.add("conv2d", "conv", x, params={"weight": "w"}, padding=1)
-    x = g.add("max_pool2d", "pool", g.add("sigmoid", "b", x), kernel=3, stride=1, padding=1)
+    g = Graph()
+    x = g("relu", "a", g.input("x", (1, 8, 24, 12)))
+    x = g("reshape", "two", x, shape=(2, 4, 24, 12))
+    x = g("conv2d", "conv", x, weight=noise(4, 4, 3, 3), padding=1)
+    x = g("max_pool2d", "pool", g("sigmoid", "b", x), kernel=3, stride=1, padding=1)
     check(g.build(x), noise(1, 8, 24, 12))
 
 
 def test_inputs_of_different_batches() -> None:
-    g = GraphBuilder("two batches")
+    g = Graph()
     y, x = g.input("y", ("A", 3), (1, 3)), g.input("x", ("B", 4, 16, 8), (4, 4, 16, 8))
     for i in range(3):
-        x = g.add("max_pool2d", f"p{i}", x, kernel=3, stride=1, padding=1)
-    check(g.build(x, g.add("relu", "r", y)), noise(1, 3), noise(4, 4, 16, 8))
+        x = g("max_pool2d", f"p{i}", x, kernel=3, stride=1, padding=1)
+    check(g.build(x, g("relu", "r", y)), noise(1, 3), noise(4, 4, 16, 8))
 
 
 def test_a_stack_waits_for_the_zeros_it_reads() -> None:
     """A value that leaves a stack and is read inside it, with zeros that a step outside fills."""
-    g = GraphBuilder("zeros")
-    g.params["w"], g.params["v"] = noise(16, 16, 3, 3), noise(16, 16, 1, 1)
-    x = g.input("x", ("N", 16, 40, 40))
-    a = g.add("conv2d", "a", x, params={"weight": "v"})
-    spec = g.build(a, g.add("conv2d", "b", a, params={"weight": "w"}, padding=1))
+    g = Graph()
+    a = g("conv2d", "a", g.input("x", ("N", 16, 40, 40)), weight=noise(16, 16, 1, 1))
+    spec = g.build(a, g("conv2d", "b", a, weight=noise(16, 16, 3, 3), padding=1))
     plan = plan_of(spec, (4, 16, 40, 40))
     halos = [i for i, s in enumerate(plan.steps) if s.kernel == "halo" and "a" in s.layers]
     stacks = [s for s in plan.steps if s.inner]
@@ -247,11 +234,10 @@ def test_a_stack_waits_for_the_zeros_it_reads() -> None:
 
 
 def test_a_residual_that_is_the_convolutions_own_input() -> None:
-    g = GraphBuilder("own")
-    g.params["w"] = noise(4, 4, 3, 3)
-    x = g.add("relu", "a", g.input("x", (1, 4, 8, 8)))
-    c = g.add("conv2d", "c", x, params={"weight": "w"}, stride=2, padding=(5, 5, 4, 4))
-    check(g.build(g.add("tanh", "t", g.add("add", "s", c, x))), noise(1, 4, 8, 8))
+    g = Graph()
+    x = g("relu", "a", g.input("x", (1, 4, 8, 8)))
+    c = g("conv2d", "c", x, weight=noise(4, 4, 3, 3), stride=2, padding=(5, 5, 4, 4))
+    check(g.build(g("tanh", "t", g("add", "s", c, x))), noise(1, 4, 8, 8))
 
 
 @given(st.integers(1, 60), st.integers(1, 60))
@@ -280,11 +266,9 @@ def test_input_rows_are_those_read(
 
 
 def test_a_layer_that_reads_the_whole_image_is_not_banded() -> None:
-    g = GraphBuilder("whole")
-    x = g.input("x", (1, 3, 64, 64))
-    x = g.add("relu", "a", x)
-    x = g.add("adaptive_avg_pool2d", "pool", x, output_size=(4, 4))
-    spec = g.build(g.add("sigmoid", "b", x))
+    g = Graph()
+    x = g("relu", "a", g.input("x", (1, 3, 64, 64)))
+    spec = g.build(g("sigmoid", "b", g("adaptive_avg_pool2d", "pool", x, output_size=(4, 4))))
     shapes = spec.infer_shapes([(1, 3, 64, 64)])
     able = {layer.name: banding.can_band(layer, spec, shapes) for layer in fuse(spec)}
     assert able == {"a": True, "b": False}  # the sigmoid is in the pool's store

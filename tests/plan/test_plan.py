@@ -2,17 +2,18 @@
 
 import cProfile
 import pstats
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.graphs import network
 
 import bslite
 from bslite import ModelSpec
 from bslite.engines.cpu.detect import detect
-from bslite.frontends.weights.architectures.random_weights import random_state_dict
 from bslite.machine import Machine
 from bslite.passes import simplify
 from bslite.plan import Plan, build_plan
@@ -21,13 +22,10 @@ from bslite.plan.core.views import contiguous, reshaped_strides
 from bslite.plan.cpu.reduction import LONGEST, reduction
 from bslite.plan.cpu.tiling import cut_line, line_tiling, max_rows
 
-SPECS: dict[str, ModelSpec] = {}
 
-
+@cache
 def simplified(arch: str) -> ModelSpec:
-    if arch not in SPECS:
-        SPECS[arch] = simplify(bslite.from_state_dict(arch, random_state_dict(arch, 0, 10)))
-    return SPECS[arch]
+    return simplify(network(arch))
 
 
 def plan_of(arch: str, batch: int = 1, machine: Machine | None = None, **options: Any) -> Plan:
@@ -103,7 +101,7 @@ def test_a_plan_for_another_machine_needs_nothing_of_it() -> None:
 
 def test_memory_does_not_grow_with_runs_and_shapes() -> None:
     resource = pytest.importorskip("resource")
-    spec = bslite.from_state_dict("squeezenet1_1", random_state_dict("squeezenet1_1", 0, 10))
+    spec = network("squeezenet1_1")
     rng = np.random.default_rng(0)
 
     def runs(count: int) -> None:

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import all_cases, runs, unlike
+from support.graphs import Graph, network
 from support.networks import networks
 from support.noise import images
 from support.plans import plan_of
 
 import bslite
-from bslite import GraphBuilder, ModelSpec, ops, reference
-from bslite.frontends.weights.architectures.random_weights import random_state_dict
+from bslite import ops, reference
 from bslite.ops import Case, Op
 from bslite.plan import Plan
 
@@ -21,16 +21,12 @@ def memory(plan: Plan) -> int:
     return plan.arena_size + plan.threads * plan.scratch_size
 
 
-def network(arch: str, size: int = 64) -> ModelSpec:
-    return bslite.from_state_dict(arch, random_state_dict(arch, 0, 10), image_size=size)
-
-
 NETWORKS = ("resnet18", "densenet121", "mobilenet_v2", "squeezenet1_1", "googlenet", "alexnet")
 
 
 @pytest.mark.parametrize("arch", networks(NETWORKS))
 def test_same_bits_as_layer_by_layer(arch: str) -> None:
-    spec = network(arch)
+    spec = network(arch, size=64)
     assert any(step.inner for step in plan_of(spec, 4).steps)
     for batch in (2, 4, 5):
         x = images(batch, 64, 64)
@@ -42,7 +38,7 @@ def test_same_bits_as_layer_by_layer(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ["densenet201", "mobilenet_v2"])
 def test_at_most_half_the_memory_at_batch_16(arch: str) -> None:
-    spec = network(arch, 224)
+    spec = network(arch)
     assert memory(plan_of(spec, 16)) <= 0.5 * memory(plan_of(spec, 16, layerwise=True))
 
 
@@ -71,12 +67,9 @@ def test_an_op_that_keeps_images_apart_does(op: Op, case: Case) -> None:
 
 
 def test_ops_across_the_batch_are_not_stacked() -> None:
-    g = GraphBuilder("across")
-    x = g.input("x", ("N", 3, 8, 8))
-    x = g.add("relu", "a", x)
-    x = g.add("softmax", "across", x, axis=0)
-    x = g.add("relu", "b", x)
-    spec = g.build(x)
+    g = Graph()
+    x = g("relu", "a", g.input("x", ("N", 3, 8, 8)))
+    spec = g.build(g("relu", "b", g("softmax", "across", x, axis=0)))
     inside = {name for step in plan_of(spec, 4).steps if step.inner for name in step.layers}
     assert "across" not in inside
     y = images(4, 8, 8)
@@ -88,16 +81,15 @@ def test_ops_across_the_batch_are_not_stacked() -> None:
 def test_values_that_leave_a_stack_and_constants_that_enter() -> None:
     """Outputs from the middle, a residual from before, a constant, a concat with an input of the model."""
     rng = np.random.default_rng(0)
-    g = GraphBuilder("ends")
+    g = Graph()
     x = g.input("x", ("N", 3, "H", "W"), (1, 3, 20, 20))
-    g.params["w"] = rng.standard_normal((3, 3, 3, 3)).astype(np.float32)
-    g.params["c"] = rng.standard_normal((1, 3, 1, 1)).astype(np.float32)
-    c = g.add("constant", "c", params={"value": "c"})
-    first = g.add("conv2d", "first", x, params={"weight": "w"}, padding=1)
-    shifted = g.add("add", "shifted", first, c)
-    second = g.add("conv2d", "second", shifted, params={"weight": "w"}, padding=1)
-    joined = g.add("concat", "joined", g.add("add", "residual", second, first), x, shifted, axis=1)
-    spec = g.build(joined, first, g.add("flatten", "flat", shifted))
+    w = rng.standard_normal((3, 3, 3, 3)).astype(np.float32)
+    c = g("constant", "c", value=rng.standard_normal((1, 3, 1, 1)).astype(np.float32))
+    first = g("conv2d", "first", x, weight=w, padding=1)
+    shifted = g("add", "shifted", first, c)
+    second = g("conv2d", "second", shifted, weight=w, padding=1)
+    joined = g("concat", "joined", g("add", "residual", second, first), x, shifted, axis=1)
+    spec = g.build(joined, first, g("flatten", "flat", shifted))
     data = images(4, 20, 20)
     want = bslite.run(spec, data, layerwise=True)
     got = bslite.run(spec, data, threads=2)

@@ -1,18 +1,18 @@
 """Packed sequences from torch: what torch returns, with lengths that stay an input, by every runner."""
 
-import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from support.check import assert_three_way
+from support.torch_modules import Made
+from support.torch_three_way import check_by_torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import bslite
-from bslite import InputError, SpecError, UnsupportedError, reference
+from bslite import InputError, SpecError, UnsupportedError
 from bslite.dropin.runner import runner_of
 
 pytestmark = [
@@ -30,15 +30,8 @@ class Net(nn.Module):
         both: bool = False, state: bool = False, total: int | None = None, value: float = 0.0, **extra: Any,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.rnn = getattr(nn, kind)(
-            5,
-            9,
-            num_layers=layers,
-            bidirectional=both,
-            batch_first=first,
-            dropout=0.2 * (layers > 1),
-            **extra,
-        )
+        extra |= {"num_layers": layers, "bidirectional": both, "dropout": 0.2 * (layers > 1)}
+        self.rnn = getattr(nn, kind)(5, 9, batch_first=first, **extra)
         self.first, self.in_order, self.state, self.total, self.value = first, in_order, state, total, value
 
     def forward(self, x: Any, lengths: Any, *state: Any) -> Any:
@@ -51,24 +44,9 @@ class Net(nn.Module):
 
 
 def three_way(module: nn.Module, *inputs: torch.Tensor, spec: Any = None) -> Any:
-    """torch in float64 is the truth, torch in float32 the peer; the reference must agree with the truth."""
-    module = module.eval()
-    spec = spec or bslite.from_torch(module, inputs)
-    with torch.no_grad():
-        peers = module(*inputs)
-        exact = module.double()(*(x.double() if x.dtype == torch.float32 else x for x in inputs))
-        module.float()
-    given = [x.numpy() for x in inputs]
-    peers, exact = ([y.numpy() for y in torch.utils._pytree.tree_leaves(t)] for t in (peers, exact))
-    got = bslite.run(spec, given)
-    got = got if isinstance(got, list) else [got]
-    for y, peer, want, ours in zip(got, peers, exact, reference.run(spec, given, np.float64), strict=True):
-        assert_three_way(y, peer, want)
-        np.testing.assert_allclose(ours, want, rtol=1e-12, atol=1e-13)
-    again = bslite.run(spec, given, threads=1)
-    assert [a.tobytes() for a in (again if isinstance(again, list) else [again])] == [
-        g.tobytes() for g in got
-    ]
+    """Compare with torch; returns the model, which is made for these inputs unless given."""
+    spec = spec or bslite.from_torch(module.eval(), inputs)
+    check_by_torch(spec, module.eval(), *inputs)
     return spec
 
 
@@ -105,7 +83,6 @@ def arguments(
 @pytest.mark.filterwarnings("ignore:.*the batch is fixed")
 @pytest.mark.parametrize("name", CASES)
 def test_modules(name: str) -> None:
-    torch.manual_seed(0)
     net, given = Net(**CASES[name]), arguments(**CASES[name])
     spec = three_way(net, *given)
     if given[0].shape[0] == N:  # the batch is free, and so are the lengths
@@ -123,45 +100,34 @@ def test_modules(name: str) -> None:
     assert "100.0 % of the flops" in str(bslite.report(fast))
 
 
-class Words(nn.Module):
+def test_operations_on_packed_data() -> None:
     """Embedding and dropout of the packed data, a linear layer of the packed outputs, the sum of each."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.drop = nn.Embedding(20, 5), nn.Dropout(0.5)
-        self.rnn, self.out = nn.GRU(5, 9, bidirectional=True, batch_first=True), nn.Linear(18, 3)
-
-    def forward(self, ids: Any, lengths: Any) -> Any:
+    def forward(net: Any, ids: Any, lengths: Any) -> Any:
         packed = pack_padded_sequence(ids, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        inner = PackedSequence(self.drop(self.words(packed.data)), *packed[1:])
-        y, _ = self.rnn(inner)
-        y = PackedSequence(torch.relu(self.out(y.data)), *y[1:])
+        inner = PackedSequence(net.drop(net.words(packed.data)), *packed[1:])
+        y, _ = net.rnn(inner)
+        y = PackedSequence(torch.relu(net.out(y.data)), *y[1:])
         padded, found = pad_packed_sequence(y, batch_first=True, total_length=ids.shape[1])
         return padded, padded.sum(1) / found[:, None]
 
-
-def test_operations_on_packed_data() -> None:
-    torch.manual_seed(0)
-    three_way(Words(), torch.randint(0, 20, (N, T)), torch.tensor([3, 5, 1, 4]))
-
-
-class Lists(nn.Module):
-    """Lengths that are Python's: part of the model."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rnn = nn.LSTM(5, 9)
-
-    def forward(self, x: Any) -> Any:
-        _, (h, _) = self.rnn(pack_padded_sequence(x, [4, 4, 2, 1]))
-        y, _ = self.rnn(pack_padded_sequence(x, [2, 3, 1, 4], enforce_sorted=False))
-        return h, pad_packed_sequence(y, total_length=4)[0]
+    net = Made(
+        forward, words=nn.Embedding(20, 5), drop=nn.Dropout(0.5), out=nn.Linear(18, 3),
+        rnn=nn.GRU(5, 9, bidirectional=True, batch_first=True),
+    )  # fmt: skip
+    three_way(net, torch.randint(0, 20, (N, T)), torch.tensor([3, 5, 1, 4]))
 
 
 @pytest.mark.filterwarnings("ignore:.*the batch is fixed")
 def test_lengths_that_are_constants() -> None:
-    torch.manual_seed(0)
-    three_way(Lists(), torch.randn(T, N, 5))
+    """Python's own: part of the model."""
+
+    def forward(net: Any, x: Any) -> Any:
+        _, (h, _) = net.rnn(pack_padded_sequence(x, [4, 4, 2, 1]))
+        y, _ = net.rnn(pack_padded_sequence(x, [2, 3, 1, 4], enforce_sorted=False))
+        return h, pad_packed_sequence(y, total_length=4)[0]
+
+    three_way(Made(forward, rnn=nn.LSTM(5, 9)), torch.randn(T, N, 5))
 
 
 @pytest.fixture(scope="module")
@@ -216,10 +182,9 @@ def test_lengths_of_the_wrong_size_or_dtype(plain: Any) -> None:
 
 
 def test_a_total_length_that_is_too_short() -> None:
-    torch.manual_seed(0)
     net = Net(total=4).eval()
-    x, spec = torch.randn(N, T, 5), None
-    spec = three_way(net, x, torch.tensor([3, 4, 1, 2]), spec=spec)
+    x = torch.randn(N, T, 5)
+    spec = three_way(net, x, torch.tensor([3, 4, 1, 2]))
     with pytest.raises(InputError, match="sequence length 5 is not between 1 and 4"):
         bslite.run(spec, [x, torch.tensor([3, 5, 1, 2])])
 
@@ -244,7 +209,6 @@ def test_batches_padded_further_than_their_longest(plain: Any) -> None:
 
 
 def test_nothing_in_the_padding_shows() -> None:
-    torch.manual_seed(0)
     net = Net("GRU", both=True, layers=2).eval()
     x, lengths = torch.randn(N, T, 5), torch.tensor(MIXED)
     spec = bslite.from_torch(net, (x, lengths))
@@ -264,37 +228,22 @@ def test_nothing_in_the_padding_shows() -> None:
     assert torch.equal(got[0][1:], want[0][1:])
 
 
-class Odd(nn.Module):
-    def __init__(self, how: str) -> None:
-        super().__init__()
-        self.how, self.rnn = how, nn.GRU(5, 5, batch_first=True)
-
-    def forward(self, x: Any, lengths: Any) -> Any:
-        if self.how == "takes":
-            return pad_packed_sequence(self.rnn(x)[0], batch_first=True)[0] + lengths
-        packed, h = self.rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
-        return {
-            "returns": lambda: packed,
-            "mean": lambda: packed.data.mean(0),
-            "sizes": lambda: h * packed.batch_sizes.sum(),
-            "order": lambda: h[:, packed.sorted_indices],
-            "softmax": lambda: torch.softmax(packed.data, 0),
-        }[self.how]()
-
-
 @pytest.mark.parametrize(
-    ("how", "text"),
+    ("use", "text"),
     [
-        ("returns", "it returns a PackedSequence, or its data"),
-        ("mean", r"it uses the data of a PackedSequence in aten.mean"),
-        ("softmax", r"it uses the data of a PackedSequence in aten.softmax"),
-        ("sizes", "it uses the batch_sizes of a PackedSequence otherwise"),
-        ("order", "it uses the sorted_indices of a PackedSequence otherwise"),
+        (lambda y, h: y, "it returns a PackedSequence, or its data"),
+        (lambda y, h: y.data.mean(0), "it uses the data of a PackedSequence in aten.mean"),
+        (lambda y, h: torch.softmax(y.data, 0), "it uses the data of a PackedSequence in aten.softmax"),
+        (lambda y, h: h * y.batch_sizes.sum(), "it uses the batch_sizes of a PackedSequence otherwise"),
+        (lambda y, h: h[:, y.sorted_indices], "it uses the sorted_indices of a PackedSequence otherwise"),
     ],
 )
-def test_other_uses_of_a_packed_sequence_stay_in_torch(how: str, text: str) -> None:
-    torch.manual_seed(0)
-    net, x, lengths = Odd(how).eval(), torch.randn(N, T, 5), torch.tensor(MIXED)
+def test_other_uses_of_a_packed_sequence_stay_in_torch(use: Any, text: str) -> None:
+    def forward(net: Any, x: Any, lengths: Any) -> Any:
+        return use(*net.rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)))
+
+    net = Made(forward, rnn=nn.GRU(5, 5, batch_first=True)).eval()
+    x, lengths = torch.randn(N, T, 5), torch.tensor(MIXED)
     with pytest.raises(UnsupportedError, match=text):
         bslite.from_torch(net, (x, lengths))
     fast = bslite.optimize(net, tune=False)
@@ -305,33 +254,26 @@ def test_other_uses_of_a_packed_sequence_stay_in_torch(how: str, text: str) -> N
 
 
 def test_a_packed_sequence_as_an_argument_stays_in_torch() -> None:
-    torch.manual_seed(0)
     net = nn.LSTM(5, 9).eval()
     packed = pack_padded_sequence(torch.randn(T, N, 5), DOWN)
     fast = bslite.optimize(net, tune=False)
     with torch.no_grad(), pytest.warns(UserWarning, match="an argument is a PackedSequence"):
-        got = fast(packed)
-    with torch.no_grad():
-        assert torch.equal(got[0].data, net(packed)[0].data)
+        assert torch.equal(fast(packed)[0].data, net(packed)[0].data)
 
 
 def test_other_threads_pack_as_ever_during_an_export() -> None:
     from bslite.frontends.torch.packed.mode import packing
 
-    found: list[Any] = []
     x, lengths = torch.randn(T, N, 5), torch.tensor(DOWN)
-    with packing(nn.LSTM(5, 9)):
-        worker = threading.Thread(target=lambda: found.append(pack_padded_sequence(x, lengths)))
-        worker.start()
-        worker.join()
-    assert torch.equal(found[0].data, pack_padded_sequence(x, lengths).data)
+    with packing(nn.LSTM(5, 9)), ThreadPoolExecutor(1) as pool:
+        found = pool.submit(pack_padded_sequence, x, lengths).result()
+    assert torch.equal(found.data, pack_padded_sequence(x, lengths).data)
 
 
 def test_stand_ins_run_in_torch_too() -> None:
     """A part of the graph that stays in torch: here all of it, the export itself run."""
     from bslite.frontends.torch.capture import export
 
-    torch.manual_seed(0)
     for net in (Net(both=True, layers=2, state=True), Net("GRU", in_order=True, value=3.0)):
         given = arguments(
             both=net.rnn.bidirectional, layers=net.rnn.num_layers, state=net.state, in_order=net.in_order

@@ -8,7 +8,10 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.check import assert_three_way
+from support.graphs import one_op
 from support.noise import noise
+from support.torch_modules import Made
+from support.torch_three_way import check_by_torch
 from torch import nn
 
 import bslite
@@ -23,13 +26,7 @@ def compare(module: nn.Module, *inputs: torch.Tensor) -> None:
     """Three-way, all outputs; then for another batch."""
     spec = bslite.from_torch(module.eval(), inputs)
     for xs in (inputs, tuple(x[:1] for x in inputs)):
-        with torch.no_grad():
-            peers = [y.numpy() for y in torch.utils._pytree.tree_leaves(module(*xs))]
-        got = bslite.run(spec, [x.numpy() for x in xs])
-        got = got if isinstance(got, list) else [got]
-        exact = reference.run(spec, [x.numpy() for x in xs], np.float64)
-        for y, peer, want in zip(got, peers, exact, strict=True):
-            assert_three_way(y, peer, want)
+        check_by_torch(spec, module, *xs)
 
 
 @pytest.mark.parametrize("bias", [True, False], ids=["biased", "no bias"])
@@ -37,7 +34,6 @@ def compare(module: nn.Module, *inputs: torch.Tensor) -> None:
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN", "RNN relu", "LSTM projected"])
 def test_modules(kind: str, bidirectional: bool, layers: int, bias: bool) -> None:
-    torch.manual_seed(0)
     name, _, what = kind.partition(" ")
     extra: dict[str, Any] = {"relu": {"nonlinearity": "relu"}, "projected": {"proj_size": 5}}.get(what, {})
     module = getattr(nn, name)(
@@ -46,79 +42,51 @@ def test_modules(kind: str, bidirectional: bool, layers: int, bias: bool) -> Non
     compare(module, torch.randn(3, 6, 7))
 
 
-class WithState(nn.Module):
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.net = getattr(nn, kind)(5, 9, num_layers=2)
-
-    def forward(self, x: Any, h: Any, c: Any) -> Any:
-        x, h, c = (v.transpose(0, 1) for v in (x, h, c))
-        return self.net(x, (h, c) if isinstance(self.net, nn.LSTM) else h)
-
-
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_from_a_state(kind: str) -> None:
-    torch.manual_seed(0)
-    compare(WithState(kind), torch.randn(4, 3, 5), torch.randn(4, 2, 9), torch.randn(4, 2, 9))
+    def forward(net: Any, *given: Any) -> Any:
+        x, h, c = (v.transpose(0, 1) for v in given)
+        return net.rnn(x, (h, c) if kind == "LSTM" else h)
 
-
-class Cells(nn.Module):
-    """A cell called step by step, its state handed on."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.cell = getattr(nn, kind)(5, 9)
-
-    def forward(self, x: Any) -> Any:
-        state, made = None, []
-        for t in range(3):
-            state = self.cell(x[:, t], state)
-            made.append(state[0] if isinstance(state, tuple) else state)
-        return torch.stack(made, 1)
+    module = Made(forward, rnn=getattr(nn, kind)(5, 9, num_layers=2))
+    compare(module, torch.randn(4, 3, 5), torch.randn(4, 2, 9), torch.randn(4, 2, 9))
 
 
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
 def test_cells(kind: str) -> None:
-    torch.manual_seed(0)
-    compare(Cells(kind), torch.randn(4, 3, 5))
+    """A cell called step by step, its state handed on."""
 
+    def forward(net: Any, x: Any) -> Any:
+        state, made = None, []
+        for t in range(3):
+            state = net.cell(x[:, t], state)
+            made.append(state[0] if isinstance(state, tuple) else state)
+        return torch.stack(made, 1)
 
-class Tagger(nn.Module):
-    """Tokens to classes, and a convolution before the LSTM."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.conv = nn.Embedding(30, 12), nn.Conv2d(1, 4, 3, padding=1)
-        self.lstm = nn.LSTM(48, 16, bidirectional=True, batch_first=True)
-        self.out = nn.Linear(32, 5)
-
-    def forward(self, ids: Any) -> Any:
-        x = self.conv(self.words(ids)[:, None]).permute(0, 2, 1, 3).flatten(2)
-        return torch.softmax(self.out(self.lstm(x)[0]), -1)
+    compare(Made(forward, cell=getattr(nn, kind)(5, 9)), torch.randn(4, 3, 5))
 
 
 def test_embedding_convolution_lstm_softmax() -> None:
-    torch.manual_seed(0)
-    compare(Tagger(), torch.randint(0, 30, (3, 11)))
+    def forward(net: Any, ids: Any) -> Any:
+        x = net.conv(net.words(ids)[:, None]).permute(0, 2, 1, 3).flatten(2)
+        return torch.softmax(net.out(net.lstm(x)[0]), -1)
+
+    tagger = Made(
+        forward, words=nn.Embedding(30, 12), conv=nn.Conv2d(1, 4, 3, padding=1), out=nn.Linear(32, 5),
+        lstm=nn.LSTM(48, 16, bidirectional=True, batch_first=True),
+    )  # fmt: skip
+    compare(tagger, torch.randint(0, 30, (3, 11)))
 
 
 def single(op: str, steps: int, batch: int, size: int, hidden: int, lengths: bool, **attrs: Any) -> ModelSpec:
     """A model of one recurrent layer, its weights as torch would draw them."""
-    g = GraphBuilder(op)
     rng = np.random.default_rng(0)
     k = {"lstm": 4, "gru": 3}.get(op, 1) * hidden
     edge = hidden**-0.5
-    for role, shape in {
-        "weight_ih": (k, size),
-        "weight_hh": (k, hidden),
-        "bias_ih": (k,),
-        "bias_hh": (k,),
-    }.items():
-        g.params[role] = rng.uniform(-edge, edge, shape).astype(np.float32)
-    inputs = [g.input("x", (steps, batch, size))]
-    if lengths:
-        inputs.append(g.input("lengths", (batch,), dtype="int64"))
-    return g.build(g.add(op, "layer", *inputs, params={r: r for r in g.params}, lengths=lengths, **attrs))
+    shapes = {"weight_ih": (k, size), "weight_hh": (k, hidden), "bias_ih": (k,), "bias_hh": (k,)}
+    weights = {role: rng.uniform(-edge, edge, shape).astype(np.float32) for role, shape in shapes.items()}
+    inputs = [(steps, batch, size), *([np.ones(batch, np.int64)] if lengths else [])]
+    return one_op(op, *inputs, **weights, lengths=lengths, **attrs)
 
 
 @settings(deadline=None, max_examples=60)

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from support.graphs import one_op
 from support.noise import noise
 from torch import nn
 
 import bslite
-from bslite import GraphBuilder, ModelSpec
+from bslite import ModelSpec
 from bslite.engines.cpu.engine import prepare
 from bslite.explore import Recurrent, search
 from bslite.explore.cpu import Explorer, Loops, choose, estimate, space
@@ -66,19 +67,12 @@ def test_every_point_gives_the_same_bits(kind: str, batch: int) -> None:
 
 def test_a_layer_with_a_batch_that_leaves_no_rows() -> None:
     """A forced tile that is wider than the registers allow for this batch is still right."""
-    g = GraphBuilder("wide")
-    rng = np.random.default_rng(0)
-    g.params |= {
-        "weight_ih": rng.standard_normal((32, 8), np.float32),
-        "weight_hh": rng.standard_normal((32, 32), np.float32),
-    }
-    x = g.input("x", (3, 9, 8))
-    g.add("rnn", "layer", x, params={k: k for k in g.params}, activation="tanh")
-    spec = g.build("layer")
-    given = rng.standard_normal((3, 9, 8), np.float32)
+    x = noise(3, 9, 8)
+    weights = {"weight_ih": noise(32, 8, seed=1), "weight_hh": noise(32, 32, seed=2)}
+    spec = one_op("rnn", x, **weights, activation="tanh")
     loops = Loops(units=2, tile=2, threads=1, alternate=False)
-    _, (got,) = answers(spec, [given], 1, loops)
-    np.testing.assert_array_equal(got, bslite.run(spec, given))
+    _, (got,) = answers(spec, [x], 1, loops)
+    np.testing.assert_array_equal(got, bslite.run(spec, x))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 48])

@@ -16,12 +16,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import assert_three_way
+from support.graphs import one_op
 from support.torch_oracle import reset_before, with_peepholes
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import bslite
-from bslite import GraphBuilder, ModelSpec, WeightsError, reference
+from bslite import ModelSpec, WeightsError, reference
 
 pytestmark = [pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")]
 MODULES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -187,22 +188,20 @@ def test_any_configuration(c: Config) -> None:
 
 def one_layer(op: str, c: Config, **attrs: Any) -> tuple[ModelSpec, dict[str, torch.Tensor]]:
     """A model of one node, for what torch's modules lack."""
-    g, rng = GraphBuilder(op), np.random.default_rng(c.hidden)
+    rng = np.random.default_rng(c.hidden)
     rows = (4 if op == "lstm" else 3) * c.hidden
     shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, c.inputs), "weight_hh": (rows, c.hidden)}
     if c.biased:
         shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
     if op == "lstm":
         shapes["peephole"] = (3 * c.hidden,)
-    for role, shape in shapes.items():
-        g.params[role] = rng.uniform(-1, 1, shape).astype(np.float32) * c.hidden**-0.5
-    names = [g.input("x", (c.steps, c.batch, c.inputs))]
-    if c.state:
-        names.append(g.input("h", (c.batch, c.hidden)))
+    params = {
+        r: rng.uniform(-1, 1, s).astype(np.float32) * np.float32(c.hidden**-0.5) for r, s in shapes.items()
+    }
+    inputs: list[Any] = [(c.steps, c.batch, c.inputs), *([(c.batch, c.hidden)] if c.state else [])]
     if c.lengths:
-        names.append(g.input("lengths", (c.batch,), dtype="int64"))
-    node = g.add(op, "layer", *names, params={r: r for r in shapes}, **attrs)
-    return g.build(node), {r: torch.from_numpy(p) for r, p in g.params.items()}
+        inputs.append(np.ones(c.batch, np.int64))
+    return one_op(op, *inputs, **params, **attrs), {r: torch.from_numpy(p) for r, p in params.items()}
 
 
 @pytest.mark.parametrize("op", ["lstm", "gru"])
@@ -240,38 +239,28 @@ def weights(kind: str = "lstm", **changes: Any) -> dict[str, Any]:
     return {k: v for k, v in found.items() if v is not None}
 
 
-@pytest.mark.parametrize(
-    ("kind", "given", "text"),
-    [
-        ("lstm", weights(weight_hh_l1=None), r"missing: 1\n    weight_hh_l1 \[32, 8\]"),
-        ("lstm", weights(bias_hh_l0=None, bias_ih_l1=None), "missing: 2"),
-        ("lstm", weights(weight_ih_l0=None), "missing weight_ih_l0, from which its sizes are read"),
-        ("lstm", {}, "missing weight_ih_l0, weight_hh_l0.*there is: nothing"),
-        (
-            "lstm",
-            weights(weight_ih_l1=torch.zeros(32, 9)),
-            r"weight_ih_l1: got \[32, 9\], expected \[32, 8\]",
-        ),
-        ("lstm", weights(bias_hh_l1=torch.zeros(24)), r"bias_hh_l1: got \[24\], expected \[32\]"),
-        ("lstm", weights(extra=torch.zeros(2)), r"unexpected: 1\n    extra \[2\]"),
-        (
-            "lstm",
-            weights(bias_hh_l0=torch.zeros(32).double()),
-            r"bias_hh_l0: got torch.float64, expected float32",
-        ),
-        (
-            "lstm",
-            weights("gru"),
-            r"\[24, 5\] and weight_hh_l0 \[24, 8\].*3 gate\(s\) of 8 units are those of gru",
-        ),
-        ("gru", weights(), r"expected \[3\*H, I\] and \[3\*H, H\]; 4 gate\(s\) of 8 units are those of lstm"),
-        ("rnn_tanh", weights(), r"4 gate\(s\) of 8 units are those of lstm"),
-        ("lstm", {"weight_ih_l0": torch.zeros(5, 32), "weight_hh_l0": torch.zeros(8, 32)}, "look transposed"),
-        ("lstm", weights(weight_ih_l0=torch.zeros(30, 5)), r"weight_ih_l0 is \[30, 5\]"),
-        ("lstm", weights(weight_hh_l0=torch.zeros(32)), r"weight_hh_l0 is \[32\], expected a matrix"),
-        ("lstm", weights(weight_ih_l3=torch.zeros(32, 8)), r"missing: 7"),
+WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "lstm": [
+        (weights(weight_hh_l1=None), r"missing: 1\n    weight_hh_l1 \[32, 8\]"),
+        (weights(bias_hh_l0=None, bias_ih_l1=None), "missing: 2"),
+        (weights(weight_ih_l0=None), "missing weight_ih_l0, from which its sizes are read"),
+        ({}, "missing weight_ih_l0, weight_hh_l0.*there is: nothing"),
+        (weights(weight_ih_l1=torch.zeros(32, 9)), r"weight_ih_l1: got \[32, 9\], expected \[32, 8\]"),
+        (weights(bias_hh_l1=torch.zeros(24)), r"bias_hh_l1: got \[24\], expected \[32\]"),
+        (weights(extra=torch.zeros(2)), r"unexpected: 1\n    extra \[2\]"),
+        (weights(bias_hh_l0=torch.zeros(32).double()), r"bias_hh_l0: got torch.float64, expected float32"),
+        (weights("gru"), r"\[24, 5\] and weight_hh_l0 \[24, 8\].*3 gate\(s\) of 8 units are those of gru"),
+        ({"weight_ih_l0": torch.zeros(5, 32), "weight_hh_l0": torch.zeros(8, 32)}, "look transposed"),
+        (weights(weight_ih_l0=torch.zeros(30, 5)), r"weight_ih_l0 is \[30, 5\]"),
+        (weights(weight_hh_l0=torch.zeros(32)), r"weight_hh_l0 is \[32\], expected a matrix"),
+        (weights(weight_ih_l3=torch.zeros(32, 8)), r"missing: 7"),
     ],
-)
+    "gru": [(weights(), r"expected \[3\*H, I\] and \[3\*H, H\]; 4 gate\(s\) of 8 units are those of lstm")],
+    "rnn_tanh": [(weights(), r"4 gate\(s\) of 8 units are those of lstm")],
+}
+
+
+@pytest.mark.parametrize(("kind", "given", "text"), [(kind, *w) for kind, ws in WRONG.items() for w in ws])
 def test_weights_that_do_not_fit_are_named(kind: str, given: dict[str, Any], text: str) -> None:
     with pytest.raises(WeightsError, match=f"(?s)the weights do not fit {kind}.*{text}"):
         bslite.from_state_dict(kind, given)

@@ -3,15 +3,13 @@
 import warnings
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from support.check import assert_three_way
+from support.torch_three_way import check_by_torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import bslite
-from bslite import ModelSpec, reference
 from bslite.dropin.runner import runner_of
 
 
@@ -129,30 +127,19 @@ MODELS: dict[str, tuple[Any, Any]] = {
 }
 
 
-def compare(spec: ModelSpec, module: nn.Module, inputs: Any) -> None:
-    given = [x.numpy() for x in inputs]
-    with torch.no_grad():
-        peer = module(*inputs).numpy()
-    got = bslite.run(spec, given)
-    assert_three_way(got, peer, reference.run(spec, given, np.float64)[0])
-    assert bslite.run(spec, given, threads=1).tobytes() == got.tobytes()
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_from_torch_at_any_batch(name: str, tmp_path: Any) -> None:
-    torch.manual_seed(0)
     make, draw = MODELS[name]
     module = make().eval()
     spec = bslite.from_torch(module, draw(3))
     for batch in (3, 1, 6):
-        compare(spec, module, draw(batch))
+        check_by_torch(spec, module, *draw(batch))
     spec.save(tmp_path / "model.safetensors")  # weights from torch, then no torch
-    compare(bslite.load(tmp_path / "model.safetensors"), module, draw(2))
+    check_by_torch(bslite.load(tmp_path / "model.safetensors"), module, *draw(2))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_optimized(name: str) -> None:
-    torch.manual_seed(0)
     make, draw = MODELS[name]
     module = make().eval()
     fast = bslite.optimize(module, tune=False, fallback="error")
@@ -170,7 +157,6 @@ def test_optimized(name: str) -> None:
 @pytest.mark.parametrize("name", ["language model", "translator"])
 def test_from_onnx_at_any_number_of_steps(name: str, tmp_path: Any) -> None:
     pytest.importorskip("onnx")
-    torch.manual_seed(0)
     make, draw = MODELS[name]
     module, inputs = make().eval(), draw(3)
     names = [f"x{i}" for i in range(len(inputs))]
@@ -183,16 +169,15 @@ def test_from_onnx_at_any_number_of_steps(name: str, tmp_path: Any) -> None:
             module, inputs, path, input_names=names, dynamic_axes=axes, dynamo=False, opset_version=17
         )
     spec = bslite.from_onnx(path, shapes={n: tuple(x.shape) for n, x in zip(names, inputs, strict=True)})
-    compare(spec, module, inputs)
+    check_by_torch(spec, module, *inputs)
     if name != "translator":
         for steps in (2, 19):
             x = inputs[0]
-            compare(spec, module, (torch.cat([x] * 3, -1)[..., :steps],))
+            check_by_torch(spec, module, torch.cat([x] * 3, -1)[..., :steps])
 
 
 def test_nan_reaches_what_it_must_and_nothing_else() -> None:
     """In one sequence of a batch, at one step: that sequence, from that step on (both ways: all of it)."""
-    torch.manual_seed(0)
     for both in (False, True):
         module = nn.LSTM(5, 9, batch_first=True, bidirectional=both, num_layers=2).eval()
         x = torch.randn(3, 7, 5)

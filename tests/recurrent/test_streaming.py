@@ -8,12 +8,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.check import assert_three_way
+from support.graphs import one_op
 from support.noise import noise
+from support.torch_modules import Made
+from support.torch_three_way import check_by_torch
 from torch import nn
 
 import bslite
-from bslite import GraphBuilder, InputError, ModelSpec, SpecError, UnsupportedError, reference
+from bslite import InputError, ModelSpec, SpecError, UnsupportedError
 
 pytestmark = [pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")]
 T, N = 7, 3
@@ -72,15 +74,10 @@ MODELS: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_both_ways_of_cutting_give_the_bits_of_the_whole(kind: str) -> None:
-    torch.manual_seed(0)
     module = MODELS[kind]()
     spec, x = described(module)
     axis = 1 if isinstance(module, Words) else 0
-    whole = outputs(bslite.run(spec, x))
-    with torch.no_grad():
-        peers = outputs(module(torch.from_numpy(x)))
-    for y, peer, exact in zip(whole, peers, reference.run(spec, [x], np.float64), strict=True):
-        assert_three_way(y, np.asarray(peer), exact)
+    whole = check_by_torch(spec, module, x)
 
     session = bslite.Session(spec, batch=N if axis else None)
     singles = [outputs(session.step(piece)) for piece in np.moveaxis(x, axis, 0)]
@@ -119,9 +116,22 @@ def test_any_cut_any_batch(kind: str, batch: int, cuts: list[int]) -> None:
     assert np.concatenate(got, 1).tobytes() == bslite.run(spec, ids, threads=1).tobytes()
 
 
-def test_sessions_share_weights_and_nothing_else() -> None:
-    torch.manual_seed(0)
-    spec, ids = described(Words())
+@pytest.fixture
+def spec() -> ModelSpec:
+    return described(Words())[0]
+
+
+@pytest.fixture
+def ids() -> Any:
+    return example(Words()).numpy()
+
+
+@pytest.fixture
+def session(spec: ModelSpec) -> bslite.Session:
+    return bslite.Session(spec, batch=N)
+
+
+def test_sessions_share_weights_and_nothing_else(spec: ModelSpec, ids: Any) -> None:
     want = bslite.run(spec, ids)
     a, b = bslite.Session(spec, batch=N), bslite.Session(spec, batch=1)
     for t in range(T):  # in turns, one of them on other data
@@ -135,23 +145,17 @@ def test_sessions_share_weights_and_nothing_else() -> None:
     assert all(engine_for(m)._constants is engine_for(spec)._constants for m in models)
 
 
-class Held(nn.Module):
-    """The initial state is given, for all layers at once."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.rnn = getattr(nn, kind)(5, 9, num_layers=2, batch_first=True)
-
-    def forward(self, x: Any, *state: Any) -> Any:
-        state = tuple(s.transpose(0, 1) for s in state)
-        return self.rnn(x, state if isinstance(self.rnn, nn.LSTM) else state[0])[0]
-
-
 @pytest.mark.parametrize(("kind", "count"), [("LSTM", 2), ("GRU", 1)])
 def test_an_initial_state_that_is_given(kind: str, count: int) -> None:
-    torch.manual_seed(0)
+    """For all layers at once."""
+
+    def forward(net: Any, x: Any, *state: Any) -> Any:
+        state = tuple(s.transpose(0, 1) for s in state)
+        return net.rnn(x, state if count == 2 else state[0])[0]
+
     x, *state = torch.randn(N, T, 5), *(torch.randn(N, 2, 9) for _ in range(count))
-    spec = bslite.from_torch(Held(kind).eval(), (x, *state))
+    module = Made(forward, rnn=getattr(nn, kind)(5, 9, num_layers=2, batch_first=True))
+    spec = bslite.from_torch(module.eval(), (x, *state))
     names = [i.name for i in spec.inputs[1:]]
     held = {name: s.numpy() for name, s in zip(names, state, strict=True)}
     with pytest.raises(InputError, match=f"also takes {', '.join(names)}, which are no sequences"):
@@ -169,30 +173,19 @@ def test_an_initial_state_that_is_given(kind: str, count: int) -> None:
     assert torch.equal(session.run(x), bslite.run(spec, [x, *map(torch.from_numpy, zeros.values())]))
 
 
-class Learned(nn.Module):
-    """The initial state is a parameter, the same for all of a batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rnn = nn.GRU(5, 9, batch_first=True)
-        self.first = nn.Parameter(torch.randn(1, 9))
-
-    def forward(self, x: Any) -> Any:
-        return self.rnn(x, self.first.expand(x.shape[0], -1)[None])[0]
-
-
 def test_a_learned_initial_state() -> None:
-    torch.manual_seed(0)
-    spec = bslite.from_torch(Learned().eval(), (torch.randn(N, T, 5),))
+    """A parameter, the same for all of a batch."""
+    module = Made(
+        lambda net, x: net.rnn(x, net.first.expand(x.shape[0], -1)[None])[0],
+        rnn=nn.GRU(5, 9, batch_first=True), first=nn.Parameter(torch.randn(1, 9)),
+    )  # fmt: skip
+    spec = bslite.from_torch(module.eval(), (torch.randn(N, T, 5),))
     x = noise(2, T, 5)
     session = bslite.Session(spec, batch=2)
     assert np.stack([session.step(x[:, t]) for t in range(T)], 1).tobytes() == bslite.run(spec, x).tobytes()
 
 
-def test_state_is_read_set_and_reset() -> None:
-    torch.manual_seed(0)
-    spec, ids = described(Words())
-    session = bslite.Session(spec, batch=N)
+def test_state_is_read_set_and_reset(spec: ModelSpec, ids: Any, session: Any) -> None:
     first = session.run(ids)
     kept = session.state
     assert list(kept) == ["rnn.lstm.h", "rnn.lstm.c", "rnn.lstm#2.h", "rnn.lstm#2.c"]
@@ -213,9 +206,7 @@ def test_state_is_read_set_and_reset() -> None:
         other.reset(streams=[3])
 
 
-def test_wrong_states_are_named() -> None:
-    spec, _ = described(Words())
-    session = bslite.Session(spec, batch=N)
+def test_wrong_states_are_named(session: Any) -> None:
     good = session.state
     with pytest.raises(InputError, match=r"'rnn.lstm.c' is float32 \[3, 18\], expected float32 \[3, 19\]"):
         session.state = {**good, "rnn.lstm.c": np.zeros((3, 18), np.float32)}
@@ -229,10 +220,7 @@ def test_wrong_states_are_named() -> None:
         session.state = [1]
 
 
-def test_nan_in_one_streams_state_stays_in_it() -> None:
-    torch.manual_seed(0)
-    spec, ids = described(Words())
-    session = bslite.Session(spec, batch=N)
+def test_nan_in_one_streams_state_stays_in_it(ids: Any, session: Any) -> None:
     clean = session.run(ids)
     session.reset()
     poisoned = session.state
@@ -246,9 +234,7 @@ def test_nan_in_one_streams_state_stays_in_it() -> None:
     assert session.run(ids).tobytes() == clean.tobytes()
 
 
-def test_wrong_inputs_are_named_and_leave_the_state() -> None:
-    spec, ids = described(Words())
-    session = bslite.Session(spec, batch=N)
+def test_wrong_inputs_are_named_and_leave_the_state(spec: ModelSpec, ids: Any, session: Any) -> None:
     session.run(ids[:, :2])
     before = session.state
     for wrong, text in (
@@ -328,15 +314,11 @@ def test_what_mixes_time_steps_is_refused_by_name(how: str, text: str) -> None:
 
 
 def test_nothing_to_stream() -> None:
-    g = GraphBuilder("flat")
-    spec = g.build(g.add("relu", "relu", g.input("x", ("N", 4))))
     with pytest.raises(SpecError, match="has no recurrent layer"):
-        bslite.Session(spec)
+        bslite.Session(one_op("relu", ("N", 4)))
 
 
-def test_a_step_model_is_a_model_like_any_other(tmp_path: Any) -> None:
-    torch.manual_seed(0)
-    spec, ids = described(Words())
+def test_a_step_model_is_a_model_like_any_other(spec: ModelSpec, ids: Any, tmp_path: Any) -> None:
     made = bslite.step_model(spec, batch=N)
     made.save(tmp_path / "step.safetensors")
     loaded = bslite.load(tmp_path / "step.safetensors")
@@ -364,22 +346,15 @@ def test_states_whose_names_layers_have() -> None:
     }  # fmt: skip
 
 
-class Carried(nn.Module):
-    """What a torch user writes: one step, the state handed back."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.rnn, self.out = getattr(nn, kind)(5, 9, num_layers=2), nn.Linear(9, 4)
-
-    def forward(self, x: Any, state: Any) -> Any:
-        y, state = self.rnn(x[None], state)
-        return self.out(y[0]), state
-
-
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_a_torch_loop_that_carries_its_state(kind: str) -> None:
-    torch.manual_seed(0)
-    module = Carried(kind).eval()
+    """What a torch user writes: one step, the state handed back."""
+
+    def forward(net: Any, x: Any, state: Any) -> Any:
+        y, state = net.rnn(x[None], state)
+        return net.out(y[0]), state
+
+    module = Made(forward, rnn=getattr(nn, kind)(5, 9, num_layers=2), out=nn.Linear(9, 4)).eval()
     fast = bslite.optimize(module, tune=False, fallback="error")
     zeros = torch.zeros(2, N, 9)
     want_state = state = (zeros, zeros) if kind == "LSTM" else zeros
@@ -402,15 +377,9 @@ def test_a_torch_loop_that_carries_its_state(kind: str) -> None:
         assert torch.equal(h, kept)
 
 
-def test_latencies_on_the_command_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("typer")
-    from bslite import cli
-
-    spec, _ = described(Words())
+def test_latencies_on_the_command_line(call: Any, spec: ModelSpec, tmp_path: Any) -> None:
     spec.save(tmp_path / "words.safetensors")
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["stream", str(tmp_path / "words.safetensors"), "--steps", "30", "--batch", "2"])
-    out, err = capsys.readouterr()
-    assert stop.value.code == 0, err
+    code, out, err = call("stream", tmp_path / "words.safetensors", "--steps", 30, "--batch", 2)
+    assert code == 0, err
     assert "ids [2] per step, 30 steps, 4 states carried" in out
     assert all(f"{p} " in out for p in ("p50", "p90", "p99", "max", "mean"))

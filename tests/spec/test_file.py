@@ -4,6 +4,7 @@ import json
 import os
 import random
 import struct
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +12,26 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from support.check import single_op_spec
+from support.graphs import network
 from support.model_files import small_model
 
 from bslite import ops
 from bslite.errors import FileError, SpecError
-from bslite.frontends.weights.architectures.random_weights import random_state_dict
-from bslite.frontends.weights.state_dict import from_state_dict
-from bslite.spec import GraphBuilder, ModelSpec, load, save
+from bslite.spec import ModelSpec, load, save
 from bslite.spec.file import graph_json
 
 
 def assert_same(got: ModelSpec, want: ModelSpec) -> None:
-    assert (got.name, got.inputs, got.nodes, got.outputs) == (
-        want.name,
-        want.inputs,
-        want.nodes,
-        want.outputs,
-    )
+    parts = attrgetter("name", "inputs", "nodes", "outputs")
+    assert parts(got) == parts(want)
     for mine, theirs in zip(got.nodes, want.nodes, strict=True):
         for key, value in theirs.attrs.items():
             assert type(mine.attrs[key]) is type(value), f"{theirs.name}.{key}"
             assert repr(mine.attrs[key]) == repr(value)
     assert list(got.params) == list(want.params)
     for key, array in want.params.items():
-        assert got.params[key].dtype == np.float32
+        assert got.params[key].dtype == array.dtype
         assert got.params[key].shape == array.shape
         assert got.params[key].tobytes() == array.tobytes()
 
@@ -54,7 +51,7 @@ def test_round_trip(tiny: ModelSpec, tmp_path: Path) -> None:
 
 
 def test_round_trip_of_a_real_network(tmp_path: Path) -> None:
-    spec = from_state_dict("densenet121", random_state_dict("densenet121"))
+    spec = network("densenet121")
     save(spec, tmp_path / "model")
     assert_same(load(tmp_path / "model"), spec)
 
@@ -63,21 +60,13 @@ def test_round_trip_of_a_real_network(tmp_path: Path) -> None:
 def test_every_op_round_trips(name: str, tmp_path: Path) -> None:
     op = ops.get(name)
     for number, case in enumerate(op.cases()):
-        graph = GraphBuilder(name)
-        dtypes = [*case.dtypes, *["float32"] * len(case.inputs)]
-        sources = [graph.input(f"x{i}", shape, dtype=dtypes[i]) for i, shape in enumerate(case.inputs)] or []
-        if not sources:
-            graph.input("x", (1,))
-        graph.params = {role: np.ones(shape, np.float32) for role, shape in case.params.items()}
-        graph.add(name, "layer", *sources, params={role: role for role in case.params}, **case.attrs)
-        spec = graph.build("layer")
+        spec, _ = single_op_spec(op, case)
         save(spec, tmp_path / f"{number}")
         assert_same(load(tmp_path / f"{number}"), spec)
 
 
-def test_file_opens_without_bslite(tiny: ModelSpec, tmp_path: Path) -> None:
-    save(tiny, tmp_path / "model")
-    with safe_open(tmp_path / "model", framework="numpy") as file:
+def test_file_opens_without_bslite(tiny: ModelSpec, path: Path) -> None:
+    with safe_open(path, framework="numpy") as file:
         graph = json.loads(file.metadata()["bslite"], parse_constant=pytest.fail)
         assert sorted(file.keys()) == sorted(tiny.params)
         assert np.array_equal(file.get_tensor("z.weight"), tiny.params["z.weight"])
@@ -97,10 +86,7 @@ def test_same_model_same_bytes_one_line_per_layer(tiny: ModelSpec, tmp_path: Pat
     assert [line.split()[0] for line in differ] == ['"scale":', '"crc32":']
 
 
-def test_save_is_all_or_nothing(tiny: ModelSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "model"
-    save(tiny, path)
-
+def test_save_is_all_or_nothing(tiny: ModelSpec, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
@@ -108,7 +94,7 @@ def test_save_is_all_or_nothing(tiny: ModelSpec, tmp_path: Path, monkeypatch: py
     with pytest.raises(FileError, match=r"model: cannot be written \(disk full\)"):
         save(tiny.replace(name="other"), path)
     assert_same(load(path), tiny)
-    assert os.listdir(tmp_path) == ["model"]
+    assert os.listdir(path.parent) == ["model"]
 
 
 def test_save_through_a_link_keeps_the_link(tiny: ModelSpec, tmp_path: Path) -> None:
@@ -144,9 +130,14 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
         load(path)
 
 
-def test_truncated_anywhere(tiny: ModelSpec, tmp_path: Path) -> None:
-    path = tmp_path / "model"
-    save(tiny, path)
+@pytest.fixture
+def path(tiny: ModelSpec, tmp_path: Path) -> Path:
+    """Where ``tiny`` is saved."""
+    save(tiny, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_truncated_anywhere(path: Path) -> None:
     content = path.read_bytes()
     for length in sorted({*range(0, len(content), 7), *range(16), *range(len(content) - 16, len(content))}):
         path.write_bytes(content[:length])
@@ -157,9 +148,7 @@ def test_truncated_anywhere(tiny: ModelSpec, tmp_path: Path) -> None:
         load(path)
 
 
-def test_flipped_parameter_bits_are_found(tiny: ModelSpec, tmp_path: Path) -> None:
-    path = tmp_path / "model"
-    save(tiny, path)
+def test_flipped_parameter_bits_are_found(path: Path) -> None:
     content = bytearray(path.read_bytes())
     [header] = struct.unpack("<Q", content[:8])
     for position in range(8 + header, len(content)):
@@ -170,10 +159,8 @@ def test_flipped_parameter_bits_are_found(tiny: ModelSpec, tmp_path: Path) -> No
             load(path)
 
 
-def test_damaged_header(tiny: ModelSpec, tmp_path: Path) -> None:
+def test_damaged_header(tiny: ModelSpec, path: Path) -> None:
     """Whatever byte of the header changes: an error, or the very same model (white space, a lower-case e)."""
-    path = tmp_path / "model"
-    save(tiny, path)
     content = path.read_bytes()
     [header] = struct.unpack("<Q", content[:8])
     rng = random.Random(0)

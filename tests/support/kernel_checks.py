@@ -1,29 +1,19 @@
 """What the tests of single kernels share: small graphs around one op, run whole and cut into many items."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 import bslite
 from bslite import reference
-from bslite.spec import GraphBuilder, ModelSpec
+from bslite.spec import ModelSpec
 from support.check import TINY, Array, rel_l2, same_specials
+from support.graphs import Graph
 from support.noise import noise
 
 #: Channel counts around the widths of vector registers and of the runs kernels take at once.
 CHANNELS = (1, 3, 8, 17, 33, 64, 65, 130)
 MANY = 8  # threads to plan for; fewer may run
-
-
-def one_op(
-    op: str, *shapes: Sequence[int], params: Mapping[str, Array] | None = None, **attrs: Any
-) -> ModelSpec:
-    """A model of one node over inputs x0, x1, ..."""
-    graph = GraphBuilder(op)
-    graph.params.update(params or {})
-    names = [graph.input(f"x{i}", shape) for i, shape in enumerate(shapes)]
-    return graph.build(graph.add(op, "op", *names, params={k: k for k in params or {}}, **attrs))
 
 
 def ran(spec: ModelSpec, *inputs: Array) -> Array:
@@ -48,7 +38,7 @@ def check(spec: ModelSpec, *inputs: Array, factor: float = 4.0) -> Array:
     return got
 
 
-def check_in_every_layout(add: Callable[[GraphBuilder, str], str], x: Array) -> None:
+def check_in_every_layout(add: Callable[[Graph, str], str], x: Array) -> None:
     """An op of one image ``x`` that keeps the number of channels, wherever its input and output may lie.
 
     From the caller's planes and pixels, from a slice and a permuted tensor; into a concat (its neighbour
@@ -56,8 +46,8 @@ def check_in_every_layout(add: Callable[[GraphBuilder, str], str], x: Array) -> 
     """
     n, c, h, w = x.shape
 
-    def model(make: Callable[[GraphBuilder, str], str], *shape: int) -> ModelSpec:
-        graph = GraphBuilder("layout")
+    def model(make: Callable[[Graph, str], str], *shape: int) -> ModelSpec:
+        graph = Graph()
         return graph.build(make(graph, graph.input("x", shape)))
 
     plain = model(add, *x.shape)
@@ -66,22 +56,19 @@ def check_in_every_layout(add: Callable[[GraphBuilder, str], str], x: Array) -> 
 
     wide = noise(n, c + 5, h, w, seed=1)
     wide[:, 2 : 2 + c] = x
-    check(
-        model(lambda g, v: add(g, g.add("slice", "cut", v, axis=1, start=2, stop=2 + c)), *wide.shape), wide
-    )
+    check(model(lambda g, v: add(g, g("slice", "cut", v, axis=1, start=2, stop=2 + c)), *wide.shape), wide)
 
     turned = np.ascontiguousarray(x.transpose(2, 3, 0, 1))
-    check(model(lambda g, v: add(g, g.add("permute", "turn", v, order=(2, 3, 0, 1))), *turned.shape), turned)
+    check(model(lambda g, v: add(g, g("permute", "turn", v, order=(2, 3, 0, 1))), *turned.shape), turned)
 
-    def joined(g: GraphBuilder, v: str) -> str:
-        neighbour = add(g, g.add("relu", "other", v))
-        return g.add("concat", "join", add(g, v), neighbour, axis=1)
+    def joined(g: Graph, v: str) -> str:
+        neighbour = add(g, g("relu", "other", v))
+        return g("concat", "join", add(g, v), neighbour, axis=1)
 
     check(model(joined, *x.shape), x)
 
-    def padded(g: GraphBuilder, v: str) -> str:
-        g.params["filter"] = noise(4, c, 3, 3, seed=2)
-        v = add(g, g.add("relu", "first", v))
-        return g.add("conv2d", "conv", v, params={"weight": "filter"}, padding=1)
+    def padded(g: Graph, v: str) -> str:
+        v = add(g, g("relu", "first", v))
+        return g("conv2d", "conv", v, weight=noise(4, c, 3, 3, seed=2), padding=1)
 
     check(model(padded, *x.shape), x)

@@ -1,5 +1,6 @@
 """Small ONNX models of several makers and opsets: written by hand with onnx.helper, and exported by torch."""
 
+import copy
 import io
 import warnings
 from collections.abc import Callable
@@ -19,15 +20,13 @@ def value(name: str, shape: Any, kind: int = FLOAT) -> Any:
     return helper.make_tensor_value_info(name, kind, shape)
 
 
+IMAGES = [value("x", [2, 3, 4, 4])]
+
+
 def model(
-    nodes: Any,
-    inputs: Any,
-    outputs: Any,
-    stored: dict[str, Any] | None = None,
-    opset: int = 17,
-    functions: Any = (),
-    ir: int = 8,
-) -> Any:
+    nodes: Any, inputs: Any, outputs: Any, stored: dict[str, Any] | None = None, opset: int = 17,
+    functions: Any = (), ir: int = 8,
+) -> Any:  # fmt: skip
     """A ModelProto; ``outputs`` are names."""
     initializers = [numpy_helper.from_array(np.asarray(a), k) for k, a in (stored or {}).items()]
     outs = [value(o, None) if isinstance(o, str) else o for o in outputs]
@@ -38,6 +37,15 @@ def model(
     made = helper.make_model(graph, opset_imports=opsets, functions=functions)
     made.ir_version = ir
     return made
+
+
+def one(op: str, *reads: str, of: Any = IMAGES, opset: int = 17, **given: Any) -> Any:
+    """A model of one node "it" that makes y of the inputs ``of``; arrays in ``given`` are stored, the rest
+    are attributes.
+    """
+    stored = {key: array for key, array in given.items() if isinstance(array, (np.ndarray, np.generic))}
+    attrs = {key: content for key, content in given.items() if key not in stored}
+    return model([helper.make_node(op, reads, ["y"], name="it", **attrs)], of, ["y"], stored, opset)
 
 
 def image_net() -> Any:
@@ -195,6 +203,17 @@ def exported_net() -> Any:
             return self.head(torch.nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
 
     return onnx.load_from_string(exported(Net(), torch.zeros(1, 3, 12, 12)))
+
+
+def evaluated(proto: Any, *inputs: Any) -> list[Any]:
+    """The outputs by onnx's reference evaluator, which has no batch norm of opset 7: 9 has the same."""
+    from onnx.reference import ReferenceEvaluator
+
+    proto = copy.deepcopy(proto)
+    proto.opset_import[0].version = max(9, proto.opset_import[0].version)
+    stored = {i.name for i in proto.graph.initializer}
+    names = [i.name for i in proto.graph.input if i.name not in stored]
+    return list(ReferenceEvaluator(proto).run(None, dict(zip(names, inputs, strict=True))))
 
 
 SMALL: dict[str, Callable[[], Any]] = {

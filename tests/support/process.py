@@ -6,10 +6,17 @@ import sys
 from pathlib import Path
 
 
-def python(code: str, *arguments: str, **env: str | None) -> subprocess.CompletedProcess[str]:
-    """Run ``code`` in a fresh interpreter, in the folder of the tests; None: without a variable."""
+def printed(code: str | Path, **env: str | None) -> str:
+    """What ``python`` prints, which must succeed."""
+    done = python(code, **env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def python(code: str | Path, *arguments: str, **env: str | None) -> subprocess.CompletedProcess[str]:
+    """Run ``code``, or a script, in a fresh interpreter, in the folder of the tests. None: without a variable."""
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, *([code] if isinstance(code, Path) else ["-c", code]), *arguments],
         env={k: v for k, v in {**os.environ, **env}.items() if v is not None},
         capture_output=True,
         text=True,

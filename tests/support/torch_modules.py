@@ -25,6 +25,19 @@ class Fn(nn.Module):  # type: ignore[name-defined]
         return self.function(*xs, self.p) if hasattr(self, "p") else self.function(*xs)
 
 
+class Made(nn.Module):  # type: ignore[name-defined]
+    """A module of these parts and attributes, with ``forward``, whose first argument it is."""
+
+    def __init__(self, forward: Callable[..., Any], **parts: Any) -> None:
+        super().__init__()
+        self.function = forward
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, *xs: Any) -> Any:
+        return self.function(self, *xs)
+
+
 class Case(NamedTuple):
     """A module, its input's shape without the batch, and the ops it should become, constants left out."""
 

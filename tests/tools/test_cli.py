@@ -7,41 +7,26 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.graphs import network
 from support.noise import noise
+from support.onnx_models import image_net, one, tokens, value
 
 pytest.importorskip("typer")
 pytest.importorskip("PIL")
 
-from bslite import api, cli
+from bslite import api
 from bslite.cli import demo, info, inputs, progress, timing
 from bslite.engines import cpu
 from bslite.frontends.weights import architectures
-from bslite.frontends.weights.architectures.random_weights import random_state_dict
-from bslite.frontends.weights.state_dict import from_state_dict
 
 SMALL = ("--arch", "squeezenet1_1", "--shape", "1,3,64,64")
 COMMANDS = ("demo", "run", "verify", "bench", "stream", "explain", "explore", "info", "calibrate", "warmup")
 
 
-@pytest.fixture
-def bslite(capsys: pytest.CaptureFixture[str]) -> Any:
-    """``bslite(*arguments) -> (exit code, stdout, stderr)``."""
-
-    def call(*arguments: str) -> tuple[Any, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            cli.main(arguments)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return stop.value.code, out, err
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    spec = from_state_dict("squeezenet1_1", random_state_dict("squeezenet1_1"), image_size=64)
     path = tmp_path_factory.mktemp("models") / "small.safetensors"
-    spec.save(path)
+    network("squeezenet1_1", 1000, 64).save(path)
     return path
 
 
@@ -51,21 +36,21 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help(bslite: Any, command: str) -> None:
-    code, out, _ = bslite(command, "--help")
+def test_help(call: Any, command: str) -> None:
+    code, out, _ = call(command, "--help")
     assert code == 0
     assert f"Usage: bslite {command}" in out
 
 
-def test_help_lists_the_commands(bslite: Any) -> None:
-    code, out, _ = bslite("--help")
+def test_help_lists_the_commands(call: Any) -> None:
+    code, out, _ = call("--help")
     assert code == 0
     assert all(command in out for command in COMMANDS)
 
 
-def test_run_a_file_on_the_sample(bslite: Any, saved: Path, tmp_path: Path) -> None:
+def test_run_a_file_on_the_sample(call: Any, saved: Path, tmp_path: Path) -> None:
     target = tmp_path / "scores.npy"
-    code, out, _ = bslite("run", str(saved), "-i", str(inputs.SAMPLE), "--batch", "2", "--save", str(target))
+    code, out, _ = call("run", str(saved), "-i", str(inputs.SAMPLE), "--batch", "2", "--save", str(target))
     assert code == 0
     assert "[2, 1000] float32" in out
     assert out.count("class ") == 10
@@ -74,22 +59,22 @@ def test_run_a_file_on_the_sample(bslite: Any, saved: Path, tmp_path: Path) -> N
     assert np.array_equal(scores[0], scores[1])
 
 
-def test_run_agrees_with_the_reference(bslite: Any, tmp_path: Path) -> None:
+def test_run_agrees_with_the_reference(call: Any, tmp_path: Path) -> None:
     answers = []
     for options in ((), ("--layerwise", "--threads", "1"), ("--backend", "reference")):
         target = tmp_path / "y.npy"
-        assert bslite("run", *SMALL, *options, "--save", str(target))[0] == 0
+        assert call("run", *SMALL, *options, "--save", str(target))[0] == 0
         answers.append(np.load(target))
     np.testing.assert_allclose(answers[0], answers[2], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(answers[1], answers[2], rtol=1e-3, atol=1e-4)
 
 
-def test_run_an_array(bslite: Any, saved: Path, tmp_path: Path) -> None:
+def test_run_an_array(call: Any, saved: Path, tmp_path: Path) -> None:
     x = tmp_path / "x.npy"
     np.save(x, np.ones((1, 3, 70, 65), np.float32))
-    assert bslite("run", str(saved), "--input", str(x))[0] == 0
+    assert call("run", str(saved), "--input", str(x))[0] == 0
     np.save(x, np.ones((1, 3, 70, 65)))
-    code, _, err = bslite("run", str(saved), "--input", str(x))
+    code, _, err = call("run", str(saved), "--input", str(x))
     assert code == 2
     assert "float64, expected float32" in err
 
@@ -112,67 +97,67 @@ def test_run_an_array(bslite: Any, saved: Path, tmp_path: Path) -> None:
         (("dance",), "No such command"),
     ],
 )
-def test_mistakes_are_told(bslite: Any, arguments: tuple[str, ...], expected: str) -> None:
-    code, _, err = bslite(*arguments)
+def test_mistakes_are_told(call: Any, arguments: tuple[str, ...], expected: str) -> None:
+    code, _, err = call(*arguments)
     assert code == 2
-    assert expected in " ".join(err.replace("│", " ").split())
+    assert expected in err
 
 
-def test_a_missing_package_is_told(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_told(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
-    code, _, err = bslite("info")
+    code, _, err = call("info")
     assert code == 2
     assert 'needs typer; install it with: pip install "bslite[cli]"' in err
 
 
-def test_verify_passes(bslite: Any, tmp_path: Path) -> None:
+def test_verify_passes(call: Any, tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
-    code, out, _ = bslite("verify", *SMALL, "--no-torch", "--json", str(figures))
+    code, out, _ = call("verify", *SMALL, "--no-torch", "--json", str(figures))
     assert code == 0
     assert "passed:" in out
     assert "max_pool2d" in out
     assert json.loads(figures.read_text())["passed"] is True
-    code, out, _ = bslite("verify", *SMALL, "--quiet")
+    code, out, _ = call("verify", *SMALL, "--quiet")
     assert code == 0
     assert "max_pool2d" not in out
 
 
-def test_verify_fails_with_exit_code_1(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_fails_with_exit_code_1(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = cpu.trace
     monkeypatch.setattr(
         cpu, "trace", lambda *a, **k: ((name, value * np.float32(1.001)) for name, value in honest(*a, **k))
     )
-    code, out, _ = bslite("verify", *SMALL, "--no-torch")
+    code, out, _ = call("verify", *SMALL, "--no-torch")
     assert code == 1
     assert "FAILED" in out
 
 
-def test_bench(bslite: Any) -> None:
-    code, out, _ = bslite("bench", *SMALL, "--rounds", "1")
+def test_bench(call: Any) -> None:
+    code, out, _ = call("bench", *SMALL, "--rounds", "1")
     assert code == 0
     assert "layer by layer" in out
     assert "1.00 x" in out
 
 
-def test_warmup(bslite: Any, saved: Path) -> None:
+def test_warmup(call: Any, saved: Path) -> None:
     for arguments in (("warmup", str(saved), "--batch", "3"), ("warmup", *SMALL), ("warmup",)):
-        code, out, _ = bslite(*arguments)
+        code, out, _ = call(*arguments)
         assert code == 0
         assert "kernels compiled" in out
 
 
-def test_warmup_leaves_nothing_to_compile(bslite: Any) -> None:
+def test_warmup_leaves_nothing_to_compile(call: Any) -> None:
     from bslite.kernels.cpu.runtime.compile import compiled
 
-    assert bslite("warmup", *SMALL)[0] == 0
+    assert call("warmup", *SMALL)[0] == 0
     before = list(compiled)
-    assert bslite("run", *SMALL)[0] == 0
+    assert call("run", *SMALL)[0] == 0
     assert compiled == before
 
 
-def test_info(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_info(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(info, "first_answer", lambda: (0.125, 2.5))
-    code, out, _ = bslite("info", "--timings")
+    code, out, _ = call("info", "--timings")
     assert code == 0
     for expected in ("float32 lanes", "kernels on disk", "threads", "numba", "0.12 s", "2.50 s"):
         assert expected in out
@@ -183,10 +168,46 @@ def test_timings_come_from_fresh_processes() -> None:
     assert 0 <= imported < answered < 60
 
 
+@pytest.mark.parametrize("command", ["run", "verify", "bench", "explain", "warmup"])
+def test_commands_take_an_onnx_file(call: Any, tmp_path: Path, command: str) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(image_net().SerializeToString())
+    more = ("--no-torch",) if command == "verify" else ()
+    code, _, err = call(command, path, "--batch", 2, *more)
+    assert code == 0, err
+
+
+def test_integer_inputs_are_indices(call: Any, tmp_path: Path) -> None:
+    path = tmp_path / "tokens.ONNX"
+    path.write_bytes(tokens().SerializeToString())
+    code, out, err = call("run", path, "--batch", 3)
+    assert code == 0, err
+    assert "[3, 6, 8] float32" in out
+
+
+def test_shape_is_the_example_of_open_sizes(call: Any, tmp_path: Path) -> None:
+    path = tmp_path / "open.onnx"
+    path.write_bytes(one("Relu", "x", of=[value("x", ["n", "h"])]).SerializeToString())
+    code, _, err = call("run", path)
+    assert code == 2
+    assert "leaves the size h at axis 1 open" in err
+    code, out, err = call("run", path, "--shape", "2,7")
+    assert code == 0, err
+    assert "[2, 7] float32" in out
+
+
+def test_a_damaged_file_is_a_message(call: Any, tmp_path: Path) -> None:
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(b"no model")
+    code, _, err = call("run", path)
+    assert code == 2
+    assert "not an ONNX model" in err
+
+
 @pytest.mark.networks
-def test_demo(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "ROUNDS", 1)
-    code, out, _ = bslite("demo")
+    code, out, _ = call("demo")
     assert code == 0
     assert "resnet50" in out
     assert "sample.png" in out
@@ -196,7 +217,7 @@ def test_demo(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.networks
-def test_demo_fails_with_exit_code_1(bslite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_fails_with_exit_code_1(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "ROUNDS", 1)
     honest = api.run
     monkeypatch.setattr(
@@ -204,7 +225,7 @@ def test_demo_fails_with_exit_code_1(bslite: Any, monkeypatch: pytest.MonkeyPatc
         "run",
         lambda *a, **k: honest(*a, **k) + np.float32(0 if k.get("backend") == "reference" else 0.01),
     )
-    code, out, _ = bslite("demo")
+    code, out, _ = call("demo")
     assert code == 1
     assert "FAILED" in out
 
@@ -259,7 +280,7 @@ def test_the_torch_rival_computes_the_same(arch: str) -> None:
     torch = pytest.importorskip("torch")
     from bslite.cli.peer.model import TorchModel
 
-    spec = from_state_dict(arch, random_state_dict(arch))
+    spec = network(arch, 1000)
     x = noise(1, 3, 64, 64)
     [got] = TorchModel(spec)(torch.from_numpy(x))
     expected = api.run(spec, x, backend="reference")

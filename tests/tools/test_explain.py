@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.graphs import Graph, network, one_op
 from support.networks import networks
 
 import bslite
 from bslite.explanation import Limits
 from bslite.explanation.data.profile import Items, _parts
-from bslite.frontends.weights.architectures.random_weights import random_state_dict
-from bslite.frontends.weights.state_dict import from_state_dict
 from bslite.passes import simplify
 from bslite.spec.table import layer_rows
 
@@ -33,7 +32,7 @@ CASES = {
 @pytest.fixture(scope="module", params=networks(CASES))
 def found(request: pytest.FixtureRequest) -> tuple[bslite.ModelSpec, bslite.Explanation]:
     batch, threads = CASES[request.param]
-    spec = from_state_dict(request.param, random_state_dict(request.param), image_size=64)
+    spec = network(request.param, 1000, 64)
     shape = (batch, 3, 64, 64)
     return spec, bslite.explain(spec, shape, threads=threads, runs=3, limits=LIMITS)
 
@@ -127,8 +126,8 @@ def test_html_is_one_file(found: Any, tmp_path: Path) -> None:
 
 def test_names_are_not_markup(tmp_path: Path) -> None:
     pytest.importorskip("plotly")
-    graph = bslite.GraphBuilder("<script>alert(1)</script>")
-    name = graph.add("relu", "</script><b>", graph.input("x", (2, 8)))
+    graph = Graph("<script>alert(1)</script>")
+    name = graph("relu", "</script><b>", graph.input("x", (2, 8)))
     e = bslite.explain(graph.build(name), runs=2, limits=LIMITS)
     e.save_html(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
@@ -167,8 +166,7 @@ def test_report_of_a_walker_that_got_nothing(found: Any, tmp_path: Path) -> None
 
 
 def test_inputs_it_takes() -> None:
-    graph = bslite.GraphBuilder("small")
-    spec = graph.build(graph.add("relu", "r", graph.input("x", ("N", 8))))
+    spec = one_op("relu", ("N", 8))
     for given, batch in (((3, 8), None), ([(3, 8)], None), (np.ones((3, 8), np.float32), None), (None, 3)):
         assert bslite.explain(spec, given, batch=batch, runs=2, limits=LIMITS).shapes == ((3, 8),)
 
@@ -183,35 +181,28 @@ def test_inputs_it_takes() -> None:
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
-    graph = bslite.GraphBuilder("small")
-    spec = graph.build(graph.add("relu", "r", graph.input("x", ("N", 8))))
     with pytest.raises(bslite.BsliteError, match=message):
-        bslite.explain(spec, limits=LIMITS, **arguments)
+        bslite.explain(one_op("relu", ("N", 8)), limits=LIMITS, **arguments)
 
 
 def test_without_plotly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    graph = bslite.GraphBuilder("small")
-    e = bslite.explain(graph.build(graph.add("relu", "r", graph.input("x", (2, 8)))), runs=2, limits=LIMITS)
+    e = bslite.explain(one_op("relu", (2, 8)), runs=2, limits=LIMITS)
     monkeypatch.setitem(sys.modules, "plotly", None)
     with pytest.raises(bslite.UnsupportedError, match=r"bslite\[report\]"):
         e.save_html(tmp_path / "report.html")
 
 
-def test_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    pytest.importorskip("typer")
-    from bslite import cli
+def test_command(call: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from bslite.explanation import api
 
     monkeypatch.setattr(api, "measured", lambda threads: LIMITS)
     trace, figures = tmp_path / "trace.json", tmp_path / "figures.json"
     shape = ("--arch", "squeezenet1_1", "--shape", "1,3,64,64", "--runs", "2")
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["explain", *shape, "--trace", str(trace), "--json", str(figures)])
-    assert stop.value.code == 0
-    assert "bound by" in capsys.readouterr().out
+    code, out, _ = call("explain", *shape, "--trace", trace, "--json", figures)
+    assert code == 0
+    assert "bound by" in out
     assert json.loads(trace.read_text())["traceEvents"]
     assert json.loads(figures.read_text())["model"] == "squeezenet1_1"
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["explain", *shape, "--trace", str(tmp_path / "no" / "trace.json")])
-    assert stop.value.code == 2
-    assert "cannot write" in capsys.readouterr().err
+    code, _, err = call("explain", *shape, "--trace", tmp_path / "no" / "trace.json")
+    assert code == 2
+    assert "cannot write" in err

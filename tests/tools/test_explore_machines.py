@@ -134,22 +134,6 @@ def test_gpu_points_that_do_not_fit_are_told(values: dict[str, Any], said: str) 
 
 
 @pytest.fixture
-def bslite(capsys: pytest.CaptureFixture[str]) -> Any:
-    """``bslite(*arguments) -> (exit code, stdout, stderr)``, lines joined."""
-    pytest.importorskip("typer")
-    from bslite import cli
-
-    def call(*arguments: str) -> tuple[Any, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            cli.main(arguments)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err
-        return stop.value.code, " ".join(out.split()), " ".join(err.replace("│", " ").split())
-
-    return call
-
-
-@pytest.fixture
 def tiny(tmp_path: Path) -> str:
     machine: AnyMachine = SpatialMachine(rows=4, columns=4)
     path = tmp_path / "tiny.json"
@@ -157,9 +141,9 @@ def tiny(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_explore_prints_space_best_points_and_simulation(bslite: Any, tiny: str, tmp_path: Path) -> None:
+def test_explore_prints_space_best_points_and_simulation(call: Any, tiny: str, tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
-    code, out, _ = bslite(
+    code, out, _ = call(
         "explore", "lstm", "--hidden", "24", "--inputs", "10", "--steps", "9", "--machine", tiny,
         "--top", "3", "--simulate", "--json", str(figures),
     )  # fmt: skip
@@ -181,15 +165,15 @@ def test_explore_prints_space_best_points_and_simulation(bslite: Any, tiny: str,
 
 
 @pytest.mark.parametrize("machine", [(), ("--machine", "cpu-48-cores")])
-def test_explore_a_cpu(bslite: Any, machine: tuple[str, ...]) -> None:
-    code, out, _ = bslite("explore", "lstm", "--hidden", "512", *machine)
+def test_explore_a_cpu(call: Any, machine: tuple[str, ...]) -> None:
+    code, out, _ = call("explore", "lstm", "--hidden", "512", *machine)
     assert code == 0
     assert ("cpu-48-cores (cpu)" if machine else "on this CPU") in out
     assert "points fit" in out
 
 
-def test_explore_a_gpu(bslite: Any) -> None:
-    code, out, _ = bslite("explore", "gru", "--hidden", "512", "--layers", "2", "--machine", "h200")
+def test_explore_a_gpu(call: Any) -> None:
+    code, out, _ = call("explore", "gru", "--hidden", "512", "--layers", "2", "--machine", "h200")
     assert code == 0
     assert "h200 (gpu)" in out
     assert "hand-over" in out
@@ -205,7 +189,7 @@ def test_explore_a_gpu(bslite: Any) -> None:
         (("explore", "rnn", "--machine", "h200", "--json", "/nowhere/x.json"), "cannot write"),
     ],
 )
-def test_explore_tells_mistakes(bslite: Any, arguments: tuple[str, ...], said: str) -> None:
-    code, _, err = bslite(*arguments)
+def test_explore_tells_mistakes(call: Any, arguments: tuple[str, ...], said: str) -> None:
+    code, _, err = call(*arguments)
     assert code == 2
     assert said in err

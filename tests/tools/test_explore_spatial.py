@@ -50,12 +50,10 @@ def exact(problem: Recurrent, weights: list[LayerWeights], x: Array, dtype: type
     return np.asarray(made)
 
 
-def check(
-    problem: Recurrent, machine: SpatialMachine, way: str, values: dict[str, Any], state: Any = None
-) -> Run:
+def check(problem: Recurrent, machine: SpatialMachine, way: str, point: Point, state: Any = None) -> Run:
     """Simulate all steps and compare with the reference in float64 and float32."""
     weights, x = random_weights(problem), random_input(problem, problem.steps)
-    run = simulate(way, problem, machine, Point(tuple(values.items())), weights, x, state)
+    run = simulate(way, problem, machine, point, weights, x, state)
     got = np.concatenate([run.outputs, *(s[None] for s in run.states[-1])])
     with np.errstate(all="ignore"):
         peer, truth = (exact(problem, weights, x, dtype, state) for dtype in (np.float32, np.float64))
@@ -63,41 +61,27 @@ def check(
     return run
 
 
-def at(hu: int, ru: int, rv: int, gp: int) -> dict[str, Any]:
-    return {"hu": hu, "ru": ru, "rv": rv, "gp": gp}
+def at(hu: int, ru: int, rv: int, gp: int) -> Point:
+    return Point((("hu", hu), ("ru", ru), ("rv", rv), ("gp", gp)))
 
 
-def tile(rows: int, columns: int, gates: str = "each", pointwise: str = "each") -> dict[str, Any]:
-    return {"rows": rows, "columns": columns, "gates": gates, "pointwise": pointwise}
+def tile(rows: int, columns: int, gates: str = "each", pointwise: str = "each") -> Point:
+    return Point((("rows", rows), ("columns", columns), ("gates", gates), ("pointwise", pointwise)))
 
 
+ALL = "together"
 CASES = [
     ("one of everything", Recurrent("lstm", 1, 1, 1, 1), at(1, 1, 1, 1), tile(1, 1)),
     ("units that do not divide", Recurrent("lstm", 37, 19, 5, 1), at(5, 3, 8, 4), tile(5, 3)),
     ("gates in two rounds", Recurrent("lstm", 37, 19, 5, 2), at(5, 3, 8, 2), tile(7, 2, "together")),
-    ("gates one by one", Recurrent("lstm", 21, 40, 4, 1), at(4, 1, 16, 1), tile(9, 1, "each", "together")),
-    (
-        "more units than lanes",
-        Recurrent("lstm", 50, 50, 4, 2),
-        at(20, 2, 16, 4),
-        tile(40, 4, "together", "together"),
-    ),
+    ("gates one by one", Recurrent("lstm", 21, 40, 4, 1), at(4, 1, 16, 1), tile(9, 1, "each", ALL)),
+    ("more units than lanes", Recurrent("lstm", 50, 50, 4, 2), at(20, 2, 16, 4), tile(40, 4, ALL, ALL)),
     ("gru", Recurrent("gru", 37, 19, 5, 3), at(5, 3, 8, 3), tile(5, 3)),
     ("gru, gates one by one", Recurrent("gru", 37, 19, 5, 1), at(5, 3, 8, 1), tile(30, 2, "together")),
-    (
-        "gru, more units than lanes",
-        Recurrent("gru", 70, 33, 3, 1),
-        at(18, 2, 16, 3),
-        tile(48, 3, "each", "together"),
-    ),
+    ("gru, many units", Recurrent("gru", 70, 33, 3, 1), at(18, 2, 16, 3), tile(48, 3, "each", ALL)),
     ("rnn", Recurrent("rnn", 40, 12, 6, 2), at(7, 2, 4, 1), tile(11, 2)),
     ("two layers", Recurrent("lstm", 24, 9, 4, 2, 2), at(8, 1, 16, 4), tile(16, 2)),
-    (
-        "three layers of gru",
-        Recurrent("gru", 20, 9, 4, 1, 3),
-        at(6, 2, 8, 3),
-        tile(16, 2, "together", "together"),
-    ),
+    ("three layers of gru", Recurrent("gru", 20, 9, 4, 1, 3), at(6, 2, 8, 3), tile(16, 2, ALL, ALL)),
 ]
 NAMES = [case[0] for case in CASES]
 
@@ -105,7 +89,7 @@ NAMES = [case[0] for case in CASES]
 @pytest.mark.parametrize("machine", [ROOMY, TIGHT], ids=["on chip", "streamed"])
 @pytest.mark.parametrize(("problem", "looped", "tiled"), [case[1:] for case in CASES], ids=NAMES)
 def test_same_numbers_as_the_reference(
-    problem: Recurrent, looped: dict[str, Any], tiled: dict[str, Any], machine: SpatialMachine
+    problem: Recurrent, looped: Point, tiled: Point, machine: SpatialMachine
 ) -> None:
     check(problem, machine, LOOP, looped)
     check(problem, machine, KERNELS, tiled)
@@ -144,7 +128,7 @@ def test_any_problem_at_any_point(seed: int) -> None:
     for way, explorer in ((LOOP, loop), (KERNELS, ANY_KERNELS)):
         points = list(explorer.space(problem, machine).points())
         for i in rng.integers(len(points), size=2):
-            run = check(problem, machine, way, points[i].as_dict())
+            run = check(problem, machine, way, points[i])
             predicted = explorer.estimate(problem, machine, points[i])
             bound = ON_CHIP if predicted.notes["weights on chip"] == 1 else STREAMED
             assert abs(predicted.seconds / run.seconds - 1) < bound, f"{way} {problem} at {points[i]}"
@@ -164,7 +148,7 @@ def test_cycles_of_one_unit_by_hand() -> None:
     # 2 back, 1 to collect, 1 to write, 1 to read, 4 for tanh, 2 to h's memory, 1 to write; output: 1 and 100.
     problem = Recurrent("rnn", 1, 1, 1, 1)
     point = at(1, 1, 1, 1)
-    assert loop.mapping(problem, ROOMY, Point(tuple(point.items()))).array.reach == 2
+    assert loop.mapping(problem, ROOMY, point).array.reach == 2
     run = check(problem, ROOMY, LOOP, point)
     assert run.cycles == 101 + 1 + (1 + 2) + 1 + 2 + (1 + 1) + (1 + 4) + (2 + 1) + 101
 
@@ -194,14 +178,14 @@ def test_the_price_of_a_launch() -> None:
 def test_streamed_weights_take_the_channels_time() -> None:
     problem = Recurrent("lstm", 128, 128, 4, 1)
     machine = replace(TIGHT, pmu_bytes=1 << 10, dram_bandwidth=25.6e9)
-    values = at(8, 2, 16, 4)
-    mapped = loop.mapping(problem, machine, Point(tuple(values.items())))
+    point = at(8, 2, 16, 4)
+    mapped = loop.mapping(problem, machine, point)
     assert mapped.streamed == mapped.blocks - mapped.resident > 0
-    run = check(problem, machine, LOOP, values)
+    run = check(problem, machine, LOOP, point)
     moved = problem.steps * mapped.streamed * mapped.tile_bytes / 25.6
     assert moved <= run.cycles <= 1.05 * moved
     assert run.utilisation["memory channel"] > 0.95
-    faster = check(problem, replace(machine, dram_bandwidth=51.2e9), LOOP, values)
+    faster = check(problem, replace(machine, dram_bandwidth=51.2e9), LOOP, point)
     assert 1.8 < run.cycles / faster.cycles < 2.05
 
 
@@ -286,7 +270,7 @@ def test_a_library_has_one_tile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("point", "said"),
     [
         (at(64, 1, 16, 4), r"units fit the grid: 64 units x 4 gates x 1 are 256 PCUs, the grid has 192"),
         (at(48, 1, 16, 4), r"units fit the grid: 192 rows of 1 PCUs and \d+ cells of the hub .* has 192"),
@@ -297,11 +281,11 @@ def test_a_library_has_one_tile() -> None:
         (at(0, 1, 16, 4), "hu is 0, expected a whole number from 1 up"),
     ],
 )
-def test_a_mapping_that_does_not_fit_is_told(values: dict[str, Any], said: str) -> None:
+def test_a_mapping_that_does_not_fit_is_told(point: Point, said: str) -> None:
     problem = Recurrent("lstm", 512, 512, 2, 1)
     weights, x = random_weights(problem), random_input(problem, 2)
     with pytest.raises(EngineError, match=said):
-        simulate(LOOP, problem, ROOMY, Point(tuple(values.items())), weights, x)
+        simulate(LOOP, problem, ROOMY, point, weights, x)
 
 
 def test_a_machine_too_small_for_anything_is_told() -> None:
@@ -311,12 +295,12 @@ def test_a_machine_too_small_for_anything_is_told() -> None:
     with pytest.raises(EngineError, match=r"units fit the grid: .* the grid has 4"):
         search(loop, problem, replace(ROOMY, rows=2, columns=2))
     with pytest.raises(EngineError, match="multiply, tree and sum are three stages, a PCU has 2"):
-        loop.space(problem, replace(ROOMY, stages=2)).point(at(2, 1, 16, 4))
+        loop.space(problem, replace(ROOMY, stages=2)).point(at(2, 1, 16, 4).as_dict())
 
 
 def test_wrong_arrays_are_told() -> None:
     problem = Recurrent("gru", 8, 4, 3, 2)
-    point = Point(tuple(at(2, 1, 4, 3).items()))
+    point = at(2, 1, 4, 3)
     weights, x = random_weights(problem), random_input(problem, 3)
     for wrong in (x[:, :1], x.astype(np.float64), np.concatenate([x, x])):
         with pytest.raises(InputError, match=r"expected float32 \[1 to 3 steps, batch 2, 4 inputs\]"):
@@ -351,11 +335,7 @@ def test_a_pipeline_respects_its_stages(kind: str, stages: int, function_stages:
 
 def test_the_mapping_in_words() -> None:
     problem = Recurrent("lstm", 256, 256, 4, 1)
-    text = "\n".join(loop.mapping(problem, TIGHT, Point(tuple(at(8, 2, 16, 2).items()))).describe())
-    for part in (
-        "8 hidden units x 2 gates x 2 PCUs = 32 PCUs",
-        "2 rounds",
-        "% on chip",
-        "MB from memory at every step",
-    ):
+    text = "\n".join(loop.mapping(problem, TIGHT, at(8, 2, 16, 2)).describe())
+    units = "8 hidden units x 2 gates x 2 PCUs = 32 PCUs"
+    for part in (units, "2 rounds", "% on chip", "MB from memory at every step"):
         assert part in text
