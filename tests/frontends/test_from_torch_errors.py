@@ -19,10 +19,8 @@ def refuse(error: type[Exception], net: Any, example: Any = IMAGE) -> str:
 
 
 def test_everything_unsupported_is_listed_at_once() -> None:
-    odd = Fn(lambda x: torch.lgamma(torch.digamma(x)))
-    net = nn.Sequential(
-        nn.Conv2d(3, 4, 1), odd, nn.ReLU(), nn.Sequential(copy(odd), nn.RReLU()), Fn(torch.i0)
-    )
+    odd, again = (Fn(lambda x: torch.lgamma(torch.digamma(x))) for _ in range(2))
+    net = nn.Sequential(nn.Conv2d(3, 4, 1), odd, nn.ReLU(), nn.Sequential(again, nn.RReLU()), Fn(torch.i0))
     lines = refuse(bslite.UnsupportedError, net.eval()).splitlines()
     assert lines[0] == "model 'Sequential' needs what bslite does not have:"
     assert sorted(lines[1:]) == [
@@ -123,8 +121,8 @@ def test_no_module() -> None:
 def test_control_flow_on_data_names_the_layer() -> None:
     deciding = Fn(lambda x: x.tanh() if x.sum() > 0 else x)
     message = refuse(bslite.UnsupportedError, nn.Sequential(nn.ReLU(), nn.Sequential(deciding)).eval())
-    assert message.startswith(
-        "model 'Sequential': torch.export cannot trace it at layer '1.0': Could not guard"
+    assert (
+        "model 'Sequential': torch.export cannot trace it at layer '1.0': Could not guard on data" in message
     )
 
 
