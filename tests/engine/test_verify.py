@@ -47,6 +47,17 @@ def spoil_trace(monkeypatch: pytest.MonkeyPatch, layer: str, spoil: Any) -> None
     monkeypatch.setattr(cpu, "trace", trace)
 
 
+def with_one(at: int, change: float) -> Any:
+    """``value`` with ``change`` added to one element."""
+
+    def spoil(value: Array) -> Array:
+        spoilt = value.copy()
+        spoilt.flat[at] += change
+        return spoilt
+
+    return spoil
+
+
 def spoil_run(monkeypatch: pytest.MonkeyPatch, spoil: Any) -> None:
     honest = api.run
     monkeypatch.setattr(api, "run", lambda *args, **kwargs: spoil(honest(*args, **kwargs), kwargs))
@@ -91,12 +102,7 @@ def test_a_wrong_layer_fails_and_is_named(monkeypatch: pytest.MonkeyPatch, layer
 
 
 def test_one_wrong_element_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def spoil(value: Array) -> Array:
-        spoilt = value.copy()
-        spoilt.flat[-1] += 0.01
-        return spoilt
-
-    spoil_trace(monkeypatch, "relu", spoil)
+    spoil_trace(monkeypatch, "relu", with_one(-1, 0.01))
     assert [check.name for check in verify(model(), image()).failures] == ["relu"]
 
 
@@ -109,12 +115,7 @@ def test_a_wrong_answer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_nan_out_of_place_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    def spoil(value: Array) -> Array:
-        spoilt = value.copy()
-        spoilt.flat[3] = np.nan
-        return spoilt
-
-    spoil_trace(monkeypatch, "pool", spoil)
+    spoil_trace(monkeypatch, "pool", with_one(3, np.nan))
     found = verify(model(), image())
     [check] = found.failures
     assert (check.name, check.specials) == ("pool", False)
@@ -201,8 +202,6 @@ def test_relative_error() -> None:
     ones = np.ones(4)
     assert relative_error(ones, ones) == 0
     assert relative_error(2 * ones, ones) == pytest.approx(1)
-    assert relative_error(0.5 * ones, 0 * ones) == pytest.approx(
-        1
-    )  # absolute where there is nothing to divide by
+    assert relative_error(0.5 * ones, 0 * ones) == pytest.approx(1)  # absolute: nothing to divide by
     assert relative_error(ones[:1], ones) == np.inf
     assert relative_error(np.array([np.nan, 1.0]), np.array([np.nan, 1.0])) == 0

@@ -67,6 +67,9 @@ def test_forms_behind_what_is_unsupported_are_looked_at() -> None:
         (lambda x: (x, torch.arange(3, dtype=torch.int8)), "a forward that returns int8"),
         (lambda x: (x, 3), "a forward that returns 3"),
         (lambda x: (x, x.shape[0]), "a forward that returns a size"),
+        (lambda x: torch.unique(x), "depends on the data"),
+        (lambda x: torch.nonzero(x), "depends on the data"),
+        (lambda x: torch.take_along_dim(x, x.argsort(1)), "flattened"),
     ],
 )
 def test_forms_of_operations_that_do_not_fit(function: Any, reason: str) -> None:

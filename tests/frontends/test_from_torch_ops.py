@@ -1,14 +1,71 @@
 """Every operation `from_torch` knows, alone, against torch: one spec, run at two batch sizes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from support.torch_modules import CASES, Case, torch
+from support.torch_modules import CASES, IMAGE, Case, F, Fn, fn, nn, torch
 
-from bslite import from_torch, reference
+import bslite
+from bslite import UnsupportedError, from_torch, reference
+
+SIGNAL, VOLUME = (6, 19), (6, 5, 9, 8)
+#: Convolutions, transposed ones, pools and norms along 1 to 3 axes.
+WINDOWS = [
+    Case("conv1d", lambda: nn.Conv1d(6, 4, 3, 2, 1), SIGNAL, "conv1d"),
+    Case("conv1d, grouped, same", lambda: nn.Conv1d(6, 9, 4, padding="same", groups=3), SIGNAL, "conv1d"),
+    Case("conv1d, valid", lambda: nn.Conv1d(6, 4, 3, padding="valid", dilation=2), SIGNAL, "conv1d"),
+    Case("conv3d", lambda: nn.Conv3d(6, 4, 3, (1, 2, 2), 1, bias=False), VOLUME, "conv3d"),
+    Case("conv3d, same", lambda: nn.Conv3d(6, 4, (2, 3, 4), padding="same"), VOLUME, "conv3d"),
+    Case("conv1d, transposed", lambda: nn.ConvTranspose1d(6, 4, 4, 2, 1), SIGNAL, "conv_transpose1d"),
+    Case(
+        "conv2d, transposed",
+        lambda: nn.ConvTranspose2d(6, 4, 3, (2, 3), 1, (1, 2), groups=2, dilation=(2, 1)),
+        IMAGE,
+        "conv_transpose2d",
+    ),
+    Case(
+        "conv3d, transposed", lambda: nn.ConvTranspose3d(6, 4, 2, 2, bias=False), VOLUME, "conv_transpose3d"
+    ),
+    fn(
+        "convolution",
+        lambda x, p: torch.convolution(x, p, None, [2], [1], [1], True, [1], 1),
+        SIGNAL,
+        "conv_transpose1d",
+        6,
+        4,
+        3,
+    ),
+    Case("max pool 1d", lambda: nn.MaxPool1d(3, 2, 1, ceil_mode=True), SIGNAL, "max_pool1d"),
+    Case("max pool 3d", lambda: nn.MaxPool3d((1, 3, 3), 2, (0, 1, 1)), VOLUME, "max_pool3d"),
+    fn(
+        "max pool 3d, indices unused",
+        lambda x: F.max_pool3d(x, 2, return_indices=True)[0],
+        VOLUME,
+        "max_pool3d",
+    ),
+    Case("avg pool 1d", lambda: nn.AvgPool1d(3, 2, 1, count_include_pad=False), SIGNAL, "avg_pool1d"),
+    Case("avg pool 3d", lambda: nn.AvgPool3d(2, divisor_override=5), VOLUME, "avg_pool3d"),
+    Case("adaptive avg pool 3d", lambda: nn.AdaptiveAvgPool3d((2, None, 1)), VOLUME, "adaptive_avg_pool3d"),
+    Case("adaptive max pool 3d", lambda: nn.AdaptiveMaxPool3d(3), VOLUME, "adaptive_max_pool3d"),
+    Case("adaptive max pool 1d", lambda: nn.AdaptiveMaxPool1d(4), SIGNAL, "adaptive_max_pool1d"),
+    Case("adaptive avg pool 1d", lambda: nn.AdaptiveAvgPool1d(4), SIGNAL, "adaptive_avg_pool1d"),
+    Case("batch norm 1d", lambda: nn.BatchNorm1d(6), SIGNAL, "batch_norm"),
+    Case("batch norm 3d", lambda: nn.BatchNorm3d(6), VOLUME, "batch_norm"),
+    Case("group norm 3d", lambda: nn.GroupNorm(3, 6), VOLUME, "group_norm"),
+    Case("instance norm 1d", lambda: nn.InstanceNorm1d(6), SIGNAL, "group_norm"),
+    Case("instance norm 3d", lambda: nn.InstanceNorm3d(6, affine=True), VOLUME, "group_norm"),
+    Case(
+        "instance norm 3d, tracked",
+        lambda: nn.InstanceNorm3d(6, track_running_stats=True),
+        VOLUME,
+        "batch_norm",
+    ),
+]
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")  # torch's, of its own speed
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+@pytest.mark.parametrize("case", [*CASES, *WINDOWS], ids=lambda case: case.label)
 def test_agrees_with_torch(case: Case) -> None:
     torch.manual_seed(0)
     module = case.module().eval()
@@ -25,3 +82,27 @@ def test_agrees_with_torch(case: Case) -> None:
         (got,) = reference.run(spec, [x.numpy()], np.float32)
         assert got.shape == want.shape
         assert np.linalg.norm(got - want) <= 2e-6 * np.linalg.norm(want) + 1e-30
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda x: F.avg_pool3d(x, 2), (3, 4, 5, 6)),
+        (lambda x: F.max_pool1d(x, 2), (3, 4)),
+        (lambda x: F.adaptive_avg_pool3d(x, 1), (3, 4, 5, 6)),
+    ],
+)
+def test_without_a_batch_is_refused(function: Any, shape: tuple[int, ...]) -> None:
+    with pytest.raises(UnsupportedError, match=r"batch|aten"):
+        from_torch(Fn(function).eval(), torch.randn(shape))
+
+
+def test_indices_of_a_maximum_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="more than its first result is used"):
+        from_torch(Fn(lambda x: F.max_pool3d(x, 2, return_indices=True)).eval(), torch.randn(1, *VOLUME))
+
+
+def test_errors_name_the_layer() -> None:
+    spec = from_torch(nn.Sequential(nn.Conv3d(3, 4, 3)).eval(), torch.randn(1, 3, 5, 6, 7))
+    with pytest.raises(bslite.BsliteError, match=r"layer '0'.*conv3d|expected"):
+        bslite.run(spec, torch.randn(1, 3, 2, 6, 7))

@@ -15,6 +15,7 @@ from bslite import SpecError, UnsupportedError, from_onnx, run
 from bslite.frontends.onnx.control import MAX_STEPS
 
 node = helper.make_node
+X = [value("x", [3])]
 
 
 def body(nodes: Any, states: dict[str, str], stacked: Any = (), condition: str = "going") -> Any:
@@ -80,7 +81,7 @@ def test_while() -> None:
 
 
 def test_no_step_at_all() -> None:
-    proto = one("Loop", "n", "", "x", of=[value("x", [3])], n=np.int64(0), body=negation())
+    proto = one("Loop", "n", "", "x", of=X, n=np.int64(0), body=negation())
     assert np.array_equal(run(from_onnx(proto), noise(3)), noise(3))
 
 
@@ -92,7 +93,7 @@ def test_loops_within_loops_see_what_is_outside() -> None:
     ]
     outer = body(outer_nodes, {"v": "next"})
     stored = {"two": np.int64(2), "half": np.float32(0.25)}
-    proto, x = one("Loop", "two", "", "x", of=[value("x", [3])], body=outer, **stored), noise(3)
+    proto, x = one("Loop", "two", "", "x", of=X, body=outer, **stored), noise(3)
     once = (x + 2 * x) / 4  # the inner loop adds the state it was given, twice
     assert np.allclose(run(from_onnx(proto), x), (once + 2 * once) / 4, atol=1e-6)
 
@@ -159,47 +160,43 @@ def test_scan_along_another_axis_of_an_open_batch() -> None:
 class TestRefused:
     """Why a loop cannot be written out, and what inside it would not run either."""
 
-    def refuse(self, nodes: Any, inputs: Any, stored: Any, error: type[Exception] = UnsupportedError) -> str:
+    def refuse(
+        self, *reads: str, of: Any = X, error: type[Exception] = UnsupportedError, **given: Any
+    ) -> str:
+        """The message about a loop of these values, arrays in ``given`` stored."""
         with pytest.raises(error) as caught:
-            from_onnx(model(nodes, inputs, ["y"], stored))
+            from_onnx(one("Loop", *reads, of=of, **given))
         return str(caught.value)
 
     def test_a_number_of_steps_from_an_input(self) -> None:
         graph = body([node("Det", ["v"], ["next"], name="det")], {"v": "next"})
-        message = self.refuse(
-            [node("Loop", ["n", "", "x"], ["y"], body=graph, name="loop")],
-            [value("x", [3, 2, 2]), value("n", [], INT64)], {},
-        )  # fmt: skip
+        inputs = [value("x", [3, 2, 2]), value("n", [], INT64)]
+        message = self.refuse("n", "", "x", of=inputs, body=graph)
         assert "1 x Loop: its number of steps is computed from the input n" in message
-        assert "1 x Det: bslite has no such operator; at loop/body/det" in message
+        assert "1 x Det: bslite has no such operator; at it/body/det" in message
 
     def test_a_condition_from_an_input(self) -> None:
         inside = [node("Neg", ["v"], ["next"]), node("ReduceMax", ["v"], ["m"], keepdims=0)]
         inside.append(node("Less", ["m", "one"], ["still"]))
         graph = body(inside, {"v": "next"}, condition="still")
-        stored = {"yes": np.array(True), "one": np.float32(1)}
-        message = self.refuse([node("Loop", ["", "yes", "x"], ["y"], body=graph)], [value("x", [3])], stored)
-        assert "1 x Loop: the condition to go on is computed from the input; at y" in message
+        message = self.refuse("", "yes", "x", yes=np.array(True), one=np.float32(1), body=graph)
+        assert "1 x Loop: the condition to go on is computed from the input; at it" in message
 
     def test_too_many_steps(self) -> None:
-        loop = node("Loop", ["n", "", "x"], ["y"], body=negation())
-        message = self.refuse([loop], [value("x", [3])], {"n": np.int64(10**9)})
+        message = self.refuse("n", "", "x", n=np.int64(10**9), body=negation())
         assert f"Loop: of {10**9} steps; at most {MAX_STEPS} are written out" in message
-        forever = node("Loop", ["", "yes", "x"], ["y"], body=negation())
-        message = self.refuse([forever], [value("x", [3])], {"yes": np.array(True)})
+        message = self.refuse("", "yes", "x", yes=np.array(True), body=negation())
         assert f"Loop: of more than {MAX_STEPS} steps" in message
 
     def test_what_is_inside_is_named_by_its_step(self) -> None:
         graph = body(
             [node("Det", ["v"], ["d"], name="det"), node("Add", ["v", "d"], ["next"])], {"v": "next"}
         )
-        loop = node("Loop", ["n", "", "x"], ["y"], body=graph, name="loop")
-        message = self.refuse([loop], [value("x", [2, 2])], {"n": np.int64(2)})
-        assert "2 x Det: bslite has no such operator; at loop/0/det, loop/1/det" in message
+        message = self.refuse("n", "", "x", of=[value("x", [2, 2])], n=np.int64(2), body=graph)
+        assert "2 x Det: bslite has no such operator; at it/0/det, it/1/det" in message
 
     def test_a_body_that_does_not_fit(self) -> None:
-        loop = node("Loop", ["n", ""], ["y"], body=negation())
-        message = self.refuse([loop], [value("x", [3])], {"n": np.int64(2)}, SpecError)
+        message = self.refuse("n", "", n=np.int64(2), body=negation(), error=SpecError)
         assert "its body takes 3 values and gives 2; it has 0 states" in message
 
     def test_empty_loops_within_loops(self) -> None:
@@ -208,6 +205,5 @@ class TestRefused:
         for depth in range(6):
             inner = node("Loop", ["n", "", "v"], [f"w{depth}"], body=graph)
             graph = body([inner], {"v": f"w{depth}"})
-        loop = node("Loop", ["n", "", "x"], ["y"], body=graph)
-        message = self.refuse([loop], [value("x", [3])], {"n": np.int64(256)}, SpecError)
+        message = self.refuse("n", "", "x", n=np.int64(256), body=graph, error=SpecError)
         assert "more than 50000 nodes" in message

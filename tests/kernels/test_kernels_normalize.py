@@ -86,7 +86,7 @@ def test_group_norm_of_axes_that_do_not_merge() -> None:
 def near_float64(x: Array, groups: tuple[int, ...], **attrs: Any) -> None:
     """Group norms and the layer norm of all but the batch, by what rounding the result alone may do."""
     specs = [one_op("group_norm", x, num_groups=n, **attrs) for n in groups]
-    for spec in (*specs, one_op("layer_norm", x, normalized_shape=x[1:], **attrs)):
+    for spec in (*specs, one_op("layer_norm", x, normalized_shape=x.shape[1:], **attrs)):
         assert rel_l2(ran(spec, x), reference.run(spec, [x], np.float64)[0]) < 4 * TINY
 
 
