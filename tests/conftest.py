@@ -59,17 +59,18 @@ def _warm() -> None:
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, str]]:
-    """``call(*arguments) -> (exit code, stdout, stderr)`` of the command line, the lines of each joined."""
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """``call(*arguments, code=0)``: what a command prints, its lines joined; it must exit with ``code``."""
     pytest.importorskip("typer")
     from bslite import cli
 
-    def run(*arguments: Any) -> tuple[Any, str, str]:
+    def run(*arguments: Any, code: int = 0) -> str:
         with pytest.raises(SystemExit) as stop:
             cli.main([str(argument) for argument in arguments])
-        out, err = (" ".join(text.replace("│", " ").split()) for text in capsys.readouterr())
+        out, err = capsys.readouterr()
         assert "Traceback" not in err
-        return stop.value.code, out, err
+        assert stop.value.code == code, err
+        return " ".join(f"{out} {err}".replace("│", " ").split())
 
     return run
 

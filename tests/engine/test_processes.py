@@ -15,12 +15,12 @@ import sys
 import numpy as np
 import bslite
 from bslite import reference
-from bslite.frontends.weights.architectures.random_weights import random_state_dict
 from bslite.kernels.cpu.vector.target import simd
+from support.graphs import network
 {before}
 x = np.random.default_rng(0).standard_normal((2, 3, 64, 70)).astype(np.float32)
 for arch in {archs}:
-    spec = bslite.from_state_dict(arch, random_state_dict(arch, 0, 10))
+    spec = network(arch)
     want = reference.run(spec, [x], np.float64)[0]
     peer = reference.run(spec, [x], np.float32)[0]
     got = bslite.run(spec, x, threads=1)
@@ -90,8 +90,8 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_not_an_answer(tmp_path: 
 import warnings
 import numpy as np
 import bslite
-g = bslite.GraphBuilder("t")
-spec = g.build(g.add("relu", "relu", g.input("x", ("N", 4))))
+from support.graphs import one_op
+spec = one_op("relu", ("N", 4))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     assert bslite.run(spec, np.float32([[-1, 0, 1, 2]]), threads=1).tolist() == [[0, 0, 1, 2]]
@@ -106,9 +106,8 @@ def test_kernels_are_loaded_from_disk_the_second_time(tmp_path: Path) -> None:
 import numpy as np
 import bslite
 from bslite.kernels.cpu import compiled
-g = bslite.GraphBuilder("t")
-spec = g.build(g.add("relu", "relu", g.input("x", ("N", 4))))
-bslite.run(spec, np.zeros((1, 4), np.float32), threads=1)
+from support.graphs import one_op
+bslite.run(one_op("relu", ("N", 4)), np.zeros((1, 4), np.float32), threads=1)
 print(len(compiled))
 """
     first, second = (printed(code, BSLITE_CACHE_DIR=str(tmp_path)).split() for _ in range(2))
@@ -122,11 +121,11 @@ def test_another_batch_or_resolution_compiles_nothing(arch: str) -> None:
     code = f"""
 import numpy as np
 import bslite
-from bslite.frontends.weights.architectures.random_weights import random_state_dict
 from bslite.kernels.cpu import on_ready
+from support.graphs import network
 ready = []
 on_ready.append(lambda name, from_cache: ready.append(name))
-spec = bslite.from_state_dict({arch!r}, random_state_dict({arch!r}, 0, 10))
+spec = network({arch!r})
 bslite.run(spec, np.zeros((1, 3, 224, 224), np.float32), threads=2)
 first = list(ready)
 assert "conv" in first and "walk" in first, first

@@ -16,26 +16,13 @@ from bslite import ModelSpec, from_torch, reference
 from bslite.passes import simplify
 
 #: Network -> image size: small, but enough for every pooling.
-NETS = {
-    "resnet18": 64,
-    "densenet121": 64,
-    "googlenet": 64,
-    "inception_v3": 75,
-    "mobilenet_v2": 64,
-    "mobilenet_v3_small": 64,
-    "efficientnet_b0": 64,
-    "squeezenet1_1": 64,
-    "shufflenet_v2_x1_0": 64,
-    "mnasnet0_5": 64,
-    "regnet_y_400mf": 64,
-    "convnext_tiny": 64,
-    "vit_b_32": 224,
-    "swin_t": 64,
-    "swin_v2_t": 64,
-    "lraspp_mobilenet_v3_large": 64,
-}
-
-
+NETS = dict.fromkeys(
+    (
+        "resnet18", "densenet121", "googlenet", "mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0",
+        "squeezenet1_1", "shufflenet_v2_x1_0", "mnasnet0_5", "regnet_y_400mf", "convnext_tiny", "swin_t",
+        "swin_v2_t", "lraspp_mobilenet_v3_large",
+    ), 64,
+) | {"inception_v3": 75, "vit_b_32": 224}  # fmt: skip
 #: Networks that compute tables from some of their parameters, which become constants of the model: a part
 #: of those constants' names.
 TABLES = {"swin_t": "attn", "swin_v2_t": "attn"}

@@ -24,15 +24,11 @@ from support.torchvision_models import import_models, model
 from bslite import BsliteError, ModelSpec, from_onnx, reference, run
 
 assert onnx
-#: Network -> image size; the others are left to the sweep.
-SMALL = {
-    "resnet18": 64,
-    "mobilenet_v3_small": 64,
-    "squeezenet1_1": 64,
-    "shufflenet_v2_x1_0": 64,
-    "efficientnet_b0": 64,
-    "swin_t": 64,
-}
+SIDE = 64  # of the images
+#: The other networks are left to the sweep.
+SMALL = (
+    "resnet18", "mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x1_0", "efficientnet_b0", "swin_t",
+)  # fmt: skip
 
 
 def export(module: Any, size: int, dynamo: bool = False, folded: bool = True) -> bytes:
@@ -82,14 +78,14 @@ def compared(module: Any, spec: ModelSpec, size: int, batch: int = 2) -> tuple[f
     return rel_l2(got, exact), rel_l2(peer, exact)
 
 
-@pytest.mark.parametrize(("name", "size"), networks(SMALL.items()))
-def test_agrees_with_torch(name: str, size: int) -> None:
+@pytest.mark.parametrize("name", networks(SMALL))
+def test_agrees_with_torch(name: str) -> None:
     module = model(name)
-    spec = from_onnx(export(module, size))
-    assert spec.inputs[0].shape == ("N", 3, size, size)
-    compared(module, spec, size)
-    same_model(module, spec, size, bound=1e-5)
-    same_model(module, from_onnx(export(module, size, folded=False)), size)
+    spec = from_onnx(export(module, SIDE))
+    assert spec.inputs[0].shape == ("N", 3, SIDE, SIDE)
+    compared(module, spec, SIDE)
+    same_model(module, spec, SIDE, bound=1e-5)
+    same_model(module, from_onnx(export(module, SIDE, folded=False)), SIDE)
 
 
 @pytest.mark.networks
@@ -97,17 +93,17 @@ def test_the_other_exporter() -> None:
     """torch's newer exporter, which goes through torch.export and writes other graphs."""
     pytest.importorskip("onnxscript")
     module = model("mobilenet_v3_small")
-    spec = from_onnx(export(module, 64, dynamo=True))
-    assert spec.inputs[0].shape == ("N", 3, 64, 64)
-    compared(module, spec, 64)
-    same_model(module, spec, 64, bound=1e-5)
+    spec = from_onnx(export(module, SIDE, dynamo=True))
+    assert spec.inputs[0].shape == ("N", 3, SIDE, SIDE)
+    compared(module, spec, SIDE)
+    same_model(module, spec, SIDE, bound=1e-5)
 
 
 def sweep(names: list[str]) -> None:
     """Every classification model of torchvision, or those named."""
     models = import_models()
     for name in names or models.list_models(module=models):
-        size = 299 if name == "inception_v3" else {"vit_h_14": 224}.get(name, 224)
+        size = 299 if name == "inception_v3" else 224
         for dynamo in (False, True):
             began, exporter = time.perf_counter(), "dynamo" if dynamo else "script"
             try:

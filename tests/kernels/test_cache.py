@@ -133,17 +133,13 @@ print(*compiled)
 def test_what_no_process_has_used_for_long_is_dropped_and_nothing_else(tmp_path: Path) -> None:
     long_ago = time.time() - (cache.KEEP_DAYS + 1) * 86400
     used, new = "1" * 16, "2" * 16
-    for name, stamp in {
-        "0" * 16: long_ago,
-        used: long_ago,
-        "f" * 16: time.time(),
-        "thesis": long_ago,
-    }.items():
+    now, gone, mine = time.time(), "0" * 16, "f" * 16
+    for name, stamp in {gone: long_ago, used: long_ago, mine: now, "thesis": long_ago}.items():
         (tmp_path / name).mkdir(parents=True)
         os.utime(tmp_path / name, (stamp, stamp))
     assert cache.version_folder(tmp_path, used) == tmp_path / used
     assert cache.version_folder(tmp_path, new) == tmp_path / new
-    assert {p.name for p in tmp_path.iterdir()} == {used, new, "f" * 16, "thesis"}
+    assert {p.name for p in tmp_path.iterdir()} == {used, new, mine, "thesis"}
 
 
 def test_a_file_is_replaced_at_once(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support.graphs import Graph, one_op
 
 import bslite
 from bslite import GraphBuilder, InputError, ModelSpec, SpecError, UnsupportedError
@@ -12,17 +13,18 @@ from bslite import GraphBuilder, InputError, ModelSpec, SpecError, UnsupportedEr
 
 def lookup(rows: int = 5, width: int = 3) -> ModelSpec:
     """Token numbers to rows of a table."""
-    g = GraphBuilder("lookup")
+    g = Graph("lookup")
     ids = g.input("ids", ("N", "L"), (2, 4), "int64")
-    g.params["table"] = np.arange(rows * width, dtype=np.float32).reshape(rows, width)
-    return g.build(g.add("gather", "embedding", g.add("constant", "t", params={"value": "table"}), ids))
+    table = np.arange(rows * width, dtype=np.float32).reshape(rows, width)
+    return g.build(g("gather", "embedding", g("constant", "t", value=table), ids))
 
 
 def test_an_embedding_by_engine_reference_and_from_a_file(tmp_path: Path) -> None:
     spec = lookup()
     spec.save(tmp_path / "model")
     ids = np.array([[0, 4, 2, -1], [1, 1, 3, 0]])
-    want = spec.params["table"][ids]
+    (table,) = spec.params.values()
+    want = table[ids]
     for model in (spec, bslite.load(tmp_path / "model")):
         assert model.dtypes == {"ids": "int64", "t": "float32", "embedding": "float32"}
         for backend in ("cpu", "reference"):
@@ -75,11 +77,10 @@ def test_integers_stay_integers_and_bools_bools_through_movement() -> None:
 
 
 def test_what_is_no_integer_is_not_made_one() -> None:
-    g = GraphBuilder("rounded")
-    spec = g.build(g.add("cast", "whole", g.input("x", ("N",), (3,)), to="int64"))
+    spec = one_op("cast", ("N",), to="int64")
     np.testing.assert_array_equal(bslite.run(spec, np.float32([1.9, -1.9, 0])), [1, -1, 0])
     for wrong in (np.nan, np.inf, -np.inf, 2.0**31, 2.0**40):
-        with pytest.raises(InputError, match=r"layer 'whole': a number of its input cannot be made int64"):
+        with pytest.raises(InputError, match=r"layer 'layer': a number of its input cannot be made int64"):
             bslite.run(spec, np.float32([0, wrong, 1]))
 
 

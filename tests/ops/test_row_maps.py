@@ -33,25 +33,13 @@ def test_an_output_row_depends_on_its_input_rows_only(op: Op, case: Case) -> Non
         others = []
         for x in inputs:
             other = unlike(x, integers)
-            # a broadcast input has one row for all
-            other[:, :, kept if x.shape[2] > 1 else slice(None)] = x[
-                :, :, kept if x.shape[2] > 1 else slice(None)
-            ]
+            read = kept if x.shape[2] > 1 else slice(None)  # a broadcast input has one row for all
+            other[:, :, read] = x[:, :, read]
             others.append(other)
         np.testing.assert_array_equal(function(*others)[:, :, p], want[:, :, p])
 
 
 def test_most_windowed_and_pointwise_cases_are_covered() -> None:
     names = {param.values[0].name for param in mapped_cases()}
-    assert names >= {
-        "conv2d",
-        "max_pool2d",
-        "avg_pool2d",
-        "batch_norm",
-        "lrn",
-        "relu",
-        "add",
-        "concat",
-        "pad",
-        "slice",
-    }
+    assert names >= {"conv2d", "max_pool2d", "avg_pool2d", "batch_norm", "lrn"}
+    assert names >= {"relu", "add", "concat", "pad", "slice"}

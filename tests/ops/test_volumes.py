@@ -70,15 +70,14 @@ class UNet(nn.Module):
 
     def __init__(self, axes: int) -> None:
         super().__init__()
-        conv = nn.Conv2d if axes == 2 else nn.Conv3d
-        up = nn.ConvTranspose2d if axes == 2 else nn.ConvTranspose3d
-        norm = nn.BatchNorm2d if axes == 2 else nn.BatchNorm3d
+        names = ("Conv", "ConvTranspose", "BatchNorm", "MaxPool")
+        conv, up, norm, pool = (getattr(nn, f"{name}{axes}d") for name in names)
 
         def block(c: int, k: int) -> Any:
             return nn.Sequential(conv(c, k, 3, padding=1, bias=False), norm(k), nn.ReLU())
 
         self.one, self.two, self.three = block(3, 16), block(16, 32), block(32, 48)
-        self.pool = nn.MaxPool2d(2) if axes == 2 else nn.MaxPool3d(2)
+        self.pool = pool(2)
         self.up_two, self.up_one = up(48, 32, 2, 2), nn.Sequential(up(32, 16, 4, 2, 1), norm(16), nn.ReLU())
         self.two_again, self.one_again = block(64, 32), block(32, 16)
         self.head = conv(16, 5, 1)

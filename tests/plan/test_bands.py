@@ -11,7 +11,7 @@ from support.check import Array
 from support.graphs import Graph, network
 from support.networks import networks
 from support.noise import images, noise
-from support.plans import plan_of, run_tuned
+from support.plans import open_in_the_middle, plan_of, run_tuned
 
 import bslite
 from bslite import ModelSpec, reference
@@ -119,19 +119,7 @@ def test_chains_of_windows(data: st.DataObject) -> None:
 
 
 def test_values_that_leave_and_enter_in_the_middle() -> None:
-    """Outputs from within a run, a residual from before it, a broadcast, a constant."""
-    rng = np.random.default_rng(0)
-    g = Graph()
-    x = g.input("x", ("N", 3, "H", "W"), (1, 3, 40, 20))
-    w = rng.standard_normal((3, 3, 3, 3)).astype(np.float32)
-    c = g("constant", "c", value=rng.standard_normal((1, 3, 1, 1)).astype(np.float32))
-    first = g("conv2d", "first", x, weight=w, padding=1)
-    shifted = g("mul", "shifted", first, c)
-    second = g("conv2d", "second", shifted, weight=w, padding=1)
-    summed = g("relu", "act", g("add", "residual", second, first))
-    third = g("conv2d", "third", summed, weight=w, padding=(0, 1, 2, 1), stride=(2, 1))
-    joined = g("concat", "joined", summed, x, shifted, axis=1)
-    spec = g.build(joined, first, third, summed)
+    spec = open_in_the_middle()
     assert bands_of(plan_of(spec, (1, 3, 40, 20), tuning=EAGER))
     data = images(1, 40, 20)
     want = bslite.run(spec, data, layerwise=True)

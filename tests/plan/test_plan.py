@@ -54,10 +54,7 @@ def test_planning_the_longest_network_takes_three_million_calls(batch: int) -> N
 @pytest.mark.parametrize("arch", ["densenet121", "inception_v3", "googlenet", "squeezenet1_1"])
 def test_concat_copies_nothing(arch: str) -> None:
     copies = [step.layers for step in plan_of(arch).steps if step.kernel == "copy"]
-    assert copies in (
-        [],
-        [("outputs",)],
-    )  # SqueezeNet's last layer is a view, which the caller gets as an array
+    assert copies in ([], [("outputs",)])  # SqueezeNet's last layer is a view; the caller gets an array
 
 
 def test_branches_do_not_wait_for_each_other() -> None:

@@ -8,7 +8,7 @@ from support.check import all_cases, runs, unlike
 from support.graphs import Graph, network
 from support.networks import networks
 from support.noise import images
-from support.plans import plan_of
+from support.plans import open_in_the_middle, plan_of
 
 import bslite
 from bslite import ops, reference
@@ -79,18 +79,7 @@ def test_ops_across_the_batch_are_not_stacked() -> None:
 
 
 def test_values_that_leave_a_stack_and_constants_that_enter() -> None:
-    """Outputs from the middle, a residual from before, a constant, a concat with an input of the model."""
-    rng = np.random.default_rng(0)
-    g = Graph()
-    x = g.input("x", ("N", 3, "H", "W"), (1, 3, 20, 20))
-    w = rng.standard_normal((3, 3, 3, 3)).astype(np.float32)
-    c = g("constant", "c", value=rng.standard_normal((1, 3, 1, 1)).astype(np.float32))
-    first = g("conv2d", "first", x, weight=w, padding=1)
-    shifted = g("add", "shifted", first, c)
-    second = g("conv2d", "second", shifted, weight=w, padding=1)
-    joined = g("concat", "joined", g("add", "residual", second, first), x, shifted, axis=1)
-    spec = g.build(joined, first, g("flatten", "flat", shifted))
-    data = images(4, 20, 20)
+    spec, data = open_in_the_middle(), images(4, 20, 20)
     want = bslite.run(spec, data, layerwise=True)
     got = bslite.run(spec, data, threads=2)
     assert [y.tobytes() for y in got] == [y.tobytes() for y in want]

@@ -160,18 +160,14 @@ def test_wrong_weights_states_and_lengths_are_named() -> None:
 
 
 def test_any_number_of_steps_from_onnx() -> None:
-    onnx = pytest.importorskip("onnx")
-    rng = np.random.default_rng(0)
-    w, r = (rng.standard_normal((2, 36, n)).astype(np.float32) for n in (5, 9))
-    node = onnx.helper.make_node(
+    from support.onnx_models import helper, model, value
+
+    w, r = noise(2, 36, 5), noise(2, 36, 9, seed=1)
+    node = helper.make_node(
         "LSTM", ["x", "w", "r"], ["y", "h", "c"], direction="bidirectional", hidden_size=9
     )
-    values = [onnx.helper.make_tensor_value_info(n, 1, None) for n in ("y", "h", "c")]
-    graph = onnx.helper.make_graph(
-        [node], "lstm", [onnx.helper.make_tensor_value_info("x", 1, ["T", 3, 5])], values,
-        [onnx.numpy_helper.from_array(w, "w"), onnx.numpy_helper.from_array(r, "r")],
-    )  # fmt: skip
-    spec = bslite.from_onnx(onnx.helper.make_model(graph), shapes={"x": (4, 3, 5)})
+    proto = model([node], [value("x", ["T", 3, 5])], ["y", "h", "c"], {"w": w, "r": r})
+    spec = bslite.from_onnx(proto, shapes={"x": (4, 3, 5)})
     module = nn.LSTM(5, 9, bidirectional=True, bias=False)
     order = [0, 2, 3, 1]  # ONNX: input, output, forget, cell
     for d, side in enumerate(("", "_reverse")):

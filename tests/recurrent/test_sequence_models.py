@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.torch_modules import Made
 from support.torch_three_way import check_by_torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -13,104 +14,90 @@ import bslite
 from bslite.dropin.runner import runner_of
 
 
-class LanguageModel(nn.Module):
+def language_model() -> nn.Module:
     """Tokens to logarithms of the next one's probabilities, tied weights, dropout in between."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.flat = True
-        self.drop, self.words = nn.Dropout(0.5), nn.Embedding(40, 24)
-        self.rnn = nn.LSTM(24, 24, num_layers=2, dropout=0.4, batch_first=True)
-        self.out = nn.Linear(24, 40)
-        self.out.weight = self.words.weight
+    def forward(net: Any, ids: Any) -> Any:
+        y, _ = net.rnn(net.drop(net.words(ids)))
+        scores = net.out(net.drop(y))
+        return torch.log_softmax(scores.view(-1, 40) if net.flat else scores, -1)
 
-    def forward(self, ids: Any) -> Any:
-        y, _ = self.rnn(self.drop(self.words(ids)))
-        scores = self.out(self.drop(y))
-        return torch.log_softmax(scores.view(-1, 40) if self.flat else scores, -1)
+    rnn = nn.LSTM(24, 24, num_layers=2, dropout=0.4, batch_first=True)
+    parts = {"words": nn.Embedding(40, 24), "rnn": rnn, "out": nn.Linear(24, 40)}
+    net = Made(forward, flat=True, drop=nn.Dropout(0.5), **parts)
+    net.out.weight = net.words.weight
+    return net
 
 
-class Speech(nn.Module):
+def speech() -> nn.Module:
     """Frames through convolutions along time and a bidirectional LSTM to CTC labels, time first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Sequential(
-            nn.Conv1d(13, 20, 5, stride=2, padding=2), nn.BatchNorm1d(20), nn.ReLU(),
-            nn.Conv1d(20, 20, 3, padding=1),
-        )  # fmt: skip
-        self.rnn = nn.LSTM(20, 17, num_layers=2, bidirectional=True)
-        self.out = nn.Linear(34, 11)
-
-    def forward(self, x: Any) -> Any:  # [N, 13, T] -> [T/2, N, 11]
-        return torch.log_softmax(self.out(self.rnn(self.conv(x).permute(2, 0, 1))[0]), 2)
+    conv = nn.Sequential(
+        nn.Conv1d(13, 20, 5, stride=2, padding=2), nn.BatchNorm1d(20), nn.ReLU(),
+        nn.Conv1d(20, 20, 3, padding=1),
+    )  # fmt: skip
+    return Made(  # [N, 13, T] -> [T/2, N, 11]
+        lambda net, x: torch.log_softmax(net.out(net.rnn(net.conv(x).permute(2, 0, 1))[0]), 2),
+        conv=conv, rnn=nn.LSTM(20, 17, num_layers=2, bidirectional=True), out=nn.Linear(34, 11),
+    )  # fmt: skip
 
 
-class Reader(nn.Module):
+def reader() -> nn.Module:
     """A CRNN: an image's columns are the time steps of a GRU."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Sequential(
-            nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(8, 12, 3, padding=1), nn.ReLU(), nn.MaxPool2d((2, 1)),
-        )  # fmt: skip
-        self.rnn, self.out = nn.GRU(12 * 4, 19, bidirectional=True, batch_first=True), nn.Linear(38, 10)
-
-    def forward(self, x: Any) -> Any:
-        x = self.conv(x)  # [N, 12, 4, W]
+    def forward(net: Any, x: Any) -> Any:
+        x = net.conv(x)  # [N, 12, 4, W]
         x = x.permute(0, 3, 1, 2).flatten(2)
-        return torch.softmax(self.out(self.rnn(x)[0]), -1)
+        return torch.softmax(net.out(net.rnn(x)[0]), -1)
+
+    conv = nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 12, 3, padding=1), nn.ReLU(), nn.MaxPool2d((2, 1)),
+    )  # fmt: skip
+    rnn = nn.GRU(12 * 4, 19, bidirectional=True, batch_first=True)
+    return Made(forward, conv=conv, rnn=rnn, out=nn.Linear(38, 10))
 
 
-class Translator(nn.Module):
+def translator() -> nn.Module:
     """Encoder and decoder, the state handed over, attention over the encoder's steps."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.source, self.target = nn.Embedding(30, 12), nn.Embedding(25, 12)
-        self.encoder = nn.LSTM(12, 18, batch_first=True, num_layers=2)
-        self.decoder = nn.LSTM(12, 18, batch_first=True, num_layers=2)
-        self.out = nn.Linear(36, 25)
-
-    def forward(self, source: Any, target: Any) -> Any:
-        keys, state = self.encoder(self.source(source))
-        y, _ = self.decoder(self.target(target), state)
+    def forward(net: Any, source: Any, target: Any) -> Any:
+        keys, state = net.encoder(net.source(source))
+        y, _ = net.decoder(net.target(target), state)
         weights = torch.softmax(y @ keys.transpose(1, 2), -1)
-        return self.out(torch.cat([y, weights @ keys], -1))
+        return net.out(torch.cat([y, weights @ keys], -1))
+
+    encoder, decoder = (nn.LSTM(12, 18, batch_first=True, num_layers=2) for _ in range(2))
+    words = {"source": nn.Embedding(30, 12), "target": nn.Embedding(25, 12)}
+    return Made(forward, **words, encoder=encoder, decoder=decoder, out=nn.Linear(36, 25))
 
 
-class Characters(nn.Module):
+def characters() -> nn.Module:
     """GRU cells in a Python loop, unrolled; each step sees the one before."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.letters, self.below, self.above = nn.Embedding(28, 9), nn.GRUCell(9, 16), nn.GRUCell(16, 16)
-        self.out = nn.Linear(16, 28)
-
-    def forward(self, ids: Any) -> Any:
-        x = self.letters(ids)
+    def forward(net: Any, ids: Any) -> Any:
+        x = net.letters(ids)
         low = high = x.new_zeros(1).expand(x.shape[0], 16)
         made = []
         for t in range(ids.shape[1]):
-            low = self.below(x[:, t], low)
-            high = self.above(low, high)
-            made.append(self.out(high))
+            low = net.below(x[:, t], low)
+            high = net.above(low, high)
+            made.append(net.out(high))
         return torch.stack(made, 1)
 
+    cells = {"below": nn.GRUCell(9, 16), "above": nn.GRUCell(16, 16)}
+    return Made(forward, letters=nn.Embedding(28, 9), **cells, out=nn.Linear(16, 28))
 
-class Classifier(nn.Module):
+
+def classifier() -> nn.Module:
     """Packed, bidirectional, summed over each sequence's own steps."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.rnn = nn.Embedding(50, 10), nn.GRU(10, 13, bidirectional=True, batch_first=True)
-        self.out = nn.Linear(26, 4)
+    def forward(net: Any, ids: Any, lengths: Any) -> Any:
+        packed = pack_padded_sequence(net.words(ids), lengths, batch_first=True, enforce_sorted=False)
+        y, _ = pad_packed_sequence(net.rnn(packed)[0], batch_first=True, total_length=ids.shape[1])
+        return torch.softmax(net.out(y.sum(1)), -1)
 
-    def forward(self, ids: Any, lengths: Any) -> Any:
-        packed = pack_padded_sequence(self.words(ids), lengths, batch_first=True, enforce_sorted=False)
-        y, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=ids.shape[1])
-        return torch.softmax(self.out(y.sum(1)), -1)
+    rnn = nn.GRU(10, 13, bidirectional=True, batch_first=True)
+    return Made(forward, words=nn.Embedding(50, 10), rnn=rnn, out=nn.Linear(26, 4))
 
 
 def ids(batch: int, steps: int, most: int) -> torch.Tensor:
@@ -118,12 +105,12 @@ def ids(batch: int, steps: int, most: int) -> torch.Tensor:
 
 
 MODELS: dict[str, tuple[Any, Any]] = {
-    "language model": (LanguageModel, lambda n: (ids(n, 7, 40),)),
-    "speech": (Speech, lambda n: (torch.randn(n, 13, 23),)),
-    "reader": (Reader, lambda n: (torch.randn(n, 1, 16, 30),)),
-    "translator": (Translator, lambda n: (ids(n, 6, 30), ids(n, 5, 25))),
-    "characters": (Characters, lambda n: (ids(n, 5, 28),)),
-    "classifier": (Classifier, lambda n: (ids(n, 8, 50), torch.arange(n) % 8 + 1)),
+    "language model": (language_model, lambda n: (ids(n, 7, 40),)),
+    "speech": (speech, lambda n: (torch.randn(n, 13, 23),)),
+    "reader": (reader, lambda n: (torch.randn(n, 1, 16, 30),)),
+    "translator": (translator, lambda n: (ids(n, 6, 30), ids(n, 5, 25))),
+    "characters": (characters, lambda n: (ids(n, 5, 28),)),
+    "classifier": (classifier, lambda n: (ids(n, 8, 50), torch.arange(n) % 8 + 1)),
 }
 
 

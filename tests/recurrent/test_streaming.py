@@ -379,7 +379,6 @@ def test_a_torch_loop_that_carries_its_state(kind: str) -> None:
 
 def test_latencies_on_the_command_line(call: Any, spec: ModelSpec, tmp_path: Any) -> None:
     spec.save(tmp_path / "words.safetensors")
-    code, out, err = call("stream", tmp_path / "words.safetensors", "--steps", 30, "--batch", 2)
-    assert code == 0, err
+    out = call("stream", tmp_path / "words.safetensors", "--steps", 30, "--batch", 2)
     assert "ids [2] per step, 30 steps, 4 states carried" in out
     assert all(f"{p} " in out for p in ("p50", "p90", "p99", "max", "mean"))

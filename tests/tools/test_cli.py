@@ -37,21 +37,17 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help(call: Any, command: str) -> None:
-    code, out, _ = call(command, "--help")
-    assert code == 0
-    assert f"Usage: bslite {command}" in out
+    assert f"Usage: bslite {command}" in call(command, "--help")
 
 
 def test_help_lists_the_commands(call: Any) -> None:
-    code, out, _ = call("--help")
-    assert code == 0
+    out = call("--help")
     assert all(command in out for command in COMMANDS)
 
 
 def test_run_a_file_on_the_sample(call: Any, saved: Path, tmp_path: Path) -> None:
     target = tmp_path / "scores.npy"
-    code, out, _ = call("run", str(saved), "-i", str(inputs.SAMPLE), "--batch", "2", "--save", str(target))
-    assert code == 0
+    out = call("run", str(saved), "-i", str(inputs.SAMPLE), "--batch", "2", "--save", str(target))
     assert "[2, 1000] float32" in out
     assert out.count("class ") == 10
     scores = np.load(target)
@@ -63,7 +59,7 @@ def test_run_agrees_with_the_reference(call: Any, tmp_path: Path) -> None:
     answers = []
     for options in ((), ("--layerwise", "--threads", "1"), ("--backend", "reference")):
         target = tmp_path / "y.npy"
-        assert call("run", *SMALL, *options, "--save", str(target))[0] == 0
+        call("run", *SMALL, *options, "--save", str(target))
         answers.append(np.load(target))
     np.testing.assert_allclose(answers[0], answers[2], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(answers[1], answers[2], rtol=1e-3, atol=1e-4)
@@ -72,11 +68,9 @@ def test_run_agrees_with_the_reference(call: Any, tmp_path: Path) -> None:
 def test_run_an_array(call: Any, saved: Path, tmp_path: Path) -> None:
     x = tmp_path / "x.npy"
     np.save(x, np.ones((1, 3, 70, 65), np.float32))
-    assert call("run", str(saved), "--input", str(x))[0] == 0
+    call("run", str(saved), "--input", str(x))
     np.save(x, np.ones((1, 3, 70, 65)))
-    code, _, err = call("run", str(saved), "--input", str(x))
-    assert code == 2
-    assert "float64, expected float32" in err
+    assert "float64, expected float32" in call("run", str(saved), "--input", str(x), code=2)
 
 
 @pytest.mark.parametrize(
@@ -98,28 +92,21 @@ def test_run_an_array(call: Any, saved: Path, tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_told(call: Any, arguments: tuple[str, ...], expected: str) -> None:
-    code, _, err = call(*arguments)
-    assert code == 2
-    assert expected in err
+    assert expected in call(*arguments, code=2)
 
 
 def test_a_missing_package_is_told(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
-    code, _, err = call("info")
-    assert code == 2
-    assert 'needs typer; install it with: pip install "bslite[cli]"' in err
+    assert 'needs typer; install it with: pip install "bslite[cli]"' in call("info", code=2)
 
 
 def test_verify_passes(call: Any, tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
-    code, out, _ = call("verify", *SMALL, "--no-torch", "--json", str(figures))
-    assert code == 0
+    out = call("verify", *SMALL, "--no-torch", "--json", str(figures))
     assert "passed:" in out
     assert "max_pool2d" in out
     assert json.loads(figures.read_text())["passed"] is True
-    code, out, _ = call("verify", *SMALL, "--quiet")
-    assert code == 0
-    assert "max_pool2d" not in out
+    assert "max_pool2d" not in call("verify", *SMALL, "--quiet")
 
 
 def test_verify_fails_with_exit_code_1(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,38 +114,32 @@ def test_verify_fails_with_exit_code_1(call: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         cpu, "trace", lambda *a, **k: ((name, value * np.float32(1.001)) for name, value in honest(*a, **k))
     )
-    code, out, _ = call("verify", *SMALL, "--no-torch")
-    assert code == 1
-    assert "FAILED" in out
+    assert "FAILED" in call("verify", *SMALL, "--no-torch", code=1)
 
 
 def test_bench(call: Any) -> None:
-    code, out, _ = call("bench", *SMALL, "--rounds", "1")
-    assert code == 0
+    out = call("bench", *SMALL, "--rounds", "1")
     assert "layer by layer" in out
     assert "1.00 x" in out
 
 
 def test_warmup(call: Any, saved: Path) -> None:
     for arguments in (("warmup", str(saved), "--batch", "3"), ("warmup", *SMALL), ("warmup",)):
-        code, out, _ = call(*arguments)
-        assert code == 0
-        assert "kernels compiled" in out
+        assert "kernels compiled" in call(*arguments)
 
 
 def test_warmup_leaves_nothing_to_compile(call: Any) -> None:
     from bslite.kernels.cpu.runtime.compile import compiled
 
-    assert call("warmup", *SMALL)[0] == 0
+    call("warmup", *SMALL)
     before = list(compiled)
-    assert call("run", *SMALL)[0] == 0
+    call("run", *SMALL)
     assert compiled == before
 
 
 def test_info(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(info, "first_answer", lambda: (0.125, 2.5))
-    code, out, _ = call("info", "--timings")
-    assert code == 0
+    out = call("info", "--timings")
     for expected in ("float32 lanes", "kernels on disk", "threads", "numba", "0.12 s", "2.50 s"):
         assert expected in out
 
@@ -173,42 +154,32 @@ def test_commands_take_an_onnx_file(call: Any, tmp_path: Path, command: str) -> 
     path = tmp_path / "net.onnx"
     path.write_bytes(image_net().SerializeToString())
     more = ("--no-torch",) if command == "verify" else ()
-    code, _, err = call(command, path, "--batch", 2, *more)
-    assert code == 0, err
+    call(command, path, "--batch", 2, *more)
 
 
 def test_integer_inputs_are_indices(call: Any, tmp_path: Path) -> None:
     path = tmp_path / "tokens.ONNX"
     path.write_bytes(tokens().SerializeToString())
-    code, out, err = call("run", path, "--batch", 3)
-    assert code == 0, err
-    assert "[3, 6, 8] float32" in out
+    assert "[3, 6, 8] float32" in call("run", path, "--batch", 3)
 
 
 def test_shape_is_the_example_of_open_sizes(call: Any, tmp_path: Path) -> None:
     path = tmp_path / "open.onnx"
     path.write_bytes(one("Relu", "x", of=[value("x", ["n", "h"])]).SerializeToString())
-    code, _, err = call("run", path)
-    assert code == 2
-    assert "leaves the size h at axis 1 open" in err
-    code, out, err = call("run", path, "--shape", "2,7")
-    assert code == 0, err
-    assert "[2, 7] float32" in out
+    assert "leaves the size h at axis 1 open" in call("run", path, code=2)
+    assert "[2, 7] float32" in call("run", path, "--shape", "2,7")
 
 
 def test_a_damaged_file_is_a_message(call: Any, tmp_path: Path) -> None:
     path = tmp_path / "bad.onnx"
     path.write_bytes(b"no model")
-    code, _, err = call("run", path)
-    assert code == 2
-    assert "not an ONNX model" in err
+    assert "not an ONNX model" in call("run", path, code=2)
 
 
 @pytest.mark.networks
 def test_demo(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "ROUNDS", 1)
-    code, out, _ = call("demo")
-    assert code == 0
+    out = call("demo")
     assert "resnet50" in out
     assert "sample.png" in out
     assert "passed:" in out
@@ -225,9 +196,7 @@ def test_demo_fails_with_exit_code_1(call: Any, monkeypatch: pytest.MonkeyPatch)
         "run",
         lambda *a, **k: honest(*a, **k) + np.float32(0 if k.get("backend") == "reference" else 0.01),
     )
-    code, out, _ = call("demo")
-    assert code == 1
-    assert "FAILED" in out
+    assert "FAILED" in call("demo", code=1)
 
 
 def test_the_picture_is_cropped_and_normalised(tmp_path: Path) -> None:
