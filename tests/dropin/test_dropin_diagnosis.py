@@ -16,20 +16,18 @@ from bslite.frontends.torch.builders import TABLE
 from bslite.plan import Const
 
 
-class Deep(nn.Module):
+def deep() -> Any:
     """Residual blocks around convolutions, an odd operation, and a classifier."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
-        self.blocks = nn.ModuleList([nn.Conv2d(16, 16, 3, padding=1) for _ in range(4)])
-        self.pool, self.fc = nn.MaxPool2d(2), nn.Linear(16, 5)
-
-    def forward(self, x: Any) -> Any:
-        x = self.stem(x)
-        for block in self.blocks:
+    def forward(net: Any, x: Any) -> Any:
+        x = net.stem(x)
+        for block in net.blocks:
             x = (x + block(x)).relu()
-        return self.fc(self.pool(x).mean((2, 3)))
+        return net.fc(net.pool(x).mean((2, 3)))
+
+    stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
+    blocks = nn.ModuleList([nn.Conv2d(16, 16, 3, padding=1) for _ in range(4)])
+    return Made(forward, stem=stem, blocks=blocks, pool=nn.MaxPool2d(2), fc=nn.Linear(16, 5)).eval()
 
 
 def test_the_report_before_and_after() -> None:
@@ -62,7 +60,7 @@ def test_the_report_names_what_is_unsupported_and_calls_in_torch() -> None:
 
 def test_a_sound_model_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for net in (Deep().eval(), bslite.optimize(Net().eval())):
+    for net in (deep(), bslite.optimize(Net().eval())):
         found = bslite.bisect(net, images())
         assert found.passed
         assert found.checks
@@ -94,9 +92,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
 def test_a_fault_in_the_engine_is_found(
     key: str, layers: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    net = Deep().eval()
     plant(monkeypatch, key)
-    found = bslite.bisect(net, images(), folder=tmp_path / "fault")
+    found = bslite.bisect(deep(), images(), folder=tmp_path / "fault")
     assert not found.passed
     assert found.fault == "engine"
     assert found.layer in layers
@@ -111,7 +108,7 @@ def test_the_reproduction_runs_by_itself(tmp_path: Path, monkeypatch: pytest.Mon
     """Its script fails where the fault is, and passes where it is not."""
     with monkeypatch.context() as patch:
         plant(patch, "blocks.1.weight")
-        found = bslite.bisect(Deep().eval(), images(), folder=tmp_path / "fault")
+        found = bslite.bisect(deep(), images(), folder=tmp_path / "fault")
     assert found.folder is not None
     script = found.folder / "reproduce.py"
     said = printed(script)
@@ -137,7 +134,7 @@ def test_a_fault_in_the_translation_is_told_from_one_in_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLE, "max_pool2d", lambda s, x, *a: s.emit("avg_pool2d", x, kernel=2))
-    found = bslite.bisect(Deep().eval(), images(), folder=tmp_path / "fault")
+    found = bslite.bisect(deep(), images(), folder=tmp_path / "fault")
     assert (found.layer, found.fault) == ("pool", "translation")
     assert "torch computes something else" in str(found)
     with np.load(tmp_path / "fault" / "arrays.npz") as arrays:
@@ -161,7 +158,7 @@ def test_a_fault_only_depth_first_is_found(tmp_path: Path, monkeypatch: pytest.M
         return results
 
     monkeypatch.setattr(cpu, "run", faulty)
-    found = bslite.bisect(Deep().eval(), images(), folder=tmp_path / "fault")
+    found = bslite.bisect(deep(), images(), folder=tmp_path / "fault")
     assert (found.layer, found.fault) == ("blocks.2", "engine")
     assert "depth-first" in str(found)
     small = bslite.load(tmp_path / "fault" / "model.safetensors")

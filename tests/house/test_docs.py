@@ -1,19 +1,14 @@
 """Documentation that is generated is current, what it points to exists, what it shows is what happens."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import pytest
 
 from bslite.ops.table import op_table
-
-if TYPE_CHECKING:
-    from bslite.spec import ModelSpec
+from bslite.spec import ModelSpec
 
 ROOT = Path(__file__).parents[2]
 #: Every page but the licence.
@@ -95,8 +90,6 @@ def test_every_page_is_reached() -> None:
 
 def example() -> ModelSpec:
     """The convolution that goes through the pages."""
-    from bslite.spec import ModelSpec
-
     scope: dict[str, object] = {}
     exec(block("docs/architecture/description.md", "import numpy").replace("print(spec)", ""), scope)
     spec = scope["spec"]

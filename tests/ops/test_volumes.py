@@ -9,7 +9,7 @@ from support.kernel_checks import check
 from support.networks import networks
 from support.noise import noise
 from support.torch_modules import nn, torch
-from support.torchvision_models import model
+from support.torchvision_models import alive, model
 
 import bslite
 from bslite import ModelSpec, from_torch
@@ -18,21 +18,8 @@ from bslite.passes import fuse, simplify
 from bslite.plan import build_plan
 
 
-def alive(module: Any) -> Any:
-    """``module`` with statistics as after training, in eval mode."""
-    for layer in module.modules():
-        if isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)):
-            nn.init.uniform_(layer.weight, 0.5, 1.5)
-            nn.init.uniform_(layer.bias, -0.2, 0.2)
-            nn.init.normal_(layer.running_mean, 0.0, 0.1)
-            nn.init.uniform_(layer.running_var, 0.5, 2.0)
-        elif isinstance(layer, (nn.Conv1d, nn.Conv3d)):
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    return module.eval()
-
-
 def video(name: str) -> Any:
-    module = alive(model(name, num_classes=30))
+    module = model(name, num_classes=30)
     if name == "s3d":
         module.avgpool = nn.AvgPool3d((2, 2, 2), stride=1).eval()  # its own takes images of 224 x 224
     return module

@@ -15,9 +15,7 @@ import bslite
 from bslite import InputError, SpecError, UnsupportedError
 from bslite.dropin.runner import runner_of
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 T, N = 6, 4
 DOWN, MIXED = [6, 5, 2, 2], [3, 6, 1, 4]
 

@@ -17,9 +17,7 @@ from torch import nn
 import bslite
 from bslite import GraphBuilder, InputError, ModelSpec, SpecError, reference
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 
 
 def compare(module: nn.Module, *inputs: torch.Tensor) -> None:

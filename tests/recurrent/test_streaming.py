@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.graphs import one_op
 from support.noise import noise
 from support.torch_modules import Made
-from support.torch_three_way import check_by_torch
+from support.torch_three_way import check_by_torch, leaves
 from torch import nn
 
 import bslite
@@ -60,10 +60,6 @@ def described(module: nn.Module) -> tuple[ModelSpec, Any]:
         return bslite.from_torch(module.eval(), (x,)), x.numpy()
 
 
-def outputs(made: Any) -> list[Any]:
-    return list(made) if isinstance(made, (list, tuple)) else [made]
-
-
 MODELS: dict[str, Any] = {
     "LSTM": lambda: Words(), "GRU": lambda: Words("GRU"), "RNN": lambda: Words("RNN"),
     "RNN relu": lambda: Words("RNN", nonlinearity="relu"), "projected": lambda: Words(proj_size=7),
@@ -80,10 +76,10 @@ def test_both_ways_of_cutting_give_the_bits_of_the_whole(kind: str) -> None:
     whole = check_by_torch(spec, module, x)
 
     session = bslite.Session(spec, batch=N if axis else None)
-    singles = [outputs(session.step(piece)) for piece in np.moveaxis(x, axis, 0)]
+    singles = [leaves(session.step(piece)) for piece in np.moveaxis(x, axis, 0)]
     assert session.steps == T
     session.reset()
-    chunks = [outputs(session.run(piece)) for piece in np.split(x, [2, 3, 6], axis)]
+    chunks = [leaves(session.run(piece)) for piece in np.split(x, [2, 3, 6], axis)]
     state = session.state
     for i, (y, last) in enumerate(zip(whole, chunks[-1], strict=True)):
         if y.ndim == 3 and y.shape[axis] == T:
@@ -96,7 +92,7 @@ def test_both_ways_of_cutting_give_the_bits_of_the_whole(kind: str) -> None:
     assert {k: v.tobytes() for k, v in session.state.items()} == {k: v.tobytes() for k, v in state.items()}
     for threads in (1, 2):
         again = bslite.Session(spec, batch=N if axis else None, threads=threads)
-        assert outputs(again.run(x))[0].tobytes() == whole[0].tobytes()
+        assert leaves(again.run(x))[0].tobytes() == whole[0].tobytes()
 
 
 @cache

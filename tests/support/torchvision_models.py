@@ -44,6 +44,20 @@ def import_models() -> Any:
 _LIBRARY = torch.library.Library("torchvision", "FRAGMENT")  # kept: dropping it withdraws the declarations
 
 
+def alive(module: Any) -> Any:
+    """``module`` with weights that carry the signal and statistics as after training, in eval mode."""
+    nn = torch.nn
+    for layer in module.modules():
+        if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        elif isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)):
+            nn.init.uniform_(layer.weight, 0.5, 1.5)
+            nn.init.uniform_(layer.bias, -0.2, 0.2)
+            nn.init.normal_(layer.running_mean, 0.0, 0.1)
+            nn.init.uniform_(layer.running_var, 0.5, 2.0)
+    return module.eval()
+
+
 def model(name: str, seed: int = 0, **options: Any) -> Any:
     """``name`` in eval mode with weights from ``seed``; batch norms get statistics as after training.
 
@@ -58,14 +72,7 @@ def model(name: str, seed: int = 0, **options: Any) -> Any:
         backbone = inspect.signature(models.get_model_builder(name)).parameters.get("weights_backbone")
         given = {"weights_backbone": None} if backbone is not None else {}
         module = models.get_model(name, weights=None, **{**given, **OPTIONS.get(name, {}), **options}).eval()
-    for layer in module.modules():
-        if isinstance(layer, (torch.nn.Conv2d, torch.nn.Linear)):
-            torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-        elif isinstance(layer, torch.nn.BatchNorm2d):
-            torch.nn.init.uniform_(layer.weight, 0.5, 1.5)
-            torch.nn.init.uniform_(layer.bias, -0.2, 0.2)
-            torch.nn.init.normal_(layer.running_mean, 0.0, 0.1)
-            torch.nn.init.uniform_(layer.running_var, 0.5, 2.0)
+    alive(module)
     if name in architectures.NAMES:
         ours = random_state_dict(name, seed, options.get("num_classes", 1000))
         state = {key: torch.from_numpy(array) for key, array in ours.items()}
