@@ -14,7 +14,7 @@ def printed(code: str | Path, **env: str | None) -> str:
 
 
 def python(code: str | Path, *arguments: str, **env: str | None) -> subprocess.CompletedProcess[str]:
-    """Run ``code``, or a script, in a fresh interpreter, in the folder of the tests. None: without a variable."""
+    """Run ``code``, or a script, in a fresh interpreter, in the tests' folder. None: without a variable."""
     return subprocess.run(
         [sys.executable, *([code] if isinstance(code, Path) else ["-c", code]), *arguments],
         env={k: v for k, v in {**os.environ, **env}.items() if v is not None},
