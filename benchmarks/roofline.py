@@ -4,8 +4,6 @@ A network cannot be faster than its floor: its multiply-adds at the rate of the 
 compulsory bytes (weights, inputs and outputs once each) at the speed of memory, whichever takes longer.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import statistics
@@ -38,7 +36,7 @@ class Roofline:
         """The faster of copying (bytes read plus written) and reading."""
         return max(self.copy, self.read)
 
-    def best(self, other: Roofline) -> Roofline:
+    def best(self, other: "Roofline") -> "Roofline":
         """The higher of each rate: what disturbs a measurement only ever lowers it."""
         fma = [rate for rate in (self.fma, other.fma) if rate is not None]
         return Roofline(

@@ -97,8 +97,7 @@ def test_depthwise(benchmark: Any, case: tuple[int, int, int, int]) -> None:
     channels, kernel, stride, side = case
     weight, shape = (channels, 1, kernel, kernel), (1, channels, side, side)
     measure(
-        benchmark,
-        one_layer("conv2d", shape, weight, stride=stride, padding=kernel // 2, groups=channels),
+        benchmark, one_layer("conv2d", shape, weight, stride=stride, padding=kernel // 2, groups=channels)
     )
 
 

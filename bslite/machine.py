@@ -1,13 +1,11 @@
 """The machine a plan is made for: plain numbers, detected by an engine, measured, or written by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from bslite.errors import EngineError
 
@@ -40,7 +38,7 @@ class Rates:
         return float(getattr(self, f"{level}_copy"))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Rates:
+    def from_dict(cls, data: Mapping[str, Any]) -> "Rates":
         """The rates from plain data, all of them given. Raises EngineError naming what is wrong."""
         return checked(cls, data, "rates")
 
@@ -71,7 +69,7 @@ class Machine:
         return json.dumps(self.as_dict(), indent=1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Machine:
+    def from_json(cls, text: str) -> "Machine":
         """A machine written by `to_json` or by hand; a number that is left out has the default above.
 
         Raises EngineError naming what is wrong: no JSON object, an unknown name, a value that is no positive
@@ -100,17 +98,18 @@ def checked(cls: type[T], data: Any, what: str) -> T:
     if missing := [name for name in required if name not in data]:
         raise EngineError(f"{what} description: {', '.join(missing)} missing")
     given: dict[str, Any] = {}
+    hints = get_type_hints(cls)
     for name, value in data.items():
-        kind = fields[name].type
-        if kind == "Rates | None":
+        kind = hints[name]
+        if kind == Rates | None:
             given[name] = None if value is None else Rates.from_dict(value)
             continue
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         zero = bool(fields[name].metadata.get("zero"))  # a cost that a machine may not have
         low = number and (value < 0 or (value == 0 and not zero))
-        if not number or not math.isfinite(value) or low or (kind == "int" and value != int(value)):
-            wanted = "whole number" if kind == "int" else "number"
+        if not number or not math.isfinite(value) or low or (kind is int and value != int(value)):
+            wanted = "whole number" if kind is int else "number"
             least = "no negative" if zero else "a positive"
             raise EngineError(f"{what} description: {name} must be {least} {wanted}, got {value!r}")
-        given[name] = int(value) if kind == "int" else float(value)
+        given[name] = int(value) if kind is int else float(value)
     return cls(**given)

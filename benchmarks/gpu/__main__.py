@@ -82,11 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measure(
-    case: Case,
-    device: Host,
-    result: Result,
-    options: argparse.Namespace,
-    note: Callable[[str], None],
+    case: Case, device: Host, result: Result, options: argparse.Namespace, note: Callable[[str], None]
 ) -> None:
     """One case."""
     engines = ("bslite", "max-autotune") if result.part == "autotuned" else QUICK

@@ -1,7 +1,5 @@
 """The device that is measured: how to put things on it, and how long calls take by its own clock."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator
@@ -46,7 +44,7 @@ class Host:
         """What runs once need not look for the fastest algorithm."""
         return contextlib.nullcontext()
 
-    def prepare(self, spec: ModelSpec, x: Array) -> int:
+    def prepare(self, spec: "ModelSpec", x: "Array") -> int:
         """Have bslite's kernels for a model compiled; how many were missing."""
         return 0
 
@@ -100,7 +98,7 @@ class Gpu(Host):
         finally:
             self.torch.backends.cudnn.benchmark = True
 
-    def prepare(self, spec: ModelSpec, x: Array) -> int:
+    def prepare(self, spec: "ModelSpec", x: "Array") -> int:
         from benchmarks.gpu.ahead import Compilers, wanted_by
         from bslite.engines.cuda.devices import driver_for
 

@@ -7,7 +7,6 @@ the sums are inside.
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +23,6 @@ from bslite.kernels.cpu.vector.memory import load_int
 from bslite.spec import Array
 
 
-@dataclass(frozen=True)
 class Ladder(StepRecord):
     """One panel of filters over every line: addresses, and the problem's sizes."""
 

@@ -1,7 +1,5 @@
 """``bslite explain``: where the time of one model goes, layer by layer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,7 +75,7 @@ def explain(
     options.write_figures(json_file, found.as_dict())
 
 
-def _gpu(name: str | None) -> GpuMachine | None:
+def _gpu(name: str | None) -> "GpuMachine | None":
     """The GPU that ``--machine`` names."""
     from bslite.explore.gpu import GpuMachine
     from bslite.explore.machine_file import find_machine, kind_of

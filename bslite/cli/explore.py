@@ -1,7 +1,5 @@
 """``bslite explore``: loop parameters of recurrent layers on a machine, searched, priced and simulated."""
 
-from __future__ import annotations
-
 import enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,7 +80,7 @@ def explore(
     options.write_figures(json_file, figures)
 
 
-def _machine(name: str | None) -> AnyMachine:
+def _machine(name: str | None) -> "AnyMachine":
     """The one asked for, or this CPU with what was measured of it."""
     from bslite.explore.machine_file import find_machine
 
@@ -94,7 +92,7 @@ def _machine(name: str | None) -> AnyMachine:
     return detect(default_threads())
 
 
-def _name(name: str | None, machine: AnyMachine) -> str:
+def _name(name: str | None, machine: "AnyMachine") -> str:
     from bslite.explore.machine_file import kind_of
 
     return "this CPU" if name is None else f"{name} ({kind_of(machine)})"
@@ -108,7 +106,7 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
-def _print_points(console: Any, found: Found, top: int) -> None:
+def _print_points(console: Any, found: "Found", top: int) -> None:
     """The best points: axes, time, where it goes."""
     from rich.table import Table
 
@@ -148,7 +146,7 @@ def _figure(value: float | str) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.4g}"
 
 
-def _print_mapping(console: Any, found: Found, machine: SpatialMachine) -> None:
+def _print_mapping(console: Any, found: "Found", machine: "SpatialMachine") -> None:
     """How the best point's loop lies on the grid."""
     from bslite.explore.spatial import loop
 
@@ -157,7 +155,7 @@ def _print_mapping(console: Any, found: Found, machine: SpatialMachine) -> None:
         console.print(f"- {line}", markup=False)
 
 
-def _simulate(console: Any, problem: Recurrent, machine: SpatialMachine) -> dict[str, Any]:
+def _simulate(console: Any, problem: "Recurrent", machine: "SpatialMachine") -> dict[str, Any]:
     """The best point of each way to run it, executed; latency and utilisation side by side."""
     from bslite.explore.spatial.compare import compare
 
@@ -175,7 +173,7 @@ def _simulate(console: Any, problem: Recurrent, machine: SpatialMachine) -> dict
     return {way: outcome.as_dict() for way, outcome in outcomes.items()}
 
 
-def _print_outcomes(console: Any, outcomes: dict[str, Outcome]) -> None:
+def _print_outcomes(console: Any, outcomes: "dict[str, Outcome]") -> None:
     """A column for each way."""
     from rich.table import Table
 

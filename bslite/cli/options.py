@@ -68,11 +68,7 @@ def write_figures(path: Path | None, figures: dict[str, Any]) -> None:
 
 
 def load_model(
-    path: Path | None,
-    arch: str | None,
-    weights: Path | None = None,
-    seed: int = 0,
-    shape: str | None = None,
+    path: Path | None, arch: str | None, weights: Path | None = None, seed: int = 0, shape: str | None = None
 ) -> ModelSpec:
     """The model the options name: a file, or an architecture with given or seeded weights.
 

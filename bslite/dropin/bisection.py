@@ -130,11 +130,7 @@ def _torch_values(walk: PartWalk, values: dict[torch.fx.Node, Any]) -> dict[str,
 
 
 def _departs(
-    spec: ModelSpec,
-    inputs: list[Array],
-    theirs: dict[str, Array],
-    engine: Engine,
-    checks: list[Check],
+    spec: ModelSpec, inputs: list[Array], theirs: dict[str, Array], engine: Engine, checks: list[Check]
 ) -> Suspect | None:
     """The first layer of the model that departs; adds all compared layers to ``checks``."""
     ops = {node.name: node.op for node in spec.nodes}

@@ -4,8 +4,6 @@ The export traces a *shell*: a copy of the module's Python objects that shares i
 replaces parameters by stand-ins while it traces, and another thread may be using the module.
 """
 
-from __future__ import annotations
-
 import copy
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -42,7 +40,7 @@ class Capture:
     fixed: str  # why the batch is not free; empty if it is
     functional: bool  # no operation works in place
 
-    def rewritten(self) -> Capture:
+    def rewritten(self) -> "Capture":
         """The same without in-place operations."""
         return replace(self, graph=Graph(functional(self.graph.program)), functional=True)
 

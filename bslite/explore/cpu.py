@@ -5,8 +5,6 @@ units; a block is one register of units with all its gates. No point changes a b
 taken in the same order everywhere.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 
@@ -37,7 +35,7 @@ class Loops(NamedTuple):
     alternate: bool  # sweep the weights forwards and backwards in turn
 
     @classmethod
-    def of(cls, point: Point) -> Loops:
+    def of(cls, point: Point) -> "Loops":
         """The parameters of a point."""
         return cls(
             point.number("units"),

@@ -10,8 +10,6 @@ Reading of weights and multiplying overlap, so the longest counts: multiply-adds
 memory, where what all blocks read at every step is more than L2 holds).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -60,7 +58,7 @@ class GpuMachine:
         return json.dumps(self.as_dict(), indent=1) + "\n"
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> GpuMachine:
+    def from_dict(cls, data: Mapping[str, Any]) -> "GpuMachine":
         """From plain data; what is left out has the defaults. Raises EngineError naming what is wrong."""
         return checked(cls, data, "GPU")
 

@@ -1,7 +1,5 @@
 """What is to be run: one recurrent network, as plain numbers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from bslite.errors import SpecError
@@ -51,7 +49,7 @@ class Recurrent:
         """Features that ``layer`` takes in: ``inputs`` for the first, ``hidden`` behind it."""
         return self.hidden if layer else self.inputs
 
-    def layer(self, layer: int) -> Recurrent:
+    def layer(self, layer: int) -> "Recurrent":
         """The problem of one layer alone."""
         return Recurrent(self.kind, self.hidden, self.features(layer), self.steps, self.batch)
 

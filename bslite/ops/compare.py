@@ -6,17 +6,7 @@ from typing import ClassVar
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops.binary import Binary, Broadcast
-from bslite.ops.core import (
-    INTEGERS,
-    REGISTRY,
-    Attr,
-    Attrs,
-    Case,
-    Kind,
-    Op,
-    Shape,
-    declare,
-)
+from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, Shape, declare
 
 
 class Comparison(Binary):

@@ -193,11 +193,7 @@ class TopK(AlongAxis):
 
     name = "topk"
     kind = Kind.REDUCTION
-    attrs = (
-        Attr("k", a.integer(1)),
-        Attr("axis", a.integer(), -1),
-        Attr("largest", a.boolean, True),
-    )
+    attrs = (Attr("k", a.integer(1)), Attr("axis", a.integer(), -1), Attr("largest", a.boolean, True))
     torch_name = "topk, sort, argsort"
     onnx_name = "TopK"
 

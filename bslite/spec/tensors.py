@@ -1,7 +1,5 @@
 """Reading and writing safetensors files, with every failure a FileError that names the file."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import uuid
@@ -40,7 +38,7 @@ class TensorFile:
         except (OSError, SafetensorError, ValueError) as e:
             raise FileError(f"{self.path}: not a readable safetensors file ({e})") from e
 
-    def __enter__(self) -> TensorFile:
+    def __enter__(self) -> "TensorFile":
         return self
 
     def __exit__(

@@ -1,7 +1,5 @@
 """A stream, or a batch of streams, through a recurrent model: its state is carried from call to call."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -191,7 +189,7 @@ class _Buffers:
 class _Call:
     """One number of steps, planned: arrays in, arrays out, by their addresses."""
 
-    def __init__(self, streams: Streams, steps: int, threads: int | None) -> None:
+    def __init__(self, streams: "Streams", steps: int, threads: int | None) -> None:
         # Numba only where it is needed.
         from bslite.engines.common import cells
         from bslite.engines.cpu.engine import engine_for

@@ -6,11 +6,11 @@ a dataclass whose fields are the arguments of the function that makes the kernel
 """
 
 import typing
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import Annotated, Any, ClassVar
 
-from bslite.kernels.contracts.record import Operand, Record, is_operand, parameters
+from bslite.kernels.contracts.record import Frozen, Operand, Record, is_operand, parameters
 
 F4 = Annotated[Operand, "f4"]  # float32 cells
 I4 = Annotated[Operand, "i4"]  # int32 cells
@@ -20,7 +20,6 @@ I8 = Annotated[int, "i8"]
 R8 = Annotated[float, "f8"]
 
 
-@dataclass(frozen=True)
 class LaunchRecord(Record):
     """Base of the records of launches. ``kernel`` is the name under which the kernel is registered.
 
@@ -32,12 +31,12 @@ class LaunchRecord(Record):
     pairs: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, kernel: str = "", pairs: tuple[str, ...] = ()) -> None:
+        super().__init_subclass__()
         if kernel:
             cls.kernel, cls.pairs = kernel, pairs
 
 
-@dataclass(frozen=True)
-class LaunchVariant:
+class LaunchVariant(Frozen):
     """Base of a kernel's compile-time constants: ints, enumerations, names, and tuples of these."""
 
     def constants(self) -> dict[str, Any]:
@@ -46,7 +45,6 @@ class LaunchVariant:
         return {name: value.value if isinstance(value, Enum) else value for name, value in given.items()}
 
 
-@dataclass(frozen=True)
 class Threads(LaunchVariant):
     """The threads of a block."""
 

@@ -25,13 +25,18 @@ class Operand(NamedTuple):
     at: int
 
 
-@dataclass(frozen=True)
-class Variant:
+class Frozen:
+    """Base of all that planner and kernel agree on: each subclass is a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
+class Variant(Frozen):
     """One compiled kernel of a family, which a step calls; the fields identify it."""
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(Frozen):
     """Base of all records; see the module's docstring."""
 
     def operands(self) -> dict[str, Operand]:
@@ -133,7 +138,6 @@ def cells(record: type[Record]) -> tuple[str, ...]:
     return tuple(names)
 
 
-@dataclass(frozen=True)
 class StepRecord(Record):
     """Base of the records of CPU steps; ``class Copy(StepRecord, kernel="copy")`` names the kernel."""
 

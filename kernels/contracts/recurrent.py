@@ -1,7 +1,5 @@
 """Cells of recurrent layers, as planners and kernels number them."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 
@@ -27,7 +25,7 @@ class Cell(IntEnum):
         return SUMS[self]
 
     @property
-    def second(self) -> Cell | None:
+    def second(self) -> "Cell | None":
         """The pass that follows in the same time step, if there is one."""
         return SECOND.get(self)
 

@@ -4,12 +4,9 @@ A lowering describes the work by a value of `RowWork`; each target makes its own
 operands; None stands for one that the layer does not have.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from enum import IntEnum
 
-from bslite.kernels.contracts.record import Operand
+from bslite.kernels.contracts.record import Frozen, Operand
 
 
 class Norm(IntEnum):
@@ -32,7 +29,7 @@ class Power(IntEnum):
     ANY = 4
 
     @classmethod
-    def of(cls, beta: float) -> Power:
+    def of(cls, beta: float) -> "Power":
         """The member for the exponent ``beta``."""
         return {0.0: cls.ZERO, 0.5: cls.HALF, 0.75: cls.THREE_QUARTERS, 1.0: cls.ONE}.get(beta, cls.ANY)
 
@@ -45,15 +42,13 @@ class Running(IntEnum):
     LOGSUMEXP = 2
 
 
-@dataclass(frozen=True)
-class SoftmaxWork:
+class SoftmaxWork(Frozen):
     """``exp(x - max) / sum(exp(x - max))``, or its logarithm."""
 
     log: bool
 
 
-@dataclass(frozen=True)
-class NormWork:
+class NormWork(Frozen):
     """A normalised row times ``weight`` plus ``bias``."""
 
     norm: Norm
@@ -62,8 +57,7 @@ class NormWork:
     bias: Operand | None = None
 
 
-@dataclass(frozen=True)
-class ResponseWork:
+class ResponseWork(Frozen):
     """``x / (k + alpha * sum of squares of the window) ** beta``; the window of an element reaches from
     ``below`` elements before it to ``above`` after it.
     """
@@ -75,8 +69,7 @@ class ResponseWork:
     beta: float
 
 
-@dataclass(frozen=True)
-class RunningWork:
+class RunningWork(Frozen):
     """Running totals: ``exclusive`` ones leave out the element itself, ``reverse`` ones begin at the row's
     end. For integers, a total that does not fit 32 bits raises ``flag``.
     """
@@ -90,8 +83,7 @@ class RunningWork:
 RowWork = SoftmaxWork | NormWork | ResponseWork | RunningWork
 
 
-@dataclass(frozen=True)
-class GroupWork:
+class GroupWork(Frozen):
     """Group norm: ``groups`` groups of channels of every image, times ``weight``, plus ``bias``."""
 
     groups: int

@@ -116,8 +116,7 @@ def test_threads_share_what_all_were_measured_at() -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["", "[]", "{}", '{"format": 99}', "{broken", b"\xff\xfe", "wrong machine", "wrong number"],
+    "content", ["", "[]", "{}", '{"format": 99}', "{broken", b"\xff\xfe", "wrong machine", "wrong number"]
 )
 def test_a_file_of_no_use_is_a_warning(content: str | bytes) -> None:
     target = calibration.save(made_up())

@@ -203,7 +203,7 @@ class TestOpsets:
         nodes = [
             node("Slice", ["x"], ["s"], starts=[1], ends=[3], axes=[1])
             if opset < 10
-            else node("Slice", ["x", "st", "en", "sax"], ["s"]),
+            else node("Slice", ["x", "st", "en", "sax"], ["s"])
         ]
         for op, x, y in (("Squeeze", "s", "q"), ("Unsqueeze", "q", "u"), ("ReduceSum", "u", "y")):
             nodes.append(node(op, [x], [y], axes=[0]) if opset < 13 else node(op, [x, "ax"], [y]))

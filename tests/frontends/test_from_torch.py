@@ -44,7 +44,7 @@ def test_layers_and_parameters_are_named_as_in_the_module() -> None:
     net = nn.Sequential(nn.Sequential(Block(4), nn.Dropout()), nn.Flatten(), nn.Linear(100, 3)).eval()
     spec = from_torch(net, torch.randn(2, 4, 5, 5))
     assert [n.name for n in spec.nodes] == [
-        *("0.0.conv1", "0.0.bn1", "0.0.relu", "0.0.conv2", "0.0.add", "0.0.relu#2", "1", "2"),
+        *("0.0.conv1", "0.0.bn1", "0.0.relu", "0.0.conv2", "0.0.add", "0.0.relu#2", "1", "2")
     ]
     assert set(spec.params) == {k for k in net.state_dict() if "num_batches" not in k}
     assert spec.name == "Sequential"

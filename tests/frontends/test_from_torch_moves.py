@@ -141,12 +141,8 @@ CASES: dict[tuple[int, ...], dict[str, tuple[Callable[..., Any], str]]] = {
         "einsum, transpose": (lambda x: torch.einsum("bij->bji", x), "permute"),
         "einsum, diagonal": (lambda x: torch.einsum("bii->bi", x @ x.mT), "permute matmul flatten slice"),
     },
-    (8, 15): {
-        "fold": (lambda x: F.fold(x, (5, 4), (2, 2), padding=1, stride=(2, 1)), "fold"),
-    },
-    (7,): {
-        "einsum, outer": (lambda x: torch.einsum("bi,bj->bij", x, x), "reshape reshape mul"),
-    },
+    (8, 15): {"fold": (lambda x: F.fold(x, (5, 4), (2, 2), padding=1, stride=(2, 1)), "fold")},
+    (7,): {"einsum, outer": (lambda x: torch.einsum("bi,bj->bij", x, x), "reshape reshape mul")},
 }
 EVERY = [
     pytest.param(function, shape, made, id=label)

@@ -74,17 +74,14 @@ def test_blocks_that_wait_for_each_other(stub: Path) -> None:
     """Launched together, with more shared memory than 48 KB; more blocks than have room are an error."""
     script = """
 from bslite.engines.cuda.devices import driver_for
-from dataclasses import dataclass
 from bslite.engines.cuda.driver import Cells
 from bslite.kernels.contracts.launch import F4, LaunchRecord, LaunchVariant
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 
-@dataclass(frozen=True)
 class Variant(LaunchVariant):
     together: int
 
-@dataclass(frozen=True)
 class Tiny(LaunchRecord):
     kernel = "tiny"
     x: F4

@@ -12,11 +12,7 @@ from bslite.kernels.cuda.runtime.kernel import DTYPES, Kernel
 
 
 def launch(
-    kernel: Kernel,
-    grid: tuple[int, ...],
-    block: tuple[int, ...],
-    given: Mapping[str, Any],
-    **variant: Any,
+    kernel: Kernel, grid: tuple[int, ...], block: tuple[int, ...], given: Mapping[str, Any], **variant: Any
 ) -> dict[str, np.ndarray[Any, Any]]:
     """All arrays after one launch, by name; ``given`` are the kernel's arrays and numbers."""
     assert np.prod(block) <= kernel.threads

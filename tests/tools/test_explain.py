@@ -21,12 +21,7 @@ from bslite.spec.table import layer_rows
 
 LIMITS = Limits(1, 3e9, 1e11, {"l2": 1e11, "l3": 5e10, "memory": 1e10}, {"l2": 1 << 20, "l3": 1 << 25})
 #: Network -> batch and threads: plain, with concats in place, with stacks, with what cannot be folded.
-CASES = {
-    "mobilenet_v2": (1, 2),
-    "squeezenet1_1": (4, 2),
-    "resnet18": (2, 1),
-    "densenet121": (1, 1),
-}
+CASES = {"mobilenet_v2": (1, 2), "squeezenet1_1": (4, 2), "resnet18": (2, 1), "densenet121": (1, 1)}
 
 
 @pytest.fixture(scope="module", params=networks(CASES))

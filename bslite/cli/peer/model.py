@@ -3,8 +3,6 @@
 Nothing is folded or fused beyond what torch does by itself, and images are channels_last, its faster layout.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from typing import TYPE_CHECKING
 
@@ -38,13 +36,13 @@ class TorchModel:
         self.spec = spec
         self._layers = [(node, TORCH_OPS[node.op], self._params(node)) for node in spec.nodes]
 
-    def _params(self, node: Node) -> dict[str, Tensor]:
+    def _params(self, node: Node) -> "dict[str, Tensor]":
         import torch
 
         arrays = self.spec.node_params(node)
         return {role: _to_fast(torch.from_numpy(np.array(array))) for role, array in arrays.items()}
 
-    def __call__(self, *inputs: Tensor) -> list[Tensor]:
+    def __call__(self, *inputs: "Tensor") -> "list[Tensor]":
         import torch
 
         values = {i.name: _to_fast(x) for i, x in zip(self.spec.inputs, inputs, strict=True)}
@@ -58,7 +56,7 @@ class TorchModel:
         return [values[name] for name in self.spec.outputs]
 
 
-def _to_fast(x: Tensor) -> Tensor:
+def _to_fast(x: "Tensor") -> "Tensor":
     import torch
 
     return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x

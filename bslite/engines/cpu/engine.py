@@ -1,7 +1,5 @@
 """The CPU engine's state of a model: its simplified form, its packed weights, and the plans made so far."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -68,7 +66,7 @@ class Engine:
             self._constants[identity] = constants.make(const, self.spec.params)
         return self._constants[identity]
 
-    def share_constants(self, other: Engine) -> None:
+    def share_constants(self, other: "Engine") -> None:
         """Share the packed weights of ``other``, a model with the same parameters under the same keys."""
         self._constants = other._constants
 

@@ -1,7 +1,5 @@
 """Sessions run plans: they hold memory for them and make one compiled call per inference."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading
@@ -32,7 +30,7 @@ def address_of(array: Array) -> int:
 class Workspace:
     """The memory that one run at a time uses: arena, scratch, job."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: "Session") -> None:
         plan = session.plan
         check_room(4 * (plan.arena_size + plan.scratch_size * plan.threads))
         self.arena = aligned(np.empty(plan.arena_size, np.float32))

@@ -1,7 +1,5 @@
 """Running plans: a workspace for every run that is under way at once, and graphs of its launches."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 import weakref
@@ -27,7 +25,7 @@ class Workspace:
     ``stream``: which used it last; ``event``: when that is done. ``theirs``: the caller is capturing.
     """
 
-    def __init__(self, session: CudaSession, stream: int, theirs: bool = False) -> None:
+    def __init__(self, session: "CudaSession", stream: int, theirs: bool = False) -> None:
         plan, driver = session.plan, session.driver
         self._driver = driver
         self.stream = self.home = stream

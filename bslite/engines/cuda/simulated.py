@@ -1,7 +1,5 @@
 """A GPU that is numba.cuda's simulator: device memory is the host's, every launch is done when it returns."""
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Mapping, Sequence
@@ -57,7 +55,7 @@ class SimulatedDriver(Driver):
         grid: tuple[int, ...],
         block: tuple[int, ...],
         arguments: Sequence[Cells | np.generic],
-    ) -> _Launch:
+    ) -> "_Launch":
         """A simulated kernel."""
         return _Launch(function, grid, block, arguments)
 

@@ -5,8 +5,6 @@ here are scaled to the time of the stack in that trace. Bands at the edges have 
 are those of the band in the middle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,7 +27,7 @@ class Inner:
     """``shares`` of a stack's time that its steps take, summing to 1, and the ``stacks`` among them."""
 
     shares: Array
-    stacks: Mapping[int, Inner]
+    stacks: "Mapping[int, Inner]"
 
 
 def inner_shares(

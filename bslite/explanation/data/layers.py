@@ -1,7 +1,5 @@
 """A row per layer of the engine: its kernels, what it holds, its costs, its distance from the floor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -31,7 +29,7 @@ class Times(NamedTuple):
     span: float
     share: float
 
-    def part(self, fraction: float) -> Times:
+    def part(self, fraction: float) -> "Times":
         """The times of a layer that takes this fraction of a stack."""
         return Times(*(fraction * t for t in self))
 

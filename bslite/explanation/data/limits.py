@@ -4,8 +4,6 @@ Roofline: Williams, Waterman and Patterson, Communications of the ACM 52(4), 200
 per level of the memory: bytes come from the smallest level that can hold what is moved.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -67,7 +65,7 @@ def measured(threads: int) -> Limits:
 
 
 @functools.cache
-def _calibration() -> Calibration:
+def _calibration() -> "Calibration":
     from bslite.engines.cpu.calibrate import measure
 
     return measure()

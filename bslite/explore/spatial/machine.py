@@ -1,7 +1,5 @@
 """A spatial accelerator as plain numbers, after Plasticine (Prabhakar et al., ISCA 2017)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -73,6 +71,6 @@ class SpatialMachine:
         return json.dumps(self.as_dict(), indent=1) + "\n"
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> SpatialMachine:
+    def from_dict(cls, data: Mapping[str, Any]) -> "SpatialMachine":
         """From plain data; what is left out has the defaults. Raises EngineError naming what is wrong."""
         return checked(cls, data, "spatial machine")

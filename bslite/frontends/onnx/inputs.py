@@ -1,7 +1,5 @@
 """The inputs of an ONNX graph that a caller gives: dtypes, fixed sizes, names and examples of free ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +22,7 @@ class GraphInput:
     example: tuple[int, ...]
     dtype: str
 
-    def fix(self, keep: Iterable[str]) -> GraphInput:
+    def fix(self, keep: Iterable[str]) -> "GraphInput":
         """This input with the free sizes that are not in ``keep`` fixed to the example's."""
         shape = tuple(
             d if isinstance(d, int) or d in keep else n for d, n in zip(self.shape, self.example, strict=True)

@@ -1,7 +1,5 @@
 """`from_onnx`: an ONNX model as a ModelSpec."""
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence

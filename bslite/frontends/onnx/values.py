@@ -5,8 +5,6 @@ out for a few sets of concrete sizes side by side. A size that is equal in all p
 agree in all probes are one size. This needs no algebra, whatever an exporter computes from shapes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,7 +49,7 @@ class Value(AnyValue):
     roots: frozenset[str] = frozenset()
 
     @classmethod
-    def probed(cls, name: str, shapes: tuple[Shape, ...], dtype: str, roots: frozenset[str]) -> Value:
+    def probed(cls, name: str, shapes: tuple[Shape, ...], dtype: str, roots: frozenset[str]) -> "Value":
         """A value of these shapes, one per probe, all of one rank."""
         return cls(name, merged(shapes), dtype, shapes, roots)
 

@@ -1,7 +1,5 @@
 """The table from torch operations to builders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +14,7 @@ TABLE: Registry[Builder] = Registry("torch operation")
 aten = TABLE.register
 
 
-def operation(node: torch.fx.Node) -> str:
+def operation(node: "torch.fx.Node") -> str:
     """``relu`` for ``aten::relu`` and ``aten::relu_``, ``bslite.packed`` for the stand-ins of `packed`, ""
     for any other operation.
     """
@@ -29,7 +27,7 @@ def operation(node: torch.fx.Node) -> str:
     return name.removesuffix("_") if schema.is_mutable else name
 
 
-def find(node: torch.fx.Node) -> Builder | None:
+def find(node: "torch.fx.Node") -> Builder | None:
     """The builder for the operation of ``node``, that of its overload first."""
     name = operation(node)
     return TABLE.get(f"{name}.{getattr(node.target, '_overloadname', '')}") or TABLE.get(name)

@@ -1,7 +1,5 @@
 """From an eager module to a graph of aten operations: ``torch.export`` with the batch left free."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import warnings
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def capture(module: torch.nn.Module, example: Sequence[Any], name: str) -> torch.export.ExportedProgram:
+def capture(module: "torch.nn.Module", example: Sequence[Any], name: str) -> "torch.export.ExportedProgram":
     """Export ``module`` with axis 0 of its inputs free; if that fails, fixed, with a warning."""
     torch = load_torch()
     check_module(module)
@@ -49,7 +47,7 @@ def capture(module: torch.nn.Module, example: Sequence[Any], name: str) -> torch
     return program
 
 
-def check_module(module: torch.nn.Module) -> None:
+def check_module(module: "torch.nn.Module") -> None:
     """Raise unless ``module`` is a module in eval mode whose floating-point tensors are all float32."""
     torch = load_torch()
     if not isinstance(module, torch.nn.Module):
@@ -71,7 +69,7 @@ def check_module(module: torch.nn.Module) -> None:
         raise SpecError(f"parameters without values, on the meta device: {_some(meta)}")
 
 
-def tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def tensors(module: "torch.nn.Module") -> "Iterator[tuple[str, torch.Tensor]]":
     """Parameters, then buffers, under all their names."""
     yield from module.named_parameters(remove_duplicate=False)
     yield from module.named_buffers(remove_duplicate=False)
@@ -93,7 +91,7 @@ def check_example(example: Sequence[Any]) -> None:
             )
 
 
-def free_batch(module: torch.nn.Module, example: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:
+def free_batch(module: "torch.nn.Module", example: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:
     """Inputs to export with and their ``dynamic_shapes``: axis 0 free where it is the first input's batch.
 
     torch.export treats sizes 0 and 1 as special and would fix the batch if it, or say half of it, were one of
@@ -124,7 +122,7 @@ def _has_batch(x: Any) -> bool:
     return isinstance(x, load_torch().Tensor) and x.ndim > 0
 
 
-def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic: Any) -> torch.export.ExportedProgram:
+def export(module: "torch.nn.Module", args: tuple[Any, ...], dynamic: Any) -> "torch.export.ExportedProgram":
     """`trace` without torch's fast path for attention, whose operations are whole layers of transformers."""
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled()
@@ -135,7 +133,7 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], dynamic: Any) -> torc
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
-def trace(module: torch.nn.Module, args: tuple[Any, ...], dynamic: Any) -> torch.export.ExportedProgram:
+def trace(module: "torch.nn.Module", args: tuple[Any, ...], dynamic: Any) -> "torch.export.ExportedProgram":
     """``torch.export.export``, non-strict: the module runs as the Python it is, on stand-in tensors."""
     torch = load_torch()
     with quiet(), torch.no_grad(), packing(module):
@@ -144,7 +142,7 @@ def trace(module: torch.nn.Module, args: tuple[Any, ...], dynamic: Any) -> torch
     return program
 
 
-def check_packing(program: torch.export.ExportedProgram) -> None:
+def check_packing(program: "torch.export.ExportedProgram") -> None:
     """UnsupportedError if packed sequences are used in a way that the stand-ins do not cover."""
     if not any(str(n.target).startswith("bslite.") for n in program.graph.nodes):
         return
@@ -154,7 +152,7 @@ def check_packing(program: torch.export.ExportedProgram) -> None:
     settle(graph.nodes, graph.live)
 
 
-def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+def functional(program: "torch.export.ExportedProgram") -> "torch.export.ExportedProgram":
     """The same program without in-place operations. No layer is decomposed."""
     with quiet(), load_torch().no_grad():
         return program.run_decompositions({})
@@ -175,14 +173,14 @@ def quiet() -> Iterator[None]:
             warnings.warn_explicit(text, category, file, line)
 
 
-def failure(module: torch.nn.Module, name: str, error: Exception) -> UnsupportedError:
+def failure(module: "torch.nn.Module", name: str, error: Exception) -> UnsupportedError:
     """The error for a failure of torch.export; the layer is read off the traceback."""
     layer = layer_of(module, error)
     where = f" at layer {layer!r}" if layer else ""
     return UnsupportedError(f"model {name!r}: torch.export cannot trace it{where}: {summary(error)}")
 
 
-def layer_of(module: torch.nn.Module, error: BaseException) -> str:
+def layer_of(module: "torch.nn.Module", error: BaseException) -> str:
     """Path of the innermost submodule whose call is on the traceback, or ""."""
     paths = {id(m): path for path, m in module.named_modules()}
     found, frame = "", error.__traceback__

@@ -1,7 +1,5 @@
 """`from_torch`: any torch module that ``torch.export`` can trace, as a ModelSpec."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     Node = torch.fx.Node
 
 
-def from_torch(module: torch.nn.Module, example_inputs: Any, *, name: str | None = None) -> ModelSpec:
+def from_torch(module: "torch.nn.Module", example_inputs: Any, *, name: str | None = None) -> ModelSpec:
     """The model that ``module`` computes in eval mode, traced by ``torch.export`` on ``example_inputs``.
 
     ``example_inputs`` is one tensor (float32, int64, int32 or bool) or a tuple of the forward's positional
@@ -57,7 +55,7 @@ def from_torch(module: torch.nn.Module, example_inputs: Any, *, name: str | None
     return Walk(graph, module, name).spec(example)
 
 
-def rewritten(graph: Graph, module: torch.nn.Module, name: str) -> Graph:
+def rewritten(graph: Graph, module: "torch.nn.Module", name: str) -> Graph:
     """The same graph without in-place changes and odd views, or as it is if torch cannot rewrite it."""
     try:
         return Graph(functional(graph.program))
@@ -70,7 +68,7 @@ def rewritten(graph: Graph, module: torch.nn.Module, name: str) -> Graph:
 class Walk:
     """Visits a graph's nodes in order and appends their layers to a `Store`."""
 
-    def __init__(self, graph: Graph, module: torch.nn.Module, name: str) -> None:
+    def __init__(self, graph: Graph, module: "torch.nn.Module", name: str) -> None:
         self.graph, self.module = graph, module
         self.store = Store(GraphBuilder(name), dict(tensors(module)))
         self.names = Names(module, graph.layers())
@@ -112,7 +110,7 @@ class Walk:
             else:
                 self.results[node] = getattr(specs[node.name].arg, "value", None)
 
-    def _stored(self, key: str) -> torch.Tensor:
+    def _stored(self, key: str) -> "torch.Tensor":
         """The parameter, buffer or constant that the export calls ``key``."""
         program = self.graph.program
         tensor: torch.Tensor = (
@@ -120,7 +118,7 @@ class Walk:
         )
         return tensor
 
-    def _visit(self, node: Node) -> Any:
+    def _visit(self, node: "Node") -> Any:
         args, kwargs = load_torch().fx.map_arg((node.args, node.kwargs), self.results.__getitem__)
         if node in self.graph.constant:
             return self._evaluate(node, args, kwargs)
@@ -144,10 +142,10 @@ class Walk:
         except Unsupported as e:
             return self._problem(node, str(e))
 
-    def _site(self, node: Node) -> Site:
+    def _site(self, node: "Node") -> Site:
         return Site(self.store, self.names, node, [u for u in node.users if u in self.graph.live])
 
-    def _evaluate(self, node: Node, args: Any, kwargs: Any) -> Any:
+    def _evaluate(self, node: "Node", args: Any, kwargs: Any) -> Any:
         """Run an operation on constants."""
         made = node.meta["val"]
         if is_no_op(node) and made.dtype == args[0].data.dtype and made.stride() == args[0].data.stride():
@@ -165,7 +163,7 @@ class Walk:
             lambda x: Const(x, key) if isinstance(x, torch.Tensor) else x, result
         )
 
-    def _whole(self, node: Node) -> Any:
+    def _whole(self, node: "Node") -> Any:
         """One op for a whole module, emitted at the node of its result."""
         source = self.graph.whole[node]
         if source is None or self.results[source] is MISSING:
@@ -203,7 +201,7 @@ class Walk:
         """Note a problem of the model as a whole."""
         self.problems.setdefault(f"a forward that {what}", []).append(FORWARD)
 
-    def _problem(self, node: Node, reason: str = "") -> object:
+    def _problem(self, node: "Node", reason: str = "") -> object:
         """Note an operation that cannot be expressed, and put a stand-in in the place of its result."""
         what = f"{node.target}: {reason}" if reason else str(node.target)
         self.problems.setdefault(what, []).append(call_of(node).path or FORWARD)
@@ -229,7 +227,7 @@ class Walk:
                     )
 
 
-def compute(node: Node, args: Sequence[Any], kwargs: Any) -> Any:
+def compute(node: "Node", args: Sequence[Any], kwargs: Any) -> Any:
     """The result of an operation on tensors that are known now."""
     torch = load_torch()
     if is_filled(node):  # whatever its operand
@@ -256,19 +254,19 @@ def bind(builder: Any, site: Site, args: Any, kwargs: Any) -> inspect.BoundArgum
         raise Unsupported(f"called in an unknown form ({e})") from None
 
 
-def result_dtype(node: Node) -> str:
+def result_dtype(node: "Node") -> str:
     """dtype of the operation's (first) result."""
     value = node.meta["val"]
     return dtype_name(value[0] if isinstance(value, (tuple, list)) else value)
 
 
-def require_dtype(node: Node) -> None:
+def require_dtype(node: "Node") -> None:
     """Raise Unsupported if bslite has no values of the dtype that the operation makes."""
     if result_dtype(node) not in ops.DTYPES:
         raise Unsupported(f"makes {result_dtype(node)}; bslite has {', '.join(ops.DTYPES)}")
 
 
-def same_dtype(node: Node, result: Any) -> Any:
+def same_dtype(node: "Node", result: Any) -> Any:
     """``result``, or Unsupported if it is of another dtype than torch's."""
     made = result[0] if isinstance(result, (tuple, list)) else result
     if isinstance(made, (Value, Const)) and made.dtype != result_dtype(node):

@@ -1,7 +1,5 @@
 """Facts about an exported graph: live nodes, constants, modules that become one op, in-place changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +22,7 @@ FILLED = ("new_zeros", "new_ones", "new_full")
 class Graph:
     """An exported program, with the nodes that the outputs need and those that depend on no input."""
 
-    def __init__(self, program: torch.export.ExportedProgram) -> None:
+    def __init__(self, program: "torch.export.ExportedProgram") -> None:
         self.program = program
         self.nodes: list[Node] = list(program.graph.nodes)
         kinds = {s.arg.name: s.kind.name for s in program.graph_signature.input_specs}
@@ -33,7 +31,7 @@ class Graph:
         self.constant = self._constant()
         self.whole = self._whole_modules()
 
-    def _live(self) -> set[Node]:
+    def _live(self) -> "set[Node]":
         """The nodes that an output depends on."""
         live: set[Node] = set()
         for node in reversed(self.nodes):
@@ -43,7 +41,7 @@ class Graph:
                 live.update(node.all_input_nodes)
         return live
 
-    def _constant(self) -> set[Node]:
+    def _constant(self) -> "set[Node]":
         """The nodes that compute the same whatever the input: they are evaluated once, here."""
         torch = load_torch()
         constant = set(self.stored)
@@ -57,7 +55,7 @@ class Graph:
                 constant.add(node)
         return constant
 
-    def _whole_modules(self) -> dict[Node, Node | None]:
+    def _whole_modules(self) -> "dict[Node, Node | None]":
         """Nodes of modules and functions that become one op: the result -> the input, the other nodes ->
         None.
         """
@@ -82,7 +80,7 @@ class Graph:
                 whole[results[0]] = sources.pop()
         return whole
 
-    def operations(self) -> Iterator[Node]:
+    def operations(self) -> "Iterator[Node]":
         """The nodes that compute activations."""
         for node in self.nodes:
             if (
@@ -93,7 +91,7 @@ class Graph:
             ):
                 yield node
 
-    def layers(self) -> Iterator[Node]:
+    def layers(self) -> "Iterator[Node]":
         """The operations that become layers: no no-ops, one node for a module that becomes one op."""
         for node in self.operations():
             if node in self.whole:
@@ -133,7 +131,7 @@ class Graph:
         return False
 
 
-def normalization(node: Node) -> list[Node]:
+def normalization(node: "Node") -> "list[Node]":
     """The operations of ``F.normalize`` in L2, last one first, if ``node`` is the last; else []."""
     if operation(node) != "div" or len(node.all_input_nodes) != 2:
         return []
@@ -149,17 +147,17 @@ def normalization(node: Node) -> list[Node]:
     return group if right and isinstance(axes, (list, tuple)) and len(axes) == 1 else []
 
 
-def is_filled(node: Node) -> bool:
+def is_filled(node: "Node") -> bool:
     """Whether ``node`` makes a tensor of one number, of a shape that is the same for every input."""
     return operation(node) in FILLED and all(isinstance(d, int) for d in dims(node.meta["val"]))
 
 
-def is_getitem(node: Node) -> bool:
+def is_getitem(node: "Node") -> bool:
     """Whether ``node`` picks one of several results."""
     return getattr(node.target, "__name__", "") == "getitem"
 
 
-def has_tensors(node: Node) -> bool:
+def has_tensors(node: "Node") -> bool:
     """Whether ``node`` makes tensors; else a size, a number or an assertion."""
     torch = load_torch()
     value = node.meta.get("val")

@@ -4,8 +4,6 @@
 could be built, chooses sets of them, and builds a ModelSpec from each with `PartWalk`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -46,24 +44,24 @@ class _OutsideWalk(Walk):
     def __init__(
         self,
         graph: Graph,
-        module: torch.nn.Module,
+        module: "torch.nn.Module",
         name: str,
-        tensors: Mapping[str, torch.Tensor] | None = None,
+        tensors: "Mapping[str, torch.Tensor] | None" = None,
     ) -> None:
         super().__init__(graph, module, name)
         self._live_tensors = tensors or {}
         self._targets = {s.arg.name: s.target for s in graph.program.graph_signature.input_specs}
 
-    def _stored(self, key: str) -> torch.Tensor:
+    def _stored(self, key: str) -> "torch.Tensor":
         """The tensor that the module has under that name now, perhaps another than at export."""
         tensor = self._live_tensors.get(key)
         return super()._stored(key) if tensor is None else tensor
 
-    def _constant_placeholder(self, node: Node) -> Const:
+    def _constant_placeholder(self, node: "Node") -> Const:
         key = self._targets[node.name]
         return Const(self._stored(key), key)
 
-    def _declare(self, node: Node) -> Value:
+    def _declare(self, node: "Node") -> Value:
         """The tensor that ``node`` makes, as an input. SpecError where bslite has no such values."""
         value = node.meta["val"]
         dtype = dtype_name(value)
@@ -83,7 +81,7 @@ class Survey(_OutsideWalk):
     """
 
     def __init__(
-        self, graph: Graph, module: torch.nn.Module, name: str, supported: frozenset[str] | None = None
+        self, graph: Graph, module: "torch.nn.Module", name: str, supported: frozenset[str] | None = None
     ) -> None:
         super().__init__(graph, module, name)
         self._supported = supported
@@ -96,7 +94,7 @@ class Survey(_OutsideWalk):
                 continue
             self.results[node] = self._survey(node, node in operations)
 
-    def _survey(self, node: Node, operation: bool) -> Any:
+    def _survey(self, node: "Node", operation: bool) -> Any:
         if node in self.graph.stored:
             return self._constant_placeholder(node)
         if node.op == "placeholder":
@@ -120,7 +118,7 @@ class Survey(_OutsideWalk):
             self.buildable.add(node)
         return result
 
-    def _constant(self, node: Node) -> Any:
+    def _constant(self, node: "Node") -> Any:
         """The value of a constant. If torch cannot compute it here, the nodes that need it stay in torch."""
         if any(a in self._foreign for a in node.all_input_nodes):
             self._foreign[node] = "reads a constant that cannot be computed beforehand"
@@ -131,11 +129,11 @@ class Survey(_OutsideWalk):
             self._foreign[node] = f"reads a constant that cannot be computed beforehand ({e})"
             return MISSING
 
-    def _problem(self, node: Node, reason: str = "") -> object:
+    def _problem(self, node: "Node", reason: str = "") -> object:
         self.refused[node] = Refusal(str(node.target), call_of(node).path, reason)
         return self._from_outside(node)
 
-    def _from_outside(self, node: Node) -> Any:
+    def _from_outside(self, node: "Node") -> Any:
         """What stands for the result of a node that runs in torch."""
         value = node.meta.get("val")
         if not hasattr(value, "dtype"):
@@ -150,7 +148,9 @@ class Survey(_OutsideWalk):
 class PartWalk(_OutsideWalk):
     """Builds the model of some nodes of a graph."""
 
-    def build(self, nodes: Iterable[Node], inputs: Sequence[Node], outputs: Sequence[Node]) -> ModelSpec:
+    def build(
+        self, nodes: "Iterable[Node]", inputs: "Sequence[Node]", outputs: "Sequence[Node]"
+    ) -> ModelSpec:
         """A model that takes the values of ``inputs`` and makes those of ``outputs``, in these orders.
 
         ``nodes``: what it computes, in the graph's order. Parameters are read from the module as they are
@@ -175,11 +175,11 @@ class PartWalk(_OutsideWalk):
         self._check_shapes(spec)
         return spec
 
-    def made(self) -> dict[str, Node]:
+    def made(self) -> "dict[str, Node]":
         """Name of each value -> the node whose result it is."""
         return {r.name: node for node, r in self.results.items() if isinstance(r, Value)}
 
-    def _needed(self, chosen: set[Node]) -> set[Node]:
+    def _needed(self, chosen: "set[Node]") -> "set[Node]":
         """The chosen nodes, and the constants and sizes that they read, directly or not."""
         needed, waiting = set(chosen), [a for n in chosen for a in n.all_input_nodes]
         while waiting:

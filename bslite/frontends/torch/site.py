@@ -1,7 +1,5 @@
 """One torch operation at its place in the model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +21,7 @@ class Site(AnySite):
     """What a builder is given. ``shapes``: of the operation's results; ``shape``: of the first."""
 
     def __init__(
-        self, store: Store, names: Names, node: torch.fx.Node, users: Sequence[torch.fx.Node]
+        self, store: Store, names: Names, node: "torch.fx.Node", users: "Sequence[torch.fx.Node]"
     ) -> None:
         self.store, self.names, self.node, self.users = store, names, node, users
         value = node.meta["val"]
@@ -65,7 +63,7 @@ class Site(AnySite):
             raise Unsupported(f"its {role} is computed from the input")
         return self.store.param(operand)
 
-    def derived(self, what: str, tensor: torch.Tensor) -> Const:
+    def derived(self, what: str, tensor: "torch.Tensor") -> Const:
         """A tensor computed here from a constant operand."""
         return Const(tensor, self.names.part(self.node, what))
 

@@ -1,7 +1,5 @@
 """The model being built from a torch graph, with the shapes that torch traced."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 class Store(AnyStore["torch.Tensor"]):
     """The model under construction. ``state``: the tensors of the user's module by name."""
 
-    def __init__(self, builder: GraphBuilder, state: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, builder: GraphBuilder, state: "Mapping[str, torch.Tensor]") -> None:
         super().__init__(builder, state)
         self.shapes: dict[str, Dims] = {}  # value -> its traced shape
         self.dtypes: dict[str, str] = {}  # value -> its dtype
@@ -29,10 +27,10 @@ class Store(AnyStore["torch.Tensor"]):
             self._keys.setdefault(self.identity(tensor), key)
         self._scalars: dict[str, Const] = {}
 
-    def identity(self, data: torch.Tensor) -> tuple[Any, ...]:
+    def identity(self, data: "torch.Tensor") -> tuple[Any, ...]:
         return data.data_ptr(), tuple(data.shape), data.stride(), data.dtype
 
-    def array(self, const: AnyConst[torch.Tensor]) -> Array:
+    def array(self, const: "AnyConst[torch.Tensor]") -> Array:
         if dtype_name(const.data) not in ops.DTYPES:
             raise SpecError(
                 f"parameter {const.key!r} is {dtype_name(const.data)}, expected {' or '.join(ops.DTYPES)}"
@@ -40,7 +38,7 @@ class Store(AnyStore["torch.Tensor"]):
         made: Array = const.data.detach().cpu().contiguous().numpy()
         return made
 
-    def constant(self, key: str, const: AnyConst[torch.Tensor]) -> Value:
+    def constant(self, key: str, const: "AnyConst[torch.Tensor]") -> Value:
         return self.add("constant", key, [], {"value": key}, {}, const.shape)
 
     def add(

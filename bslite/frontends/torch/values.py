@@ -1,7 +1,5 @@
 """Constants, dtypes and sizes of torch as the builders see them."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from bslite import ops
@@ -29,12 +27,12 @@ Operand = Value | Const
 Number = int | float
 
 
-def dtype_name(tensor: torch.Tensor) -> str:
+def dtype_name(tensor: "torch.Tensor") -> str:
     """``"float32"`` for torch.float32."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def dims(tensor: torch.Tensor) -> Dims:
+def dims(tensor: "torch.Tensor") -> Dims:
     """The sizes of a traced tensor: integers, or sympy expressions in the batch, which leave it free."""
     out = []
     for d in tensor.shape:

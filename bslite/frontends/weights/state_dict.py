@@ -157,11 +157,7 @@ def _entry(value: Any) -> Entry:
             return Other(str(value.dtype), not (value.dtype.is_floating_point or value.dtype.is_complex))
         try:
             return np.asarray(value.detach().cpu().numpy())
-        except (
-            RuntimeError,
-            TypeError,
-            NotImplementedError,
-        ) as e:  # sparse, meta, no storage
+        except (RuntimeError, TypeError, NotImplementedError) as e:  # sparse, meta, no storage
             return Other(f"a tensor without plain memory ({e})")
     if isinstance(value, np.ndarray):
         return value if value.dtype == np.float32 else Other(str(value.dtype), value.dtype.kind in "iub")

@@ -1,7 +1,5 @@
 """The planner's working state, which lowerings extend: values placed so far, buffers, constants, steps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -44,18 +42,18 @@ class Target(Protocol[M, T, S]):
     def pixel_padding(self) -> int:
         """Elements that keep pixels a page apart out of one set of L1."""
 
-    def copy(self, b: Builder[M, T, S], source: View, target: View) -> None:
+    def copy(self, b: "Builder[M, T, S]", source: View, target: View) -> None:
         """Append a strided copy between views of equal logical shape."""
 
-    def fill(self, b: Builder[M, T, S], view: View, value: float) -> None:
+    def fill(self, b: "Builder[M, T, S]", view: View, value: float) -> None:
         """Append steps that set every element of ``view`` to a float, or an int for integer cells."""
 
-    def halo(self, b: Builder[M, T, S], view: View) -> None:
+    def halo(self, b: "Builder[M, T, S]", view: View) -> None:
         """Append the steps that write the zeros around the images of ``view``."""
 
     def elementwise_step(
         self,
-        b: Builder[M, T, S],
+        b: "Builder[M, T, S]",
         function: str,
         operands: Sequence[View],
         y: View,
@@ -66,16 +64,16 @@ class Target(Protocol[M, T, S]):
         broadcast to y's shape. A result that does not fit a cell raises ``flag``.
         """
 
-    def resample(self, b: Builder[M, T, S], x: View, y: View, axis: int, table: Taps) -> None:
+    def resample(self, b: "Builder[M, T, S]", x: View, y: View, axis: int, table: Taps) -> None:
         """Append ``y = x`` resized along one axis, both dense."""
 
-    def resize_image(self, b: Builder[M, T, S], x: View, y: View, rows: Taps, cols: Taps) -> None:
+    def resize_image(self, b: "Builder[M, T, S]", x: View, y: View, rows: Taps, cols: Taps) -> None:
         """Append ``y = x`` resized along rows, then columns, channels innermost, by one tap or two."""
 
-    def row_step(self, b: Builder[M, T, S], work: RowWork, x: View, y: View, axis: int) -> None:
+    def row_step(self, b: "Builder[M, T, S]", work: RowWork, x: View, y: View, axis: int) -> None:
         """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""
 
-    def group_step(self, b: Builder[M, T, S], work: GroupWork, x: View, y: View) -> bool:
+    def group_step(self, b: "Builder[M, T, S]", work: GroupWork, x: View, y: View) -> bool:
         """Append a group norm from x to y, both with channels innermost; return False, without a step, where
         the pixels lie along too many axes.
         """

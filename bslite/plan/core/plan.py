@@ -1,7 +1,5 @@
 """The plan that an engine executes: plain, printable data, made without compiling anything."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -41,7 +39,7 @@ class Access:
     last: int = 1
     inside: tuple[int, int] | None = None  # for the zeros around an image: the extent of the image
 
-    def overlaps(self, other: Access) -> bool:
+    def overlaps(self, other: "Access") -> bool:
         """Whether the two may touch a common element (of the same buffer)."""
         if self.buffer != other.buffer or self.hi <= other.lo or other.hi <= self.lo:
             return False
@@ -93,7 +91,7 @@ class Step:
         return ""
 
     @property
-    def inner(self) -> AnyPlan | None:
+    def inner(self) -> "AnyPlan | None":
         """The plan that a depth-first step runs in each item; if there are several, the typical one."""
         return None
 

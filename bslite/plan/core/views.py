@@ -2,8 +2,6 @@
 suffices.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +50,7 @@ class View:
         reach = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
         return self.offset + sum(r for r in reach if r < 0), self.offset + 1 + sum(r for r in reach if r > 0)
 
-    def slice(self, axis: int, start: int, stop: int, step: int = 1) -> View:
+    def slice(self, axis: int, start: int, stop: int, step: int = 1) -> "View":
         """``self[..., start:stop:step, ...]`` along ``axis``; the halo is lost where H or W is cut."""
         size = max(0, -(-(stop - start) // step))
         shape = (*self.shape[:axis], size, *self.shape[axis + 1 :])
@@ -60,19 +58,19 @@ class View:
         halo = self.halo if axis < max(2, len(self.shape) - 2) else NO_HALO
         return View(self.buffer, self.offset + start * self.strides[axis], shape, strides, halo)
 
-    def permute(self, order: Sequence[int]) -> View:
+    def permute(self, order: Sequence[int]) -> "View":
         """The view with its axes in another order."""
         shape, strides = tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order)
         return replace(self, shape=shape, strides=strides, halo=NO_HALO)
 
-    def reshape(self, shape: Shape) -> View | None:
+    def reshape(self, shape: Shape) -> "View | None":
         """The same elements in the same logical order under another shape, or None where strides cannot
         express it.
         """
         strides = reshaped_strides(self.shape, self.strides, shape)
         return None if strides is None else View(self.buffer, self.offset, shape, strides)
 
-    def broadcast(self, shape: Shape) -> View:
+    def broadcast(self, shape: Shape) -> "View":
         """NumPy broadcasting to ``shape``: strides of zero along axes that are missing or of size 1."""
         missing = len(shape) - len(self.shape)
         sizes, strides = (1,) * missing + self.shape, (0,) * missing + self.strides

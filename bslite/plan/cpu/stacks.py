@@ -40,12 +40,7 @@ def one_image(spec: ModelSpec, shapes: Shapes) -> dict[str, Shape] | None:
 
 
 def stackable(
-    layer: Layer,
-    shapes: Shapes,
-    single: Shapes,
-    batch: int,
-    constants: set[str],
-    dtypes: Mapping[str, str],
+    layer: Layer, shapes: Shapes, single: Shapes, batch: int, constants: set[str], dtypes: Mapping[str, str]
 ) -> bool:
     """Whether the layer can be computed image by image."""
     nodes = [n for n in (layer.node, layer.affine, layer.activation) if n is not None]

@@ -1,7 +1,5 @@
 """Steps of a CPU plan: a kernel over independent items of work, each done by one thread."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,7 +40,7 @@ class CpuStep(Step):
     record: StepRecord
     items: int
     scratch: int = 0
-    plans: tuple[CpuPlan, ...] = ()
+    plans: "tuple[CpuPlan, ...]" = ()
     bands: tuple[Band, ...] = ()
 
     @property
@@ -61,7 +59,7 @@ class CpuStep(Step):
         return f"in {len(self.bands)} band(s) of an image"
 
     @property
-    def inner(self) -> CpuPlan | None:
+    def inner(self) -> "CpuPlan | None":
         """The plan of the middle band of a "stack" step."""
         return self.plans[self.bands[len(self.bands) // 2].plan] if self.bands else None
 

@@ -1,6 +1,5 @@
 """Records of steps that work element by element. Strides are in bytes."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
@@ -9,14 +8,12 @@ from bslite.kernels.contracts.record import Operand, Record, StepRecord, Variant
 Four = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True)
 class Function(Variant):
     """The kernel of one of `contracts.elementwise.FUNCTIONS`."""
 
     name: str
 
 
-@dataclass(frozen=True)
 class Loops(Record):
     """Four axes of sizes ``n`` around ``channels`` elements, and the operands' strides along them."""
 
@@ -28,7 +25,6 @@ class Loops(Record):
     y: Four
 
 
-@dataclass(frozen=True)
 class Elementwise(StepRecord, kernel="elementwise"):
     """``y = activation(clamp(function(x, z, w)))``; an item is one index of the outer two axes.
 

@@ -1,22 +1,17 @@
 """Work on results around a CPU kernel's store: parts of the records of several steps."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass
 
 from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand, Record, Variant
 
 
-@dataclass(frozen=True)
 class InPlace(Variant):
     """The in-place kernel of one of `contracts.activation.FUNCTIONS`, for a line of pixels that is in L1."""
 
     function: str
 
 
-@dataclass(frozen=True)
 class After(Record):
     """A function that runs in place on the results once they are stored; None for no function.
 
@@ -28,7 +23,7 @@ class After(Record):
     act_b: float
 
     @classmethod
-    def of(cls, act: Activation) -> After:
+    def of(cls, act: Activation) -> "After":
         """The fields for any activation; a ReLU becomes a clamp."""
         if act.function == "identity":
             return cls(None, 0.0, 0.0)
@@ -37,7 +32,6 @@ class After(Record):
         return cls(InPlace(act.function), act.a, act.b)
 
 
-@dataclass(frozen=True)
 class Epilogue(Record):
     """An activation in a kernel's store: ReLUs and clamps are bounds; any other function runs after the
     store.
@@ -48,7 +42,7 @@ class Epilogue(Record):
     after: After
 
     @classmethod
-    def of(cls, act: Activation) -> Epilogue:
+    def of(cls, act: Activation) -> "Epilogue":
         """The fields for an activation."""
         none = After(None, 0.0, 0.0)
         if act.function == "relu":
@@ -58,7 +52,6 @@ class Epilogue(Record):
         return cls(-math.inf, math.inf, After.of(act))
 
 
-@dataclass(frozen=True)
 class Affine(Record):
     """``value * scale + shift`` for each channel before it is stored, where ``affine`` is 1.
 

@@ -1,7 +1,5 @@
 """Records of steps that multiply and add: convolutions, products, attention. Strides are in bytes."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.attention import Mask
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep
@@ -10,7 +8,6 @@ from bslite.kernels.contracts.record import Operand, Record, StepRecord
 Three = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
 class Cut(Record):
     """A line of pixels: ``tiles1`` register tiles of ``rows1`` pixels, then ``tiles2`` of ``rows2``."""
 
@@ -20,7 +17,6 @@ class Cut(Record):
     rows2: int
 
 
-@dataclass(frozen=True)
 class Windows(Record):
     """The rows of the image under each window, for windows that may leave the image.
 
@@ -36,7 +32,6 @@ class Windows(Record):
     clip_planes: int = 0
 
 
-@dataclass(frozen=True)
 class Conv(StepRecord, kernel="conv"):
     """A convolution, a linear layer or a product: sums over taps of ``depth`` contiguous floats.
 
@@ -101,7 +96,6 @@ class Conv(StepRecord, kernel="conv"):
         return f"{self.cut.rows1}x{self.width}"
 
 
-@dataclass(frozen=True)
 class Depthwise(StepRecord, kernel="depthwise"):
     """A convolution with one filter for each channel.
 
@@ -147,7 +141,6 @@ class Depthwise(StepRecord, kernel="depthwise"):
         return f"{self.cut.rows1}x1"
 
 
-@dataclass(frozen=True)
 class PackPanels(StepRecord, kernel="pack_panels"):
     """Packs matrices ``[rows, cols]`` into panels ``[cols / nr][rows][nr]``, zeros beyond ``cols``.
 
@@ -173,7 +166,6 @@ class PackPanels(StepRecord, kernel="pack_panels"):
     blocks: int
 
 
-@dataclass(frozen=True)
 class Attention(StepRecord, kernel="attention"):
     """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes, the inner two ``n1`` and ``n2``.
 

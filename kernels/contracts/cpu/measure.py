@@ -1,6 +1,5 @@
 """Records of the kernels that measure a machine."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
@@ -18,7 +17,6 @@ class Mode(IntEnum):
     MEET = 5
 
 
-@dataclass(frozen=True)
 class Stream(StepRecord, kernel="stream"):
     """The stream kernel, which measures a machine's memory and clock."""
 
@@ -33,7 +31,6 @@ class Stream(StepRecord, kernel="stream"):
     b: int
 
 
-@dataclass(frozen=True)
 class Peak(StepRecord, kernel="peak"):
     """The GEMM microkernel on data that stays in L1; an item computes ``repeats`` tiles of ``rows`` rows."""
 

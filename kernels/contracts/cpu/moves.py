@@ -1,6 +1,5 @@
 """Records of steps that move data. Strides are in bytes."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from bslite.kernels.contracts.record import Operand, StepRecord
@@ -9,7 +8,6 @@ Six = tuple[int, int, int, int, int, int]
 Three = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
 class Copy(StepRecord, kernel="copy"):
     """``y[i0..i5] = x[i0..i5]`` of 4-byte cells; an item is one (i0, i1).
 
@@ -26,7 +24,6 @@ class Copy(StepRecord, kernel="copy"):
     vector: int
 
 
-@dataclass(frozen=True)
 class CopyAxes(StepRecord, kernel="copy_axes"):
     """A copy over more axes than `Copy` has: two inner axes, and a table of ``axes`` outer ones.
 
@@ -46,7 +43,6 @@ class CopyAxes(StepRecord, kernel="copy_axes"):
     vector: int
 
 
-@dataclass(frozen=True)
 class Transpose(StepRecord, kernel="transpose"):
     """``y[.., r, c] = x[.., c, r]`` by squares of registers: rows are contiguous in x, columns in y.
 
@@ -68,7 +64,6 @@ class Transpose(StepRecord, kernel="transpose"):
     block_cols: int
 
 
-@dataclass(frozen=True)
 class Interleave(StepRecord, kernel="interleave"):
     """Copies three planes of an image to pixels of three channels; an item is a line."""
 
@@ -83,7 +78,6 @@ class Interleave(StepRecord, kernel="interleave"):
     y_line: int
 
 
-@dataclass(frozen=True)
 class Halo(StepRecord, kernel="halo"):
     """Writes zeros around images; an item is one of ``bands`` bands of the lines of one plane.
 
@@ -105,7 +99,6 @@ class Halo(StepRecord, kernel="halo"):
     bands: int
 
 
-@dataclass(frozen=True)
 class Fill(StepRecord, kernel="fill"):
     """Writes a run of ``count`` equal cells for each item, the runs ``y_step`` bytes apart.
 
@@ -118,7 +111,6 @@ class Fill(StepRecord, kernel="fill"):
     value: float | int
 
 
-@dataclass(frozen=True)
 class Trilu(StepRecord, kernel="trilu"):
     """Rows of dense matrices, zeros where ``column - row`` is below (``upper``) or above the
     diagonal.
@@ -136,7 +128,6 @@ class Trilu(StepRecord, kernel="trilu"):
     item_rows: int
 
 
-@dataclass(frozen=True)
 class Fold(StepRecord, kernel="fold"):
     """Sums dense columns ``[N, C, taps, windows]`` where their windows lie in images ``[N, C, D, H, W]``.
 

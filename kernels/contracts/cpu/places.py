@@ -3,13 +3,10 @@
 An index that is out of range raises ``flag``; an integer that does not fit 32 bits raises ``overflow``.
 """
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
 from bslite.kernels.contracts.reduction import Reduction
 
 
-@dataclass(frozen=True)
 class Lines(Record):
     """Lines along an axis, of ``size`` cells in x and ``count`` in the indices; an item has ``item_lines``.
 
@@ -28,7 +25,6 @@ class Lines(Record):
     i_step: int
 
 
-@dataclass(frozen=True)
 class Put(Record):
     """How updates change the cells of y; ``floats`` says whether both hold floats."""
 
@@ -38,7 +34,6 @@ class Put(Record):
     floats: bool
 
 
-@dataclass(frozen=True)
 class Gather(StepRecord, kernel="gather"):
     """``y[o, i] = x[o, indices[i]]``; x ``[outer, size, inner]``, y ``[outer, count, inner]``.
 
@@ -55,7 +50,6 @@ class Gather(StepRecord, kernel="gather"):
     parts: int
 
 
-@dataclass(frozen=True)
 class GatherElements(StepRecord, kernel="gather_elements"):
     """``y[k] = x[indices[k]]`` for lines along the axis; y and the indices have the same shape."""
 
@@ -66,7 +60,6 @@ class GatherElements(StepRecord, kernel="gather_elements"):
     along: Lines
 
 
-@dataclass(frozen=True)
 class ScatterElements(StepRecord, kernel="scatter_elements"):
     """``y[indices[k]] = updates[k]`` for lines along the axis, in order; y already holds the input."""
 
@@ -77,7 +70,6 @@ class ScatterElements(StepRecord, kernel="scatter_elements"):
     put: Put
 
 
-@dataclass(frozen=True)
 class Coordinates(Record):
     """Where slices of ``inner`` cells lie: ``indices[count, coordinates]``.
 
@@ -91,7 +83,6 @@ class Coordinates(Record):
     count: int
 
 
-@dataclass(frozen=True)
 class GatherND(StepRecord, kernel="gather_nd"):
     """Gathers slices side by side into y, ``per_batch`` of them from each ``batch_bytes`` of x.
 
@@ -107,7 +98,6 @@ class GatherND(StepRecord, kernel="gather_nd"):
     item_count: int
 
 
-@dataclass(frozen=True)
 class ScatterND(StepRecord, kernel="scatter_nd"):
     """Scatters slices in order; an item is one of ``parts`` parts of each. y already holds the input."""
 
@@ -118,7 +108,6 @@ class ScatterND(StepRecord, kernel="scatter_nd"):
     put: Put
 
 
-@dataclass(frozen=True)
 class TopK(StepRecord, kernel="topk"):
     """Rows ``y [k]`` of indices into rows ``x [length]``, the largest or the smallest element first.
 
@@ -135,7 +124,6 @@ class TopK(StepRecord, kernel="topk"):
     floats: bool
 
 
-@dataclass(frozen=True)
 class OneHot(StepRecord, kernel="one_hot"):
     """``y[o, d, i] = on if d == x[o, i] else off``; x ``[outer, inner]``, y ``[outer, depth, inner]``.
 
@@ -155,7 +143,6 @@ class OneHot(StepRecord, kernel="one_hot"):
     strict: bool
 
 
-@dataclass(frozen=True)
 class SequenceLengths(StepRecord, kernel="sequence_lengths"):
     """``y = x`` for ``count`` lengths, which the single item checks.
 

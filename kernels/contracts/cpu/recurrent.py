@@ -1,7 +1,5 @@
 """The record of a recurrent layer's time steps. Strides are in bytes."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.record import Operand, StepRecord
 from bslite.kernels.contracts.recurrent import Cell
@@ -10,7 +8,6 @@ COUNTER = 64  # bytes of a counter: every thread adds to it, so it has a cache l
 Cut = tuple[int, int, int, int]  # the batch as tiles1 tiles of rows1 rows, then tiles2 of rows2
 
 
-@dataclass(frozen=True)
 class Recurrent(StepRecord, kernel="recurrent"):
     """All time steps of a layer; there are as many items as threads may take part.
 

@@ -1,13 +1,11 @@
 """Records of steps that reduce. Strides are in bytes."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.rows import RowAxes, Three
 from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 
 
-@dataclass(frozen=True)
 class Reduction(Variant):
     """The kernel of the reduction ``name``, of floats or of ``integers``.
 
@@ -19,7 +17,6 @@ class Reduction(Variant):
     integers: bool = False
 
 
-@dataclass(frozen=True)
 class Reduce(StepRecord, kernel="reduce"):
     """A reduction that keeps three axes and reduces three, besides the contiguous one.
 

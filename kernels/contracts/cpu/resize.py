@@ -1,12 +1,9 @@
 """Records of steps that resize. Strides are in bytes. A table lists the input lines of each output line."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.kernels.contracts.record import Operand, StepRecord
 
 
-@dataclass(frozen=True)
 class Resample(StepRecord, kernel="resample"):
     """Resizes one axis of a dense tensor: ``y[o, i] = sum of weight * x[o, line]`` over the ``taps`` of i.
 
@@ -25,7 +22,6 @@ class Resample(StepRecord, kernel="resample"):
     item_lines: int
 
 
-@dataclass(frozen=True)
 class ResizeImage(StepRecord):
     """Resizes both axes of images ``[N, H, W, C]``; an item is a band of lines of some channels.
 
@@ -46,11 +42,9 @@ class ResizeImage(StepRecord):
     shares: Shares
 
 
-@dataclass(frozen=True)
 class ResizeNearest(ResizeImage, kernel="resize_nearest"):
     """Nearest resizing: each pixel is one of x; an entry of a table is an offset."""
 
 
-@dataclass(frozen=True)
 class ResizeLinear(ResizeImage, kernel="resize_linear"):
     """Linear resizing: sums of four pixels; a table's entry is two offsets and their weights, in cells."""

@@ -1,7 +1,5 @@
 """Records of steps that work along rows. Strides are in bytes, lengths in elements."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
 from bslite.kernels.contracts.rows import Power
@@ -9,7 +7,6 @@ from bslite.kernels.contracts.rows import Power
 Three = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
 class RowAxes(Record):
     """The places of ``rows`` rows along three axes, the inner two of sizes ``n1`` and ``n2``.
 
@@ -24,7 +21,6 @@ class RowAxes(Record):
     item_rows: int
 
 
-@dataclass(frozen=True)
 class RowRecord(StepRecord):
     """Base of the records of row kernels: each row of x, of ``length`` elements, makes one of y."""
 
@@ -34,24 +30,20 @@ class RowRecord(StepRecord):
     length: int
 
 
-@dataclass(frozen=True)
 class Softmax(RowRecord, kernel="softmax"):
     """Softmax of each row."""
 
 
-@dataclass(frozen=True)
 class LogSoftmax(RowRecord, kernel="log_softmax"):
     """The logarithm of the softmax of each row."""
 
 
-@dataclass(frozen=True)
 class UnitNorm(RowRecord, kernel="normalize"):
     """Divides each row by the root of its sum of squares, or by ``eps`` if that is larger."""
 
     eps: float
 
 
-@dataclass(frozen=True)
 class RmsNorm(RowRecord, kernel="rms_norm"):
     """Divides each row by the root of its mean square."""
 
@@ -60,7 +52,6 @@ class RmsNorm(RowRecord, kernel="rms_norm"):
     eps: float
 
 
-@dataclass(frozen=True)
 class LayerNorm(RowRecord, kernel="layer_norm"):
     """Subtracts each row's mean and divides by its standard deviation."""
 
@@ -71,7 +62,6 @@ class LayerNorm(RowRecord, kernel="layer_norm"):
     eps: float
 
 
-@dataclass(frozen=True)
 class LocalResponse(RowRecord, kernel="lrn"):
     """Elements over a power of their neighbours' squares. ``work``: ``work_bytes`` of memory per item."""
 
@@ -85,7 +75,6 @@ class LocalResponse(RowRecord, kernel="lrn"):
     beta: float
 
 
-@dataclass(frozen=True)
 class CumSum(RowRecord, kernel="cumsum"):
     """Running sums, of float32 or of ``integers``; an integer that does not fit 32 bits raises ``flag``."""
 
@@ -95,17 +84,14 @@ class CumSum(RowRecord, kernel="cumsum"):
     integers: int
 
 
-@dataclass(frozen=True)
 class CumProd(CumSum, kernel="cumprod"):
     """Running products, with the fields of `CumSum`."""
 
 
-@dataclass(frozen=True)
 class LogCumSumExp(RowRecord, kernel="logcumsumexp"):
     """Logarithms of running sums of exponentials."""
 
 
-@dataclass(frozen=True)
 class Lines(Record):
     """Images: ``lines`` of ``pixels`` of ``channels`` contiguous channels, ``padded`` in tables."""
 
@@ -115,7 +101,6 @@ class Lines(Record):
     padded: int
 
 
-@dataclass(frozen=True)
 class ChannelMoments(StepRecord, kernel="channel_moments"):
     """Group norm, step 1: ``moments [images][bands][3][padded]`` of the channels of every band of lines.
 
@@ -132,7 +117,6 @@ class ChannelMoments(StepRecord, kernel="channel_moments"):
     cut: Shares
 
 
-@dataclass(frozen=True)
 class GroupScales(StepRecord, kernel="group_scales"):
     """Group norm, step 2: ``scales [images][3][padded]``, the centre, scale and shift of every channel.
 
@@ -157,7 +141,6 @@ class GroupScales(StepRecord, kernel="group_scales"):
     bands: int
 
 
-@dataclass(frozen=True)
 class ScalePixels(StepRecord, kernel="scale_pixels"):
     """Group norm, step 3: ``(x - centre) * scale + shift``."""
 

@@ -1,11 +1,8 @@
 """How the work on images is cut into items."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.record import Record
 
 
-@dataclass(frozen=True)
 class Shares(Record):
     """Images x ``bands`` of ``band_lines`` lines x ``blocks`` of ``block_registers`` channel registers."""
 

@@ -1,11 +1,8 @@
 """The record of a step that runs plans of its own, depth-first."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.record import StepRecord
 
 
-@dataclass(frozen=True)
 class Stacked(StepRecord, kernel="stack"):
     """A stack: each item takes one band of one image through a program of its own.
 

@@ -1,11 +1,8 @@
 """The choice among the compiled microkernels that steps call along a line of output."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.record import Variant
 
 
-@dataclass(frozen=True)
 class GemmSweep(Variant):
     """GEMM tiles of at most ``most`` rows by ``vecs`` vector registers.
 
@@ -18,7 +15,6 @@ class GemmSweep(Variant):
     fetches: bool = True
 
 
-@dataclass(frozen=True)
 class DepthwiseSweep(Variant):
     """Depthwise tiles of at most ``most`` rows, for filters ``taps`` wide with ``stride``; both 0: any
     filter.

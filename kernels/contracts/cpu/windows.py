@@ -1,6 +1,5 @@
 """Records of steps over windows of images, and over positions in images. Strides are in bytes."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.epilogue import Affine, Epilogue
@@ -11,7 +10,6 @@ from bslite.kernels.contracts.sampling import Beyond, Interpolation
 Four = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True)
 class Pool(StepRecord):
     """Pooling over images with channels innermost; an item is a band of output lines of some channels.
 
@@ -49,17 +47,14 @@ class Pool(StepRecord):
     strips: int
 
 
-@dataclass(frozen=True)
 class MaxPool(Pool, kernel="max_pool"):
     """The largest element of each window."""
 
 
-@dataclass(frozen=True)
 class AvgPool(Pool, kernel="avg_pool"):
     """The sum of each window divided by a divisor."""
 
 
-@dataclass(frozen=True)
 class GridSample(StepRecord, kernel="grid_sample"):
     """Elements at the positions ``grid[points, axes]``, dense; an item has ``item_points`` of them.
 

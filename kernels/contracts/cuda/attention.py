@@ -1,13 +1,10 @@
 """The record of an attention launch. Strides are in elements."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.launch import F4, I4, LaunchRecord, LaunchVariant
 
 Three = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
 class AttentionVariant(LaunchVariant):
     """``tile``: rows and keys of a block, rows and keys of a thread; ``width``: columns of v that a block
     computes. ``mask_kind``: a `contracts.attention.Mask`. ``safe``: rows without a key are zeros, not NaN.
@@ -20,7 +17,6 @@ class AttentionVariant(LaunchVariant):
     safe: int
 
 
-@dataclass(frozen=True)
 class Attention(LaunchRecord, kernel="attention"):
     """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes; the inner two are ``n1`` and
     ``n2``.
@@ -55,6 +51,5 @@ class Attention(LaunchRecord, kernel="attention"):
     scale: float
 
 
-@dataclass(frozen=True)
 class AttentionPairs(Attention, kernel="attention_pairs", pairs=("q", "k", "v", "y")):
     """The fields of `Attention` for pairs of floats: ``depth`` and strides of q, k, v and y count pairs."""

@@ -1,6 +1,5 @@
 """Records of elementwise launches. Strides are in elements."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from bslite.kernels.contracts.launch import F4, I4, LaunchRecord, LaunchVariant
@@ -9,7 +8,6 @@ from bslite.kernels.contracts.record import Record
 Five = tuple[int, int, int, int, int]
 
 
-@dataclass(frozen=True)
 class ElementwiseVariant(LaunchVariant):
     """A function of `contracts.elementwise`, an activation of `contracts.activation` after it, the number of
     axes, and the threads of a block.
@@ -21,7 +19,6 @@ class ElementwiseVariant(LaunchVariant):
     threads: int
 
 
-@dataclass(frozen=True)
 class Loops(Record):
     """The sizes of the axes, innermost last, and the strides of every operand.
 
@@ -42,7 +39,6 @@ class Loops(Record):
     y: Five
 
 
-@dataclass(frozen=True)
 class Elementwise(LaunchRecord, kernel="elementwise"):
     """``count`` elements of ``y = activation(function(x, z, w), a, b)``; ``flag`` as on the CPU."""
 
@@ -60,7 +56,6 @@ class Elementwise(LaunchRecord, kernel="elementwise"):
     loops: Loops
 
 
-@dataclass(frozen=True)
 class PointwiseVariant(LaunchVariant):
     """A function of `contracts.activation`, and the threads of a block."""
 
@@ -68,7 +63,6 @@ class PointwiseVariant(LaunchVariant):
     threads: int
 
 
-@dataclass(frozen=True)
 class Pointwise(LaunchRecord, kernel="pointwise"):
     """One function over ``count`` elements of two runs of memory."""
 

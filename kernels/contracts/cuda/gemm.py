@@ -4,7 +4,7 @@ Numbers of the type `Cells` count floats, or pairs of floats in a kernel that mo
 """
 
 import typing
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Annotated, TypeVar
 
 from bslite.kernels.contracts.launch import F4, PAIRS, LaunchRecord, LaunchVariant
@@ -38,7 +38,6 @@ def even(record: Record) -> bool:
     return all(even(v) if isinstance(v, Record) else hint != Cells or v % 2 == 0 for v, hint in values)
 
 
-@dataclass(frozen=True)
 class Matrices(Record):
     """The strides of a batch's products: outer ones, and ``inner`` ones within each of these."""
 
@@ -50,7 +49,6 @@ class Matrices(Record):
     bias_inner: int = 0
 
 
-@dataclass(frozen=True)
 class Outputs(Record):
     """The strides of y's and the residual's rows: ``row``, or one for each of image, plane, line and pixel
     (``row``) where rows are not evenly spaced; and the strides of a batch's matrices of y.
@@ -71,7 +69,6 @@ class Outputs(Record):
     r_line: Cells = 0
 
 
-@dataclass(frozen=True)
 class Windows(Record):
     """The places of windows in x: its strides and its ``depth`` channels; along each axis (d, h, w) the start
     of the first window, the step between windows, the input's size (``have``), the step to the ``next`` tap.
@@ -97,7 +94,6 @@ class Windows(Record):
     depth: Cells = 0
 
 
-@dataclass(frozen=True)
 class GemmVariant(LaunchVariant):
     """``window``: 0 where A's rows are evenly spaced runs of terms, else the number of axes (2 or 3) that
     windows move along. ``across``: w's columns are contiguous, not its terms. ``scatter``: y and residual
@@ -116,7 +112,6 @@ class GemmVariant(LaunchVariant):
     before_code: str = "identity"
 
 
-@dataclass(frozen=True)
 class Gemm(LaunchRecord, kernel="gemm"):
     """``batch`` products of A ``[rows, terms]`` and w ``[cols, terms]`` transposed.
 
@@ -150,12 +145,10 @@ class Gemm(LaunchRecord, kernel="gemm"):
     before_b: float
 
 
-@dataclass(frozen=True)
 class GemmPairs(Gemm, kernel="gemm_pairs", pairs=("x", "w", "r", "y", "scale", "shift")):
     """The fields of `Gemm`, counted in cells of two floats."""
 
 
-@dataclass(frozen=True)
 class JoinVariant(LaunchVariant):
     """The store's options, as in `GemmVariant`."""
 
@@ -165,7 +158,6 @@ class JoinVariant(LaunchVariant):
     code: str
 
 
-@dataclass(frozen=True)
 class Join(LaunchRecord, kernel="gemm_join"):
     """The sum of ``splits`` parts of ``count`` elements, and a product's store; all in floats."""
 
@@ -184,7 +176,6 @@ class Join(LaunchRecord, kernel="gemm_join"):
     b: float
 
 
-@dataclass(frozen=True)
 class GemvVariant(LaunchVariant):
     """``across`` threads share the sum of ``outputs`` columns for up to ``rows`` rows."""
 
@@ -196,7 +187,6 @@ class GemvVariant(LaunchVariant):
     code: str
 
 
-@dataclass(frozen=True)
 class Gemv(LaunchRecord, kernel="gemv"):
     """A product of ``rows_in`` rows; strides of y are in floats."""
 
@@ -216,12 +206,10 @@ class Gemv(LaunchRecord, kernel="gemv"):
     b: float
 
 
-@dataclass(frozen=True)
 class GemvPairs(Gemv, kernel="gemv_pairs", pairs=("x", "w")):
     """The fields of `Gemv`, with x and w in cells of two floats."""
 
 
-@dataclass(frozen=True)
 class SeparableVariant(LaunchVariant):
     """``deep``: channels per turn; ``run``: neighbouring pixels of a thread; ``window``: the columns and the
     column step of the depthwise filter; ``biased``: whether it has a bias; ``before_code``: its activation.
@@ -239,7 +227,6 @@ class SeparableVariant(LaunchVariant):
     code: str
 
 
-@dataclass(frozen=True)
 class Separable(LaunchRecord, kernel="gemm_depthwise"):
     """A depthwise filter (weights ``taps``, bias ``shifts``) and the product of its result with w."""
 

@@ -1,6 +1,5 @@
 """Records of launches that move data. Strides are in elements."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from bslite.kernels.contracts.launch import F4, I4, PAIRS, LaunchRecord, LaunchVariant, Threads
@@ -10,7 +9,6 @@ Six = tuple[int, int, int, int, int, int]
 Three = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
 class CopyVariant(LaunchVariant):
     """The number of axes, and the threads of a block."""
 
@@ -18,7 +16,6 @@ class CopyVariant(LaunchVariant):
     threads: int
 
 
-@dataclass(frozen=True)
 class Copy(LaunchRecord, kernel="copy"):
     """``count`` cells from source to target. Axis 0 is innermost; ``n``: sizes of all axes but the outermost.
 
@@ -39,7 +36,6 @@ class Copy(LaunchRecord, kernel="copy"):
     y: Six
 
 
-@dataclass(frozen=True)
 class CopyPairs(Copy, kernel="copy_pairs"):
     """The fields of `Copy` for pairs of neighbouring cells: sizes, starts and strides count pairs."""
 
@@ -47,14 +43,12 @@ class CopyPairs(Copy, kernel="copy_pairs"):
     target: PAIRS
 
 
-@dataclass(frozen=True)
 class TransposeVariant(LaunchVariant):
     """The rows and columns of a block's tile."""
 
     tile: int
 
 
-@dataclass(frozen=True)
 class Transpose(LaunchRecord, kernel="transpose"):
     """``y[.., r, c] = x[.., c, r]``: c is contiguous in x, r in y; ``across`` and ``down`` count tiles.
 
@@ -75,14 +69,12 @@ class Transpose(LaunchRecord, kernel="transpose"):
     y: Three
 
 
-@dataclass(frozen=True)
 class TriluVariant(Threads):
     """The triangle that is kept: on and above the diagonal (``upper``), or on and below it."""
 
     upper: int
 
 
-@dataclass(frozen=True)
 class Trilu(LaunchRecord, kernel="trilu"):
     """``count`` cells of dense matrices ``[height, width]``, with zeros outside the triangle."""
 
@@ -94,7 +86,6 @@ class Trilu(LaunchRecord, kernel="trilu"):
     diagonal: int
 
 
-@dataclass(frozen=True)
 class Fold(LaunchRecord, kernel="fold"):
     """``y[c, d, h, w]``, ``total`` elements, dense: the sum of ``x[c, planes[d, i] + lines[h, j] + pixels[w,
     k]]``; x has ``channel`` elements of each c.

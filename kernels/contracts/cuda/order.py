@@ -1,11 +1,8 @@
 """Records of launches that sort elements of rows, and of one-hot encoding."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, Threads
 
 
-@dataclass(frozen=True)
 class OrderVariant(Threads):
     """The threads of a block; whether the largest elements come first, and whether they are floats."""
 
@@ -13,7 +10,6 @@ class OrderVariant(Threads):
     floats: int
 
 
-@dataclass(frozen=True)
 class TopKShort(LaunchRecord, kernel="topk_short"):
     """Dense rows ``y [k]`` of indices into rows ``x [length]``; a row fits a block's threads."""
 
@@ -24,7 +20,6 @@ class TopKShort(LaunchRecord, kernel="topk_short"):
     k: int
 
 
-@dataclass(frozen=True)
 class TilesVariant(OrderVariant):
     """A block sorts ``tile`` elements; ``whole``: they are a whole row, and the result is indices."""
 
@@ -32,7 +27,6 @@ class TilesVariant(OrderVariant):
     whole: int
 
 
-@dataclass(frozen=True)
 class TopKTiles(LaunchRecord, kernel="topk_tiles"):
     """The first ``kept`` elements of each of the ``tiles`` of each row, in order: indices, or cells of upper
     half and index, ``y[row, tile, kept, 2]``.
@@ -45,14 +39,12 @@ class TopKTiles(LaunchRecord, kernel="topk_tiles"):
     kept: int
 
 
-@dataclass(frozen=True)
 class MergeVariant(Threads):
     """``whole``: one run is left, and the result is indices."""
 
     whole: int
 
 
-@dataclass(frozen=True)
 class TopKMerge(LaunchRecord, kernel="topk_merge"):
     """The first ``kept`` elements of every ``fan`` of the ``runs`` of each row: ``x[row, runs, length, 2]``
     to ``y[row, groups, kept, 2]``; ``total`` elements of ``fan * groups`` runs of all rows.
@@ -68,14 +60,12 @@ class TopKMerge(LaunchRecord, kernel="topk_merge"):
     kept: int
 
 
-@dataclass(frozen=True)
 class OneHotVariant(Threads):
     """``strict``: an index that is negative or too large is flagged."""
 
     strict: int
 
 
-@dataclass(frozen=True)
 class OneHot(LaunchRecord, kernel="one_hot"):
     """``y[o, d, i] = values[1] if d == x[o, i] else values[0]``; x ``[outer, inner]``, y ``[outer, depth,
     inner]``, ``total`` cells.

@@ -3,14 +3,11 @@
 An index out of range raises ``flag``; an integer that does not fit 32 bits raises ``overflow``.
 """
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.cuda.moves import Five, Six
 from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, LaunchVariant, Threads
 from bslite.kernels.contracts.reduction import Reduction
 
 
-@dataclass(frozen=True)
 class Gather(LaunchRecord, kernel="gather"):
     """``y[o, i, c] = x[o, indices[i], c]``, ``total`` cells; x ``[o, size, inner]``, ``count`` indices."""
 
@@ -24,12 +21,10 @@ class Gather(LaunchRecord, kernel="gather"):
     count: I8
 
 
-@dataclass(frozen=True)
 class GatherPairs(Gather, kernel="gather_pairs", pairs=("x", "y")):
     """The fields of `Gather` for pairs of cells: ``total`` and ``inner`` count pairs."""
 
 
-@dataclass(frozen=True)
 class GatherElements(LaunchRecord, kernel="gather_elements"):
     """``y[i] = x[place of i + indices[i] * x_step]`` for ``count`` elements, axis 0 innermost.
 
@@ -48,7 +43,6 @@ class GatherElements(LaunchRecord, kernel="gather_elements"):
     x: Six
 
 
-@dataclass(frozen=True)
 class RowsAt(LaunchRecord, kernel="rows_at"):
     """``rows[q]``: the row of a dense tensor that the ``coordinates`` at ``indices[q]`` point to.
 
@@ -66,7 +60,6 @@ class RowsAt(LaunchRecord, kernel="rows_at"):
     batch_rows: int
 
 
-@dataclass(frozen=True)
 class ScatterVariant(Threads):
     """A block's ``across`` lines lie along ``axes`` axes; ``alone``: a thread has a single cell."""
 
@@ -77,7 +70,6 @@ class ScatterVariant(Threads):
     floats: int
 
 
-@dataclass(frozen=True)
 class Scatter(LaunchRecord, kernel="scatter"):
     """``target[indices[k]] = updates[k]``, or reduced with it, for k up to ``count``, in this order, along
     each of ``lines`` lines of ``size`` cells.
@@ -105,7 +97,6 @@ class Scatter(LaunchRecord, kernel="scatter"):
     y: Six
 
 
-@dataclass(frozen=True)
 class ScatterSortedVariant(Threads):
     """The reduction of updates into cells, and the type of both."""
 
@@ -113,7 +104,6 @@ class ScatterSortedVariant(Threads):
     floats: int
 
 
-@dataclass(frozen=True)
 class ScatterSorted(LaunchRecord, kernel="scatter_sorted"):
     """A `Scatter` of ``count`` updates into rows of ``inner`` cells: ``sorted[q, 2]`` are the rows in order,
     each with the number of its update; ``total`` counts the cells of all updates.
@@ -128,14 +118,12 @@ class ScatterSorted(LaunchRecord, kernel="scatter_sorted"):
     inner: int
 
 
-@dataclass(frozen=True)
 class SequenceLengthsVariant(LaunchVariant):
     """``in_order``: no length may follow a shorter one."""
 
     in_order: int
 
 
-@dataclass(frozen=True)
 class SequenceLengths(LaunchRecord, kernel="sequence_lengths"):
     """``y = x`` of ``count`` lengths, checked by one thread.
 

@@ -1,6 +1,5 @@
 """Records of recurrent layers' launches, and the distribution of a block's weights over its threads."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from bslite.kernels.contracts.launch import F4, I4, I8, PAIRS, LaunchRecord, LaunchVariant, Threads
@@ -89,7 +88,6 @@ class Tile(NamedTuple):
 TILE = Tile(warps=8, lanes=32, parts=4, rows=8, held=6, rounds=0, near=0, far=0, abreast=1, batch=1, chunk=1)
 
 
-@dataclass(frozen=True)
 class Options(LaunchVariant):
     """``kind``: a `Cell`. The others are 0 or 1; ``ragged``: sequences have lengths."""
 
@@ -100,7 +98,6 @@ class Options(LaunchVariant):
     peephole: int = 0
 
 
-@dataclass(frozen=True)
 class RecurrentVariant(Options):
     """``tile`` is spread among the constants. ``together``: the blocks of a launch wait for each other."""
 
@@ -114,7 +111,6 @@ class RecurrentVariant(Options):
         return {**found, **tile._asdict()}
 
 
-@dataclass(frozen=True)
 class Sequences(LaunchRecord):
     """The fields that all launches of a layer's time steps share.
 
@@ -136,7 +132,6 @@ class Sequences(LaunchRecord):
     y_row: I8
 
 
-@dataclass(frozen=True)
 class Steps(Sequences, kernel="recurrent"):
     """Time steps ``first`` to ``stop`` of ``weights`` [gates * n, depth] for n units, ``units`` per block.
 
@@ -159,19 +154,16 @@ class Steps(Sequences, kernel="recurrent"):
     zero: int = 0
 
 
-@dataclass(frozen=True)
 class StepsWide(Steps, kernel="recurrent_wide"):
     """The fields of `Steps`, for a kernel that keeps up to 190 weights of a thread in registers."""
 
 
-@dataclass(frozen=True)
 class GatesVariant(Options):
     """``threads``: the threads of a block."""
 
     threads: int = 256
 
 
-@dataclass(frozen=True)
 class Gates(Sequences, kernel="recurrent_gates"):
     """Time step ``step`` of all units and sequences, from ``products`` [parts, sequences, gates * hidden].
 
@@ -185,14 +177,12 @@ class Gates(Sequences, kernel="recurrent_gates"):
     parts: int
 
 
-@dataclass(frozen=True)
 class StartVariant(Threads):
     """``threads``: the threads of a block; ``zeros``: no state is given."""
 
     zeros: int
 
 
-@dataclass(frozen=True)
 class Start(LaunchRecord, kernel="recurrent_start"):
     """``state`` [2, sequences, width]: one set is the given state, for step 0; the other has no step.
 

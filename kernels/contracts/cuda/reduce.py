@@ -1,7 +1,5 @@
 """Records of reductions over four axes that keep three. Strides are in elements."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.cuda.rows import TargetAxes, Three
 from bslite.kernels.contracts.launch import F4, F8, I4, I8, R8, LaunchRecord, Threads
 from bslite.kernels.contracts.record import Record
@@ -9,7 +7,6 @@ from bslite.kernels.contracts.record import Record
 Four = tuple[I8, I8, I8, I8]
 
 
-@dataclass(frozen=True)
 class ReduceVariant(Threads):
     """``width`` threads share a result. ``rows``: neighbouring threads read along the reduced axes.
 
@@ -22,7 +19,6 @@ class ReduceVariant(Threads):
     last_of: int
 
 
-@dataclass(frozen=True)
 class MergeVariant(Threads):
     """The variant of a merge, with one thread per result."""
 
@@ -30,7 +26,6 @@ class MergeVariant(Threads):
     last_of: int
 
 
-@dataclass(frozen=True)
 class KeptAxes(Record):
     """The kept axes: sizes of the inner two of three, strides in x."""
 
@@ -39,7 +34,6 @@ class KeptAxes(Record):
     x: Three
 
 
-@dataclass(frozen=True)
 class ReducedAxes(Record):
     """The reduced axes: sizes of all four but the outermost, strides in x."""
 
@@ -49,7 +43,6 @@ class ReducedAxes(Record):
     s: Four
 
 
-@dataclass(frozen=True)
 class Reduce(LaunchRecord, kernel="reduce"):
     """``results`` results of ``count`` elements each; ``divisor``: the divisor of a mean."""
 
@@ -63,14 +56,12 @@ class Reduce(LaunchRecord, kernel="reduce"):
     divisor: R8
 
 
-@dataclass(frozen=True)
 class ReducePlace(Reduce, kernel="reduce_place"):
     """A `Reduce` whose result is a position."""
 
     y: I4
 
 
-@dataclass(frozen=True)
 class ReduceIntegers(Reduce, kernel="reduce_integers"):
     """A `Reduce` of integers; ``flag`` is raised by a result that does not fit 32 bits."""
 
@@ -79,7 +70,6 @@ class ReduceIntegers(Reduce, kernel="reduce_integers"):
     flag: I4
 
 
-@dataclass(frozen=True)
 class ReducePart(LaunchRecord, kernel="reduce_part"):
     """``made[result, part]``: the partial reduction of ``chunk`` elements."""
 
@@ -93,7 +83,6 @@ class ReducePart(LaunchRecord, kernel="reduce_part"):
     reduced: ReducedAxes
 
 
-@dataclass(frozen=True)
 class ReduceMerge(LaunchRecord, kernel="reduce_merge"):
     """The results, merged from the parts of `ReducePart`."""
 
@@ -108,7 +97,6 @@ class ReduceMerge(LaunchRecord, kernel="reduce_merge"):
     divisor: R8
 
 
-@dataclass(frozen=True)
 class ReduceMergePlace(ReduceMerge, kernel="reduce_merge_place"):
     """A `ReduceMerge` whose result is a position."""
 

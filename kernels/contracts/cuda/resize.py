@@ -1,18 +1,14 @@
 """Records of launches that resize. A table lists the input lines of each output line."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, Threads
 
 
-@dataclass(frozen=True)
 class ResampleVariant(Threads):
     """``moves``: a single tap of weight 1, which is a copy."""
 
     moves: int
 
 
-@dataclass(frozen=True)
 class Resample(LaunchRecord, kernel="resample"):
     """Dense, along one axis: ``y[o, i, c] = sum over taps t of weights[i, t] * x[o, lines[i, t], c]``.
 
@@ -30,14 +26,12 @@ class Resample(LaunchRecord, kernel="resample"):
     taps: int
 
 
-@dataclass(frozen=True)
 class ResizeImageVariant(Threads):
     """``linear``: interpolation between four pixels, else the nearest pixel."""
 
     linear: int
 
 
-@dataclass(frozen=True)
 class ResizeImage(LaunchRecord, kernel="resize_image"):
     """A resize of images of ``total`` elements, channels innermost, along rows and columns at once.
 

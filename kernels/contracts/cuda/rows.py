@@ -3,8 +3,6 @@
 Rows lie along three axes; ``n1`` and ``n2`` are the sizes of the inner two. Their strides have 64 bits.
 """
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.launch import F4, F8, I4, I8, R8, LaunchRecord, LaunchVariant, Threads
 from bslite.kernels.contracts.record import Record
 from bslite.kernels.contracts.rows import Norm, Power, Running
@@ -12,7 +10,6 @@ from bslite.kernels.contracts.rows import Norm, Power, Running
 Three = tuple[I8, I8, I8]
 
 
-@dataclass(frozen=True)
 class Share(Threads):
     """The distribution of rows over a block's threads: ``width`` threads per row, ``each`` elements per
     thread at once. A ``held`` row has no more elements than these.
@@ -28,14 +25,12 @@ class Share(Threads):
         return self.threads // self.width
 
 
-@dataclass(frozen=True)
 class Part(Threads):
     """The variant of blocks that take a part of a row; a thread loads ``each`` elements at once."""
 
     each: int
 
 
-@dataclass(frozen=True)
 class RowAxes(Record):
     """``rows`` of ``length`` elements, with the strides of the axes around them in x and in y."""
 
@@ -47,7 +42,6 @@ class RowAxes(Record):
     y: Three
 
 
-@dataclass(frozen=True)
 class PartAxes(Record):
     """Rows in ``parts`` parts of ``chunk`` elements, and the strides of the axes around them in x."""
 
@@ -59,14 +53,12 @@ class PartAxes(Record):
     x: Three
 
 
-@dataclass(frozen=True)
 class TargetAxes(Record):
     """The strides of the axes around rows in y."""
 
     y: Three
 
 
-@dataclass(frozen=True)
 class RowLaunch(LaunchRecord):
     """The base of the records of row kernels: each row of x yields one of y."""
 
@@ -78,19 +70,16 @@ class RowLaunch(LaunchRecord):
 # -- softmax -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class SoftmaxVariant(Share):
     """``log_of``: the result is the logarithm of the softmax."""
 
     log_of: int
 
 
-@dataclass(frozen=True)
 class Softmax(RowLaunch, kernel="softmax"):
     """The softmax of rows, or its logarithm."""
 
 
-@dataclass(frozen=True)
 class SoftmaxPart(LaunchRecord, kernel="softmax_part"):
     """``made[row, part]``: the maximum of a part of a row, and its sum of exponentials."""
 
@@ -99,14 +88,12 @@ class SoftmaxPart(LaunchRecord, kernel="softmax_part"):
     part: PartAxes
 
 
-@dataclass(frozen=True)
 class SoftmaxJoinVariant(Part):
     """``log_of``: the result is the logarithm of the softmax."""
 
     log_of: int
 
 
-@dataclass(frozen=True)
 class SoftmaxJoin(LaunchRecord, kernel="softmax_join"):
     """The softmax of a part of a row, from the maxima and sums of all parts."""
 
@@ -120,7 +107,6 @@ class SoftmaxJoin(LaunchRecord, kernel="softmax_join"):
 # -- norms -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class NormVariant(Share):
     """The kind of norm, and whether there are weights and a bias."""
 
@@ -129,7 +115,6 @@ class NormVariant(Share):
     biased: int
 
 
-@dataclass(frozen=True)
 class NormalizeRows(RowLaunch, kernel="normalize_rows"):
     """Layer norm, RMS norm or normalisation to length one."""
 
@@ -138,12 +123,10 @@ class NormalizeRows(RowLaunch, kernel="normalize_rows"):
     eps: R8
 
 
-@dataclass(frozen=True)
 class NormalizePart(SoftmaxPart, kernel="normalize_part"):
     """``made[row, part]``: the sum of a part of a row, and of its squares."""
 
 
-@dataclass(frozen=True)
 class NormJoinVariant(Part):
     """The kind of norm, and whether there are weights and a bias."""
 
@@ -152,7 +135,6 @@ class NormJoinVariant(Part):
     biased: int
 
 
-@dataclass(frozen=True)
 class NormalizeJoin(LaunchRecord, kernel="normalize_join"):
     """The normalisation of a part of a row, from the sums of all parts."""
 
@@ -166,14 +148,12 @@ class NormalizeJoin(LaunchRecord, kernel="normalize_join"):
     eps: R8
 
 
-@dataclass(frozen=True)
 class LocalResponseVariant(Threads):
     """``power``: the exponent."""
 
     power: Power
 
 
-@dataclass(frozen=True)
 class LocalResponse(RowLaunch, kernel="lrn"):
     """Each element over a power of its neighbours' squares, with one thread per element."""
 
@@ -187,7 +167,6 @@ class LocalResponse(RowLaunch, kernel="lrn"):
 # -- group norm --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class ChannelThreads(LaunchVariant):
     """A block takes ``across`` channels side by side and ``down`` pixels."""
 
@@ -195,7 +174,6 @@ class ChannelThreads(LaunchVariant):
     down: int
 
 
-@dataclass(frozen=True)
 class PixelAxes(Record):
     """The ``pixels`` of every image, in lines of ``columns``, and their strides in x."""
 
@@ -207,7 +185,6 @@ class PixelAxes(Record):
     x_pixel: I8
 
 
-@dataclass(frozen=True)
 class ChannelSums(LaunchRecord, kernel="channel_sums"):
     """``sums[image, band, channel]``: sums of elements and of squares, over bands of ``band`` pixels."""
 
@@ -218,7 +195,6 @@ class ChannelSums(LaunchRecord, kernel="channel_sums"):
     band: int
 
 
-@dataclass(frozen=True)
 class GroupScalesVariant(Threads):
     """Return whether there are weights and a bias."""
 
@@ -226,7 +202,6 @@ class GroupScalesVariant(Threads):
     biased: int
 
 
-@dataclass(frozen=True)
 class GroupScales(LaunchRecord, kernel="group_scales"):
     """``scales[image, 3, channels]``: centre, scale and shift. ``count``: elements of a group."""
 
@@ -241,7 +216,6 @@ class GroupScales(LaunchRecord, kernel="group_scales"):
     eps: R8
 
 
-@dataclass(frozen=True)
 class ScalePixels(LaunchRecord, kernel="scale_pixels"):
     """``y = (x - centre) * scale + shift``."""
 
@@ -258,7 +232,6 @@ class ScalePixels(LaunchRecord, kernel="scale_pixels"):
 # -- running totals ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class CumulateVariant(Threads):
     """The kind of running total; ``exclusive``: without the element itself; ``reverse``: from the end."""
 
@@ -267,12 +240,10 @@ class CumulateVariant(Threads):
     reverse: int
 
 
-@dataclass(frozen=True)
 class Cumulate(RowLaunch, kernel="cumulate"):
     """Running totals of rows of float32."""
 
 
-@dataclass(frozen=True)
 class CumulateIntegers(LaunchRecord, kernel="cumulate_integers"):
     """A `Cumulate` of integers; ``flag`` is raised by a total that does not fit 32 bits."""
 

@@ -9,12 +9,11 @@ Stages are separated by spaces, ``name:numbers``:
 * any function of one value, with its two parameters: ``relu``, ``clamp:0.0,6.0``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.record import Frozen
 
 WINDOWS = ("max", "avg", "depthwise")
 
@@ -77,14 +76,13 @@ class Window(NamedTuple):
         return f"{self.kind}:{','.join(map(str, (*numbers, *tail)))}"
 
     @classmethod
-    def of(cls, kind: str, numbers: str) -> Window:
+    def of(cls, kind: str, numbers: str) -> "Window":
         """Return the window of a word."""
         r, s, sh, sw, top, left, bottom, right, *tail = map(int, numbers.split(","))
         return cls(kind, (r, s), (sh, sw), (top, left), (bottom, right), *tail)
 
 
-@dataclass(frozen=True)
-class Pointwise:
+class Pointwise(Frozen):
     """A stage that works on one element."""
 
     name: str
@@ -114,7 +112,6 @@ def levels_of(stages: str) -> list[Level]:
     return levels
 
 
-@dataclass(frozen=True)
 class StackVariant(LaunchVariant):
     """A thread takes ``columns`` columns of the result, ``turn`` rows in a turn of its loop."""
 
@@ -124,7 +121,6 @@ class StackVariant(LaunchVariant):
     threads: int
 
 
-@dataclass(frozen=True)
 class Stack(LaunchRecord, kernel="stack"):
     """A stack from x to y; z and v are tensors from outside. Strides are in elements.
 

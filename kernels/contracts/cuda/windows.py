@@ -1,13 +1,10 @@
 """Records of launches over windows of images, and over positions in them. Strides are in elements."""
 
-from dataclasses import dataclass
-
 from bslite.kernels.contracts.launch import F4, I4, I8, LaunchRecord, LaunchVariant, Threads
 from bslite.kernels.contracts.record import Record
 from bslite.kernels.contracts.sampling import Beyond, Interpolation
 
 
-@dataclass(frozen=True)
 class Places(Record):
     """The strides of images, planes, rows, columns and channels of x and y."""
 
@@ -23,7 +20,6 @@ class Places(Record):
     y_channel: int
 
 
-@dataclass(frozen=True)
 class PoolVariant(LaunchVariant):
     """The ``largest`` element or the mean, then an ``affine`` per channel and an activation."""
 
@@ -33,7 +29,6 @@ class PoolVariant(LaunchVariant):
     threads: int
 
 
-@dataclass(frozen=True)
 class Pool(LaunchRecord, kernel="pool"):
     """``count`` elements of y ``[images, planes, rows, cols, channels]``, each from a window of x.
 
@@ -60,7 +55,6 @@ class Pool(LaunchRecord, kernel="pool"):
     b: float
 
 
-@dataclass(frozen=True)
 class WholePoolVariant(LaunchVariant):
     """The options of `PoolVariant`; a block takes ``lanes`` channels."""
 
@@ -70,7 +64,6 @@ class WholePoolVariant(LaunchVariant):
     lanes: int
 
 
-@dataclass(frozen=True)
 class WholePool(LaunchRecord, kernel="whole_pool"):
     """One window over all ``pixels`` of each image, ``x_pixel`` apart; ``groups`` blocks for the channels."""
 
@@ -90,7 +83,6 @@ class WholePool(LaunchRecord, kernel="whole_pool"):
     b: float
 
 
-@dataclass(frozen=True)
 class DepthwiseVariant(LaunchVariant):
     """Return whether there is a bias, the activation, and the threads of a block."""
 
@@ -99,7 +91,6 @@ class DepthwiseVariant(LaunchVariant):
     threads: int
 
 
-@dataclass(frozen=True)
 class Depthwise(LaunchRecord, kernel="depthwise"):
     """A filter ``w[taps, channels]`` for each channel; ``each`` of them read one channel of x.
 
@@ -137,7 +128,6 @@ class Depthwise(LaunchRecord, kernel="depthwise"):
     b: float
 
 
-@dataclass(frozen=True)
 class GridSampleVariant(Threads):
     """``across`` threads take a position's channels side by side; ``axes``: axes of the grid."""
 
@@ -148,7 +138,6 @@ class GridSampleVariant(Threads):
     align: int
 
 
-@dataclass(frozen=True)
 class GridSample(LaunchRecord, kernel="grid_sample"):
     """Samples at the dense positions ``grid[points, axes]``; channels are contiguous.
 

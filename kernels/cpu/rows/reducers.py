@@ -4,8 +4,6 @@ Sums run in float64 lanes. Variance and logsumexp read their elements twice: ``c
 first pass, whose result the second pass subtracts from each element.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -42,7 +40,7 @@ class Reducer(NamedTuple):
     across: Callable[..., Any]  # accumulator -> scalar
     row: Callable[..., Any]  # (scalar, k, centre's scalar) -> float32
     lanes: Callable[..., Any]  # (accumulator, k, centre) -> register
-    centre: Reducer | None = None
+    centre: "Reducer | None" = None
     centre_row: Callable[..., Any] | None = None  # (scalar, n) -> the argument of `take`
     centre_lanes: Callable[..., Any] | None = None  # (accumulator, n) -> the argument of `take`
 
@@ -71,8 +69,7 @@ _ROOT_MEAN = _end(
 )
 _LOG = _end(lambda value, k, c: f(np.log(value)), lambda acc, k, c: veclog.log(narrow(acc)))
 _LOG_AROUND = _end(
-    lambda value, k, c: f(np.log(value) + np.float64(hmax(c))),
-    lambda acc, k, c: veclog.log(narrow(acc)) + c,
+    lambda value, k, c: f(np.log(value) + np.float64(hmax(c))), lambda acc, k, c: veclog.log(narrow(acc)) + c
 )
 
 

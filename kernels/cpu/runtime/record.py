@@ -5,8 +5,6 @@ Two cells say where an operand is: which of the ``bases``, and how many bytes in
 load, so what a loop uses after stores is read into a variable before it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir

@@ -101,9 +101,7 @@ def masked_load_ir(builder, address, mask, other):
     """Loads the lanes that ``mask`` selects, ``other`` in the rest; unselected memory is not read."""
     ptr = pointer(builder, address, VEC)
     fn = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(VEC, [ptr.type, I32, MASK, VEC]),
-        f"llvm.masked.load.v{LANES}f32.p0",
+        builder.module, ir.FunctionType(VEC, [ptr.type, I32, MASK, VEC]), f"llvm.masked.load.v{LANES}f32.p0"
     )
     return builder.call(fn, [ptr, ir.Constant(I32, 4), mask, other])
 

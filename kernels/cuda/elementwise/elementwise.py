@@ -56,11 +56,7 @@ def at(axes, start, i0, i1, i2, i3, i4, s0, s1, s2, s3, s4):
     return u64(place)
 
 
-@kernel(
-    Elementwise,
-    registers=40,
-    samples=SAMPLES,
-)
+@kernel(Elementwise, registers=40, samples=SAMPLES)
 def elementwise(function: str, activation: str, axes: int, threads: int):
     """Compute ``y = activation(function(x, z, w), a, b)`` for ``count`` elements of ``axes`` axes, axis 4
     innermost; a block takes ``threads * EACH`` of them.

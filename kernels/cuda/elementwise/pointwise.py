@@ -11,11 +11,7 @@ THREADS = 256
 EACH = Pointwise.EACH
 
 
-@kernel(
-    Pointwise,
-    registers=40,
-    samples=[PointwiseVariant(name, THREADS) for name in CODES],
-)
+@kernel(Pointwise, registers=40, samples=[PointwiseVariant(name, THREADS) for name in CODES])
 def pointwise(code: int | str, threads: int = THREADS):
     """Compute ``y[i] = act(x[i], a, b)`` for ``count`` elements with the function of this number or name; a
     block takes ``threads * EACH`` of them.

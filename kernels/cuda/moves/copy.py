@@ -30,11 +30,7 @@ def _copying(axes: int, threads: int, cell: type):
     return copy
 
 
-@kernel(
-    Copy,
-    registers=40,
-    samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)],
-)
+@kernel(Copy, registers=40, samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)])
 def copy(axes: int, threads: int):
     """Copy ``count`` cells of ``axes`` axes (0 innermost) from x to y; a block copies ``threads * EACH``.
 
@@ -45,21 +41,13 @@ def copy(axes: int, threads: int):
     return _copying(axes, threads, np.int32)
 
 
-@kernel(
-    CopyPairs,
-    registers=40,
-    samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)],
-)
+@kernel(CopyPairs, registers=40, samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)])
 def copy_pairs(axes: int, threads: int):
     """Copy two neighbouring cells at a time, with 8-byte accesses; sizes, starts and strides count pairs."""
     return _copying(axes, threads, np.float64)
 
 
-@kernel(
-    Transpose,
-    registers=40,
-    samples=[TransposeVariant(tile=32)],
-)
+@kernel(Transpose, registers=40, samples=[TransposeVariant(tile=32)])
 def transpose(tile: int):
     """Compute ``y[.., r, c] = x[.., c, r]`` by tiles: rows r are ``x_row`` apart in x and contiguous in y,
     columns c contiguous in x and ``y_col`` apart in y; three axes around them, the first as long as there are

@@ -11,11 +11,7 @@ from bslite.kernels.cuda.runtime.kernel import kernel
 u = np.uint32
 
 
-@kernel(
-    Fold,
-    registers=40,
-    samples=[Threads(256)],
-)
+@kernel(Fold, registers=40, samples=[Threads(256)])
 def fold(threads: int):
     """Compute dense ``y[c, d, h, w]``, ``total`` elements: the sum of ``x[c, planes[d, i] + lines[h, j] +
     pixels[w, k]]``, x dense with ``channel`` elements of each c, in float64, in the order of i, j, k.

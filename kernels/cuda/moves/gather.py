@@ -29,11 +29,7 @@ def _gathering(threads: int):
     return gather
 
 
-@kernel(
-    Gather,
-    registers=64,
-    samples=[Threads(256)],
-)
+@kernel(Gather, registers=64, samples=[Threads(256)])
 def gather(threads: int):
     """Gather ``y[o, i, c] = x[o, indices[i], c]``, ``total`` cells, dense; x ``[o, size, inner]``, ``count``
     indices. Negative indices count from the end; one out of range reads row 0 and raises the flag.
@@ -43,11 +39,7 @@ def gather(threads: int):
     return _gathering(threads)
 
 
-@kernel(
-    GatherPairs,
-    registers=64,
-    samples=[Threads(256)],
-)
+@kernel(GatherPairs, registers=64, samples=[Threads(256)])
 def gather_pairs(threads: int):
     """Gather two cells at a time, with 8-byte accesses: ``total`` and ``inner`` count pairs."""
     return _gathering(threads)

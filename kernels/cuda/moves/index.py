@@ -3,11 +3,7 @@
 import numpy as np
 
 from bslite.kernels.contracts.cuda.moves import CopyVariant, Trilu, TriluVariant
-from bslite.kernels.contracts.cuda.places import (
-    GatherElements,
-    SequenceLengths,
-    SequenceLengthsVariant,
-)
+from bslite.kernels.contracts.cuda.places import GatherElements, SequenceLengths, SequenceLengthsVariant
 from bslite.kernels.cuda.moves.places import split, strided, wrapped
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.flag import raise_flag
@@ -16,11 +12,7 @@ from bslite.kernels.cuda.runtime.kernel import kernel
 u = np.uint32
 
 
-@kernel(
-    GatherElements,
-    registers=48,
-    samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)],
-)
+@kernel(GatherElements, registers=48, samples=[CopyVariant(axes, threads=256) for axes in (1, 3, 6)])
 def gather_elements(threads: int, axes: int):
     """Compute ``target[i] = source[place of i + indices[i] * x_step]`` for ``count`` elements of ``axes``
     axes (0 innermost); the indexed axis has a stride of 0. A negative index counts from the end; one out of
@@ -39,11 +31,7 @@ def gather_elements(threads: int, axes: int):
     return gather_elements
 
 
-@kernel(
-    Trilu,
-    registers=32,
-    samples=[TriluVariant(256, upper) for upper in (0, 1)],
-)
+@kernel(Trilu, registers=32, samples=[TriluVariant(256, upper) for upper in (0, 1)])
 def trilu(threads: int, upper: int):
     """Keep ``count`` cells of dense matrices ``[height, width]`` on and above the diagonal (``upper``), or on
     and below it; all others are 0.
@@ -60,12 +48,7 @@ def trilu(threads: int, upper: int):
     return trilu
 
 
-@kernel(
-    SequenceLengths,
-    threads=1,
-    registers=32,
-    samples=[SequenceLengthsVariant(in_order=1)],
-)
+@kernel(SequenceLengths, threads=1, registers=32, samples=[SequenceLengthsVariant(in_order=1)])
 def sequence_lengths(in_order: int):
     """Copy ``count`` lengths to y with one thread. Flags are raised by a length outside 1 to ``most``, which
     becomes 1, by one that follows a shorter one (with ``in_order``), and by a longest below ``steps``.

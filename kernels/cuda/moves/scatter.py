@@ -24,11 +24,7 @@ LEAST, MOST = -(2**31), 2**31 - 1
 HELD = 4  # updates per thread, in shared memory
 
 
-@kernel(
-    RowsAt,
-    registers=40,
-    samples=[Threads(256)],
-)
+@kernel(RowsAt, registers=40, samples=[Threads(256)])
 def rows_at(threads: int):
     """Compute ``rows[q]``, the row of a dense tensor that the ``coordinates`` at ``indices[q]`` point to;
     ``table`` has the size of each axis and the number of rows between its neighbours. Each batch of
@@ -153,11 +149,7 @@ def scatter(threads: int, across: int, axes: int, alone: int, reduction: int, fl
     return scatter
 
 
-@kernel(
-    ScatterSorted,
-    registers=40,
-    samples=[ScatterSortedVariant(256, Reduction.ADD, floats=1)],
-)
+@kernel(ScatterSorted, registers=40, samples=[ScatterSortedVariant(256, Reduction.ADD, floats=1)])
 def scatter_sorted(threads: int, reduction: int, floats: int):
     """Apply a `scatter` of many sorted updates to rows of ``inner`` cells, dense, y ``[rows, inner]``.
 

@@ -48,11 +48,7 @@ def joined(high, low):
     return (i64(high) << i64(32)) | i64(low)
 
 
-@kernel(
-    TopKShort,
-    registers=40,
-    samples=[OrderVariant(256, largest=1, floats=1)],
-)
+@kernel(TopKShort, registers=40, samples=[OrderVariant(256, largest=1, floats=1)])
 def topk_short(threads: int, largest: int, floats: int):
     """Write dense rows ``y [k]`` of indices into rows ``x [length]``, at most ``threads``: an element's place
     is the number of elements before it.
@@ -139,11 +135,7 @@ def topk_tiles(threads: int, largest: int, floats: int, tile: int, whole: int):
     return topk_tiles
 
 
-@kernel(
-    TopKMerge,
-    registers=48,
-    samples=[MergeVariant(256, whole=0)],
-)
+@kernel(TopKMerge, registers=48, samples=[MergeVariant(256, whole=0)])
 def topk_merge(threads: int, whole: int):
     """Merge every ``fan`` of the ``runs`` of each row and keep the first ``kept``: from ``x[row, runs,
     length, 2]``, as `topk_tiles` leaves them, to ``y[row, groups, kept, 2]``, or to indices, if the result is
@@ -192,11 +184,7 @@ def topk_merge(threads: int, whole: int):
     return topk_merge
 
 
-@kernel(
-    OneHot,
-    registers=32,
-    samples=[OneHotVariant(256, strict=1)],
-)
+@kernel(OneHot, registers=32, samples=[OneHotVariant(256, strict=1)])
 def one_hot(threads: int, strict: int):
     """Write dense y ``[outer, depth, inner]``, ``total`` cells, from x ``[outer, inner]``: ``values[1]``
     where the position along the depth is the index, else ``values[0]``. A negative index counts from the end;

@@ -18,11 +18,7 @@ from bslite.kernels.cuda.runtime.kernel import kernel
 f = np.float32
 
 
-@kernel(
-    ChannelSums,
-    registers=64,
-    samples=[ChannelThreads(across=32, down=8)],
-)
+@kernel(ChannelSums, registers=64, samples=[ChannelThreads(across=32, down=8)])
 def channel_sums(across: int, down: int):
     """Compute ``sums[image, band, c] = (sum of x, of its squares)``, float64, over ``band`` pixels.
 
@@ -110,11 +106,7 @@ def group_scales(threads: int, weighted: int, biased: int):
     return group_scales
 
 
-@kernel(
-    ScalePixels,
-    registers=64,
-    samples=[ChannelThreads(across=32, down=8)],
-)
+@kernel(ScalePixels, registers=64, samples=[ChannelThreads(across=32, down=8)])
 def scale_pixels(across: int, down: int):
     """Compute ``y = (x - centre) * scale + shift`` with three numbers for each image and channel.
 

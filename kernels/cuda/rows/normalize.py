@@ -124,12 +124,7 @@ def normalize_rows(threads: int, width: int, each: int, held: int, kind: int, we
     return normalize_rows
 
 
-@kernel(
-    NormalizePart,
-    registers=64,
-    blocks=4,
-    samples=[Part(threads=256, each=8)],
-)
+@kernel(NormalizePart, registers=64, blocks=4, samples=[Part(threads=256, each=8)])
 def normalize_part(threads: int, each: int):
     """Compute ``made[row, part]``: the sum of a part of a row, and of its squares, float64. Grid: (parts,
     rows). It serves rows too few to fill a GPU.

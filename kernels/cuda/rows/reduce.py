@@ -127,11 +127,7 @@ def _reducing(threads: int, width: int, rows: int, name: str, last_of: int):
     return reduce
 
 
-@kernel(
-    Reduce,
-    registers=72,
-    samples=_samples(*(n for n in REDUCERS if not n.startswith(("int_", "arg")))),
-)
+@kernel(Reduce, registers=72, samples=_samples(*(n for n in REDUCERS if not n.startswith(("int_", "arg")))))
 def reduce(threads: int, width: int, rows: int, name: str, last_of: int):
     """Compute reduction ``name``, a float32 for each result, with ``width`` threads per result.
 
@@ -142,21 +138,13 @@ def reduce(threads: int, width: int, rows: int, name: str, last_of: int):
     return _reducing(threads, width, rows, name, last_of)
 
 
-@kernel(
-    ReducePlace,
-    registers=72,
-    samples=_samples("argmax", "argmin"),
-)
+@kernel(ReducePlace, registers=72, samples=_samples("argmax", "argmin"))
 def reduce_place(threads: int, width: int, rows: int, name: str, last_of: int):
     """Compute the position of an extreme, in the order of the count; the rest is as in `reduce`."""
     return _reducing(threads, width, rows, name, last_of)
 
 
-@kernel(
-    ReduceIntegers,
-    registers=72,
-    samples=_samples(*(n for n in REDUCERS if n.startswith("int_"))),
-)
+@kernel(ReduceIntegers, registers=72, samples=_samples(*(n for n in REDUCERS if n.startswith("int_"))))
 def reduce_integers(threads: int, width: int, rows: int, name: str, last_of: int):
     """Compute reduction ``name`` of integers, in 64 bits; a result that does not fit 32 raises ``flag``."""
     gathered = _gathering(threads, width, rows, name, last_of)
@@ -178,11 +166,7 @@ def reduce_integers(threads: int, width: int, rows: int, name: str, last_of: int
     return reduce_integers
 
 
-@kernel(
-    ReducePart,
-    registers=72,
-    samples=_samples("sum", "var", "logsumexp"),
-)
+@kernel(ReducePart, registers=72, samples=_samples("sum", "var", "logsumexp"))
 def reduce_part(threads: int, width: int, rows: int, name: str, last_of: int):
     """Compute ``made[result, part]``, two float64: the partial reduction of the part's ``chunk`` elements.
     Grid: (blocks of results, parts). It serves results too few to fill a GPU.
@@ -230,11 +214,7 @@ def reduce_merge(threads: int, name: str, last_of: int):
     return _merging(threads, name, last_of)
 
 
-@kernel(
-    ReduceMergePlace,
-    registers=72,
-    samples=[MergeVariant(64, name="argmax", last_of=0)],
-)
+@kernel(ReduceMergePlace, registers=72, samples=[MergeVariant(64, name="argmax", last_of=0)])
 def reduce_merge_place(threads: int, name: str, last_of: int):
     """Merge positions as `reduce_merge` merges values."""
     return _merging(threads, name, last_of)

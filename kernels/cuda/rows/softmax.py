@@ -118,12 +118,7 @@ def softmax(threads: int, width: int, each: int, held: int, log_of: int):
     return softmax
 
 
-@kernel(
-    SoftmaxPart,
-    registers=64,
-    blocks=4,
-    samples=[Part(threads=256, each=8)],
-)
+@kernel(SoftmaxPart, registers=64, blocks=4, samples=[Part(threads=256, each=8)])
 def softmax_part(threads: int, each: int):
     """Compute ``made[row, part] = (max, sum(exp(x - max)))``, float64, over a part of a row. Grid: (parts,
     rows).
@@ -165,12 +160,7 @@ def softmax_part(threads: int, each: int):
     return softmax_part
 
 
-@kernel(
-    SoftmaxJoin,
-    registers=64,
-    blocks=4,
-    samples=[SoftmaxJoinVariant(threads=256, each=8, log_of=0)],
-)
+@kernel(SoftmaxJoin, registers=64, blocks=4, samples=[SoftmaxJoinVariant(threads=256, each=8, log_of=0)])
 def softmax_join(threads: int, each: int, log_of: int):
     """Compute a part of a row's result, from the maxima and sums of all parts from `softmax_part`."""
     span = threads * each

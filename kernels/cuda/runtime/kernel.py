@@ -1,7 +1,5 @@
 """The description of a CUDA kernel, by which the engine launches it and the tests simulate and compile it."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +17,7 @@ from bslite.registry import Registry
 DTYPES = {"f4": np.float32, "i4": np.int32, "f8": np.float64}
 SCALARS = {"f4": numba.float32, "f8": numba.float64, "i4": numba.int32, "i8": numba.int64}
 
-KERNELS: Registry[Kernel] = Registry("CUDA kernel")
+KERNELS: "Registry[Kernel]" = Registry("CUDA kernel")
 
 
 def _none(variant: Mapping[str, Any]) -> int:

@@ -33,12 +33,7 @@ SAMPLES = [
 f = np.float32
 
 
-@kernel(
-    Stack,
-    threads=THREADS,
-    registers=216,
-    samples=SAMPLES,
-)
+@kernel(Stack, threads=THREADS, registers=216, samples=SAMPLES)
 def stack(stages: str, columns: int, turn: int, threads: int):
     """Compute the stack ``stages`` (`contracts.cuda.stack`) of x ``[images, rows, cols, channels]``; its
     windows move in two axes. Each thread has one channel, ``columns`` columns of the result, and slides down

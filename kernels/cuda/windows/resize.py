@@ -9,11 +9,7 @@ from bslite.kernels.cuda.runtime.kernel import kernel
 EACH = 4  # elements per thread
 
 
-@kernel(
-    Resample,
-    registers=64,
-    samples=[ResampleVariant(256, moves) for moves in (0, 1)],
-)
+@kernel(Resample, registers=64, samples=[ResampleVariant(256, moves) for moves in (0, 1)])
 def resample(threads: int, moves: int):
     """Compute ``y[o, i, c] = sum over taps t of weights[i, t] * x[o, lines[i, t], c]``, in order, dense,
     ``total`` elements; x ``[o, size, inner]``, y ``[o, out, inner]``. ``moves``: one tap of weight 1, a copy.
@@ -41,11 +37,7 @@ def resample(threads: int, moves: int):
     return resample
 
 
-@kernel(
-    ResizeImage,
-    registers=64,
-    samples=[ResizeImageVariant(256, linear) for linear in (0, 1)],
-)
+@kernel(ResizeImage, registers=64, samples=[ResizeImageVariant(256, linear) for linear in (0, 1)])
 def resize_image(threads: int, linear: int):
     """Resize images of ``total`` elements, channels innermost, to the nearest pixel, at row ``rows[2i]`` and
     column ``cols[2j]``; ``linear`` interpolates between that and the one at ``[2i + 1]``, by ``row_parts``

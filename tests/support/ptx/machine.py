@@ -1,7 +1,5 @@
 """Launches: a program, a grid, arguments, and the memory that it may touch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

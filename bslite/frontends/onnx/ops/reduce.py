@@ -85,11 +85,7 @@ def reduced(s: Site, x: Operand, axes: Sequence[int] | None, keepdims: bool) -> 
 @onnx_op("ArgMax", "ArgMin")
 def arg_extreme(s: Site, x: Operand, *, axis: int, keepdims: int, select_last_index: int = 0) -> Operand:
     return s.emit(
-        s.op_type.lower(),
-        x,
-        axis=axis_of(axis, x.rank),
-        keepdim=bool(keepdims),
-        last=bool(select_last_index),
+        s.op_type.lower(), x, axis=axis_of(axis, x.rank), keepdim=bool(keepdims), last=bool(select_last_index)
     )
 
 

@@ -5,8 +5,6 @@ operation's arguments under the aten schema's defaults, emits bslite ops through
 operation's result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +20,7 @@ load_modules(__name__)
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "MODULES",
-    "NO_OPS",
-    "TABLE",
-    "is_no_op",
-]
+__all__ = ["MODULES", "NO_OPS", "TABLE", "is_no_op"]
 
 #: Operations that do nothing to values at inference, unless they change the dtype.
 NO_OPS = (
@@ -46,7 +39,7 @@ def same(s: Site, x: Operand, *args: Any, **kwargs: Any) -> Operand:
     return x if x.dtype == made else s.emit("cast", x, to=made)
 
 
-def is_no_op(node: torch.fx.Node) -> bool:
+def is_no_op(node: "torch.fx.Node") -> bool:
     """Whether ``node`` becomes no layer."""
     if operation(node) not in NO_OPS:
         return False
@@ -60,5 +53,5 @@ def local_response_norm(s: Site, module: Any, x: Operand) -> Value:
 
 #: Modules that torch writes out in small operations and that are one op here, by class.
 MODULES: dict[str, Callable[[Site, Any, Operand], Value]] = {
-    "torch.nn.modules.normalization.LocalResponseNorm": local_response_norm,
+    "torch.nn.modules.normalization.LocalResponseNorm": local_response_norm
 }

@@ -1,7 +1,5 @@
 """The context in which torch's packing of sequences runs on stand-ins."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -23,13 +21,13 @@ ANY = -1  # a batch that torch's modules take for a Python number, which would f
 class Packed:
     """What a stand-in for ``batch_sizes`` stands for."""
 
-    lengths: Tensor  # [N], checked
+    lengths: "Tensor"  # [N], checked
     steps: Any  # T, of the padded batch
     batch: Any  # N
     zeroed: set[int]  # ids of packed data that is zero behind the lengths
 
 
-def packing(module: torch.nn.Module) -> Any:
+def packing(module: "torch.nn.Module") -> Any:
     """A context in which this thread's packing of sequences in ``module`` can be exported."""
     if not any(isinstance(m, load_torch().nn.RNNBase) for m in module.modules()):
         return nullcontext()
@@ -159,7 +157,7 @@ def _mode() -> Any:
     return Packing
 
 
-def _tied(y: Tensor, lengths: Tensor) -> Tensor:
+def _tied(y: "Tensor", lengths: "Tensor") -> "Tensor":
     """``y``, made to depend on the lengths, so that their check stays part of the graph."""
     torch = load_torch()
     live = torch.arange(y.shape[0])[:, None] < lengths[None]

@@ -1,7 +1,5 @@
 """The torch operations of the stand-ins, each with an implementation and a rule for traced tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -42,7 +40,7 @@ def operations() -> Any:
 operations_kept: list[Any] = []
 
 
-def _lengths(lengths: Tensor, x: Tensor, sorted: bool, longest: int | None, whole: bool) -> Tensor:
+def _lengths(lengths: "Tensor", x: "Tensor", sorted: bool, longest: int | None, whole: bool) -> "Tensor":
     """A copy of the lengths, checked as torch checks them."""
     from torch.nn.utils.rnn import pack_padded_sequence
 
@@ -60,7 +58,7 @@ def _lengths(lengths: Tensor, x: Tensor, sorted: bool, longest: int | None, whol
     return lengths.clone()
 
 
-def _fake_lengths(lengths: Tensor, x: Tensor, sorted: bool, longest: int | None, whole: bool) -> Tensor:
+def _fake_lengths(lengths: "Tensor", x: "Tensor", sorted: bool, longest: int | None, whole: bool) -> "Tensor":
     torch = load_torch()
     if lengths.ndim != 1 or lengths.dtype != torch.int64:
         raise ValueError(
@@ -70,7 +68,7 @@ def _fake_lengths(lengths: Tensor, x: Tensor, sorted: bool, longest: int | None,
     return torch.empty_like(lengths)
 
 
-def _wrong_count(lengths: Tensor, x: Tensor) -> str:
+def _wrong_count(lengths: "Tensor", x: "Tensor") -> str:
     return (
         f"Expected `len(lengths)` to be equal to batch_size, but got {lengths.shape[0]} "
         f"(batch_size={x.shape[1]})"
@@ -78,9 +76,9 @@ def _wrong_count(lengths: Tensor, x: Tensor) -> str:
 
 
 def _recurrent(
-    kind: str, x: Tensor, lengths: Tensor, state: list[Tensor], params: list[Tensor], biased: bool,
+    kind: str, x: "Tensor", lengths: "Tensor", state: "list[Tensor]", params: "list[Tensor]", biased: bool,
     layers: int, bidirectional: bool,
-) -> list[Tensor]:  # fmt: skip
+) -> "list[Tensor]":  # fmt: skip
     """torch's own recurrent module on the sequences, packed."""
     torch = load_torch()
     from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -99,9 +97,9 @@ def _recurrent(
 
 
 def _fake_recurrent(
-    kind: str, x: Tensor, lengths: Tensor, state: list[Tensor], params: list[Tensor], biased: bool,
+    kind: str, x: "Tensor", lengths: "Tensor", state: "list[Tensor]", params: "list[Tensor]", biased: bool,
     layers: int, bidirectional: bool,
-) -> list[Tensor]:  # fmt: skip
+) -> "list[Tensor]":  # fmt: skip
     torch = load_torch()
     rows, directions = layers * (1 + bidirectional), 1 + bidirectional
     for s in state:

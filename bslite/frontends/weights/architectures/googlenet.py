@@ -53,11 +53,6 @@ def body(net: Net, x: str) -> str:
 
 register(
     Architecture(
-        "googlenet",
-        body,
-        "arXiv 1409.4842",
-        "fc",
-        ignored=("aux1.", "aux2."),
-        may_transform_input=True,
+        "googlenet", body, "arXiv 1409.4842", "fc", ignored=("aux1.", "aux2."), may_transform_input=True
     )
 )

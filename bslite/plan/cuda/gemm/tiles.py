@@ -18,8 +18,6 @@ in a fixed order. The number of parts belongs to the plan, so the bits of an ans
 is chosen for the bare product: a prologue or an epilogue in the same launch leaves the bits as they are.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from bslite.explore.gpu import GpuMachine
@@ -108,7 +106,7 @@ class Problem:
     before: float = 0.0
 
     @property
-    def bare(self) -> Problem:
+    def bare(self) -> "Problem":
         """The product without its operands' layout and without prologue or epilogue."""
         cell = 1 if self.cols % 2 or self.terms % 2 else 2
         made = self.rows * self.cols + self.cols * self.terms

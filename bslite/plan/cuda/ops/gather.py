@@ -2,12 +2,7 @@
 
 from bslite.errors import EngineError
 from bslite.kernels.contracts.cuda.moves import Copy, CopyVariant
-from bslite.kernels.contracts.cuda.places import (
-    Gather,
-    GatherElements,
-    GatherPairs,
-    RowsAt,
-)
+from bslite.kernels.contracts.cuda.places import Gather, GatherElements, GatherPairs, RowsAt
 from bslite.kernels.contracts.launch import Threads
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
