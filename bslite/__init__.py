@@ -24,6 +24,7 @@ from bslite.errors import (
 
 if TYPE_CHECKING:
     from bslite.api import run, warmup
+    from bslite.compiled import CompiledModel, compile
     from bslite.dropin import bisect, optimize, report
     from bslite.explanation import Explanation, explain
     from bslite.frontends import from_onnx, from_state_dict, from_torch
@@ -42,6 +43,8 @@ _LAZY = {
     "load": "bslite.spec",
     "save": "bslite.spec",
     "run": "bslite.api",
+    "compile": "bslite.compiled",
+    "CompiledModel": "bslite.compiled",
     "from_torch": "bslite.frontends",
     "from_onnx": "bslite.frontends",
     "from_state_dict": "bslite.frontends",
@@ -59,6 +62,7 @@ _LAZY = {
 
 __all__ = [
     "BsliteError",
+    "CompiledModel",
     "EngineError",
     "Explanation",
     "FileError",
@@ -74,6 +78,7 @@ __all__ = [
     "WeightsError",
     "__version__",
     "bisect",
+    "compile",
     "explain",
     "from_onnx",
     "from_state_dict",

@@ -96,6 +96,27 @@ def warmup(
     return cuda.warmup(spec, shapes)
 
 
+ENGINES = ("_cpu_engine", "_cuda_engines", "_taken_as_is", "_streams")  # what engines keep on a spec
+
+
+def memory(spec: ModelSpec) -> dict[str, int]:
+    """Bytes that the CPU engine holds for ``spec``: ``weights`` as it packed them, ``values`` between layers.
+
+    The parameters of ``spec`` itself are not counted.
+    """
+    engine = spec.__dict__.get("_cpu_engine")
+    return {"weights": 0, "values": 0} if engine is None else engine.memory()
+
+
+def release(spec: ModelSpec) -> None:
+    """Let go of all that engines hold for ``spec``: plans, packed weights, values.
+
+    The next run makes them anew. A run under way keeps what it uses until it ends.
+    """
+    for name in ENGINES:
+        spec.__dict__.pop(name, None)
+
+
 def check_threads(threads: int | None) -> None:
     """EngineError unless ``threads`` is None or a positive integer."""
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):

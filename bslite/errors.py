@@ -1,4 +1,7 @@
-"""Every error a user can meet, one family: ``except bslite.BsliteError`` catches them all."""
+"""Every error a user can meet, one family: ``except bslite.BsliteError`` catches them all.
+
+Each is Python's own error of its kind as well, so that a program that knows nothing of bslite catches it.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,27 +11,27 @@ class BsliteError(Exception):
     """Base of all errors raised on purpose by bslite."""
 
 
-class SpecError(BsliteError):
+class SpecError(BsliteError, ValueError):
     """The model description is wrong: a name, an arity, an attribute, a parameter or a shape."""
 
 
-class InputError(BsliteError):
+class InputError(BsliteError, ValueError, TypeError):
     """The array handed to a model is not what the model takes (shape, rank, dtype)."""
 
 
-class WeightsError(BsliteError):
+class WeightsError(BsliteError, ValueError):
     """A state_dict does not fit the architecture: missing, extra or misshapen parameters."""
 
 
-class FileError(BsliteError):
+class FileError(BsliteError, OSError):
     """A model file is missing, corrupt, truncated, or not a bslite model."""
 
 
-class UnsupportedError(BsliteError):
+class UnsupportedError(BsliteError, NotImplementedError):
     """A frontend met layers that bslite has no op for. Lists all of them at once."""
 
 
-class EngineError(BsliteError):
+class EngineError(BsliteError, RuntimeError):
     """An engine cannot run on this machine or was asked for something it does not do."""
 
 

@@ -20,6 +20,7 @@ from bslite.dropin.tune import tune
 from bslite.dropin.watch import Watch
 from bslite.errors import BsliteError, InputError, UnsupportedError
 from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.spec import ModelSpec
 
 Tensor = torch.Tensor
 Run = Callable[[Sequence[Tensor]], Any]
@@ -111,6 +112,12 @@ class Runner:
             self._state, self._restarts = None, 0
             self.kinds.clear()
             self._unfree.clear()
+
+    def specs(self) -> list[ModelSpec]:
+        """The models that run in bslite."""
+        with self._lock:
+            made = [] if self._state is None else list(self._state.executables.values())
+            return [m.spec for e in made for m in e.models]
 
     def _run_torch(self, why: InTorch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.in_torch[why.reason] = self.in_torch.get(why.reason, 0) + 1

@@ -37,14 +37,14 @@ class Specialised:
         values = [o for o in converted.outputs if not isinstance(o, Const)]
         self.spec: ModelSpec | None = converted.spec(values) if values else None
 
-    def run(self, inputs: Mapping[str, Array], backend: str) -> list[Array]:
+    def run(self, inputs: Mapping[str, Array], backend: str, threads: int | None) -> list[Array]:
         """The outputs in order."""
         computed: list[Array] = []
         if self.spec is not None:
             from bslite.api import run
 
             given = [np.asarray(x) for name, x in inputs.items() if name not in self.built_in]
-            made = run(self.spec, given, backend=backend)
+            made = run(self.spec, given, backend=backend, threads=threads)
             computed = made if isinstance(made, list) else [made]
         rest = iter(computed)
         return [next(rest) if known is None else known.copy() for known in self.known]
@@ -68,8 +68,8 @@ def as_inputs(source: Source, names: Sequence[str], inputs: Any) -> dict[str, Ar
 class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
     """A model ready to run."""
 
-    def __init__(self, source: Source, backend: str = "cpu") -> None:
-        self.source, self.backend = source, backend
+    def __init__(self, source: Source, backend: str = "cpu", threads: int | None = None) -> None:
+        self.source, self.backend, self.threads = source, backend, threads
         stored = {t.name for t in source.model.graph.initializer}
         self.names = [v.name for v in source.model.graph.input if v.name not in stored]
         self._kept: Recent[Any, Specialised] = Recent(MAX_KEPT)
@@ -81,7 +81,15 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
         Raises what `bslite.from_onnx` and `bslite.run` raise.
         """
         given = as_inputs(self.source, self.names, inputs)
-        return tuple(self.specialised(given).run(given, self.backend))
+        return tuple(self.specialised(given).run(given, self.backend, self.threads))
+
+    def kept(self) -> list[Specialised]:
+        """The models that are kept, the least recently used first."""
+        return self._kept.values()
+
+    def forget(self) -> None:
+        """Drop the models that are kept."""
+        self._kept.clear()
 
     def specialised(self, given: Mapping[str, Array]) -> Specialised:
         """The model for these inputs, made if there is none yet."""

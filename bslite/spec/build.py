@@ -37,6 +37,8 @@ class GraphBuilder:
         self.nodes.append(Node(unique, op, inputs, params or {}, attrs))
         return unique
 
-    def build(self, *outputs: str) -> ModelSpec:
-        """The validated model."""
-        return ModelSpec(self.name, tuple(self.inputs), tuple(self.nodes), outputs, self.params)
+    def build(self, *outputs: str, labels: Sequence[str] = ()) -> ModelSpec:
+        """The validated model; ``labels``: what its outputs are called, by default as their layers."""
+        return ModelSpec(
+            self.name, tuple(self.inputs), tuple(self.nodes), outputs, self.params, tuple(labels)
+        )

@@ -18,10 +18,10 @@ from bslite.spec.graph import Array, G, Graph, Input, Node
 from bslite.spec.tensors import Path, TensorFile, little_endian, write_tensors
 
 KEY = "bslite"
-VERSION = 1
+VERSION = 2  # 1 has no labels
 STORED = ("F32", "I64", "I32", "BOOL")  # what safetensors calls the dtypes of `bslite.ops.DTYPES`
 CHECKSUM = ',\n  "crc32": "'  # what precedes the checksum, and follows the text it covers
-ENTRIES = {"format", "version", "name", "inputs", "outputs", "layers", "params", "crc32"}
+ENTRIES = {"format", "version", "name", "inputs", "outputs", "labels", "layers", "params", "crc32"}
 
 
 def write(spec: Graph, path: Path) -> None:
@@ -55,7 +55,8 @@ def read(path: Path, kind: type[G]) -> G:
 
 def graph_json(spec: Graph) -> str:
     """The graph as JSON text, the same for the same model; parameters by shape and CRC-32 of their bytes."""
-    header = {"format": "bslite", "version": VERSION, "name": spec.name}
+    labelled = spec.labels != spec.outputs
+    header = {"format": "bslite", "version": VERSION if labelled else 1, "name": spec.name}
     inputs = [
         {"name": i.name, "shape": list(i.shape), "example": list(i.example), "dtype": i.dtype}
         for i in spec.inputs
@@ -74,6 +75,8 @@ def graph_json(spec: Graph) -> str:
     lines = [f"{json.dumps(key)}: {_dumps(value)}" for key, value in header.items()]
     lines.append('"inputs": ' + _block("[]", [_dumps(entry) for entry in inputs]))
     lines.append(f'"outputs": {_dumps(list(spec.outputs))}')
+    if labelled:
+        lines.append(f'"labels": {_dumps(list(spec.labels))}')
     lines.append('"layers": ' + _block("[]", [_dumps(entry) for entry in layers]))
     lines.append(
         '"params": ' + _block("{}", [f"{json.dumps(key)}: {_dumps(value)}" for key, value in params.items()])
@@ -217,7 +220,9 @@ def _to_spec(graph: Mapping[str, Any], params: dict[str, Array], kind: type[G]) 
     name = _take(graph, "name", str, "the model")
     inputs = [_to_input(e, f"input {i}") for i, e in enumerate(_take(graph, "inputs", list, "the model"))]
     nodes = [_to_node(e, f"layer {i}") for i, e in enumerate(_take(graph, "layers", list, "the model"))]
-    return kind(name, tuple(inputs), tuple(nodes), _strings(graph, "outputs", "the model"), params)
+    outputs = _strings(graph, "outputs", "the model")
+    labels = _strings(graph, "labels", "the model") if "labels" in graph else ()
+    return kind(name, tuple(inputs), tuple(nodes), outputs, params, labels)
 
 
 def _to_input(entry: Any, where: str) -> Input:

@@ -133,11 +133,14 @@ class Graph:
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
     params: Mapping[str, Array]
+    #: What the outputs are called where the model comes from; by default the names of their layers.
+    labels: tuple[str, ...] = ()
     #: dtype of every value, by name
     dtypes: Mapping[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("inputs", "nodes", "outputs"):
+        object.__setattr__(self, "labels", self.labels or self.outputs)
+        for name in ("inputs", "nodes", "outputs", "labels"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         store = {key: _read_only(array) for key, array in self.params.items()}
         object.__setattr__(self, "params", MappingProxyType(store))
@@ -147,7 +150,7 @@ class Graph:
         self.infer_shapes([i.example for i in self.inputs])
 
     def __reduce__(self) -> Any:  # to pickle and copy the description, not what engines keep on it
-        return type(self), (self.name, self.inputs, self.nodes, self.outputs, dict(self.params))
+        return type(self), (self.name, self.inputs, self.nodes, self.outputs, dict(self.params), self.labels)
 
     def _check_names(self) -> None:
         if not self.inputs:
@@ -170,6 +173,10 @@ class Graph:
         for out in self.outputs:
             if out not in known:
                 raise SpecError(f"output {out!r} is not a layer of the model")
+        if len(self.labels) != len(self.outputs):
+            raise SpecError(
+                f"model {self.name!r} has {len(self.outputs)} outputs and {len(self.labels)} labels of them"
+            )
 
     def _check_params(self) -> None:
         for node in self.nodes:

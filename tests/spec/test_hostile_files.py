@@ -41,7 +41,7 @@ def layer(graph: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 HOSTILE: dict[str, tuple[Change, str]] = {
-    "future version": (lambda g: g.update(version=2), "format version 2, this bslite reads up to 1; upgrade"),
+    "future version": (lambda g: g.update(version=3), "format version 3, this bslite reads up to 2; upgrade"),
     "version zero": (lambda g: g.update(version=0), "unknown format"),
     "version text": (lambda g: g.update(version="1"), "the model: 'version' is '1'"),
     "version true": (lambda g: g.update(version=True), "the model: 'version' is True"),

@@ -66,6 +66,13 @@ class Engine:
             self._constants[identity] = constants.make(const, self.spec.params)
         return self._constants[identity]
 
+    def memory(self) -> dict[str, int]:
+        """Bytes held: of packed ``weights``, and of ``values`` between layers."""
+        return {
+            "weights": sum(a.nbytes for a in self._constants.values()),
+            "values": sum(s.memory() for s in self._sessions.values()),
+        }
+
     def share_constants(self, other: "Engine") -> None:
         """Share the packed weights of ``other``, a model with the same parameters under the same keys."""
         self._constants = other._constants

@@ -32,7 +32,8 @@ class Workspace:
 
     def __init__(self, session: "Session") -> None:
         plan = session.plan
-        check_room(4 * (plan.arena_size + plan.scratch_size * plan.threads))
+        self.size = 4 * (plan.arena_size + plan.scratch_size * plan.threads)  # bytes
+        check_room(self.size)
         self.arena = aligned(np.empty(plan.arena_size, np.float32))
         scratch = aligned(np.empty(max(1, plan.scratch_size * plan.threads), np.float32))
         self.bases = session.program.bases.copy()
@@ -112,6 +113,11 @@ class Session:
             (layer, text), value = self.plan.flags[raised[0]], workspace.flags[raised[0], 1]
             workspace.flags[:] = 0
             raise InputError(f"layer {layer!r}: {text.format(value=value)}")
+
+    def memory(self) -> int:
+        """Bytes of the workspaces that wait for a run."""
+        with self._lock:
+            return sum(w.size for w in self._free)
 
     def acquire(self) -> Workspace:
         """A workspace that no other run uses."""

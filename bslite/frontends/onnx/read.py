@@ -82,18 +82,22 @@ def input_names(model: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Converted:
-    """A converted graph: its outputs as operands, and the free sizes that are fixed to the example's."""
+    """A converted graph: its outputs as operands with the file's names of them, and the free sizes that are
+    fixed to the example's.
+    """
 
     store: Store
     outputs: list[Operand]
+    names: list[str]
     lost: list[str]
 
     def spec(self, outputs: Sequence[Operand]) -> ModelSpec:
         """The model of some of the outputs."""
-        name = self.store.builder.name
+        name, wanted = self.store.builder.name, set(map(id, outputs))
+        labels = [n for n, o in zip(self.names, self.outputs, strict=True) if id(o) in wanted]
         with refusals(name):
             try:
-                return self.store.spec([self.store.value(x).name for x in outputs])
+                return self.store.spec([self.store.value(x).name for x in outputs], labels)
             except Unsupported as e:
                 raise UnsupportedError(f"model {name!r}: an output: {e}") from None
 
@@ -134,7 +138,7 @@ def _convert(
     for keep in [t for i, t in enumerate(tries) if t not in tries[:i]]:
         made, problems = _attempt(source, name or source.name, [i.fix(keep) for i in declared], constants)
         if made is not None:
-            return Converted(*made, sorted(free - keep))
+            return Converted(*made, [o.name for o in source.model.graph.output], sorted(free - keep))
         if not problems.varies:
             break
     nodes = frozenset(node for found in problems.found.values() for node in found)

@@ -147,7 +147,7 @@ class Store(AnyStore[Array]):
             return Const(first, key)
         return Sizes(tuple(results))
 
-    def spec(self, outputs: Sequence[str]) -> ModelSpec:
+    def spec(self, outputs: Sequence[str], labels: Sequence[str]) -> ModelSpec:
         """The finished model, without layers and parameters that no output needs."""
         live = set(outputs)
         for node in reversed(self.builder.nodes):
@@ -156,7 +156,7 @@ class Store(AnyStore[Array]):
         self.builder.nodes[:] = [n for n in self.builder.nodes if n.name in live]
         used = {key for n in self.builder.nodes for key in n.params.values()}
         self.builder.params = {k: a for k, a in self.builder.params.items() if k in used}
-        return self.builder.build(*outputs)
+        return self.builder.build(*outputs, labels=labels)
 
     def value(self, operand: Operand) -> Value:
         """``operand`` as a value; a constant becomes a node, once."""

@@ -1,0 +1,142 @@
+"""`compile`, and the `CompiledModel` that it returns."""
+
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bslite.api import BACKENDS, check_threads
+from bslite.compiled.outputs import Outputs
+from bslite.compiled.runner import Options, Runner
+from bslite.errors import EngineError, InputError, UnsupportedError
+from bslite.frontends.onnx.file import Source
+from bslite.spec import ModelSpec, load
+from bslite.spec.ports import Port
+
+PRECISIONS = ("float32", "ieee")
+
+
+class CompiledModel:
+    """A model ready to run: ``m(x)``, ``m(x, mask)``, ``m(input=x)`` or ``m({"input": x})``.
+
+    Inputs are NumPy arrays or torch tensors in the layout that the model declares; tensors in give tensors
+    out. A call returns `Outputs`: results by name, place or attribute. Sizes that the model leaves open may
+    differ from call to call: a new size is planned for on its first use and kept among the recent ones, which
+    share the packed weights. Several threads may call one model. A model is also a context manager that
+    closes it.
+    """
+
+    def __init__(self, runner: Runner, options: Options) -> None:
+        self._runner: Runner | None = runner
+        self._options = options
+        self.name = runner.name
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Name, sizes and dtype of each input, in order."""
+        return self._open().inputs
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Name, sizes and dtype of each output, in order. A torch module's are known after its first call."""
+        return self._open().outputs
+
+    @property
+    def device(self) -> str:
+        """Where it runs: "cpu", "cuda" or "reference"."""
+        return self._options.device
+
+    @property
+    def threads(self) -> int | None:
+        """The number of threads asked for; None for as many as `bslite.run` takes."""
+        return self._options.threads
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes held beyond the model's own parameters: packed ``weights``, and ``values`` between layers."""
+        return self._open().memory()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Outputs:
+        """The model's results. InputError names an input that is missing, unknown or unfit."""
+        return Outputs(self._open().call(args, kwargs))
+
+    def close(self) -> None:
+        """Let go of plans, packed weights and values. Calls after that raise EngineError."""
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def _open(self) -> Runner:
+        if self._runner is None:
+            raise EngineError(f"model {self.name!r} is closed")
+        return self._runner
+
+    def __enter__(self) -> "CompiledModel":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._runner is None:
+            return f"<CompiledModel {self.name!r}: closed>"
+        ports = [", ".join(map(str, p)) or "?" for p in (self.inputs, self.outputs)]
+        return f"<CompiledModel {self.name!r} on {self.device}: ({ports[0]}) -> ({ports[1]})>"
+
+
+def compile(
+    model: Any, *, device: str = "cpu", threads: int | None = None, precision: str = "float32"
+) -> CompiledModel:
+    """``model`` ready to run. Nothing is computed yet; kernels are compiled once per machine, not per model.
+
+    ``model``: a `ModelSpec`; the path of an ONNX file or of one that `bslite.save` wrote; an ONNX model's
+    bytes or ``ModelProto``; a torch module in eval mode. An ONNX model runs as it is: sizes that it leaves
+    open are settled by the inputs of each call. A torch module is traced at its first call; all of it runs in
+    bslite, or UnsupportedError lists what cannot.
+
+    ``device``: "cpu", "cuda" or "reference", the plain NumPy oracle. ``threads`` as for `bslite.run`.
+    ``precision``: "float32" promises errors no larger than those of float32 arithmetic, "ieee" float32
+    multiply-adds only.
+
+    Raises FileError for a file that cannot be read, SpecError for a model that is wrong, InputError if
+    ``model`` is none of these, EngineError for a device, precision or number of threads that is not there.
+    """
+    if device not in BACKENDS:
+        raise EngineError(f"device {device!r} is not one of {', '.join(map(repr, BACKENDS))}")
+    if precision not in PRECISIONS:
+        raise EngineError(f"precision {precision!r} is not one of {', '.join(map(repr, PRECISIONS))}")
+    check_threads(threads)
+    options = Options(device, threads)
+    return CompiledModel(_runner(model, options), options)
+
+
+def _runner(model: Any, options: Options) -> Runner:
+    if isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".safetensors":
+        model = load(model)
+    if isinstance(model, ModelSpec):
+        from bslite.compiled.spec_runner import SpecRunner
+
+        return SpecRunner(model, options)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(model, torch.nn.Module):
+        if options.device != "cpu":
+            raise UnsupportedError(
+                f"a torch module runs where its parameters are; move it, or compile "
+                f"bslite.from_torch(module, example) with device={options.device!r}"
+            )
+        from bslite.compiled.module_runner import ModuleRunner
+
+        return ModuleRunner(model, options)
+    known = isinstance(model, (bytes, bytearray, memoryview, Source))
+    is_onnx = known or type(model).__name__ == "ModelProto"
+    if not is_onnx and not isinstance(model, (str, os.PathLike)):
+        raise InputError(
+            f"compile() takes a ModelSpec, the path of a model file, an ONNX model or a torch module, "
+            f"got {type(model).__name__}"
+        )
+    from bslite.compiled.onnx_runner import OnnxRunner
+
+    return OnnxRunner(model, options)

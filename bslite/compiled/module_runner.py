@@ -1,0 +1,86 @@
+"""A torch module as a compiled model runs it: by the drop-in, with nothing left to torch."""
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from bslite import api
+from bslite.compiled.runner import Options
+from bslite.dropin import optimize
+from bslite.dropin.runner import runner_of
+from bslite.errors import InputError, SpecError, UnsupportedError
+from bslite.spec.ports import Port
+
+
+class ModuleRunner:
+    """Specialised on the kinds of inputs that it meets; follows changed weights."""
+
+    def __init__(self, module: torch.nn.Module, options: Options) -> None:
+        self.name = type(module).__name__
+        if module.training:
+            raise SpecError(f"model {self.name!r} is in training mode; call .eval()")
+        self.module = optimize(module, fallback="error", tune=False, threads=options.threads)
+        given = inspect.signature(module.forward).parameters.values()
+        self.inputs = tuple(
+            Port(p.name, None, "any") for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        )
+        self.outputs: tuple[Port, ...] = ()
+
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            args, kwargs = [], {**args[0], **kwargs}
+        try:
+            inspect.signature(self.module.forward).bind(*args, **kwargs)
+        except TypeError as e:
+            raise InputError(f"model {self.name!r}: {e}") from None
+        arrays = any(
+            not isinstance(x, torch.Tensor) and hasattr(x, "__array__") for x in (*args, *kwargs.values())
+        )
+        with torch.no_grad():
+            made = self.module(*map(_tensor, args), **{k: _tensor(v) for k, v in kwargs.items()})
+        results = dict(_named(made, ""))
+        self.outputs = tuple(
+            Port(name, tuple(y.shape), str(y.dtype).removeprefix("torch.")) for name, y in results.items()
+        )
+        return {name: y.numpy() for name, y in results.items()} if arrays else results
+
+    def memory(self) -> dict[str, int]:
+        total = {"weights": 0, "values": 0}
+        for spec in runner_of(self.module).specs():
+            for what, size in api.memory(spec).items():
+                total[what] += size
+        return total
+
+    def close(self) -> None:
+        runner_of(self.module).forget()
+
+
+def _tensor(value: Any) -> Any:
+    """``value``, as a torch tensor if it is an array."""
+    if isinstance(value, torch.Tensor) or not hasattr(value, "__array__"):
+        return value
+    return torch.from_numpy(value)
+
+
+def _named(made: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors of a result with their names: keys and places within it, "output" for a single tensor."""
+    if isinstance(made, torch.Tensor):
+        yield name or "output", made
+        return
+    parts: Iterable[tuple[Any, Any]]
+    if isinstance(made, Mapping):
+        parts = made.items()
+    elif isinstance(made, (list, tuple)):
+        parts = zip(getattr(made, "_fields", range(len(made))), made, strict=True)
+    elif made is None:
+        return
+    else:
+        raise UnsupportedError(
+            f"the forward returns a {type(made).__name__}; expected tensors, lists and dicts"
+        )
+    for key, value in parts:
+        yield from _named(
+            value, f"{name}.{key}" if name else f"output_{key}" if type(key) is int else str(key)
+        )

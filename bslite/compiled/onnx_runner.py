@@ -1,0 +1,43 @@
+"""An ONNX model as a compiled model runs it."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bslite.compiled.arguments import ordered
+from bslite.compiled.runner import Options
+from bslite.errors import InputError
+from bslite.onnx.model import OnnxModel
+
+
+class OnnxRunner:
+    """Takes NumPy arrays or CPU tensors; with a tensor among them, the results are tensors."""
+
+    def __init__(self, model: Any, options: Options) -> None:
+        self.model = OnnxModel(model, options.device, options.threads)
+        self.name, self.inputs, self.outputs = self.model.name, self.model.inputs, self.model.outputs
+        self.memory, self.close = self.model.memory, self.model.close
+
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        names = [i.name for i in self.inputs]
+        given = ordered(self.name, names, args, kwargs)
+        torch = sys.modules.get("torch")
+        tensors = [torch is not None and isinstance(x, torch.Tensor) for x in given]
+        arrays = {
+            name: _array(name, x.detach().numpy() if is_tensor else x)
+            for name, x, is_tensor in zip(names, given, tensors, strict=True)
+        }
+        made = self.model.run(arrays)
+        if torch is None or not any(tensors):
+            return made
+        return {name: torch.from_numpy(y) for name, y in made.items()}
+
+
+def _array(name: str, value: Any) -> Any:
+    if not isinstance(value, (np.ndarray, np.generic)):
+        raise InputError(
+            f"input {name!r} is a {type(value).__name__}; expected a numpy array or a torch tensor"
+        )
+    return np.asarray(value)

@@ -1,0 +1,23 @@
+"""`Outputs`: the results of one call, by name and by place."""
+
+from typing import Any
+
+
+class Outputs(dict[str, Any]):
+    """Results by name, in the model's order: ``made["logits"]``, ``made[0]`` and ``made.logits`` are one.
+
+    It is a dict in all else: iteration goes over names. `tuple` gives the values alone.
+    """
+
+    def __getitem__(self, key: str | int) -> Any:
+        return self.tuple()[key] if isinstance(key, int) else super().__getitem__(key)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getitem__(name)
+        except KeyError:
+            raise AttributeError(f"there is no output {name!r}; there are {', '.join(self)}") from None
+
+    def tuple(self) -> tuple[Any, ...]:
+        """The values in the model's order."""
+        return tuple(self.values())

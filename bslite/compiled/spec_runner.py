@@ -1,0 +1,57 @@
+"""A ModelSpec as a compiled model runs it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bslite import api
+from bslite.compiled.arguments import ordered
+from bslite.compiled.runner import Options
+from bslite.errors import BsliteError
+from bslite.spec import ModelSpec
+from bslite.spec.ports import Port
+
+
+class SpecRunner:
+    """Runs ``spec`` by a copy of its own, so that closing it leaves alone what `bslite.run` keeps."""
+
+    def __init__(self, spec: ModelSpec, options: Options) -> None:
+        self.name, self.options = spec.name, options
+        self.spec = spec.replace()
+        self.inputs = tuple(Port(i.name, i.shape, i.dtype) for i in spec.inputs)
+        self.outputs = output_ports(spec)
+
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        given = ordered(self.name, [i.name for i in self.inputs], args, kwargs)
+        made = api.run(self.spec, given, backend=self.options.device, threads=self.options.threads)
+        results = made if isinstance(made, list) else [made]
+        return dict(zip([o.name for o in self.outputs], results, strict=True))
+
+    def memory(self) -> dict[str, int]:
+        return api.memory(self.spec)
+
+    def close(self) -> None:
+        api.release(self.spec)
+
+
+def output_ports(spec: ModelSpec) -> tuple[Port, ...]:
+    """Names, sizes and dtypes of the outputs; a size that always equals a free one has its name."""
+    free = sorted({d for i in spec.inputs for d in i.shape if isinstance(d, str)})
+    known = {d: n for i in spec.inputs for d, n in zip(i.shape, i.example, strict=True) if isinstance(d, str)}
+    probes = []
+    for sizes in [known, *({**known, d: known[d] * (2 + k)} for k, d in enumerate(free))]:
+        shapes = [tuple(sizes[d] if isinstance(d, str) else d for d in i.shape) for i in spec.inputs]
+        try:
+            probes.append((sizes, spec.infer_shapes(shapes)))
+        except BsliteError:  # a size that the model does not take tells nothing of the others
+            continue
+
+    def size(name: str, axis: int) -> int | str | None:
+        seen = [(sizes, made[name][axis]) for sizes, made in probes]
+        if len({n for _, n in seen}) == 1 and len(probes) == 1 + len(free):
+            return seen[0][1]
+        return next((d for d in free if all(n == sizes[d] for sizes, n in seen)), None)
+
+    return tuple(
+        Port(label, tuple(size(name, axis) for axis in range(len(probes[0][1][name]))), spec.dtypes[name])
+        for label, name in zip(spec.labels, spec.outputs, strict=True)
+    )

@@ -1,0 +1,1 @@
+"""Names under which programs reach onnxruntime's errors."""

@@ -1,0 +1,123 @@
+"""`InferenceSession`: a model ready to run, by onnxruntime's names."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bslite.compiled import compile
+from bslite.errors import InputError
+from bslite.frontends.onnx.file import read_model
+from bslite.onnxruntime.binding import IOBinding
+from bslite.onnxruntime.metadata import ModelMetadata, NodeArg
+from bslite.onnxruntime.options import RunOptions, SessionOptions
+
+PROVIDERS = ("CPUExecutionProvider",)
+
+
+class InferenceSession:
+    """An ONNX model ready to run.
+
+    ``path_or_bytes``: the file, or its bytes. ``sess_options``: the number of threads and fixed sizes count.
+    ``providers``: those that bslite does not have are passed over, as onnxruntime does where one is missing.
+
+    Raises FileError for a file that cannot be read, SpecError for a model that is wrong.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | os.PathLike[str],
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._options = sess_options or SessionOptions()
+        source = read_model(path_or_bytes)
+        proto = source.model
+        self._model = compile(source, threads=self._options.threads)
+        sizes = self._options.sizes
+        self._inputs, self._outputs = (
+            [NodeArg.of(p) for p in ports] for ports in (self._model.inputs, self._model.outputs)
+        )
+        for arg in self._inputs:
+            arg.shape[:] = [sizes.get(d, d) if isinstance(d, str) else d for d in arg.shape]
+        self._meta = ModelMetadata(
+            proto.producer_name,
+            proto.graph.name,
+            proto.domain,
+            proto.doc_string,
+            proto.graph.doc_string,
+            proto.model_version,
+            {p.key: p.value for p in proto.metadata_props},
+        )
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Any]:
+        """The outputs named, all of them for None or an empty list, in that order, for arrays by name.
+
+        InputError for an input that is missing, unknown or unfit, and for a name that is no output.
+        """
+        known = [o.name for o in self._outputs]
+        wanted = list(output_names or known)
+        if unknown := [n for n in wanted if n not in known]:
+            raise InputError(
+                f"there is no output {', '.join(map(repr, unknown))}; there are {', '.join(known)}"
+            )
+        for arg in self._inputs:
+            given = getattr(input_feed.get(arg.name), "shape", None)
+            for axis, (want, got) in enumerate(zip(arg.shape, given or (), strict=False)):
+                if isinstance(want, int) and want != got:
+                    raise InputError(
+                        f"input {arg.name!r}: got {list(given or ())}, expected {arg.shape} (axis {axis})"
+                    )
+        made = self._model(dict(input_feed))
+        return [made[name] for name in wanted]
+
+    def get_inputs(self) -> list[NodeArg]:
+        """What `run` takes."""
+        return self._inputs
+
+    def get_outputs(self) -> list[NodeArg]:
+        """What `run` returns."""
+        return self._outputs
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """An empty list: initialisers are constants."""
+        return []
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the file says of itself."""
+        return self._meta
+
+    def get_session_options(self) -> SessionOptions:
+        """The options given."""
+        return self._options
+
+    def get_providers(self) -> list[str]:
+        """Where it runs."""
+        return list(PROVIDERS)
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """No options."""
+        return {name: {} for name in PROVIDERS}
+
+    def set_providers(self, providers: Sequence[Any] | None = None, *options: Any) -> None:
+        """Taken for programs that call it; the session stays on the CPU."""
+
+    def disable_fallback(self) -> None:
+        """Taken for programs that call it; there is no fallback."""
+
+    def enable_fallback(self) -> None:
+        """Taken for programs that call it; there is no fallback."""
+
+    def io_binding(self) -> IOBinding:
+        """Bindings for `run_with_iobinding`."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """Compute what is bound."""
+        iobinding.run(self)

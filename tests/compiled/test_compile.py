@@ -1,0 +1,156 @@
+"""`bslite.compile`: names, sizes, memory, closing; the same bits as `bslite.run`."""
+
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.noise import noise
+from support.onnx_models import helper, image_net, model, value
+
+import bslite
+from bslite import EngineError, InputError, SpecError, UnsupportedError
+
+
+def net() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten()).eval()
+
+
+class Named(torch.nn.Module):
+    """Takes an optional argument; returns a dict with a list in it."""
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor | None = None) -> dict[str, Any]:
+        y = torch.relu(x)
+        return {"last": y, "all": [y, y + 1 if scale is None else y * scale]}
+
+
+def two_inputs() -> Any:
+    nodes = [helper.make_node("Add", ["left", "right"], ["s"]), helper.make_node("Relu", ["s"], ["positive"])]
+    inputs = [value("left", ["n", 4]), value("right", ["n", 4])]
+    return model(nodes, inputs, ["positive", "s"])
+
+
+def test_a_spec_gives_the_bits_of_run_under_the_names_of_its_outputs() -> None:
+    spec, x = bslite.from_onnx(image_net()), noise(2, 3, 8, 8)
+    m = bslite.compile(spec)
+    made = m(x)
+    assert list(made) == [o.name for o in m.outputs] == list(spec.labels)
+    assert np.array_equal(made[0], bslite.run(spec, x))
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_an_onnx_model_is_called_in_all_ways(device: str) -> None:
+    m, a, b = bslite.compile(two_inputs(), device=device), noise(3, 4), noise(3, 4, seed=1)
+    want = np.maximum(a + b, 0)
+    calls = [m(a, b), m([a, b]), m(a, right=b), m(left=a, right=b), m({"left": a, "right": b})]
+    for made in calls:
+        assert list(made) == ["positive", "s"]
+        for found in (made["positive"], made[0], made.positive, made.tuple()[0]):
+            assert np.array_equal(found, want)
+    assert isinstance(m(torch.from_numpy(a), torch.from_numpy(b)).positive, torch.Tensor)
+
+
+def test_ports_say_what_the_file_says() -> None:
+    m = bslite.compile(two_inputs())
+    assert [str(p) for p in m.inputs] == ["left: float32[n, 4]", "right: float32[n, 4]"]
+    spec = bslite.from_torch(net(), torch.zeros(2, 3, 5, 5))
+    assert [str(p) for p in bslite.compile(spec).outputs] == [f"{spec.outputs[0]}: float32[N, 72]"]
+    assert "two" not in repr(m)
+    assert "left: float32[n, 4]" in repr(m)
+
+
+def test_a_module_is_traced_at_its_first_call_and_follows_its_weights() -> None:
+    module, x = net(), torch.rand(2, 3, 5, 5)
+    m = bslite.compile(module)
+    with torch.no_grad():
+        torch.testing.assert_close(m(x)["output"], module(x))
+        module[0].weight.mul_(2)
+        torch.testing.assert_close(m(x).output, module(x))
+    assert isinstance(m(x.numpy())[0], np.ndarray)
+
+
+def test_a_result_of_dicts_and_lists_is_named_by_keys_and_places() -> None:
+    m, x = bslite.compile(Named().eval()), torch.rand(2, 3) - 0.5
+    assert [p.name for p in m.inputs] == ["x", "scale"]
+    made = m(x, scale=x)
+    assert list(made) == ["last", "all.0", "all.1"]
+    torch.testing.assert_close(made["all.1"], torch.relu(x) * x)
+    torch.testing.assert_close(m(x=x)["all.1"], torch.relu(x) + 1)
+
+
+def test_a_file_of_either_kind(tmp_path: Path) -> None:
+    import onnx
+
+    x, spec = noise(1, 3, 8, 8), bslite.from_onnx(image_net())
+    onnx.save(image_net(), tmp_path / "m.onnx")
+    spec.save(tmp_path / "m.safetensors")
+    for file in ("m.onnx", "m.safetensors"):
+        made = bslite.compile(tmp_path / file)(x)
+        assert list(made) == list(spec.labels)
+        assert np.array_equal(made[0], bslite.run(spec, x))
+    assert np.array_equal(bslite.compile((tmp_path / "m.onnx").read_bytes())(x)[0], bslite.run(spec, x))
+
+
+def test_closing_lets_go_of_the_memory_and_leaves_the_spec_alone() -> None:
+    spec, x = bslite.from_onnx(image_net()), noise(1, 3, 8, 8)
+    bslite.run(spec, x)
+    kept = spec.__dict__["_cpu_engine"]
+    with bslite.compile(spec) as m:
+        assert m.memory == {"weights": 0, "values": 0}
+        m(x)
+        assert m.memory["weights"] > 0
+        assert m.memory["values"] > 0
+        engine = weakref.ref(m._open().spec.__dict__["_cpu_engine"])  # type: ignore[attr-defined]
+    gc.collect()
+    assert engine() is None
+    assert spec.__dict__["_cpu_engine"] is kept
+    with pytest.raises(EngineError, match="is closed"):
+        m(x)
+    assert repr(m) == f"<CompiledModel {spec.name!r}: closed>"
+
+
+def test_releasing_a_spec_makes_the_next_run_start_anew() -> None:
+    spec, x = bslite.from_onnx(image_net()), noise(1, 3, 8, 8)
+    first = bslite.run(spec, x)
+    bslite.api.release(spec)
+    assert bslite.api.memory(spec) == {"weights": 0, "values": 0}
+    assert np.array_equal(bslite.run(spec, x), first)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m, a: m(a), "takes 2 inputs, left, right; right is missing"),
+        (lambda m, a: m(a, a, a), "takes 2 inputs, left, right; got 3"),
+        (lambda m, a: m(a, left=a), "left is given twice"),
+        (lambda m, a: m(a, up=a), "there is no input up"),
+        (lambda m, a: m(a, [1, 2]), "input 'right' is a list; expected a numpy array or a torch tensor"),
+        (lambda m, a: m(a, a.astype(np.float64)), "input 'right' is float64, expected float32"),
+    ],
+)
+def test_wrong_arguments_are_named(call: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call(bslite.compile(two_inputs()), noise(3, 4))
+
+
+def test_what_cannot_be_compiled_says_why() -> None:
+    with pytest.raises(InputError, match="takes a ModelSpec, the path of a model file"):
+        bslite.compile(3)
+    with pytest.raises(OSError, match="cannot read"):
+        bslite.compile("missing.onnx")
+    with pytest.raises(EngineError, match="device 'tpu'"):
+        bslite.compile(two_inputs(), device="tpu")
+    with pytest.raises(EngineError, match="precision 'int4'"):
+        bslite.compile(two_inputs(), precision="int4")
+    with pytest.raises(SpecError, match="training mode"):
+        bslite.compile(net().train())
+    with pytest.raises(UnsupportedError, match="runs where its parameters are"):
+        bslite.compile(net(), device="cuda")
+    with pytest.raises(InputError, match="'scaling'"):
+        bslite.compile(Named().eval())(torch.rand(2, 3), scaling=1)
+    with pytest.raises(AttributeError, match="there is no output 'z'; there are positive, s"):
+        _ = bslite.compile(two_inputs())(noise(1, 4), noise(1, 4)).z

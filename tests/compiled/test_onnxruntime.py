@@ -1,0 +1,116 @@
+"""onnxruntime's interface: what a program asks of it, with onnxruntime's own answers beside."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.noise import noise
+from support.onnx_models import INT64, helper, image_net, model, value
+
+import bslite.onnxruntime as ort
+from bslite.errors import InputError, UnsupportedError
+
+
+def metadata_model() -> Any:
+    made = model(
+        [helper.make_node("Add", ["x", "i"], ["y"])], [value("x", ["n", 3]), value("i", ["n", 3])], ["y"]
+    )
+    made.producer_name, made.graph.doc_string, made.model_version = "tests", "sums", 7
+    helper.set_model_props(made, {"classes": "a,b"})
+    return made
+
+
+def session(made: Any = None, **kwargs: Any) -> Any:
+    return ort.InferenceSession((made or metadata_model()).SerializeToString(), **kwargs)
+
+
+def test_a_session_tells_of_its_model() -> None:
+    s = session(providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
+    assert [(i.name, i.type, i.shape) for i in s.get_inputs()] == [
+        ("x", "tensor(float)", ["n", 3]),
+        ("i", "tensor(float)", ["n", 3]),
+    ]
+    meta = s.get_modelmeta()
+    assert (meta.producer_name, meta.graph_description, meta.version) == ("tests", "sums", 7)
+    assert meta.custom_metadata_map == {"classes": "a,b"}
+    assert s.get_providers() == ort.get_available_providers() == ["CPUExecutionProvider"]
+    indices = model([helper.make_node("Abs", ["x"], ["y"])], [value("x", ["n"], INT64)], ["y"])
+    assert session(indices).get_inputs()[0].type == "tensor(int64)"
+
+
+def test_run_returns_what_is_named_in_that_order() -> None:
+    x = noise(2, 3, 8, 8)
+    s = session(image_net())
+    (name,) = [o.name for o in s.get_outputs()]
+    feed = {s.get_inputs()[0].name: x}
+    (first,), (second,) = s.run(None, feed), s.run([name], feed)
+    assert np.array_equal(first, second)
+    with pytest.raises(InputError, match="there is no output none"):
+        s.run(["none"], feed)
+
+
+def test_the_number_of_threads_and_fixed_sizes_count() -> None:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_free_dimension_override_by_name("n", 2)
+    s = session(sess_options=options)
+    assert s._model.threads == 1
+    assert s.get_inputs()[0].shape == [2, 3]
+    assert s.get_session_options().get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    x = noise(2, 3)
+    assert np.array_equal(s.run(None, {"x": x, "i": x})[0], x + x)
+    with pytest.raises(InputError, match=r"input 'x': got \[4, 3\], expected \[2, 3\]"):
+        s.run(None, {"x": noise(4, 3), "i": noise(4, 3)})
+    with pytest.raises(UnsupportedError, match="custom operators"):
+        options.register_custom_ops_library("ops.so")
+    options.intra_op_num_threads = -1
+    with pytest.raises(InputError, match="intra_op_num_threads is -1"):
+        session(sess_options=options)
+
+
+def test_bindings_read_and_write_the_caller_s_arrays() -> None:
+    s, x = session(), noise(2, 3)
+    binding = s.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_ortvalue_input("i", ort.OrtValue.ortvalue_from_numpy(x))
+    place = ort.OrtValue.ortvalue_from_shape_and_type([2, 3], np.float32)
+    binding.bind_ortvalue_output("y", place)
+    s.run_with_iobinding(binding)
+    assert np.array_equal(place.numpy(), x + x)
+    x += 1  # the next run sees it
+    s.run_with_iobinding(binding)
+    assert np.array_equal(binding.copy_outputs_to_cpu()[0], x + x)
+    binding.clear_binding_outputs()
+    binding.bind_output("y")
+    s.run_with_iobinding(binding)
+    (made,) = binding.get_outputs()
+    assert (made.shape(), made.data_type(), made.device_name()) == ([2, 3], "tensor(float)", "cpu")
+    binding.bind_ortvalue_output("y", ort.OrtValue(np.empty((1, 3), np.float32)))
+    with pytest.raises(InputError, match=r"output 'y' is \[2, 3\], its value \[1, 3\]"):
+        s.run_with_iobinding(binding)
+    with pytest.raises(InputError, match="device 'cuda'"):
+        binding.bind_output("y", "cuda")
+
+
+def test_installed_stands_in_for_the_module(tmp_path: Path) -> None:
+    import sys
+
+    theirs = sys.modules.get("onnxruntime")
+    (tmp_path / "package_of_a_stranger.py").write_text(
+        "import onnxruntime as ort\n"
+        "from onnxruntime import InferenceSession, SessionOptions\n"
+        "from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, NoSuchFile\n"
+    )
+    with pytest.MonkeyPatch.context() as patch, ort.installed() as module:
+        patch.syspath_prepend(str(tmp_path))
+        stranger = __import__("package_of_a_stranger")
+        assert stranger.ort is module is ort
+        with pytest.raises(stranger.NoSuchFile):
+            stranger.InferenceSession(str(tmp_path / "none.onnx"))
+        with pytest.raises(stranger.InvalidArgument):
+            session().run(None, {})
+    assert sys.modules.get("onnxruntime") is theirs
