@@ -104,6 +104,7 @@ def test_a_fault_in_the_engine_is_found(
     assert found.layer in str(found)
 
 
+@pytest.mark.processes
 def test_the_reproduction_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its script fails where the fault is, and passes where it is not."""
     with monkeypatch.context() as patch:

@@ -266,6 +266,7 @@ def test_nothing_is_measured_without_tuning(monkeypatch: pytest.MonkeyPatch) -> 
     agree(wrapped(net), net, torch.randn(2, 12))
 
 
+@pytest.mark.networks
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
 def test_a_network_from_torchvision(name: str) -> None:
     net = torchvision_model(name)

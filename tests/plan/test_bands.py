@@ -63,6 +63,7 @@ def test_networks_of_full_size_are_taken_in_bands() -> None:
         assert again == alone
 
 
+@pytest.mark.fuzz
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_chains_of_windows(data: st.DataObject) -> None:

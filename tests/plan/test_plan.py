@@ -96,6 +96,7 @@ def test_a_plan_for_another_machine_needs_nothing_of_it() -> None:
     assert sum(step.items >= 48 for step in convs) > len(convs) // 2
 
 
+@pytest.mark.networks
 def test_memory_does_not_grow_with_runs_and_shapes() -> None:
     resource = pytest.importorskip("resource")
     spec = network("squeezenet1_1")

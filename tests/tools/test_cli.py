@@ -144,6 +144,7 @@ def test_info(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert expected in out
 
 
+@pytest.mark.processes
 def test_timings_come_from_fresh_processes() -> None:
     imported, answered = info.first_answer(runs=1)
     assert 0 <= imported < answered < 60
