@@ -3,6 +3,7 @@ simulator. It keeps a diary and can be told to fail; what a real driver leaves u
 """
 
 import ctypes
+import gc
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -231,8 +232,16 @@ class FakeApi:
     def _do(self, work: Any, stream: int) -> None:
         if stream in self.capturing:
             self.capturing[stream].append(work)
-        else:
+            return
+        # A collection in one of the simulator's threads may finalise what calls the driver, whose lock this
+        # thread holds until they end.
+        collects = gc.isenabled()
+        gc.disable()
+        try:
             work()
+        finally:
+            if collects:
+                gc.enable()
 
     def _cuStreamBeginCapture(self, stream: int, mode: Any) -> None:
         self._ready(stream)
