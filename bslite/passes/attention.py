@@ -16,6 +16,7 @@ from bslite.passes.rewrite import params_of, readers
 from bslite.spec import Array, ModelSpec, Node
 
 SMALLEST = 1e-30  # a divisor whose reciprocal float32 has
+HIDDEN = -1e30  # a score that leaves a key no weight beside one that counts
 
 
 @dataclass
@@ -50,6 +51,8 @@ class Finder:
         self.reading = readers(spec)
         #: values to be made: of which value, its axes in which order
         self.turned: dict[str, tuple[str, Sequence[int]]] = {}
+        #: masks to be made of constants
+        self.made: dict[str, Array] = {}
 
     def match(self, node: Node) -> Match | None:
         """The attention whose last product is ``node``, or None if it is no such product."""
@@ -79,6 +82,8 @@ class Finder:
 
     def constant(self, name: str) -> Array | None:
         """The value, if it is a constant of float32."""
+        if name in self.made:
+            return self.made[name]
         node = self.nodes.get(name)
         if node is None or node.op != "constant" or self.spec.dtypes[name] != "float32":
             return None
@@ -93,6 +98,8 @@ class Finder:
                 if self.shapes[scores] == self.shapes[node.name] and above and above.op != "constant":
                     found.masks.append(mask)
                     return above
+        elif node.op == "where" and found.scale == 1.0 and not found.factors:
+            return self._hides(node, found)
         elif node.op in ("mul", "div"):
             for scores, factor in (node.inputs, node.inputs[::-1])[: 2 if node.op == "mul" else 1]:
                 right = self.shapes[scores] == self.shapes[node.name]
@@ -107,6 +114,29 @@ class Finder:
             if joined is not None and found.cut is None and large == self.shapes[joined.name]:
                 found.cut = node
                 return self._inner(node.inputs[0])
+        return None
+
+    def _hides(self, node: Node, found: Match) -> Node | None:
+        """Note the mask of keys that a constant condition leaves no weight; the node that makes the scores.
+
+        A row without a key is none that a mask can say: its weights would be equal, not NaN.
+        """
+        condition = self.nodes.get(node.inputs[0])
+        if condition is None or condition.op != "constant" or found.joined is not None:
+            return None
+        visible = self.spec.params[condition.params["value"]]
+        _, first, second = node.inputs
+        for scores, least, seen in ((first, second, visible), (second, first, ~visible)):
+            fill = self.constant(least)
+            if fill is None or fill.size != 1 or not float(fill.reshape(())) <= HIDDEN:
+                continue
+            if self.shapes[scores] != self.shapes[node.name] or not seen.ndim or not seen.any(-1).all():
+                return None
+            name = f"{node.name}/hidden"
+            self.made[name] = np.where(seen, 0.0, -np.inf).astype(np.float32)
+            self.shapes[name] = seen.shape
+            found.masks.append(name)
+            return self._inner(scores)
         return None
 
     def _factor(self, name: str, found: Match, divides: bool) -> bool:
@@ -127,6 +157,9 @@ class Finder:
         if q is not None and (source := self._by_number(q, found)):
             found.q = source
         turned = self._inner(found.k)
+        if turned is not None and (source := self._by_number(turned, found)):
+            found.k = source
+            turned = self._inner(source)
         if turned is None or turned.op != "permute":
             return
         k = self._inner(turned.inputs[0])
@@ -249,6 +282,9 @@ class Writer:
             rest.append(key)
         else:
             rest += [m for m, _ in known]
+        for made in self.finder.made.keys() & set(rest):
+            self.params[made] = self.finder.made[made]
+            self.made.append(Node(made, "constant", params={"value": made}))
         while len(rest) > 1:
             rest[:2] = [self._add(f"mask{len(rest)}", "add", *rest[:2])]
         return rest

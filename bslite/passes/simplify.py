@@ -6,8 +6,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from bslite.passes.attention import fuse_attention
+from bslite.passes.channels import scaled_weight, shifted_bias
+from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS, TRANSPOSED
 from bslite.passes.rewrite import readers, substitute
+from bslite.passes.rules import apply_rules
+from bslite.passes.written_out import recognise
 from bslite.spec import Array, ModelSpec, Node
 
 FOLDABLE = (*CONVS, *TRANSPOSED, "linear")
@@ -48,20 +52,13 @@ def fold_batch_norms(spec: ModelSpec) -> ModelSpec:
         if why_not_folded(spec, bn, nodes, reading):
             continue
         before = nodes[bn.inputs[0]]
-        weight = spec.params[before.params["weight"]]
         scale, shift = batch_norm_scale_shift(spec.node_params(bn), bn.attrs["eps"])
-        bias = shift
-        if "bias" in before.params:
-            bias = bias + scale * spec.params[before.params["bias"]].astype(np.float64)
-        if before.op in TRANSPOSED:  # [C, K/groups, ...]: output channels are axis 1, group by group
-            groups = before.attrs["groups"]
-            grouped = weight.reshape(groups, -1, *weight.shape[1:]).astype(np.float64)
-            scaled = grouped * scale.reshape(groups, 1, -1, *[1] * (weight.ndim - 2))
-        else:
-            scaled = weight.astype(np.float64) * scale.reshape(-1, *[1] * (weight.ndim - 1))
+        own = spec.node_params(before)
+        bias = shifted_bias(own, scale, shift)
+        scaled = scaled_weight(before, own["weight"], scale)
         keys = {"weight": f"{bn.name}/folded.weight", "bias": f"{bn.name}/folded.bias"}
-        params[keys["weight"]] = scaled.reshape(weight.shape).astype(np.float32)
-        params[keys["bias"]] = bias.astype(np.float32)
+        params[keys["weight"]] = scaled.astype(np.float32)
+        params[keys["bias"]] = np.asarray(bias, np.float32)
         dropped[before.name] = before.inputs[0]  # unread from here on
         replaced[bn.name] = dataclasses.replace(before, name=bn.name, params=keys)
     return substitute(spec, dropped, replaced, params) if replaced else spec
@@ -87,4 +84,16 @@ def why_not_folded(
 
 def simplify(spec: ModelSpec) -> ModelSpec:
     """The simplified model: dropouts go first, because one may hide a batch norm or an attention."""
-    return fold_batch_norms(fuse_attention(drop_identities(spec)))
+    return fold_batch_norms(fuse_attention(rewrite(drop_identities(spec))))
+
+
+def rewrite(spec: ModelSpec) -> ModelSpec:
+    """The model without what does nothing, with what is written out as single ops.
+
+    The rules go twice: reshapes between parts of what is written out go first, constants join what is found.
+    """
+    draft = Draft(spec)
+    apply_rules(draft)
+    recognise(draft)
+    apply_rules(draft)
+    return draft.spec_now()

@@ -32,6 +32,13 @@ class Net(Graph):
     def constant(self, *shape: int) -> str:
         return self("constant", value=np.asarray(RNG.uniform(0.5, 2.0, shape), np.float32))
 
+    def number(self, value: float) -> str:
+        return self("constant", value=np.asarray(value, np.float32))
+
+    def causal(self, hidden: bool = False, first: int = 0) -> str:
+        """Which keys a row sees, or does not see: those up to its own place after ``first``."""
+        return self("constant", value=np.tri(ROWS, KEYS, first, dtype=bool) != hidden)
+
     def scores(self, q: str = "q", k: str = "k") -> str:
         return self("matmul", q, self("permute", k, order=(0, 1, 3, 2)))
 
@@ -74,6 +81,15 @@ FOUND: dict[str, Write] = {
     "computed masks": computed_masks,
     "dropped out": lambda n: n("matmul", n("dropout", n("softmax", n.scores(), axis=3), p=0.5), "v"),
     "keys transposed before": turned_first,
+    "keys scaled after they are transposed": lambda n: n.weighted(
+        n("matmul", "q", n("mul", n("permute", "k", order=(0, 1, 3, 2)), n.constant()))
+    ),
+    "causal, GPT-2's": lambda n: n.weighted(
+        n("where", n.causal(), n("div", n.scores(), n.constant()), n.number(-3.4e38))
+    ),
+    "causal, filled": lambda n: n.weighted(
+        n("where", n.causal(hidden=True), n.number(-np.inf), n("add", n.scores(), n.constant(ROWS, KEYS)))
+    ),
     "windows": windows,
 }
 
@@ -96,6 +112,8 @@ LEFT: dict[str, Write] = {
         n("mul", n("add", n.scores(), n.constant(ROWS, KEYS)), n.constant())
     ),
     "divides a number": lambda n: n.weighted(n("div", n.constant(), n.scores())),
+    "rows without a key": lambda n: n.weighted(n("where", n.causal(first=-1), n.scores(), n.number(-3.4e38))),
+    "hidden keys keep a weight": lambda n: n.weighted(n("where", n.causal(), n.scores(), n.number(-5.0))),
     "scaled by key": lambda n: n.weighted(n("mul", n.scores(), n.constant(KEYS))),
     "another function": lambda n: n.weighted(n("tanh", n.scores())),
 }

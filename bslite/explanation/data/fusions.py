@@ -54,10 +54,11 @@ def fusions(original: ModelSpec, spec: ModelSpec, plan: AnyPlan) -> list[Fusion]
 def _owners(original: ModelSpec, spec: ModelSpec) -> dict[str, str]:
     """Each node of ``original`` -> the node of ``spec``, its simplified form, that does its work.
 
-    A convolution whose batch norm was folded in goes by the batch norm's name; a dropout, which does nothing,
-    belongs to what makes its input, or to the first layer if that is an input of the model.
+    A node that is gone belongs to what reads its value: a convolution to the batch norm that was folded into
+    it, parts of what was written out to the op that computes it. A dropout, which does nothing, belongs to
+    what makes its input. Where that is an input of the model, the first layer stands in.
     """
-    kept = {n.name: n for n in spec.nodes}
+    kept = {n.name for n in spec.nodes}
     before = {n.name: n for n in original.nodes}
 
     def through(name: str) -> str:
@@ -65,17 +66,18 @@ def _owners(original: ModelSpec, spec: ModelSpec) -> dict[str, str]:
             name = before[name].inputs[0]
         return name
 
-    folded = {
-        through(n.inputs[0]): n.name
-        for n in original.nodes
-        if n.op == "batch_norm" and n.name in kept and kept[n.name].op != "batch_norm"
-    }
-    found = {}
+    reader: dict[str, str] = {}
     for node in original.nodes:
-        name = through(node.name)
-        name = name if name in kept else folded.get(name, spec.nodes[0].name)
-        found[node.name] = name
-    return found
+        if node.op != "dropout":
+            reader |= {name: node.name for i in node.inputs if (name := through(i)) not in reader}
+    found: dict[str, str] = {}
+    for node in reversed(original.nodes):
+        name = node.name
+        found[name] = name if name in kept else found.get(reader.get(name, ""), spec.nodes[0].name)
+    found |= {
+        n.name: found.get(through(n.name), spec.nodes[0].name) for n in original.nodes if n.op == "dropout"
+    }
+    return {n.name: found[n.name] for n in original.nodes}
 
 
 def _holds(
@@ -93,6 +95,11 @@ def _holds(
     folded = folded if layer.node.op != "batch_norm" else []
     said += [f"batch norm {n} folded into the weights" for n in folded]
     said += [f"dropout {n} dropped" for n in held if before[n].op == "dropout"]
+    plain = ("batch_norm", "dropout", "constant", layer.node.op)
+    own = [n for n in held if n == layer.node.name or n not in layer.members]
+    written = list(dict.fromkeys(before[n].op for n in own if before[n].op not in plain))
+    if written:
+        said.append(f"written out as {', '.join(written)}")
     if layer.affine is not None:
         said.append(f"batch norm {layer.affine.name} in the store")
     if layer.residual is not None:

@@ -1,0 +1,114 @@
+"""Rules: constants that scale or shift what a layer makes go into its parameters.
+
+Computed in float64, rounded once. The layer takes the name of the node that is gone: its value is that one's.
+"""
+
+import numpy as np
+
+from bslite.passes.channels import channel_vector, scaled_weight, shifted_bias, trailing_array
+from bslite.passes.draft import Draft
+from bslite.passes.families import CONVS, TRANSPOSED
+from bslite.spec import Array, Node
+
+PRODUCTS = (*CONVS, *TRANSPOSED, "linear")
+NORMS = ("layer_norm", "rms_norm", "group_norm", "batch_norm")
+#: Scales beyond these would take weights out of float32's range.
+SMALLEST, LARGEST = 1e-15, 1e15
+
+
+def scale_shift(draft: Draft, node: Node) -> tuple[str, Array | None, Array | None] | None:
+    """``value * scale + shift`` that a node with one constant operand is: the value, the constants."""
+    first, second = node.inputs
+    for value, other, swapped in ((first, second, False), (second, first, True)):
+        constant = draft.constant(other)
+        if constant is None or draft.constant(value) is not None or (swapped and node.op == "div"):
+            continue
+        c = constant.astype(np.float64)
+        if not np.isfinite(c).all() or (node.op == "div" and not c.all()):
+            return None
+        if node.op in ("mul", "div"):
+            return value, c if node.op == "mul" else 1.0 / c, None
+        if node.op == "sub" and swapped:
+            return value, np.array(-1.0), c
+        return value, None, c if node.op == "add" else -c
+    return None
+
+
+def constants_into_layer(draft: Draft, node: Node) -> bool:
+    """A layer times or plus constants, of a number per channel, as a layer with other parameters."""
+    found = scale_shift(draft, node)
+    before = draft.alone(found[0]) if found else None
+    if found is None or before is None or before.op not in (*PRODUCTS, *NORMS):
+        return False
+    if not draft.alike(before.name, node.name):
+        return False
+    fitted = [None if c is None else _fitted(draft, before, c) for c in found[1:]]
+    if any(f is None and c is not None for f, c in zip(fitted, found[1:], strict=True)):
+        return False
+    scale, shift = fitted
+    if scale is not None and not ((np.abs(scale) > SMALLEST) & (np.abs(scale) < LARGEST)).all():
+        return False
+    params = {role: draft.param(key) for role, key in before.params.items()}
+    new: dict[str, Array | float] = {}
+    factor: Array | float = 1.0 if scale is None else scale
+    if shift is not None or "bias" in before.params:
+        new["bias"] = shifted_bias(params, factor, 0.0 if shift is None else shift)
+    if scale is not None:
+        if before.op in PRODUCTS:
+            new["weight"] = scaled_weight(before, params["weight"], scale)
+        else:
+            new["weight"] = params["weight"].astype(np.float64) * scale if "weight" in params else scale
+    if "bias" in new and "bias" not in before.declaration.params:
+        return False
+    keys = dict(before.params)
+    rounded = {role: np.asarray(value, np.float32) for role, value in new.items()}
+    if not all(np.isfinite(array).all() for array in rounded.values()):
+        return False
+    for role, array in rounded.items():
+        keys[role] = f"{node.name}/absorbed.{role}"
+        draft.params[keys[role]] = np.ascontiguousarray(array)
+    draft.put(Node(node.name, before.op, before.inputs, keys, before.attrs))
+    return True
+
+
+def _fitted(draft: Draft, layer: Node, constant: Array) -> Array | None:
+    """The constant in the shape of the layer's bias; None if it varies along other axes."""
+    rank = len(draft.shape(layer.name))
+    if layer.op in ("layer_norm", "rms_norm"):
+        return trailing_array(constant, layer.attrs["normalized_shape"])
+    axis = rank - 1 if layer.op == "linear" else 1
+    size = draft.fixed(layer.name, [axis])
+    return None if size is None else channel_vector(constant, rank, axis, size[0])
+
+
+def groups_by_reshape(draft: Draft, node: Node) -> bool:
+    """A norm of ``[N, groups, ...]`` between two reshapes of images: a group norm of the images."""
+    norm = draft.alone(node.inputs[0])
+    first = (
+        draft.alone(norm.inputs[0]) if norm is not None and norm.op in ("group_norm", "layer_norm") else None
+    )
+    if norm is None or first is None or first.op not in ("reshape", "flatten"):
+        return False
+    source, inner = first.inputs[0], len(draft.shape(first.name))
+    if not draft.alike(source, node.name) or len(draft.shape(source)) < 2:
+        return False
+    if any(shapes[source][0] != shapes[first.name][0] for shapes in draft.shapes):
+        return False
+    channels, cut = draft.fixed(source, [1]), draft.fixed(first.name, [1])
+    if channels is None or cut is None:
+        return False
+    if norm.op == "layer_norm":
+        if inner - len(norm.attrs["normalized_shape"]) != 2 or norm.params:
+            return False
+        groups = cut[0]
+    else:
+        groups = norm.attrs["num_groups"]
+    if channels[0] % groups or (norm.params and groups != cut[0]):
+        return False
+    keys = {}
+    for role, key in norm.params.items():
+        keys[role] = f"{node.name}/{role}"
+        draft.params[keys[role]] = np.repeat(draft.param(key), channels[0] // groups)
+    attrs = {"num_groups": groups, "eps": norm.attrs["eps"]}
+    draft.put(Node(node.name, "group_norm", (source,), keys, attrs))
+    return True

@@ -1,0 +1,166 @@
+"""`Draft`: a model while passes rewrite it in place; nodes that nothing reads any more fall away at once."""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from bslite.errors import BsliteError
+from bslite.ops import Shape, infer
+from bslite.passes.rewrite import params_of
+from bslite.spec import Array, ModelSpec, Node
+
+#: Ways to change the free sizes of a model, to learn which sizes depend on them.
+CHANGES = (lambda n, i: n * (2 + i), lambda n, i: 2 * n, lambda n, i: n + 1, lambda n, i: max(1, n // 2))
+
+
+class Draft:
+    """Nodes by name in topological order, who reads what, and sizes at several sizes of the inputs."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self.spec = spec
+        self.nodes = {n.name: n for n in spec.nodes}
+        self.place: dict[str, float] = {name: i for i, name in enumerate(self.nodes)}
+        self.dtypes = dict(spec.dtypes)
+        self.outputs = frozenset(spec.outputs)
+        self.changed = False
+        self.params: dict[str, Array] = {}
+        self.reading: dict[str, dict[str, None]] = {}
+        for node in spec.nodes:
+            self._note(node)
+
+    def _note(self, node: Node) -> None:
+        for name in node.inputs:
+            self.reading.setdefault(name, {})[node.name] = None
+
+    @cached_property
+    def shapes(self) -> list[dict[str, Shape]]:
+        """Every value's shape: for the example inputs, and with free sizes changed.
+
+        What is true of all of them is taken to be true at any size.
+        """
+        return shapes_at_several_sizes(self.spec)
+
+    def shape(self, name: str) -> Shape:
+        """The value's shape for the example inputs."""
+        return self.shapes[0][name]
+
+    def alike(self, *names: str) -> bool:
+        """Whether the values have one shape, at any size."""
+        return all(len({shapes[name] for name in names}) == 1 for shapes in self.shapes)
+
+    def fixed(self, name: str, axes: Sequence[int]) -> Shape | None:
+        """The value's sizes at ``axes``, or None if they depend on the sizes of the inputs."""
+        found = {tuple(shapes[name][axis] for axis in axes) for shapes in self.shapes}
+        return found.pop() if len(found) == 1 else None
+
+    def constant(self, name: str) -> Array | None:
+        """The value, if it is a constant of float32."""
+        node = self.nodes.get(name)
+        if node is None or node.op != "constant":
+            return None
+        value = self.param(node.params["value"])
+        return value if value.dtype == np.float32 else None
+
+    def number(self, name: str) -> float | None:
+        """The value, if it is a constant of one element."""
+        value = self.constant(name)
+        return float(value.reshape(())) if value is not None and value.size == 1 else None
+
+    def param(self, key: str) -> Array:
+        """A parameter of the model, or one that a pass made."""
+        return self.params[key] if key in self.params else self.spec.params[key]
+
+    def alone(self, name: str) -> Node | None:
+        """The node that makes the value, if exactly one node reads it and it is no output."""
+        readers = self.reading.get(name, {})
+        return self.nodes.get(name) if len(readers) == 1 and name not in self.outputs else None
+
+    def put(self, node: Node, *before: Node) -> None:
+        """Let ``node`` make the value of its name, with the new nodes ``before`` in front of it.
+
+        ``node`` reads values that stand before the one it replaces, which ``before`` may make.
+        """
+        old = self.nodes[node.name]
+        for i, new in enumerate(before, start=1):
+            self.place[new.name] = self.place[node.name] - 1 + i / (len(before) + 1)
+            self.nodes[new.name] = new
+            self._infer(new)
+            self._note(new)
+        self.nodes[node.name] = node
+        self._note(node)
+        self._unread(old, set(node.inputs))
+        self.changed = True
+
+    def _infer(self, node: Node) -> None:
+        params = {role: self.param(key) for role, key in node.params.items()}
+        dtypes = {role: array.dtype.name for role, array in params.items()}
+        op, sizes = node.declaration, {role: array.shape for role, array in params.items()}
+        self.dtypes[node.name] = op.dtype([self.dtypes[i] for i in node.inputs], dtypes, node.attrs)
+        for shapes in self.shapes:
+            shapes[node.name] = infer(op, [shapes[i] for i in node.inputs], sizes, node.attrs)
+
+    def bypass(self, node: Node, source: str) -> None:
+        """Let the readers of ``node``, which is no output, read ``source`` instead."""
+        for name in list(self.reading.pop(node.name, {})):
+            reader = self.nodes[name]
+            inputs = tuple(source if x == node.name else x for x in reader.inputs)
+            self.nodes[name] = Node(name, reader.op, inputs, reader.params, reader.attrs)
+            self._note(self.nodes[name])
+        del self.nodes[node.name]
+        self._unread(node, set())
+        self.changed = True
+
+    def _unread(self, reader: Node, still: set[str]) -> None:
+        """Forget that ``reader`` reads its inputs, those ``still`` read excepted."""
+        for name in set(reader.inputs) - still:
+            readers = self.reading[name]
+            readers.pop(reader.name, None)
+            node = self.nodes.get(name)
+            if readers or node is None or name in self.outputs:
+                continue
+            del self.nodes[name]
+            self._unread(node, set())
+
+    def spec_now(self) -> ModelSpec:
+        """The model as it is now."""
+        if not self.changed:
+            return self.spec
+        nodes = sorted(self.nodes.values(), key=lambda n: self.place[n.name])
+        return self.spec.replace(
+            nodes=tuple(nodes), params=params_of(nodes, {**self.spec.params, **self.params})
+        )
+
+
+def shapes_at_several_sizes(spec: ModelSpec) -> list[dict[str, Shape]]:
+    """Shapes of all values for the example inputs; then for others, together as different as the model takes.
+
+    A free size that the model takes in one size alone counts as fixed.
+    """
+    found = [spec.infer_shapes([i.example for i in spec.inputs])]
+    sizes: dict[str, int] = {}
+    for i in spec.inputs:
+        sizes |= {d: n for d, n in zip(i.shape, i.example, strict=True) if isinstance(d, str)}
+    names = list(sizes)
+    if names and not _also(spec, sizes, names, found):
+        for name in names:
+            _also(spec, sizes, [name], found)
+    return found
+
+
+def _also(spec: ModelSpec, sizes: dict[str, int], names: list[str], found: list[dict[str, Shape]]) -> bool:
+    """Add the shapes with the sizes ``names`` changed; whether the model takes one of the changes."""
+    for change in CHANGES:
+        new = sizes | {name: change(sizes[name], i) for i, name in enumerate(names)}
+        if any(new[name] == sizes[name] for name in names):
+            continue
+        inputs = [tuple(new[d] if isinstance(d, str) else d for d in i.shape) for i in spec.inputs]
+        if max(map(math.prod, inputs), default=0) > 2**40:
+            continue
+        try:
+            found.append(spec.infer_shapes(inputs))
+        except BsliteError:
+            continue
+        return True
+    return False

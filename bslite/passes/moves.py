@@ -1,0 +1,84 @@
+"""Rules: what does nothing goes; permutations and reshapes one after the other become one, or none."""
+
+from collections.abc import Callable
+
+from bslite.passes.draft import Draft
+from bslite.spec import Node
+
+
+def number_is(index: int, value: float) -> Callable[[Draft, Node], str | None]:
+    """Of a binary node: its other input, if the one at ``index`` is the constant ``value``."""
+
+    def other(draft: Draft, node: Node) -> str | None:
+        return node.inputs[1 - index] if draft.number(node.inputs[index]) == value else None
+
+    return other
+
+
+def _first(draft: Draft, node: Node) -> str | None:
+    return node.inputs[0]
+
+
+#: Of the ops that may do nothing: the input whose value theirs would be; shapes have to be alike.
+SAME: dict[str, tuple[Callable[[Draft, Node], str | None], ...]] = {
+    "add": (number_is(0, 0.0), number_is(1, 0.0)),
+    "sub": (number_is(1, 0.0),),
+    "mul": (number_is(0, 1.0), number_is(1, 1.0)),
+    "div": (number_is(1, 1.0),),
+    "pow": (number_is(1, 1.0),),
+    "reshape": (_first,),
+    "flatten": (_first,),
+    "expand": (_first,),
+    "cast": (lambda d, n: n.inputs[0] if d.dtypes[n.inputs[0]] == n.attrs["to"] else None,),
+    "permute": (lambda d, n: n.inputs[0] if list(n.attrs["order"]) == sorted(n.attrs["order"]) else None,),
+    "slice": (lambda d, n: n.inputs[0] if n.attrs["step"] == 1 else None,),
+    "concat": (lambda d, n: n.inputs[0] if len(n.inputs) == 1 else None,),
+}
+
+
+def does_nothing(draft: Draft, node: Node) -> bool:
+    """A node whose value is that of an input: its readers read that. An output of the model stays."""
+    if node.name in draft.outputs:
+        return False
+    for same in SAME[node.op]:
+        source = same(draft, node)
+        if source is not None and draft.alike(source, node.name):
+            draft.bypass(node, source)
+            return True
+    return False
+
+
+def two_permutations(draft: Draft, node: Node) -> bool:
+    """A permutation of a permutation is one; the first goes if nothing else reads it."""
+    before = draft.nodes.get(node.inputs[0])
+    if before is None or before.op != "permute":
+        return False
+    order = [before.attrs["order"][axis] for axis in node.attrs["order"]]
+    if draft.alone(before.name) is None and (order != sorted(order) or node.name in draft.outputs):
+        return False
+    draft.put(Node(node.name, "permute", before.inputs, attrs={"order": order}))
+    return True
+
+
+def two_reshapes(draft: Draft, node: Node) -> bool:
+    """A reshape of a reshape that nothing else reads is one, where its shape can be said of the source."""
+    before = draft.alone(node.inputs[0])
+    if before is None or before.op not in ("reshape", "flatten"):
+        return False
+    target = reshape_target(draft, before.inputs[0], node.name)
+    if target is None:
+        return False
+    draft.put(Node(node.name, "reshape", before.inputs, attrs={"shape": target}))
+    return True
+
+
+def reshape_target(draft: Draft, source: str, name: str) -> tuple[int, ...] | None:
+    """The shape of the value ``name`` as a reshape of ``source`` says it at any size; None if it cannot."""
+    target = []
+    for axis in range(len(draft.shape(name))):
+        sizes = draft.fixed(name, [axis])
+        kept = axis < len(draft.shape(source)) and all(
+            shapes[source][axis] == shapes[name][axis] for shapes in draft.shapes
+        )
+        target.append(sizes[0] if sizes is not None else 0 if kept else -1)
+    return tuple(target) if target.count(-1) <= 1 else None

@@ -1,0 +1,30 @@
+"""The rules that rewrite one node and what it reads, by the op of that node; one pass applies them all."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from bslite.passes.absorb import constants_into_layer, groups_by_reshape
+from bslite.passes.draft import Draft
+from bslite.passes.moves import does_nothing, two_permutations, two_reshapes
+from bslite.passes.one_hot import one_hot_product
+from bslite.spec import Node
+
+#: A rule is told a node, may rewrite it, and says whether it did.
+Rule = Callable[[Draft, Node], bool]
+
+RULES: Mapping[str, Sequence[Rule]] = {
+    **dict.fromkeys(("add", "sub", "mul", "div"), (does_nothing, constants_into_layer)),
+    **dict.fromkeys(("pow", "expand", "cast", "slice", "concat"), (does_nothing,)),
+    **dict.fromkeys(("reshape", "flatten"), (does_nothing, groups_by_reshape, two_reshapes)),
+    "permute": (two_permutations, does_nothing),
+    "linear": (one_hot_product,),
+    "matmul": (one_hot_product,),
+}
+
+
+def apply_rules(draft: Draft) -> None:
+    """Apply every rule to every node, from the inputs on; to what a rule makes again, until none applies."""
+    for name in list(draft.nodes):
+        while name in draft.nodes:
+            node = draft.nodes[name]
+            if not any(rule(draft, node) for rule in RULES.get(node.op, ())):
+                break

@@ -1,0 +1,140 @@
+"""Small rewrites: what does nothing goes, moves cancel, constants go into layers, one-hots pick rows."""
+
+import numpy as np
+import pytest
+from support.check import assert_three_way
+from support.graphs import Graph
+
+import bslite
+from bslite import reference
+from bslite.passes import simplify
+from bslite.spec import ModelSpec
+
+RNG = np.random.default_rng(0)
+
+
+class Net(Graph):
+    """A graph whose layers are named after their op and place; numbers and arrays are constants."""
+
+    def __call__(self, op: str, *inputs: str | float | np.ndarray, **given: object) -> str:
+        names = [
+            x if isinstance(x, str) else self("constant", value=np.asarray(x, np.float32)) for x in inputs
+        ]
+        return super().__call__(op, f"{op}{len(self.nodes)}", *names, **given)
+
+
+def image() -> tuple[Net, str]:
+    net = Net()
+    return net, net.input("x", ("N", 6, "H", 4), (2, 6, 5, 4))
+
+
+def array(*shape: int) -> np.ndarray:
+    return RNG.uniform(0.5, 1.5, shape).astype(np.float32)
+
+
+def check(spec: ModelSpec, *ops: str, inputs: list[np.ndarray] | None = None) -> ModelSpec:
+    """``spec`` is simplified to nodes with these ops, apart from constants, and stays the same function."""
+    if inputs is None:
+        inputs = [RNG.standard_normal(i.example).astype(np.float32) for i in spec.inputs]
+    simple = simplify(spec)
+    assert [n.op for n in simple.nodes if n.op != "constant"] == list(ops)
+    assert simple.outputs == spec.outputs
+    exact = reference.run(spec, inputs, np.float64)[0]
+    peer = reference.run(spec, inputs, np.float32)[0]
+    assert_three_way(reference.run(simple, inputs, np.float32)[0], peer, exact)
+    assert_three_way(bslite.run(spec, inputs), peer, exact)
+    return simple
+
+
+def test_what_does_nothing_goes() -> None:
+    net, x = image()
+    y = net("add", net("mul", net("tanh", x), 1.0), 0.0)
+    y = net("cast", net("reshape", net("div", y, 1.0), shape=(0, 6, -1, 4)), to="float32")
+    y = net("slice", net("expand", y, shape=(-1, 6, -1, -1)), axis=1, start=0, stop=9)
+    check(net.build(net("relu", net("concat", y, axis=1))), "tanh", "relu")
+
+
+def test_what_changes_the_shape_or_is_an_output_stays() -> None:
+    net, x = image()
+    check(net.build(net("tanh", net("add", x, np.zeros((3, 1, 6, 1, 1))))), "add", "tanh")
+    net, x = image()
+    check(net.build(net("mul", net("tanh", x), 1.0)), "tanh", "mul")
+    net, x = image()
+    check(net.build(net("relu", net("slice", x, axis=2, stop=5))), "slice", "relu")  # of an axis of any size
+
+
+def test_moves_cancel() -> None:
+    net, x = image()
+    y = net("permute", net("permute", net("tanh", x), order=(0, 2, 3, 1)), order=(0, 3, 1, 2))
+    y = net("reshape", net("reshape", y, shape=(0, 6, -1)), shape=(0, 6, -1, 4))
+    check(net.build(net("relu", y)), "tanh", "relu")
+
+
+def test_moves_join() -> None:
+    net, x = image()
+    y = net("permute", net("permute", net("tanh", x), order=(0, 2, 3, 1)), order=(0, 2, 1, 3))
+    y = net("reshape", net("flatten", y, start_axis=1), shape=(0, 6, -1))
+    check(net.build(net("relu", y)), "tanh", "permute", "reshape", "relu")
+
+
+def test_a_move_that_is_read_elsewhere_stays() -> None:
+    net, x = image()
+    last = net("permute", net("tanh", x), order=(0, 2, 3, 1))
+    spec = net.build(net("relu", net("permute", last, order=(0, 3, 1, 2))), net("relu", last))
+    assert sorted(n.op for n in simplify(spec).nodes) == ["permute", "relu", "relu", "tanh"]
+
+
+@pytest.mark.parametrize("shape", [(5, 1, 1), (1, 5, 1, 1), (), (1,)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_scale_and_shift_go_into_a_convolution(shape: tuple[int, ...], bias: bool) -> None:
+    net, x = image()
+    more = {"bias": array(5)} if bias else {}
+    y = net("conv2d", x, weight=array(5, 6, 3, 3), **more)
+    y = net("sub", net("add", net("div", net("mul", array(*shape), y), 1.7), array(*shape)), array(*shape))
+    check(net.build(net("relu", y)), "conv2d", "relu")
+
+
+def test_scale_and_shift_go_into_a_transposed_convolution_and_a_linear_layer() -> None:
+    net, x = image()
+    y = net("conv_transpose2d", x, weight=array(6, 2, 3, 3), groups=3)
+    check(net.build(net("mul", net("sub", 2.0, y), array(6, 1, 1))), "conv_transpose2d")
+    net = Net()
+    y = net("linear", net.input("x", ("N", "T", 6), (2, 3, 6)), weight=array(5, 6))
+    check(net.build(net("add", net("mul", y, array(5)), array(1, 1, 5))), "linear")
+
+
+def test_constants_that_vary_along_other_axes_stay() -> None:
+    net, x = image()
+    y = net("conv2d", x, weight=array(4, 6, 1, 1))
+    check(net.build(net("mul", y, array(4))), "conv2d", "mul")  # along the columns
+    net = Net()
+    y = net("linear", net.input("x", (2, 5, 6)), weight=array(5, 6))
+    check(net.build(net("add", y, array(5, 1))), "linear", "add")
+    net, x = image()
+    y = net("conv2d", x, weight=array(4, 6, 1, 1))
+    check(net.build(net("add", net("mul", y, 2.0), y)), "conv2d", "mul", "add")  # y is read twice
+    net, x = image()
+    y = net("conv2d", x, weight=array(4, 6, 1, 1))
+    check(net.build(net("div", 2.0, y)), "conv2d", "div")
+
+
+def one_hot(out: str, linear: bool, **attrs: object) -> ModelSpec:
+    net = Net()
+    i = net.input("i", ("N", 7), (3, 7), dtype="int64")
+    hot = net("one_hot", i, depth=4, **attrs)
+    if linear:
+        return net.build(net("linear", hot, weight=array(5, 4), bias=array(5)))
+    return net.build(net("matmul", hot, array(4, 5)))
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_one_hot_times_a_matrix_picks_rows(linear: bool) -> None:
+    i = RNG.integers(-7, 8, (3, 7))  # some out of range: rows of zeros
+    check(one_hot("gather", linear), "minimum", "maximum", "gather", inputs=[i])
+
+
+def test_another_one_hot_is_left_alone() -> None:
+    i = RNG.integers(0, 4, (3, 7))
+    check(one_hot("linear", True, off=0.5), "one_hot", "linear", inputs=[i])
+    check(one_hot("matmul", False, on=2.0), "one_hot", "matmul", inputs=[i])
+    check(one_hot("linear", True, strict=True), "one_hot", "linear", inputs=[i])
