@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bslite.compiled import CompiledModel, compile
     from bslite.dropin import bisect, optimize, report
     from bslite.explanation import Explanation, explain
-    from bslite.frontends import from_onnx, from_state_dict, from_torch
+    from bslite.frontends import from_state_dict, from_torch
     from bslite.spec import GraphBuilder, Input, ModelSpec, Node, load, save
     from bslite.streaming import Session, step_model
     from bslite.verification import Verification, verify
@@ -46,7 +46,7 @@ _LAZY = {
     "compile": "bslite.compiled",
     "CompiledModel": "bslite.compiled",
     "from_torch": "bslite.frontends",
-    "from_onnx": "bslite.frontends",
+    "from_onnx": "bslite.onnx.load",
     "from_state_dict": "bslite.frontends",
     "Verification": "bslite.verification",
     "verify": "bslite.verification",

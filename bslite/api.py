@@ -9,13 +9,14 @@ import numpy as np
 from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
 from bslite.spec import Array, Input, ModelSpec
+from bslite.spec.open import OpenModel
 
 BACKENDS = ("cpu", "cuda", "reference")
 MOST_KNOWN = 64  # kinds of inputs, of one model, that are not looked at again
 
 
 def run(
-    spec: ModelSpec,
+    spec: ModelSpec | OpenModel,
     x: Any,
     *,
     backend: str | None = None,
@@ -38,6 +39,12 @@ def run(
     Raises InputError if ``x`` is not what the model takes, SpecError if a layer cannot take the size that
     reaches it, EngineError for a backend that does not exist or cannot run here. Nothing is ever cast.
     """
+    if isinstance(spec, OpenModel):
+        settled = spec.settle(list(x) if isinstance(x, (list, tuple)) else [x])
+        options: dict[str, Any] = {"backend": backend, "layerwise": layerwise, "threads": threads}
+        made = [] if settled.spec is None else run(settled.spec, settled.inputs, **options)
+        outputs = settled.outputs(made if isinstance(made, list) else [made])
+        return outputs[0] if len(outputs) == 1 else outputs
     if not isinstance(spec, ModelSpec):
         raise InputError(
             f"run() takes a ModelSpec first, got {type(spec).__name__}; "
@@ -99,13 +106,16 @@ def warmup(
 ENGINES = ("_cpu_engine", "_cuda_engines", "_taken_as_is", "_streams")  # what engines keep on a spec
 
 
-def memory(spec: ModelSpec) -> dict[str, int]:
-    """Bytes that the CPU engine holds for ``spec``: ``weights`` as it packed them, ``values`` between layers.
+def memory(*specs: ModelSpec) -> dict[str, int]:
+    """Bytes that the CPU engine holds for models: ``weights`` as it packed them, ``values`` between layers.
 
-    The parameters of ``spec`` itself are not counted.
+    What models share counts once; the parameters of the models themselves are not counted.
     """
-    engine = spec.__dict__.get("_cpu_engine")
-    return {"weights": 0, "values": 0} if engine is None else engine.memory()
+    engines = [spec.__dict__["_cpu_engine"] for spec in specs if "_cpu_engine" in spec.__dict__]
+    weights: dict[Any, int] = {}
+    for engine in engines:
+        weights |= {(id(engine.derived.shared), key): size for key, size in engine.weights().items()}
+    return {"weights": sum(weights.values()), "values": sum(engine.values() for engine in engines)}
 
 
 def release(spec: ModelSpec) -> None:
@@ -115,6 +125,16 @@ def release(spec: ModelSpec) -> None:
     """
     for name in ENGINES:
         spec.__dict__.pop(name, None)
+
+
+def settled(spec: ModelSpec | OpenModel, x: Any) -> tuple[ModelSpec, Any]:
+    """A ModelSpec and its inputs, for the inputs ``x`` of a model that may need to know their sizes."""
+    if not isinstance(spec, OpenModel):
+        return spec, x
+    found = spec.settle(list(x) if isinstance(x, (list, tuple)) else [x])
+    if found.spec is None:
+        raise InputError("every output of the model is known from the sizes: nothing is computed")
+    return found.spec, found.inputs
 
 
 def check_threads(threads: int | None) -> None:

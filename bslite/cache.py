@@ -14,10 +14,12 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from bslite.errors import BsliteError, EngineError
 
@@ -126,6 +128,49 @@ def read_json(
         text = f"bslite ignores {what} in {file} ({type(e).__name__}: {e}); {then}"
         warnings.warn(text, RuntimeWarning, stacklevel=3)
         return None
+
+
+class Derived:
+    """Arrays made of others, each made once for all tables that share it: weights packed for an engine, say.
+
+    A table keeps the arrays that it was asked for; one that no table keeps any more is let go. ``like``: a
+    table to share arrays with. Arrays are told apart by the memory they lie in, so what they are made of must
+    not change. Threads may share a table.
+    """
+
+    def __init__(self, like: "Derived | None" = None) -> None:
+        self.shared: WeakValueDictionary[Any, _Made] = WeakValueDictionary() if like is None else like.shared
+        self._lock: Any = threading.RLock() if like is None else like._lock
+        self._kept: dict[Any, _Made] = {}
+
+    def get(self, what: Any, sources: Sequence[Any], make: Callable[[], Any]) -> Any:
+        """The array ``what``, a hashable description, of ``sources``; made if there is none."""
+        key = (what, *map(_place, sources))
+        with self._lock:
+            made = self._kept.get(key) or self.shared.get(key)
+            if made is None:
+                made = self.shared[key] = _Made(make(), tuple(sources))
+            self._kept[key] = made
+            return made.array
+
+    def sizes(self) -> dict[Any, int]:
+        """Bytes of the arrays that this table keeps, by what tells them apart."""
+        with self._lock:
+            return {key: made.array.nbytes for key, made in self._kept.items()}
+
+
+@dataclass(eq=False)
+class _Made:
+    """An array with its ``sources``, which are kept so that no other array comes to lie in their memory."""
+
+    array: Any
+    sources: tuple[Any, ...]
+
+
+def _place(array: Any) -> tuple[Any, ...]:
+    """Where an array lies, and how."""
+    about = array.__array_interface__
+    return about["data"][0], about["typestr"], about["shape"], about["strides"]
 
 
 class Recent(Generic[K, V]):

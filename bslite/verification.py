@@ -16,6 +16,7 @@ import numpy as np
 from bslite.errors import EngineError
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec, Node
+from bslite.spec.open import OpenModel
 
 #: How many times a float32 peer's error the engine's may be,
 FACTOR = 4.0
@@ -145,7 +146,7 @@ CPU = Engine()
 
 
 def verify(
-    spec: ModelSpec,
+    spec: ModelSpec | OpenModel,
     x: Any,
     *,
     module: Callable[..., Any] | None = None,
@@ -163,8 +164,9 @@ def verify(
     each layer's name as the references reach it. A few values per precision are held at a time, not the whole
     network.
     """
-    from bslite.api import as_arrays, on_host, run
+    from bslite.api import as_arrays, on_host, run, settled
 
+    spec, x = settled(spec, x)
     engine = engine_for(list(x) if isinstance(x, (list, tuple)) else [x], backend, threads)
     first = _arrays(run(spec, x, threads=threads, backend=engine.backend))  # also checks the input, first
     again = _arrays(run(spec, x, threads=threads, backend=engine.backend))

@@ -72,7 +72,7 @@ def load_model(
 ) -> ModelSpec:
     """The model the options name: a file, or an architecture with given or seeded weights.
 
-    ``shape`` is the example for an ONNX file that leaves more sizes open than the batch.
+    ``shape`` is the example for an ONNX file with open sizes that cannot stay free.
     """
     if (path is None) == (arch is None):
         raise typer.BadParameter("give either a MODEL file or --arch NAME")
@@ -94,14 +94,18 @@ def load_model(
 def _load_onnx(path: Path, shape: str | None) -> ModelSpec:
     """An ONNX file; ``shape`` is that of its one input."""
     from bslite.cli.inputs import parse_shape
-    from bslite.frontends.onnx.read import from_onnx, input_names
+    from bslite.frontends.onnx.read import input_names
+    from bslite.onnx.load import from_onnx
 
-    if shape is None:
-        return from_onnx(path)
-    names = input_names(path)
-    if len(names) != 1:
-        raise typer.BadParameter(f"--shape goes with a model of one input; {path} has {len(names)}")
-    return from_onnx(path, shapes={names[0]: parse_shape(shape)})
+    names, shapes = input_names(path), None
+    if shape is not None:
+        if len(names) != 1:
+            raise typer.BadParameter(f"--shape goes with a model of one input; {path} has {len(names)}")
+        shapes = {names[0]: parse_shape(shape)}
+    spec = from_onnx(path, shapes=shapes)
+    if not isinstance(spec, ModelSpec):
+        raise typer.BadParameter(f"{path} leaves sizes open that must be known: give --shape")
+    return spec
 
 
 def describe_weights(arch: str | None, weights: Path | None, seed: int) -> str:

@@ -12,6 +12,7 @@ from bslite.compiled.runner import Options, Runner
 from bslite.errors import EngineError, InputError, UnsupportedError
 from bslite.frontends.onnx.file import Source
 from bslite.spec import ModelSpec, load
+from bslite.spec.open import OpenModel
 from bslite.spec.ports import Port
 
 PRECISIONS = ("float32", "ieee")
@@ -93,9 +94,9 @@ def compile(
     """``model`` ready to run. Nothing is computed yet; kernels are compiled once per machine, not per model.
 
     ``model``: a `ModelSpec`; the path of an ONNX file or of one that `bslite.save` wrote; an ONNX model's
-    bytes or ``ModelProto``; a torch module in eval mode. An ONNX model runs as it is: sizes that it leaves
-    open are settled by the inputs of each call. A torch module is traced at its first call; all of it runs in
-    bslite, or UnsupportedError lists what cannot.
+    bytes or ``ModelProto``; what `bslite.from_onnx` returned; a torch module in eval mode. An ONNX model runs
+    as it is: sizes that it leaves open are settled by the inputs of each call. A torch module is traced at
+    its first call; all of it runs in bslite, or UnsupportedError lists what cannot.
 
     ``device``: "cpu", "cuda" or "reference", the plain NumPy oracle. ``threads`` as for `bslite.run`.
     ``precision``: "float32" promises errors no larger than those of float32 arithmetic, "ieee" float32
@@ -130,7 +131,7 @@ def _runner(model: Any, options: Options) -> Runner:
         from bslite.compiled.module_runner import ModuleRunner
 
         return ModuleRunner(model, options)
-    known = isinstance(model, (bytes, bytearray, memoryview, Source))
+    known = isinstance(model, (bytes, bytearray, memoryview, Source, OpenModel))
     is_onnx = known or type(model).__name__ == "ModelProto"
     if not is_onnx and not isinstance(model, (str, os.PathLike)):
         raise InputError(

@@ -16,7 +16,8 @@ class OnnxRunner:
     """Takes NumPy arrays or CPU tensors; with a tensor among them, the results are tensors."""
 
     def __init__(self, model: Any, options: Options) -> None:
-        self.model = OnnxModel(model, options.device, options.threads)
+        source = model.source if isinstance(model, OnnxModel) else model
+        self.model = OnnxModel(source, options.device, options.threads)
         self.name, self.inputs, self.outputs = self.model.name, self.model.inputs, self.model.outputs
         self.memory, self.close = self.model.memory, self.model.close
 

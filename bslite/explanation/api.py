@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bslite.api import as_arrays, check_threads, cuda_tensors
+from bslite.api import as_arrays, check_threads, cuda_tensors, settled
 from bslite.errors import EngineError, InputError
 from bslite.explanation.cpu import Explanation
 from bslite.explanation.data.inside import inner_shares
@@ -17,6 +17,7 @@ from bslite.explanation.gpu import GpuExplanation, explain_on_gpu
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec
+from bslite.spec.open import OpenModel
 
 
 def explain(
@@ -56,6 +57,9 @@ def explain(
                 "when the module was called; call it first"
             )
         return look(spec, runs=runs, limits=limits, **({"threads": threads} if threads else {}))
+    if isinstance(spec, OpenModel):
+        spec, shape = settled(spec, _arrays(spec, shape, batch))
+        batch = None
     from bslite.engines.common.cells import inputs_to_cells
     from bslite.engines.cpu import engine_for, prepare
     from bslite.engines.cpu.detect import detect
@@ -79,6 +83,18 @@ def explain(
     return Explanation(
         spec.name, plan.shapes, tuple(rows), timing, limits, memory_of(engine.spec, plan, timing)
     )
+
+
+def _arrays(model: OpenModel, given: Any, batch: int | None) -> Any:
+    """What is given, as inputs: zeros for shapes. InputError where sizes are left open."""
+    if given is None or batch is not None:
+        raise InputError(
+            "explain() of a model whose sizes must be known takes an input, or the inputs' shapes"
+        )
+    shapes = [given] if isinstance(given, (tuple, list)) and all(isinstance(n, int) for n in given) else given
+    if not isinstance(shapes, (tuple, list)) or not all(isinstance(s, (tuple, list)) for s in shapes):
+        return given
+    return [np.zeros(s, i.dtype) for s, i in zip(shapes, model.inputs, strict=True)]
 
 
 def _on_gpu(

@@ -1,7 +1,6 @@
 """Ways into a ModelSpec. Optional packages are imported where they are used, never here."""
 
-from bslite.frontends.onnx.read import from_onnx
 from bslite.frontends.torch.export import from_torch
 from bslite.frontends.weights.state_dict import from_state_dict
 
-__all__ = ["from_onnx", "from_state_dict", "from_torch"]
+__all__ = ["from_state_dict", "from_torch"]

@@ -1,22 +1,33 @@
 """`OnnxModel`: an ONNX model that runs as it is, its open sizes and needed values settled by each call."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bslite import api
+from bslite.errors import InputError
 from bslite.frontends.onnx.file import read_model
 from bslite.frontends.onnx.tensors import dtype_name
 from bslite.onnx.rep import BsliteRep
 from bslite.spec import Array
+from bslite.spec.open import OpenModel, Settled
 from bslite.spec.ports import Port
 
 
-class OnnxModel:
-    """The model in a file, in bytes or a ModelProto (see `bslite.from_onnx`), ready to run."""
+class OnnxModel(OpenModel):
+    """The model in a file, in bytes or a ModelProto (see `bslite.from_onnx`), ready to run at any size.
 
-    def __init__(self, model: Any, backend: str = "cpu", threads: int | None = None) -> None:
+    Sizes that the file leaves open are free in one ModelSpec where that is possible. Where it is not, there
+    is one ModelSpec per size, made at its first use from the parsed file, without compilation, and kept among
+    the recent ones (`bslite.onnx.rep.MAX_KEPT`). All share parameters and packed weights; `specialised` shows
+    them.
+    `bslite.run`, `bslite.compile`, `bslite.verify` and `bslite.explain` take it in the place of a ModelSpec.
+    """
+
+    def __init__(
+        self, model: Any, backend: str = "cpu", threads: int | None = None, name: str | None = None
+    ) -> None:
         self.source = read_model(model)
-        self.name = self.source.name
+        self.name = name or self.source.name
         graph = self.source.model.graph
         stored = {t.name for t in graph.initializer}
         self.inputs = tuple(_port(v) for v in graph.input if v.name not in stored)
@@ -27,14 +38,30 @@ class OnnxModel:
         """The outputs by name for one array per input."""
         return dict(zip([o.name for o in self.outputs], self._rep.run(inputs), strict=True))
 
+    def settle(self, given: Sequence[Any]) -> Settled:
+        """See `OpenModel`."""
+        names = [i.name for i in self.inputs]
+        if len(given) != len(names) or not all(hasattr(x, "shape") for x in given):
+            raise InputError(f"model {self.name!r} takes {len(names)} arrays, {names}; got {len(given)}")
+        inputs = dict(zip(names, given, strict=True))
+        return self._rep.specialised(inputs).settled(inputs)
+
+    @property
+    def specialised(self) -> list[str]:
+        """The inputs of each model that is kept, sizes that are free by name; the most recent one last."""
+        return [str(s) for s in self._rep.kept()]
+
     def specs(self) -> list[Any]:
         """The models that it was specialised to."""
         return [s.spec for s in self._rep.kept() if s.spec is not None]
 
     def memory(self) -> dict[str, int]:
         """Bytes held: of ``weights``, packed for the engine, and of ``values`` between layers."""
-        held = [api.memory(spec) for spec in self.specs()]
-        return {key: sum(h[key] for h in held) for key in ("weights", "values")}
+        return api.memory(*self.specs())
+
+    def __repr__(self) -> str:
+        ports = ", ".join(map(str, self.inputs))
+        return f"<OnnxModel {self.name!r} ({ports}): specialised to {len(self._rep.kept())} kinds of sizes>"
 
     def close(self) -> None:
         """Let go of plans, packed weights and values."""

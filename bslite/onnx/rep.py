@@ -1,6 +1,7 @@
-"""An ONNX model ready to run, specialised on shapes, and on the values that its operators need."""
+"""An ONNX model ready to run, specialised on the sizes, and on the values, that cannot be left free."""
 
 import hashlib
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,11 +11,16 @@ from bslite.cache import Recent
 from bslite.errors import InputError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import Source
-from bslite.frontends.onnx.read import Converted, NotConverted, convert
+from bslite.frontends.onnx.inputs import check_shapes
+from bslite.frontends.onnx.read import Converted, NotConverted, Reader
+from bslite.frontends.onnx.sizing import Sizing
 from bslite.frontends.onnx.values import Const
+from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec
+from bslite.spec.open import Settled
 
-MAX_KEPT = 16  # models specialised on shapes and values, beyond which the least recently used is dropped
+MAX_KEPT = 16  # models specialised on sizes and values, beyond which the least recently used is dropped
+MAX_SEEN = 64  # kinds of inputs whose model is found without a look at the sizes that are free
 
 
 def load_backend_base() -> Any:
@@ -29,7 +35,7 @@ base = load_backend_base()
 
 
 class Specialised:
-    """A model for inputs of certain shapes, some of them built in: a spec, and outputs known already."""
+    """A model with some sizes fixed and some inputs built in: a spec, and outputs known already."""
 
     def __init__(self, converted: Converted, built_in: Sequence[str]) -> None:
         self.built_in = frozenset(built_in)
@@ -37,17 +43,16 @@ class Specialised:
         values = [o for o in converted.outputs if not isinstance(o, Const)]
         self.spec: ModelSpec | None = converted.spec(values) if values else None
 
-    def run(self, inputs: Mapping[str, Array], backend: str, threads: int | None) -> list[Array]:
-        """The outputs in order."""
-        computed: list[Array] = []
-        if self.spec is not None:
-            from bslite.api import run
+    def settled(self, inputs: Mapping[str, Any]) -> Settled:
+        """For the inputs of one call."""
+        return Settled(self.spec, [x for name, x in inputs.items() if name not in self.built_in], self.known)
 
-            given = [np.asarray(x) for name, x in inputs.items() if name not in self.built_in]
-            made = run(self.spec, given, backend=backend, threads=threads)
-            computed = made if isinstance(made, list) else [made]
-        rest = iter(computed)
-        return [next(rest) if known is None else known.copy() for known in self.known]
+    def __str__(self) -> str:
+        return (
+            "nothing to compute"
+            if self.spec is None
+            else ", ".join(f"{i.name}: {i.wants}" for i in self.spec.inputs)
+        )
 
 
 def as_inputs(source: Source, names: Sequence[str], inputs: Any) -> dict[str, Array]:
@@ -66,22 +71,37 @@ def as_inputs(source: Source, names: Sequence[str], inputs: Any) -> dict[str, Ar
 
 
 class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
-    """A model ready to run."""
+    """A model ready to run.
+
+    A model in which all open sizes are free serves all sizes. Where there is none, the open sizes that stand
+    in the way are fixed to those of the call, and so are values that operators need; such models are kept,
+    `MAX_KEPT` of them, and share their parameters and the weights packed for the CPU.
+    """
 
     def __init__(self, source: Source, backend: str = "cpu", threads: int | None = None) -> None:
         self.source, self.backend, self.threads = source, backend, threads
         stored = {t.name for t in source.model.graph.initializer}
         self.names = [v.name for v in source.model.graph.input if v.name not in stored]
-        self._kept: Recent[Any, Specialised] = Recent(MAX_KEPT)
+        self._kept: Recent[Any, Specialised] = Recent(MAX_KEPT, lambda key, value: self._seen.clear())
+        self._seen: Recent[Any, Specialised] = Recent(MAX_SEEN)
+        self._readers: dict[frozenset[str], Reader] = {}  # by the inputs that are built in
         self._wanted: frozenset[str] = frozenset()  # inputs whose values were needed before
+        self._lock = threading.RLock()
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
         """The outputs for ``inputs``, a list of arrays in the order of the graph's inputs, or a dict by name.
 
         Raises what `bslite.from_onnx` and `bslite.run` raise.
         """
+        from bslite.api import run
+
         given = as_inputs(self.source, self.names, inputs)
-        return tuple(self.specialised(given).run(given, self.backend, self.threads))
+        settled = self.specialised(given).settled(given)
+        if settled.spec is None:
+            return tuple(settled.outputs([]))
+        arrays = [np.asarray(x) for x in settled.inputs]
+        made = run(settled.spec, arrays, backend=self.backend, threads=self.threads)
+        return tuple(settled.outputs(made if isinstance(made, list) else [made]))
 
     def kept(self) -> list[Specialised]:
         """The models that are kept, the least recently used first."""
@@ -90,30 +110,61 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
     def forget(self) -> None:
         """Drop the models that are kept."""
         self._kept.clear()
+        self._seen.clear()
 
-    def specialised(self, given: Mapping[str, Array]) -> Specialised:
+    def specialised(self, given: Mapping[str, Any]) -> Specialised:
         """The model for these inputs, made if there is none yet."""
-        built_in = {n for n, x in given.items() if n in self._wanted or not x.size}
-        shapes = {n: x.shape for n, x in given.items()}
-        if (found := self._kept.find(_key(given, built_in))) is not None:
+        kind = tuple((x.shape, x.dtype) for x in given.values())
+        wanted = self._wanted
+        if not wanted and (seen := self._seen.find(kind)) is not None:
+            return seen
+        with self._lock:
+            found = self._specialised(given, {n for n, x in given.items() if n in wanted or 0 in x.shape})
+            if not found.built_in:
+                self._seen.put(kind, found)
             return found
+
+    def _specialised(self, given: Mapping[str, Any], built_in: set[str]) -> Specialised:
         while True:
-            constants = {n: np.array(given[n]) for n in built_in}
-            free = {n: s for n, s in shapes.items() if n not in built_in}
+            reader = self._reader(frozenset(built_in))
+            shapes = [tuple(given[i.name].shape) for i in reader.declared]
+            check_shapes(reader.declared, shapes)
+            constants = {n: np.array(given[n]) for n in sorted(built_in)}
+            values = tuple((n, x.shape, x.dtype.name, _digest(x)) for n, x in constants.items())
+            for sizing in reader.sizings(shapes):
+                if (found := self._kept.find(_key(reader, sizing, shapes, values))) is not None:
+                    return found
             try:
-                converted = convert(self.source, shapes=free, constants=constants)
-                break
+                converted = reader.convert(shapes, constants)
             except NotConverted as e:
                 if not e.roots - built_in:
                     raise
                 built_in |= e.roots
                 self._wanted |= e.roots
-        return self._kept.put(_key(given, built_in), Specialised(converted, sorted(built_in)))
+                continue
+            made = Specialised(converted, sorted(built_in))
+            self._share(made)
+            return self._kept.put(_key(reader, converted.sizing, shapes, values), made)
+
+    def _reader(self, built_in: frozenset[str]) -> Reader:
+        if built_in not in self._readers:
+            self._readers[built_in] = Reader(self.source, built_in=sorted(built_in))
+        return self._readers[built_in]
+
+    def _share(self, made: Specialised) -> None:
+        """Let the model share what is packed for the others."""
+        others = [s.spec for s in self.kept() if s.spec is not None]
+        if made.spec is not None and others and self.backend == "cpu":
+            from bslite.engines.cpu import engine_for
+
+            engine_for(made.spec, like=others[-1])
 
 
-def _key(given: Mapping[str, Array], built_in: set[str]) -> tuple[Any, ...]:
-    """What tells apart inputs that need a model of their own: shapes, dtypes, the values built in."""
-    return tuple(
-        (n, x.shape, x.dtype.name, hashlib.sha256(x.tobytes()).hexdigest() if n in built_in else "")
-        for n, x in given.items()
-    )
+def _digest(array: Array) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def _key(reader: Reader, sizing: Sizing, shapes: Sequence[Shape], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What tells apart inputs that need models of their own: sizes that are not free, the values built in."""
+    fixed = tuple(sizing.shape(i, s) for i, s in zip(reader.declared, shapes, strict=True))
+    return sizing, fixed, values

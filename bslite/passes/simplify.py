@@ -2,9 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
+from bslite.cache import Derived
 from bslite.passes.attention import fuse_attention
 from bslite.passes.channels import scaled_weight, shifted_bias
 from bslite.passes.draft import Draft
@@ -36,11 +38,13 @@ def batch_norm_scale_shift(params: Mapping[str, Array], eps: float) -> tuple[Arr
     return scale, shift
 
 
-def fold_batch_norms(spec: ModelSpec) -> ModelSpec:
+def fold_batch_norms(spec: ModelSpec, derived: Derived | None = None) -> ModelSpec:
     """Fold every batch norm that alone reads a convolution or linear layer into its weights.
 
     Computed in float64, rounded once. The folded layer takes the batch norm's name: its value is that one's.
+    ``derived`` keeps the folded weights, to share them with models of the same parameters.
     """
+    derived = derived or Derived()
     reading = readers(spec)
     nodes = {n.name: n for n in spec.nodes}
     dropped: dict[str, str] = {}
@@ -52,16 +56,25 @@ def fold_batch_norms(spec: ModelSpec) -> ModelSpec:
         if why_not_folded(spec, bn, nodes, reading):
             continue
         before = nodes[bn.inputs[0]]
-        scale, shift = batch_norm_scale_shift(spec.node_params(bn), bn.attrs["eps"])
-        own = spec.node_params(before)
-        bias = shifted_bias(own, scale, shift)
-        scaled = scaled_weight(before, own["weight"], scale)
-        keys = {"weight": f"{bn.name}/folded.weight", "bias": f"{bn.name}/folded.bias"}
-        params[keys["weight"]] = scaled.astype(np.float32)
-        params[keys["bias"]] = np.asarray(bias, np.float32)
+        given, norm = spec.node_params(before), spec.node_params(bn)
+        keys = {role: f"{bn.name}/folded.{role}" for role in ("weight", "bias")}
+        for role, key in keys.items():
+            how = (before.op, before.attrs.get("groups"), bn.attrs["eps"], tuple(given), tuple(norm))
+            make = partial(_folded, role, before, given, norm, bn.attrs["eps"])
+            params[key] = derived.get((f"folded {role}", *how), [*given.values(), *norm.values()], make)
         dropped[before.name] = before.inputs[0]  # unread from here on
         replaced[bn.name] = dataclasses.replace(before, name=bn.name, params=keys)
     return substitute(spec, dropped, replaced, params) if replaced else spec
+
+
+def _folded(
+    role: str, layer: Node, given: Mapping[str, Array], norm: Mapping[str, Array], eps: float
+) -> Array:
+    """The weight or the bias of a ``layer`` of the parameters ``given``, with the batch norm after it."""
+    scale, shift = batch_norm_scale_shift(norm, eps)
+    if role == "bias":
+        return np.asarray(shifted_bias(given, scale, shift), np.float32)
+    return np.asarray(scaled_weight(layer, given["weight"], scale), np.float32)
 
 
 def why_not_folded(
@@ -82,9 +95,13 @@ def why_not_folded(
     return ""
 
 
-def simplify(spec: ModelSpec) -> ModelSpec:
-    """The simplified model: dropouts go first, because one may hide a batch norm or an attention."""
-    return fold_batch_norms(fuse_attention(rewrite(drop_identities(spec))))
+def simplify(spec: ModelSpec, derived: Derived | None = None) -> ModelSpec:
+    """The simplified model: dropouts go first, because one may hide a batch norm or an attention.
+
+    ``derived`` keeps the weights that batch norms are folded into, to share them with models of the same
+    parameters.
+    """
+    return fold_batch_norms(fuse_attention(rewrite(drop_identities(spec))), derived)
 
 
 def rewrite(spec: ModelSpec) -> ModelSpec:

@@ -282,7 +282,7 @@ class Streams:
 
         def make() -> ModelSpec:
             made = stepping(self.flow, self.states, steps)
-            engine_for(made).share_constants(engine_for(self.spec))
+            engine_for(made, like=self.spec)
             return made
 
         return self._models.get(steps, make)

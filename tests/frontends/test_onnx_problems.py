@@ -8,8 +8,9 @@ from support.noise import noise
 from support.onnx_models import FLOAT, INT64, helper, model, value
 
 from bslite import UnsupportedError, from_onnx
-from bslite.frontends.onnx.read import INSTEAD, NotConverted
+from bslite.frontends.onnx.read import NotConverted
 from bslite.onnx import backend
+from bslite.onnx.load import INSTEAD
 
 node = helper.make_node
 X = [value("x", ["n", 4, 4])]

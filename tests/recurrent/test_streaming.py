@@ -138,7 +138,7 @@ def test_sessions_share_weights_and_nothing_else(spec: ModelSpec, ids: Any) -> N
 
     models = [m for s in spec.__dict__["_streams"].values() for m in s._models.values()]
     assert len(models) == 2
-    assert all(engine_for(m)._constants is engine_for(spec)._constants for m in models)
+    assert all(engine_for(m).derived.shared is engine_for(spec).derived.shared for m in models)
 
 
 @pytest.mark.parametrize(("kind", "count"), [("LSTM", 2), ("GRU", 1)])

@@ -1,12 +1,13 @@
 """The CPU engine's state of a model: its simplified form, its packed weights, and the plans made so far."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bslite.cache import Recent
+from bslite.cache import Derived, Recent
 from bslite.engines.common.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu import constants
 from bslite.engines.cpu.detect import detect
@@ -24,13 +25,17 @@ MAX_PLANS = 16  # per model; then the least recently used plan is dropped
 
 
 class Engine:
-    """Plans and constants of one ModelSpec. `engine_for` returns it."""
+    """Plans and constants of one ModelSpec. `engine_for` returns it.
 
-    def __init__(self, spec: ModelSpec) -> None:
-        self.spec = simplify(spec)
+    ``like``: share what is made of parameters, folded and packed weights, with the engine of a model that
+    holds the same arrays.
+    """
+
+    def __init__(self, spec: ModelSpec, like: "Engine | None" = None) -> None:
+        self.derived: Derived = Derived(None if like is None else like.derived)
+        self.spec = simplify(spec, self.derived)
         #: No input or output needs a conversion of its dtype.
         self.plain = all(spec.dtypes[n] == "float32" for n in (*(i.name for i in spec.inputs), *spec.outputs))
-        self._constants: dict[Const, Array] = {}
         self._sessions: Recent[tuple[Any, ...], Session] = Recent(MAX_PLANS)
 
     def session(
@@ -54,35 +59,38 @@ class Engine:
                 keep_values=keep_values,
                 tuning=tuning,
             )
-            return Session(plan, self.constant)
+            packed = Derived(self.derived)  # kept with the session: constants of a size go when its plan goes
+            return Session(plan, partial(self.constant, packed=packed), packed)
 
         key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, tuning)
         return self._sessions.get(key, make)
 
-    def constant(self, const: Const) -> Array:
-        """The data of a constant, made on first use."""
-        identity = Const("", const.recipe, const.keys, const.args)
-        if identity not in self._constants:
-            self._constants[identity] = constants.make(const, self.spec.params)
-        return self._constants[identity]
+    def constant(self, const: Const, packed: Derived | None = None) -> Array:
+        """The data of a constant, made on first use and kept by ``packed``."""
+        params = self.spec.params
+        sources = [params[key] for key in const.keys]
+        table = packed or Derived(self.derived)
+        made: Array = table.get((const.recipe, const.args), sources, partial(constants.make, const, params))
+        return made
 
-    def memory(self) -> dict[str, int]:
-        """Bytes held: of packed ``weights``, and of ``values`` between layers."""
-        return {
-            "weights": sum(a.nbytes for a in self._constants.values()),
-            "values": sum(s.memory() for s in self._sessions.values()),
-        }
+    def weights(self) -> dict[Any, int]:
+        """Bytes of folded and packed weights, by what tells them apart among engines that share them."""
+        found = self.derived.sizes()
+        for session in self._sessions.values():
+            found |= session.packed.sizes()
+        return found
 
-    def share_constants(self, other: "Engine") -> None:
-        """Share the packed weights of ``other``, a model with the same parameters under the same keys."""
-        self._constants = other._constants
+    def values(self) -> int:
+        """Bytes held for values between layers."""
+        return sum(session.memory() for session in self._sessions.values())
 
 
-def engine_for(spec: ModelSpec) -> Engine:
-    """The engine of a spec, made on first use and kept on it."""
+def engine_for(spec: ModelSpec, like: ModelSpec | None = None) -> Engine:
+    """The engine of a spec, made on first use and kept on it; ``like``: see `Engine`."""
     engine = spec.__dict__.get("_cpu_engine")
     if engine is None:
-        engine = spec.__dict__.setdefault("_cpu_engine", Engine(spec))
+        made = Engine(spec, None if like is None else engine_for(like))
+        engine = spec.__dict__.setdefault("_cpu_engine", made)
     assert isinstance(engine, Engine)
     return engine
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bslite.cache import Derived
 from bslite.engines.cpu.constants import aligned
 from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.job import Ints, Job
@@ -58,12 +59,15 @@ def check_room(size: int) -> None:
 
 
 class Session:
-    """A plan made ready to run in this process. Several threads may use it at once."""
+    """A plan made ready to run in this process. Several threads may use it at once.
 
-    def __init__(self, plan: Plan, constant: Callable[[Const], Array]) -> None:
+    ``packed`` is where ``constant`` keeps what it makes for the plan.
+    """
+
+    def __init__(self, plan: Plan, constant: Callable[[Const], Array], packed: Derived | None = None) -> None:
         from bslite.kernels.cpu.runtime.walk import walk
 
-        self.plan = plan
+        self.plan, self.packed = plan, packed or Derived()
         self.kernels = [*kernels_for_any_shape(plan, detect(plan.threads)), walk]
         self.program = Program(plan, constant)
         for kernel in self.kernels:

@@ -1,12 +1,13 @@
 """An ONNX model from a path, bytes or a ModelProto, parsed and checked as a whole."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bslite.errors import FileError, InputError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_onnx
+from bslite.frontends.onnx.memo import Memo
 
 LEAST_OPSET = 7
 MAX_NODES = 50_000  # in a graph with all its functions written out
@@ -20,6 +21,7 @@ class Source:
     folder: Path | None
     name: str
     opsets: dict[str, int]
+    memo: Memo = field(default_factory=Memo, repr=False, compare=False)
 
 
 def read_model(given: Any) -> Source:

@@ -1,6 +1,6 @@
-"""The inputs of an ONNX graph that a caller gives: dtypes, fixed sizes, names and examples of free ones."""
+"""The inputs of an ONNX graph that a caller gives: dtypes, sizes, labels of open sizes, examples of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,76 +8,44 @@ from bslite import ops
 from bslite.errors import InputError, UnsupportedError
 from bslite.frontends.onnx.file import Source
 from bslite.frontends.onnx.tensors import dtype_name, sizes
-from bslite.spec import Array
+from bslite.ops import Shape
 
-BATCH = "N"
+#: What open sizes other than the batch are tried as where the caller gives no example: images, tokens, sound.
+#: The first ones suit networks that halve an image several times.
+EXAMPLES = (64, 224, 320, 48, 16, 512, 16000, 8, 3, 1)
+#: What exporters write that says no more than an absent label.
+NO_LABEL = ("", "?", "-1", "None", "none")
 
 
 @dataclass(frozen=True)
 class GraphInput:
-    """An input of the graph: sizes or names of free ones, an example, a dtype."""
+    """An input as the file declares it: sizes, or labels of free ones; None where it does not say the shape.
+
+    A size without a label (``?``, -1 and 0 say nothing either) is labelled by its place.
+    """
 
     name: str
-    shape: tuple[int | str, ...]
-    example: tuple[int, ...]
+    shape: tuple[int | str, ...] | None
     dtype: str
 
-    def fix(self, keep: Iterable[str]) -> "GraphInput":
-        """This input with the free sizes that are not in ``keep`` fixed to the example's."""
-        shape = tuple(
-            d if isinstance(d, int) or d in keep else n for d, n in zip(self.shape, self.example, strict=True)
-        )
-        return GraphInput(self.name, shape, self.example, self.dtype)
+    def wants(self) -> str:
+        """The shape it takes, for messages."""
+        return "[...]" if self.shape is None else f"[{', '.join(map(str, self.shape))}]"
 
 
-def graph_inputs(
-    source: Source, shapes: Mapping[str, Sequence[int]], constants: Mapping[str, Array]
-) -> list[GraphInput]:
-    """The inputs that a caller has to give: no initialisers, and none of ``constants``.
+def graph_inputs(source: Source, built_in: Collection[str] = ()) -> list[GraphInput]:
+    """The inputs that a caller has to give: no initialisers, and none that is ``built_in``.
 
-    InputError where a free size has no example in ``shapes``, or one that does not fit.
+    InputError if the model lacks one that is to be built in.
     """
     graph = source.model.graph
     stored = {t.name for t in graph.initializer}
     given = [v for v in graph.input if v.name not in stored]
-    unknown = sorted({*shapes, *constants} - {v.name for v in given})
-    if unknown:
-        raise InputError(f"model {source.name!r} has no input {', '.join(map(repr, unknown))}")
-    given = [v for v in given if v.name not in constants]
-    dtypes = [_dtype(source, v) for v in given]
-    examples = {name: sizes(tuple(s), f"the example of input {name!r}") for name, s in shapes.items()}
-    names = Names()
-    declared = [_shape(source, v, names, examples.get(v.name)) for v in given]
-    known: dict[str, int] = {}  # free size -> the example's
-    for v, shape in zip(given, declared, strict=True):
-        _learn(v.name, shape, examples.get(v.name), known)
-    known.setdefault(BATCH, 1)
-    return [
-        GraphInput(v.name, shape, _filled(source, v.name, shape, known), dtype)
-        for v, shape, dtype in zip(given, declared, dtypes, strict=True)
-    ]
+    check_names(source, [v.name for v in given], built_in)
+    return [_declared(source, v) for v in given if v.name not in built_in]
 
 
-class Names:
-    """The file's names of free sizes, and bslite's: the first name at axis 0 is the batch, "N"."""
-
-    def __init__(self) -> None:
-        self.batch: str | None = None
-        self.ours: dict[str, str] = {}
-
-    def of(self, label: str, axis: int) -> str:
-        """bslite's name for the size that the file calls ``label``."""
-        if axis == 0 and self.batch is None:
-            self.batch = label
-        if label not in self.ours:
-            name = BATCH if label == self.batch else label
-            while name in self.ours.values() or (name == BATCH and label != self.batch):
-                name += "_"
-            self.ours[label] = name
-        return self.ours[label]
-
-
-def _dtype(source: Source, v: Any) -> str:
+def _declared(source: Source, v: Any) -> GraphInput:
     kind = v.type.WhichOneof("value")
     dtype = dtype_name(v.type.tensor_type.elem_type) if kind == "tensor_type" else str(kind)
     if dtype not in ops.DTYPES:
@@ -85,51 +53,83 @@ def _dtype(source: Source, v: Any) -> str:
             f"model {source.name!r}: input {v.name!r} is {dtype or 'of an unknown type'}; "
             f"bslite has {', '.join(ops.DTYPES)}"
         )
-    return dtype
-
-
-def _shape(source: Source, v: Any, names: Names, example: tuple[int, ...] | None) -> tuple[int | str, ...]:
-    """Sizes and names of free ones; the example's sizes where the file says nothing at all."""
     if not v.type.tensor_type.HasField("shape"):
-        if example is None:
-            raise InputError(
-                f"model {source.name!r} does not say the shape of its input {v.name!r}: "
-                "give an example in shapes"
-            )
-        return example
+        return GraphInput(v.name, None, dtype)
     dims = v.type.tensor_type.shape.dim
-    sizes([d.dim_value for d in dims if d.HasField("dim_value")], f"input {v.name!r}")
-    return tuple(
-        d.dim_value
-        if d.HasField("dim_value")
-        else names.of(d.dim_param or (BATCH if axis == 0 else f"{v.name}.{axis}"), axis)
-        for axis, d in enumerate(dims)
+    sizes([d.dim_value for d in dims if d.dim_value != -1], f"input {v.name!r}")
+    return GraphInput(
+        v.name,
+        tuple(
+            d.dim_value
+            if d.HasField("dim_value") and d.dim_value > 0
+            else (d.dim_param if d.dim_param not in NO_LABEL else f"{v.name}.{axis}")
+            for axis, d in enumerate(dims)
+        ),
+        dtype,
     )
 
 
-def _learn(
-    name: str, shape: Sequence[int | str], example: Sequence[int] | None, known: dict[str, int]
-) -> None:
-    """Note the free sizes of an example. InputError if it does not fit."""
-    if example is None:
-        return
-    if len(example) != len(shape):
+def check_names(source: Source, known: Collection[str], given: Iterable[str]) -> None:
+    """InputError if something is given for an input that the model lacks."""
+    if unknown := sorted(set(given) - set(known)):
+        raise InputError(f"model {source.name!r} has no input {', '.join(map(repr, unknown))}")
+
+
+def check_shapes(declared: Sequence[GraphInput], shapes: Sequence[Shape]) -> None:
+    """InputError unless the shapes have the ranks and the fixed sizes that the file declares."""
+    for i, shape in zip(declared, shapes, strict=True):
+        if i.shape is None:
+            continue
+        if len(shape) != len(i.shape):
+            raise InputError(f"input {i.name!r}: got rank {len(shape)} {list(shape)}, expected {i.wants()}")
+        for axis, (want, got) in enumerate(zip(i.shape, shape, strict=True)):
+            if isinstance(want, int) and want != got:
+                raise InputError(
+                    f"input {i.name!r}: got {list(shape)}, expected {i.wants()}; "
+                    f"axis {axis} is {got}, should be {want}"
+                )
+
+
+def check_example(declared: GraphInput, example: Sequence[int], known: dict[str, int]) -> Shape:
+    """The example's shape; its free sizes are noted in ``known``. InputError if it does not fit."""
+    shape, name = sizes(tuple(example), f"the example of input {declared.name!r}"), declared.name
+    if declared.shape is None:
+        return shape
+    if len(shape) != len(declared.shape):
         raise InputError(
-            f"input {name!r} has {len(shape)} dimensions, its example {list(example)} has {len(example)}"
+            f"input {name!r} has {len(declared.shape)} dimensions, its example {list(shape)} has {len(shape)}"
         )
-    for want, got in zip(shape, example, strict=True):
+    for axis, (want, got) in enumerate(zip(declared.shape, shape, strict=True)):
+        if got < 1:
+            raise InputError(f"input {name!r}: size {got} at axis {axis} of its example {list(shape)}")
         if (known.setdefault(want, got) if isinstance(want, str) else want) != got:
-            raise InputError(f"input {name!r}: the example {list(example)} does not fit {list(shape)}")
+            raise InputError(f"input {name!r}: the example {list(shape)} does not fit {declared.wants()}")
+    return shape
 
 
-def _filled(
-    source: Source, name: str, shape: Sequence[int | str], known: Mapping[str, int]
-) -> tuple[int, ...]:
-    """The shape with the examples of its free sizes. InputError where there is none."""
-    for axis, entry in enumerate(shape):
-        if isinstance(entry, str) and entry not in known:
+def examples(declared: Sequence[GraphInput], shapes: Mapping[str, Sequence[int]]) -> Iterator[list[Shape]]:
+    """Concrete shapes to try, in turns, of which those in ``shapes`` are given. InputError where those do not
+    fit, or where one is not given and the file does not say the rank.
+    """
+    known: dict[str, int] = {}
+    given = {i.name: check_example(i, shapes[i.name], known) for i in declared if i.name in shapes}
+    for i in declared:
+        if i.shape is None and i.name not in given:
             raise InputError(
-                f"input {name!r} of model {source.name!r} leaves the size {entry} at axis {axis} open: "
-                f"give an example, shapes={{{name!r}: (...)}}"
+                f"the model does not say the shape of its input {i.name!r}: give an example in shapes"
             )
-    return tuple(d if isinstance(d, int) else known[d] for d in shape)
+    free: dict[str, bool] = {}  # label -> whether it stands at axis 0 first
+    for i in declared:
+        for axis, d in enumerate(i.shape or ()):
+            if isinstance(d, str) and d not in known:
+                free.setdefault(d, axis == 0)
+    tries = [tuple(1 if first else size for first in free.values()) for size in EXAMPLES]
+    tries += [(size,) * len(free) for size in EXAMPLES]
+    for made in dict.fromkeys(tries):
+        sizes_of = {**known, **dict(zip(free, made, strict=True))}
+        yield [
+            given[i.name]
+            if i.name in given or i.shape is None
+            else tuple(sizes_of[d] if isinstance(d, str) else d for d in i.shape)
+            for i in declared
+        ]

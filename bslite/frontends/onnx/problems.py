@@ -16,15 +16,20 @@ CONVOLUTIONS = {"Conv": 1, "ConvInteger": 1, "DeformConv": 1, "QLinearConv": 3}
 PRODUCTS = ("MatMul", "MatMulInteger", "QLinearMatMul", "Gemm")
 
 
+class Abandoned(Exception):
+    """A walk that is not worth going on with."""
+
+
 @dataclass
 class Problems:
-    """Everything that prevents a conversion."""
+    """Everything that prevents a conversion. ``brief``: raise `Abandoned` where a free size is in the way."""
 
     found: dict[str, list[str]] = field(default_factory=dict)  # what -> nodes
     roots: frozenset[str] = frozenset()  # graph inputs whose values were needed
     varies: bool = False  # whether a free size was in the way
     flops: dict[str, int | None] = field(default_factory=dict)  # of these nodes, None where not known
     rest: int = 0  # flops of all other nodes
+    brief: bool = False
 
     def note(self, what: str, node: str, error: Exception | None = None) -> None:
         """Note a node that cannot be converted, unless only because another one before it cannot."""
@@ -34,6 +39,8 @@ class Problems:
             self.roots |= error.roots
         self.found.setdefault(what, []).append(node)
         self.varies |= isinstance(error, Varies)
+        if self.varies and self.brief:
+            raise Abandoned
 
     def report(self, model: str) -> str:
         """The message: each problem with its number of uses and its nodes."""

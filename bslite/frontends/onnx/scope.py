@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from bslite.errors import SpecError
 from bslite.frontends.onnx.file import Source
+from bslite.frontends.onnx.memo import Memo
 from bslite.frontends.onnx.store import Store
 from bslite.frontends.onnx.tensors import to_array
 from bslite.frontends.onnx.values import Const
@@ -41,8 +43,8 @@ class Walker(Protocol):
         """An output of a function or branch."""
 
 
-def add_initializers(graph: Any, values: dict[str, Any], source: Source) -> None:
-    """Note the graph's stored tensors as constants."""
+def add_initializers(graph: Any, values: dict[str, Any], source: Source, memo: Memo | None = None) -> None:
+    """Note the graph's stored tensors as constants, decoded once if there is a ``memo``."""
     if graph.sparse_initializer:
         raise SpecError(f"graph {graph.name!r} has sparse initialisers, which bslite does not read")
     seen: set[str] = set()
@@ -50,4 +52,5 @@ def add_initializers(graph: Any, values: dict[str, Any], source: Source) -> None
         if not tensor.name or tensor.name in seen:
             raise SpecError(f"two initialisers are called {tensor.name!r}, or one has no name")
         seen.add(tensor.name)
-        values[tensor.name] = Const(to_array(tensor, source.folder, "initialiser"), tensor.name)
+        decode = partial(to_array, tensor, source.folder, "initialiser")
+        values[tensor.name] = memo.tensor(tensor.name, decode) if memo else Const(decode(), tensor.name)

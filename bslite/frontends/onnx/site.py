@@ -38,11 +38,13 @@ class Site(AnySite):
         """An array computed here."""
         return Const(np.asarray(array), f"{self.name}.{what}")
 
-    def compute(self, function: Callable[..., Any], *operands: Operand) -> Known:
-        """``function`` of known arrays, probe by probe. Errors in it are the model's."""
-        return self.store.compute(
-            function, [self.known(x, "its input") for x in operands], f"{self.name}.value"
-        )
+    def compute(self, function: Callable[..., Any], *operands: Operand, each: bool = False) -> Known:
+        """``function`` of known arrays, probe by probe. Errors in it are the model's.
+
+        ``each``: it works element by element, so what repeats itself is computed once.
+        """
+        known = [self.known(x, "its input") for x in operands]
+        return self.store.compute(function, known, f"{self.name}.value", each)
 
     def known(self, operand: Operand, what: str) -> Known:
         """``operand``, or NeedsValue if it is computed from inputs of the model."""

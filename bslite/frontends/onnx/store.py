@@ -11,6 +11,7 @@ from bslite.errors import BsliteError, SpecError
 from bslite.frontends.common.store import Store as AnyStore
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Const as AnyConst
+from bslite.frontends.onnx.broadcasts import distinct, pointwise, repeats, same
 from bslite.frontends.onnx.values import Const, Known, NeedsValue, Operand, Sizes, Value
 from bslite.ops import Shape
 from bslite.ops.core import Attrs
@@ -19,6 +20,7 @@ from bslite.spec import Array, GraphBuilder, ModelSpec
 MAX_ELEMENTS = 2**36  # of one value: beyond what a machine could run
 FOLD_FLOPS = 10**9  # more work on constants than this is left to the engine
 FOLD_ELEMENTS = 2**28  # all arrays computed while reading a model together
+PROBE_ELEMENTS = 2**22  # of one array that is computed only to see how it changes with the free sizes
 
 
 class Store(AnyStore[Array]):
@@ -30,9 +32,14 @@ class Store(AnyStore[Array]):
         self.inputs: list[Value] = []
         self.flops = 0  # of all layers, in the first probe
         self._spent = 0
+        self._probing = False  # whether what is computed belongs to another probe than the first
 
     def allow(self, elements: int) -> None:
-        """SpecError if so many more elements of constants are too many: ask before computing them."""
+        """Ask before computing so many more elements of constants. SpecError if they are too many; Varies if
+        they are only looked at, to see how they change with free sizes.
+        """
+        if self._probing and elements > PROBE_ELEMENTS:
+            raise Varies("it makes a large constant of free sizes")
         if self._spent + elements > FOLD_ELEMENTS:
             raise SpecError(f"constants of more than {FOLD_ELEMENTS} elements would be computed")
 
@@ -124,28 +131,39 @@ class Store(AnyStore[Array]):
         made = reference.call(op.name, arrays, given, attrs, np.float32)
         return Const(np.ascontiguousarray(made).reshape(out), f"{name}.value")
 
-    def compute(self, function: Callable[..., Any], operands: Sequence[Known], key: str) -> Known:
+    def compute(
+        self, function: Callable[..., Any], operands: Sequence[Known], key: str, each: bool = False
+    ) -> Known:
         """See `Site.compute`."""
         varying = any(isinstance(x, Sizes) for x in operands)
         results = []
         for i in range(len(self.probes) if varying else 1):
             arrays = [x.arrays[i] if isinstance(x, Sizes) else x.data for x in operands]
+            self._probing = i > 0
             try:
-                with np.errstate(all="ignore"):
-                    made = np.asarray(function(*arrays))
-            except (BsliteError, Unsupported, MemoryError):
-                raise
-            except Exception as e:
-                raise SpecError(f"it cannot be computed ({type(e).__name__}: {e})") from e
-            self.spend(made.size)
-            results.append(made)
+                results.append(self._computed(function, arrays, each))
+            finally:
+                self._probing = False
         first = results[0]
-        if all(
-            r.shape == first.shape and np.array_equal(r, first, equal_nan=r.dtype.kind == "f")
-            for r in results
-        ):
+        if all(same(r, first) for r in results[1:]):
             return Const(first, key)
         return Sizes(tuple(results))
+
+    def _computed(self, function: Callable[..., Any], arrays: Sequence[Array], each: bool) -> Array:
+        """The function's result in one probe."""
+        for a in arrays:
+            if self._probing or repeats(a):  # a result may be as large as what the view stands for
+                self.allow((distinct(a) if each else a).size)
+        try:
+            with np.errstate(all="ignore"):
+                made = pointwise(function, arrays) if each else np.asarray(function(*arrays))
+        except (BsliteError, Unsupported, MemoryError):
+            raise
+        except Exception as e:
+            raise SpecError(f"it cannot be computed ({type(e).__name__}: {e})") from e
+        if not any(np.may_share_memory(made, a) for a in arrays):
+            self.spend(distinct(made).size)
+        return made
 
     def spec(self, outputs: Sequence[str], labels: Sequence[str]) -> ModelSpec:
         """The finished model, without layers and parameters that no output needs."""
@@ -176,6 +194,8 @@ class Store(AnyStore[Array]):
         return id(data)
 
     def array(self, const: AnyConst[Array]) -> Array:
+        if repeats(const.data):
+            self.spend(const.data.size)
         return np.ascontiguousarray(const.data).reshape(const.data.shape)
 
     def constant(self, key: str, const: AnyConst[Array]) -> Value:
@@ -198,5 +218,5 @@ def _repeats(a: Array, first: Array, shape: Shape) -> bool:
     return (
         bool(first.size and shape)
         and a.shape == (*shape[:1], *first.shape[1:])
-        and np.array_equal(a, np.broadcast_to(first[:1], a.shape))
+        and same(a, np.broadcast_to(first[:1], a.shape))
     )

@@ -6,7 +6,7 @@ agree in all probes are one size. This needs no algebra, whatever an exporter co
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,10 @@ class Varying(tuple[int, ...]):
 
 #: A size: an integer, or one per probe where they differ.
 Dim = int | tuple[int, ...]
-#: Multiples of the example that the free sizes take in the probes after the first, by turns.
+#: Multiples of the example that the free sizes take in the probes after the first, by turns,
 FACTORS = ((2, 3, 5, 7, 11), (3, 7, 2, 11, 5), (11, 2, 7, 5, 3), (64, 128, 32, 16, 256))
+#: and how much more: so that a size that is rounded differs from itself.
+BEYOND = (1, 0, 3, 5)
 
 
 class NeedsValue(Unsupported):
@@ -123,11 +125,19 @@ def fixed(dim: Any, what: str) -> int:
     return int(dim)
 
 
-def probes(example: dict[str, int]) -> list[dict[str, int]]:
-    """Sizes by name for each probe, the example first. One probe if nothing is free."""
+def probes(example: Mapping[str, int], step: int = 1, stepless: str = "") -> list[dict[str, int]]:
+    """Sizes by name for each probe, the example first. One probe if nothing is free.
+
+    The sizes of an example that is a multiple of ``step`` are multiples of it as well, but for ``stepless``.
+    """
     if not example:
         return [{}]
     made = [dict(example)]
-    for row in FACTORS:
-        made.append({name: size * row[i % len(row)] for i, (name, size) in enumerate(example.items())})
+    for row, beyond in zip(FACTORS, BEYOND, strict=True):
+        sizes = {}
+        for i, (name, size) in enumerate(example.items()):
+            turn, place = divmod(i, len(row))
+            more = beyond * (1 if name == stepless else step)
+            sizes[name] = size * (row[place] + 13 * turn) + more
+        made.append(sizes)
     return made

@@ -5,12 +5,12 @@ from typing import Any
 
 from bslite.errors import BsliteError, InputError, SpecError
 from bslite.frontends.common.lazy import load_onnx
-from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.onnx.attributes import by_schema, resolve
 from bslite.frontends.onnx.control import CONTROL, Call, control
 from bslite.frontends.onnx.file import MAX_NODES, Source
 from bslite.frontends.onnx.ops import find
-from bslite.frontends.onnx.problems import Problems, flops
+from bslite.frontends.onnx.problems import Abandoned, Problems, flops
 from bslite.frontends.onnx.schemas import accepted, check_arity, find_schema, function_body, named
 from bslite.frontends.onnx.scope import MAX_DEPTH, Scope
 from bslite.frontends.onnx.site import Site
@@ -51,9 +51,9 @@ def name_of(node: Any) -> str:
 class Walk:
     """One pass over a model's graph, filling a `Store`."""
 
-    def __init__(self, source: Source, store: Store) -> None:
+    def __init__(self, source: Source, store: Store, brief: bool = False) -> None:
         self.source, self.store = source, store
-        self.problems = Problems()
+        self.problems = Problems(brief=brief)
         self.visited = 0
         self.declared: dict[str, Any] | None = None  # value -> its type as the file has it, when asked for
         self.free: dict[str, tuple[int, ...]] = {}
@@ -93,6 +93,10 @@ class Walk:
         """Visit one node and note its outputs."""
         name = scope.prefix + name_of(node)
         inputs = [self.look_up(i, scope, name) for i in node.input]
+        memo = None if scope.depth or node.op_type in CONTROL else self.source.memo
+        if memo is not None and (kept := memo.find(node, inputs, used)) is not None:
+            scope.values.update((out, value) for out, value in zip(node.output, kept, strict=True) if out)
+            return
         results: Any = MISSING
         refused = ""
         try:
@@ -100,6 +104,8 @@ class Walk:
         except Unsupported as e:
             refused = f"{operator(node)}: {e}"
             self.problems.note(refused, name, e)
+        except Abandoned:
+            raise
         except (RecursionError, MemoryError) as e:
             raise SpecError(f"node {name!r} ({node.op_type}): {type(e).__name__}") from e
         except Exception as e:
@@ -117,6 +123,8 @@ class Walk:
             given = [m if v is MISSING else v for v, m in zip(given, made, strict=False)]
             if refused and name in self.problems.found.get(refused, ()):
                 self.problems.flops[name] = flops(node.op_type, inputs, made)
+        if memo is not None and not refused:
+            given = memo.keep(node, inputs, used, given[: len(node.output)])
         scope.values.update((out, value) for out, value in zip(node.output, given, strict=False) if out)
 
     def stand_ins(self, node: Any, inputs: Sequence[Any], scope: Scope) -> list[Any]:
@@ -194,6 +202,8 @@ class Walk:
         if inside.found:
             if inside.roots:
                 raise NeedsValue(next(iter(inside.found)), inside.roots)
+            if inside.varies:
+                raise Varies(next(iter(inside.found)))
             if str(refused) != NONE:
                 raise refused
             raise Unsupported(f"as {', '.join(sorted({what.split(':')[0] for what in inside.found}))}")

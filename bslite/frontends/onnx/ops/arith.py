@@ -2,13 +2,14 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bslite import ops
 from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.broadcasts import distinct, repeats
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.tensors import dtype_name
@@ -63,8 +64,21 @@ ELEMENTWISE: dict[str, tuple[Callable[..., Any], str]] = {
 def elementwise(s: Site, *xs: Operand) -> Operand:
     function, op = ELEMENTWISE[s.op_type]
     if is_known(*xs):
-        return s.compute(function, *xs)
-    return s.emit(op, *xs)
+        return s.compute(function, *xs, each=True)
+    return s.emit(op, *(thin(x, xs) for x in xs))
+
+
+def thin(x: Operand, others: Sequence[Operand]) -> Operand:
+    """``x``; a constant that repeats itself to the size of another operand without the repetition."""
+    if not isinstance(x, Const) or not repeats(x.data):
+        return x
+    cut = distinct(x.data)
+    for other in others:
+        if isinstance(other, Value) and other.rank >= x.rank:
+            sizes = other.shape[other.rank - x.rank :]
+            if all(c == n or d != 1 for c, n, d in zip(cut.shape, x.data.shape, sizes, strict=True)):
+                return Const(cut, x.key)
+    return x
 
 
 @onnx_op("IsInf")
@@ -83,7 +97,7 @@ def chain(s: Site, *xs: Operand) -> Operand:
     """Two operands at a time, from the left."""
     function, op = CHAINED[s.op_type]
     if is_known(*xs):
-        return s.compute(lambda *arrays: np.asarray(functools.reduce(function, arrays)), *xs)
+        return s.compute(lambda *arrays: np.asarray(functools.reduce(function, arrays)), *xs, each=True)
     result = xs[0]
     for i, x in enumerate(xs[1:], 2):
         result = (s.emit if i == len(xs) else s.inner)(op, result, x)
@@ -121,7 +135,7 @@ def as_dtype(s: Site, x: Operand, to: str) -> Operand:
             dtype = np.dtype(to)
         except TypeError:
             raise Unsupported(f"to {to}") from None
-        return s.compute(lambda a: a.astype(dtype), x)
+        return s.compute(lambda a: a.astype(dtype), x, each=True)
     if to not in ops.DTYPES:
         raise Unsupported(f"to {to}")
     return s.emit("cast", x, to=to)
@@ -131,7 +145,7 @@ def as_dtype(s: Site, x: Operand, to: str) -> Operand:
 def power(s: Site, x: Operand, exponent: Operand) -> Operand:
     """The result has the dtype of ``x``."""
     if is_known(x, exponent):
-        return s.compute(same_kind(np.power), x, exponent)
+        return s.compute(same_kind(np.power), x, exponent, each=True)
     if x.dtype == "float32" and isinstance(exponent, Const) and exponent.data.size == 1:
         number = exponent.data.item()
         if number == 2 and exponent.rank <= x.rank:
@@ -152,12 +166,12 @@ def as_float(s: Site, x: Operand) -> Operand:
         return x
     if isinstance(x, Value):
         return s.inner("cast", x, to="float32")
-    return s.compute(lambda a: a.astype(np.float32), x)
+    return s.compute(lambda a: a.astype(np.float32), x, each=True)
 
 
 @onnx_op("Mod")
 def mod(s: Site, a: Operand, b: Operand, *, fmod: int) -> Operand:
     """``fmod``: with the sign of the first operand, else that of the second."""
     if is_known(a, b):
-        return s.compute(np.fmod if fmod else np.mod, a, b)
+        return s.compute(np.fmod if fmod else np.mod, a, b, each=True)
     return s.emit("fmod" if fmod else "remainder", a, b)

@@ -1,5 +1,6 @@
 """Builders of Expand, Tile, Trilu, Pad and Einsum."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,7 +21,7 @@ from bslite.spec import Array
 @onnx_op("Expand")
 def expand(s: Site, x: Operand, shape: Operand) -> Operand:
     if is_known(x, shape):
-        return s.compute(lambda a, d: _expand(s, a, d), x, shape)
+        return s.compute(_expand, x, shape)
     return expanded(s, x, s.dims(shape, "its shape"))
 
 
@@ -56,7 +57,10 @@ def tile(s: Site, x: Operand, repeats: Operand) -> Operand:
 
 
 def _tile(s: Site, a: Array, times: Sequence[int]) -> Array:
-    checked(s, np.array([d * n for d, n in zip(a.shape, times, strict=True)], object))
+    shape = checked(np.array([d * n for d, n in zip(a.shape, times, strict=True)], object))
+    if all(n == 1 or d == 1 for d, n in zip(a.shape, times, strict=True)):
+        return np.broadcast_to(a, shape)
+    s.store.allow(math.prod(shape))
     return np.tile(a, times)
 
 
@@ -68,9 +72,8 @@ def trilu(s: Site, x: Operand, k: Operand | None = None, *, upper: int) -> Opera
     return s.emit("trilu", x, upper=bool(upper), diagonal=diagonal)
 
 
-def _expand(s: Site, a: Array, dims: Array) -> Array:
-    shape = np.broadcast_shapes(a.shape, checked(s, dims))
-    return np.broadcast_to(a, shape).copy()
+def _expand(a: Array, dims: Array) -> Array:
+    return np.broadcast_to(a, np.broadcast_shapes(a.shape, checked(dims)))
 
 
 @onnx_op("Pad")

@@ -1,5 +1,6 @@
 """Builders of values made of shapes and constants; Identity and Dropout."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from bslite.errors import SpecError
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.store import MAX_ELEMENTS
 from bslite.frontends.onnx.tensors import sizes
 from bslite.frontends.onnx.values import Const, Known, Operand, Sizes
 from bslite.spec import Array
@@ -64,15 +66,16 @@ def constant_of_shape(s: Site, shape: Operand, *, value: Array | None) -> Known:
         raise SpecError(f"its value has {filler.size} elements, expected one")
 
     def fill(dims: Array) -> Array:
-        return np.full(checked(s, dims), filler.reshape(-1)[0], filler.dtype)
+        return np.broadcast_to(filler.reshape(-1)[0], checked(dims))
 
     return s.compute(fill, s.known(shape, "its shape"))
 
 
-def checked(s: Site, dims: Array) -> tuple[int, ...]:
-    """Sizes of an array about to be made: reasonable, and few enough to make."""
+def checked(dims: Array) -> tuple[int, ...]:
+    """Sizes of a view that repeats itself, within what any machine could run."""
     made = sizes([int(d) for d in dims.reshape(-1)], "its result")
-    s.store.allow(int(np.prod(made, dtype=np.float64)))
+    if math.prod(made) > MAX_ELEMENTS:
+        raise SpecError(f"its result {list(made)} is too large for any memory")
     return made
 
 
@@ -101,7 +104,13 @@ def eye_like(s: Site, x: Operand, *, dtype: int | None, k: int) -> Known:
     kind = dtype_name(dtype) if dtype else x.dtype
     if x.rank != 2:
         raise SpecError(f"its input has rank {x.rank}, expected 2")
-    return s.compute(lambda d: np.eye(checked(s, d)[0], int(d[1]), k, kind), sizes_of(x, s))
+
+    def make(dims: Array) -> Array:
+        rows, columns = checked(dims)
+        s.store.allow(rows * columns)
+        return np.eye(rows, columns, k, kind)
+
+    return s.compute(make, sizes_of(x, s))
 
 
 @onnx_op("Dropout")
@@ -119,4 +128,4 @@ def _all_true(s: Site, x: Operand) -> Known | None:
     """The mask of a dropout that drops nothing."""
     if len(s.used) < 2 or not s.used[1]:
         return None
-    return s.compute(lambda d: np.ones(checked(s, d), bool), sizes_of(x, s))
+    return s.compute(lambda d: np.broadcast_to(np.bool_(True), checked(d)), sizes_of(x, s))
