@@ -112,6 +112,9 @@ def _row(whole: Whole, plan: CpuPlan, unit: Unit, times: Times, at_once: float =
         name, op = f"stack of {len(unit.fusions)}: {first.name} to {last.name}", "stack"
         bands = len(unit.main.bands) if unit.main else 1
         what = "one image" if bands == 1 else f"one of {bands} bands of rows"
+        if unit.main and unit.main.tiled:
+            name = f"chain of {len(unit.fusions)}: {first.name} to {last.name}"
+            what = f"one of {unit.main.items} tiles"
         holds = (f"{len(unit.fusions)} layers, depth-first: one thread takes {what} through all",)
     apart = "; ".join(part for part in (last.apart, last.forecast.why if last.forecast else "") if part)
     return Row(

@@ -1,7 +1,7 @@
 """The time that the planner predicts for each layer, and why the layer is in a stack or out of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bslite.machine import Machine
 from bslite.ops import Shape
@@ -32,7 +32,9 @@ def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) ->
     batch = first[0]
     layers = fuse(spec)
     constants = {layer.name for layer in layers if layer.node.op == "constant"}
-    within = {n: len(step.bands) for step in plan.steps for n in step.layers if step.inner is not None}
+    deep = [step for step in plan.steps if step.inner is not None]
+    within = {n: len(step.bands) for step in deep if not step.tiled for n in step.layers}
+    tiled = {n: step.items for step in deep if step.tiled for n in step.layers}
     in_l3 = weights_stay_in_l3(spec, machine)
     by_bands = batch < max(2, machine.threads)
     found = {}
@@ -58,6 +60,10 @@ def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) ->
         else:
             why = f"not in a stack: predicted {prices}, changing over not counted"
         found[layer.name] = Forecast(apart if inside else together, why)
+    for name in found.keys() & tiled.keys():
+        found[name] = replace(
+            found[name], why=f"in a chain: {tiled[name]} tiles go through all of its layers"
+        )
     return found
 
 

@@ -1,5 +1,6 @@
 """Builds the CPU's plan of a ModelSpec for concrete shapes."""
 
+import dataclasses
 from collections.abc import Sequence
 
 from bslite.errors import EngineError
@@ -11,6 +12,7 @@ from bslite.plan.core.concats import place_concats
 from bslite.plan.core.ends import copy_outputs, place_inputs, place_outputs
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.memory import place_buffers, set_order
+from bslite.plan.cpu.chains import without_chains
 from bslite.plan.cpu.halos import halo_needs
 from bslite.plan.cpu.scratch import scratch_of
 from bslite.plan.cpu.stack_steps import lower_layers
@@ -49,12 +51,14 @@ def build_plan(
         raise EngineError(f"the CPU engine has no kernel for {', '.join(unsupported)} (model {spec.name!r})")
     whole = layerwise or keep_values
     stacks = [] if whole else choose_stacks(layers, spec, all_shapes, machine, tuning.banding)
+    if tuning.chains:
+        stacks = without_chains(stacks, layers, all_shapes, spec.dtypes)
     if not stacks and not layerwise:
         layers = by_level(layers)
     crop = Crop({}, all_shapes)
     places = place_concats(shown(layers, stacks, spec.outputs), all_shapes)
     halos = halo_needs(layers, places, spec, crop)
-    target = Cpu(machine, tuning)
+    target = Cpu(machine, dataclasses.replace(tuning, chains=tuning.chains and not whole))
     b = CpuBuilder(spec, all_shapes, target, places, halos, crop, layerwise=layerwise)
     place_inputs(b, shapes, input_strides)
     outputs, direct = place_outputs(b, layers)

@@ -1,18 +1,20 @@
 """A run of layers as one "stack" step: plans for one image or bands of it, linked to the memory outside."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from bslite.kernels.contracts.cpu.stack import Stacked
 from bslite.ops import Shape
 from bslite.passes import Layer
-from bslite.plan.core.bands import WINDOWED, Crop, Rows, crop, row_map, share
+from bslite.plan.core.bands import Crop, Rows, crop, row_map, share
 from bslite.plan.core.concats import place_concats
-from bslite.plan.core.lowering import CPU
 from bslite.plan.core.memory import place_buffers
 from bslite.plan.core.views import NO_HALO, Buffer, View, size_of, with_halo
 from bslite.plan.cpu.banding import choose_bands
+from bslite.plan.cpu.chain_steps import lower_chain
+from bslite.plan.cpu.chains import needed_after, units
 from bslite.plan.cpu.halos import halo_needs
+from bslite.plan.cpu.layer_steps import lower_layer
 from bslite.plan.cpu.scratch import scratch_of
 from bslite.plan.cpu.stacks import Stack, one_image, shown
 from bslite.plan.cpu.step import Band, CpuBuilder, CpuPlan, End, step
@@ -20,21 +22,27 @@ from bslite.plan.cpu.target import Cpu
 
 
 def lower_layers(
-    b: CpuBuilder, layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[str]
+    b: CpuBuilder, layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Collection[str]
 ) -> None:
-    """Append the steps of all layers, runs of them as ``stacks``; ``outputs`` are needed at the end."""
-    starts = {stack.start: stack for stack in stacks}
-    inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
+    """Append the steps of all layers, runs of them as ``stacks``, elementwise ones as chains; ``outputs`` are
+    needed at the end.
+    """
+    readers: dict[str, list[int]] = {}
     for i, layer in enumerate(layers):
-        if i in starts:
-            stack, run = starts[i], layers[i : starts[i].stop]
+        for name in layer.inputs:
+            readers.setdefault(name, []).append(i)
+    for unit in units(layers, stacks, b.shapes, b.dtypes, b.tuning.chains):
+        run = [layers[i] for i in unit.layers]
+        if unit.stack is not None:
             for constant in [n for n in run if n.node.op == "constant"]:
-                _lower(b, constant)  # the same for all images
+                lower_layer(b, constant)  # the same for all images
             rest = [n for n in run if n.node.op != "constant"]
-            lower_stack(b, rest, stack.leaving(layers, outputs), stack.bands)
-        elif i not in inside:
-            b.layer = layer.members
-            _lower(b, layer)
+            lower_stack(b, rest, unit.stack.leaving(layers, outputs), unit.stack.bands)
+        elif unit.form is not None and len(run) > 1:
+            lower_chain(b, run, unit.form, needed_after(unit, layers, readers, outputs))
+        else:
+            b.layer = run[0].members
+            lower_layer(b, run[0])
 
 
 def lower_stack(b: CpuBuilder, layers: Sequence[Layer], leaving: Sequence[str], bands: int = 1) -> None:
@@ -143,18 +151,6 @@ def _band(
     place_buffers(plan)
     plan.scratch_size = scratch_of(plan)
     return plan, ends
-
-
-def _lower(b: CpuBuilder, layer: Layer) -> None:
-    """Lower one layer of a band; an op that maps rows to themselves sees no other rows of its inputs."""
-    if layer.node.op in WINDOWED:
-        CPU[layer.node.op](b, layer)
-        return
-    kept = {name: b.values[name] for name in layer.inputs}
-    for name, view in kept.items():
-        b.values[name] = b.like(view, name, layer.name)
-    CPU[layer.node.op](b, layer)
-    b.values.update(kept)
 
 
 def _end(

@@ -34,7 +34,8 @@ class CpuStep(Step):
     """``items`` independent items of work, which threads claim in any order.
 
     ``scratch``: elements of memory that a thread needs for an item. ``plans`` and ``bands``: for a "stack"
-    step, the plans that one thread runs from end to end, and their bands of an image.
+    step, the plans that one thread runs from end to end, and their bands of an image. ``tiled``: the step is
+    a chain of elementwise layers, its bands are tiles, and its images are equal parts of the values.
     """
 
     record: StepRecord
@@ -42,6 +43,7 @@ class CpuStep(Step):
     scratch: int = 0
     plans: "tuple[CpuPlan, ...]" = ()
     bands: tuple[Band, ...] = ()
+    tiled: bool = False
 
     @property
     def tile(self) -> str:
@@ -55,7 +57,9 @@ class CpuStep(Step):
 
     @property
     def cut(self) -> str:
-        """The bands of a stack, in words."""
+        """The bands of a stack, or the tiles of a chain, in words."""
+        if self.tiled:
+            return f"in {self.items} tile(s)"
         return f"in {len(self.bands)} band(s) of an image"
 
     @property

@@ -18,9 +18,10 @@ class Banding:
 @dataclass(frozen=True)
 class Tuning:
     """``loops``: loop parameters of recurrent layers, in place of the search's pick. ``by_filter``: depthwise
-    filters of usual widths have microkernels of their own.
+    filters of usual widths have microkernels of their own. ``chains``: elementwise layers go tile by tile.
     """
 
     loops: Loops | None = None
     by_filter: bool = True
+    chains: bool = True
     banding: Banding = field(default_factory=Banding)

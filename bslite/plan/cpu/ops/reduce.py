@@ -63,6 +63,20 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
         b.copy(target, y)
 
 
+def reduce_rows(b: CpuBuilder, layer: Layer, x: View, y: View) -> None:
+    """Append a reduction of floats along the last axis of x to y, where that axis has one element.
+
+    The axes before must merge into the kernel's loops.
+    """
+    last = len(x.shape) - 1
+    function = Reduction(layer.node.op, True, False)
+    results = _Results(x.shape[last], divisor(layer, x.shape[last]), 0)
+    short = View(y.buffer, y.offset, y.shape[:last], y.strides[:last])
+    x = b.arranged(x, last, exact=True)
+    done = _reduce_step(b, function, x, short, (last,), range(last), last, results, x.start)
+    assert done, layer.name
+
+
 def _reduce_step(
     b: CpuBuilder,
     function: Reduction,
