@@ -3,6 +3,8 @@
 Computed in float64, rounded once. The layer takes the name of the node that is gone: its value is that one's.
 """
 
+import math
+
 import numpy as np
 
 from bslite.passes.channels import channel_vector, scaled_weight, shifted_bias, trailing_array
@@ -10,6 +12,7 @@ from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS, TRANSPOSED
 from bslite.spec import Array, Node
 
+MOVES = ("reshape", "flatten", "permute")
 PRODUCTS = (*CONVS, *TRANSPOSED, "linear")
 NORMS = ("layer_norm", "rms_norm", "group_norm", "batch_norm")
 #: Scales beyond these would take weights out of float32's range.
@@ -45,9 +48,18 @@ def constants_into_layer(draft: Draft, node: Node) -> bool:
     fitted = [None if c is None else _fitted(draft, before, c) for c in found[1:]]
     if any(f is None and c is not None for f, c in zip(fitted, found[1:], strict=True)):
         return False
-    scale, shift = fitted
+    layer = _with_constants(draft, before, node.name, *fitted)
+    if layer is not None:
+        draft.put(layer)
+    return layer is not None
+
+
+def _with_constants(
+    draft: Draft, before: Node, name: str, scale: Array | None, shift: Array | None
+) -> Node | None:
+    """The layer as ``name``, its value scaled and shifted; None if its parameters cannot say that."""
     if scale is not None and not ((np.abs(scale) > SMALLEST) & (np.abs(scale) < LARGEST)).all():
-        return False
+        return None
     params = {role: draft.param(key) for role, key in before.params.items()}
     new: dict[str, Array | float] = {}
     factor: Array | float = 1.0 if scale is None else scale
@@ -59,16 +71,62 @@ def constants_into_layer(draft: Draft, node: Node) -> bool:
         else:
             new["weight"] = params["weight"].astype(np.float64) * scale if "weight" in params else scale
     if "bias" in new and "bias" not in before.declaration.params:
-        return False
+        return None
     keys = dict(before.params)
     rounded = {role: np.asarray(value, np.float32) for role, value in new.items()}
     if not all(np.isfinite(array).all() for array in rounded.values()):
-        return False
+        return None
     for role, array in rounded.items():
-        keys[role] = f"{node.name}/absorbed.{role}"
+        keys[role] = f"{name}/absorbed.{role}"
         draft.params[keys[role]] = np.ascontiguousarray(array)
-    draft.put(Node(node.name, before.op, before.inputs, keys, before.attrs))
+    return Node(name, before.op, before.inputs, keys, before.attrs)
+
+
+def constants_behind_moves(draft: Draft, node: Node) -> bool:
+    """The same of a product whose channels reshapes or permutations have moved to another axis."""
+    found = scale_shift(draft, node)
+    top = draft.alone(found[0]) if found else None
+    if found is None or top is None or top.op not in MOVES or not draft.alike(top.name, node.name):
+        return False
+    axis = _one_axis(found, len(draft.shape(node.name)))
+    moved: Node | None = top
+    while moved is not None and axis is not None and moved.op in MOVES:
+        axis = _axis_before(draft, moved, axis)
+        moved = draft.alone(moved.inputs[0])
+    if moved is None or axis is None or moved.op not in PRODUCTS:
+        return False
+    rank = len(draft.shape(moved.name))
+    if axis != (rank - 1 if moved.op == "linear" else 1):
+        return False
+    size = draft.shape(moved.name)[axis]
+    scale, shift = (None if c is None else np.broadcast_to(c.reshape(-1), (size,)) for c in found[1:])
+    layer = _with_constants(draft, moved, moved.name, scale, shift)
+    if layer is None:
+        return False
+    draft.put(layer)
+    draft.put(Node(node.name, top.op, top.inputs, attrs=top.attrs))
     return True
+
+
+def _one_axis(found: tuple[str, Array | None, Array | None], rank: int) -> int | None:
+    """The one axis along which the constants vary; None if there are more, or they are numbers."""
+    axes = set()
+    for c in found[1:]:
+        if c is not None:
+            axes |= {i + rank - c.ndim for i, n in enumerate(c.shape) if n != 1}
+    return axes.pop() if len(axes) == 1 else None
+
+
+def _axis_before(draft: Draft, node: Node, axis: int) -> int | None:
+    """The axis of what a reshape or permutation reads that is ``axis`` of what it makes; None if none is."""
+    if node.op == "permute":
+        return int(node.attrs["order"][axis])
+    found: set[int | None] = set()
+    for shapes in draft.shapes:
+        have, made = shapes[node.inputs[0]], shapes[node.name]
+        ends = [i for i in range(len(have)) if math.prod(have[:i]) == math.prod(made[:axis])]
+        found.add(next((i for i in ends if have[i] == made[axis]), None))
+    return found.pop() if len(found) == 1 else None
 
 
 def _fitted(draft: Draft, layer: Node, constant: Array) -> Array | None:

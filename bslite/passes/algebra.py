@@ -197,7 +197,7 @@ class Space:
         if math.isinf(low) and math.isinf(high):
             return e
         if math.isinf(high):
-            return self.function("relu", e - low) + low
+            return e if low <= 0 and self._variance(e) else self.function("relu", e - low) + low
         if math.isinf(low):
             inner = [a.of for a in e.atoms() if a.kind == "relu" and a.of is not None]
             if (
@@ -210,6 +210,11 @@ class Space:
         if low >= high:
             raise TooLong
         return (high - low) * self.function("ramp", (e - low) / (high - low)) + low
+
+    def _variance(self, e: Expr) -> bool:
+        """Whether e is the variance of x, which a model keeps from falling below zero by rounding."""
+        axes = {a.axes for a in e.atoms() if a.kind == "mean"}
+        return any(e.same(self.mean(self.x**2, along) - self.mean(self.x, along) ** 2) for along in axes)
 
     def count(self, axes: tuple[int, ...]) -> Expr:
         """How many elements lie along ``axes``."""

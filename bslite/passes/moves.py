@@ -1,5 +1,6 @@
 """Rules: what does nothing goes; permutations and reshapes one after the other become one, or none."""
 
+import math
 from collections.abc import Callable
 
 from bslite.passes.draft import Draft
@@ -25,6 +26,8 @@ SAME: dict[str, tuple[Callable[[Draft, Node], str | None], ...]] = {
     "sub": (number_is(1, 0.0),),
     "mul": (number_is(0, 1.0), number_is(1, 1.0)),
     "div": (number_is(1, 1.0),),
+    "maximum": (number_is(0, -math.inf), number_is(1, -math.inf)),
+    "minimum": (number_is(0, math.inf), number_is(1, math.inf)),
     "pow": (number_is(1, 1.0),),
     "reshape": (_first,),
     "flatten": (_first,),
@@ -58,6 +61,39 @@ def two_permutations(draft: Draft, node: Node) -> bool:
         return False
     draft.put(Node(node.name, "permute", before.inputs, attrs={"order": order}))
     return True
+
+
+def permutation_undone(draft: Draft, node: Node) -> bool:
+    """A permutation that undoes one before it; reshapes in between add or drop axes of size 1."""
+    kept = wide_axes(draft, node.name)
+    current: Node | None = node
+    while current is not None and current.op in ("permute", "reshape", "flatten"):
+        source = current.inputs[0]
+        below = wide_axes(draft, source)
+        if current.op == "permute":
+            kept = [current.attrs["order"][axis] for axis in kept]
+        else:
+            above = wide_axes(draft, current.name)
+            sizes = [
+                ([shapes[source][i] for i in below], [shapes[current.name][i] for i in above])
+                for shapes in draft.shapes
+            ]
+            if any(a != b for a, b in sizes):
+                return False
+            kept = [below[above.index(axis)] for axis in kept]
+        if current is not node and current.op == "permute" and kept == below:
+            target = reshape_target(draft, source, node.name)
+            if target is None:
+                return False
+            draft.put(Node(node.name, "reshape", (source,), attrs={"shape": target}))
+            return True
+        current = draft.alone(source)
+    return False
+
+
+def wide_axes(draft: Draft, name: str) -> list[int]:
+    """The axes of the value whose size is not always 1."""
+    return [i for i in range(len(draft.shape(name))) if draft.fixed(name, [i]) != (1,)]
 
 
 def two_reshapes(draft: Draft, node: Node) -> bool:

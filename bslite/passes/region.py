@@ -105,11 +105,14 @@ class Region:
         if value is None or value.ndim > self.rank:
             return None
         if value.size == 1:
-            return Value(self.space.expr(float(value.reshape(()))))
+            number = float(value.reshape(()))
+            return Value(self.space.expr(number)) if math.isfinite(number) else None
         return Value(self.space.constant(name))
 
     def _value(self, node: Node, known: Mapping[str, Value]) -> Value | None:
         """What the node makes, or None if that has no normal form here."""
+        if node.op in BY_NUMBER:
+            return self._by_number(node, known)
         operands = [self._operand(name, known) for name in node.inputs]
         first = operands[0]
         if first is None:
@@ -127,13 +130,16 @@ class Region:
         if first.lacks != second.lacks and not any(numbers):
             return None
         lacks = first.lacks or second.lacks
-        if node.op in BINARY:
-            return Value(BINARY[node.op](first.expr, second.expr), lacks)
-        if numbers[0] and node.op != "pow":
-            first, second = second, first
-        elif not numbers[1]:
+        return Value(BINARY[node.op](first.expr, second.expr), lacks)
+
+    def _by_number(self, node: Node, known: Mapping[str, Value]) -> Value | None:
+        x, other = node.inputs
+        number = self.draft.number(other)
+        if number is None and node.op != "pow":
+            x, number = other, self.draft.number(x)
+        if number is None or x not in known:
             return None
-        return Value(BY_NUMBER[node.op](self.space, first.expr, second.expr.number), lacks)
+        return Value(BY_NUMBER[node.op](self.space, known[x].expr, number), known[x].lacks)
 
     def _reduced(self, node: Node, x: Value) -> Value | None:
         if x.lacks or not self.draft.alike(node.inputs[0], self.base):

@@ -2,20 +2,24 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from bslite.passes.absorb import constants_into_layer, groups_by_reshape
+from bslite.passes.absorb import constants_behind_moves, constants_into_layer, groups_by_reshape
 from bslite.passes.draft import Draft
-from bslite.passes.moves import does_nothing, two_permutations, two_reshapes
-from bslite.passes.one_hot import one_hot_product
+from bslite.passes.fuse import ACTIVATIONS
+from bslite.passes.moves import does_nothing, permutation_undone, two_permutations, two_reshapes
+from bslite.passes.one_hot import function_into_table, one_hot_product
 from bslite.spec import Node
 
 #: A rule is told a node, may rewrite it, and says whether it did.
 Rule = Callable[[Draft, Node], bool]
 
+ARITHMETIC = (does_nothing, constants_into_layer, constants_behind_moves, function_into_table)
 RULES: Mapping[str, Sequence[Rule]] = {
-    **dict.fromkeys(("add", "sub", "mul", "div"), (does_nothing, constants_into_layer)),
+    **dict.fromkeys(("add", "sub", "mul", "div"), ARITHMETIC),
     **dict.fromkeys(("pow", "expand", "cast", "slice", "concat"), (does_nothing,)),
     **dict.fromkeys(("reshape", "flatten"), (does_nothing, groups_by_reshape, two_reshapes)),
-    "permute": (two_permutations, does_nothing),
+    **dict.fromkeys(("maximum", "minimum"), (does_nothing,)),
+    "permute": (two_permutations, permutation_undone, does_nothing),
+    **dict.fromkeys(ACTIVATIONS, (function_into_table,)),
     "linear": (one_hot_product,),
     "matmul": (one_hot_product,),
 }

@@ -58,7 +58,7 @@ def _recognise_at(draft: Draft, base: str) -> None:
             continue
         new = _node(draft, base, name, *found)
         if new is not None:
-            draft.put(new)
+            draft.put(new[-1], *new[:-1])
 
 
 def _pays(draft: Draft, region: Region, name: str) -> bool:
@@ -77,36 +77,52 @@ def _pays(draft: Draft, region: Region, name: str) -> bool:
     return bool(between) and 2 * (len(gone) - 1) >= len(between) and len(gone) > 1
 
 
-def _node(draft: Draft, base: str, name: str, formula: Formula, found: Captures) -> Node | None:
-    """The node that computes the formula of ``base``; None if the op cannot: its axes, its parameters."""
+def _node(draft: Draft, base: str, name: str, formula: Formula, found: Captures) -> list[Node] | None:
+    """The nodes that compute the formula of ``base``, the last called ``name``.
+
+    None if the op cannot: its axes, its parameters.
+    """
     attrs: dict[str, Any] = dict(formula.attrs(found))
     op, arrays = formula.op, {"weight": found.weight, "bias": found.bias}
     rank = len(draft.shape(base))
     params: dict[str, Array] | None = {}
+    turned: list[int] = []  # axes, with the one that is reduced put last
     if op in ALONG_ONE and (len(found.axes) != 1 or found.weight or found.bias):
         return None
     if op in ("normalize", "layer_norm", "rms_norm") and not attrs["eps"] > 0:
         return None
     if op in ("layer_norm", "rms_norm"):
         constants = {role: c for role, key in arrays.items() if (c := draft.constant(key)) is not None}
-        trailing = draft.fixed(base, found.axes) if found.axes[-1] == rank - 1 else None
+        trailing = draft.fixed(base, found.axes)
         if trailing is not None and found.axes == tuple(range(rank - len(trailing), rank)):
             attrs["normalized_shape"] = trailing
             params = _all({role: trailing_array(c, trailing) for role, c in constants.items()})
         else:
             params = None
-        if op == "layer_norm" and params is None and found.axes == tuple(range(2, rank)) and rank > 2:
+        if op == "layer_norm" and params is None and found.axes == tuple(range(2, rank)):
             channels = draft.fixed(base, (1,))
             if channels is None:
                 return None
             op, attrs = "group_norm", {"num_groups": channels[0], "eps": found.eps}
             vectors = {role: channel_vector(c, rank, 1, channels[0]) for role, c in constants.items()}
             params = _all(vectors)
+        elif params is None and trailing is not None and len(trailing) == 1:
+            axis = found.axes[0]
+            attrs["normalized_shape"] = trailing
+            vectors = {role: channel_vector(c, rank, axis, trailing[0]) for role, c in constants.items()}
+            params, turned = _all(vectors), [*range(axis), *range(axis + 1, rank), axis]
         if params is None or (op == "rms_norm" and "bias" in params):
             return None
     keys = {role: f"{name}/{role}" for role in params or {}}
     draft.params |= {keys[role]: array for role, array in (params or {}).items()}
-    return Node(name, op, (base,), keys, attrs)
+    if not turned:
+        return [Node(name, op, (base,), keys, attrs)]
+    back = sorted(range(rank), key=turned.__getitem__)
+    return [
+        Node(f"{name}/turned", "permute", (base,), attrs={"order": turned}),
+        Node(f"{name}/{op}", op, (f"{name}/turned",), keys, attrs),
+        Node(name, "permute", (f"{name}/{op}",), attrs={"order": back}),
+    ]
 
 
 def _all(arrays: Mapping[str, Array | None]) -> dict[str, Array] | None:

@@ -118,7 +118,36 @@ def test_constants_that_vary_along_other_axes_stay() -> None:
     check(net.build(net("div", 2.0, y)), "conv2d", "div")
 
 
-def one_hot(out: str, linear: bool, **attrs: object) -> ModelSpec:
+def test_constants_go_into_layers_through_moves() -> None:
+    net, x = image()
+    y = net("permute", net("conv2d", x, weight=array(5, 6, 1, 1)), order=(0, 2, 3, 1))
+    check(net.build(net("mul", net("add", y, array(5)), array(1, 1, 1, 5))), "conv2d", "permute")
+    net, x = image()
+    y = net("flatten", net("conv2d", x, weight=array(5, 6, 1, 1)), start_axis=2)
+    check(net.build(net("relu", net("add", y, array(5, 1)))), "conv2d", "flatten", "relu")
+
+
+def test_constants_along_another_axis_than_the_moved_channels_stay() -> None:
+    net, x = image()
+    y = net("permute", net("conv2d", x, weight=array(4, 6, 1, 1)), order=(0, 1, 3, 2))
+    check(net.build(net("add", y, array(4, 1))), "conv2d", "permute", "add")
+    net, x = image()
+    y = net("reshape", net("conv2d", x, weight=array(6, 6, 1, 1)), shape=(0, 2, 3, -1))  # channels in two
+    check(net.build(net("add", y, array(3, 1))), "conv2d", "reshape", "add")
+
+
+def test_permutations_cancel_across_axes_of_size_one() -> None:
+    net = Net()
+    y = net("permute", net("tanh", net.input("x", ("N", 6, 5), (2, 6, 5))), order=(0, 2, 1))
+    y = net("permute", net("reshape", y, shape=(0, 5, 6, 1)), order=(0, 2, 3, 1))
+    check(net.build(net("relu", y)), "tanh", "reshape", "relu")
+    net = Net()
+    y = net("permute", net("tanh", net.input("x", ("N", 6, 5), (2, 6, 5))), order=(0, 2, 1))
+    y = net("permute", net("reshape", y, shape=(0, 5, 6, 1)), order=(0, 1, 3, 2))
+    check(net.build(net("relu", y)), "tanh", "permute", "reshape", "permute", "relu")
+
+
+def one_hot(linear: bool, **attrs: object) -> ModelSpec:
     net = Net()
     i = net.input("i", ("N", 7), (3, 7), dtype="int64")
     hot = net("one_hot", i, depth=4, **attrs)
@@ -130,11 +159,32 @@ def one_hot(out: str, linear: bool, **attrs: object) -> ModelSpec:
 @pytest.mark.parametrize("linear", [False, True])
 def test_one_hot_times_a_matrix_picks_rows(linear: bool) -> None:
     i = RNG.integers(-7, 8, (3, 7))  # some out of range: rows of zeros
-    check(one_hot("gather", linear), "minimum", "maximum", "gather", inputs=[i])
+    check(one_hot(linear), "minimum", "maximum", "gather", inputs=[i])
 
 
 def test_another_one_hot_is_left_alone() -> None:
     i = RNG.integers(0, 4, (3, 7))
-    check(one_hot("linear", True, off=0.5), "one_hot", "linear", inputs=[i])
-    check(one_hot("matmul", False, on=2.0), "one_hot", "matmul", inputs=[i])
-    check(one_hot("linear", True, strict=True), "one_hot", "linear", inputs=[i])
+    check(one_hot(True, off=0.5), "one_hot", "linear", inputs=[i])
+    check(one_hot(False, on=2.0), "one_hot", "matmul", inputs=[i])
+    check(one_hot(True, strict=True), "one_hot", "linear", inputs=[i])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_indices_compared_with_all_numbers_pick_rows(first: int) -> None:
+    """How a one-hot is written out; numbers that do not begin at zero are left alone."""
+    net = Net()
+    i = net("reshape", net.input("i", ("N", 7), (3, 7), dtype="int32"), shape=(0, 0, 1))
+    numbers = Graph.__call__(
+        net, "constant", "numbers", value=np.arange(first, first + 4, dtype=np.int32)[None]
+    )
+    hot = net("cast", net("equal", i, numbers), to="float32")
+    y = net("relu", net("add", net("linear", hot, weight=array(5, 4)), array(5)))
+    ops = ("minimum", "maximum", "gather") if first == 0 else ("reshape", "equal", "cast", "linear", "relu")
+    check(net.build(y), *ops, inputs=[RNG.integers(-2, 6, (3, 7)).astype(np.int32)])
+
+
+def test_a_function_of_a_large_table_stays() -> None:
+    net = Net()
+    i = net.input("i", ("N", 7), (3, 7), dtype="int64")
+    y = net("gather", array(50, 5), i, axis=0)
+    check(net.build(net("relu", y)), "gather", "relu", inputs=[RNG.integers(0, 50, (3, 7))])

@@ -197,7 +197,7 @@ def tf2onnx(n: Net, gamma: np.ndarray, beta: np.ndarray, size: int) -> str:
 def flax(n: Net, gamma: np.ndarray, beta: np.ndarray) -> str:
     """The variance as the mean square minus the squared mean, not below zero by rounding."""
     mean = n.mean(n.x)
-    variance = n("sub", n.mean(n("mul", n.x, n.x)), n("mul", mean, mean))
+    variance = n("maximum", 0.0, n("sub", n.mean(n("mul", n.x, n.x)), n("mul", mean, mean)))
     factor = n("mul", n("rsqrt", n("add", variance, 1e-6)), gamma)
     return n("add", n("mul", n("sub", n.x, mean), factor), beta)
 
@@ -289,6 +289,13 @@ def raised(n: Net, axis: int) -> str:
     return n("exp", n("sub", n.x, n("amax", n.x, axes=(axis,), keepdim=True)))
 
 
+def jax(n: Net) -> str:
+    """The largest element in a smaller shape, and not below -inf."""
+    largest = n("maximum", -np.inf, n("amax", n.x, axes=(2,)))
+    y = n("exp", n("sub", n.x, n("reshape", largest, shape=(0, 0, 1))))
+    return n("div", y, n("reshape", n("sum", y, axes=(2,)), shape=(0, 0, 1)))
+
+
 def total(n: Net, x: str, axis: int) -> str:
     return n("sum", x, axes=(axis,), keepdim=True)
 
@@ -311,6 +318,7 @@ def unshifted(n: Net) -> str:
 SOFTMAXES: dict[str, tuple[str, int, Write]] = {  # nodes that are left; 0: it is no softmax
     "softmax": ("softmax", 1, lambda n: softmax(n, -1)),
     "softmax along an axis of any size": ("softmax", 1, lambda n: softmax(n, 1)),
+    "softmax, jax's": ("softmax", 1, jax),
     "softmax without the largest": ("softmax", 1, unshifted),
     "log-softmax": ("log_softmax", 1, lambda n: log_softmax(n, 2)),
     "log-softmax by logsumexp": (
@@ -356,6 +364,11 @@ IMAGES: dict[str, tuple[str, bool, Write]] = {
         lambda n: affine(n, layer_norm(n, axes=(2, 3)), CHANNELS, CHANNELS),
     ),
     "group norm": ("group_norm", True, lambda n: grouped(n, 3)),
+    "layer norm of channels": (
+        "layer_norm",
+        True,
+        lambda n: affine(n, layer_norm(n, axes=(1,)), CHANNELS, CHANNELS),
+    ),
     "norm of images and channels": ("group_norm", False, lambda n: layer_norm(n, axes=(1, 2))),
 }
 
@@ -363,7 +376,7 @@ IMAGES: dict[str, tuple[str, bool, Write]] = {
 @pytest.mark.parametrize(("op", "found", "write"), IMAGES.values(), ids=IMAGES)
 def test_norm_of_images(op: str, found: bool, write: Write) -> None:
     net = Net("N", 6, "H", 4, example=(2, 6, 5, 4))
-    check(net.build(write(net)), op, found)
+    check(net.build(write(net)), op, found, left=3 if op == "layer_norm" else 1)
 
 
 def test_layer_norm_of_a_gelu_of_a_sum() -> None:
