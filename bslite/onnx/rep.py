@@ -82,8 +82,8 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
         self.source, self.backend, self.threads = source, backend, threads
         stored = {t.name for t in source.model.graph.initializer}
         self.names = [v.name for v in source.model.graph.input if v.name not in stored]
-        self._kept: Recent[Any, Specialised] = Recent(MAX_KEPT, lambda key, value: self._seen.clear())
-        self._seen: Recent[Any, Specialised] = Recent(MAX_SEEN)
+        self._kept: Recent[Any, Specialised] = Recent(MAX_KEPT)
+        self._seen: Recent[Any, Any] = Recent(MAX_SEEN)  # kinds of inputs -> keys of models
         self._readers: dict[frozenset[str], Reader] = {}  # by the inputs that are built in
         self._wanted: frozenset[str] = frozenset()  # inputs whose values were needed before
         self._lock = threading.RLock()
@@ -116,15 +116,16 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
         """The model for these inputs, made if there is none yet."""
         kind = tuple((x.shape, x.dtype) for x in given.values())
         wanted = self._wanted
-        if not wanted and (seen := self._seen.find(kind)) is not None:
+        if not wanted and (key := self._seen.find(kind)) and (seen := self._kept.find(key)) is not None:
             return seen
         with self._lock:
-            found = self._specialised(given, {n for n, x in given.items() if n in wanted or 0 in x.shape})
+            built_in = {n for n, x in given.items() if n in wanted or 0 in x.shape}
+            key, found = self._specialised(given, built_in)
             if not found.built_in:
-                self._seen.put(kind, found)
+                self._seen.put(kind, key)
             return found
 
-    def _specialised(self, given: Mapping[str, Any], built_in: set[str]) -> Specialised:
+    def _specialised(self, given: Mapping[str, Any], built_in: set[str]) -> tuple[Any, Specialised]:
         while True:
             reader = self._reader(frozenset(built_in))
             shapes = [tuple(given[i.name].shape) for i in reader.declared]
@@ -132,8 +133,9 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
             constants = {n: np.array(given[n]) for n in sorted(built_in)}
             values = tuple((n, x.shape, x.dtype.name, _digest(x)) for n, x in constants.items())
             for sizing in reader.sizings(shapes):
-                if (found := self._kept.find(_key(reader, sizing, shapes, values))) is not None:
-                    return found
+                key = _key(reader, sizing, shapes, values)
+                if (found := self._kept.find(key)) is not None:
+                    return key, found
             try:
                 converted = reader.convert(shapes, constants)
             except NotConverted as e:
@@ -144,7 +146,8 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
                 continue
             made = Specialised(converted, sorted(built_in))
             self._share(made)
-            return self._kept.put(_key(reader, converted.sizing, shapes, values), made)
+            key = _key(reader, converted.sizing, shapes, values)
+            return key, self._kept.put(key, made)
 
     def _reader(self, built_in: frozenset[str]) -> Reader:
         if built_in not in self._readers:

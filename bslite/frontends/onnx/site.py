@@ -38,13 +38,16 @@ class Site(AnySite):
         """An array computed here."""
         return Const(np.asarray(array), f"{self.name}.{what}")
 
-    def compute(self, function: Callable[..., Any], *operands: Operand, each: bool = False) -> Known:
+    def compute(
+        self, function: Callable[..., Any], *operands: Operand, each: bool = False, view: bool = False
+    ) -> Known:
         """``function`` of known arrays, probe by probe. Errors in it are the model's.
 
-        ``each``: it works element by element, so what repeats itself is computed once.
+        ``each``: it works element by element, so what repeats itself is computed once. ``view``: it computes
+        nothing, its result lies in the memory of its operands.
         """
         known = [self.known(x, "its input") for x in operands]
-        return self.store.compute(function, known, f"{self.name}.value", each)
+        return self.store.compute(function, known, f"{self.name}.value", each, view)
 
     def known(self, operand: Operand, what: str) -> Known:
         """``operand``, or NeedsValue if it is computed from inputs of the model."""

@@ -132,8 +132,9 @@ class Store(AnyStore[Array]):
         return Const(np.ascontiguousarray(made).reshape(out), f"{name}.value")
 
     def compute(
-        self, function: Callable[..., Any], operands: Sequence[Known], key: str, each: bool = False
-    ) -> Known:
+        self, function: Callable[..., Any], operands: Sequence[Known], key: str, each: bool = False,
+        view: bool = False,
+    ) -> Known:  # fmt: skip
         """See `Site.compute`."""
         varying = any(isinstance(x, Sizes) for x in operands)
         results = []
@@ -141,7 +142,7 @@ class Store(AnyStore[Array]):
             arrays = [x.arrays[i] if isinstance(x, Sizes) else x.data for x in operands]
             self._probing = i > 0
             try:
-                results.append(self._computed(function, arrays, each))
+                results.append(self._computed(function, arrays, each, view))
             finally:
                 self._probing = False
         first = results[0]
@@ -149,10 +150,14 @@ class Store(AnyStore[Array]):
             return Const(first, key)
         return Sizes(tuple(results))
 
-    def _computed(self, function: Callable[..., Any], arrays: Sequence[Array], each: bool) -> Array:
+    def _computed(
+        self, function: Callable[..., Any], arrays: Sequence[Array], each: bool, view: bool
+    ) -> Array:
         """The function's result in one probe."""
         for a in arrays:
-            if self._probing or repeats(a):  # a result may be as large as what the view stands for
+            if not view and (
+                self._probing or repeats(a)
+            ):  # a result may be as large as what the view stands for
                 self.allow((distinct(a) if each else a).size)
         try:
             with np.errstate(all="ignore"):

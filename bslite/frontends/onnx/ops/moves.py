@@ -110,7 +110,7 @@ def unsqueeze(s: Site, x: Operand, axes: Operand | tuple[int, ...]) -> Operand:
     if rank > 32:
         raise SpecError(f"it makes {rank} axes")
     if not isinstance(x, Value):
-        return s.compute(lambda a: np.expand_dims(a, tuple(new)), x)
+        return s.compute(lambda a: np.expand_dims(a, tuple(new)), x, view=True)
     sizes = iter(x.shape)
     return reshaped(s, x, tuple(1 if i in new else next(sizes) for i in range(rank)))
 
@@ -126,7 +126,7 @@ def transpose(s: Site, x: Operand, *, perm: Sequence[int] | None) -> Operand:
 def permuted(s: Site, x: Operand, order: Sequence[int], last: bool = True) -> Operand:
     """``x`` with its axes in another order."""
     if not isinstance(x, Value) and list(order) != sorted(order):
-        return s.compute(lambda a: np.transpose(a, order), x)
+        return s.compute(lambda a: np.transpose(a, order), x, view=True)
     made: Operand = permute(s, x, order, last)
     return made
 

@@ -21,7 +21,7 @@ from bslite.spec import Array
 @onnx_op("Expand")
 def expand(s: Site, x: Operand, shape: Operand) -> Operand:
     if is_known(x, shape):
-        return s.compute(_expand, x, shape)
+        return s.compute(_expand, x, shape, view=True)
     return expanded(s, x, s.dims(shape, "its shape"))
 
 

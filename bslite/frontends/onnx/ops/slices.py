@@ -47,7 +47,7 @@ def sliced(s: Site, x: Operand, axis: int, start: int, stop: int | None, step: i
     """``x[start:stop:step]`` along ``axis``."""
     if not isinstance(x, Value):
         index = (*(slice(None),) * axis, slice(start, stop, step))
-        return s.compute(lambda a: a[index], x)
+        return s.compute(lambda a: a[index], x, view=True)
     size = x.shape[axis]
     emit = s.emit if last else s.inner
     if isinstance(size, int) and not range(*slice(start, stop, step).indices(size)):

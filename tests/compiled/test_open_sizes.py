@@ -1,0 +1,121 @@
+"""ONNX models with open sizes: one ModelSpec where it can be, else one per size; shared weights, bounds."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.noise import noise
+from support.onnx_models import helper, i64, model, value
+
+import bslite
+from bslite import InputError, ModelSpec, from_onnx, run
+from bslite.onnx.model import OnnxModel
+from bslite.onnx.rep import MAX_KEPT
+
+node = helper.make_node
+
+
+def every_other_column() -> Any:
+    """A product, then every other column by a list of indices, which no ModelSpec has for a free size."""
+    nodes = [
+        node("MatMul", ["w", "x"], ["p"]),
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "one"], ["n"]),
+        node("Range", ["zero", "n", "two"], ["r"]),
+        node("Gather", ["p", "r"], ["y"], axis=1),
+    ]
+    stored = {"w": noise(32, 16), "zero": np.int64(0), "one": np.int64(1), "two": np.int64(2)}
+    return model(nodes, [value("x", [16, "length"])], ["y"], stored)
+
+
+def added(*labels: Any) -> Any:
+    inputs = [value(f"x{i}", [label, 4]) for i, label in enumerate(labels)]
+    return model([node("Add", ["x0", "x1"], ["y"])], inputs, ["y"])
+
+
+@pytest.mark.parametrize("labels", [("unk__331", "unk__332"), (None, "?"), ("batch", "batch_1"), (-1, 0)])
+def test_batches_without_a_meaning_are_one_size(labels: Any) -> None:
+    spec = from_onnx(added(*labels))
+    assert isinstance(spec, ModelSpec)
+    assert [i.shape for i in spec.inputs] == [("N", 4), ("N", 4)]
+    with pytest.raises(InputError):
+        run(spec, [noise(2, 4), noise(3, 4)])
+
+
+def test_a_call_that_tells_them_apart_is_served_too() -> None:
+    m = bslite.compile(added("unk__1", "unk__2"))
+    a, b = noise(3, 4), noise(1, 4)
+    for left, right in ((a, a), (a, b), (b, a), (a, a)):
+        assert np.array_equal(m(left, right)[0], left + right)
+
+
+def test_a_size_that_cannot_stay_free_is_settled_by_each_call() -> None:
+    m = from_onnx(every_other_column())
+    assert isinstance(m, OnnxModel)
+    for length in (5, 8, 5):
+        x = noise(16, length)
+        want = (noise(32, 16) @ x)[:, ::2]
+        np.testing.assert_allclose(run(m, x), want, rtol=1e-5, atol=1e-5)
+    assert m.specialised == ["x: [16, 8]", "x: [16, 5]"]
+    assert "specialised to 2" in repr(m)
+    assert bslite.verify(m, noise(16, 6)).passed
+    assert bslite.explain(m, (16, 6), runs=1).rows
+    np.testing.assert_array_equal(bslite.compile(m)(x)[0], run(m, x))
+
+
+def test_a_stream_of_lengths_stays_bounded_and_shares_its_weights() -> None:
+    m = OnnxModel(every_other_column())
+    m.run({"x": noise(16, 3)})
+    (first,) = m.specs()
+    weights = m.memory()["weights"]
+    for length in range(4, 4 + 3 * MAX_KEPT):
+        m.run({"x": noise(16, length)})
+    assert len(m.specs()) == MAX_KEPT
+    assert all(np.shares_memory(s.params["w"], first.params["w"]) for s in m.specs())
+    packed = 4 * 32 * 16
+    assert m.memory()["weights"] < weights + MAX_KEPT * packed  # the product's panels are there once
+
+
+def test_one_model_serves_a_size_that_is_free() -> None:
+    nodes = [node("Relu", ["x"], ["r"]), node("GlobalAveragePool", ["r"], ["y"])]
+    m = OnnxModel(model(nodes, [value("x", ["?", 3, "?", "w"])], ["y"]))
+    for shape in ((1, 3, 8, 8), (2, 3, 9, 5), (1, 3, 16, 7)):
+        x = noise(*shape)
+        want = np.maximum(x, 0).mean((2, 3), keepdims=True)
+        np.testing.assert_allclose(m.run({"x": x})["y"], want, rtol=1e-5)
+    assert m.specialised == ["x: [N, 3, x.2, w]"]
+
+
+def test_a_rounded_size_is_not_taken_for_the_size() -> None:
+    """``x[: size // 2 * 2]``: the same as x at even sizes alone."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "one"], ["n"]),
+        node("Div", ["n", "two"], ["half"]),
+        node("Mul", ["half", "two"], ["even"]),
+        node("Slice", ["x", "zero", "even", "one"], ["y"]),
+    ]
+    stored = {"one": i64(1), "two": i64(2), "zero": i64(0)}
+    m = OnnxModel(model(nodes, [value("x", ["n", "m"])], ["y"], stored))
+    for size in (64, 63, 7):
+        x = noise(2, size)
+        assert np.array_equal(m.run({"x": x})["y"], x[:, : size // 2 * 2])
+
+
+def test_nothing_large_is_made_to_find_a_size() -> None:
+    """A grid of all pairs of positions, of which the model needs none where it is only measured."""
+    nodes = [
+        node("Shape", ["x"], ["s"], start=1),
+        node("Concat", ["s", "s"], ["pairs"], axis=0),
+        node("ConstantOfShape", ["pairs"], ["grid"]),
+        node("Add", ["grid", "half"], ["shifted"]),
+        node("Expand", ["shifted", "pairs"], ["whole"]),
+        node("Shape", ["whole"], ["sizes"]),
+        node("Slice", ["sizes", "zero", "one"], ["first"]),
+        node("Concat", ["minus", "first"], ["shape"], axis=0),
+        node("Reshape", ["x", "shape"], ["y"]),
+    ]
+    stored = {"half": np.float32(0.5), "zero": i64(0), "one": i64(1), "minus": i64(-1)}
+    spec = from_onnx(model(nodes, [value("x", ["n", "m"])], ["y"], stored), shapes={"x": (2, 1_000)})
+    assert spec.inputs[0].shape == ("N", "m")
+    assert spec.params == {}
