@@ -162,7 +162,7 @@ def graphs(draw: st.DrawFn) -> tuple[ModelSpec, list[Any]]:
     return g.build(*dict.fromkeys((names[-1], draw(st.sampled_from(names[len(arrays) :]))))), arrays
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(graphs())
 def test_any_graph_gives_the_bits_of_one_layer_after_the_other(drawn: tuple[ModelSpec, list[Any]]) -> None:
     same_bits(*drawn)
