@@ -15,11 +15,12 @@ from benchmarks import origin
 from bslite import cache
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """``--json``, ``--md``, ``--plot`` and ``--note``."""
+def add_options(parser: argparse.ArgumentParser, plot: bool = True) -> None:
+    """``--json``, ``--md``, ``--note`` and, for what can be drawn, ``--plot``."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured here")
     parser.add_argument("--md", type=Path, metavar="FILE", help="write the tables here")
-    parser.add_argument("--plot", type=picture, metavar="FILE", help="draw here (.svg or .png)")
+    if plot:
+        parser.add_argument("--plot", type=picture, metavar="FILE", help="draw here (.svg or .png)")
     parser.add_argument("--note", help="what the processor's name does not say of the machine; kept with it")
 
 
@@ -86,7 +87,7 @@ class Run:
     def finish(self) -> None:
         """`write`, then draw if asked for, and print the tables."""
         data, text = self.write()
-        if self.options.plot:
+        if getattr(self.options, "plot", None):
             from benchmarks.plot import draw
 
             draw(json.loads(json.dumps(data)), self.options.plot)  # as it would be read from the file

@@ -11,7 +11,7 @@ from bslite.ops import Shape
 from bslite.spec import Array, Input, ModelSpec
 from bslite.spec.open import OpenModel
 
-BACKENDS = ("cpu", "cuda", "reference")
+BACKENDS = ("cpu", "cuda", "reference", "reference64")
 MOST_KNOWN = 64  # kinds of inputs, of one model, that are not looked at again
 
 
@@ -30,7 +30,8 @@ def run(
     Torch tensors give torch tensors on the same device.
 
     ``backend="cpu"`` is the fast engine, ``"cuda"`` the engine for GPUs, ``"reference"`` the plain NumPy
-    oracle (float32). By default CUDA tensors run on the GPU that they are on, all other inputs on the CPU.
+    oracle in float32, ``"reference64"`` the same in float64, whose results are float64 where the model's are
+    float32. By default CUDA tensors run on the GPU that they are on, all other inputs on the CPU.
     The ``"cuda"`` backend copies inputs of the host to the GPU, and their results back. CUDA tensors stay
     where they are and run on torch's current stream, so, as with torch's own operations, the call may return
     before its results are ready. ``layerwise`` runs an engine's kernels one layer at a time and fuses
@@ -60,10 +61,10 @@ def run(
         made = border.run(spec, tensors, layerwise=layerwise)
         return made[0] if len(made) == 1 else made
     inputs, as_torch = as_arrays(spec, x)
-    if backend == "reference":
+    if backend in ("reference", "reference64"):
         from bslite import reference
 
-        outputs = reference.run(spec, inputs, np.float32)
+        outputs = reference.run(spec, inputs, np.float32 if backend == "reference" else np.float64)
     elif backend == "cuda":
         from bslite.engines import cuda
 

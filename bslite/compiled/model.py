@@ -45,7 +45,7 @@ class CompiledModel:
 
     @property
     def device(self) -> str:
-        """Where it runs: "cpu", "cuda" or "reference"."""
+        """Where it runs, as `compile` was told."""
         return self._options.device
 
     @property
@@ -98,7 +98,8 @@ def compile(
     as it is: sizes that it leaves open are settled by the inputs of each call. A torch module is traced at
     its first call; all of it runs in bslite, or UnsupportedError lists what cannot.
 
-    ``device``: "cpu", "cuda" or "reference", the plain NumPy oracle. ``threads`` as for `bslite.run`.
+    ``device``: "cpu", "cuda", or as for `bslite.run` "reference", the plain NumPy oracle, and "reference64",
+    the same in float64. ``threads`` as for `bslite.run`.
     ``precision``: "float32" promises errors no larger than those of float32 arithmetic, "ieee" float32
     multiply-adds only.
 

@@ -26,7 +26,7 @@ def from_onnx(
 ) -> ModelSpec | OnnxModel:
     """The model in an ONNX file (its path), in the bytes of one, or in an ``onnx.ModelProto``.
 
-    Opset 7 and later. Values are float32, int64, int32 and bool. Sizes that the file leaves open stay free:
+    Any opset. Values are float32, int64, int32 and bool. Sizes that the file leaves open stay free:
     the one at axis 0 as "N", others under the file's names. An example of them is found here, or given in
     ``shapes``: input name -> example shape. Batches that the file calls by names without a meaning, input by
     input, are one size.

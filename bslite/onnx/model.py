@@ -7,6 +7,7 @@ from bslite import api
 from bslite.errors import InputError
 from bslite.frontends.onnx.file import read_model
 from bslite.frontends.onnx.tensors import dtype_name
+from bslite.onnx.border import border_of
 from bslite.onnx.rep import BsliteRep
 from bslite.spec import Array
 from bslite.spec.open import OpenModel, Settled
@@ -32,11 +33,13 @@ class OnnxModel(OpenModel):
         stored = {t.name for t in graph.initializer}
         self.inputs = tuple(_port(v) for v in graph.input if v.name not in stored)
         self.outputs = tuple(_port(v) for v in graph.output)
-        self._rep = BsliteRep(self.source, backend, threads)
+        self._border, self._exact = border_of(self.source), backend == "reference64"
+        self._rep = BsliteRep(self._border.source, backend, threads)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name for one array per input."""
-        return dict(zip([o.name for o in self.outputs], self._rep.run(inputs), strict=True))
+        made = self._rep.run(self._border.enter(inputs))
+        return self._border.leave(dict(zip([o.name for o in self.outputs], made, strict=True)), self._exact)
 
     def settle(self, given: Sequence[Any]) -> Settled:
         """See `OpenModel`."""

@@ -3,12 +3,26 @@
 What a program that runs inference on the CPU uses is here, under the same names and with the same results:
 sessions, their options, inputs, outputs and metadata, values and bindings. `installed` puts this module in
 the place of ``onnxruntime`` for packages that import that. Options that steer onnxruntime's inside are taken
-and have no effect; what asks for something that bslite does not do is an error.
+and have no effect; what asks for something that bslite does not do is an error, and a name that is not here
+an AttributeError.
 """
 
-from importlib.metadata import version
+from typing import Any
 
+from bslite.onnxruntime import capi
 from bslite.onnxruntime.binding import IOBinding, OrtValue
+from bslite.onnxruntime.environment import (
+    __version__,
+    disable_telemetry_events,
+    enable_telemetry_events,
+    get_all_providers,
+    get_available_providers,
+    get_device,
+    get_version_string,
+    set_default_logger_severity,
+    set_default_logger_verbosity,
+    set_seed,
+)
 from bslite.onnxruntime.install import installed
 from bslite.onnxruntime.metadata import ModelMetadata, NodeArg
 from bslite.onnxruntime.options import (
@@ -18,7 +32,7 @@ from bslite.onnxruntime.options import (
     RunOptions,
     SessionOptions,
 )
-from bslite.onnxruntime.session import PROVIDERS, InferenceSession
+from bslite.onnxruntime.session import InferenceSession
 
 __all__ = [
     "ExecutionMode",
@@ -32,6 +46,9 @@ __all__ = [
     "RunOptions",
     "SessionOptions",
     "__version__",
+    "capi",
+    "disable_telemetry_events",
+    "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
     "get_device",
@@ -42,34 +59,8 @@ __all__ = [
     "set_seed",
 ]
 
-__version__ = version("bslite")
 
-
-def get_available_providers() -> list[str]:
-    """The execution providers that a session may be asked for."""
-    return list(PROVIDERS)
-
-
-get_all_providers = get_available_providers
-
-
-def get_device() -> str:
-    """ "CPU", as onnxruntime's build for CPUs says."""
-    return "CPU"
-
-
-def get_version_string() -> str:
-    """bslite's version."""
-    return __version__
-
-
-def set_default_logger_severity(severity: int) -> None:
-    """Taken for programs that call it; bslite writes no log."""
-
-
-def set_default_logger_verbosity(verbosity: int) -> None:
-    """Taken for programs that call it; bslite writes no log."""
-
-
-def set_seed(seed: int) -> None:
-    """Taken for programs that call it; no operator of bslite draws random numbers."""
+def __getattr__(name: str) -> Any:
+    raise AttributeError(
+        f"bslite.onnxruntime, in the place of onnxruntime, has no {name!r}; it has {', '.join(__all__)}"
+    )

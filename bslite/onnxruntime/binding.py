@@ -118,6 +118,16 @@ class IOBinding:
         """The outputs of the last run as arrays."""
         return [v.numpy() for v in self.get_outputs()]
 
+    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+        """As `get_outputs`."""
+        return self.get_outputs()
+
+    def synchronize_inputs(self) -> None:
+        """Nothing is left to wait for."""
+
+    def synchronize_outputs(self) -> None:
+        """Nothing is left to wait for."""
+
     def clear_binding_inputs(self) -> None:
         """Forget the inputs."""
         self._inputs.clear()

@@ -8,7 +8,9 @@ from types import ModuleType
 
 OURS = __name__.rpartition(".")[0]
 THEIRS = "onnxruntime"
-MODULES = ("", ".capi", ".capi.onnxruntime_pybind11_state")
+STATE = ".capi.onnxruntime_pybind11_state"
+#: onnxruntime's modules that programs import -> bslite's.
+MODULES = {"": "", ".capi": ".capi", STATE: STATE, ".capi._pybind_state": STATE}
 
 
 @contextmanager
@@ -19,7 +21,7 @@ def installed() -> Iterator[ModuleType]:
     keeps bslite.
     """
     before = {k: v for k, v in sys.modules.items() if k == THEIRS or k.startswith(f"{THEIRS}.")}
-    ours = {THEIRS + name: importlib.import_module(OURS + name) for name in MODULES}
+    ours = {THEIRS + theirs: importlib.import_module(OURS + name) for theirs, name in MODULES.items()}
     for name in before:
         del sys.modules[name]
     sys.modules.update(ours)

@@ -1,11 +1,20 @@
 """What a session tells of its model."""
 
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from bslite.spec.ports import Port
 
 #: onnxruntime's names of element types, where they are not NumPy's.
 TYPES = {"float32": "float", "float64": "double"}
+
+
+def dtype_of(type_name: str) -> np.dtype[Any]:
+    """NumPy's dtype of ``"tensor(float)"``. TypeError if it has none."""
+    element = type_name.removeprefix("tensor(").removesuffix(")")
+    return np.dtype({theirs: ours for ours, theirs in TYPES.items()}.get(element, element))
 
 
 @dataclass(frozen=True)

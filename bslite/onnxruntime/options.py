@@ -31,7 +31,7 @@ class ExecutionOrder(IntEnum):
     MEMORY_EFFICIENT = 2
 
 
-@dataclass
+@dataclass(slots=True)
 class SessionOptions:
     """``intra_op_num_threads`` is the number of threads, 0 for bslite's choice; free sizes may be fixed."""
 
@@ -80,7 +80,7 @@ class SessionOptions:
         raise UnsupportedError(f"custom operators ({path}): bslite loads no compiled libraries")
 
 
-@dataclass
+@dataclass(slots=True)
 class RunOptions:
     """Options of one run; none has an effect."""
 

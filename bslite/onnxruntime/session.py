@@ -7,11 +7,12 @@ from typing import Any
 from bslite.compiled import compile
 from bslite.errors import InputError
 from bslite.frontends.onnx.file import read_model
-from bslite.onnxruntime.binding import IOBinding
+from bslite.frontends.onnx.lacking import check_operators
+from bslite.onnxruntime.binding import IOBinding, OrtValue
+from bslite.onnxruntime.environment import PROVIDERS
+from bslite.onnxruntime.feeds import arrays
 from bslite.onnxruntime.metadata import ModelMetadata, NodeArg
 from bslite.onnxruntime.options import RunOptions, SessionOptions
-
-PROVIDERS = ("CPUExecutionProvider",)
 
 
 class InferenceSession:
@@ -20,7 +21,8 @@ class InferenceSession:
     ``path_or_bytes``: the file, or its bytes. ``sess_options``: the number of threads and fixed sizes count.
     ``providers``: those that bslite does not have are passed over, as onnxruntime does where one is missing.
 
-    Raises FileError for a file that cannot be read, SpecError for a model that is wrong.
+    Raises FileError for a file that cannot be read, SpecError for a model that is wrong, UnsupportedError for
+    operators that bslite does not have in any form. Forms that it does not have are known when a model runs.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class InferenceSession:
     ) -> None:
         self._options = sess_options or SessionOptions()
         source = read_model(path_or_bytes)
+        check_operators(source)
         proto = source.model
         self._model = compile(source, threads=self._options.threads)
         sizes = self._options.sizes
@@ -59,6 +62,8 @@ class InferenceSession:
     ) -> list[Any]:
         """The outputs named, all of them for None or an empty list, in that order, for arrays by name.
 
+        A list of numbers, nested as the input has axes, becomes an array of the input's dtype.
+
         InputError for an input that is missing, unknown or unfit, and for a name that is no output.
         """
         known = [o.name for o in self._outputs]
@@ -67,14 +72,15 @@ class InferenceSession:
             raise InputError(
                 f"there is no output {', '.join(map(repr, unknown))}; there are {', '.join(known)}"
             )
+        feed = arrays(self._inputs, input_feed)
         for arg in self._inputs:
-            given = getattr(input_feed.get(arg.name), "shape", None)
+            given = getattr(feed.get(arg.name), "shape", None)
             for axis, (want, got) in enumerate(zip(arg.shape, given or (), strict=False)):
                 if isinstance(want, int) and want != got:
                     raise InputError(
                         f"input {arg.name!r}: got {list(given or ())}, expected {arg.shape} (axis {axis})"
                     )
-        made = self._model(dict(input_feed))
+        made = self._model(feed)
         return [made[name] for name in wanted]
 
     def get_inputs(self) -> list[NodeArg]:
@@ -117,6 +123,15 @@ class InferenceSession:
     def io_binding(self) -> IOBinding:
         """Bindings for `run_with_iobinding`."""
         return IOBinding(self)
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """As `run`, with values in and out."""
+        return [OrtValue(y) for y in self.run(output_names, input_dict_ort_values)]
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """Compute what is bound."""

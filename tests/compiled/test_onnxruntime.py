@@ -46,8 +46,53 @@ def test_run_returns_what_is_named_in_that_order() -> None:
     feed = {s.get_inputs()[0].name: x}
     (first,), (second,) = s.run(None, feed), s.run([name], feed)
     assert np.array_equal(first, second)
-    with pytest.raises(InputError, match="there is no output none"):
+    with pytest.raises(InputError, match="there is no output 'none'"):
         s.run(["none"], feed)
+
+
+def test_lists_and_values_are_taken_as_arrays() -> None:
+    sums = session()
+    (made,) = sums.run(None, {"x": [[1, 2, 3]], "i": ort.OrtValue(np.full((1, 3), 0.5, np.float32))})
+    assert made.dtype == np.float32
+    assert made.tolist() == [[1.5, 2.5, 3.5]]
+    (value_made,) = sums.run_with_ort_values(["y"], {k: ort.OrtValue(noise(2, 3)) for k in ("x", "i")})
+    assert np.array_equal(value_made.numpy(), noise(2, 3) + noise(2, 3))
+    indices = model([helper.make_node("Add", ["x", "x"], ["y"])], [value("x", ["n"], INT64)], ["y"])
+    ids = session(indices)
+    assert ids.run(None, {"x": [-3, 4]})[0].tolist() == [-6, 8]
+    for wrong in ([0.5], [[1], [2, 3]], ["a"], [2**70]):
+        with pytest.raises(InputError, match="input 'x'"):
+            ids.run(None, {"x": wrong})
+
+
+def test_a_model_of_unknown_operators_makes_no_session() -> None:
+    node = helper.make_node
+    branches = [
+        helper.make_graph([node(op, ["x"], [op])], op, [], [helper.make_tensor_value_info(op, 1, None)])
+        for op in ("Relu", "Frob")
+    ]
+    nodes = [
+        node("Nicate", ["x"], ["unread"]),
+        node("If", ["c"], ["a"], then_branch=branches[0], else_branch=branches[1]),
+        node("Frob", ["a"], ["b"], name="first"),
+        node("FusedConv", ["b"], ["y"], domain="com.strange"),
+    ]
+    strange = model(nodes, [value("x", ["n"]), value("c", [], 9)], ["y"])
+    with pytest.raises(UnsupportedError) as caught:
+        session(strange)
+    assert sorted(str(caught.value).splitlines()[1:]) == [
+        "  1 x Frob: no operator of that name; at first",
+        "  1 x FusedConv: of the operator set 'com.strange'; at y",
+    ]
+
+
+def test_what_is_missing_says_so() -> None:
+    with pytest.raises(
+        AttributeError, match=r"in the place of onnxruntime, has no 'OrtDevice'; it has .*, .*"
+    ):
+        _ = ort.OrtDevice
+    with pytest.raises(AttributeError):
+        ort.SessionOptions().intra_op_threads = 1
 
 
 def test_the_number_of_threads_and_fixed_sizes_count() -> None:
@@ -104,11 +149,14 @@ def test_installed_stands_in_for_the_module(tmp_path: Path) -> None:
         "import onnxruntime as ort\n"
         "from onnxruntime import InferenceSession, SessionOptions\n"
         "from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, NoSuchFile\n"
+        "from onnxruntime.capi import _pybind_state as C\n"
     )
     with pytest.MonkeyPatch.context() as patch, ort.installed() as module:
         patch.syspath_prepend(str(tmp_path))
         stranger = __import__("package_of_a_stranger")
         assert stranger.ort is module is ort
+        assert stranger.C.get_available_providers() == ["CPUExecutionProvider"]
+        assert stranger.ort.capi.onnxruntime_pybind11_state.SessionOptions is stranger.SessionOptions
         with pytest.raises(stranger.NoSuchFile):
             stranger.InferenceSession(str(tmp_path / "none.onnx"))
         with pytest.raises(stranger.InvalidArgument):

@@ -155,7 +155,6 @@ HOSTILE: dict[type[Exception], dict[str, tuple[Any, str]]] = {
     },
     UnsupportedError: {
         "unknown operator": (one("Frobnicate", "x"), "1 x Frobnicate: no oper.*at it"),
-        "old opset": (one("Relu", "x", opset=6), "opset 6; bslite reads 7"),
         "future opset": (one("Relu", "x", opset=9999), "opset 9999"),
         "input of strings": (
             one("Identity", "x", of=[value("x", [2], onnx.TensorProto.STRING)]), "input 'x' is string",

@@ -9,7 +9,7 @@ from bslite.errors import FileError, InputError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.memo import Memo
 
-LEAST_OPSET = 7
+LEAST_OPSET = 1
 MAX_NODES = 50_000  # in a graph with all its functions written out
 
 

@@ -11,6 +11,9 @@ from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.values import Operand
 
+#: An attribute of opset 1 that says what may be overwritten: nothing that a result depends on.
+UNUSED = {"consumed_inputs"}
+
 
 def find_schema(op_type: str, opset: int) -> Any:
     """The operator's schema in ``opset``. Unsupported if there is none."""
@@ -45,7 +48,7 @@ def accepted(builder: Any, values: Mapping[str, Any], given: set[str]) -> dict[s
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return dict(values)
     names = {p.name for p in parameters}
-    extra = sorted(given - names)
+    extra = sorted(given - names - UNUSED)
     if extra:
         raise Unsupported(f"with {', '.join(f'{n}={values[n]!r:.40}' for n in extra)}")
     return {n: v for n, v in values.items() if n in names}

@@ -34,7 +34,8 @@ ACTIVATIONS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-@onnx_op(*ACTIVATIONS)
+@onnx_op(*(name for name in ACTIVATIONS if name != "PRelu"))
+@onnx_op("PRelu", since=7)
 def activation(s: Site, *xs: Operand, **given: Any) -> Operand:
     op, names = ACTIVATIONS[s.op_type]
     return s.emit(op, *xs, **{ours: given[theirs] for theirs, ours in names.items()})
@@ -45,10 +46,11 @@ def softplus(s: Site, x: Operand) -> Operand:
     return s.emit("softplus", x, threshold=1e30)
 
 
-@onnx_op("Clip", since=6)
-def clip_by_attributes(s: Site, x: Operand, *, min: float, max: float) -> Operand:
+@onnx_op("Clip")
+def clip_by_attributes(s: Site, x: Operand, *, min: float | None, max: float | None) -> Operand:
     most = float(np.finfo(np.float32).max)
-    return clamp(s, x, None if min <= -most else min, None if max >= most else max)
+    low, high = (-most if min is None else min), (most if max is None else max)
+    return clamp(s, x, None if low <= -most else low, None if high >= most else high)
 
 
 @onnx_op("Clip", since=11)

@@ -60,7 +60,12 @@ ELEMENTWISE: dict[str, tuple[Callable[..., Any], str]] = {
 }  # fmt: skip
 
 
-@onnx_op(*ELEMENTWISE)
+#: Those whose operands had to be told how to broadcast before opset 7: see `ops.old`.
+TOLD = ("Add", "Sub", "Mul", "Div", "And", "Or", "Xor", "Equal", "Greater", "Less")
+
+
+@onnx_op(*(name for name in ELEMENTWISE if name not in TOLD))
+@onnx_op(*TOLD, since=7)
 def elementwise(s: Site, *xs: Operand) -> Operand:
     function, op = ELEMENTWISE[s.op_type]
     if is_known(*xs):
@@ -114,7 +119,7 @@ def mean(s: Site, *xs: Operand) -> Operand:
     return s.emit("mul", total, s.const(np.float32(1 / len(xs)), "weight"))
 
 
-@onnx_op("Cast")
+@onnx_op("Cast", since=6)
 def cast(s: Site, x: Operand, *, to: int, saturate: int | None = None, round_mode: Any = None) -> Operand:
     return as_dtype(s, x, dtype_name(to))
 
@@ -141,7 +146,7 @@ def as_dtype(s: Site, x: Operand, to: str) -> Operand:
     return s.emit("cast", x, to=to)
 
 
-@onnx_op("Pow")
+@onnx_op("Pow", since=7)
 def power(s: Site, x: Operand, exponent: Operand) -> Operand:
     """The result has the dtype of ``x``."""
     if is_known(x, exponent):

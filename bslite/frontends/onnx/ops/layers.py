@@ -68,7 +68,7 @@ def matmul(s: Site, a: Operand, b: Operand) -> Operand:
     return reshaped(s, made, shape)
 
 
-@onnx_op("BatchNormalization")
+@onnx_op("BatchNormalization", since=7)
 def batch_norm(
     s: Site, x: Operand, scale: Operand, bias: Operand, mean: Operand, var: Operand, *, epsilon: float,
     momentum: float, spatial: int = 1, training_mode: int = 0,

@@ -52,7 +52,7 @@ def _fit(s: Site, a: Array, want: Dims) -> Array:
     raise SpecError(f"{list(a.shape)} does not fill {list(want)}")
 
 
-@onnx_op("Reshape")
+@onnx_op("Reshape", since=5)
 def reshape(s: Site, x: Operand, shape: Operand, *, allowzero: int = 0) -> Operand:
     if not isinstance(x, Value):
         return s.compute(lambda a, t: _reshape(a, t, allowzero), x, s.known(shape, "its shape"))
@@ -131,7 +131,7 @@ def permuted(s: Site, x: Operand, order: Sequence[int], last: bool = True) -> Op
     return made
 
 
-@onnx_op("Concat")
+@onnx_op("Concat", since=4)
 def concat(s: Site, *xs: Operand, axis: int) -> Operand:
     axis = axis_of(axis, xs[0].rank)
     if is_known(*xs):

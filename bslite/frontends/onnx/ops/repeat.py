@@ -46,7 +46,7 @@ def expanded(s: Site, x: Operand, want: Sequence[Dim]) -> Operand:
     return s.emit("expand", x, shape=tuple(t if isinstance(t, int) else -1 for t in target))
 
 
-@onnx_op("Tile")
+@onnx_op("Tile", since=6)
 def tile(s: Site, x: Operand, repeats: Operand) -> Operand:
     times = s.ints(repeats, "its repeats")
     if len(times) != x.rank or min(times, default=1) < 0:
@@ -76,7 +76,7 @@ def _expand(a: Array, dims: Array) -> Array:
     return np.broadcast_to(a, np.broadcast_shapes(a.shape, checked(dims)))
 
 
-@onnx_op("Pad")
+@onnx_op("Pad", since=2)
 def pad(
     s: Site, x: Operand, pads: Operand | tuple[int, ...], value: Operand | float | None = None,
     axes: Operand | None = None, *, mode: str,

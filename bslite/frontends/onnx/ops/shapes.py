@@ -113,7 +113,7 @@ def eye_like(s: Site, x: Operand, *, dtype: int | None, k: int) -> Known:
     return s.compute(make, sizes_of(x, s))
 
 
-@onnx_op("Dropout")
+@onnx_op("Dropout", since=7)
 def dropout(
     s: Site, x: Operand, ratio: Operand | float | None = None, training: Operand | None = None, *,
     seed: int | None = None,

@@ -145,7 +145,7 @@ def max_pool(
 
 @onnx_op("AveragePool")
 def avg_pool(
-    s: Site, x: Operand, *, auto_pad: str, ceil_mode: int = 0, count_include_pad: int,
+    s: Site, x: Operand, *, auto_pad: str, ceil_mode: int = 0, count_include_pad: int = 0,
     dilations: Ints | None = None, kernel_shape: Ints, pads: Ints | None, strides: Ints | None,
 ) -> Operand:  # fmt: skip
     how = windows(x, kernel_shape, strides, pads, dilations, auto_pad)
