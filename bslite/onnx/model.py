@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bslite import api
-from bslite.errors import InputError
+from bslite.errors import InputError, UnsupportedError
 from bslite.frontends.onnx.file import read_model
 from bslite.frontends.onnx.tensors import dtype_name
 from bslite.onnx.border import border_of
@@ -46,7 +46,12 @@ class OnnxModel(OpenModel):
         names = [i.name for i in self.inputs]
         if len(given) != len(names) or not all(hasattr(x, "shape") for x in given):
             raise InputError(f"model {self.name!r} takes {len(names)} arrays, {names}; got {len(given)}")
-        inputs = dict(zip(names, given, strict=True))
+        if self._border.gives:
+            raise UnsupportedError(
+                f"model {self.name!r}: outputs {', '.join(self._border.gives)} are of types that bslite has "
+                "at the border only; run it by bslite.compile"
+            )
+        inputs = self._border.enter(dict(zip(names, given, strict=True)))
         return self._rep.specialised(inputs).settled(inputs)
 
     @property
