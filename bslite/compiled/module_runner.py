@@ -1,7 +1,7 @@
 """A torch module as a compiled model runs it: by the drop-in, with nothing left to torch."""
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from bslite.compiled.runner import Options
 from bslite.dropin import optimize
 from bslite.dropin.runner import runner_of
 from bslite.errors import InputError, SpecError, UnsupportedError
+from bslite.frontends.torch.labels import labelled
 from bslite.spec.ports import Port
 
 
@@ -40,7 +41,7 @@ class ModuleRunner:
         )
         with torch.no_grad():
             made = self.module(*map(_tensor, args), **{k: _tensor(v) for k, v in kwargs.items()})
-        results = dict(_named(made, ""))
+        results = dict(_named(made))
         self.outputs = tuple(
             Port(name, tuple(y.shape), str(y.dtype).removeprefix("torch.")) for name, y in results.items()
         )
@@ -64,23 +65,11 @@ def _tensor(value: Any) -> Any:
     return torch.from_numpy(value)
 
 
-def _named(made: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+def _named(made: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors of a result with their names: keys and places within it, "output" for a single tensor."""
-    if isinstance(made, torch.Tensor):
-        yield name or "output", made
-        return
-    parts: Iterable[tuple[Any, Any]]
-    if isinstance(made, Mapping):
-        parts = made.items()
-    elif isinstance(made, (list, tuple)):
-        parts = zip(getattr(made, "_fields", range(len(made))), made, strict=True)
-    elif made is None:
-        return
-    else:
-        raise UnsupportedError(
-            f"the forward returns a {type(made).__name__}; expected tensors, lists and dicts"
-        )
-    for key, value in parts:
-        yield from _named(
-            value, f"{name}.{key}" if name else f"output_{key}" if type(key) is int else str(key)
-        )
+    for name, value in labelled(made):
+        if not isinstance(value, torch.Tensor):
+            raise UnsupportedError(
+                f"the forward returns a {type(value).__name__}; expected tensors, lists and dicts"
+            )
+        yield name, value

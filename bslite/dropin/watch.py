@@ -11,14 +11,14 @@ counter alone and misses all sampled words, such as one element of a large weigh
 such a write call `bslite.dropin.refresh`.
 """
 
-import ctypes
 from collections.abc import Callable, Iterable
 from itertools import chain
 from operator import attrgetter, getitem, is_
 from typing import Any
 
-import numpy as np
 import torch
+
+from bslite.engines.cpu.writes import Digest
 
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
@@ -50,7 +50,7 @@ class Watch:
         self._counted = [t for t in self.tensors if not t.is_inference()]
         self._data_ptr: Callable[[Any], int] = torch.Tensor.data_ptr
         self._pointers = list(map(self._data_ptr, self.tensors))
-        self._digest = Digest(self.tensors)
+        self._digest = digest_of(self.tensors)
         self.note()
 
     def note(self) -> None:
@@ -87,24 +87,10 @@ class Watch:
         return any(map(_requires_grad, self._parameters))
 
 
-class Digest:
-    """The digest of the CPU tensors among ``tensors``; it keeps them alive."""
-
-    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
-        from bslite.kernels.cpu.runtime.digest import digest
-
-        self._tensors = [
-            t for t in tensors if t.device.type == "cpu" and t.layout == torch.strided and t.numel()
-        ]
-        self._table = np.array([(t.data_ptr(), _words(t)) for t in self._tensors], np.int64).reshape(-1, 2)
-        self._cell = ctypes.c_int64()
-        # Called with the interpreter's lock held, so that two threads do not share the result's cell.
-        self._function = ctypes.PYFUNCTYPE(None, *[ctypes.c_int64] * 3)(digest.address)
-        self._arguments = self._table.ctypes.data, len(self._table), ctypes.addressof(self._cell)
-
-    def __call__(self) -> int:
-        self._function(*self._arguments)
-        return self._cell.value
+def digest_of(tensors: Iterable[torch.Tensor]) -> Digest:
+    """The digest of the CPU tensors among ``tensors``."""
+    dense = [t for t in tensors if t.device.type == "cpu" and t.layout == torch.strided and t.numel()]
+    return Digest((t.data_ptr(), _words(t)) for t in dense)
 
 
 def attributes_of(modules: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:

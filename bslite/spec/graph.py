@@ -135,6 +135,8 @@ class Graph:
     params: Mapping[str, Array]
     #: What the outputs are called where the model comes from; by default the names of their layers.
     labels: tuple[str, ...] = ()
+    #: Tensors of a torch module that share their memory with parameters: engines look whether they changed.
+    owners: tuple[Any, ...] = field(default=(), repr=False)
     #: dtype of every value, by name
     dtypes: Mapping[str, str] = field(init=False, repr=False)
 

@@ -13,6 +13,7 @@ from bslite.engines.cpu import constants
 from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.session import Session, address_of
 from bslite.engines.cpu.threads import default_threads
+from bslite.engines.cpu.writes import Writes
 from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const, build_plan
@@ -37,6 +38,11 @@ class Engine:
         #: No input or output needs a conversion of its dtype.
         self.plain = all(spec.dtypes[n] == "float32" for n in (*(i.name for i in spec.inputs), *spec.outputs))
         self._sessions: Recent[tuple[Any, ...], Session] = Recent(MAX_PLANS)
+        self._writes = Writes(spec) if spec.owners else None
+
+    def outdated(self) -> bool:
+        """Whether parameters that a torch module shares with the model changed since they were packed."""
+        return self._writes is not None and self._writes.seen()
 
     def session(
         self,
@@ -86,12 +92,16 @@ class Engine:
 
 
 def engine_for(spec: ModelSpec, like: ModelSpec | None = None) -> Engine:
-    """The engine of a spec, made on first use and kept on it; ``like``: see `Engine`."""
+    """The engine of a spec, made on first use and kept on it; anew after a change of parameters that a torch
+    module shares with it. ``like``: see `Engine`.
+    """
     engine = spec.__dict__.get("_cpu_engine")
     if engine is None:
         made = Engine(spec, None if like is None else engine_for(like))
         engine = spec.__dict__.setdefault("_cpu_engine", made)
     assert isinstance(engine, Engine)
+    if spec.owners and engine.outdated():
+        engine = spec.__dict__["_cpu_engine"] = Engine(spec)
     return engine
 
 
@@ -102,21 +112,24 @@ def prepare(
     layerwise: bool,
     keep_values: bool = False,
     tuning: Tuning | None = None,
+    engine: Engine | None = None,
 ) -> Session:
     """The session for these inputs, checked and converted to cells; `build_plan` explains ``tuning``."""
     shapes = [x.shape for x in inputs]
     strides = [tuple([s // 4 for s in x.strides]) for x in inputs]  # a generator takes three times as long
     threads = threads or default_threads()
-    return engine_for(spec).session(shapes, strides, threads, layerwise, keep_values, tuning)
+    engine = engine or engine_for(spec)
+    return engine.session(shapes, strides, threads, layerwise, keep_values, tuning)
 
 
 def run(
     spec: ModelSpec, inputs: Sequence[Array], *, threads: int | None = None, layerwise: bool = False
 ) -> list[Array]:
     """Outputs for checked inputs whose strides are whole, positive numbers of elements."""
-    plain = engine_for(spec).plain
+    engine = engine_for(spec)
+    plain = engine.plain
     inputs = inputs if plain else inputs_to_cells(spec, inputs)
-    session = prepare(spec, inputs, threads, layerwise)
+    session = prepare(spec, inputs, threads, layerwise, engine=engine)
     outputs = [np.empty(shape, np.float32) for shape in session.output_shapes]
     session.run(inputs, outputs)
     if plain:

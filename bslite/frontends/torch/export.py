@@ -13,6 +13,7 @@ from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import find, operation
 from bslite.frontends.torch.capture import capture, failure, functional, tensors
 from bslite.frontends.torch.graph import Graph, has_tensors, is_filled, is_getitem, normalization
+from bslite.frontends.torch.labels import labelled
 from bslite.frontends.torch.names import Names, call_of
 from bslite.frontends.torch.ops import MODULES, is_no_op
 from bslite.frontends.torch.site import Site
@@ -37,10 +38,11 @@ def from_torch(module: "torch.nn.Module", example_inputs: Any, *, name: str | No
 
     Layers are named by their path in the module; an operation in a forward method by the method's module
     and the op (``layer1.0.add``). Parameters keep their state_dict names. A contiguous CPU tensor is shared
-    with the module, not copied: training the module further changes the model.
+    with the module, not copied: training the module further changes the model, which the next run
+    on a CPU notices.
 
     Outputs are the tensors of the forward's result, tuples, lists and dicts flattened in order, None left
-    out. An output may be an input.
+    out. An output may be an input. Labels are keys and places within the result (`labelled`).
 
     Raises SpecError for a module in training mode or with parameters that are not float32, InputError for an
     unfit example, UnsupportedError if the module cannot be traced or uses operations bslite does not have:
@@ -84,9 +86,18 @@ class Walk:
         outputs = self._outputs()
         if self.problems:
             raise UnsupportedError(report(self.store.builder.name, self.problems))
-        spec = self.store.builder.build(*outputs)
+        spec = self.store.builder.build(*outputs, labels=self._labels())
         self._check_shapes(spec)
-        return spec
+        held = {a.ctypes.data for a in spec.params.values()}
+        owners = [t for t in self.store.state.values() if t.device.type == "cpu" and t.data_ptr() in held]
+        return spec.replace(owners=tuple(owners))
+
+    def _labels(self) -> list[str]:
+        """Names of the results, by their places in what the forward returns."""
+        shape, specs = self.graph.program.call_spec.out_spec, self.graph.program.graph_signature.output_specs
+        made = [s.arg for s in specs if s.kind.name == "USER_OUTPUT"]
+        result = load_torch().utils._pytree.tree_unflatten(range(len(made)), shape)
+        return [name for name, i in labelled(result) if not hasattr(made[i], "value")]
 
     def _placeholders(self, example: Sequence[Any]) -> None:
         """Inputs are declared, parameters and other known tensors looked up."""

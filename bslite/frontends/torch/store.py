@@ -21,6 +21,7 @@ class Store(AnyStore["torch.Tensor"]):
 
     def __init__(self, builder: GraphBuilder, state: "Mapping[str, torch.Tensor]") -> None:
         super().__init__(builder, state)
+        self.state = state
         self.shapes: dict[str, Dims] = {}  # value -> its traced shape
         self.dtypes: dict[str, str] = {}  # value -> its dtype
         for key, tensor in state.items():  # a tensor with two names goes by the first

@@ -119,6 +119,14 @@ def sort(
     return _ordered(s, x, x.shape[dim], dim, descending)
 
 
+@aten("msort")
+def msort(s: Site, x: Operand) -> Operand | None:
+    """The values along axis 0 in order."""
+    plain(x.shape[0] if x.shape else ())
+    places: Value = s.emit("topk", x, inner=x.shape, k=x.shape[0], axis=0, largest=False)
+    return s.emit("gather_elements", x, places, axis=0)
+
+
 @aten("argsort")
 def argsort(s: Site, x: Operand, dim: int = -1, descending: bool = False, *, stable: bool = False) -> Operand:
     plain(x.shape[dim])

@@ -1,0 +1,48 @@
+"""Notices that parameters were written to: by the counters of the tensors that own them, and by a digest."""
+
+import ctypes
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from bslite.spec import ModelSpec
+
+_version = attrgetter("_version")
+
+
+class Digest:
+    """A digest of a few words of each of many pieces of memory: pairs of an address and a number of 8-byte
+    words. The owner keeps the memory alive.
+    """
+
+    def __init__(self, pieces: Iterable[tuple[int, int]]) -> None:
+        from bslite.kernels.cpu.runtime.digest import digest
+
+        self._table = np.array(list(pieces), np.int64).reshape(-1, 2)
+        self._cell = ctypes.c_int64()
+        # Called with the interpreter's lock held, so that two threads do not share the result's cell.
+        self._function = ctypes.PYFUNCTYPE(None, *[ctypes.c_int64] * 3)(digest.address)
+        self._arguments = self._table.ctypes.data, len(self._table), ctypes.addressof(self._cell)
+
+    def __call__(self) -> int:
+        self._function(*self._arguments)
+        return self._cell.value
+
+
+class Writes:
+    """The state of a model's parameters whose memory a torch module owns."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self._owners: list[Any] = [t for t in spec.owners if not t.is_inference()]  # those have no counter
+        self._arrays = list(spec.params.values())
+        self._digest = Digest((a.ctypes.data, a.nbytes // 8) for a in self._arrays)
+        self._known = self._state()
+
+    def seen(self) -> bool:
+        """Whether the parameters were written to since this was made."""
+        return self._state() != self._known
+
+    def _state(self) -> tuple[list[int], int]:
+        return list(map(_version, self._owners)), self._digest()
