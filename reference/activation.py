@@ -65,6 +65,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "tanh": lambda x: np.tanh(x),
     "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,  # arXiv 1905.02244
     "clamp": lambda x, *, low, high: np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)),
+    # QuantizeLinear of https://onnx.ai/onnx/operators, without the zero point
+    "quantize": lambda x, *, scale, low: np.clip(np.round(x / x.dtype.type(scale)), low, low + 255),
     # arXiv 1706.02515
     "selu": lambda x, *, alpha, gamma: gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
     # arXiv 1704.07483

@@ -9,11 +9,12 @@ from bslite.reference.registry import Array, reference
 @reference("cast")
 def cast(x: Array, *, to: str) -> Array:
     """``x`` as ``to``: towards zero to integers, ``x != 0`` to bool. InputError where no integer holds it."""
-    if to in ("int64", "int32") and x.dtype.kind in "fi":
-        # -2**(n-1) is a float; 2**(n-1) is the first that does not fit
-        edge = 2.0 ** (np.iinfo(to).bits - 1)
+    if to not in ("float32", "bool") and x.dtype.kind in "fiu":
+        # the least number is a float; one beyond the largest is the first that does not fit
+        least = float(np.iinfo(to).min)
+        edge = 2.0 ** (np.iinfo(to).bits - (np.dtype(to).kind == "i"))
         with np.errstate(invalid="ignore"):
-            wrong = ~((np.trunc(x) >= -edge) & (np.trunc(x) < edge))
+            wrong = ~((np.trunc(x) >= least) & (np.trunc(x) < edge))
         if wrong.any():
             raise InputError(f"{x[wrong].flat[0]} cannot be made {to}")
     # float32 stands for the precision the oracle runs in: wide here, rounded by the executor

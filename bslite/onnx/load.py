@@ -26,10 +26,10 @@ def from_onnx(
 ) -> ModelSpec | OnnxModel:
     """The model in an ONNX file (its path), in the bytes of one, or in an ``onnx.ModelProto``.
 
-    Any opset. Values are float32, int64, int32 and bool. Sizes that the file leaves open stay free:
-    the one at axis 0 as "N", others under the file's names. An example of them is found here, or given in
-    ``shapes``: input name -> example shape. Batches that the file calls by names without a meaning, input by
-    input, are one size.
+    Any opset. Values are float32, int64, int32, bool, uint8 and int8. Sizes that the file leaves
+    open stay free: the one at axis 0 as "N", others under the file's names. An example of them is found
+    here, or given in ``shapes``: input name -> example shape. Batches that the file calls by names
+    without a meaning, input by input, are one size.
 
     Where the model cannot be expressed with all of its open sizes left free, the result is an `OnnxModel`,
     which `bslite.run`, `compile`, `verify` and `explain` take as well: the sizes in the way are fixed call by

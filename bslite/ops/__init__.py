@@ -1,8 +1,10 @@
 """The ops, each declared once. To add one, write a class in the file of its family."""
 
 from bslite.ops.core import (
+    BYTES,
     DTYPES,
     INTEGERS,
+    RANGES,
     REGISTRY,
     Attr,
     Case,
@@ -19,8 +21,10 @@ from bslite.registry import load_modules
 load_modules(__name__, skip=("table",))
 
 __all__ = [
+    "BYTES",
     "DTYPES",
     "INTEGERS",
+    "RANGES",
     "REGISTRY",
     "Attr",
     "Case",

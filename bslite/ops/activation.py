@@ -91,6 +91,15 @@ declare(
 )
 declare(
     Activation,
+    "quantize",
+    "``min(max(round(x / scale), low), low + 255)``, halves to even: steps of 8 bits, around zero.",
+    onnx="QuantizeLinear",
+    cost=4,
+    attrs=(Attr("scale", a.positive, 1.0), Attr("low", a.real, -128.0)),
+    variants=({}, {"scale": 0.03125}, {"scale": 0.0117, "low": -3.0}),
+)
+declare(
+    Activation,
     "selu",
     "``gamma`` times elu with ``alpha``.",
     onnx="Selu",

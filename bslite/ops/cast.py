@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a
-from bslite.ops.core import DTYPES, Attr, Attrs, Case, Kind, Op, Shape
+from bslite.ops.core import BYTES, DTYPES, Attr, Attrs, Case, Kind, Op, Shape
 
 
 class Cast(Op):
@@ -24,10 +24,21 @@ class Cast(Op):
 
     def cases(self) -> Sequence[Case]:
         image: Shape = (2, 19, 5, 3)
+        plain = [t for t in DTYPES if t not in BYTES]
         return [
-            Case(f"{have} to {to}, rank {len(shape)}", [shape], attrs={"to": to}, dtypes=[have])
-            for have in DTYPES
-            for to in DTYPES
-            for shape in ([(), image] if have != to else [image])
-            if shape or to == "float32"
+            *(
+                Case(f"{have} to {to}, rank {len(shape)}", [shape], attrs={"to": to}, dtypes=[have])
+                for have in plain
+                for to in plain
+                for shape in ([(), image] if have != to else [image])
+                if shape or to == "float32"
+            ),
+            *(
+                Case(f"{have} to {to}", [image], attrs={"to": to}, dtypes=[have], integers=(0, 128))
+                for have in DTYPES
+                for to in DTYPES
+                if have != to and (have in BYTES or (to in BYTES and have != "float32"))
+            ),
+            Case("least bytes", [image], attrs={"to": "int8"}, dtypes=["int32"], integers=(-128, 0)),
+            Case("largest bytes", [image], attrs={"to": "uint8"}, dtypes=["int64"], integers=(120, 256)),
         ]

@@ -6,7 +6,7 @@ from typing import ClassVar
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops.binary import Binary, Broadcast
-from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, Shape, declare
+from bslite.ops.core import BYTES, INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, Shape, declare
 
 
 class Comparison(Binary):
@@ -40,7 +40,7 @@ class Bitwise(Binary):
     """Base of the logical ops, which work on bools, or on integers bit by bit."""
 
     def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        if len(set(ins)) != 1 or ins[0] == "float32":
+        if len(set(ins)) != 1 or ins[0] == "float32" or (self.name == "not" and ins[0] in BYTES):
             raise SpecError(
                 f"op {self.name!r} takes bools, or integers of one dtype, got {' and '.join(ins)}"
             )

@@ -17,9 +17,14 @@ from bslite.errors import SpecError
 Shape = tuple[int, ...]
 Attrs = Mapping[str, Any]
 ParamShapes = Mapping[str, Shape]
-#: What a value may be. Arithmetic is float32; the others are indices, counts and conditions.
-DTYPES = ("float32", "int64", "int32", "bool")
+#: What a value may be. Arithmetic is float32; the others are indices, counts, conditions and bytes.
+DTYPES = ("float32", "int64", "int32", "bool", "uint8", "int8")
 INTEGERS = ("int64", "int32")
+BYTES = ("uint8", "int8")  # moved, compared and cast; arithmetic on them is float32's, on the same numbers
+#: Integer dtype -> its least and its largest number; of 64 bits, those that an engine keeps.
+RANGES = {
+    **dict.fromkeys(INTEGERS, (-(2**31), 2**31 - 1)), "bool": (0, 1), "uint8": (0, 255), "int8": (-128, 127)
+}  # fmt: skip
 
 
 class Kind(Enum):
@@ -65,6 +70,14 @@ class Case:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     dtypes: Sequence[str] = ()  # of the inputs; float32 where it ends
     integers: tuple[int, int] = (-9, 10)  # what integer inputs are drawn from, the upper end excluded
+
+
+def holds(dtype: str, value: float) -> bool:
+    """Whether a number can be of the dtype."""
+    if dtype == "float32":
+        return True
+    low, high = RANGES[dtype]
+    return low <= value <= high and value == int(value)
 
 
 def case(label: str, *inputs: Shape, dtypes: Sequence[str] = (), **attrs: Any) -> Case:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import BYTES, INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 
 
 class Indexing(Op):
@@ -19,8 +19,8 @@ class Indexing(Op):
             raise SpecError(f"op {self.name!r}: the indices (input 1) are {ins[1]}, expected int64 or int32")
         if len(ins) == 3 and ins[2] != ins[0]:
             raise SpecError(f"op {self.name!r}: the updates (input 2) are {ins[2]}, the input is {ins[0]}")
-        if ins[0] == "bool" and attrs.get("reduction", "none") != "none":
-            raise SpecError(f"op {self.name!r}: reduction {attrs['reduction']!r} of bool")
+        if ins[0] in ("bool", *BYTES) and attrs.get("reduction", "none") != "none":
+            raise SpecError(f"op {self.name!r}: reduction {attrs['reduction']!r} of {ins[0]}")
         return ins[0]
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:

@@ -1,6 +1,5 @@
 """Picking and putting single elements or slices, at places that are computed; and the largest elements."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +7,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.along import AlongAxis
-from bslite.ops.core import DTYPES, INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import DTYPES, INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, holds
 from bslite.ops.gather import Indexing, index_case
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
@@ -253,8 +252,7 @@ class OneHot(Op):
         if ins[0] not in INTEGERS:
             raise SpecError(f"op 'one_hot': the indices are {ins[0]}, expected int64 or int32")
         for value in (attrs["on"], attrs["off"]):
-            whole = math.isfinite(value) and value == int(value) and abs(value) < 2**31
-            if (attrs["to"] in INTEGERS and not whole) or (attrs["to"] == "bool" and value not in (0, 1)):
+            if not holds(attrs["to"], value):
                 raise SpecError(f"op 'one_hot': the value {value} does not fit {attrs['to']}")
         return str(attrs["to"])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
-from bslite.ops.core import INTEGERS, Attr, Attrs, Kind, Op, ParamShapes, RowMap, Shape, case
+from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, RowMap, Shape, case, holds
 
 
 def _pads(value: Any) -> tuple[int, ...]:
@@ -37,11 +37,7 @@ class Pad(Op):
 
     def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         value = attrs["value"]
-        if (
-            (ins[0] == "bool" and value not in (0, 1))
-            or (ins[0] in INTEGERS and not abs(value) < 2**31)
-            or (ins[0] in INTEGERS and value != int(value))
-        ):
+        if not holds(ins[0], value):
             raise SpecError(f"op 'pad': the value {value} does not fit an input of {ins[0]}")
         return ins[0]
 

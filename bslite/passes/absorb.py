@@ -61,6 +61,8 @@ def _with_constants(
     if scale is not None and not ((np.abs(scale) > SMALLEST) & (np.abs(scale) < LARGEST)).all():
         return None
     params = {role: draft.param(key) for role, key in before.params.items()}
+    if scale is not None and before.op in PRODUCTS and _of_integers(params["weight"]):
+        return None
     new: dict[str, Array | float] = {}
     factor: Array | float = 1.0 if scale is None else scale
     if shift is not None or "bias" in before.params:
@@ -127,6 +129,15 @@ def _axis_before(draft: Draft, node: Node, axis: int) -> int | None:
         ends = [i for i in range(len(have)) if math.prod(have[:i]) == math.prod(made[:axis])]
         found.add(next((i for i in ends if have[i] == made[axis]), None))
     return found.pop() if len(found) == 1 else None
+
+
+def _of_integers(weight: Array) -> bool:
+    """Whether weights are whole numbers beyond one: of integers, as quantised models have them, their sums
+    are exact, which those of scaled weights would not be.
+    """
+    few = weight.reshape(-1)[:256]
+    whole = np.array_equal(few, np.rint(few)) and np.array_equal(weight, np.rint(weight))
+    return whole and bool(np.abs(weight).max(initial=0) > 1)
 
 
 def _fitted(draft: Draft, layer: Node, constant: Array) -> Array | None:

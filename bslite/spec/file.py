@@ -19,7 +19,7 @@ from bslite.spec.tensors import Path, TensorFile, little_endian, write_tensors
 
 KEY = "bslite"
 VERSION = 2  # 1 has no labels
-STORED = ("F32", "I64", "I32", "BOOL")  # what safetensors calls the dtypes of `bslite.ops.DTYPES`
+STORED = ("F32", "I64", "I32", "BOOL", "U8", "I8")  # what safetensors calls the dtypes of `bslite.ops.DTYPES`
 CHECKSUM = ',\n  "crc32": "'  # what precedes the checksum, and follows the text it covers
 ENTRIES = {"format", "version", "name", "inputs", "outputs", "labels", "layers", "params", "crc32"}
 

@@ -12,6 +12,7 @@ FUNCTIONS = {
     "identity": "x",
     "relu": "max(x, 0)",
     "clamp": "min(max(x, a), b)",
+    "quantize": "min(max(round(x / a), b), b + 255)",
     "leaky_relu": "x if x >= 0 else a * x",
     "sigmoid": "1 / (1 + exp(-x))",
     "tanh": "tanh(x)",

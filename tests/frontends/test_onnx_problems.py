@@ -57,7 +57,7 @@ def test_forms_behind_a_result_whose_shape_onnx_infers() -> None:
     assert lines[0] == "  2 x Det: bslite has no such operator; at det, again"
     assert sorted(lines[1:3]) == [
         "  1 x Cast: to float64; at wide",
-        "  1 x Relu: of float64; bslite has float32, int64, int32, bool; at relu",
+        "  1 x Relu: of float64; bslite has float32, int64, int32, bool, uint8, int8; at relu",
     ]
     assert len(lines) == 4
     assert "of the model's flops" in lines[3]

@@ -65,7 +65,7 @@ def node_tests() -> list[Tested]:
 
 def within_dtypes(case: Any) -> bool:
     """Whether all inputs and outputs are tensors of the dtypes that bslite has, and so is what is inside."""
-    kinds = {onnx.TensorProto.DataType.Value(n) for n in ("FLOAT", "INT64", "INT32", "BOOL")}
+    kinds = {onnx.TensorProto.DataType.Value(n) for n in ("FLOAT", "INT64", "INT32", "BOOL", "UINT8", "INT8")}
     graph = case.model.graph
     inside = [a.i for n in graph.node for a in n.attribute if a.name in ("to", "softmax_precision")]
     if not set(inside) <= kinds:
@@ -76,7 +76,7 @@ def within_dtypes(case: Any) -> bool:
     )
 
 
-assert set(ops.DTYPES) == {"float32", "int64", "int32", "bool"}
+assert set(ops.DTYPES) == {"float32", "int64", "int32", "bool", "uint8", "int8"}
 
 
 @functools.cache

@@ -249,6 +249,7 @@ TORCH_OPS |= {
     "lrn": F.local_response_norm,
     "silu": lambda x, beta: F.silu(x) if beta == 1 else x * torch.sigmoid(beta * x),
     "clamp": lambda x, low, high: torch.clamp(x, low, high),
+    "quantize": lambda x, scale, low: torch.clamp(torch.round(x / scale), low, low + 255),
     "selu": lambda x, alpha, gamma: gamma * F.elu(x, alpha),
     "softmax": lambda x, axis: F.softmax(x, axis),
     "log_softmax": lambda x, axis: F.log_softmax(x, axis),

@@ -1,4 +1,4 @@
-"""The engines' border: inside, every value is 4-byte cells, int64 and bool as int32; nothing is cut off."""
+"""The engines' border: inside, every value is 4-byte cells, all but float32 as int32; nothing is cut off."""
 
 from collections.abc import Sequence
 

@@ -29,6 +29,11 @@ def _param(params: Sequence[Array]) -> Array:
     return np.ascontiguousarray(to_cells(params[0], "a constant of the model"))
 
 
+@recipe("integer")
+def _integer(params: Sequence[Array], value: int) -> Array:
+    return np.array(value, np.int32)
+
+
 @recipe("batch_norm")
 def _batch_norm(params: Sequence[Array], roles: Sequence[str], part: str, eps: float) -> Array:
     scale, shift = batch_norm_scale_shift(dict(zip(roles, params, strict=True)), eps)

@@ -39,6 +39,20 @@ def check_arity(schema: Any, inputs: Sequence[Any], node: Any) -> None:
             raise SpecError(f"its input {i} ({formal.name}) is left out")
 
 
+def check_signature(builder: Any, inputs: Sequence[Any]) -> None:
+    """SpecError unless an operator without a schema has as many inputs as its builder."""
+    formal = list(inspect.signature(builder).parameters.values())[1:]
+    if any(p.kind is p.VAR_POSITIONAL for p in formal):
+        return
+    named = [p for p in formal if p.kind is p.POSITIONAL_OR_KEYWORD]
+    least = sum(p.default is p.empty for p in named)
+    if not least <= len(inputs) <= len(named):
+        raise SpecError(f"it has {len(inputs)} inputs, expected {least} to {len(named)}")
+    for p, operand in zip(named, inputs, strict=False):
+        if operand is None and p.annotation == Operand:
+            raise SpecError(f"its input {p.name!r} is left out")
+
+
 def accepted(builder: Any, values: Mapping[str, Any], given: set[str]) -> dict[str, Any]:
     """The attributes that the builder takes. Unsupported if it does not take one that is set.
 

@@ -18,6 +18,13 @@ from bslite.ops.core import Attrs
 from bslite.spec import Array, GraphBuilder, ModelSpec
 
 MAX_ELEMENTS = 2**36  # of one value: beyond what a machine could run
+#: Ops that make of bytes, as float32 numbers, bytes; or numbers that are bytes unless the engine says so.
+EXACT = (
+    "maximum", "minimum", "relu", "clamp", "amax", "amin", "max_pool1d", "max_pool2d", "max_pool3d", "abs",
+    "neg", "sign", "add", "sub", "mul",
+)  # fmt: skip
+#: The same of integers: quotients are rounded towards zero.
+WHOLE = ("div", "fmod", "remainder", "pow")
 FOLD_FLOPS = 10**9  # more work on constants than this is left to the engine
 FOLD_ELEMENTS = 2**28  # all arrays computed while reading a model together
 PROBE_ELEMENTS = 2**22  # of one array that is computed only to see how it changes with the free sizes
@@ -31,6 +38,11 @@ class Store(AnyStore[Array]):
         self.probes = probes
         self.inputs: list[Value] = []
         self.flops = 0  # of all layers, in the first probe
+        #: Integer value -> a float32 value of the same numbers, and one of them rounded once.
+        self.numbers: dict[str, Value] = {}
+        self.rounded: dict[str, Value] = {}
+        #: Integer value -> a zero point, and the float32 value of the same numbers less that.
+        self.centred: dict[str, tuple[int, Value]] = {}
         self._spent = 0
         self._probing = False  # whether what is computed belongs to another probe than the first
 
@@ -62,6 +74,9 @@ class Store(AnyStore[Array]):
     ) -> Any:  # fmt: skip
         """Append a layer, or compute it here if all it reads is constant."""
         declaration = ops.get(op)
+        exact = self._on_floats(declaration, name, inputs, params, attrs)
+        if exact is not None:
+            return exact
         parsed = ops.parse_attrs(declaration, attrs)
         given: dict[str, Const] = {}
         for role, p in (params or {}).items():
@@ -87,6 +102,48 @@ class Store(AnyStore[Array]):
         self.flops += declaration.flops([v.shapes[0] for v in values], shapes[0], of_params, parsed)
         roots = frozenset[str]().union(*(v.roots for v in values))
         return Value.probed(unique, shapes, dtype, roots)
+
+    def _on_floats(
+        self, op: ops.Op, name: str, inputs: Sequence[Operand], params: Any, attrs: Attrs
+    ) -> Operand | None:
+        """``op`` of integers, computed with float32 values of the same numbers where that is the same."""
+        if not any(isinstance(x, Value) and x.dtype not in ("float32", "bool") for x in inputs):
+            return None
+        first = inputs[0]
+        if op.name == "cast":
+            known = {**self.rounded, **self.numbers}.get(first.name) if isinstance(first, Value) else None
+            return known if attrs["to"] == "float32" else None
+        carried = op.carries and all(isinstance(x, Value) and x.name in self.numbers for x in inputs)
+        if not carried and (first.dtype not in ops.BYTES or op.name not in (*EXACT, *WHOLE)):
+            return None
+        if len({x.dtype for x in inputs}) > 1:
+            return None
+        if not carried and op.name in WHOLE:
+            wide = [self.emit("cast", f"{name}.int32", [x], to="int32") for x in inputs]
+            made: Operand = self.emit("cast", name, [self.emit(op.name, name, wide, **attrs)], to=first.dtype)
+            return made
+        floats = [self.floats(x, name) for x in inputs]
+        return self.integers(
+            self.emit(op.name, f"{name}.float32", floats, params, **attrs), first.dtype, name
+        )
+
+    def floats(self, x: Operand, name: str) -> Operand:
+        """The numbers of ``x`` as float32: exact for bytes."""
+        if x.dtype == "float32":
+            return x
+        if not isinstance(x, Value):
+            return self.compute(lambda a: a.astype(np.float32), [x], f"{name}.float32")
+        made: Value = self.emit("cast", f"{name}.float32", [x], to="float32")
+        if x.dtype in ops.BYTES:
+            self.numbers[x.name] = made
+        return made
+
+    def integers(self, x: Operand, dtype: str, name: str) -> Operand:
+        """The whole numbers of a float32 value as integers, whose readers may use that value."""
+        made: Operand = self.emit("cast", name, [x], to=dtype)
+        if isinstance(made, Value) and isinstance(x, Value):
+            self.numbers[made.name] = x
+        return made
 
     def _dtype(self, op: ops.Op, inputs: Sequence[Operand], params: Mapping[str, Const], attrs: Attrs) -> str:
         for x in (*inputs, *params.values()):

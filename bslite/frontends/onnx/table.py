@@ -14,8 +14,8 @@ Opsets and tests are those of onnx VERSION.
 
 "Opsets" are those at which the operator changed and that bslite knows; a model's opset is read by the last of
 them before it. "Tests" marks operators of which every node test in ONNX's own suite passes, within float32,
-int64, int32 and bool (`tests/frontends/test_onnx_conformance.py`). Sizes, axes, weights and the like must
-not depend on the model's inputs; those that are inputs can be built in:
+int64, int32, bool, uint8 and int8 (`tests/frontends/test_onnx_conformance.py`). Sizes, axes, weights and the
+like must not depend on the model's inputs; those that are inputs can be built in:
 `from_onnx(model, constants={"axes": array})`.
 
 Operators that ONNX defines by others (marked "as a function") are written out where there is no builder, or
@@ -23,6 +23,14 @@ where the builder does not know the form; what bslite does not have is listed by
 
 | operator | opsets | tests | how |
 |---|---|---|---|
+"""
+
+#: What is said of the operators of `com.microsoft`.
+FOREIGN = """
+Of onnxruntime's own operator set `com.microsoft`: {}.
+
+Those of integers that ONNX lacks are computed as what they stand for: to float32, the operation, and back.
+The state of DynamicQuantizeLSTM is float32; onnxruntime rounds it to 8 bits at every step.
 """
 
 
@@ -37,7 +45,8 @@ def onnx_table() -> str:
             if schema.has_function or schema.has_context_dependent_function:
                 functions.add(schema.name)
     rows = []
-    for name in sorted({*TABLE, *HANDLED, *(functions & set(CLAIMED))}):
+    own = {name for name in TABLE if ":" not in name}
+    for name in sorted({*own, *HANDLED, *(functions & set(CLAIMED))}):
         known = sorted(v for v in versions.get(name, []))
         last = max([v for v in known if v <= LEAST_OPSET], default=0)
         since = [str(v) for v in known if v >= last]
@@ -52,6 +61,7 @@ def onnx_table() -> str:
         + "".join(rows)
         + "\nTests of these operators that are left out:\n\n"
         + "".join(notes)
+        + FOREIGN.format(", ".join(sorted(name.partition(":")[2] for name in {*TABLE} - own)))
     )
 
 

@@ -13,6 +13,8 @@ from bslite.errors import FileError, SpecError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.spec import Array
 
+#: Types of four bits -> the type that their numbers are read into, two to a byte, the lower half first.
+HALF_BYTES = {"int4": "int8", "uint4": "uint8"}
 MAX_RANK = 32
 MAX_SIZE = 2**40  # of one dimension, and of the elements of one value: beyond any memory
 #: Where a type without a raw form keeps its numbers; bool, int32 and the small types share one field.
@@ -51,6 +53,8 @@ def to_array(tensor: Any, folder: Path | None, what: str) -> Array:
     """
     what = f"{what} {tensor.name!r}" if tensor.name else what
     shape, name = sizes(tensor.dims, what), dtype_name(tensor.data_type)
+    if name in HALF_BYTES:
+        return _half_bytes(tensor, name, shape, what)
     if name not in FIELDS:
         raise SpecError(f"{what} is of type {name or tensor.data_type}, which bslite does not read")
     dtype = np.dtype(name)
@@ -77,6 +81,20 @@ def to_array(tensor: Any, folder: Path | None, what: str) -> Array:
     if dtype.kind in "iu" and numbers.size and not _fits(numbers, dtype):
         raise SpecError(f"{what}: its numbers do not fit {dtype}")
     return numbers.astype(dtype).reshape(shape)
+
+
+def _half_bytes(tensor: Any, name: str, shape: tuple[int, ...], what: str) -> Array:
+    """The numbers of 4 bits that are stored in the tensor itself, as numbers of 8."""
+    count = math.prod(shape)
+    data = (
+        np.frombuffer(tensor.raw_data, np.uint8) if tensor.raw_data else np.array(tensor.int32_data, np.int64)
+    )
+    if tensor.data_location == load_onnx().TensorProto.EXTERNAL or tensor.HasField("segment"):
+        raise SpecError(f"{what} is {name} in a file or in segments, which bslite does not read")
+    if len(data) != (count + 1) // 2:
+        raise SpecError(f"{what}: {len(data)} bytes of data do not fill {name} {list(shape)}")
+    halves = np.stack([data & 15, data >> 4 & 15], 1).reshape(-1)[:count].astype(HALF_BYTES[name])
+    return np.asarray((halves ^ 8) - 8 if name == "int4" else halves).reshape(shape)
 
 
 def _fits(numbers: Array, dtype: np.dtype[Any]) -> bool:

@@ -7,17 +7,27 @@ from bslite.errors import BsliteError, InputError, SpecError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.onnx.attributes import by_schema, resolve
+from bslite.frontends.onnx.attributes import value as value_of
 from bslite.frontends.onnx.control import CONTROL, Call, control
 from bslite.frontends.onnx.file import MAX_NODES, Source
 from bslite.frontends.onnx.ops import find
 from bslite.frontends.onnx.problems import Abandoned, Problems, flops
-from bslite.frontends.onnx.schemas import accepted, check_arity, find_schema, function_body, named
+from bslite.frontends.onnx.schemas import (
+    accepted,
+    check_arity,
+    check_signature,
+    find_schema,
+    function_body,
+    named,
+)
 from bslite.frontends.onnx.scope import MAX_DEPTH, Scope
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.standin import MISSING, declared, free_sizes, is_standin, standins
 from bslite.frontends.onnx.store import Store
 from bslite.frontends.onnx.values import NeedsValue, Operand
 
+MICROSOFT = "com.microsoft"
+OF_MICROSOFT = ("SimplifiedLayerNormalization",)  # what onnxruntime writes as if it were one of ONNX's own
 NONE = "bslite has no such operator"
 
 
@@ -170,9 +180,11 @@ class Walk:
             return self.function(function, name, inputs, protos, scope, used)
         if domain not in scope.opsets:
             raise SpecError(f"its operator set {domain!r} is not imported")
-        if domain:
-            raise Unsupported(f"of the operator set {domain!r}")
         opset = scope.opsets[domain]
+        if domain or node.op_type in OF_MICROSOFT:
+            return self.contributed(
+                node, domain or MICROSOFT, Site(self.store, name, node.op_type, opset, used), inputs, protos
+            )
         schema = find_schema(node.op_type, opset)
         check_arity(schema, inputs, node)
         if any(x is MISSING for x in inputs) and node.op_type not in CONTROL:
@@ -208,6 +220,19 @@ class Walk:
                 raise refused
             raise Unsupported(f"as {', '.join(sorted({what.split(':')[0] for what in inside.found}))}")
         return result
+
+    def contributed(
+        self, node: Any, domain: str, site: Site, inputs: list[Operand | None], protos: Mapping[str, Any]
+    ) -> Any:
+        """The node's outputs by the builder of an operator that is none of ONNX's own: its schema."""
+        builder = find(f"{domain}:{node.op_type}", site.opset)
+        if builder is None:
+            raise Unsupported(f"of the operator set {domain!r}")
+        given = {key: value_of(attribute, self.source.folder) for key, attribute in protos.items()}
+        check_signature(builder, inputs)
+        if any(x is MISSING for x in inputs):
+            return MISSING
+        return builder(site, *inputs, **accepted(builder, given, set(given)))
 
     def function(
         self, function: Any, name: str, inputs: list[Operand | None], protos: Mapping[str, Any], scope: Scope,

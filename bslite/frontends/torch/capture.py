@@ -13,7 +13,7 @@ from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.graph import Graph
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
-from bslite.ops import DTYPES
+from bslite.frontends.torch.values import DTYPES
 
 if TYPE_CHECKING:
     import torch

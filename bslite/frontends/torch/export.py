@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bslite import ops
 from bslite.errors import SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.problems import report
@@ -18,7 +17,7 @@ from bslite.frontends.torch.names import Names, call_of
 from bslite.frontends.torch.ops import MODULES, is_no_op
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.store import Store
-from bslite.frontends.torch.values import Const, concrete, dims, dtype_name
+from bslite.frontends.torch.values import DTYPES, Const, concrete, dims, dtype_name
 from bslite.spec import GraphBuilder, ModelSpec
 
 if TYPE_CHECKING:
@@ -200,7 +199,7 @@ class Walk:
                     self._whole_problem(f"returns {spec.arg.value!r}")
             else:
                 result = by_name[spec.arg.name]
-                if isinstance(result, Const) and dtype_name(result.data) not in ops.DTYPES:
+                if isinstance(result, Const) and dtype_name(result.data) not in DTYPES:
                     self._whole_problem(f"returns {dtype_name(result.data)}")
                 elif isinstance(result, (Value, Const)):
                     names.append(self.store.value(result).name)
@@ -220,7 +219,7 @@ class Walk:
 
     def _stand_in(self, traced: Any) -> Any:
         """A value like the traced tensor that no layer makes; MISSING where bslite has no such values."""
-        if not hasattr(traced, "dtype") or dtype_name(traced) not in ops.DTYPES:
+        if not hasattr(traced, "dtype") or dtype_name(traced) not in DTYPES:
             return MISSING
         value = Value(f"stand-in {len(self.store.shapes)}", dims(traced), dtype_name(traced))
         self.store.shapes[value.name], self.store.dtypes[value.name] = value.shape, value.dtype
@@ -273,8 +272,8 @@ def result_dtype(node: "Node") -> str:
 
 def require_dtype(node: "Node") -> None:
     """Raise Unsupported if bslite has no values of the dtype that the operation makes."""
-    if result_dtype(node) not in ops.DTYPES:
-        raise Unsupported(f"makes {result_dtype(node)}; bslite has {', '.join(ops.DTYPES)}")
+    if result_dtype(node) not in DTYPES:
+        raise Unsupported(f"makes {result_dtype(node)}; bslite has {', '.join(DTYPES)}")
 
 
 def same_dtype(node: "Node", result: Any) -> Any:

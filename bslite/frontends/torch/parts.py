@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bslite import ops
 from bslite.errors import BsliteError, SpecError
 from bslite.frontends.common.problems import report
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.export import MISSING, Walk
 from bslite.frontends.torch.graph import Graph, is_getitem
 from bslite.frontends.torch.names import call_of
-from bslite.frontends.torch.values import Const, concrete, dims, dtype_name
+from bslite.frontends.torch.values import DTYPES, Const, concrete, dims, dtype_name
 from bslite.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -65,8 +64,8 @@ class _OutsideWalk(Walk):
         """The tensor that ``node`` makes, as an input. SpecError where bslite has no such values."""
         value = node.meta["val"]
         dtype = dtype_name(value)
-        if dtype not in ops.DTYPES:
-            raise SpecError(f"takes {dtype}; bslite has {', '.join(ops.DTYPES)}")
+        if dtype not in DTYPES:
+            raise SpecError(f"takes {dtype}; bslite has {', '.join(DTYPES)}")
         shape = dims(value)
         declared = [d if isinstance(d, int) else _free_name(d) for d in shape]
         example = concrete(shape, 4)

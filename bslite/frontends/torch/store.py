@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bslite import ops
 from bslite.errors import SpecError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.store import Store as AnyStore
 from bslite.frontends.common.values import Const as AnyConst
 from bslite.frontends.common.values import Dims, Value
-from bslite.frontends.torch.values import Const, Number, Operand, dtype_name
+from bslite.frontends.torch.values import DTYPES, Const, Number, Operand, dtype_name
 from bslite.spec import Array, GraphBuilder
 
 if TYPE_CHECKING:
@@ -32,9 +31,9 @@ class Store(AnyStore["torch.Tensor"]):
         return data.data_ptr(), tuple(data.shape), data.stride(), data.dtype
 
     def array(self, const: "AnyConst[torch.Tensor]") -> Array:
-        if dtype_name(const.data) not in ops.DTYPES:
+        if dtype_name(const.data) not in DTYPES:
             raise SpecError(
-                f"parameter {const.key!r} is {dtype_name(const.data)}, expected {' or '.join(ops.DTYPES)}"
+                f"parameter {const.key!r} is {dtype_name(const.data)}, expected {' or '.join(DTYPES)}"
             )
         made: Array = const.data.detach().cpu().contiguous().numpy()
         return made

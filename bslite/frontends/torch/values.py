@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     import torch
 
 
+#: The dtypes that the builders know; torch's bytes stay in torch.
+DTYPES = tuple(t for t in ops.DTYPES if t not in ops.BYTES)
+
+
 class Const(AnyConst["torch.Tensor"]):
     """A tensor known now: a parameter, a buffer, or computed from them."""
 
@@ -20,7 +24,7 @@ class Const(AnyConst["torch.Tensor"]):
         torch promotes it.
         """
         name, floating = dtype_name(self.data), self.data.is_floating_point()
-        return name if name in ops.DTYPES or (floating and self.data.ndim) else "float32"
+        return name if name in DTYPES or (floating and self.data.ndim) else "float32"
 
 
 Operand = Value | Const

@@ -22,7 +22,15 @@ Shapes = Mapping[str, Shape]
 ITEMS = 4  # of a step for each thread, by default
 STEP = 250.0  # cycles to start a layer on a band
 #: Cycles of an activation per vector register, where it costs more than a clamp.
-ACTIVATION = {"silu": 8.0, "gelu": 14.0, "tanh": 14.0, "sigmoid": 8.0, "elu": 8.0, "hardswish": 2.0}
+ACTIVATION = {
+    "silu": 8.0,
+    "gelu": 14.0,
+    "tanh": 14.0,
+    "sigmoid": 8.0,
+    "elu": 8.0,
+    "hardswish": 2.0,
+    "quantize": 8.0,
+}
 WRITE = 2.0  # memory beyond L2 is read before it is written
 ROOM = 0.7  # share of L2 that a band may fill
 NEAR = 0.25  # share of L2 up to which the thread that made a value's rows still finds them there

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bslite.errors import BsliteError
 from bslite.machine import Machine
-from bslite.ops import INTEGERS, Shape
+from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.banding import choose_bands
@@ -45,7 +45,7 @@ def stackable(
     """Whether the layer can be computed image by image."""
     nodes = [n for n in (layer.node, layer.affine, layer.activation) if n is not None]
     inputs = [name for name in layer.inputs if name not in constants]
-    integers = any(dtypes[name] in INTEGERS for name in (*layer.inputs, layer.name))
+    integers = any(dtypes[name] not in ("float32", "bool") for name in (*layer.inputs, layer.name))
     if integers and any(n.declaration.may_fail for n in nodes):
         return False  # its flag is outside
     for value in (*inputs, layer.name):

@@ -17,7 +17,7 @@ from bslite.kernels.cpu.math import unary, veclog, vecmath
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector.lanes import select_eq
 from bslite.kernels.cpu.vector.memory import load, load_first, load_scalar, store, store_first
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, select_lt, splat, vabs, vmax, vmin
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, rint, select_lt, splat, vabs, vmax, vmin
 
 call_activation = caller(5)
 f = np.float32
@@ -70,6 +70,7 @@ _FORMULAS = {
     "hardsigmoid_any": lambda x, a, b: vmin(splat(f(1.0)), vmax(splat(f(0.0)), fma(x, a, b))),
     "swish": lambda x, a, b: x * vecmath.sigmoid(x * a),
     "clamp": lambda x, a, b: vmin(b, vmax(a, x)),
+    "quantize": lambda x, a, b: vmin(b + splat(f(255.0)), vmax(b, rint(x / a))),
     "selu": lambda x, a, b: b * select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x) * a, x),
     "celu": lambda x, a, b: select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x / a) * a, x),
     "softsign": lambda x, a, b: x / (splat(f(1.0)) + vabs(x)),

@@ -15,7 +15,7 @@ from bslite.kernels.cuda.math.libm import fma, larger, magnitude, minus, plus, q
 from bslite.kernels.cuda.runtime.device import device_function
 
 f = np.float32
-ONE, ZERO = f(1.0), f(0.0)
+ONE, ZERO, STEPS = f(1.0), f(0.0), f(255.0)
 exp, expm1, log1p = libm.exp, libm.expm1, libm.log1p
 erf, tanh_of, sqrt_of = libm.erf, libm.tanh, libm.sqrt
 
@@ -33,6 +33,11 @@ def relu(x, a, b):
 @device_function
 def clamp(x, a, b):
     return smaller(larger(x, a), b)
+
+
+@device_function
+def quantize(x, a, b):
+    return smaller(larger(libm.rint(quotient(x, a)), b), plus(b, STEPS))
 
 
 @device_function
@@ -185,9 +190,9 @@ FUNCTIONS = complete({
     **{
         function.__name__: function
         for function in (
-            identity, relu, clamp, leaky_relu, sigmoid, tanh, silu, relu6, elu, gelu_none, gelu_tanh,
-            hardsigmoid, hardswish, hardsigmoid_any, swish, selu, celu, softplus, softsign, mish, logsigmoid,
-            threshold, shrink, neg, sign, rsqrt, reciprocal,
+            identity, relu, clamp, quantize, leaky_relu, sigmoid, tanh, silu, relu6, elu, gelu_none,
+            gelu_tanh, hardsigmoid, hardswish, hardsigmoid_any, swish, selu, celu, softplus, softsign, mish,
+            logsigmoid, threshold, shrink, neg, sign, rsqrt, reciprocal,
         )
     },
     "abs": absolute,

@@ -70,6 +70,8 @@ def elementwise(s: Site, *xs: Operand) -> Operand:
     function, op = ELEMENTWISE[s.op_type]
     if is_known(*xs):
         return s.compute(function, *xs, each=True)
+    if op == "not" and xs[0].dtype in ops.BYTES:
+        return s.emit("xor", xs[0], s.const(np.array(-1).astype(xs[0].dtype), "ones"))
     return s.emit(op, *(thin(x, xs) for x in xs))
 
 

@@ -1,6 +1,8 @@
 """Lowerings of functions of up to three broadcast values, with the activation after them."""
 
+from bslite.kernels.contracts.activation import IDENTITY
 from bslite.kernels.contracts.elementwise import on_integers, ordering
+from bslite.ops import BYTES, INTEGERS
 from bslite.ops.binary import ARITHMETIC
 from bslite.ops.compare import COMPARISONS
 from bslite.passes import Layer
@@ -95,12 +97,24 @@ def lower_cast(b: AnyBuilder, layer: Layer) -> None:
     """Lower a cast; where the cells are the same, the result is another view of the same memory."""
     (name,), to = layer.node.inputs, layer.node.attrs["to"]
     function = CASTS.get((_family(b.dtypes[name]), _family(to)))
+    fails = f"a number of its input cannot be made {to}"
     if function is None:
         b.alias(layer.name, b.values[name])
-        return
-    fails = f"a number of its input cannot be made {to}" if function == "float_to_int" else None
-    elementwise_layer(b, layer, function, fails)
+    else:
+        elementwise_layer(b, layer, function, fails if function == "float_to_int" else None)
+    if to in BYTES and b.dtypes[name] not in ("bool", to):
+        _check_bytes(b, layer.name, to, fails)
+
+
+def _check_bytes(b: AnyBuilder, name: str, to: str, fails: str) -> None:
+    """Raise the flag ``fails`` for integers that are no bytes: times 2**24, bytes alone fit 32 bits."""
+    x = b.values[name]
+    for function, number in (("int_sub", 128 * (to == "uint8")), ("int_mul", 2**24)):
+        if number:
+            y, constant = b.dense(x.shape), View(b.const("integer", value=number), 0, (), ())
+            b.target.elementwise_step(b, function, [x, constant], y, IDENTITY, b.flag(name, fails))
+            x = y
 
 
 def _family(dtype: str) -> str:
-    return "int" if dtype in ("int64", "int32") else dtype
+    return "int" if dtype in (*INTEGERS, *BYTES) else dtype

@@ -1,0 +1,196 @@
+"""Builders of onnxruntime's own float32 operators (of the set com.microsoft), written by its optimizers.
+
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bslite.errors import SpecError
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.builders import onnx_op
+from bslite.frontends.onnx.ops.layers import affine, gemm, matmul
+from bslite.frontends.onnx.ops.moves import permuted
+from bslite.frontends.onnx.ops.windows import conv
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.values import Operand, fixed
+
+Ints = Sequence[int]
+#: onnxruntime's name of an activation -> the op, and its attributes in the order of ``activation_params``.
+ACTIVATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Relu": ("relu", ()), "Sigmoid": ("sigmoid", ()), "Tanh": ("tanh", ()), "Softsign": ("softsign", ()),
+    "LeakyRelu": ("leaky_relu", ("negative_slope",)), "Clip": ("clamp", ("low", "high")),
+    "HardSigmoid": ("hardsigmoid", ("alpha", "beta")), "Elu": ("elu", ("alpha",)),
+}  # fmt: skip
+
+
+def activated(s: Site, x: Operand, name: str, numbers: Sequence[float]) -> Operand:
+    """``x`` through the activation of that name; the identity for none."""
+    if not name:
+        return x
+    if name not in ACTIVATIONS:
+        raise Unsupported(f"with activation={name!r}")
+    op, attrs = ACTIVATIONS[name]
+    if len(numbers) > len(attrs):
+        raise SpecError(f"{name} takes {len(attrs)} numbers, activation_params are {list(numbers)}")
+    made: Operand = s.inner(op, x, **dict(zip(attrs, numbers, strict=False)))
+    return made
+
+
+@onnx_op("com.microsoft:FusedConv")
+def fused_conv(
+    s: Site, x: Operand, w: Operand, bias: Operand | None = None, z: Operand | None = None, *,
+    activation: str = "", activation_params: Sequence[float] = (), auto_pad: str = "NOTSET",
+    dilations: Ints | None = None, group: int = 1, kernel_shape: Ints | None = None, pads: Ints | None = None,
+    strides: Ints | None = None,
+) -> Operand:  # fmt: skip
+    """``activation(conv(x) + z)``."""
+    y = conv(
+        s, x, w, bias, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+        pads=pads, strides=strides,
+    )  # fmt: skip
+    return activated(s, y if z is None else s.inner("add", y, z), activation, activation_params)
+
+
+@onnx_op("com.microsoft:FusedGemm")
+def fused_gemm(
+    s: Site, a: Operand, b: Operand, c: Operand | None = None, *, activation: str = "",
+    activation_alpha: float | None = None, activation_beta: float | None = None, alpha: float = 1.0,
+    beta: float = 1.0, transA: int = 0, transB: int = 0,
+) -> Operand:  # fmt: skip
+    y = gemm(s, a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    return activated(s, y, activation, [n for n in (activation_alpha, activation_beta) if n is not None])
+
+
+@onnx_op("com.microsoft:FusedMatMul", "com.microsoft:TransposeMatMul")
+def fused_matmul(
+    s: Site, a: Operand, b: Operand, *, alpha: float = 1.0, transA: int = 0, transB: int = 0,
+    transBatchA: int = 0, transBatchB: int = 0,
+) -> Operand:  # fmt: skip
+    if transBatchA or transBatchB:
+        raise Unsupported("with transBatchA or transBatchB")
+    y = matmul(s, turned(s, a) if transA else a, turned(s, b) if transB else b)
+    return y if alpha == 1 else s.inner("mul", y, s.const(np.float32(alpha), "alpha"))
+
+
+def turned(s: Site, x: Operand) -> Operand:
+    """``x`` with its last two axes swapped."""
+    order = [*range(x.rank - 2), x.rank - 1, x.rank - 2]
+    return x if x.rank < 2 else permuted(s, x, order, last=False)
+
+
+@onnx_op("com.microsoft:Gelu")
+def gelu(s: Site, x: Operand) -> Operand:
+    return s.inner("gelu", x)
+
+
+@onnx_op("com.microsoft:BiasGelu")
+def bias_gelu(s: Site, x: Operand, bias: Operand) -> Operand:
+    return s.inner("gelu", s.inner("add", x, bias))
+
+
+@onnx_op("com.microsoft:FastGelu")
+def fast_gelu(s: Site, x: Operand, bias: Operand | None = None) -> Operand:
+    x = x if bias is None else s.inner("add", x, bias)
+    return s.inner("gelu", x, approximate="tanh")
+
+
+@onnx_op("com.microsoft:QuickGelu")
+def quick_gelu(s: Site, x: Operand, *, alpha: float = 1.702) -> Operand:
+    return s.inner("silu", x, beta=alpha)
+
+
+def normalized(s: Site, op: str, x: Operand, gamma: Operand, beta: Operand | None, epsilon: float) -> Operand:
+    """A norm over the last axis."""
+    size = fixed(x.shape[-1], "what it normalises over")
+    return affine(s, op, x, gamma, beta, normalized_shape=(size,), eps=epsilon)
+
+
+@onnx_op("com.microsoft:SimplifiedLayerNormalization")
+def rms_norm(
+    s: Site, x: Operand, scale: Operand, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Operand:
+    if axis not in (-1, x.rank - 1):
+        raise Unsupported(f"along axis {axis}")
+    s.used_only(0)
+    return normalized(s, "rms_norm", x, scale, None, epsilon)
+
+
+@onnx_op("com.microsoft:SkipLayerNormalization")
+def skip_layer_norm(
+    s: Site, x: Operand, skip: Operand, gamma: Operand, beta: Operand | None = None,
+    bias: Operand | None = None, *, epsilon: float = 1e-12,
+) -> Any:  # fmt: skip
+    """The norm of ``x + skip + bias``, and as its output 3 that sum."""
+    return skipped(s, "layer_norm", x, skip, gamma, beta, bias, epsilon)
+
+
+@onnx_op("com.microsoft:SkipSimplifiedLayerNormalization")
+def skip_rms_norm(
+    s: Site, x: Operand, skip: Operand, gamma: Operand, bias: Operand | None = None, *, epsilon: float = 1e-12
+) -> Any:
+    return skipped(s, "rms_norm", x, skip, gamma, None, bias, epsilon)
+
+
+def skipped(
+    s: Site, op: str, x: Operand, skip: Operand, gamma: Operand, beta: Operand | None, bias: Operand | None,
+    epsilon: float,
+) -> Any:  # fmt: skip
+    """The norm of a sum, and the sum where it is read."""
+    s.used_only(0, 3)
+    added: Any = s.inner("add", x, skip)
+    added = added if bias is None else s.inner("add", added, bias)
+    return normalized(s, op, added, gamma, beta, epsilon), None, None, added
+
+
+@onnx_op("com.microsoft:EmbedLayerNormalization")
+def embed_layer_norm(
+    s: Site, ids: Operand, segments: Operand | None, words: Operand, positions: Operand,
+    segment_table: Operand | None, gamma: Operand, beta: Operand, mask: Operand | None = None,
+    position_ids: Operand | None = None, *, epsilon: float = 1e-12, mask_index_type: int = 0,
+) -> Any:  # fmt: skip
+    """The norm of the sum of the embeddings of words, positions and, if there are any, segments."""
+    s.used_only(0, 2)
+    added: Any = s.inner("gather", words, ids, axis=0)
+    if position_ids is not None:
+        added = s.inner("add", added, s.inner("gather", positions, position_ids, axis=0))
+    else:
+        length = fixed(ids.shape[1], "the length of its sequences")
+        first = s.compute(lambda table: table[:length], positions)
+        added = s.inner("add", added, first)
+    if segments is not None and segment_table is not None:
+        added = s.inner("add", added, s.inner("gather", segment_table, segments, axis=0))
+    return normalized(s, "layer_norm", added, gamma, beta, epsilon), None, added
+
+
+@onnx_op("com.microsoft:MatMulNBits")
+def matmul_of_bits(
+    s: Site, a: Operand, b: Operand, scales: Operand, zeros: Operand | None = None,
+    groups: Operand | None = None, bias: Operand | None = None, *, K: int, N: int, bits: int = 4,
+    block_size: int, accuracy_level: int = 0, weight_prepacked: int = 0,
+) -> Operand:  # fmt: skip
+    """``a`` times a matrix of blocks of integers of 4 or 8 bits, as float32. ``b`` is [N, blocks, bytes]."""
+    if bits not in (4, 8) or groups is not None or weight_prepacked:
+        raise Unsupported(f"of {bits} bits, or with g_idx or weight_prepacked")
+    blocks = math.ceil(K / block_size)
+    packed, scale = s.array(b, "its weight"), s.array(scales, "its scales").reshape(N, blocks, 1)
+    numbers = _unpacked(packed.reshape(N, blocks, -1), bits)[..., :block_size].astype(np.float32)
+    if zeros is None:
+        zero = np.full((N, blocks, 1), 2.0 ** (bits - 1), np.float32)
+    else:
+        given = s.array(zeros, "its zero points").reshape(N, -1)
+        of_floats = given.dtype.kind == "f"
+        zero = (given if of_floats else _unpacked(given, bits))[:, :blocks, None].astype(np.float32)
+    weight = ((numbers - zero) * scale).reshape(N, -1)[:, :K]
+    params = {"weight": s.const(np.ascontiguousarray(weight, np.float32), "weight"), "bias": bias}
+    return s.emit("linear", a, params=params)
+
+
+def _unpacked(array: Any, bits: int) -> Any:
+    """Numbers of 4 or 8 bits along the last axis, the lower half of a byte first."""
+    if bits == 8:
+        return array
+    return np.stack([array & 15, array >> 4], -1).reshape(*array.shape[:-1], -1)

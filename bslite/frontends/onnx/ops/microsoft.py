@@ -1,0 +1,191 @@
+"""Builders of onnxruntime's own quantised operators (the operator set com.microsoft).
+
+Where ONNX has no integer form of an operation, these are defined by what they stand for: to float32, the
+operation, and back. onnxruntime computes some of them by tables or in fixed point, which may differ by one
+unit. https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bslite.errors import SpecError
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.builders import onnx_op
+from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
+from bslite.frontends.onnx.ops.quantized import (
+    along,
+    dequantized,
+    dynamic_quantize_linear,
+    multiplied,
+    of_matrix,
+    quantized,
+)
+from bslite.frontends.onnx.ops.recurrent import recurrent
+from bslite.frontends.onnx.ops.windows import avg_pool
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.values import Operand
+from bslite.spec import Array
+
+Ints = Sequence[int]
+
+
+def number(s: Site, x: Operand | None) -> Operand | None:
+    """A scale or zero point of one number, as a number."""
+    return None if x is None else reshaped(s, x, (), last=False)
+
+
+def real(s: Site, x: Operand, scale: Operand, zero: Operand | None) -> Operand:
+    """The numbers that the integers of a tensor stand for."""
+    return dequantized(s, x, reshaped(s, scale, (), last=False), number(s, zero))
+
+
+def back(s: Site, y: Operand, scale: Operand, zero: Operand | None, like: Operand) -> Operand:
+    """``y`` as integers of the zero point's dtype, or else that of ``like``."""
+    to = like.dtype if zero is None else zero.dtype
+    return quantized(s, y, reshaped(s, scale, (), last=False), number(s, zero), to)
+
+
+@onnx_op("com.microsoft:QLinearAdd", "com.microsoft:QLinearMul")
+def qlinear_binary(
+    s: Site, a: Operand, a_scale: Operand, a_zero: Operand | None, b: Operand, b_scale: Operand,
+    b_zero: Operand | None, c_scale: Operand, c_zero: Operand | None = None,
+) -> Operand:  # fmt: skip
+    op = {"QLinearAdd": "add", "QLinearMul": "mul"}[s.op_type]
+    return back(s, s.inner(op, real(s, a, a_scale, a_zero), real(s, b, b_scale, b_zero)), c_scale, c_zero, a)
+
+
+@onnx_op("com.microsoft:QLinearSigmoid")
+def qlinear_sigmoid(
+    s: Site, x: Operand, x_scale: Operand, x_zero: Operand | None, y_scale: Operand,
+    y_zero: Operand | None = None,
+) -> Operand:  # fmt: skip
+    return back(s, s.inner("sigmoid", real(s, x, x_scale, x_zero)), y_scale, y_zero, x)
+
+
+@onnx_op("com.microsoft:QLinearLeakyRelu")
+def qlinear_leaky_relu(
+    s: Site, x: Operand, x_scale: Operand, x_zero: Operand | None, y_scale: Operand,
+    y_zero: Operand | None = None, *, alpha: float = 0.01,
+) -> Operand:  # fmt: skip
+    y = s.inner("leaky_relu", real(s, x, x_scale, x_zero), negative_slope=alpha)
+    return back(s, y, y_scale, y_zero, x)
+
+
+@onnx_op("com.microsoft:QLinearSoftmax")
+def qlinear_softmax(
+    s: Site, x: Operand, x_scale: Operand, x_zero: Operand | None, y_scale: Operand,
+    y_zero: Operand | None = None, *, opset: int, axis: int = -1,
+) -> Operand:  # fmt: skip
+    if opset < 13 and axis_of(axis, x.rank) != x.rank - 1:
+        raise Unsupported(f"as of opset {opset} along axis {axis}")
+    y = s.inner("softmax", real(s, x, x_scale, x_zero), axis=axis_of(axis, x.rank))
+    return back(s, y, y_scale, y_zero, x)
+
+
+@onnx_op("com.microsoft:QLinearGlobalAveragePool")
+def qlinear_global_pool(
+    s: Site, x: Operand, x_scale: Operand, x_zero: Operand | None, y_scale: Operand,
+    y_zero: Operand | None = None, *, channels_last: int = 0,
+) -> Operand:  # fmt: skip
+    axes = tuple(range(1, x.rank - 1) if channels_last else range(2, x.rank))
+    y = s.inner("mean", real(s, x, x_scale, x_zero), axes=axes, keepdim=True)
+    return back(s, y, y_scale, y_zero, x)
+
+
+@onnx_op("com.microsoft:QLinearAveragePool")
+def qlinear_avg_pool(
+    s: Site, x: Operand, x_scale: Operand, x_zero: Operand | None, y_scale: Operand,
+    y_zero: Operand | None = None, *, kernel_shape: Ints, auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    channels_last: int = 0, count_include_pad: int = 0, pads: Ints | None = None, strides: Ints | None = None,
+) -> Operand:  # fmt: skip
+    if channels_last:
+        raise Unsupported("with channels_last=1")
+    y = avg_pool(
+        s, real(s, x, x_scale, x_zero), auto_pad=auto_pad, ceil_mode=ceil_mode, pads=pads, strides=strides,
+        count_include_pad=count_include_pad, kernel_shape=kernel_shape,
+    )  # fmt: skip
+    return back(s, y, y_scale, y_zero, x)
+
+
+@onnx_op("com.microsoft:QLinearConcat")
+def qlinear_concat(s: Site, y_scale: Operand, y_zero: Operand, *xs: Operand, axis: int) -> Operand:
+    """After the result's scale and zero point, each input with its own."""
+    if not xs or len(xs) % 3:
+        raise SpecError(f"it has {len(xs)} inputs after the first two, expected three for each tensor")
+    tensors = [real(s, *xs[i : i + 3]) for i in range(0, len(xs), 3)]
+    return back(s, s.inner("concat", *tensors, axis=axis_of(axis, xs[0].rank)), y_scale, y_zero, xs[0])
+
+
+@onnx_op("com.microsoft:QGemm")
+def qgemm(
+    s: Site, a: Operand, a_scale: Operand, a_zero: Operand, b: Operand, b_scale: Operand, b_zero: Operand,
+    c: Operand | None = None, y_scale: Operand | None = None, y_zero: Operand | None = None, *,
+    alpha: float = 1.0, transA: int = 0, transB: int = 0,
+) -> Operand:  # fmt: skip
+    """``alpha * a * b + c``; ``c`` is integers of the product's scale. float32 without ``y_scale``."""
+    a = permuted(s, a, (1, 0), last=False) if transA else a
+    b = permuted(s, b, (1, 0), last=False) if transB else b
+    acc = multiplied(s, a, b, a_zero, b_zero)
+    if c is not None:
+        acc = s.inner("add", acc, c)
+    scale = s.inner("mul", along(s, a_scale, a, 0), along(s, b_scale, b, 1))
+    if alpha != 1:
+        scale = s.inner("mul", scale, s.const(np.float32(alpha), "alpha"))
+    y = s.inner("mul", s.store.floats(acc, s.name), scale)
+    return y if y_scale is None else back(s, y, y_scale, y_zero, a)
+
+
+@onnx_op("com.microsoft:MatMulIntegerToFloat")
+def matmul_integer_to_float(
+    s: Site, a: Operand, b: Operand, a_scale: Operand, b_scale: Operand, a_zero: Operand | None = None,
+    b_zero: Operand | None = None, bias: Operand | None = None,
+) -> Operand:  # fmt: skip
+    acc = multiplied(s, a, b, a_zero, b_zero)
+    scales = [of_matrix(s, a_scale, a, -2), of_matrix(s, b_scale, b, -1)]
+    y = s.inner("mul", s.store.floats(acc, s.name), s.inner("mul", *[k for k in scales if k is not None]))
+    return y if bias is None else s.inner("add", y, bias)
+
+
+@onnx_op("com.microsoft:DynamicQuantizeMatMul")
+def dynamic_quantize_matmul(
+    s: Site, a: Operand, b: Operand, b_scale: Operand, b_zero: Operand | None = None,
+    bias: Operand | None = None,
+) -> Operand:  # fmt: skip
+    small, scale, zero = dynamic_quantize_linear(s, a)
+    return matmul_integer_to_float(s, small, b, scale, b_scale, zero, b_zero, bias)
+
+
+def weights(s: Site, w: Operand, scale: Operand, zero: Operand, role: str) -> Operand:
+    """Recurrent weights ``[directions, inputs, gates * H]`` of integers as LSTM has them, in float32."""
+    array, per, point = (s.array(p, f"its {role}") for p in (w, scale, zero))
+    if array.ndim != 3:
+        raise SpecError(f"{role} is {list(array.shape)}, expected [directions, inputs, gates]")
+
+    def wide(p: Array) -> Array:
+        return p.reshape(p.shape[0], 1, -1) if p.ndim else p
+
+    made = (array.astype(np.float32) - wide(point).astype(np.float32)) * wide(per)
+    return s.const(np.ascontiguousarray(made.swapaxes(1, 2)), role)
+
+
+@onnx_op("com.microsoft:DynamicQuantizeLSTM")
+def dynamic_quantize_lstm(
+    s: Site, x: Operand, w: Operand, r: Operand, b: Operand | None, lengths: Operand | None,
+    h: Operand | None, c: Operand | None, p: Operand | None, w_scale: Operand, w_zero: Operand,
+    r_scale: Operand, r_zero: Operand, *, direction: str | None = None, hidden_size: int | None = None,
+    clip: float | None = None, activations: Any = None, activation_alpha: Any = None,
+    activation_beta: Any = None, input_forget: int = 0,
+) -> Any:  # fmt: skip
+    """An LSTM of the float32 weights that the integers stand for.
+
+    onnxruntime rounds the input and the states to 8 bits at every step, too; its results lie as far from
+    these as its 8 bits from float32.
+    """
+    lstm = Site(s.store, s.name, "LSTM", s.opset, s.used)
+    return recurrent(
+        lstm, x, weights(s, w, w_scale, w_zero, "W"), weights(s, r, r_scale, r_zero, "R"), b, lengths, h, c,
+        p, direction=direction, hidden_size=hidden_size, clip=clip or None, activations=activations,
+        activation_alpha=activation_alpha, activation_beta=activation_beta, input_forget=input_forget,
+    )  # fmt: skip

@@ -1,0 +1,318 @@
+"""Builders of quantised models: to and from 8-bit integers, and sums of products of them.
+
+A number of 8 bits is exact in float32, and so is a sum of products of such numbers up to 2**24. So a product
+of integers is one of float32, in parts of which no partial sum is larger, whatever the values: for weights
+that are known by the sums of their magnitudes (`parts`), else by their type.
+
+Rounding is to the nearest, halves to even, before the zero point is added: ONNX's QuantizeLinear, and what
+onnxruntime does everywhere. (ONNX's reference of QLinearConv and QLinearMatMul adds the zero point first,
+which is another number where a half meets an odd zero point.)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bslite import ops
+from bslite.errors import SpecError
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.builders import onnx_op
+from bslite.frontends.onnx.ops.layers import matmul
+from bslite.frontends.onnx.ops.moves import axis_of, reshaped
+from bslite.frontends.onnx.ops.windows import kernel_of, spatial, windows
+from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.tensors import dtype_name
+from bslite.frontends.onnx.values import Const, Operand, Value, fixed
+from bslite.spec import Array
+
+EXACT = 2**24  # float32 holds all integers up to it
+Ints = Sequence[int]
+
+
+def along(s: Site, p: Operand, x: Operand, axis: int, block: int = 0) -> Operand:
+    """A scale or zero point so that it broadcasts to ``x``: one, one per index of ``axis``, or per block."""
+    if p.rank == 0 or p.shape == (1,):
+        return reshaped(s, p, (), last=False)
+    axis = axis_of(axis, x.rank)
+    if block:
+        size = fixed(x.shape[axis], "the axis of its blocks")
+        return s.compute(lambda a: np.repeat(a, block, axis).take(range(size), axis), p)
+    if p.rank != 1 or p.shape != (x.shape[axis],):
+        raise SpecError(f"a scale or zero point {list(p.shape)} does not fit axis {axis} of {list(x.shape)}")
+    return reshaped(s, p, (*p.shape, *(1,) * (x.rank - axis - 1)), last=False)
+
+
+def is_zero(p: Operand | None) -> bool:
+    """Whether a zero point is left out, or known to be 0."""
+    return p is None or (isinstance(p, Const) and not np.any(p.data))
+
+
+def one(p: Operand) -> int | float | None:
+    """A single number that is known, else None."""
+    return p.data.reshape(-1)[0].item() if isinstance(p, Const) and p.data.size == 1 else None
+
+
+def centred(s: Site, x: Operand, zero: Operand | None) -> Operand:
+    """``x - zero`` as float32, exactly. ``zero`` broadcasts."""
+    if isinstance(x, Value) and x.name in s.store.centred:
+        point, known = s.store.centred[x.name]
+        if (0 if zero is None else one(zero)) == point:
+            return known
+    whole = s.store.floats(x, s.name)
+    if zero is None or is_zero(zero):
+        return whole
+    made: Operand = s.inner("sub", whole, s.store.floats(zero, s.name))
+    return made
+
+
+def quantized(s: Site, x: Operand, scale: Operand | None, zero: Operand | None, to: str) -> Operand:
+    """``x / scale`` rounded, plus ``zero``, as the nearest number of the dtype ``to``."""
+    if to not in ops.BYTES:
+        raise Unsupported(f"to {to}")
+    low, high = ops.RANGES[to]
+    step, point = 1.0 if scale is None else one(scale), 0 if zero is None else one(zero)
+    if step is not None and step > 0 and isinstance(point, int):
+        around = s.inner("quantize", x, scale=float(step), low=float(low - point))
+        moved = s.inner("add", around, s.const(np.float32(point), "zero_point")) if point else around
+        result = s.store.integers(moved, to, s.name)
+        if isinstance(result, Value):
+            s.store.centred[result.name] = (point, around)
+        return result
+    x = x if scale is None else s.inner("div", x, scale)
+    whole = s.inner("round", x)
+    if zero is not None and not is_zero(zero):
+        whole = s.inner("add", whole, s.store.floats(zero, s.name))
+    return s.store.integers(s.inner("clamp", whole, low=low, high=high), to, s.name)
+
+
+def dequantized(s: Site, x: Operand, scale: Operand, zero: Operand | None) -> Operand:
+    """``(x - zero) * scale``."""
+    made: Operand = s.inner("mul", centred(s, x, zero), scale)
+    return made
+
+
+@onnx_op("QuantizeLinear", "com.microsoft:QuantizeLinear")
+def quantize_linear(
+    s: Site, x: Operand, scale: Operand, zero: Operand | None = None, *, axis: int = 1, saturate: int = 1,
+    block_size: int = 0, output_dtype: int = 0, precision: int = 0,
+) -> Operand:  # fmt: skip
+    if precision and dtype_name(precision) != "float32":
+        raise Unsupported(f"with precision={precision}")
+    to = zero.dtype if zero is not None else dtype_name(output_dtype) if output_dtype else "uint8"
+    scale = along(s, scale, x, axis, block_size)
+    zero = None if zero is None else along(s, zero, x, axis, block_size)
+    return quantized(s, s.store.floats(x, s.name), scale, zero, to)
+
+
+@onnx_op("DequantizeLinear", "com.microsoft:DequantizeLinear")
+def dequantize_linear(
+    s: Site, x: Operand, scale: Operand, zero: Operand | None = None, *, axis: int = 1, block_size: int = 0,
+    output_dtype: int = 0,
+) -> Operand:  # fmt: skip
+    if scale.dtype != "float32" or (output_dtype and dtype_name(output_dtype) != "float32"):
+        raise Unsupported(f"to {dtype_name(output_dtype) if output_dtype else scale.dtype}")
+    scale = along(s, scale, x, axis, block_size)
+    zero = None if zero is None else along(s, zero, x, axis, block_size)
+    if isinstance(x, Value):
+        return dequantized(s, x, scale, zero)
+    return s.compute(
+        lambda a, k, *z: (a.astype(np.float32) - (np.asarray(z[0], np.float32) if z else np.float32(0))) * k,
+        x, scale, *([] if zero is None else [zero]),
+    )  # fmt: skip
+
+
+@onnx_op("DynamicQuantizeLinear")
+def dynamic_quantize_linear(s: Site, x: Operand) -> tuple[Operand, ...]:
+    """8-bit numbers with the scale and zero point that fit the least and the largest of ``x`` and 0."""
+    nothing, axes = s.const(np.float32(0), "nothing"), tuple(range(x.rank))
+    if not axes:
+        x, axes = reshaped(s, x, (1,), last=False), (0,)
+    high = s.inner("maximum", s.inner("amax", x, axes=axes, keepdim=False), nothing)
+    low = s.inner("minimum", s.inner("amin", x, axes=axes, keepdim=False), nothing)
+    alike = s.inner("equal", high, low)
+    span = s.inner("where", alike, s.const(np.float32(1), "one"), s.inner("sub", high, low))
+    scale = s.inner("div", span, s.const(np.float32(255), "steps"))
+    zero = s.inner("clamp", s.inner("neg", s.inner("div", low, scale)), low=0, high=255)
+    point = s.store.integers(s.inner("round", zero), "uint8", f"{s.name}.zero_point")
+    return quantized(s, x, scale, point, "uint8"), scale, point
+
+
+def largest(x: Operand, zero: Operand | None) -> int:
+    """A bound on the magnitude of ``x - zero``."""
+    low, high = ops.RANGES[x.dtype if x.dtype in ops.BYTES else "int8"]
+    if is_zero(zero):
+        return max(-low, high)
+    if isinstance(zero, Const):
+        least, most = int(zero.data.min()), int(zero.data.max())
+        return max(abs(low - most), abs(high - least))
+    return high - low
+
+
+def parts(costs: Array, most: int) -> list[tuple[int, int]]:
+    """Ranges of axis 1 of ``costs`` [rows, terms] that sum up to at most ``most`` in every row.
+
+    SpecError if one term alone is more.
+    """
+    if costs.size and int(costs.max()) > most:
+        raise Unsupported(f"a product of more than {EXACT} in one term")
+    if not costs.size or int(costs.sum(1).max()) <= most:
+        return [(0, costs.shape[1])]
+    made, start = [], 0
+    total = np.zeros(costs.shape[0], np.int64)
+    for i in range(costs.shape[1]):
+        total += costs[:, i]
+        if int(total.max()) > most:
+            made.append((start, i))
+            start, total = i, costs[:, i].astype(np.int64)
+    return [*made, (start, costs.shape[1])]
+
+
+def total(s: Site, products: Sequence[Operand]) -> Operand:
+    """The sum as int32 of float32 values that hold integers."""
+    if len(products) == 1:
+        return s.store.integers(products[0], "int32", s.name)
+    made: Any = s.inner("cast", products[0], to="int32")
+    for product in products[1:]:
+        made = s.inner("add", made, s.inner("cast", product, to="int32"))
+    if len(products) == 2 and isinstance(made, Value):
+        # one addition of float32 rounds once, as the cast of the exact sum does
+        s.store.rounded[made.name] = s.inner("add", *products)
+    return made
+
+
+def convolved(
+    s: Site, x: Operand, w: Operand, x_zero: Operand | None, w_zero: Operand | None, bias: Operand | None, *,
+    auto_pad: str, dilations: Ints | None, group: int, kernel_shape: Ints | None, pads: Ints | None,
+    strides: Ints | None,
+) -> Operand:  # fmt: skip
+    """The convolution of integers as int32. The padding is the zero point."""
+    kernel = kernel_of(w, kernel_shape)
+    how = windows(x, kernel, strides, pads, dilations, auto_pad)
+    weight = s.array(w, "its weight").astype(np.int64)
+    if w_zero is not None:
+        zeros = s.array(w_zero, "the weight's zero point").astype(np.int64).reshape(-1)
+        if zeros.size not in (1, weight.shape[0]):
+            raise SpecError(f"{zeros.size} zero points do not fit the weight {list(weight.shape)}")
+        weight = weight - zeros.reshape(-1, *(1,) * (weight.ndim - 1))
+    most, op = largest(x, x_zero), f"conv{spatial(kernel)}d"
+    zero = None if x_zero is None else along(s, x_zero, x, 1)
+    x, filters, more = centred(s, x, zero), weight.shape[0], np.zeros(weight.shape[0], np.int64)
+    if bias is not None:
+        more = s.array(bias, "its bias").astype(np.int64).reshape(-1)
+        if more.shape != (filters,):
+            raise SpecError(f"its bias has {more.size} numbers for {filters} filters")
+    costs = np.abs(weight).reshape(filters, -1) * most
+    if int((costs.sum(1) + np.abs(more)).max(initial=0)) <= EXACT:
+        both = {"weight": s.const(np.float32(weight), "weight"), "bias": s.const(np.float32(more), "bias")}
+        return total(s, [s.inner(op, x, params=both, groups=group, **how)])
+    by_channel = costs.reshape(*weight.shape[:2], -1).sum(2)
+    products = []
+    if group == 1 and int(by_channel.max()) <= EXACT:
+        for i, (start, stop) in enumerate(parts(by_channel, EXACT)):
+            part = {"weight": s.const(np.float32(weight[:, start:stop]), f"weight.{i}")}
+            cut = s.inner("slice", x, axis=1, start=start, stop=stop) if stop - start < x.shape[1] else x
+            products.append(s.inner(op, cut, params=part, **how))
+    else:  # the same convolution with some of the taps only
+        flat = weight.reshape(filters, -1)
+        for i, (start, stop) in enumerate(parts(costs, EXACT)):
+            taps = np.zeros_like(flat)
+            taps[:, start:stop] = flat[:, start:stop]
+            part = {"weight": s.const(np.float32(taps).reshape(weight.shape), f"weight.{i}")}
+            products.append(s.inner(op, x, params=part, groups=group, **how))
+    if more.any():
+        high = more // 2**12 * 2**12  # 32 bits in two numbers that float32 holds
+        terms = [more] if int(np.abs(more).max()) <= EXACT else [high, more - high]
+        products += [s.const(np.float32(t).reshape(-1, *(1,) * len(kernel)), "bias") for t in terms]
+    return total(s, products)
+
+
+@onnx_op("ConvInteger")
+def conv_integer(
+    s: Site, x: Operand, w: Operand, x_zero: Operand | None = None, w_zero: Operand | None = None, *,
+    auto_pad: str, dilations: Ints | None, group: int, kernel_shape: Ints | None, pads: Ints | None,
+    strides: Ints | None,
+) -> Operand:  # fmt: skip
+    return convolved(
+        s, x, w, x_zero, w_zero, None, auto_pad=auto_pad, dilations=dilations, group=group,
+        kernel_shape=kernel_shape, pads=pads, strides=strides,
+    )  # fmt: skip
+
+
+def multiplier(s: Site, *scales: Operand) -> Operand:
+    """The product of all scales but the last, over the last."""
+    made: Any = scales[0]
+    for scale in scales[1:-1]:
+        made = s.inner("mul", made, scale)
+    return s.inner("div", made, scales[-1])
+
+
+@onnx_op("QLinearConv", "com.microsoft:QLinearConv")
+def qlinear_conv(
+    s: Site, x: Operand, x_scale: Operand, x_zero: Operand, w: Operand, w_scale: Operand, w_zero: Operand,
+    y_scale: Operand, y_zero: Operand, bias: Operand | None = None, *, auto_pad: str = "NOTSET",
+    dilations: Ints | None = None, group: int = 1, kernel_shape: Ints | None = None, pads: Ints | None = None,
+    strides: Ints | None = None, channels_last: int = 0,
+) -> Operand:  # fmt: skip
+    if channels_last:
+        raise Unsupported("with channels_last=1")
+    acc = convolved(
+        s, x, w, x_zero, w_zero, bias, auto_pad=auto_pad, dilations=dilations, group=group,
+        kernel_shape=kernel_shape, pads=pads, strides=strides,
+    )  # fmt: skip
+    scales = [along(s, scale, acc, 1) for scale in (x_scale, w_scale, y_scale)]
+    real = s.inner("mul", s.store.floats(acc, s.name), multiplier(s, *scales))
+    return quantized(s, real, None, along(s, y_zero, acc, 1), y_zero.dtype)
+
+
+def of_matrix(s: Site, p: Operand | None, x: Operand, axis: int) -> Operand | None:
+    """A scale or zero point of a matrix: a number, one for each row (axis -2) or column (-1), or whole."""
+    if p is None or p.rank > 1 or x.rank == 1:
+        return p if p is None or p.shape not in ((1,), (1, 1)) else reshaped(s, p, (), last=False)
+    return along(s, p, x, axis)
+
+
+def multiplied(
+    s: Site, a: Operand, b: Operand, a_zero: Operand | None, b_zero: Operand | None
+) -> Operand:  # fmt: skip
+    """The product of matrices of integers as int32."""
+    a_most, b_most = largest(a, a_zero), largest(b, b_zero)
+    length = fixed(b.shape[-2 if b.rank > 1 else 0], "the length of its sums")
+    a, b = centred(s, a, of_matrix(s, a_zero, a, -2)), centred(s, b, of_matrix(s, b_zero, b, -1))
+    if isinstance(b, Const):
+        matrices = np.moveaxis(np.abs(b.data.reshape(-1, 1) if b.rank == 1 else b.data), -2, -1)
+        costs = matrices.astype(np.int64).reshape(-1, length) * a_most
+    else:
+        costs = np.full((1, length), a_most * b_most)
+    products = []
+    for start, stop in parts(costs, EXACT):
+        whole = stop - start == length
+        x, y = (a, b) if whole else (_cut(s, a, -1, start, stop), _cut(s, b, -2, start, stop))
+        products.append(matmul(s, x, y))
+    return total(s, products)
+
+
+def _cut(s: Site, x: Operand, axis: int, start: int, stop: int) -> Operand:
+    """``x[start:stop]`` along an axis from the end; that of a vector is its own."""
+    axis = max(x.rank + axis, 0)
+    if isinstance(x, Value):
+        return s.inner("slice", x, axis=axis, start=start, stop=stop)
+    return s.compute(lambda v: v.take(range(start, stop), axis), x)
+
+
+@onnx_op("MatMulInteger")
+def matmul_integer(
+    s: Site, a: Operand, b: Operand, a_zero: Operand | None = None, b_zero: Operand | None = None
+) -> Operand:
+    return multiplied(s, a, b, a_zero, b_zero)
+
+
+@onnx_op("QLinearMatMul")
+def qlinear_matmul(
+    s: Site, a: Operand, a_scale: Operand, a_zero: Operand, b: Operand, b_scale: Operand, b_zero: Operand,
+    y_scale: Operand, y_zero: Operand,
+) -> Operand:  # fmt: skip
+    acc = multiplied(s, a, b, a_zero, b_zero)
+    scales = [of_matrix(s, a_scale, a, -2), of_matrix(s, b_scale, b, -1), of_matrix(s, y_scale, acc, -2)]
+    real = s.inner("mul", s.store.floats(acc, s.name), multiplier(s, *[k for k in scales if k is not None]))
+    return quantized(s, real, None, of_matrix(s, y_zero, acc, -2), y_zero.dtype)
