@@ -10,6 +10,7 @@ from bslite.compiled.arguments import ordered
 from bslite.compiled.runner import Options
 from bslite.errors import InputError
 from bslite.onnx.model import OnnxModel
+from bslite.spec.ports import Port
 
 
 class OnnxRunner:
@@ -27,18 +28,20 @@ class OnnxRunner:
         torch = sys.modules.get("torch")
         tensors = [torch is not None and isinstance(x, torch.Tensor) for x in given]
         arrays = {
-            name: _array(name, x.detach().numpy() if is_tensor else x)
-            for name, x, is_tensor in zip(names, given, tensors, strict=True)
+            port.name: _array(port, x.detach().numpy() if is_tensor else x)
+            for port, x, is_tensor in zip(self.inputs, given, tensors, strict=True)
         }
         made = self.model.run(arrays)
         if torch is None or not any(tensors):
             return made
-        return {name: torch.from_numpy(y) for name, y in made.items()}
+        return {name: torch.from_numpy(y) if isinstance(y, np.ndarray) else y for name, y in made.items()}
 
 
-def _array(name: str, value: Any) -> Any:
+def _array(port: Port, value: Any) -> Any:
+    if port.dtype in ("sequence_type", "optional_type"):
+        return value
     if not isinstance(value, (np.ndarray, np.generic)):
         raise InputError(
-            f"input {name!r} is a {type(value).__name__}; expected a numpy array or a torch tensor"
+            f"input {port.name!r} is a {type(value).__name__}; expected a numpy array or a torch tensor"
         )
     return np.asarray(value)

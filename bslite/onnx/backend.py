@@ -16,10 +16,11 @@ from bslite.errors import InputError, UnsupportedError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import read_model
 from bslite.onnx.mixed import MixedRep
-from bslite.onnx.rep import MAX_KEPT, BsliteRep, base
+from bslite.onnx.rep import MAX_KEPT, base
+from bslite.onnx.running import Options
 from bslite.spec import Array
 
-__all__ = ["MAX_KEPT", "Backend", "BsliteRep", "prepare", "run_model", "run_node", "supports_device"]
+__all__ = ["MAX_KEPT", "Backend", "prepare", "run_model", "run_node", "supports_device"]
 
 
 class Backend(base.Backend):
@@ -30,7 +31,7 @@ class Backend(base.Backend):
         """``model`` (ModelProto, path or bytes) ready to run. UnsupportedError for another device.
 
         ``fallback``: ``"error"`` raises UnsupportedError when a model uses what bslite does not have; with
-        ``"warn"`` or ``"silent"`` those nodes run in ONNX's reference evaluator, see `bslite.onnx.mixed`.
+        ``"warn"`` or ``"silent"`` those nodes run in ONNX's reference evaluator, see `bslite.onnx.running`.
         """
         fallback = kwargs.get("fallback", "error")
         if fallback not in ("error", "warn", "silent"):
@@ -38,9 +39,7 @@ class Backend(base.Backend):
         if not cls.supports_device(device):
             raise UnsupportedError(f"device {device!r}; bslite's ONNX backend runs on the CPU")
         source, backend = read_model(model), kwargs.get("backend", "cpu")
-        if fallback != "error":
-            return MixedRep(source, backend, fallback == "warn")
-        return BsliteRep(source, backend)
+        return MixedRep(source, Options(backend, None, fallback))
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Array, ...]:

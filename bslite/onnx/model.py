@@ -8,7 +8,8 @@ from bslite.errors import InputError, UnsupportedError
 from bslite.frontends.onnx.file import read_model
 from bslite.frontends.onnx.tensors import dtype_name
 from bslite.onnx.border import border_of
-from bslite.onnx.rep import BsliteRep
+from bslite.onnx.mixed import MixedRep
+from bslite.onnx.running import Options
 from bslite.spec import Array
 from bslite.spec.open import OpenModel, Settled
 from bslite.spec.ports import Port
@@ -34,7 +35,7 @@ class OnnxModel(OpenModel):
         self.inputs = tuple(_port(v) for v in graph.input if v.name not in stored)
         self.outputs = tuple(_port(v) for v in graph.output)
         self._border, self._exact = border_of(self.source), backend == "reference64"
-        self._rep = BsliteRep(self._border.source, backend, threads)
+        self._rep = MixedRep(self._border.source, Options(backend, threads))
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name for one array per input."""
@@ -52,7 +53,7 @@ class OnnxModel(OpenModel):
                 "at the border only; run it by bslite.compile"
             )
         inputs = self._border.enter(dict(zip(names, given, strict=True)))
-        return self._rep.specialised(inputs).settled(inputs)
+        return self._rep.running.whole().specialised(inputs).settled(inputs)
 
     @property
     def specialised(self) -> list[str]:

@@ -2,13 +2,12 @@
 
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bslite.cache import Recent
-from bslite.errors import InputError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import Source
 from bslite.frontends.onnx.inputs import check_shapes
@@ -19,6 +18,8 @@ from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec
 from bslite.spec.open import Settled
 
+#: What a conversion lacked, and the inputs -> the inputs whose values to build in; none: raise the error.
+Wants = Callable[[NotConverted, Mapping[str, Any]], frozenset[str]]
 MAX_KEPT = 16  # models specialised on sizes and values, beyond which the least recently used is dropped
 MAX_SEEN = 64  # kinds of inputs whose model is found without a look at the sizes that are free
 
@@ -55,53 +56,38 @@ class Specialised:
         )
 
 
-def as_inputs(source: Source, names: Sequence[str], inputs: Any) -> dict[str, Array]:
-    """The arrays of a run by name: given in order, by name, or the only one."""
-    if isinstance(inputs, Mapping):
-        missing = [n for n in names if n not in inputs]
-        if missing:
-            raise InputError(f"model {source.name!r}: no array for {', '.join(missing)}")
-        inputs = [inputs[n] for n in names]
-    elif isinstance(inputs, np.ndarray):
-        inputs = [inputs]
-    inputs = [np.asarray(x) if isinstance(x, np.generic) else x for x in inputs]
-    if len(inputs) != len(names) or not all(isinstance(x, np.ndarray) for x in inputs):
-        raise InputError(f"model {source.name!r} takes {len(names)} arrays, {list(names)}")
-    return dict(zip(names, inputs, strict=True))
-
-
-class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
+class BsliteRep:
     """A model ready to run.
 
     A model in which all open sizes are free serves all sizes. Where there is none, the open sizes that stand
     in the way are fixed to those of the call, and so are values that operators need; such models are kept,
-    `MAX_KEPT` of them, and share their parameters and the weights packed for the CPU.
+    `MAX_KEPT` of them, and share their parameters and the weights packed for the CPU. ``wants`` says which
+    inputs to build in where a conversion needs values.
     """
 
-    def __init__(self, source: Source, backend: str = "cpu", threads: int | None = None) -> None:
+    def __init__(
+        self, source: Source, backend: str = "cpu", threads: int | None = None, wants: Wants | None = None
+    ) -> None:
         self.source, self.backend, self.threads = source, backend, threads
-        stored = {t.name for t in source.model.graph.initializer}
-        self.names = [v.name for v in source.model.graph.input if v.name not in stored]
+        self._wants = wants or (lambda error, given: error.roots)
         self._kept: Recent[Any, Specialised] = Recent(MAX_KEPT)
         self._seen: Recent[Any, Any] = Recent(MAX_SEEN)  # kinds of inputs -> keys of models
         self._readers: dict[frozenset[str], Reader] = {}  # by the inputs that are built in
         self._wanted: frozenset[str] = frozenset()  # inputs whose values were needed before
         self._lock = threading.RLock()
 
-    def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
-        """The outputs for ``inputs``, a list of arrays in the order of the graph's inputs, or a dict by name.
-
-        Raises what `bslite.from_onnx` and `bslite.run` raise.
+    def run(self, given: Mapping[str, Any]) -> list[Array]:
+        """The outputs for the inputs by name, in the graph's order. Raises what `bslite.from_onnx` and
+        `bslite.run` raise.
         """
         from bslite.api import run
 
-        given = as_inputs(self.source, self.names, inputs)
         settled = self.specialised(given).settled(given)
         if settled.spec is None:
-            return tuple(settled.outputs([]))
+            return settled.outputs([])
         arrays = [np.asarray(x) for x in settled.inputs]
         made = run(settled.spec, arrays, backend=self.backend, threads=self.threads)
-        return tuple(settled.outputs(made if isinstance(made, list) else [made]))
+        return settled.outputs(made if isinstance(made, list) else [made])
 
     def kept(self) -> list[Specialised]:
         """The models that are kept, the least recently used first."""
@@ -139,10 +125,11 @@ class BsliteRep(base.BackendRep):  # type: ignore[name-defined]
             try:
                 converted = reader.convert(shapes, constants)
             except NotConverted as e:
-                if not e.roots - built_in:
+                wanted = self._wants(e, given)
+                if not wanted - built_in:
                     raise
-                built_in |= e.roots
-                self._wanted |= e.roots
+                built_in |= wanted
+                self._wanted |= wanted
                 continue
             made = Specialised(converted, sorted(built_in))
             self._share(made)

@@ -35,14 +35,14 @@ def test_a_value_that_is_needed_is_built_in_anew_each_time() -> None:
     for shape in ((4, 2, 3), (4, 3, 2), (2, 2, 6), (4, 2, 3)):
         (got,) = rep.run([x, i64(*shape)])
         assert np.array_equal(got, np.maximum(x.reshape(shape), 0))
-    assert len(rep._kept) == 3
+    assert len(rep.kept()) == 3
 
 
 def test_models_kept_are_bounded() -> None:
     rep = backend.prepare(reshaping())
     for n in range(1, backend.MAX_KEPT + 4):
         assert rep.run([noise(n, 6), i64(n, 2, 3)])[0].shape == (n, 2, 3)
-    assert len(rep._kept) == backend.MAX_KEPT
+    assert len(rep.kept()) == backend.MAX_KEPT
 
 
 def test_an_array_changed_afterwards_does_not_show() -> None:

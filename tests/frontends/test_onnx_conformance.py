@@ -2,7 +2,6 @@
 
 import unittest
 
-import numpy as np
 import pytest
 from support.onnx_conformance import claimed_tests, node_cases, node_tests
 
@@ -50,6 +49,6 @@ def test_most_claimed_tests_run_on_the_engine() -> None:
     computed = 0
     for t in claimed_tests():
         rep = backend.prepare(t.case.model)
-        arrays = [np.asarray(x) for x in t.case.data_sets[0][0]]
-        computed += rep.specialised(dict(zip(rep.names, arrays, strict=True))).spec is not None
+        rep.run(list(t.case.data_sets[0][0]))
+        computed += any(kept.spec is not None for kept in rep.kept())
     assert computed >= LEAST, f"{computed} of {len(claimed_tests())} run on the engine"

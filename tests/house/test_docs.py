@@ -38,12 +38,12 @@ def test_op_table_is_current() -> None:
 
 def test_onnx_table_is_current() -> None:
     onnx = pytest.importorskip("onnx")
-    from bslite.frontends.onnx.table import onnx_table
+    from bslite.onnx.table import onnx_table
 
     stored = (ROOT / "docs" / "onnx.md").read_text()
     if f"onnx {onnx.__version__}." not in stored:
         pytest.skip("written with another version of onnx, whose operators are others")
-    assert stored == onnx_table(), "run: python -m bslite.frontends.onnx.table > docs/onnx.md"
+    assert stored == onnx_table(), "run: python -m bslite.onnx.table > docs/onnx.md"
 
 
 @pytest.mark.parametrize("page", NAMES)

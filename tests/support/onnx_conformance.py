@@ -64,16 +64,22 @@ def node_tests() -> list[Tested]:
 
 
 def within_dtypes(case: Any) -> bool:
-    """Whether all inputs and outputs are tensors of the dtypes that bslite has, and so is what is inside."""
+    """Whether all inputs and outputs are of the dtypes that bslite has (or sequences of such, or optional),
+    and so is what is inside."""
     kinds = {onnx.TensorProto.DataType.Value(n) for n in ("FLOAT", "INT64", "INT32", "BOOL", "UINT8", "INT8")}
     graph = case.model.graph
     inside = [a.i for n in graph.node for a in n.attribute if a.name in ("to", "softmax_precision")]
     if not set(inside) <= kinds:
         return False
     return bool(graph.node) and all(
-        v.type.WhichOneof("value") == "tensor_type" and v.type.tensor_type.elem_type in kinds
-        for v in (*graph.input, *graph.output)
+        element(v.type).tensor_type.elem_type in kinds for v in (*graph.input, *graph.output)
     )
+
+
+def element(kind: Any) -> Any:
+    """The type of the tensors in a sequence or optional value."""
+    what = kind.WhichOneof("value")
+    return element(getattr(kind, what).elem_type) if what in ("sequence_type", "optional_type") else kind
 
 
 assert set(ops.DTYPES) == {"float32", "int64", "int32", "bool", "uint8", "int8"}

@@ -1,6 +1,7 @@
 """An ONNX model from a path, bytes or a ModelProto, parsed and checked as a whole."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from bslite.errors import FileError, InputError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.memo import Memo
+from bslite.frontends.onnx.values import Const
 
 LEAST_OPSET = 1
 MAX_NODES = 50_000  # in a graph with all its functions written out
@@ -15,13 +17,19 @@ MAX_NODES = 50_000  # in a graph with all its functions written out
 
 @dataclass(frozen=True)
 class Source:
-    """A parsed model: the proto, where its external data may lie, and its versions of the operator sets."""
+    """A parsed model: the proto, where its external data may lie, and its versions of the operator sets.
+
+    ``stored``: constants that its graph reads and does not hold, those of a graph around it. ``prefix``: what
+    its nodes' names begin with.
+    """
 
     model: Any
     folder: Path | None
     name: str
     opsets: dict[str, int]
     memo: Memo = field(default_factory=Memo, repr=False, compare=False)
+    stored: Mapping[str, Const] = field(default_factory=dict)
+    prefix: str = ""
 
 
 def read_model(given: Any) -> Source:

@@ -26,17 +26,23 @@ class Problems:
 
     found: dict[str, list[str]] = field(default_factory=dict)  # what -> nodes
     roots: frozenset[str] = frozenset()  # graph inputs whose values were needed
+    #: Place of a node of the model's own graph -> the inputs whose values it needs, None if that is not why.
+    causes: dict[int, frozenset[str] | None] = field(default_factory=dict)
     varies: bool = False  # whether a free size was in the way
     flops: dict[str, int | None] = field(default_factory=dict)  # of these nodes, None where not known
     rest: int = 0  # flops of all other nodes
     brief: bool = False
 
-    def note(self, what: str, node: str, error: Exception | None = None) -> None:
-        """Note a node that cannot be converted, unless only because another one before it cannot."""
+    def note(self, what: str, node: str, error: Exception | None = None, place: int = -1) -> None:
+        """Note a node that cannot be converted, unless only because another one before it cannot.
+
+        ``place``: of the node of the model's own graph that it is, or is within.
+        """
         if isinstance(error, NeedsValue):
             if from_standin(error.roots):
                 return
             self.roots |= error.roots
+        self.causes[place] = error.roots if isinstance(error, NeedsValue) else None
         self.found.setdefault(what, []).append(node)
         self.varies |= isinstance(error, Varies)
         if self.varies and self.brief:

@@ -22,12 +22,16 @@ from bslite.spec import Array, GraphBuilder, ModelSpec
 
 class NotConverted(UnsupportedError):
     """What is raised for operators that bslite cannot express. ``roots`` are the graph inputs whose values
-    would have to be known, ``nodes`` the names of the nodes that stand in the way.
+    would have to be known, ``nodes`` the names of the nodes that stand in the way, ``causes`` their places in
+    the graph with the inputs whose values each needs (None where another reason stands in the way).
     """
 
-    def __init__(self, message: str, roots: frozenset[str], nodes: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, message: str, roots: frozenset[str], nodes: frozenset[str] = frozenset(),
+        causes: Mapping[int, frozenset[str] | None] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(message)
-        self.roots, self.nodes = roots, nodes
+        self.roots, self.nodes, self.causes = roots, nodes, causes or {}
 
 
 def input_names(model: Any) -> list[str]:
@@ -141,10 +145,11 @@ class Reader:
             if i.name in values:
                 raise SpecError(f"two inputs are called {i.name!r}")
             values[i.name] = store.input(i.name, shape, given, i.dtype)
+        values.update(self.source.stored)
         add_initializers(graph, values, self.source, self.source.memo)
         for key, array in constants.items():
             values[key] = Const(array, key)
-        scope = Scope(values, {}, self.source.opsets)
+        scope = Scope(values, {}, self.source.opsets, self.source.prefix)
         names = [o.name for o in graph.output]
         walk.nodes(graph.node, scope, names)
         outputs = [walk.result(n, scope) for n in names]
@@ -155,7 +160,7 @@ class Reader:
             walk.problems.rest = store.flops
             problems: Problems = walk.problems
             nodes = frozenset(node for found in problems.found.values() for node in found)
-            raise NotConverted(problems.report(self.source.name), problems.roots, nodes)
+            raise NotConverted(problems.report(self.source.name), problems.roots, nodes, problems.causes)
         return Converted(store, outputs, names, sizing)
 
 

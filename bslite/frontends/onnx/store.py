@@ -90,8 +90,10 @@ class Store(AnyStore[Array]):
                 given[role] = p
         inputs = [self.value(x) if isinstance(x, Sizes) else x for x in inputs]
         dtype = self._dtype(declaration, inputs, given, parsed)
+        if any(isinstance(x, Const) and not x.data.size for x in inputs):
+            return self._of_nothing(declaration, inputs, given, parsed, dtype, name)
         shapes = self._shapes(declaration, inputs, given, parsed)
-        if op != "constant" and all(isinstance(x, Const) for x in inputs) and declaration.arity[1]:
+        if op != "constant" and all_known(inputs) and declaration.arity[1]:
             folded = self._fold(declaration, inputs, given, parsed, shapes[0], name)
             if folded is not None:
                 return folded
@@ -171,6 +173,25 @@ class Store(AnyStore[Array]):
             if not i and math.prod(shapes[0]) > MAX_ELEMENTS:
                 raise SpecError(f"its output {list(shapes[0])} is too large for any memory")
         return tuple(shapes)
+
+    def _of_nothing(
+        self, op: ops.Op, inputs: Sequence[Operand], params: Mapping[str, Const], attrs: Attrs,
+        dtype: str, name: str,
+    ) -> Const:  # fmt: skip
+        """The result where an input is empty: empty itself, or else made of constants alone."""
+        of_params = {role: p.data.shape for role, p in params.items()}
+        if len({x.shapes for x in inputs if len(x.shapes) > 1}):
+            raise Varies("an input is empty, and another of a free size")
+        try:
+            shape = op.shape([x.shapes[0] for x in inputs], of_params, attrs)
+        except SpecError as e:
+            raise Unsupported(f"of an empty input: {e}") from None
+        if 0 in shape:
+            return Const(np.zeros(shape, dtype), f"{name}.value")
+        made = self._fold(op, inputs, params, attrs, shape, name) if all_known(inputs) else None
+        if made is None:
+            raise Unsupported("of an empty input")
+        return made
 
     def _fold(
         self, op: ops.Op, inputs: Sequence[Operand], params: Mapping[str, Const], attrs: Attrs,
@@ -273,6 +294,11 @@ class Store(AnyStore[Array]):
                 made: Value = self.emit("repeat_batch", f"{like.name}.repeated", [row, like])
                 return made
         raise Varies("a size that is free is used as a number")
+
+
+def all_known(inputs: Sequence[Operand]) -> bool:
+    """Whether all inputs are constants."""
+    return all(isinstance(x, Const) for x in inputs)
 
 
 def _repeats(a: Array, first: Array, shape: Shape) -> bool:

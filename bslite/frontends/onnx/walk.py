@@ -65,6 +65,7 @@ class Walk:
         self.source, self.store = source, store
         self.problems = Problems(brief=brief)
         self.visited = 0
+        self.place = -1  # of the node being visited, in the model's own graph
         self.declared: dict[str, Any] | None = None  # value -> its type as the file has it, when asked for
         self.free: dict[str, tuple[int, ...]] = {}
         self.functions: dict[tuple[str, str, str], Any] = {}
@@ -84,13 +85,14 @@ class Walk:
                 made[out] = i
         live = set(wanted)
         kept = []
-        for node in reversed(nodes):
+        for i, node in reversed(list(enumerate(nodes))):
             if any(out in live for out in node.output if out):
                 used = [bool(out) and out in live for out in node.output]
-                kept.append((node, used))
+                kept.append((i, node, used))
                 live.update(reads(node))
-        for node, used in reversed(kept):
+        for i, node, used in reversed(kept):
             self.count()
+            self.place = self.place if scope.depth else i
             self.node(node, scope, used)
 
     def count(self) -> None:
@@ -113,7 +115,7 @@ class Walk:
             results = self.convert(node, name, inputs, scope, used)
         except Unsupported as e:
             refused = f"{operator(node)}: {e}"
-            self.problems.note(refused, name, e)
+            self.problems.note(refused, name, e, self.place)
         except Abandoned:
             raise
         except (RecursionError, MemoryError) as e:
@@ -126,7 +128,7 @@ class Walk:
         for i, value in enumerate(given[: len(node.output)]):
             if value is None and used[i]:
                 refused = f"{operator(node)}: its output {i} is used"
-                self.problems.note(refused, name)
+                self.problems.note(refused, name, None, self.place)
                 given[i] = MISSING
         if any(value is MISSING for value in given):
             made = self.stand_ins(node, inputs, scope)

@@ -1,22 +1,25 @@
-"""The documentation's table of ONNX operators: ``python -m bslite.frontends.onnx.table > docs/onnx.md``."""
+"""The documentation's table of ONNX operators: ``python -m bslite.onnx.table > docs/onnx.md``."""
 
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.claims import CLAIMED, NOT_COMPARABLE
 from bslite.frontends.onnx.control import HANDLED
 from bslite.frontends.onnx.file import LEAST_OPSET
 from bslite.frontends.onnx.ops import TABLE
+from bslite.onnx.control import CONTROL
+from bslite.onnx.host import FIRST, HOST
 
 HEAD = """# ONNX operators
 
-Generated from the builders in `bslite/frontends/onnx/ops` by `python -m bslite.frontends.onnx.table`; do not
+Generated from the builders in `bslite/frontends/onnx/ops` by `python -m bslite.onnx.table`; do not
 edit. `from_onnx` reads opset LEAST and later, of ONNX's own domain, and functions that a model brings along.
 Opsets and tests are those of onnx VERSION.
 
 "Opsets" are those at which the operator changed and that bslite knows; a model's opset is read by the last of
 them before it. "Tests" marks operators of which every node test in ONNX's own suite passes, within float32,
-int64, int32, bool, uint8 and int8 (`tests/frontends/test_onnx_conformance.py`). Sizes, axes, weights and the
-like must not depend on the model's inputs; those that are inputs can be built in:
-`from_onnx(model, constants={"axes": array})`.
+int64, int32, bool, uint8 and int8 (`tests/frontends/test_onnx_conformance.py`). For `from_onnx`, sizes, axes,
+weights and the like must not depend on the model's inputs; those that are inputs can be built in:
+`from_onnx(model, constants={"axes": array})`. `bslite.compile` and `bslite.onnx.backend` take any: they cut
+the graph where a value is needed, and run "between pieces" what is marked so.
 
 Operators that ONNX defines by others (marked "as a function") are written out where there is no builder, or
 where the builder does not know the form; what bslite does not have is listed by `from_onnx`, all at once.
@@ -46,14 +49,15 @@ def onnx_table() -> str:
                 functions.add(schema.name)
     rows = []
     own = {name for name in TABLE if ":" not in name}
-    for name in sorted({*own, *HANDLED, *(functions & set(CLAIMED))}):
+    for name in sorted({*own, *CONTROL, *HOST, *(functions & set(CLAIMED))}):
         known = sorted(v for v in versions.get(name, []))
         last = max([v for v in known if v <= LEAST_OPSET], default=0)
         since = [str(v) for v in known if v >= last]
-        how = HANDLED.get(name) or (
-            "builder, or as a function" if name in TABLE and name in functions
-            else "builder" if name in TABLE else "as a function"
-        )  # fmt: skip
+        ways = [HANDLED[name]] if name in HANDLED else []
+        ways += ["builder"] if name in TABLE else []
+        ways += ["as a function"] if name in functions and name not in CONTROL else []
+        ways += ["between pieces"] if name in FIRST or name in CONTROL else []
+        how = ", or ".join(ways or ["between pieces"])
         rows.append(f"| {name} | {', '.join(since)} | {'all' if name in CLAIMED else ''} | {how} |\n")
     notes = [f"* `{test}`: {why}\n" for test, why in NOT_COMPARABLE.items()]
     return (

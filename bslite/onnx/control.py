@@ -1,0 +1,225 @@
+"""ONNX's control flow at run time: If, Loop, Scan and SequenceMap, whose graphs run as often as it takes.
+
+A graph is compiled when it is first taken, so that a branch never taken need not be one that could run.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from bslite.errors import InputError, SpecError
+from bslite.frontends.onnx.attributes import by_schema, resolve
+from bslite.frontends.onnx.schemas import check_arity, find_schema
+from bslite.frontends.onnx.tensors import dtype_name
+from bslite.frontends.onnx.walk import name_of
+from bslite.onnx.graph import Graph
+from bslite.spec import Array
+
+
+class Inner(Protocol):
+    """A graph inside a node, ready to run."""
+
+    graph: Graph
+
+    def run(self, given: Mapping[str, Any]) -> list[Any]:
+        """The outputs for the values that the graph takes and captures."""
+
+
+#: Makes a graph ready to run, of its proto, what its nodes' names begin with, and whether it is repeated.
+Maker = Callable[[Any, str, bool], Inner]
+
+
+class Control:
+    """A node with graphs inside."""
+
+    def __init__(self, graph: Graph, node: Any, make: Maker) -> None:
+        self.graph, self.node, self._make = graph, node, make
+        self.what = f"node {graph.label + name_of(node)!r} ({node.op_type})"
+        self.opset = graph.source.opsets.get("", 0)
+        schema = find_schema(node.op_type, self.opset)
+        self.attributes, _ = by_schema(schema, resolve(node, {}), graph.source.folder)
+        check_arity(schema, [i or None for i in node.input], node)
+        self._inner: dict[str, Inner] = {}
+
+    def inside(self) -> Iterator[Inner]:
+        """The graphs that were taken so far."""
+        return iter(self._inner.values())
+
+    def __call__(self, values: Mapping[str, Any]) -> list[Any]:
+        """The node's outputs for the values that it and its graphs read."""
+        raise NotImplementedError
+
+    def body(self, attribute: str = "body", repeats: bool = True) -> Inner:
+        """The graph in an attribute, made once."""
+        if attribute not in self._inner:
+            proto = self.attributes[attribute]
+            name = attribute.removesuffix("_branch")
+            label = f"{name_of(self.node)}/{name}/"
+            self._inner[attribute] = self._make(proto, label, repeats)
+        return self._inner[attribute]
+
+    def inputs(self, values: Mapping[str, Any]) -> list[Any]:
+        """What the node itself reads, in order."""
+        return [values[name] if name else None for name in self.node.input]
+
+    def single(self, value: Any, what: str, kinds: str) -> Any:
+        """The one element of a condition or count."""
+        if not isinstance(value, np.ndarray) or value.size != 1 or value.dtype.kind not in kinds:
+            came = f"{value.dtype} {list(value.shape)}" if isinstance(value, np.ndarray) else "no array"
+            raise InputError(
+                f"{self.what}: {what} is {came}, expected one {'bool' if 'b' in kinds else 'integer'}"
+            )
+        return value.item()
+
+
+class Branches(Control):
+    """If: one of two graphs."""
+
+    def __call__(self, values: Mapping[str, Any]) -> list[Any]:
+        taken = self.single(self.inputs(values)[0], "its condition", "b")
+        branch = self.body("then_branch" if taken else "else_branch", repeats=False)
+        if branch.graph.takes:
+            raise SpecError(f"{self.what}: its branch {branch.graph.proto.name!r} has inputs")
+        return branch.run(_captured(branch, values))
+
+
+class Repeated(Control):
+    """Loop: body(step, condition, states) -> condition, states, and values to be stacked."""
+
+    def __call__(self, values: Mapping[str, Any]) -> list[Any]:
+        count, condition, *states = self.inputs(values)
+        body = self.body()
+        takes, stacked = body.graph.takes, len(body.graph.outputs) - 1 - len(states)
+        if len(takes) != 2 + len(states) or stacked < 0:
+            raise SpecError(
+                f"{self.what}: its body takes {len(takes)} values and gives {len(body.graph.outputs)}; "
+                f"it has {len(states)} states"
+            )
+        steps = None if count is None else self.single(count, "its number of steps", "iu")
+        going = condition is None or self.single(condition, "its condition", "b")
+        around, step = _captured(body, values), 0
+        rows: list[list[Any]] = []
+        while going and (steps is None or step < steps):
+            now = [np.array(step, np.int64), np.array(True), *states]
+            again, *results = body.run({**around, **dict(zip(takes, now, strict=True))})
+            states = results[: len(states)]
+            rows.append(results[len(states) :])
+            going = condition is None or self.single(again, "the condition to go on", "b")
+            step += 1
+        columns = [[row[i] for row in rows] for i in range(stacked)]
+        declared = body.graph.proto.output[len(body.graph.outputs) - stacked :]
+        return [*states, *(self.stack(c, 0, d) for c, d in zip(columns, declared, strict=True))]
+
+    def stack(self, rows: Sequence[Any], axis: int, declared: Any) -> Array:
+        """Values side by side along a new axis. Of no values: of the size that the body declares, else 0."""
+        if not rows:
+            tensor = declared.type.tensor_type
+            dims = [d.dim_value if d.HasField("dim_value") else 0 for d in tensor.shape.dim]
+            return np.zeros([0, *dims], np.dtype(dtype_name(tensor.elem_type) or "float32"))
+        if len({x.shape for x in rows}) > 1:
+            raise InputError(
+                f"{self.what}: values of shapes {sorted({x.shape for x in rows})} cannot be stacked"
+            )
+        return np.stack(rows, axis)
+
+
+class Scanned(Repeated):
+    """Scan: body(states, a slice of each of the sequences) -> states, and values to be stacked."""
+
+    def __call__(self, values: Mapping[str, Any]) -> list[Any]:
+        given, body = self.inputs(values), self.body()
+        around = _captured(body, values)
+        if self.opset >= 9:
+            return self._scan(body, around, given, self.attributes)
+        lengths, *given = given
+        ways = {**self.attributes, "scan_input_directions": self.attributes["directions"]}
+        batch = given[0].shape[0]
+        if lengths is not None and lengths.shape != (batch,):
+            raise InputError(f"{self.what}: {list(lengths.shape)} lengths of {batch} sequences")
+        rows = [
+            self._scan(
+                body, around, [x[n] for x in given], ways, None if lengths is None else int(lengths[n])
+            )
+            for n in range(batch)
+        ]
+        return [np.stack(column) for column in zip(*rows, strict=True)]
+
+    def _scan(
+        self, body: Inner, around: Mapping[str, Any], given: Sequence[Any], ways: Mapping[str, Any],
+        length: int | None = None,
+    ) -> list[Any]:  # fmt: skip
+        """Scan of one batch of sequences, or of its first ``length`` steps, padded with zeros."""
+        takes, count = body.graph.takes, ways["num_scan_inputs"]
+        states, sequences = list(given[: len(given) - count]), list(given[len(given) - count :])
+        stacked = len(body.graph.outputs) - len(states)
+        if not 1 <= count <= len(given) or len(takes) != len(given) or stacked < 0:
+            raise SpecError(
+                f"{self.what}: its body takes {len(takes)} values and gives {len(body.graph.outputs)}; "
+                f"it has {len(states)} states and {count} sequences"
+            )
+        sequences = [
+            np.moveaxis(x, axis, 0)
+            for x, axis in zip(sequences, self._each(ways, "scan_input_axes", count), strict=True)
+        ]
+        if len({len(x) for x in sequences}) != 1:
+            raise InputError(f"{self.what}: its sequences are of lengths {[len(x) for x in sequences]}")
+        whole = len(sequences[0])
+        steps = whole if length is None else length
+        if not 0 <= steps <= whole:
+            raise InputError(f"{self.what}: a length of {steps} for sequences of {whole}")
+        backwards = self._each(ways, "scan_input_directions", count)
+        rows: list[list[Any]] = []
+        for step in range(steps):
+            now = [
+                np.ascontiguousarray(x[steps - 1 - step if back else step])
+                for x, back in zip(sequences, backwards, strict=True)
+            ]
+            results = body.run({**around, **dict(zip(takes, [*states, *now], strict=True))})
+            states = results[: len(states)]
+            rows.append(results[len(states) :])
+        joined = []
+        axes = self._each(ways, "scan_output_axes", stacked)
+        turned = self._each(ways, "scan_output_directions", stacked)
+        for i in range(stacked):
+            column = [row[i] for row in rows]
+            column = column[::-1] if turned[i] else column
+            column += [np.zeros_like(column[0])] * (whole - steps if column else 0)
+            joined.append(self.stack(column, axes[i], body.graph.proto.output[len(states) + i]))
+        return [*states, *joined]
+
+    def _each(self, ways: Mapping[str, Any], name: str, count: int) -> Sequence[int]:
+        """A list attribute, zeros where it is left out."""
+        given: Sequence[int] = ways.get(name) or (0,) * count
+        if len(given) != count:
+            raise SpecError(f"{self.what}: {name} has {len(given)} entries, expected {count}")
+        return given
+
+
+class Mapped(Control):
+    """SequenceMap: body(an element of each sequence, the rest) -> an element of each result."""
+
+    def __call__(self, values: Mapping[str, Any]) -> list[Any]:
+        first, *rest = self.inputs(values)
+        body = self.body()
+        takes = body.graph.takes
+        if not isinstance(first, list) or len(takes) != 1 + len(rest):
+            raise SpecError(f"{self.what}: its body takes {len(takes)} values, it has {1 + len(rest)} inputs")
+        if any(isinstance(x, list) and len(x) != len(first) for x in rest):
+            raise InputError(f"{self.what}: its sequences are of different lengths")
+        around = _captured(body, values)
+        rows = []
+        for n, element in enumerate(first):
+            now = [element, *(x[n] if isinstance(x, list) else x for x in rest)]
+            rows.append(body.run({**around, **dict(zip(takes, now, strict=True))}))
+        return [[row[i] for row in rows] for i in range(len(body.graph.outputs))]
+
+
+def _captured(inner: Inner, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values around a graph that it reads."""
+    return {name: values[name] for name in inner.graph.captures}
+
+
+CONTROL: dict[str, type[Control]] = {
+    "If": Branches, "Loop": Repeated, "Scan": Scanned, "SequenceMap": Mapped,
+}  # fmt: skip

@@ -1,0 +1,330 @@
+"""`Running`: a graph that runs, in as few pieces as its values allow.
+
+What the engine can compute of the shapes alone is one piece, specialised on shapes by `BsliteRep`. The first
+run finds out where the graph has to be cut:
+
+* A node whose graphs cannot be written out (an If on a computed condition, a Loop or Scan of many or unknown
+  steps) runs here, see `bslite.onnx.control`; so does one whose result's size depends on values, see
+  `bslite.onnx.host`.
+* A node that needs the value of something computed (the shape of a Reshape) begins a piece, which is
+  specialised on that value.
+* What bslite has not is an error, or is left to ONNX's reference evaluator where the caller wants that.
+
+A branch or body is such a graph itself, with the values around it as inputs, made when it is first taken.
+"""
+
+import math
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bslite.errors import InputError, SpecError, UnsupportedError
+from bslite.frontends.common.lazy import load_onnx
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.file import Source
+from bslite.frontends.onnx.inputs import graph_inputs
+from bslite.frontends.onnx.read import NotConverted
+from bslite.frontends.onnx.tensors import dtype_name
+from bslite.frontends.onnx.values import Const
+from bslite.onnx.control import CONTROL
+from bslite.onnx.evaluated import Evaluated
+from bslite.onnx.graph import Graph
+from bslite.onnx.host import FIRST, HOST, HostNode
+from bslite.onnx.pieces import ALONE, ENGINE, EVALUATED, Piece, cut
+from bslite.onnx.rep import BsliteRep, Specialised, Wants
+from bslite.ops import DTYPES
+from bslite.spec import Array
+
+MOST_VALUES = 4  # of a piece's inputs that it is specialised on, before nodes run in NumPy instead
+SMALL = 64  # integers of an input that a piece may be specialised on the values of
+
+
+@dataclass(frozen=True)
+class Options:
+    """How pieces run. ``fallback``: "error", or "warn" or "silent" for ONNX's evaluator."""
+
+    backend: str = "cpu"
+    threads: int | None = None
+    fallback: str = "error"
+
+
+class Running:
+    """A graph ready to run. ``repeats``: it is run over and over, all that it takes being new each time."""
+
+    def __init__(self, graph: Graph, options: Options, repeats: bool = False) -> None:
+        self.graph, self.options, self.repeats = graph, options, repeats
+        self._alone: dict[int, str] = {}
+        self._late: set[int] = set()
+        self._reps: dict[tuple[Piece, bool, tuple[str, ...]], BsliteRep] = {}
+        self._hosts: dict[int, Any] = {}
+        self._folded: dict[str, Array] = {}
+        self._lock = threading.RLock()
+        self.pieces = cut(graph, self._alone, self._late)
+
+    def run(self, given: Mapping[str, Any]) -> list[Any]:
+        """The outputs in order, for the values that the graph takes and captures."""
+        values = dict(given)
+        while True:
+            at = None
+            try:
+                for piece in self.pieces:
+                    at = piece
+                    if not all(o in values for o in piece.outputs):
+                        self._run(piece, values)
+            except NotConverted as e:
+                assert at is not None
+                self._settle(at, e, values)
+            else:
+                return [self._value(values, name) for name in self.graph.outputs]
+
+    def whole(self) -> BsliteRep:
+        """What specialises the model as one piece, also on tensors. UnsupportedError if it is cut."""
+        (piece, *rest) = self.pieces or [None]
+        if piece is None or rest or not self._whole(piece):
+            raise UnsupportedError(
+                f"model {self.graph.source.name!r} runs in several pieces, for it computes sizes or conditions "
+                "from values: run it by bslite.compile"
+            )
+        dtypes = tuple(i.dtype for i in graph_inputs(self.graph.source))
+        with self._lock:
+            key = piece, True, dtypes
+            if key not in self._reps:
+                self._reps[key] = self._rep(piece, {})
+            return self._reps[key]
+
+    def specialised(self) -> Iterator[Specialised]:
+        """The models that are kept, those of branches and bodies too."""
+        for rep in self._reps.values():
+            yield from rep.kept()
+        for node in self._hosts.values():
+            for inner in node.inside():
+                yield from inner.specialised()
+
+    def forget(self) -> None:
+        """Drop the models that are kept."""
+        for rep in self._reps.values():
+            rep.forget()
+        self._hosts.clear()
+
+    def _value(self, values: Mapping[str, Any], name: str) -> Any:
+        """A value by name, constants included; None for one left out."""
+        if not name:
+            return None
+        if name in values:
+            return values[name]
+        if not self.graph.is_constant(name):
+            raise SpecError(f"{self.graph.label}the value {name!r} is neither an input nor made by a node")
+        if (stored := self.graph.stored(name)) is not None:
+            return stored.data
+        if name not in self._folded:
+            nodes, constants = self.graph.makers([name])
+            (self._folded[name],) = self._rep_of(nodes, constants, {}, (name,)).run({})
+        return self._folded[name]
+
+    def _run(self, piece: Piece, values: dict[str, Any]) -> None:
+        """Add what ``piece`` makes to ``values``."""
+        if piece.how != ENGINE:
+            (i,) = piece.places
+            node = self.graph.nodes[i]
+            reads = self.graph.reads[i] if piece.how == EVALUATED else {*piece.inputs, *node.input} - {""}
+            given = {name: self._value(values, name) for name in reads}
+            made = self._host(i, piece.how)(given)
+            values.update((o, y) for o, y in zip(node.output, made, strict=False) if o)
+            return
+        whole = self._whole(piece)
+        given = {name: self._value(values, name) for name in (self.graph.takes if whole else piece.inputs)}
+        dtypes = tuple(map(kind, given.values()))
+        if not set(dtypes) <= set(DTYPES):
+            self._refuse_dtypes(piece, given)
+        key = piece, whole, dtypes
+        with self._lock:
+            if key not in self._reps:
+                self._reps[key] = self._rep(piece, given)
+            rep = self._reps[key]
+        values.update(zip(self.graph.outputs if whole else piece.outputs, rep.run(given), strict=True))
+        if piece.forced and len(rep.kept()) > MOST_VALUES:
+            self._loosen(piece)
+
+    def _host(self, i: int, how: str) -> Any:
+        """What runs a node that is a piece of its own."""
+        with self._lock:
+            if i not in self._hosts:
+                try:
+                    self._hosts[i] = self._made(self.graph.nodes[i], how)
+                except Unsupported as e:
+                    raise UnsupportedError(f"{self.graph.place(i)}: {e}") from None
+                except SpecError as e:
+                    raise SpecError(f"{self.graph.place(i)}: {e}") from None
+            return self._hosts[i]
+
+    def _made(self, node: Any, how: str) -> Any:
+        if how == EVALUATED:
+            return Evaluated(self.graph, node)
+        if node.op_type in CONTROL:
+            return CONTROL[node.op_type](self.graph, node, self._inner)
+        return HostNode(self.graph, node)
+
+    def _loosen(self, piece: Piece) -> None:
+        """Run in NumPy what can be, of the nodes for whose values ``piece`` was specialised too often."""
+        with self._lock:
+            moved = {i for i in piece.places if i in self._late and self.graph.nodes[i].op_type in HOST}
+            if moved and piece in self.pieces:
+                self._alone |= dict.fromkeys(moved, ALONE)
+                self._late -= moved
+                self.pieces = cut(self.graph, self._alone, self._late)
+
+    def _inner(self, proto: Any, label: str, repeats: bool) -> "Running":
+        """A graph inside one of the nodes."""
+        inner = Graph(self.graph.source, proto, self.graph, self.graph.label + label)
+        return Running(inner, self.options, repeats)
+
+    def _rep(self, piece: Piece, given: Mapping[str, Array]) -> BsliteRep:
+        options = self.options
+        if self._whole(piece):
+            return BsliteRep(self.graph.source, options.backend, options.threads, self._wants(piece))
+        makers, stored = self._makers(piece)
+        nodes = [*makers, *(self.graph.nodes[i] for i in piece.places)]
+        return self._rep_of(nodes, stored, given, piece.outputs, self._wants(piece))
+
+    def _whole(self, piece: Piece) -> bool:
+        """Whether it is all of a model, as it is in the file."""
+        uncut = self.graph.around is None and not self._alone and not self._late
+        return uncut and len(piece.inputs) == len(self.graph.takes)
+
+    def _rep_of(
+        self, nodes: Sequence[Any], stored: Mapping[str, Any], given: Mapping[str, Array],
+        outputs: Sequence[str], wants: Wants | None = None,
+    ) -> BsliteRep:  # fmt: skip
+        onnx, source = load_onnx(), self.graph.source
+        helper = onnx.helper
+        declared = {} if self.graph.around else self.graph.inputs()
+        typed = [
+            declared.get(n)
+            or helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), None)
+            for n, x in given.items()
+        ]
+        proto = helper.make_graph(nodes, source.name, typed, [onnx.ValueInfoProto(name=o) for o in outputs])
+        model = helper.make_model(
+            proto, opset_imports=source.model.opset_import, ir_version=source.model.ir_version,
+            functions=list(source.model.functions),
+        )  # fmt: skip
+        part = Source(model, source.folder, source.name, source.opsets, stored, self.graph.label)
+        return BsliteRep(part, self.options.backend, self.options.threads, wants)
+
+    def _wants(self, piece: Piece) -> Any:
+        """What tells a piece which inputs to build in, where nodes need values; none: the piece is cut."""
+
+        def wants(error: NotConverted, given: Mapping[str, Array]) -> frozenset[str]:
+            names: set[str] = set()
+            for place, roots in self._causes(piece, error).items():
+                if roots is None or not self._builds_in(piece, place, roots, given):
+                    return frozenset()
+                names |= roots
+            return frozenset(names)
+
+        return wants
+
+    def _causes(self, piece: Piece, error: NotConverted) -> dict[int, frozenset[str] | None]:
+        """Place in the graph -> the inputs whose values are needed there. -1: a constant."""
+        if self._whole(piece):
+            return dict(error.causes)
+        start, count = self._start(piece), len(piece.places)
+        return {
+            piece.places[i - start] if start <= i < start + count else -1: roots
+            for i, roots in error.causes.items()
+        }
+
+    def _start(self, piece: Piece) -> int:
+        """How many nodes of constants stand before those of a piece."""
+        return len(self._makers(piece)[0])
+
+    def _makers(self, piece: Piece) -> tuple[list[Any], dict[str, Const]]:
+        """The nodes of constants that a piece reads, and its initialisers."""
+        read = {r for i in piece.places for r in self.graph.reads[i]}
+        return self.graph.makers(sorted(read - set(piece.inputs)))
+
+    def _builds_in(self, piece: Piece, place: int, roots: frozenset[str], given: Mapping[str, Array]) -> bool:
+        """Whether the piece is to be specialised on the values that a node needs."""
+        if place >= 0 and self.graph.nodes[place].op_type in FIRST:
+            return False
+        return all(
+            r in piece.forced
+            or (math.prod(given[r].shape) <= SMALL and kind(given[r])[0] in "biu" and not self._changes(r))
+            for r in roots
+        )
+
+    def _changes(self, name: str) -> bool:
+        """Whether an input is likely to be another each time."""
+        return self.repeats and name not in self.graph.captures
+
+    def _settle(self, piece: Piece, error: NotConverted, values: Mapping[str, Any]) -> None:
+        """Cut the graph so that ``piece`` is none any more. ``error``, if that would not help."""
+        with self._lock:
+            if piece not in self.pieces:
+                return  # another thread was quicker
+            if piece.refused:
+                raise error
+            given = {name: self._value(values, name) for name in piece.inputs}
+            evaluated = 0
+            changed = False
+            for place, roots in self._causes(piece, error).items():
+                if roots is not None and self._builds_in(piece, place, roots, given):
+                    continue
+                how = self._cure(place, roots)
+                if how is None:
+                    raise error
+                changed = True
+                evaluated += how == EVALUATED
+                if how == ENGINE:
+                    self._late.add(place)
+                else:
+                    self._alone[place] = how
+                self.graph.doubt(place)
+            if not changed:
+                raise error
+            self.pieces = cut(self.graph, self._alone, self._late)
+        if evaluated and self.options.fallback == "warn":
+            warnings.warn(f"{error}\nONNX's reference evaluator runs these", UserWarning, stacklevel=5)
+
+    def _cure(self, place: int, roots: frozenset[str] | None) -> str | None:
+        """How a node that cannot be converted is to run: `ENGINE` in a later piece; None if it cannot."""
+        if place < 0:
+            return None
+        node = self.graph.nodes[place]
+        plain = node.domain in ("", "ai.onnx")
+        if plain and node.op_type in CONTROL:
+            return ALONE
+        by_host = plain and node.op_type in HOST
+        if by_host and (node.op_type in FIRST or roots is None or self.repeats or place in self._late):
+            return ALONE
+        if roots is not None and place not in self._late:
+            return ENGINE
+        return EVALUATED if self.options.fallback != "error" else None
+
+    def _refuse_dtypes(self, piece: Piece, given: Mapping[str, Any]) -> None:
+        """Let nodes that read what the engine has no dtype for run by themselves."""
+        odd = {n: kind(x) for n, x in given.items() if kind(x) not in DTYPES}
+        for name, declared in self.graph.inputs().items():
+            want = dtype_name(declared.type.tensor_type.elem_type)
+            if name in odd and want in DTYPES:
+                raise InputError(
+                    f"model {self.graph.source.name!r}: input {name!r} is {odd[name]}, expected {want}"
+                )
+        start = self._start(piece)
+        listed = ", ".join(f"{n!r} is {k}" for n, k in odd.items())
+        raise NotConverted(
+            f"model {self.graph.source.name!r}: {self.graph.label}{listed}; bslite has {', '.join(DTYPES)}",
+            frozenset(),
+            causes={k: None for k, i in enumerate(piece.places, start) if self.graph.reads[i] & set(odd)},
+        )
+
+
+def kind(value: Any) -> str:
+    """The dtype of an array or tensor; "no array" or "sequence" for ONNX's other kinds of values."""
+    if value is None:
+        return "no array"
+    return "sequence" if isinstance(value, list) else str(value.dtype).removeprefix("torch.")
