@@ -51,6 +51,11 @@ class Graph:
         if proto.sparse_initializer:
             raise SpecError(f"graph {label!r} has sparse initialisers, which bslite does not read")
         self.takes = [v.name for v in proto.input if v.name not in self.holds]
+        #: Inputs that are declared to be tensors, not sequences or optional.
+        self.tensors = {
+            v.name for v in proto.input
+            if v.name not in self.holds and v.type.WhichOneof("value") == "tensor_type"
+        }  # fmt: skip
         self.outputs = [o.name for o in proto.output]
         self._read: dict[str, Const] = {}
         self.reads = [outside(n) for n in self.nodes]

@@ -193,7 +193,7 @@ class Running:
     def _whole(self, piece: Piece) -> bool:
         """Whether it is all of a model, as it is in the file."""
         uncut = self.graph.around is None and not self._alone and not self._late
-        return uncut and len(piece.inputs) == len(self.graph.takes)
+        return uncut and self.graph.tensors == set(piece.inputs) == set(self.graph.takes)
 
     def _rep_of(
         self, nodes: Sequence[Any], stored: Mapping[str, Any], given: Mapping[str, Array],
@@ -201,7 +201,8 @@ class Running:
     ) -> BsliteRep:  # fmt: skip
         onnx, source = load_onnx(), self.graph.source
         helper = onnx.helper
-        declared = {} if self.graph.around else self.graph.inputs()
+        tensors = set[str]() if self.graph.around else self.graph.tensors
+        declared = {n: v for n, v in self.graph.inputs().items() if n in tensors}
         typed = [
             declared.get(n)
             or helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), None)
@@ -314,12 +315,17 @@ class Running:
                 raise InputError(
                     f"model {self.graph.source.name!r}: input {name!r} is {odd[name]}, expected {want}"
                 )
-        start = self._start(piece)
+        whole = self._whole(piece)
+        start = 0 if whole else self._start(piece)
         listed = ", ".join(f"{n!r} is {k}" for n, k in odd.items())
         raise NotConverted(
             f"model {self.graph.source.name!r}: {self.graph.label}{listed}; bslite has {', '.join(DTYPES)}",
             frozenset(),
-            causes={k: None for k, i in enumerate(piece.places, start) if self.graph.reads[i] & set(odd)},
+            causes={
+                i if whole else k: None
+                for k, i in enumerate(piece.places, start)
+                if self.graph.reads[i] & set(odd)
+            },
         )
 
 
