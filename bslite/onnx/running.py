@@ -20,8 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.common.unsupported import Unsupported
@@ -83,10 +81,10 @@ class Running:
 
     def whole(self) -> BsliteRep:
         """What specialises the model as one piece, also on tensors. UnsupportedError if it is cut."""
-        (piece, *rest) = self.pieces or [None]
-        if piece is None or rest or not self._whole(piece):
+        piece = self.pieces[0] if self.pieces else None
+        if piece is None or len(self.pieces) > 1 or not self._whole(piece):
             raise UnsupportedError(
-                f"model {self.graph.source.name!r} runs in several pieces, for it computes sizes or conditions "
+                f"model {self.graph.source.name!r} runs in several pieces: it computes sizes or conditions "
                 "from values: run it by bslite.compile"
             )
         dtypes = tuple(i.dtype for i in graph_inputs(self.graph.source))
@@ -213,7 +211,9 @@ class Running:
             proto, opset_imports=source.model.opset_import, ir_version=source.model.ir_version,
             functions=list(source.model.functions),
         )  # fmt: skip
-        part = Source(model, source.folder, source.name, source.opsets, stored, self.graph.label)
+        part = Source(
+            model, source.folder, source.name, source.opsets, stored=stored, prefix=self.graph.label
+        )
         return BsliteRep(part, self.options.backend, self.options.threads, wants)
 
     def _wants(self, piece: Piece) -> Any:
