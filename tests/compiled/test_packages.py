@@ -92,15 +92,15 @@ def indented(code: str) -> str:
     return textwrap.indent(code.strip("\n"), "    ")
 
 
-def same(got: Any, want: Any) -> None:
-    """The same words and structure, numbers equal to three digits (softmax magnifies)."""
+def same(got: Any, want: Any, rtol: float) -> None:
+    """The same words and structure, and numbers equal to ``rtol``."""
     if isinstance(want, list):
         assert isinstance(got, list)
         assert len(got) == len(want)
         for g, w in zip(got, want, strict=True):
-            same(g, w)
+            same(g, w, rtol)
     elif isinstance(want, float):
-        assert np.isclose(got, want, rtol=1e-3, atol=1e-6)
+        assert np.isclose(got, want, rtol=rtol, atol=1e-6)
     else:
         assert got == want
 
@@ -112,7 +112,8 @@ def test_a_package_finds_the_same(package: str) -> None:
             pytest.skip(f"{needed} is not installed")
     got, want = outcome(PROGRAMS[package])
     assert want
-    same(got, want)
+    # onnxruntime's answers of magika's model are off the float64 answer by up to 2e-3, bslite's by 3e-6.
+    same(got, want, rtol=5e-3)
 
 
 def test_a_package_of_our_own_finds_the_same(tmp_path: Path) -> None:
@@ -146,4 +147,4 @@ def test_a_package_of_our_own_finds_the_same(tmp_path: Path) -> None:
         pytest.skip("onnxruntime is not installed")
     got, want = outcome(program)
     assert want[-2:] == [True, True]
-    same(got, want)
+    same(got, want, rtol=1e-5)
