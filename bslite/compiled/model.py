@@ -8,7 +8,7 @@ from typing import Any
 
 from bslite.api import BACKENDS, check_threads
 from bslite.compiled.outputs import Outputs
-from bslite.compiled.runner import Options, Runner
+from bslite.compiled.runners.runner import Options, Runner
 from bslite.errors import EngineError, InputError, UnsupportedError
 from bslite.frontends.onnx.file import Source
 from bslite.spec import ModelSpec, load
@@ -119,7 +119,7 @@ def _runner(model: Any, options: Options) -> Runner:
     if isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".safetensors":
         model = load(model)
     if isinstance(model, ModelSpec):
-        from bslite.compiled.spec_runner import SpecRunner
+        from bslite.compiled.runners.spec import SpecRunner
 
         return SpecRunner(model, options)
     torch = sys.modules.get("torch")
@@ -129,7 +129,7 @@ def _runner(model: Any, options: Options) -> Runner:
                 f"a torch module runs where its parameters are; move it, or compile "
                 f"bslite.from_torch(module, example) with device={options.device!r}"
             )
-        from bslite.compiled.module_runner import ModuleRunner
+        from bslite.compiled.runners.module import ModuleRunner
 
         return ModuleRunner(model, options)
     known = isinstance(model, (bytes, bytearray, memoryview, Source, OpenModel))
@@ -139,6 +139,6 @@ def _runner(model: Any, options: Options) -> Runner:
             f"compile() takes a ModelSpec, the path of a model file, an ONNX model or a torch module, "
             f"got {type(model).__name__}"
         )
-    from bslite.compiled.onnx_runner import OnnxRunner
+    from bslite.compiled.runners.onnx import OnnxRunner
 
     return OnnxRunner(model, options)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from bslite import api
-from bslite.compiled.runner import Options
+from bslite.compiled.runners.runner import Options
 from bslite.dropin import optimize
 from bslite.dropin.runner import runner_of
 from bslite.errors import InputError, SpecError, UnsupportedError

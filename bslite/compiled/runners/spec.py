@@ -5,7 +5,7 @@ from typing import Any
 
 from bslite import api
 from bslite.compiled.arguments import ordered
-from bslite.compiled.runner import Options
+from bslite.compiled.runners.runner import Options
 from bslite.errors import BsliteError
 from bslite.spec import ModelSpec
 from bslite.spec.ports import Port

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bslite.compiled.arguments import ordered
-from bslite.compiled.runner import Options
+from bslite.compiled.runners.runner import Options
 from bslite.errors import InputError
 from bslite.onnx.model import OnnxModel
 from bslite.spec.ports import Port
