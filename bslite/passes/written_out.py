@@ -8,11 +8,15 @@ keep the values in between; if they keep most of them, nothing is gained and the
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from bslite.passes.channels import channel_vector, trailing_array
 from bslite.passes.draft import Draft
 from bslite.passes.formulas import ALONG_ONE, Captures, Formula, formula_of
 from bslite.passes.region import KNOWN, Region
 from bslite.spec import Array, Node
+
+LEAST = float(np.finfo(np.float32).tiny)  # of an epsilon
 
 #: Ops that end what is written out of a value that one node alone reads: a hard sigmoid, a softplus.
 ENDS = ("clamp", "relu6", "minimum", "maximum", "exp")
@@ -89,7 +93,8 @@ def _node(draft: Draft, base: str, name: str, formula: Formula, found: Captures)
     turned: list[int] = []  # axes, with the one that is reduced put last
     if op in ALONG_ONE and (len(found.axes) != 1 or found.weight or found.bias):
         return None
-    if op in ("normalize", "layer_norm", "rms_norm") and not attrs["eps"] > 0:
+    # An engine multiplies by one over the divisor, which must be a float32.
+    if op in ("normalize", "layer_norm", "rms_norm") and not attrs["eps"] >= LEAST:
         return None
     if op in ("layer_norm", "rms_norm"):
         constants = {role: c for role, key in arrays.items() if (c := draft.constant(key)) is not None}

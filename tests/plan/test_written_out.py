@@ -272,6 +272,10 @@ NOT_NORMS: dict[str, tuple[str, Write]] = {
         "normalize",
         lambda n: n("div", n.x, n("l2_norm", n.x, axes=(-1,), keepdim=True)),
     ),
+    "an epsilon with no reciprocal": (
+        "normalize",
+        lambda n: n("div", n.x, n("clamp", n("l2_norm", n.x, axes=(-1,), keepdim=True), low=1e-45)),
+    ),
     "sum of magnitudes": (
         "normalize",
         lambda n: n("div", n.x, n("maximum", n("l1_norm", n.x, axes=(-1,), keepdim=True), 1e-12)),
