@@ -278,6 +278,7 @@ def test_a_network_from_torchvision(name: str) -> None:
         assert kind.parts[0].seconds is not None
 
 
+@pytest.mark.networks
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.label)
 def test_whatever_from_torch_takes(case: Any) -> None:
     """Nothing of it stays in torch, with a free batch and with a batch of one."""
