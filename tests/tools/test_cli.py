@@ -167,7 +167,7 @@ def test_integer_inputs_are_indices(call: Any, tmp_path: Path) -> None:
 def test_shape_is_the_example_of_open_sizes(call: Any, tmp_path: Path) -> None:
     path = tmp_path / "open.onnx"
     path.write_bytes(one("Relu", "x", of=[value("x", ["n", "h"])]).SerializeToString())
-    assert "float32" in call("run", path)
+    assert "[1, 64] float32" in call("run", path)
     assert "[2, 7] float32" in call("run", path, "--shape", "2,7")
 
 
