@@ -88,18 +88,19 @@ def crop(
             for name in layer.inputs:
                 if name in layer.node.inputs:
                     read = input_rows(mine, maps[layer.name], height, shapes[name][2])
-                    rows[name] = _hull(rows.get(name), read)
+                    rows[name] = hull(rows.get(name), read)
                 if name == layer.residual:
-                    rows[name] = _hull(rows.get(name), mine)
+                    rows[name] = hull(rows.get(name), mine)
         changed = False
         for name, place in places.items():
             if name in rows and rows[name] != rows.get(place.root):
-                both = _hull(rows.get(place.root), rows[name])
+                both = hull(rows.get(place.root), rows[name])
                 least[name] = least[place.root] = both
                 changed = True
         if not changed:
             return Crop(rows, shapes)
 
 
-def _hull(a: Rows | None, b: Rows) -> Rows:
+def hull(a: Rows | None, b: Rows) -> Rows:
+    """The rows from the first to the last of both."""
     return b if a is None else (min(a[0], b[0]), max(a[1], b[1]))

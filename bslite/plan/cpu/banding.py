@@ -6,13 +6,15 @@ it. The price: rows that two bands both need are computed twice, and the weights
 dynamic programme over the layers chooses runs and numbers of bands.
 """
 
+import functools
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from bslite.machine import Machine
 from bslite.ops import Kind, RowMap, Shape
 from bslite.passes import Layer
-from bslite.plan.core.bands import Crop, can_band, crop, row_map, share
+from bslite.plan.core.bands import Rows, can_band, hull, input_rows, row_map, share
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.tiling import UNEVEN
 from bslite.plan.cpu.tuning import Banding
@@ -96,58 +98,168 @@ def whole_cycles(cost: Cost, machine: Machine, images: int, options: Banding) ->
     return images * (cost.work + moved) / t * (1.0 + uneven) + weights + options.sync
 
 
-def run_cycles(
-    layers: Sequence[Layer],
-    costs: Sequence[Cost],
-    cut: Crop,
-    shapes: Shapes,
-    leaving: Sequence[str],
-    machine: Machine,
-    images: int,
-    bands: int,
-    options: Banding,
-) -> float:
-    """The cycles of a run taken band by band, where every band costs as much as ``cut``."""
-    near, far = 1 / machine.l2_bytes_per_cycle, 1 / machine.l3_bytes_per_cycle
+class Reading:
+    """What is read of a value from outside a run: the rows of it, how often, and by which layer last."""
 
-    def part(name: str) -> float:
-        first, last = cut.rows[name]
-        return (last - first) / shapes[name][2]
+    __slots__ = ("bytes", "count", "height", "last", "rows")
 
-    def size(name: str) -> float:
-        return 4.0 * size_of(shapes[name])
+    def __init__(self, rows: Rows, shape: Shape, last: int) -> None:
+        self.rows, self.height, self.bytes, self.last, self.count = (
+            rows,
+            shape[2],
+            4.0 * size_of(shape),
+            last,
+            0,
+        )
 
-    def bands_share(name: str) -> float:
-        return -(-shapes[name][2] // bands) / shapes[name][2]
+    @property
+    def read(self) -> float:
+        """Bytes of the rows."""
+        return (self.rows[1] - self.rows[0]) / self.height * self.bytes
 
-    made = {layer.name for layer in layers}
-    last_read = {name: i for i, layer in enumerate(layers) for name in layer.inputs}
-    alive, most, moved, work = 0.0, 0.0, 0.0, 0.0
-    weights = sum(c.weights for c in costs)
-    for i, (layer, cost) in enumerate(zip(layers, costs, strict=True)):
-        if layer.name not in cut.rows:
-            return float("inf")  # no layer reads it
-        mine = part(layer.name)
-        work += cost.work * mine + STEP
-        moved += cost.made * mine + sum(part(n) * size(n) for n in layer.inputs)
-        alive += cost.made * mine
-        most = max(most, alive)
-        for name in dict.fromkeys(layer.inputs):
-            if name in made and last_read[name] == i:
-                alive -= part(name) * size(name)
-    spilt = max(0.0, 1.0 - ROOM * machine.l2 / most) if most else 0.0
-    cycles = work + moved * (near + spilt * 1.5 * far)
-    share = images / machine.threads
-    for name in dict.fromkeys(n for layer in layers for n in layer.inputs if n not in made):
-        cycles += part(name) * size(name) * (near if size(name) * share < NEAR * machine.l2 else far)
-    for name in leaving:
-        if part(name) > bands_share(name):
-            cycles += 2 * part(name) * size(name) * near  # copied out: it may not write other bands' rows
-        cycles += part(name) * size(name) * (near if size(name) * share < NEAR * machine.l2 else WRITE * far)
-    rounds = -(-images * bands // machine.threads)
-    again = near if weights + most < ROOM * machine.l2 else far
-    uneven = UNEVEN * cycles if machine.threads > 1 else 0.0
-    return rounds * cycles + uneven + weights * (far + (rounds - 1) * again) + options.sync
+
+class Growing:
+    """The predicted cycles of runs that end before layer ``stop``, in ``bands`` bands of rows.
+
+    A run grows at its front: what later layers need of a value does not depend on the layers before, so that
+    one more layer costs little. Every band costs as much as the largest.
+    """
+
+    def __init__(self, search: "Search", stop: int, bands: int) -> None:
+        self.search, self.stop, self.bands = search, stop, bands
+        machine, options = search.machine, search.options
+        self.rounds = -(-search.images * bands // machine.threads)
+        self.near, self.far = 1 / machine.l2_bytes_per_cycle, 1 / machine.l3_bytes_per_cycle
+        self.uneven = UNEVEN if machine.threads > 1 else 0.0
+        self.stays = NEAR * machine.l2 * machine.threads / search.images  # bytes of a value that stay near
+        self.sync = options.sync
+        height = search.shapes[search.layers[stop - 1].name][2]
+        self.band = _largest(height, bands)
+        first, last = share(height, self.band, bands)
+        self.even = height / (bands * (last - first))  # the mean band as a share of the largest
+        self.outside: dict[str, Reading] = {}
+        self.alive: list[float] = []  # bytes, from the last layer to the first
+        self.most = self.work = self.moved = self.weights = self.written = 0.0
+
+    def grow(self, i: int) -> bool:
+        """Put layer ``i`` in front of the run; False if nothing reads its value."""
+        search = self.search
+        layer, cost = search.layers[i], search.costs[i]
+        height = search.shapes[layer.name][2]
+        reading = self.outside.pop(layer.name, None)
+        rows, last, count = (
+            (reading.rows, reading.last, reading.count) if reading else (None, self.stop - 1, 0)
+        )
+        leaves = search.read_by.get(layer.name, -1) >= self.stop
+        if leaves:
+            rows = hull(rows, share(height, self.band, self.bands))
+        if rows is None:
+            return False
+        part = (rows[1] - rows[0]) / height
+        made = part * cost.made
+        self.work += cost.work * part + STEP
+        self.moved += made * (1 + count)
+        self.weights += cost.weights
+        if leaves:
+            if part > -(-height // self.bands) / height:
+                self.written += 2 * made * self.near  # copied out: it may not write other bands' rows
+            self.written += made * (self.near if cost.made < self.stays else WRITE * self.far)
+        self.alive.append(0.0)
+        for place in range(self.stop - 1 - last, len(self.alive)):
+            self.alive[place] += made
+            self.most = max(self.most, self.alive[place])
+        node, maps = layer.node, search.maps[layer.name]
+        for name in layer.inputs:
+            shape = search.shapes[name]
+            read = None
+            if name in node.inputs:
+                read = input_rows(rows, maps, height, shape[2])
+            if name == layer.residual:
+                read = hull(read, rows)
+            assert read is not None
+            if name in self.outside:
+                self.outside[name].rows = hull(self.outside[name].rows, read)
+            else:
+                self.outside[name] = Reading(read, shape, i)
+            self.outside[name].count += 1
+        return True
+
+    def cycles(self) -> tuple[float, float]:
+        """The cycles of the run as it is now, and a number that more bands do not get below."""
+        machine = self.search.machine
+        moved, taken = self.moved, 0.0
+        for reading in self.outside.values():
+            read = reading.read
+            moved += reading.count * read
+            taken += read * (self.near if reading.bytes < self.stays else self.far)
+        spilt = max(0.0, 1.0 - ROOM * machine.l2 / self.most) if self.most else 0.0
+        cycles = self.work + moved * (self.near + spilt * 1.5 * self.far) + taken + self.written
+        again = self.near if self.weights + self.most < ROOM * machine.l2 else self.far
+        weights, more = self.weights * self.far + self.sync, self.weights * (self.rounds - 1)
+        total = (self.rounds + self.uneven) * cycles + weights + more * again
+        return total, 0.0 if spilt else self.even * self.rounds * cycles + weights + more * self.near
+
+
+@dataclass(frozen=True)
+class Search:
+    """What the search for runs knows of the layers. ``read_by``: the last layer that reads a value."""
+
+    layers: Sequence[Layer]
+    costs: Sequence[Cost]
+    able: Sequence[bool]
+    maps: Mapping[str, RowMap]
+    shapes: Shapes
+    machine: Machine
+    images: int
+    read_by: Mapping[str, int]
+    options: Banding
+
+    def worth(self, start: int) -> bool:
+        """Whether a run may begin at a layer: its memory traffic matters."""
+        cost = self.costs[start]
+        return cost.taken + cost.made >= self.options.worth * self.machine.threads / self.images
+
+    def starts(self, stop: int) -> list[int]:
+        """The layers at which runs that end before ``stop`` may begin, the last first."""
+        found: list[int] = []
+        index = {self.layers[i].name: i for i in range(max(0, stop - self.options.longest), stop)}
+        need = stop
+        for start in range(stop - 1, max(0, stop - self.options.longest) - 1, -1):
+            layer = self.layers[start]
+            if not self.able[start]:
+                break
+            if layer.node.op == "concat":  # it would be a copy; outside the run it is free
+                need = min([need, *(index.get(name, -1) for name in layer.inputs)])
+            if start <= need and stop - start >= 2 and self.worth(start):
+                found.append(start)
+        return found
+
+    def runs(self, stop: int) -> list[Run]:
+        """The best number of bands for each run that ends before layer ``stop``."""
+        waiting = self.starts(stop)
+        best: dict[int, Run] = {}
+        for rounds in self.options.rounds:
+            bands = rounds * self.machine.threads
+            if not waiting:
+                break
+            if bands == 1:
+                continue  # an image in one piece
+            growing, rows, still = Growing(self, stop, bands), bands, []
+            for i in range(stop - 1, waiting[-1] - 1, -1):
+                name = self.layers[i].name
+                if self.read_by.get(name, -1) >= stop:
+                    rows = self.shapes[name][2]
+                if bands > rows or not growing.grow(i):
+                    break
+                if i not in waiting:
+                    continue
+                cycles, least = growing.cycles()
+                if i not in best or cycles < best[i].cycles:
+                    best[i] = Run(i, stop, bands, cycles)
+                if best[i].cycles > least:
+                    still.append(i)
+            waiting = still
+        return list(best.values())
 
 
 def choose_bands(
@@ -177,19 +289,13 @@ def choose_bands(
     }
     read_by: dict[str, int] = {name: i for i, layer in enumerate(layers) for name in layer.inputs}
     read_by |= dict.fromkeys(outputs, len(layers))
+    search = Search(layers, costs, able, maps, shapes, machine, images, read_by, options)
     best: list[float] = [0.0]
     chosen: list[Run | None] = []
-    endings: dict[int, list[Run]] = {}
-    for start in range(len(layers)):
-        if able[start] and costs[start].taken + costs[start].made >= options.worth * machine.threads / images:
-            for run in _runs_from(
-                start, layers, costs, able, maps, spec, shapes, machine, images, read_by, options
-            ):
-                endings.setdefault(run.stop, []).append(run)
     for stop in range(1, len(layers) + 1):
         cycles = best[-1] + whole_cycles(costs[stop - 1], machine, images, options)
         pick = None
-        for run in endings.get(stop, ()):
+        for run in search.runs(stop):
             if best[run.start] + run.cycles < cycles:
                 cycles, pick = best[run.start] + run.cycles, run
         best.append(cycles)
@@ -204,51 +310,8 @@ def choose_bands(
     return found[::-1]
 
 
+@functools.lru_cache(4096)
 def _largest(height: int, bands: int) -> int:
     """The number of the band with the most rows, if possible one with neighbours on both sides."""
     inner = range(1, bands - 1) or range(bands)
     return max(inner, key=lambda band: share(height, band, bands)[1] - share(height, band, bands)[0])
-
-
-def _runs_from(
-    start: int,
-    layers: Sequence[Layer],
-    costs: Sequence[Cost],
-    able: Sequence[bool],
-    maps: Mapping[str, RowMap],
-    spec: ModelSpec,
-    shapes: Shapes,
-    machine: Machine,
-    images: int,
-    read_by: Mapping[str, int],
-    options: Banding,
-) -> list[Run]:
-    """The best number of bands for each run that starts at layer ``start``."""
-    found = []
-    made: set[str] = set()
-    for stop in range(start + 1, min(len(layers), start + options.longest) + 1):
-        layer = layers[stop - 1]
-        if not able[stop - 1]:
-            break
-        if layer.node.op == "concat" and not set(layer.inputs) <= made:
-            break  # it would be a copy; outside the run it is free
-        made.add(layer.name)
-        run = layers[start:stop]
-        leaving = [other.name for other in run if read_by.get(other.name, -1) >= stop]
-        if stop - start < 2 or not leaving:
-            continue
-        most = min(shapes[name][2] for name in leaving)
-        best: Run | None = None
-        for rounds in options.rounds:
-            bands = rounds * machine.threads
-            if bands == 1:
-                continue  # an image in one piece
-            if bands > most:
-                break
-            cut = crop(run, maps, shapes, leaving, {}, _largest(shapes[leaving[-1]][2], bands), bands)
-            cycles = run_cycles(run, costs[start:stop], cut, shapes, leaving, machine, images, bands, options)
-            if best is None or cycles < best.cycles:
-                best = Run(start, stop, bands, cycles)
-        if best is not None:
-            found.append(best)
-    return found
