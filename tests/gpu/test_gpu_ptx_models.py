@@ -70,23 +70,17 @@ def test_prologues_have_the_same_bits(ptx: PtxDriver) -> None:  # noqa: F811
     assert got.tobytes() == bslite.run(spec, x, backend="cuda", layerwise=True).tobytes()
 
 
-#: What their plans must have of what makes this engine depth-first.
-NETWORKS = {
-    "mobilenet_v2": {"stack", "gemm_depthwise"},
-    "efficientnet_b0": {"stack"},
-    "densenet121": {"stack"},
-}
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_networks(name: str, ptx: PtxDriver) -> None:  # noqa: F811
-    module, x = model(name), noise(1, 3, 64, 64)
+def test_a_network(ptx: PtxDriver) -> None:  # noqa: F811
+    """The one whose plan has most of what makes this engine depth-first; gates and batch norms before a
+    product are in the test before.
+    """
+    module, x = model("mobilenet_v2"), noise(1, 3, 64, 64)
     spec = bslite.from_torch(module, torch.from_numpy(x))
     got = bslite.run(spec, x, backend="cuda")
     with torch.no_grad():
         peer = module(torch.from_numpy(x)).numpy()
     assert_three_way(got, peer, reference.run(spec, [x], np.float64)[0])
-    assert {step.kernel for step, _ in ptx.counted} >= NETWORKS[name]
+    assert {step.kernel for step, _ in ptx.counted} >= {"stack", "gemm_depthwise"}
     ptx.seed = 1
     np.testing.assert_array_equal(bslite.run(spec, x, backend="cuda").view(np.int32), got.view(np.int32))
 

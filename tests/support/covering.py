@@ -3,7 +3,7 @@
 A variant of a kernel takes its compiler half a second to six. Faults of compiled code come with one constant,
 or where two meet, so variants that have all pairs between them find what all combinations would. A constant
 that says which function a kernel applies (`FUNCTIONS`) is in no pair: a kernel's loops are the same whatever
-they apply, so each function occurs at least once.
+they apply, and a function is the same code in every kernel, so each occurs at least once in some kernel.
 """
 
 import heapq
@@ -21,6 +21,8 @@ from support.check import single_op_spec
 
 #: Constants that say what is computed of values; all others say of which, where and in which order.
 FUNCTIONS = {"function", "activation", "code", "name", "kind", "reduction"}
+#: Of those, the ones whose values are the same function in every kernel.
+SHARED = {"function", "activation", "code"}
 
 #: A kernel and its constants, each a name and a value as JSON.
 Variant = tuple[str, tuple[tuple[str, str], ...]]
@@ -37,10 +39,18 @@ def variants(op: Op, case: Case) -> frozenset[Variant]:
 
 
 def features(variant: Variant) -> set[Any]:
-    """What has to occur: the kernel, each constant, each pair of constants that are no functions."""
+    """What has to occur: the kernel, each function, each other constant of the kernel, each pair of those.
+    A stack's constant is its stages: each kind of stage, and each kind after each other.
+    """
     kernel, constants = variant
-    pairs = itertools.combinations([c for c in constants if c[0] not in FUNCTIONS], 2)
-    return {kernel, *((kernel, c) for c in constants), *((kernel, *pair) for pair in pairs)}
+    functions = {
+        value if name in SHARED else (kernel, value) for name, value in constants if name in FUNCTIONS
+    }
+    others = [(name, value) for name, value in constants if name not in (*FUNCTIONS, "stages")]
+    stages = dict(constants).get("stages", '""').strip('"').split()
+    kinds = [stage.split(":")[0] for stage in stages]
+    pairs = [*itertools.combinations(others, 2), *itertools.pairwise(kinds)]
+    return {kernel, *functions, *((kernel, c) for c in (*others, *kinds)), *((kernel, *p) for p in pairs)}
 
 
 def covering(cases: Sequence[Iterable[Variant]], given: Iterable[int] = ()) -> set[int]:
