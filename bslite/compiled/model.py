@@ -54,6 +54,13 @@ class CompiledModel:
         return self._options.threads
 
     @property
+    def pieces(self) -> list[str]:
+        """Where it runs, a line for each piece: what the engine computes at once, and every node that runs by
+        itself, in NumPy or as control flow, with the reason. Complete after the first call.
+        """
+        return self._open().pieces()
+
+    @property
     def memory(self) -> dict[str, int]:
         """Bytes held beyond the model's own parameters: packed ``weights``, and ``values`` between layers."""
         return self._open().memory()

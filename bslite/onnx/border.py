@@ -15,7 +15,7 @@ from bslite import ops
 from bslite.errors import InputError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import Source
-from bslite.frontends.onnx.tensors import dtype_name, to_array
+from bslite.frontends.onnx.tensors import FIELDS, dtype_name, to_array
 from bslite.frontends.onnx.walk import reads
 from bslite.spec import Array
 
@@ -97,7 +97,7 @@ def _taken(graph: Any, name: str, outside: str, half: bool) -> str:
     """The type that input ``name`` has within; casts that become superfluous are taken out. "" for none."""
     if outside == "float16" and half:
         return "float32"
-    if not outside or outside in ops.DTYPES or any(o.name == name for o in graph.output):
+    if not _foreign(outside) or any(o.name == name for o in graph.output):
         return ""
     moved, casts = {name}, []
     for node in graph.node:
@@ -127,13 +127,18 @@ def _given(graph: Any, name: str, outside: str, half: bool) -> bool:
     """Whether output ``name`` is cast to its type outside; the cast that does so within is taken out."""
     if outside == "float16" and half:
         return True
-    if not outside or outside in ops.DTYPES:
+    if not _foreign(outside):
         return False
     for node in graph.node:
         if name in node.output and node.op_type == "Cast" and not any(name in reads(n) for n in graph.node):
             _pass(node)
             return True
     return False
+
+
+def _foreign(dtype: str) -> bool:
+    """Whether NumPy has numbers of this type and bslite has not."""
+    return dtype not in ops.DTYPES and dtype in FIELDS
 
 
 def _to(node: Any) -> str:

@@ -60,6 +60,13 @@ class OnnxModel(OpenModel):
         """The inputs of each model that is kept, sizes that are free by name; the most recent one last."""
         return [str(s) for s in self._rep.kept()]
 
+    @property
+    def pieces(self) -> list[str]:
+        """How it runs, a line for each piece in order: what the engine computes, and every node that runs by
+        itself, with the reason. Complete after the first call, for what that call took.
+        """
+        return list(self._rep.running.said())
+
     def specs(self) -> list[Any]:
         """The models that it was specialised to."""
         return [s.spec for s in self._rep.kept() if s.spec is not None]

@@ -8,11 +8,14 @@ run finds out where the graph has to be cut:
   `bslite.onnx.host`.
 * A node that needs the value of something computed (the shape of a Reshape) begins a piece, which is
   specialised on that value.
-* What bslite has not is an error, or is left to ONNX's reference evaluator where the caller wants that.
+* What the engine has not (an operator, a form of it, a type of values) runs in NumPy where `bslite.onnx.host`
+  knows it: `said` names these nodes with the reasons. What that lacks too is an error, or is left to ONNX's
+  reference evaluator where the caller wants that.
 
 A branch or body is such a graph itself, with the values around it as inputs, made when it is first taken.
 """
 
+import itertools
 import math
 import threading
 import warnings
@@ -26,12 +29,12 @@ from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.file import Source
 from bslite.frontends.onnx.inputs import graph_inputs
 from bslite.frontends.onnx.read import NotConverted
-from bslite.frontends.onnx.tensors import dtype_name
+from bslite.frontends.onnx.tensors import code_of, dtype_name
 from bslite.frontends.onnx.values import Const
 from bslite.onnx.control import CONTROL
 from bslite.onnx.evaluated import Evaluated
 from bslite.onnx.graph import Graph
-from bslite.onnx.host import FIRST, HOST, HostNode
+from bslite.onnx.host import FIRST, HOST, HostNode, key_of
 from bslite.onnx.pieces import ALONE, ENGINE, EVALUATED, Piece, cut
 from bslite.onnx.rep import BsliteRep, Specialised, Wants
 from bslite.ops import DTYPES
@@ -56,6 +59,12 @@ class Running:
     def __init__(self, graph: Graph, options: Options, repeats: bool = False) -> None:
         self.graph, self.options, self.repeats = graph, options, repeats
         self._alone: dict[int, str] = {}
+        self._reasons: dict[int, str] = {}  # why a node is a piece of its own
+        self._exact = options.backend == "reference64"
+        #: Inputs that are float64 anyway.
+        self._wide = {
+            n for n, v in graph.inputs().items() if dtype_name(v.type.tensor_type.elem_type) == "float64"
+        }
         self._late: set[int] = set()
         self._reps: dict[tuple[Piece, bool, tuple[str, ...]], BsliteRep] = {}
         self._hosts: dict[int, Any] = {}
@@ -102,6 +111,19 @@ class Running:
             for inner in node.inside():
                 yield from inner.specialised()
 
+    def said(self) -> Iterator[str]:
+        """Lines on how the graph runs: its pieces in order, so far as they are known."""
+        for piece in self.pieces:
+            if piece.how == ENGINE:
+                yield f"engine: {len(piece.places)} nodes"
+                continue
+            (i,) = piece.places
+            how = "ONNX's evaluator" if piece.how == EVALUATED else "NumPy"
+            control = self.graph.nodes[i].op_type in CONTROL
+            yield f"{'control flow' if control else how}: {self.graph.place(i)}: {self._reasons.get(i, '')}"
+            for inner in self._hosts[i].inside() if i in self._hosts else ():
+                yield from (f"  {line}" for line in inner.said())
+
     def forget(self) -> None:
         """Drop the models that are kept."""
         for rep in self._reps.values():
@@ -135,7 +157,7 @@ class Running:
             return
         whole = self._whole(piece)
         given = {name: self._value(values, name) for name in (self.graph.takes if whole else piece.inputs)}
-        dtypes = tuple(map(kind, given.values()))
+        dtypes = tuple(itertools.starmap(self._kind, given.items()))
         if not set(dtypes) <= set(DTYPES):
             self._refuse_dtypes(piece, given)
         key = piece, whole, dtypes
@@ -164,14 +186,15 @@ class Running:
             return Evaluated(self.graph, node)
         if node.op_type in CONTROL:
             return CONTROL[node.op_type](self.graph, node, self._inner)
-        return HostNode(self.graph, node)
+        return HostNode(self.graph, node, self._exact)
 
     def _loosen(self, piece: Piece) -> None:
         """Run in NumPy what can be, of the nodes for whose values ``piece`` was specialised too often."""
         with self._lock:
-            moved = {i for i in piece.places if i in self._late and self.graph.nodes[i].op_type in HOST}
+            moved = {i for i in piece.places if i in self._late and key_of(self.graph.nodes[i]) in HOST}
             if moved and piece in self.pieces:
                 self._alone |= dict.fromkeys(moved, ALONE)
+                self._reasons |= dict.fromkeys(moved, "a value that it needs keeps changing")
                 self._late -= moved
                 self.pieces = cut(self.graph, self._alone, self._late)
 
@@ -202,8 +225,7 @@ class Running:
         tensors = set[str]() if self.graph.around else self.graph.tensors
         declared = {n: v for n, v in self.graph.inputs().items() if n in tensors}
         typed = [
-            declared.get(n)
-            or helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), None)
+            declared.get(n) or helper.make_tensor_value_info(n, code_of(self._kind(n, x)), None)
             for n, x in given.items()
         ]
         proto = helper.make_graph(nodes, source.name, typed, [onnx.ValueInfoProto(name=o) for o in outputs])
@@ -231,12 +253,15 @@ class Running:
 
     def _causes(self, piece: Piece, error: NotConverted) -> dict[int, frozenset[str] | None]:
         """Place in the graph -> the inputs whose values are needed there. -1: a constant."""
+        return self._by_place(piece, error.causes)
+
+    def _by_place(self, piece: Piece, found: Mapping[int, Any]) -> dict[int, Any]:
+        """Something by place in the piece's model, by place in the graph; -1 for that of constants."""
         if self._whole(piece):
-            return dict(error.causes)
+            return dict(found)
         start, count = self._start(piece), len(piece.places)
         return {
-            piece.places[i - start] if start <= i < start + count else -1: roots
-            for i, roots in error.causes.items()
+            piece.places[i - start] if start <= i < start + count else -1: what for i, what in found.items()
         }
 
     def _start(self, piece: Piece) -> int:
@@ -254,7 +279,11 @@ class Running:
             return False
         return all(
             r in piece.forced
-            or (math.prod(given[r].shape) <= SMALL and kind(given[r])[0] in "biu" and not self._changes(r))
+            or (
+                math.prod(given[r].shape) <= SMALL
+                and self._kind(r, given[r])[0] in "biu"
+                and not self._changes(r)
+            )
             for r in roots
         )
 
@@ -284,6 +313,7 @@ class Running:
                     self._late.add(place)
                 else:
                     self._alone[place] = how
+                    self._reasons[place] = self._by_place(piece, error.reasons).get(place, "")
                 self.graph.doubt(place)
             if not changed:
                 raise error
@@ -299,8 +329,8 @@ class Running:
         plain = node.domain in ("", "ai.onnx")
         if plain and node.op_type in CONTROL:
             return ALONE
-        by_host = plain and node.op_type in HOST
-        if by_host and (node.op_type in FIRST or roots is None or self.repeats or place in self._late):
+        by_host = key_of(node) in HOST
+        if by_host and (key_of(node) in FIRST or roots is None or self.repeats or place in self._late):
             return ALONE
         if roots is not None and place not in self._late:
             return ENGINE
@@ -308,7 +338,7 @@ class Running:
 
     def _refuse_dtypes(self, piece: Piece, given: Mapping[str, Any]) -> None:
         """Let nodes that read what the engine has no dtype for run by themselves."""
-        odd = {n: kind(x) for n, x in given.items() if kind(x) not in DTYPES}
+        odd = {n: self._kind(n, x) for n, x in given.items() if self._kind(n, x) not in DTYPES}
         for name, declared in self.graph.inputs().items():
             want = dtype_name(declared.type.tensor_type.elem_type)
             if name in odd and want in DTYPES:
@@ -317,20 +347,30 @@ class Running:
                 )
         whole = self._whole(piece)
         start = 0 if whole else self._start(piece)
+        hit = {
+            i if whole else k: sorted(self.graph.reads[i] & set(odd))
+            for k, i in enumerate(piece.places, start)
+            if self.graph.reads[i] & set(odd)
+        }
         listed = ", ".join(f"{n!r} is {k}" for n, k in odd.items())
         raise NotConverted(
             f"model {self.graph.source.name!r}: {self.graph.label}{listed}; bslite has {', '.join(DTYPES)}",
             frozenset(),
-            causes={
-                i if whole else k: None
-                for k, i in enumerate(piece.places, start)
-                if self.graph.reads[i] & set(odd)
-            },
+            causes=dict.fromkeys(hit),
+            reasons={k: f"of {', '.join(sorted({odd[n] for n in names}))}" for k, names in hit.items()},
         )
+
+    def _kind(self, name: str, value: Any) -> str:
+        """As `kind`; what is computed in float64 instead of float32 is float32."""
+        found = kind(value)
+        return "float32" if self._exact and found == "float64" and name not in self._wide else found
 
 
 def kind(value: Any) -> str:
-    """The dtype of an array or tensor; "no array" or "sequence" for ONNX's other kinds of values."""
+    """The dtype of an array or tensor, "string" for texts; "no array", "sequence", "map" for other values."""
     if value is None:
         return "no array"
-    return "sequence" if isinstance(value, list) else str(value.dtype).removeprefix("torch.")
+    if isinstance(value, (list, dict)):
+        return "sequence" if isinstance(value, list) else "map"
+    dtype = str(value.dtype).removeprefix("torch.")
+    return "string" if dtype == "object" or dtype.startswith("<U") else dtype

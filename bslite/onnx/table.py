@@ -19,7 +19,8 @@ them before it. "Tests" marks operators of which every node test in ONNX's own s
 int64, int32, bool, uint8 and int8 (`tests/frontends/test_onnx_conformance.py`). For `from_onnx`, sizes, axes,
 weights and the like must not depend on the model's inputs; those that are inputs can be built in:
 `from_onnx(model, constants={"axes": array})`. `bslite.compile` and `bslite.onnx.backend` take any: they cut
-the graph where a value is needed, and run "between pieces" what is marked so.
+the graph where a value is needed, and run "between pieces" what is marked so. Values of other types (float64,
+int16, uint64, texts and so on) are computed in NumPy, by the functions of `bslite/onnx/host`.
 
 Operators that ONNX defines by others (marked "as a function") are written out where there is no builder, or
 where the builder does not know the form; what bslite does not have is listed by `from_onnx`, all at once.

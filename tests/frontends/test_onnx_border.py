@@ -32,9 +32,10 @@ def test_an_input_that_is_cast_at_once_is_cast_outside() -> None:
     assert np.array_equal(y, x.astype(np.float32).swapaxes(1, 2) * np.float32(0.5))
     with pytest.raises(InputError, match="input 'x' is float32, expected float64"):
         run(made, x=noise(2, 3, 2))
-    nodes[0] = node("Add", ["x", "x"], ["t"])  # computes in float64
-    with pytest.raises(UnsupportedError, match="float64"):
-        run(model(nodes, inputs, ["y"], {"s": np.float32(0.5)}), x=x)
+    nodes[0] = node("Add", ["x", "x"], ["t"], name="twice")  # computes in float64
+    own = bslite.compile(model(nodes, inputs, ["y"], {"s": np.float32(0.5)}))
+    assert np.array_equal(own(x)[0], (x + x).astype(np.float32) * np.float32(0.5))
+    assert "NumPy: node 'twice' (Add): of float64" in own.pieces
 
 
 def test_a_model_of_float16_is_computed_in_float32() -> None:

@@ -47,6 +47,9 @@ class ModuleRunner:
         )
         return {name: y.numpy() for name, y in results.items()} if arrays else results
 
+    def pieces(self) -> list[str]:
+        return ["engine: the whole module"]
+
     def memory(self) -> dict[str, int]:
         total = {"weights": 0, "values": 0}
         for spec in runner_of(self.module).specs():

@@ -22,6 +22,9 @@ class OnnxRunner:
         self.name, self.inputs, self.outputs = self.model.name, self.model.inputs, self.model.outputs
         self.memory, self.close = self.model.memory, self.model.close
 
+    def pieces(self) -> list[str]:
+        return self.model.pieces
+
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         names = [i.name for i in self.inputs]
         given = ordered(self.name, names, args, kwargs)

@@ -33,6 +33,9 @@ class Runner(Protocol):
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         """The results by name."""
 
+    def pieces(self) -> list[str]:
+        """Lines on where it runs."""
+
     def memory(self) -> dict[str, int]:
         """Bytes held: of ``weights``, packed for the engine, and of ``values`` between layers."""
 

@@ -26,6 +26,9 @@ class SpecRunner:
         results = made if isinstance(made, list) else [made]
         return dict(zip([o.name for o in self.outputs], results, strict=True))
 
+    def pieces(self) -> list[str]:
+        return [f"engine: {len(self.spec.nodes)} nodes"]
+
     def memory(self) -> dict[str, int]:
         return api.memory(self.spec)
 

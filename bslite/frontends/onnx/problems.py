@@ -28,6 +28,7 @@ class Problems:
     roots: frozenset[str] = frozenset()  # graph inputs whose values were needed
     #: Place of a node of the model's own graph -> the inputs whose values it needs, None if that is not why.
     causes: dict[int, frozenset[str] | None] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)  # place -> what prevents it, the operator left out
     varies: bool = False  # whether a free size was in the way
     flops: dict[str, int | None] = field(default_factory=dict)  # of these nodes, None where not known
     rest: int = 0  # flops of all other nodes
@@ -44,6 +45,7 @@ class Problems:
             self.roots |= error.roots
         self.causes[place] = error.roots if isinstance(error, NeedsValue) else None
         self.found.setdefault(what, []).append(node)
+        self.reasons[place] = what.partition(": ")[2] or what
         self.varies |= isinstance(error, Varies)
         if self.varies and self.brief:
             raise Abandoned

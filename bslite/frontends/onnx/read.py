@@ -23,15 +23,16 @@ from bslite.spec import Array, GraphBuilder, ModelSpec
 class NotConverted(UnsupportedError):
     """What is raised for operators that bslite cannot express. ``roots`` are the graph inputs whose values
     would have to be known, ``nodes`` the names of the nodes that stand in the way, ``causes`` their places in
-    the graph with the inputs whose values each needs (None where another reason stands in the way).
+    the graph with the inputs whose values each needs (None where another reason stands in the way),
+    ``reasons`` their places with what stands in the way.
     """
 
     def __init__(
         self, message: str, roots: frozenset[str], nodes: frozenset[str] = frozenset(),
-        causes: Mapping[int, frozenset[str] | None] | None = None,
+        causes: Mapping[int, frozenset[str] | None] | None = None, reasons: Mapping[int, str] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(message)
-        self.roots, self.nodes, self.causes = roots, nodes, causes or {}
+        self.roots, self.nodes, self.causes, self.reasons = roots, nodes, causes or {}, reasons or {}
 
 
 def input_names(model: Any) -> list[str]:
@@ -160,7 +161,9 @@ class Reader:
             walk.problems.rest = store.flops
             problems: Problems = walk.problems
             nodes = frozenset(node for found in problems.found.values() for node in found)
-            raise NotConverted(problems.report(self.source.name), problems.roots, nodes, problems.causes)
+            raise NotConverted(
+                problems.report(self.source.name), problems.roots, nodes, problems.causes, problems.reasons
+            )
         return Converted(store, outputs, names, sizing)
 
 

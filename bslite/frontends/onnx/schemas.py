@@ -15,11 +15,11 @@ from bslite.frontends.onnx.values import Operand
 UNUSED = {"consumed_inputs"}
 
 
-def find_schema(op_type: str, opset: int) -> Any:
-    """The operator's schema in ``opset``. Unsupported if there is none."""
+def find_schema(op_type: str, opset: int, domain: str = "") -> Any:
+    """The operator's schema in ``opset`` of an operator set. Unsupported if there is none."""
     defs = load_onnx().defs
     try:
-        schema = defs.get_schema(op_type, max_inclusive_version=opset, domain="")
+        schema = defs.get_schema(op_type, max_inclusive_version=opset, domain=domain)
     except defs.SchemaError:
         raise Unsupported("no operator of that name") from None
     if schema.deprecated:

@@ -46,6 +46,11 @@ def dtype_name(code: int) -> str:
     return {"float": "float32", "double": "float64"}.get(name, name)
 
 
+def code_of(dtype: str) -> int:
+    """1 for ``"float32"``: what `dtype_name` reads."""
+    return int(load_onnx().helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
 def to_array(tensor: Any, folder: Path | None, what: str) -> Array:
     """The array of a TensorProto. ``folder`` is where external data may lie, None if there is none.
 

@@ -1,7 +1,10 @@
-"""Operators that run in NumPy, because the size or kind of their result depends on values.
+"""Operators that run in NumPy: the size or kind of their result depends on values, or the engine has not the
+type of their values, or not the operator.
 
 `HOST` holds one plain function per operator, from arrays (lists of arrays for sequences, None for what is
-left out or an empty optional) and attributes to its output, or a tuple of them.
+left out or an empty optional) and attributes to its output, or a tuple of them. Operators of other sets than
+ONNX's own go by the set's name too: "ai.onnx.ml:Scaler". What a function computes is of the types that come
+in, so that nothing is cast but where the operator says so.
 """
 
 import inspect
@@ -11,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import BsliteError, InputError
-from bslite.frontends.onnx.attributes import by_schema, resolve
-from bslite.frontends.onnx.schemas import check_arity, find_schema
+from bslite.frontends.onnx.attributes import by_schema, resolve, value
+from bslite.frontends.onnx.schemas import accepted, check_arity, find_schema
 from bslite.frontends.onnx.walk import name_of
 from bslite.onnx.graph import Graph
 
@@ -20,10 +23,16 @@ Function = Callable[..., Any]
 HOST: dict[str, Function] = {}
 #: Those that run here even where they could be specialised on the value they read.
 FIRST: set[str] = set()
+#: Operator sets of which ONNX has the schemas.
+SCHEMAS = ("", "ai.onnx.ml")
 
 
 def host_op(*names: str, first: bool = False) -> Callable[[Function], Function]:
-    """Register the function of operators. One with a parameter ``op_type`` is told which it is."""
+    """Register the function of operators.
+
+    One with a parameter ``op_type`` is told which it is, one with ``opset`` of which version, one with
+    ``results`` how many are asked for, one with ``exact`` whether all is computed in float64.
+    """
 
     def register(function: Function) -> Function:
         for name in names:
@@ -35,22 +44,34 @@ def host_op(*names: str, first: bool = False) -> Callable[[Function], Function]:
     return register
 
 
-class HostNode:
-    """One node run by its function."""
+def key_of(node: Any) -> str:
+    """A node's operator as `HOST` has it."""
+    return str(node.op_type) if node.domain in ("", "ai.onnx") else f"{node.domain}:{node.op_type}"
 
-    def __init__(self, graph: Graph, node: Any) -> None:
+
+class HostNode:
+    """One node run by its function. Unsupported if that does not know one of its attributes."""
+
+    def __init__(self, graph: Graph, node: Any, exact: bool = False) -> None:
         self.what = f"node {graph.label + name_of(node)!r} ({node.op_type})"
-        self.node, self.function = node, HOST[node.op_type]
-        opset = graph.source.opsets.get("", 0)
-        schema = find_schema(node.op_type, opset)
-        attributes, _ = by_schema(schema, resolve(node, {}), graph.source.folder)
-        check_arity(schema, [i or None for i in node.input], node)
+        self.node, self.function = node, HOST[key_of(node)]
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        opset, protos = graph.source.opsets.get(domain, 0), resolve(node, {})
+        if domain in SCHEMAS:
+            schema = find_schema(node.op_type, opset, domain)
+            attributes, given = by_schema(schema, protos, graph.source.folder)
+            check_arity(schema, [i or None for i in node.input], node)
+        else:
+            attributes = {name: value(proto, graph.source.folder) for name, proto in protos.items()}
+            given = set(attributes)
+        context = {"op_type": node.op_type, "opset": opset, "results": len(node.output), "exact": exact}
+        accepted(self.function, attributes, given)
         self.attributes: dict[str, Any] = {}
-        context = {"op_type": node.op_type, "opset": opset, "results": len(node.output)}
         parameters = inspect.signature(self.function).parameters
-        for name, value in {**attributes, **context}.items():
-            if name in parameters:
-                self.attributes[name] = value
+        takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        for name, content in {**attributes, **context}.items():
+            if name in parameters or (takes_all and name in attributes):
+                self.attributes[name] = content
 
     def inside(self) -> Iterator[Any]:
         """No graphs."""
@@ -69,11 +90,15 @@ class HostNode:
         except Exception as e:  # what NumPy finds wrong with the values
             came = ", ".join(describe(x) for x in given)
             raise InputError(f"{self.what}: {type(e).__name__}: {e}; it got {came}") from e
-        return made if isinstance(made, tuple) else (made,)
+        return tuple(np.asarray(y) if isinstance(y, np.generic) else y for y in _tuple(made))
 
 
-def describe(value: Any) -> str:
+def _tuple(made: Any) -> tuple[Any, ...]:
+    return made if isinstance(made, tuple) else (made,)
+
+
+def describe(given: Any) -> str:
     """A value as messages show it."""
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype} {list(value.shape)}"
-    return "nothing" if value is None else f"a sequence of {len(value)}"
+    if isinstance(given, np.ndarray):
+        return f"{given.dtype} {list(given.shape)}"
+    return "nothing" if given is None else f"a {type(given).__name__} of {len(given)}"

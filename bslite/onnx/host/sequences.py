@@ -22,7 +22,7 @@ def _place(position: Array | None, length: int, default: int, most: int) -> int:
 
 
 @host_op("SequenceEmpty", first=True)
-def empty() -> Sequence:
+def empty(*, dtype: int | None) -> Sequence:
     """A sequence of nothing."""
     return []
 

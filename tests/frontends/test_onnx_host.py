@@ -1,0 +1,129 @@
+"""Nodes whose values the engine has no type for run in NumPy, next to what the engine computes."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx.reference import ReferenceEvaluator
+from support.noise import noise
+from support.onnx_models import FLOAT, helper, model, onnx, value
+
+import bslite
+
+node, kinds = helper.make_node, onnx.TensorProto
+DOUBLE = kinds.DOUBLE
+
+
+def test_a_middle_in_float64_is_computed_in_float64() -> None:
+    """The engine computes what is around it; nothing of the middle is rounded to float32."""
+    nodes = [
+        node("MatMul", ["x", "w"], ["m"], name="product"),
+        node("Cast", ["m"], ["wide"], name="wide", to=DOUBLE),
+        node("Softmax", ["wide"], ["soft"], name="soft"),
+        node("Mul", ["soft", "steps"], ["weighted"], name="weighted"),
+        node("ReduceSum", ["weighted", "last"], ["sum"], name="sum", keepdims=1),
+        node("Cast", ["sum"], ["back"], name="back", to=FLOAT),
+        node("Relu", ["back"], ["y"], name="relu"),
+    ]
+    stored = {"w": noise(5, 7), "steps": np.linspace(0, 1, 7), "last": np.array([-1])}
+    made = model(nodes, [value("x", ["n", 5])], ["sum", "y"], stored)
+    compiled, exact = bslite.compile(made), bslite.compile(made, device="reference64")
+    for batch in (3, 1, 4):
+        x = noise(batch, 5)
+        whole, narrow = compiled(x).tuple()
+        wide = (x @ stored["w"]).astype(np.float64)
+        soft = np.exp(wide - wide.max(-1, keepdims=True))
+        want = (soft / soft.sum(-1, keepdims=True) * stored["steps"]).sum(-1, keepdims=True)
+        np.testing.assert_allclose(whole, want, rtol=1e-6)
+        assert (whole.dtype, narrow.dtype) == (np.float64, np.float32)
+        assert np.array_equal(narrow, whole.astype(np.float32))
+        wide = x.astype(np.float64) @ stored["w"].astype(np.float64)
+        soft = np.exp(wide - wide.max(-1, keepdims=True))
+        want = (soft / soft.sum(-1, keepdims=True) * stored["steps"]).sum(-1, keepdims=True)
+        np.testing.assert_allclose(exact(x)[1], want, rtol=1e-13)
+    said = compiled.pieces
+    assert [line.split(":")[0] for line in said] == ["engine", *["NumPy"] * 4, "NumPy", "engine"]
+    assert "NumPy: node 'wide' (Cast): to float64" in said
+    assert "NumPy: node 'soft' (Softmax): of float64; bslite has" in "\n".join(said)
+
+
+X, Y = noise(2, 3, 4).astype(np.float64), noise(3, 4).astype(np.float64)
+INTS = np.array([[3, 250, 7], [65535, 0, 9]], np.uint16)
+INDICES = np.array([[2, 0], [1, -1]])
+#: Operator, what it reads, its attributes.
+CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
+    *((name, [X, Y], {}) for name in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Mean", "Less", "PRelu")),
+    *((name, [X], {}) for name in ("Abs", "Neg", "Exp", "Tanh", "Sigmoid", "Relu", "Softplus", "Sign")),
+    *((name, [X], {}) for name in ("LeakyRelu", "Elu", "Selu", "HardSigmoid", "Softsign", "Floor", "Round")),
+    *((name, [X], {"axes": [1, -1]}) for name in ("ReduceMean", "ReduceMax", "ReduceL2", "ReduceLogSumExp")),
+    *((name, [X], {"axis": 1}) for name in ("Softmax", "LogSoftmax", "Hardmax", "ArgMax", "ArgMin")),
+    ("Pow", [np.abs(X), np.array(0.5)], {}),
+    ("Mod", [INTS, np.array([4, 3, 5], np.uint16)], {}),
+    ("BitShift", [INTS, np.array([1, 2, 3], np.uint16)], {"direction": "RIGHT"}),
+    ("BitShift", [INTS, np.array([1, 2, 3], np.uint16)], {"direction": "LEFT"}),
+    ("Clip", [X, np.array(-0.5), np.array(0.5)], {}),
+    ("Where", [X > 0, X, Y], {}),
+    ("CumSum", [X, np.array(1)], {"exclusive": 1, "reverse": 1}),
+    ("MatMul", [X, Y.T], {}),
+    ("Gemm", [Y, Y, Y[:, :3]], {"transB": 1, "alpha": 0.5, "beta": 2.0}),
+    ("Einsum", [X, Y], {"equation": "nij,ij->ni"}),
+    ("LayerNormalization", [X, Y[0], Y[1]], {}),
+    ("BatchNormalization", [X, Y[:, 0], Y[:, 1], Y[:, 2], np.abs(Y[:, 3])], {}),
+    ("GatherElements", [Y, np.array([[2, 0], [1, -1], [0, 3]])], {"axis": 1}),
+    ("ScatterElements", [Y, INDICES, Y[:2, :2]], {"axis": 1, "reduction": "add"}),
+    ("ScatterND", [Y, np.array([[0], [2]]), Y[:2]], {}),
+    ("OneHot", [INDICES, np.array(3), np.array([0.25, 4.0])], {"axis": 1}),
+    ("TopK", [X, np.array([2])], {"axis": -1}),
+    ("TopK", [INTS, np.array([2])], {"largest": 0}),
+    ("Pad", [X, np.array([0, 1, 0, 0, 2, 1]), np.array(7.0)], {}),
+    ("Pad", [X, np.array([0, 1, 1, 0, 1, 1])], {"mode": "reflect"}),
+    ("Flatten", [X], {"axis": 2}),
+    ("Trilu", [X], {"upper": 0}),
+    ("DepthToSpace", [noise(1, 8, 2, 3).astype(np.float64)], {"blocksize": 2, "mode": "CRD"}),
+    ("SpaceToDepth", [noise(1, 2, 4, 6).astype(np.float64)], {"blocksize": 2}),
+    ("Cast", [np.array([1.5, -2.25, 3e20])], {"to": kinds.STRING}),
+    ("Cast", [np.array(["1.5", "-2"], object)], {"to": FLOAT}),
+]
+
+
+@pytest.mark.parametrize(("op", "reads", "given"), CASES, ids=[c[0] for c in CASES])
+def test_operators_of_types_that_the_engine_lacks(op: str, reads: list[Any], given: dict[str, Any]) -> None:
+    """Against ONNX's own evaluator."""
+    names = [f"x{i}" for i in range(len(reads))]
+    results = {"TopK": 2}.get(op, 1)
+    outputs = [f"y{i}" for i in range(results)]
+    typed = [
+        value(n, x.shape, helper.np_dtype_to_tensor_dtype(x.dtype)) for n, x in zip(names, reads, strict=True)
+    ]
+    made = model([node(op, names, outputs, **given)], typed, outputs)
+    feed = dict(zip(names, reads, strict=True))
+    compiled = bslite.compile(made)
+    for got, want in zip(compiled(feed).tuple(), ReferenceEvaluator(made).run(None, feed), strict=True):
+        assert got.dtype == want.dtype or want.dtype.kind == "U"
+        assert got.shape == want.shape
+        if want.dtype.kind == "f":
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-15)
+        else:
+            assert np.array_equal(got, want)
+    assert compiled.pieces[0].startswith("NumPy: node")
+
+
+def test_erf_negative_pads_and_short_indices() -> None:
+    """What ONNX's evaluator computes in float32, or does not know."""
+    wide = [value("x", [3, 4], DOUBLE)]
+    erf = model([node("Erf", ["x"], ["y"])], wide, ["y"])
+    want = [[math.erf(v) for v in row] for row in Y.tolist()]
+    np.testing.assert_allclose(bslite.compile(erf)(Y)[0], want, rtol=1e-14)
+    stored: dict[str, Any] = {"pads": np.array([-1, 1, 2, -2]), "v": np.array(7.0), "i": INDICES}
+    padded = bslite.compile(model([node("Pad", ["x", "pads", "v"], ["y"])], wide, ["y"], stored))
+    assert np.array_equal(padded(Y)[0], np.pad(Y[1:, :-2], [(0, 2), (1, 0)], constant_values=7))
+    picked = bslite.compile(model([node("GatherElements", ["x", "i"], ["y"], axis=1)], wide, ["y"], stored))
+    assert np.array_equal(picked(Y)[0], Y[[[0, 0], [1, 1]], INDICES])
+
+
+def test_an_attribute_that_a_function_does_not_know_is_refused() -> None:
+    wide = value("x", [3, 4], DOUBLE)
+    made = model([node("Add", ["x", "x"], ["y"], name="old", axis=0, broadcast=1)], [wide], ["y"], opset=6)
+    with pytest.raises(bslite.UnsupportedError, match=r"'old'.*with axis=0, broadcast=1"):
+        bslite.compile(made)(Y)
