@@ -9,10 +9,9 @@ import numpy as np
 
 from bslite.passes.channels import channel_vector, scaled_weight, shifted_bias, trailing_array
 from bslite.passes.draft import Draft
-from bslite.passes.families import CONVS, TRANSPOSED
+from bslite.passes.families import CONVS, MOVES, TRANSPOSED
 from bslite.spec import Array, Node
 
-MOVES = ("reshape", "flatten", "permute")
 PRODUCTS = (*CONVS, *TRANSPOSED, "linear")
 NORMS = ("layer_norm", "rms_norm", "group_norm", "batch_norm")
 #: Scales beyond these would take weights out of float32's range.

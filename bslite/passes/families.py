@@ -7,3 +7,6 @@ POOLS = tuple(
     for axes in (2, 1, 3)
     for pool in ("max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool")
 )
+
+#: Ops that give the elements of a value another order or shape.
+MOVES = ("reshape", "flatten", "permute")

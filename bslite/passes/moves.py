@@ -1,9 +1,13 @@
-"""Rules: what does nothing goes; permutations and reshapes one after the other become one, or none."""
+"""Rules: what does nothing goes; permutations and reshapes one after the other become one, or none; what a
+layer's store can apply goes before them.
+"""
 
 import math
 from collections.abc import Callable
 
 from bslite.passes.draft import Draft
+from bslite.passes.families import MOVES
+from bslite.passes.fuse import WITH_ACTIVATION
 from bslite.spec import Node
 
 
@@ -89,6 +93,25 @@ def permutation_undone(draft: Draft, node: Node) -> bool:
             return True
         current = draft.alone(source)
     return False
+
+
+def activation_before_moves(draft: Draft, node: Node) -> bool:
+    """An activation of what a layer makes, behind moves: it goes before them, into the layer's store."""
+    moves: list[Node] = []
+    before = draft.alone(node.inputs[0])
+    while before is not None and before.op in MOVES:
+        moves.append(before)
+        before = draft.alone(before.inputs[0])
+    if before is None or not moves or before.op not in WITH_ACTIVATION:
+        return False
+    applied = Node(f"{node.name}/applied", node.op, (before.name,), node.params, node.attrs)
+    last, first = moves[0], moves[-1]
+    if last is not first:
+        draft.put(Node(first.name, first.op, (applied.name,), attrs=first.attrs), applied)
+        draft.put(Node(node.name, last.op, last.inputs, attrs=last.attrs))
+    else:
+        draft.put(Node(node.name, last.op, (applied.name,), attrs=last.attrs), applied)
+    return True
 
 
 def wide_axes(draft: Draft, name: str) -> list[int]:

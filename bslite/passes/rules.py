@@ -5,7 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from bslite.passes.absorb import constants_behind_moves, constants_into_layer, groups_by_reshape
 from bslite.passes.draft import Draft
 from bslite.passes.fuse import ACTIVATIONS
-from bslite.passes.moves import does_nothing, permutation_undone, two_permutations, two_reshapes
+from bslite.passes.moves import (
+    activation_before_moves,
+    does_nothing,
+    permutation_undone,
+    two_permutations,
+    two_reshapes,
+)
 from bslite.passes.one_hot import function_into_table, one_hot_product
 from bslite.spec import Node
 
@@ -19,7 +25,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     **dict.fromkeys(("reshape", "flatten"), (does_nothing, groups_by_reshape, two_reshapes)),
     **dict.fromkeys(("maximum", "minimum"), (does_nothing,)),
     "permute": (two_permutations, permutation_undone, does_nothing),
-    **dict.fromkeys(ACTIVATIONS, (function_into_table,)),
+    **dict.fromkeys(ACTIVATIONS, (function_into_table, activation_before_moves)),
     "linear": (one_hot_product,),
     "matmul": (one_hot_product,),
 }

@@ -77,6 +77,25 @@ def test_moves_join() -> None:
     check(net.build(net("relu", y)), "tanh", "permute", "reshape", "relu")
 
 
+def test_an_activation_goes_before_moves() -> None:
+    net, x = image()
+    y = net("conv2d", x, weight=array(5, 6, 1, 1))
+    y = net("gelu", net("permute", net("reshape", y, shape=(0, 5, -1)), order=(0, 2, 1)))
+    simple = check(net.build(net("tanh", y)), "conv2d", "gelu", "reshape", "permute", "tanh")
+    assert simple.nodes[-2].name == y
+    net, x = image()
+    y = net("relu", net("flatten", net("conv2d", x, weight=array(5, 6, 1, 1)), start_axis=2))
+    check(net.build(y), "conv2d", "relu", "flatten")
+
+
+def test_an_activation_stays_behind_moves_of_what_others_read() -> None:
+    net, x = image()
+    y = net("flatten", net("conv2d", x, weight=array(5, 6, 1, 1)), start_axis=2)
+    check(net.build(net("add", net("tanh", y), y)), "conv2d", "flatten", "tanh", "add")
+    net, x = image()
+    check(net.build(net("relu", net("permute", net("exp", x), order=(0, 2, 3, 1)))), "exp", "permute", "relu")
+
+
 def test_a_move_that_is_read_elsewhere_stays() -> None:
     net, x = image()
     last = net("permute", net("tanh", x), order=(0, 2, 3, 1))
@@ -124,7 +143,7 @@ def test_constants_go_into_layers_through_moves() -> None:
     check(net.build(net("mul", net("add", y, array(5)), array(1, 1, 1, 5))), "conv2d", "permute")
     net, x = image()
     y = net("flatten", net("conv2d", x, weight=array(5, 6, 1, 1)), start_axis=2)
-    check(net.build(net("relu", net("add", y, array(5, 1)))), "conv2d", "flatten", "relu")
+    check(net.build(net("relu", net("add", y, array(5, 1)))), "conv2d", "relu", "flatten")
 
 
 def test_constants_along_another_axis_than_the_moved_channels_stay() -> None:

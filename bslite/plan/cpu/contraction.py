@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu.gemm import Conv, Windows
@@ -13,10 +14,21 @@ from bslite.plan.cpu.reduction import Reduction
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling, choose_items, line_length, line_tiling, sweep
 
+Geometry = dict[str, tuple[int, int, int]]
+
+
+class Lines(NamedTuple):
+    """Pixels as ``lines`` of each of ``images``; ``rest`` pixels after the last line are a shorter one."""
+
+    images: int
+    lines: int
+    pixels: int
+    rest: int = 0
+
 
 def merge_lines(
-    b: CpuBuilder, n: int, p: int, q: int, channels: int, geometry: dict[str, tuple[int, int, int]]
-) -> tuple[int, int, int, dict[str, tuple[int, int, int]]]:
+    b: CpuBuilder, n: int, p: int, q: int, channels: int, geometry: Geometry
+) -> tuple[Lines, Geometry]:
     """Where pixels are evenly spaced across lines (and images), cut them into new lines that suit the
     register tile.
     """
@@ -26,10 +38,15 @@ def merge_lines(
     if n > 1 and p == 1 and all(image == q * col for image, _, col in used):
         q, n = q * n, 1
     if p > 1:
-        return n, p, q, geometry
+        return Lines(n, p, q), geometry
+    return cut_lines(b, n, q, channels, geometry)
+
+
+def cut_lines(b: CpuBuilder, n: int, q: int, channels: int, geometry: Geometry) -> tuple[Lines, Geometry]:
+    """Lines of ``q`` pixels, one for each image, cut into shorter ones that suit the register tile."""
     length = line_length(b.machine, q, channels)
     recut = {key: (image, length * col, col) for key, (image, _, col) in geometry.items()}
-    return n, q // length, length, recut
+    return Lines(n, q // length, length, q % length), recut
 
 
 class Planes(NamedTuple):
@@ -58,8 +75,8 @@ def contraction(
     x: Operand,
     y: View,
     residual: View | None,
-    size: tuple[int, int, int],
-    geometry: dict[str, tuple[int, int, int]],
+    size: Lines,
+    geometry: Geometry,
     terms: Reduction,
     channels: int,
     halo_reads: View,
@@ -71,19 +88,21 @@ def contraction(
     planes: Planes | None = None,
     recipe: str = "panels",
     how: Mapping[str, Any] | None = None,
+    panel: int = 0,
 ) -> None:
-    """Append one "conv" step over ``size`` = (images, lines, pixels).
+    """Append one "conv" step over ``size``, and another one over the rest, if there is one.
 
     The weights are the layer's parameter, or panels that ``pack`` computes by steps of its own: it gives
     their view, the element where the first image's weights start, and the elements between two images'
     weights. ``group_depth``: input channels of a group, 0 for a single group. ``clipped``: the windows that
     leave the image, if any. ``bias``: a constant in panels, in place of the layer's. ``planes``: where lines
-    are those of several planes. ``recipe``, ``how``: what packs the parameter.
+    are those of several planes. ``recipe``, ``how``: what packs the parameter. ``panel``: the
+    registers of a panel, if they are given.
     """
-    images, lines, pixels = size
+    images, lines, pixels, rest = size
     machine = b.machine
     group_channels = channels // groups
-    tiling = line_tiling(machine, pixels, group_channels)
+    tiling = line_tiling(machine, pixels, group_channels, panel)
     panel_bytes = 4 * terms.size * tiling.width * machine.lanes
     (xi, xl, xc), (yi, yl, yc), (ri, rl, rc) = geometry["x"], geometry["y"], geometry["r"]
     items = choose_items(
@@ -124,4 +143,22 @@ def contraction(
         minus_inf=-math.inf, plus_inf=math.inf, end=epilogue(layer.activation),
         weights_image=4 * weights_image,
     )  # fmt: skip
-    step(b, record, images * items.bands * items.blocks, reads, [y])
+    part = _part(y, size, channels, geometry["y"]) if rest and planes.lines == lines else y
+    step(b, record, images * items.bands * items.blocks, reads, [part])
+    if rest:
+        moved = {key: planes.lines * line for key, (_, line, _) in geometry.items()}
+        after = Lines(images, lines // planes.lines, rest)
+        contraction(
+            b, layer, Operand(x.buffer, x.at + moved["x"]),
+            _part(y, after, channels, geometry["y"], moved["y"]),
+            residual and replace(residual, offset=residual.offset + moved["r"]), after, geometry, terms,
+            channels, halo_reads, groups, group_depth, pack, clipped, bias, planes._replace(lines=1), recipe,
+            how, tiling.width,
+        )  # fmt: skip
+
+
+def _part(y: View, size: Lines, channels: int, strides: tuple[int, int, int], at: int = 0) -> View:
+    """The pixels ``size`` of the output, from element ``at``; for planes, from the first to the last one."""
+    image, line, pixel = strides
+    shape = (size.images, channels, size.lines, size.pixels)
+    return View(y.buffer, y.offset + at, shape, (image, 1, line, pixel))

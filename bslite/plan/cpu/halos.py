@@ -23,7 +23,7 @@ def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo, Halo]:
 
     The start is the row of the input, counted from the band's row 0, at which the first window begins. The
     halo is the zeros that must lie around the input: only those beside it, because sums leave out filter rows
-    above or below the image.
+    above or below the image. An image of one column is a line from top to bottom.
     """
     name = layer.node.inputs[0]
     top, left, bottom, right = layer.node.attrs["padding"]
@@ -32,7 +32,20 @@ def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo, Halo]:
         (a, z), (first, last) = crop.rows[layer.name], crop.rows[name]
         start = a * maps.stride - top - first
         stop = (z - 1) * maps.stride - top + maps.extent - last
-    return start, (max(0, -start), left, max(0, stop), right), (0, left, 0, right)
+    padding = max(0, -start), left, max(0, stop), right
+    return start, padding, padding if is_column(layer, crop) else (0, left, 0, right)
+
+
+def is_column(layer: Layer, crop: Crop) -> bool:
+    """Whether a convolution's images are of one column, without padding beside it, before and after.
+
+    Its filters are then one column, too. The column is taken as a line: a line of one pixel would load the
+    weights for that pixel alone.
+    """
+    node = layer.node
+    ends = (node.inputs[0], layer.name)
+    sizes = [crop.whole[name][3] for name in ends if len(crop.whole[name]) == 4]
+    return node.op == "conv2d" and sizes == [1, 1] and not any(node.attrs["padding"][1::2])
 
 
 def halo_needs(

@@ -62,11 +62,13 @@ def tile_cycles(machine: Machine, rows: int, vecs: int) -> float:
 
 
 @functools.lru_cache(4096)
-def line_tiling(machine: Machine, pixels: int, channels: int) -> LineTiling:
-    """The panel width and cut with the fewest cycles for a line of ``pixels`` by ``channels`` outputs."""
+def line_tiling(machine: Machine, pixels: int, channels: int, panel: int = 0) -> LineTiling:
+    """The panel width and cut with the fewest cycles for a line of ``pixels`` by ``channels`` outputs;
+    ``panel``: the width, if it is given.
+    """
     registers = -(-channels // machine.lanes)
     best: LineTiling | None = None
-    for width in WIDTHS:
+    for width in (panel,) if panel else WIDTHS:
         if width > registers and width > 1:
             continue
         panels = -(-registers // width)
@@ -89,21 +91,26 @@ def line_tiling(machine: Machine, pixels: int, channels: int) -> LineTiling:
 
 @functools.lru_cache(4096)
 def line_length(machine: Machine, pixels: int, channels: int) -> int:
-    """The divisor of ``pixels`` with the cheapest tiling, for pixels that may be cut into lines anywhere."""
-    best, cost = pixels, math.inf
-    for lines in range(1, pixels + 1):
-        if pixels % lines:
-            continue
-        q = pixels // lines
-        if q < max_rows(machine, 2) and lines > 1 and best < pixels:
-            break
-        if q > 16 * max_rows(machine, 2) and lines < pixels:
-            continue  # long lines leave too few to divide among cores
-        cycles = line_tiling(machine, q, channels).cycles * lines
+    """The length of the lines with the cheapest tiling, for pixels that may be cut into lines anywhere.
+
+    It divides ``pixels`` if such lines are near the best ones; else a shorter line remains.
+    """
+    tall = max_rows(machine, 2)
+    whole = line_tiling(machine, pixels, channels)
+    best, cost = pixels, whole.cycles
+    if pixels > 16 * tall:  # long lines leave too few to divide among cores
+        cost = cost * 1.02 if pixels <= 64 * tall and whole.panels >= 4 * machine.threads else math.inf
+    for length in range(min(pixels, 16 * tall), min(tall, pixels) - 1, -1):
+        lines, rest = divmod(pixels, length)
+        tiling = line_tiling(machine, length, channels)
+        cycles = tiling.cycles * lines
+        if rest:
+            cycles += line_tiling(machine, rest, channels, tiling.width).cycles
+            cycles *= 1.03  # a step of its own
         if lines % machine.threads:
             cycles *= 1.02  # lines that divide evenly among threads are worth this much
         if cycles < cost * 0.999:
-            best, cost = q, cycles
+            best, cost = length, cycles
     return best
 
 

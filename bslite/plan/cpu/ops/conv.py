@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bslite.kernels.contracts.cpu.gemm import Depthwise, Windows
@@ -12,12 +13,12 @@ from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.core.windows import Window, made_by, volume, windows_of
-from bslite.plan.cpu.contraction import Clipped, Planes, contraction, merge_lines
+from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
 from bslite.plan.cpu.epilogue import epilogue
-from bslite.plan.cpu.halos import halo_of, layer_halo
+from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.step import CpuBuilder, step
-from bslite.plan.cpu.tiling import TALLEST, choose_items, cut_line, line_length
+from bslite.plan.cpu.tiling import TALLEST, choose_items, cut_line
 from bslite.plan.shared.conv import Filters, filters_of, residual_of
 
 
@@ -38,7 +39,17 @@ def lower_conv(b: CpuBuilder, layer: Layer) -> None:
         clipped = bool(above or below)
     depthwise = filters.depthwise and layer.residual is None
     x = b.read(node.inputs[0], halo=halo, exact=not depthwise)  # the GEMM tile loads A by the element
-    convolve(b, layer, x, b.write(layer.name), residual_of(b, layer), window, filters, clipped)
+    y, residual = b.write(layer.name), residual_of(b, layer)
+    if is_column(layer, b.crop):
+        window, clipped = window._replace(rows=window.cols, cols=window.rows), False
+        x, y, residual = _turned(x), _turned(y), residual and _turned(residual)
+    convolve(b, layer, x, y, residual, window, filters, clipped)
+
+
+def _turned(view: View) -> View:
+    """The view with its rows as columns."""
+    top, left, bottom, right = view.halo
+    return replace(view.permute((0, 1, 3, 2)), halo=(left, top, right, bottom))
 
 
 def convolve(
@@ -80,17 +91,18 @@ def convolve(
     if residual is not None:
         ri, _, between["r"], rl, rc = volume(residual).strides
         geometry["r"] = (ri, rl, rc)
+    size = Lines(n, d * p, q)
     if rows.taps == 1 and (by_planes or not clipped):
-        n, d, p, q, geometry = _recut(
-            b, window, n, d, p, q, filters, geometry, between, clipped, len(y.shape) == 3
+        d, size, geometry = _recut(
+            b, window, (n, d, p, q), filters, geometry, between, clipped, len(y.shape) == 3 or p == 1
         )
     row_taps = len(terms.offsets) // (depth.taps if by_planes else rows.taps) * clipped
     contraction(
-        b, layer, origin, y, residual, (n, d * p, q), geometry, terms,
+        b, layer, origin, y, residual, size, geometry, terms,
         channels=channels, groups=filters.groups,
         group_depth=filters.group_depth if filters.groups > 1 else 0, halo_reads=x,
         clipped=Clipped(inside, row_taps, depth.taps if by_planes else rows.taps),
-        planes=Planes(p, **between) if d > 1 else None,
+        planes=Planes(size.lines // d, **between) if d > 1 else None,
         recipe=filters.recipe + "panels", how=_how(window, filters),
     )  # fmt: skip
 
@@ -107,40 +119,34 @@ def _how(window: Window, filters: Filters) -> dict[str, Any]:
     }
 
 
-Geometry = dict[str, tuple[int, int, int]]
-
-
 def _recut(
     b: CpuBuilder,
     window: Window,
-    n: int,
-    d: int,
-    p: int,
-    q: int,
+    made: tuple[int, int, int, int],
     filters: Filters,
     geometry: Geometry,
     between: Mapping[str, int],
     clipped: bool,
-    signal: bool,
-) -> tuple[int, int, int, int, Geometry]:
-    """Images, planes, lines and pixels where filters are one row high: lines may then be cut anywhere. Evenly
-    spaced pixels let the lines of a plane become one, and with filters of one pixel, planes and images too.
+    one_line: bool,
+) -> tuple[int, Lines, Geometry]:
+    """Planes and lines where filters are one row high: lines may then be cut anywhere. Evenly spaced pixels
+    let the lines of a plane become one, and with filters of one pixel, planes and images too. ``made``:
+    images, planes, lines and pixels of the output; ``one_line``: it has one line only.
     """
+    n, d, p, q = made
     used = {key: g for key, g in geometry.items() if g != (0, 0, 0)}
     channels = filters.group_channels
     pixel = window.cols.taps == window.depth.taps == 1 and not clipped
     if pixel and d > 1 and all(between[key] == p * line for key, (_, line, _) in used.items()):
         d, p = 1, d * p
     if pixel and d == 1:
-        n, p, q, geometry = merge_lines(b, n, p, q, channels, geometry)
-        return n, d, p, q, geometry
+        return d, *merge_lines(b, n, p, q, channels, geometry)
     if window.cols.taps == 1 and p > 1 and all(line == q * col for _, line, col in used.values()):
         p, q = 1, p * q
-    if p == 1 and (d > 1 or signal):
-        length = line_length(b.machine, q, channels)
-        geometry = {key: (image, length * col, col) for key, (image, _, col) in geometry.items()}
-        p, q = q // length, length
-    return n, d, p, q, geometry
+    if p > 1 or not (d > 1 or one_line):
+        return d, Lines(n, d * p, q), geometry
+    lines, geometry = cut_lines(b, n, q, channels, geometry)
+    return d, lines._replace(lines=d * lines.lines), geometry
 
 
 #: Widths and horizontal strides of filters that have a microkernel of their own; dilation 1.

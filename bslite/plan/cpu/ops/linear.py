@@ -21,8 +21,8 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
         out = b.fresh((rows.shape[0], k), 1, (0, 0, 0, 0))
     m = rows.shape[0]
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
-    n, p, q, geometry = merge_lines(b, 1, 1, m, k, geometry)
+    lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
     terms = reduction(1, 1, c, 0, 0, True)
-    contraction(b, layer, rows.start, out, None, (n, p, q), geometry, terms, channels=k, halo_reads=rows)
+    contraction(b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows)
     if out.buffer != y.buffer:
         b.copy(b.reshaped(out, y.shape), y)

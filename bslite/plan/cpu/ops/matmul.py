@@ -53,9 +53,9 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
         return False
     geometry = {"x": (xs[-1], 0, x.strides[-2]), "y": (ys[-1], 0, y.strides[-2]), "r": (0, 0, 0)}
     # images that share their matrix may be cut into lines together
-    images, lines, pixels, geometry = merge_lines(b, sizes[-1] if ws[-1] == 0 else 1, 1, m, n, geometry)
+    lines, geometry = merge_lines(b, sizes[-1] if ws[-1] == 0 else 1, 1, m, n, geometry)
     if ws[-1] != 0:
-        images = sizes[-1]
+        lines = lines._replace(images=sizes[-1])
     packed: list[View] = []
 
     for place in itertools.product(*map(range, sizes[:-1])):
@@ -70,7 +70,7 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
         rows = View(x.buffer, x.offset + at_x, (sizes[-1], m, k), (xs[-1], x.strides[-2], 1))
         result = View(y.buffer, y.offset + at_y, (sizes[-1], m, n), (ys[-1], y.strides[-2], 1))
         contraction(
-            b, layer, rows.start, result, None, (images, lines, pixels), geometry,
+            b, layer, rows.start, result, None, lines, geometry,
             reduction(1, 1, k, 0, 0, True), channels=n, halo_reads=rows, pack=weights,
         )  # fmt: skip
     return True

@@ -157,9 +157,9 @@ def _input_products(b: CpuBuilder, layer: Layer, gates: int, blocks: int) -> Vie
         return View(weights, 0, (1,), (1,)), 0, 0
 
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, channels), "r": (0, 0, 0)}
-    n, p, q, geometry = merge_lines(b, 1, 1, steps * batch, channels, geometry)
+    lines, geometry = merge_lines(b, 1, 1, steps * batch, channels, geometry)
     contraction(
-        b, layer, (rows.buffer, rows.offset), out, None, (n, p, q), geometry,
+        b, layer, (rows.buffer, rows.offset), out, None, lines, geometry,
         reduction(1, 1, features, 0, 0, True), channels=channels, halo_reads=rows,
         pack=pack, bias=bias,
     )  # fmt: skip
