@@ -19,6 +19,12 @@ def make(const: Const, params: Mapping[str, Array]) -> Array:
     return aligned(data_of(const, params))
 
 
+def room(size: int) -> Array:
+    """Memory for ``size`` float32, not written yet, that starts on a cache line."""
+    made = np.empty(size + SLACK + 16, np.float32)
+    return made[-made.ctypes.data % 64 // 4 :]
+
+
 def aligned(data: Array) -> Array:
     """A 1-D copy that starts on a cache line and is followed by zeros."""
     flat = data.reshape(-1)
@@ -49,18 +55,18 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
     """
     w = params[0]
     k, c = w.shape[:2]
-    taps = math.prod(w.shape[2:])
-    depth = (
-        w.reshape(groups, k // groups, c, taps).transpose(0, 3, 2, 1).reshape(groups, taps * c, k // groups)
-    )
-    depth = np.pad(depth, ((0, 0), (0, 0), (0, -(k // groups) % lanes)))
-    nr = width * lanes
-    whole = depth.shape[2] // nr * nr
-    full = depth[:, :, :whole].reshape(groups, taps * c, whole // nr, nr).transpose(0, 2, 1, 3)
-    if whole == depth.shape[2]:
-        return np.ascontiguousarray(full)
-    tail = depth[:, :, whole:]
-    return np.concatenate([full.reshape(groups, -1), tail.reshape(groups, -1)], axis=1)
+    taps, mine, nr = math.prod(w.shape[2:]), k // groups, width * lanes
+    whole = mine // nr * nr
+    tail = -(-(mine - whole) // lanes) * lanes
+    w = w.reshape(groups, mine, c, taps)
+    made = np.empty((groups, taps * c * (whole + tail)), w.dtype)
+    panels = made[:, : taps * c * whole].reshape(groups, whole // nr, taps, c, nr)
+    panels[...] = w[:, :whole].reshape(groups, whole // nr, nr, c, taps).transpose(0, 1, 4, 3, 2)
+    if tail:
+        last = made[:, taps * c * whole :].reshape(groups, taps, c, tail)
+        last[..., : mine - whole] = w[:, whole:].transpose(0, 3, 2, 1)
+        last[..., mine - whole :] = 0
+    return made
 
 
 @recipe("bias_panels")

@@ -1,5 +1,6 @@
 """The CPU engine's state of a model: its simplified form, its packed weights, and the plans made so far."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -35,6 +36,8 @@ class Engine:
     def __init__(self, spec: ModelSpec, like: "Engine | None" = None) -> None:
         self.derived: Derived = Derived(None if like is None else like.derived)
         self.spec = simplify(spec, self.derived)
+        #: Parameter -> registers of the panels it was packed in, which plans for other sizes take again.
+        self._widths: dict[str, int] = {} if like is None else like._widths
         #: No input or output needs a conversion of its dtype.
         self.plain = all(spec.dtypes[n] == "float32" for n in (*(i.name for i in spec.inputs), *spec.outputs))
         self._sessions: Recent[tuple[Any, ...], Session] = Recent(MAX_PLANS)
@@ -63,7 +66,7 @@ class Engine:
                 input_strides=strides,
                 layerwise=layerwise,
                 keep_values=keep_values,
-                tuning=tuning,
+                tuning=dataclasses.replace(tuning or Tuning(), packed=dict(self._widths)),
             )
             packed = Derived(self.derived)  # kept with the session: constants of a size go when its plan goes
             return Session(plan, partial(self.constant, packed=packed), packed)
@@ -76,6 +79,8 @@ class Engine:
         params = self.spec.params
         sources = [params[key] for key in const.keys]
         table = packed or Derived(self.derived)
+        if const.recipe == "panels":
+            self._widths.setdefault(const.keys[0], dict(const.args)["width"])
         made: Array = table.get((const.recipe, const.args), sources, partial(constants.make, const, params))
         return made
 

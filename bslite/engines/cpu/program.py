@@ -1,6 +1,6 @@
 """A Plan as a flat integer program: one record of int64 cells per step, operands as (base, byte offset)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from bslite.errors import EngineError
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
-from bslite.kernels.contracts.record import Variant
+from bslite.kernels.contracts.record import Record, Variant
 from bslite.machine import Machine
 from bslite.plan import Const
 from bslite.plan.cpu.ops.move import AXES
@@ -28,11 +28,20 @@ def kernels(plan: CpuPlan) -> list[Any]:
     for step in plan.steps:
         for kernel in (
             *(kernel for plan_ in step.plans for kernel in kernels(plan_)),
-            *(kernel_of(v) for v in step.record.numbers().values() if isinstance(v, Variant)),
+            *map(kernel_of, _variants(step.record)),
             STEP_KERNELS[step.kernel],
         ):
             found.setdefault(kernel.name, kernel)
     return list(found.values())
+
+
+def _variants(record: Record) -> Iterator[Variant]:
+    """The choices of compiled kernels in a record and those nested in it."""
+    for value in vars(record).values():
+        if isinstance(value, Variant):
+            yield value
+        elif isinstance(value, Record):
+            yield from _variants(value)
 
 
 #: Whether a plan calls one of these depends on sizes and layouts, not on the model alone.
@@ -126,15 +135,18 @@ def _fill(record: Any, name: str, given: dict[str, Any]) -> None:
     if set(given) != set(kernel.fields):
         wrong = sorted(set(given) ^ set(kernel.fields))
         raise EngineError(f"step {name!r}: cells {wrong} are given but not known, or known but not given")
-    for i, field in enumerate(kernel.fields):
-        try:
-            record[i] = _cell(given[field])
-        except OverflowError:
-            raise EngineError(f"step {name!r}: {field} is {given[field]}, beyond 64 bits") from None
+    cells = [_cell(given[field]) for field in kernel.fields]
+    try:
+        record[: len(cells)] = cells
+    except OverflowError:
+        wide = [f"{field} is {given[field]}" for field in kernel.fields if not _fits(given[field])]
+        raise EngineError(f"step {name!r}: {', '.join(wide)}, beyond 64 bits") from None
 
 
 def _cell(value: Any) -> int:
     """One argument as a cell: a float as its float32 bits in the low half, a kernel as its address."""
+    if type(value) is int:
+        return value
     if value is None:
         return 0
     if isinstance(value, Variant):
@@ -144,3 +156,7 @@ def _cell(value: Any) -> int:
     if isinstance(value, float):
         return int(np.float32(value).view(np.uint32))
     return int(value)
+
+
+def _fits(value: Any) -> bool:
+    return -(2**63) <= _cell(value) < 2**63

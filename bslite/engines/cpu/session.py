@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.cache import Derived
-from bslite.engines.cpu.constants import aligned
+from bslite.engines.cpu.constants import room
 from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.job import Ints, Job
 from bslite.engines.cpu.program import Program, kernels_for_any_shape
@@ -35,8 +35,7 @@ class Workspace:
         plan = session.plan
         self.size = 4 * (plan.arena_size + plan.scratch_size * plan.threads)  # bytes
         check_room(self.size)
-        self.arena = aligned(np.empty(plan.arena_size, np.float32))
-        scratch = aligned(np.empty(max(1, plan.scratch_size * plan.threads), np.float32))
+        self.arena, scratch = room(plan.arena_size), room(plan.scratch_size * plan.threads)
         self.bases = session.program.bases.copy()
         self.bases[0] = self.arena.ctypes.data
         self.flags = np.zeros((len(plan.flags), 2), np.int64)

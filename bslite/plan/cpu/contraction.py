@@ -102,7 +102,8 @@ def contraction(
     images, lines, pixels, rest = size
     machine = b.machine
     group_channels = channels // groups
-    tiling = line_tiling(machine, pixels, group_channels, panel)
+    packed_already = 0 if pack else b.tuning.packed.get(layer.node.params["weight"], 0)
+    tiling = line_tiling(machine, pixels, group_channels, panel, packed_already)
     panel_bytes = 4 * terms.size * tiling.width * machine.lanes
     (xi, xl, xc), (yi, yl, yc), (ri, rl, rc) = geometry["x"], geometry["y"], geometry["r"]
     items = choose_items(

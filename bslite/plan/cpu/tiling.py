@@ -62,13 +62,13 @@ def tile_cycles(machine: Machine, rows: int, vecs: int) -> float:
 
 
 @functools.lru_cache(4096)
-def line_tiling(machine: Machine, pixels: int, channels: int, panel: int = 0) -> LineTiling:
+def line_tiling(machine: Machine, pixels: int, channels: int, panel: int = 0, packed: int = 0) -> LineTiling:
     """The panel width and cut with the fewest cycles for a line of ``pixels`` by ``channels`` outputs;
-    ``panel``: the width, if it is given.
+    ``panel``: the width, if it is given; ``packed``: one that is taken unless another is better.
     """
     registers = -(-channels // machine.lanes)
     best: LineTiling | None = None
-    for width in (panel,) if panel else WIDTHS:
+    for width in (panel,) if panel else dict.fromkeys((packed or WIDTHS[0], *WIDTHS)):
         if width > registers and width > 1:
             continue
         panels = -(-registers // width)

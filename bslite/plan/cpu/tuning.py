@@ -1,5 +1,6 @@
 """Options of the CPU planner, for tests and for measurements of one choice against another."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bslite.explore.cpu import Loops
@@ -19,9 +20,12 @@ class Banding:
 class Tuning:
     """``loops``: loop parameters of recurrent layers, in place of the search's pick. ``by_filter``: depthwise
     filters of usual widths have microkernels of their own. ``chains``: elementwise layers go tile by tile.
+    ``packed``: parameter -> registers of its panels, of those that are packed already: they are used again
+    where others would be no better.
     """
 
     loops: Loops | None = None
     by_filter: bool = True
     chains: bool = True
     banding: Banding = field(default_factory=Banding)
+    packed: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
