@@ -1,7 +1,8 @@
 """Lowerings of reductions: the kept and the reduced axes, each merged into few loops.
 
 The value's shape alone decides whether lanes are summed up or stand side by side, and the order of every sum:
-the channels are made contiguous (if there is only one, the last axis longer than one).
+the channels are made contiguous (if there is only one, the last axis longer than one). A few channels that
+alone are summed, such as the two of complex numbers, are no rows: lanes of another axis stand side by side.
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.reduced import BEYOND, divisor, reduced_of
 
 AXES = Reduce.AXES  # loops of the kernel over the kept axes, and over the reduced ones
+FEW = 4  # channels that are no row
 RUN = 2  # registers of lanes that the kernel takes at once
 
 
@@ -40,6 +42,8 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     x, y, axes, kept, arg = reduced_of(b, layer)
     shape = x.shape
     inner = axes[0] if arg else inner_axis(shape)
+    if not arg and shape[inner] <= FEW and [a for a in axes if shape[a] > 1] == [inner]:
+        inner = max(kept, key=lambda a: (x.strides[a] == 1, shape[a]), default=inner)
     x = b.arranged(x, inner, exact=True)
     sizes = tuple(shape[a] for a in kept)
     target = y
