@@ -95,6 +95,9 @@ def activation(name: str) -> Kernel:
 
     def apply(line, pixels, col, channels, params):
         a, b = splat(load_scalar(params)), splat(load_scalar(params + 8))
+        if col == 4 * channels:  # pixels without gaps are one
+            channels *= pixels
+            pixels = 1
         whole = channels // LANES
         rest = channels - whole * LANES
         for _ in range(pixels):

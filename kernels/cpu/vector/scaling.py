@@ -2,8 +2,8 @@
 
 from llvmlite import ir
 
-from bslite.kernels.cpu.vector.lanes import INTS, all_floats, all_ints
-from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, fma_ir, llvm_of_lanes, primitive, vec_t
+from bslite.kernels.cpu.vector.lanes import INTS, all_ints, ints_of
+from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, fma_ir, primitive, vec_t
 
 
 def pow2_ir(builder, n):
@@ -15,17 +15,38 @@ def pow2_ir(builder, n):
 pow2 = primitive(vec_t, vec_t)(pow2_ir)
 
 
-@primitive(vec_t, vec_t, vec_t)
-def times_pow2(builder, x, n):
-    """``x * 2**n`` for integral ``n`` in [-252, 254], through overflow to inf and underflow to 0."""
+def _exponent_bits(builder, n, bias):
+    """``2**(k + bias)`` for the integer k in the low bits of the int32 lanes ``n``."""
+    bits = builder.shl(n, all_ints(23))
+    return builder.bitcast(builder.add(bits, all_ints((127 + bias) << 23)), VEC)
+
+
+@primitive(vec_t, vec_t, vec_t, vec_t)
+def times_pow2(builder, x, m, n):
+    """``x * 2**n`` for integral ``n`` in [-252, 254], through overflow to inf and underflow to 0.
+
+    ``m`` is n plus 1.5 * 2**23, as `vecmath` rounds: the low bits of that float are those of the integer n.
+    """
     if LANES == 16:  # AVX-512 has an instruction
         flat = ir.Constant(ir.IntType(16), -1)
         rounding = ir.Constant(I32, 4)  # rounding mode: to nearest
         return call_llvm(builder, "llvm.x86.avx512.mask.scalef.ps.512", VEC, [x, n, x, flat, rounding])
-    # Two factors: n exceeds one exponent field.
-    half = llvm_of_lanes(builder, "rint", builder.fmul(n, all_floats(0.5)))
-    rest = builder.fsub(n, half)
-    return builder.fmul(builder.fmul(x, pow2_ir(builder, half)), pow2_ir(builder, rest))
+    # Two factors: n exceeds one exponent field. The bits of m above those of n are shifted out.
+    whole = ints_of(builder, m)
+    half = builder.ashr(whole, all_ints(1))
+    rest = builder.sub(whole, half)
+    once = builder.fmul(x, _exponent_bits(builder, half, 0))
+    return builder.fmul(once, _exponent_bits(builder, rest, 0))
+
+
+def times_normal_pow2(bias):
+    """A vector function of x and m: ``x * 2**(n + bias)`` for n + bias in [-126, 127]; see `times_pow2`."""
+
+    @primitive(vec_t, vec_t, vec_t)
+    def emit(builder, x, m):
+        return builder.fmul(x, _exponent_bits(builder, ints_of(builder, m), bias))
+
+    return emit
 
 
 @primitive(vec_t, vec_t, vec_t)
