@@ -118,6 +118,7 @@ declare(
         conv_case("3", (2, 17, 21), 20, 3, padding=1),
         conv_case("no bias, strided", (3, 8, 30), 16, 5, stride=2, padding=2, bias=False),
         conv_case("wide stem", (1, 1, 160), 24, 40, stride=8, padding=19),
+        conv_case("one channel, a prime number of windows", (1, 1, 1214), 3, 24, stride=5),
         conv_case("asymmetric padding", (2, 6, 11), 10, 4, padding=(3, 0)),
         conv_case("causal, dilated", (1, 16, 33), 24, 2, dilation=8, padding=(8, 0)),
         conv_case("kernel as long as the signal", (2, 8, 9), 12, 9),

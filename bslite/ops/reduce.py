@@ -70,6 +70,7 @@ class Reduction(Reducing):
             case("middle axis", (3, 19, 33), (1,), True, **first),
             case("pixels of an image", (2, 35, 9, 7), (2, 3), False, **first),
             case("channels of an image", (2, 35, 4, 3), (1,), True, **first),
+            case("two channels of an image", (2, 2, 17, 5), (1,), False, **first),
             case("columns", (2, 5, 4, 7), (3,), False, **first),
             case("batch and channels", (3, 6, 4, 5), (0, 1), False, **first),
             case("apart", (3, 4, 5, 6), (1, 3), True, **first),

@@ -28,6 +28,18 @@ def test_sizes(m: int, n: int) -> None:
         check(one_op("matmul", (m, k), (k, n)), noise(m, k), noise(k, n, seed=1), terms=k)
 
 
+@pytest.mark.parametrize("m", [251, 499])
+def test_a_prime_number_of_rows(m: int) -> None:
+    """Lines of rows that are equal but for the last, and an activation applied once."""
+    graph = Graph()
+    product = graph("matmul", "product", graph.input("x", (m, 19)), graph.input("w", (19, 21)))
+    spec = graph.build(graph("silu", "act", product))
+    inputs = [noise(m, 19), noise(19, 21, seed=1)]
+    exact = reference.run(spec, inputs, np.float64)[0]
+    assert np.abs(ran(spec, *inputs) - exact).max() < 40 * TINY * np.abs(exact).max()
+    check(one_op("matmul", (m, 19), (19, 21)), *inputs, terms=19)
+
+
 @pytest.mark.parametrize("k", [1024, 1025, 1031, 2048, 5000])
 def test_long_sums(k: int) -> None:
     check(one_op("matmul", (3, k), (k, 20)), noise(3, k), noise(k, 20, seed=1), terms=k)
