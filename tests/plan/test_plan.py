@@ -20,7 +20,7 @@ from bslite.plan import Plan, build_plan
 from bslite.plan.core.plan import Access
 from bslite.plan.core.views import contiguous, reshaped_strides
 from bslite.plan.cpu.reduction import LONGEST, reduction
-from bslite.plan.cpu.tiling import cut_line, cut_lines, line_tiling, max_rows
+from bslite.plan.cpu.tiling import cut_line, line_tiling, max_rows
 
 
 @cache
@@ -121,16 +121,6 @@ def test_a_line_is_cut_into_equal_tiles(pixels: int, most: int) -> None:
     assert 0 <= cut.rows1 - cut.rows2 <= 1
     assert cut.rows1 <= most
     assert cut.tiles1 + cut.tiles2 == -(-pixels // most)
-
-
-@given(st.integers(1, 4000), st.sampled_from([8, 24, 64, 402]), st.sampled_from([(16, 32), (8, 16), (4, 16)]))
-def test_lines_hold_all_pixels_in_full_tiles(pixels: int, channels: int, vectors: tuple[int, int]) -> None:
-    """Also where the number of pixels has no divisor that suits: the last line is then shorter."""
-    machine = Machine(threads=2, lanes=vectors[0], registers=vectors[1])
-    cut = cut_lines(machine, pixels, channels)
-    assert (cut.lines - 1) * cut.pixels + cut.last == pixels
-    assert 0 < cut.last <= cut.pixels
-    assert pixels < 100 or line_tiling(machine, cut.pixels, channels).cut.rows1 > 3
 
 
 @pytest.mark.parametrize(("lanes", "registers", "rows"), [(16, 32, 14), (8, 16, 6), (4, 16, 6), (4, 32, 14)])
