@@ -97,6 +97,6 @@ def _port(value: Any) -> Port:
         return Port(value.name, None, dtype)
     sizes: list[int | str | None] = []
     for d in tensor.shape.dim:
-        known = d.HasField("dim_value") and d.dim_value >= 0
+        known = d.HasField("dim_value") and d.dim_value > 0
         sizes.append(d.dim_value if known else d.dim_param or None)
     return Port(value.name, tuple(sizes), dtype)

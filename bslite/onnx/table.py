@@ -1,5 +1,7 @@
 """The documentation's table of ONNX operators: ``python -m bslite.onnx.table > docs/onnx.md``."""
 
+from collections.abc import Iterable
+
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.claims import CLAIMED, NOT_COMPARABLE
 from bslite.frontends.onnx.control import HANDLED
@@ -29,12 +31,14 @@ where the builder does not know the form; what bslite does not have is listed by
 |---|---|---|---|
 """
 
-#: What is said of the operators of `com.microsoft`.
+#: What is said of the operators of other sets than ONNX's own.
 FOREIGN = """
 Of onnxruntime's own operator set `com.microsoft`: {}.
 
 Those of integers that ONNX lacks are computed as what they stand for: to float32, the operation, and back.
 The state of DynamicQuantizeLSTM is float32; onnxruntime rounds it to 8 bits at every step.
+
+Of the operator set of classical models `ai.onnx.ml`, in NumPy between pieces: {}.
 """
 
 
@@ -49,8 +53,8 @@ def onnx_table() -> str:
             if schema.has_function or schema.has_context_dependent_function:
                 functions.add(schema.name)
     rows = []
-    own = {name for name in TABLE if ":" not in name}
-    for name in sorted({*own, *CONTROL, *HOST, *(functions & set(CLAIMED))}):
+    everything = {*TABLE, *CONTROL, *HOST, *(functions & set(CLAIMED))}
+    for name in sorted(n for n in everything if ":" not in n):
         known = sorted(v for v in versions.get(name, []))
         last = max([v for v in known if v <= LEAST_OPSET], default=0)
         since = [str(v) for v in known if v >= last]
@@ -66,8 +70,13 @@ def onnx_table() -> str:
         + "".join(rows)
         + "\nTests of these operators that are left out:\n\n"
         + "".join(notes)
-        + FOREIGN.format(", ".join(sorted(name.partition(":")[2] for name in {*TABLE} - own)))
+        + FOREIGN.format(*(_names(everything, domain) for domain in ("com.microsoft", "ai.onnx.ml")))
     )
+
+
+def _names(operators: Iterable[str], domain: str) -> str:
+    """Those of an operator set."""
+    return ", ".join(sorted(n.partition(":")[2] for n in operators if n.startswith(f"{domain}:")))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from bslite.compiled import compile
 from bslite.errors import InputError
 from bslite.frontends.onnx.file import read_model
 from bslite.frontends.onnx.lacking import check_operators
+from bslite.onnx.host import HOST
 from bslite.onnxruntime.binding import IOBinding, OrtValue
 from bslite.onnxruntime.environment import PROVIDERS
 from bslite.onnxruntime.feeds import arrays
@@ -35,7 +36,7 @@ class InferenceSession:
     ) -> None:
         self._options = sess_options or SessionOptions()
         source = read_model(path_or_bytes)
-        check_operators(source)
+        check_operators(source, HOST)
         proto = source.model
         self._model = compile(source, threads=self._options.threads)
         sizes = self._options.sizes

@@ -31,7 +31,8 @@ def host_op(*names: str, first: bool = False) -> Callable[[Function], Function]:
     """Register the function of operators.
 
     One with a parameter ``op_type`` is told which it is, one with ``opset`` of which version, one with
-    ``results`` how many are asked for, one with ``exact`` whether all is computed in float64.
+    ``results`` how many are asked for, one with ``exact`` whether all is computed in float64. One with
+    ``cache`` gets a dict of the node's own.
     """
 
     def register(function: Function) -> Function:
@@ -64,7 +65,13 @@ class HostNode:
         else:
             attributes = {name: value(proto, graph.source.folder) for name, proto in protos.items()}
             given = set(attributes)
-        context = {"op_type": node.op_type, "opset": opset, "results": len(node.output), "exact": exact}
+        context = {
+            "op_type": node.op_type,
+            "opset": opset,
+            "results": len(node.output),
+            "exact": exact,
+            "cache": {},
+        }
         accepted(self.function, attributes, given)
         self.attributes: dict[str, Any] = {}
         parameters = inspect.signature(self.function).parameters

@@ -1,0 +1,267 @@
+"""Ensembles of decision trees (the operator set ai.onnx.ml): what gradient boosting and forests export.
+
+All rows go through all trees together, a level at a time. Sums are float64, rounded once at the end.
+https://github.com/onnx/onnx/blob/main/docs/Operators-ml.md
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bslite.errors import InputError, SpecError
+from bslite.onnx.host.node import host_op
+from bslite.onnx.host.scores import finished, labelled
+from bslite.spec import Array
+
+#: How a value is compared with a node's, in the order of TreeEnsemble's numbers.
+COMPARED: dict[str, Callable[..., Any]] = {
+    "BRANCH_LEQ": np.less_equal, "BRANCH_LT": np.less, "BRANCH_GTE": np.greater_equal,
+    "BRANCH_GT": np.greater, "BRANCH_EQ": np.equal, "BRANCH_NEQ": np.not_equal,
+}  # fmt: skip
+MODES = (*COMPARED, "BRANCH_MEMBER")
+AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+AT_ONCE = 1 << 20  # pairs of a row and a tree
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Nodes of all trees: ``feature``, ``split``, ``mode`` (-1 of a leaf), the nodes ``true`` and ``false``,
+    whether a missing value is ``missing`` true. ``leaves``: node -> its row of ``weights`` [leaves, targets];
+    ``hit``: whether the leaf has a weight of that target.
+    """
+
+    roots: Array
+    feature: Array
+    split: Array
+    mode: Array
+    true: Array
+    false: Array
+    missing: Array
+    leaves: Array
+    weights: Array
+    hit: Array
+    members: dict[int, Array]
+
+    def __post_init__(self) -> None:
+        count, inner = len(self.mode), self.mode >= 0
+        ends = np.concatenate([self.roots, self.true[inner], self.false[inner]])
+        if (ends < 0).any() or (ends >= count).any() or (self.feature[inner] < 0).any():
+            raise SpecError("a tree points at a node that is not there")
+
+    def reached(self, x: Array) -> Array:
+        """The leaf of every row in every tree, [rows, trees], as rows of ``weights``."""
+        if x.shape[1] <= self.feature[self.mode >= 0].max(initial=0):
+            raise InputError(f"{x.shape[1]} features, a tree asks for one beyond")
+        at = np.repeat(self.roots[None], len(x), 0)
+        kinds = np.unique(self.mode[self.mode >= 0])
+        for _ in range(len(self.mode) + 1):
+            row, tree = np.nonzero(self.mode[at] >= 0)
+            if not len(row):
+                return np.asarray(self.leaves[at])
+            node = at[row, tree]
+            values, split = x[row, self.feature[node]], self.split[node]
+            yes = np.zeros(len(node), bool)
+            for kind in kinds:
+                here = slice(None) if len(kinds) == 1 else self.mode[node] == kind
+                if MODES[kind] == "BRANCH_MEMBER":
+                    pairs = zip(values[here], node[here], strict=True)
+                    yes[here] = [v in self.members[int(n)] for v, n in pairs]
+                else:
+                    yes[here] = COMPARED[MODES[kind]](values[here], split[here])
+            yes |= self.missing[node] & np.isnan(values)
+            at[row, tree] = np.where(yes, self.true[node], self.false[node])
+        raise SpecError("its trees are no trees: a node is below itself")
+
+    def sums(self, x: Array, how: str) -> tuple[Array, Array]:
+        """What the leaves that rows reach say of each target, [rows, targets]; and whether any does."""
+        if how not in AGGREGATES:
+            raise SpecError(f"aggregate function {how!r}")
+        made = np.zeros((len(x), self.weights.shape[1]))
+        hit = np.zeros(made.shape, bool)
+        step = max(1, AT_ONCE // max(1, len(self.roots) * self.weights.shape[1]))
+        for start in range(0, len(x), step):
+            leaves = self.reached(x[start : start + step])
+            weights, there = self.weights[leaves], self.hit[leaves]
+            hit[start : start + step] = there.any(1)
+            if how in ("MIN", "MAX"):
+                worst = np.inf if how == "MIN" else -np.inf
+                best = (np.min if how == "MIN" else np.max)(np.where(there, weights, worst), 1)
+                made[start : start + step] = np.where(np.isfinite(best), best, 0)
+            else:
+                made[start : start + step] = weights.sum(1)
+        return made / len(self.roots) if how == "AVERAGE" and len(self.roots) else made, hit
+
+
+def _classic(given: dict[str, Any], kind: str, targets: int) -> Forest:
+    """The forest of the operators that number nodes within their tree."""
+
+    def array(name: str, count: int | None = None, filler: Any = None) -> Array:
+        tensor = given.get(f"{name}_as_tensor")
+        found = given.get(name) if tensor is None else tensor
+        if found is None and filler is not None:
+            return np.full(count or 0, filler)
+        made = np.asarray(() if found is None else found)
+        if tensor is None and made.dtype.kind == "f":
+            made = made.astype(np.float32)
+        if count is not None and len(made) != count:
+            raise SpecError(f"{name} has {len(made)} entries, expected {count}")
+        return made
+
+    trees, numbers = array("nodes_treeids"), array("nodes_nodeids")
+    count = len(trees)
+    place = {key: i for i, key in enumerate(zip(trees.tolist(), numbers.tolist(), strict=True))}
+    modes = [MODES.index(m) if m in MODES else -1 for m in given["nodes_modes"]]
+    if set(given["nodes_modes"]) - {*COMPARED, "LEAF"} or len(modes) != count:
+        raise SpecError(f"nodes_modes has {len(modes)} entries for {count} nodes, or some of no known kind")
+
+    def child(name: str) -> Array:
+        pairs = zip(trees.tolist(), array(name, count).tolist(), modes, strict=True)
+        return np.array([place.get((t, n), -1) if m >= 0 else 0 for t, n, m in pairs], np.int64)
+
+    entries = zip(array(f"{kind}_treeids").tolist(), array(f"{kind}_nodeids").tolist(), strict=True)
+    leaf_nodes = [place.get(key, -1) for key in entries]
+    ids, weights = array(f"{kind}_ids", len(leaf_nodes)), array(f"{kind}_weights", len(leaf_nodes))
+    if leaf_nodes and (min(leaf_nodes) < 0 or ids.min() < 0 or ids.max() >= targets):
+        raise SpecError(f"{kind}_ids or {kind}_nodeids point at what is not there")
+    # onnxruntime reads weights of leaves only, and a leaf without any as zeros
+    rows = np.zeros(count, np.int64)
+    ends = np.flatnonzero(np.array(modes) < 0)
+    rows[ends] = np.arange(len(ends))
+    leaf = np.array([modes[n] < 0 for n in leaf_nodes], bool)
+    table, hit = np.zeros((len(ends), targets)), np.zeros((len(ends), targets), bool)
+    where = rows[np.array(leaf_nodes, np.int64)[leaf]], ids[leaf].astype(np.int64)
+    np.add.at(table, where, weights[leaf])
+    hit[where] = True
+    _, first = np.unique(trees, return_index=True)
+    return Forest(
+        np.sort(first), array("nodes_featureids", count), array("nodes_values", count),
+        np.array(modes, np.int64), child("nodes_truenodeids"), child("nodes_falsenodeids"),
+        array("nodes_missing_value_tracks_true", count, 0).astype(bool), rows, table, hit, {},
+    )  # fmt: skip
+
+
+def _kept(cache: dict[str, Any], make: Callable[[], Forest]) -> Forest:
+    """A node's forest, read once."""
+    if "forest" not in cache:
+        cache["forest"] = make()
+    found: Forest = cache["forest"]
+    return found
+
+
+def _base(values: Sequence[float] | Array | None) -> Array:
+    return np.asarray(() if values is None else values, np.float64)
+
+
+@host_op("ai.onnx.ml:TreeEnsembleRegressor")
+def regressor(
+    x: Array, *, aggregate_function: str = "SUM", post_transform: str, n_targets: int, exact: bool,
+    cache: dict[str, Any], **given: Any,
+) -> Array:  # fmt: skip
+    """[rows, targets]."""
+    forest = _kept(cache, lambda: _classic(given, "target", n_targets or 1))
+    made, _ = forest.sums(x, aggregate_function)
+    base = given.get("base_values_as_tensor")
+    base = _base(given.get("base_values") if base is None else base)
+    made = finished(made + base if len(base) else made, post_transform)
+    return made if exact else made.astype(np.float32)
+
+
+@host_op("ai.onnx.ml:TreeEnsembleClassifier")
+def classifier(
+    x: Array, *, post_transform: str, exact: bool, cache: dict[str, Any],
+    classlabels_int64s: Sequence[int] | None, classlabels_strings: Sequence[str] | None, **given: Any,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The label of each row, and [rows, classes] scores."""
+    labels: Sequence[Any] = classlabels_int64s or classlabels_strings or (0, 1)
+    forest = _kept(cache, lambda: _classic(given, "class", max(2, len(labels))))
+    made, hit = forest.sums(x, "SUM")
+    base = given.get("base_values_as_tensor")
+    base = _base(given.get("base_values") if base is None else base)
+    if len(labels) > 2:
+        made, hit = (made + base, np.ones_like(hit)) if len(base) else (made, hit)
+        place = np.where(hit, made, -np.inf).argmax(1)  # of classes that a leaf speaks of
+        made = finished(made, post_transform)
+    else:
+        place, made = _of_two(made, hit, base, post_transform, forest)
+    return labelled(labels, place), made if exact else made.astype(np.float32)
+
+
+def _of_two(made: Array, hit: Array, base: Array, transform: str, forest: Forest) -> tuple[Array, Array]:
+    """Place of the label and scores [rows, 2], as onnxruntime reads what ONNX leaves open of two classes: a
+    second class that no leaf speaks of is the first one's opposite.
+    """
+    second, made = hit[:, 1], made.copy()
+    if len(base):
+        made[:, 0] += base[0]
+    if len(base) == 2:
+        turned = base[1] + made[:, 0] - base[0]
+        made = np.where(second[:, None], np.stack([-turned, turned], 1), made)
+    weight = np.where(second, made[:, 1], made[:, 0])
+    positive = bool(forest.hit.any(0).sum() == 1 and (forest.weights[forest.hit] >= 0).all())
+    place = (weight > (0.5 if positive else 0)).astype(np.int64)
+    both = finished(made, transform)
+    if len(base) == 2 or second.all():
+        return place, both
+    lone = made[:, 0]
+    alone = np.stack([1 - lone if positive and transform != "LOGISTIC" else -lone, lone], 1)
+    alone = finished(alone, transform) if transform == "LOGISTIC" else alone
+    return place, np.where(second[:, None], both, alone)
+
+
+@host_op("ai.onnx.ml:TreeEnsemble")
+def ensemble(
+    x: Array, *, aggregate_function: int, post_transform: int, n_targets: int, exact: bool,
+    cache: dict[str, Any], **given: Any,
+) -> Array:  # fmt: skip
+    """[rows, targets], in the type of ``x``."""
+    forest = _kept(cache, lambda: _modern(given, n_targets))
+    names = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+    if not 0 <= aggregate_function < len(AGGREGATES) or not 0 <= post_transform < len(names):
+        raise SpecError(f"aggregate function {aggregate_function}, post-transform {post_transform}")
+    made, _ = forest.sums(x, AGGREGATES[aggregate_function])
+    made = finished(made, names[post_transform])
+    return made if exact else made.astype(x.dtype)
+
+
+def _modern(given: dict[str, Any], targets: int) -> Forest:
+    """The forest of TreeEnsemble: leaves are numbered apart from nodes, and stand behind them here."""
+    features = np.asarray(given["nodes_featureids"], np.int64)
+    nodes, ids = len(features), np.asarray(given["leaf_targetids"], np.int64)
+    weights = given["leaf_weights"]
+    leaves = len(ids)
+    if leaves != len(weights) or (leaves and (ids.min() < 0 or ids.max() >= targets)):
+        raise SpecError(f"{leaves} leaf_targetids, {len(weights)} leaf_weights, {targets} targets")
+    behind = np.full(leaves, -1)
+
+    def child(way: str) -> Array:
+        to = np.asarray(given[f"nodes_{way}nodeids"], np.int64)
+        is_leaf = np.asarray(given[f"nodes_{way}leafs"], np.int64).astype(bool)
+        if len(to) != nodes or len(is_leaf) != nodes:
+            raise SpecError(f"nodes_{way}nodeids has {len(to)} entries for {nodes} nodes")
+        return np.concatenate([np.where(is_leaf, to + nodes, to), behind])
+
+    mode = np.asarray(given["nodes_modes"], np.int64)
+    missing = given.get("nodes_missing_value_tracks_true")
+    missing = np.zeros(nodes) if missing is None else np.asarray(missing)
+    if len(mode) != nodes or len(missing) != nodes or (mode >= len(MODES)).any():
+        raise SpecError(f"{len(mode)} nodes_modes for {nodes} nodes, or one of no known kind")
+    splits = given["nodes_splits"]
+    table, hit = np.zeros((leaves, targets)), np.zeros((leaves, targets), bool)
+    table[np.arange(leaves), ids] = weights
+    hit[np.arange(leaves), ids] = True
+    sets = given.get("membership_values")
+    members: dict[int, Array] = {}
+    if sets is not None:
+        ends = np.flatnonzero(np.isnan(sets))
+        parts = [p[~np.isnan(p)] for p in np.split(sets, ends)]
+        members = dict(
+            zip(np.flatnonzero(mode == MODES.index("BRANCH_MEMBER")).tolist(), parts, strict=False)
+        )
+    return Forest(
+        np.asarray(given["tree_roots"], np.int64), np.concatenate([features, behind * 0]),
+        np.concatenate([splits, np.zeros(leaves, splits.dtype)]), np.concatenate([mode, behind]),
+        child("true"), child("false"), np.concatenate([missing, behind * 0]).astype(bool),
+        np.concatenate([np.zeros(nodes, np.int64), np.arange(leaves)]), table, hit, members,
+    )  # fmt: skip

@@ -1,0 +1,209 @@
+"""Models of ai.onnx.ml, as scikit-learn and gradient boosting export them, against onnxruntime."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from support.noise import noise
+from support.onnx_models import FLOAT, helper, numpy_helper, onnx, value
+
+import bslite
+from bslite.onnxruntime import InferenceSession
+
+ort = pytest.importorskip("onnxruntime")
+STRING, DOUBLE = onnx.TensorProto.STRING, onnx.TensorProto.DOUBLE
+FEATURES = 4
+
+
+def ml(nodes: Sequence[Any], inputs: Any, outputs: Sequence[str], version: int = 3) -> bytes:
+    """A model whose nodes are of ai.onnx.ml if they do not say otherwise."""
+    outs = [helper.make_empty_tensor_value_info(o) for o in outputs]
+    graph = helper.make_graph(list(nodes), "classical", inputs, outs)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", version)]
+    made: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    return made
+
+
+def node(op: str, reads: Sequence[str], makes: Sequence[str], **given: Any) -> Any:
+    return helper.make_node(op, reads, makes, domain="ai.onnx.ml", **given)
+
+
+def agree(made: bytes, **feed: Any) -> bslite.CompiledModel:
+    """Values by bslite and onnxruntime, of the same types."""
+    compiled = bslite.compile(made)
+    for got, want in zip(compiled(feed).tuple(), ort.InferenceSession(made).run(None, feed), strict=True):
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        if want.dtype.kind == "f":
+            np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6)
+        else:
+            assert got.tolist() == want.tolist()
+    return compiled
+
+
+def forest(kind: str, targets: Sequence[int], seed: int = 0, positive: bool = False) -> dict[str, Any]:
+    """Attributes of three trees of seven nodes; each leaf has a weight of each of some targets."""
+    rng = np.random.default_rng(seed)
+    modes = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"]
+    a: dict[str, Any] = {f"nodes_{k}": [] for k in (
+        "treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids",
+        "missing_value_tracks_true",
+    )} | {f"{kind}_{k}": [] for k in ("treeids", "nodeids", "ids", "weights")}  # fmt: skip
+    for tree in range(3):
+        for n in range(7):
+            inner = n < 3
+            row = (tree, n, int(rng.integers(FEATURES)) if inner else 0, float(rng.normal()) * inner,
+                   modes[int(rng.integers(4))] if inner else "LEAF", 2 * n + 1 if inner else 0,
+                   2 * n + 2 if inner else 0, int(rng.integers(2)))  # fmt: skip
+            for key, item in zip(list(a)[:8], row, strict=True):
+                a[key].append(item)
+            for target in () if inner else targets:
+                weight = float(rng.normal())
+                for key, item in zip(
+                    list(a)[8:], (tree, n, target, abs(weight) if positive else weight), strict=True
+                ):
+                    a[key].append(item)
+    return a
+
+
+ROWS = [value("x", ["n", FEATURES])]
+
+
+@pytest.mark.parametrize("labels", [("ints", 3), ("ints", 2), ("texts", 3), ("texts", 2)])
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+@pytest.mark.parametrize("targets", ["each", "first"])
+@pytest.mark.parametrize("positive", [False, True])
+def test_classifiers_of_trees(labels: tuple[str, int], transform: str, targets: str, positive: bool) -> None:
+    kind, count = labels
+    if targets == "first" and count == 3:
+        ids: Sequence[int] = (0, 2)  # a class that no leaf has
+    else:
+        ids = range(count) if targets == "each" else (0,)
+    names = {"classlabels_strings": ["no", "yes", "may be"][:count]}
+    given = names if kind == "texts" else {"classlabels_int64s": [0, 1, 7][:count]}
+    tree = node("TreeEnsembleClassifier", ["x"], ["label", "score"], post_transform=transform,
+                **forest("class", ids, positive=positive), **given)  # fmt: skip
+    x = noise(9, FEATURES)
+    x[2, 1] = x[5] = np.nan
+    agree(ml([tree], ROWS, ["label", "score"]), x=x)
+
+
+@pytest.mark.parametrize("base", [[0.25], [0.25, -0.5]])
+@pytest.mark.parametrize("ids", [(0,), (0, 1)])
+def test_two_classes_with_base_values(base: list[float], ids: Sequence[int]) -> None:
+    tree = node("TreeEnsembleClassifier", ["x"], ["label", "score"], post_transform="LOGISTIC",
+                base_values=base, classlabels_int64s=[0, 1], **forest("class", ids))  # fmt: skip
+    agree(ml([tree], ROWS, ["label", "score"]), x=noise(9, FEATURES))
+
+
+@pytest.mark.parametrize("how", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize("kind", [FLOAT, DOUBLE])
+def test_regressors_of_trees(how: str, kind: int) -> None:
+    tree = node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=2, aggregate_function=how,
+                base_values=[0.5, -1.0], **forest("target", (0, 1)))  # fmt: skip
+    made = ml([tree], [value("x", ["n", FEATURES], kind)], ["y"])
+    x = (noise(9, FEATURES) * 3).astype(helper.tensor_dtype_to_np_dtype(kind))
+    compiled = agree(made, x=x)
+    agree(made, x=x[:1])
+    assert compiled.pieces[0].startswith("NumPy: node 'y' (TreeEnsembleRegressor)")
+
+
+def test_trees_of_the_newest_kind() -> None:
+    """Two trees in float64: one of a member of a set, one that is a leaf alone."""
+    f64, u8 = np.float64, np.uint8
+    tree = node(
+        "TreeEnsemble", ["x"], ["y"], n_targets=2, aggregate_function=1, post_transform=0,
+        tree_roots=[0, 2], nodes_featureids=[1, 0, 0], nodes_truenodeids=[1, 0, 3],
+        nodes_falsenodeids=[2, 1, 3], nodes_trueleafs=[0, 1, 1], nodes_falseleafs=[1, 1, 1],
+        nodes_modes=numpy_helper.from_array(np.array([0, 6, 0], u8)),
+        nodes_splits=numpy_helper.from_array(np.array([0.25, 0, 0], f64)),
+        membership_values=numpy_helper.from_array(np.array([1.5, 3, np.nan], f64)),
+        leaf_targetids=[0, 1, 0, 1],
+        leaf_weights=numpy_helper.from_array(np.array([0.1, 0.2, 0.4, 0.8], f64)),
+    )  # fmt: skip
+    made = ml([tree], [value("x", ["n", 2], DOUBLE)], ["y"], 5)
+    x = np.array([[1.5, 0], [2, 0.25], [3, -1], [1.5, 2]])
+    got = bslite.compile(made)(x)[0]
+    np.testing.assert_allclose(got, [[0.1, 0.8], [0, 1.0], [0.1, 0.8], [0.4, 0.8]], rtol=1e-15)
+
+
+def test_a_pipeline_ends_in_a_dict_for_each_row() -> None:
+    """Scaler, LinearClassifier, Normalizer and ZipMap: what skl2onnx writes for a logistic regression."""
+    w = noise(3, FEATURES)
+    nodes = [
+        node("Imputer", ["x"], ["i"], imputed_value_floats=[0.5] * FEATURES, replaced_value_float=math.nan),
+        node("Scaler", ["i"], ["s"], offset=[0.1] * FEATURES, scale=[2.0, 1.0, 0.5, 3.0]),
+        node("LinearClassifier", ["s"], ["label", "raw"], coefficients=w.reshape(-1).tolist(), multi_class=1,
+             intercepts=[0.1, 0.2, 0.3], classlabels_strings=["a", "b", "c"], post_transform="LOGISTIC"),
+        node("Normalizer", ["raw"], ["p"], norm="L1"),
+        node("ZipMap", ["p"], ["dicts"], classlabels_strings=["a", "b", "c"]),
+    ]  # fmt: skip
+    x = noise(5, FEATURES)
+    x[1, 2] = np.nan
+    agree(ml(nodes, ROWS, ["label", "p"]), x=x)
+    made = ml(nodes, ROWS, ["dicts"])
+    (got,), (want,) = (s.run(None, {"x": x}) for s in (InferenceSession(made), ort.InferenceSession(made)))
+    assert [sorted(row) for row in got] == [sorted(row) for row in want]
+    for ours, theirs in zip(got, want, strict=True):
+        np.testing.assert_allclose([ours[k] for k in "abc"], [theirs[k] for k in "abc"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
+def test_a_linear_classifier_of_one_score(transform: str) -> None:
+    linear = node("LinearClassifier", ["x"], ["label", "p"], coefficients=noise(FEATURES).tolist(),
+                  intercepts=[0.1], classlabels_ints=[3, 5], post_transform=transform)  # fmt: skip
+    agree(ml([linear], ROWS, ["label", "p"]), x=noise(6, FEATURES))
+
+
+TEXTS = np.array([["red", "blue"], ["green", "red"]], object)
+SMALL: list[tuple[str, Any, dict[str, Any]]] = [
+    ("LinearRegressor", noise(5, FEATURES), {"coefficients": [1.0] * 8, "intercepts": [1.0, 2.0], "targets": 2}),
+    ("Normalizer", noise(5, FEATURES), {"norm": "L2"}),
+    ("Normalizer", noise(5, FEATURES), {"norm": "MAX"}),
+    ("Binarizer", noise(5, FEATURES), {"threshold": 0.25}),
+    ("LabelEncoder", TEXTS, {"keys_strings": ["red", "blue"], "values_int64s": [4, 9], "default_int64": -7}),
+    ("LabelEncoder", np.array([3, 5, 4]), {"keys_int64s": [3, 4], "values_strings": ["x", "y"]}),
+    ("LabelEncoder", np.float32([0.5, 3]), {"keys_floats": [0.5, 9.0], "values_floats": [1.0, 2.5]}),
+    ("CategoryMapper", TEXTS, {"cats_strings": ["red", "blue"], "cats_int64s": [1, 2], "default_int64": 0}),
+    ("OneHotEncoder", TEXTS[0], {"cats_strings": ["red", "green", "blue"]}),
+    ("OneHotEncoder", np.array([[1, 5]]), {"cats_int64s": [5, 1]}),
+    ("FeatureVectorizer", noise(5, FEATURES), {"inputdimensions": [FEATURES]}),
+    ("Scaler", np.arange(8).reshape(2, 4), {"offset": [1.0], "scale": [0.5]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "x", "given"), SMALL, ids=[c[0] for c in SMALL])
+def test_preparations(op: str, x: Any, given: dict[str, Any]) -> None:
+    kind = STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype)
+    agree(ml([node(op, ["x"], ["y"], **given)], [value("x", [None] * x.ndim, kind)], ["y"]), x=x)
+
+
+def test_words_become_numbers_of_a_linear_model() -> None:
+    """Texts split, counted and weighed: text classification as scikit-learn exports it."""
+    counts = {"mode": "TFIDF", "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 0,
+              "ngram_counts": [0, 2], "ngram_indexes": [1, 0, 2], "pool_strings": ["a", "b", "a", "c"],
+              "weights": [0.5, 2.0, 3.0]}  # fmt: skip
+    nodes = [
+        helper.make_node(
+            "StringNormalizer", ["x"], ["low"], case_change_action="LOWER", stopwords=["the"], locale="C"
+        ),
+        helper.make_node("TfIdfVectorizer", ["low"], ["t"], **counts),
+        node("LinearRegressor", ["t"], ["y"], coefficients=[1.0, 10.0, 100.0], intercepts=[0.5], targets=1),
+    ]
+    agree(
+        ml(nodes, [value("x", [None], STRING)], ["t", "y"]), x=np.array(["A", "The", "c", "B", "a"], object)
+    )
+
+
+def test_trees_that_are_none_are_refused() -> None:
+    given = forest("target", (0,))
+    given["nodes_truenodeids"][0] = 0
+    loop = ml([node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=1, **given)], ROWS, ["y"])
+    x = noise(9, FEATURES) * 9
+    with pytest.raises(bslite.SpecError, match="below itself"):
+        bslite.compile(loop)(x)
+    given["nodes_truenodeids"][0] = 40
+    lost = ml([node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=1, **given)], ROWS, ["y"])
+    with pytest.raises(bslite.SpecError, match="not there"):
+        bslite.compile(lost)(x)
