@@ -158,7 +158,7 @@ def test_a_linear_classifier_of_one_score(transform: str) -> None:
 
 TEXTS = np.array([["red", "blue"], ["green", "red"]], object)
 SMALL: list[tuple[str, Any, dict[str, Any]]] = [
-    ("LinearRegressor", noise(5, FEATURES), {"coefficients": [1.0] * 8, "intercepts": [1.0, 2.0], "targets": 2}),
+    ("LinearRegressor", noise(5, FEATURES), {"coefficients": [1.0] * 8, "targets": 2}),
     ("Normalizer", noise(5, FEATURES), {"norm": "L2"}),
     ("Normalizer", noise(5, FEATURES), {"norm": "MAX"}),
     ("Binarizer", noise(5, FEATURES), {"threshold": 0.25}),
