@@ -183,22 +183,27 @@ class Recent(Generic[K, V]):
         self.size = size
         self._dropped = dropped
         self._values: OrderedDict[K, V] = OrderedDict()
+        self._last: tuple[K, V] | None = None  # used most recently: found without a lock, and without a hash
         self._lock = threading.RLock()
 
     def find(self, key: K) -> V | None:
         """The value of ``key``, which counts as a use of it; None if there is none."""
+        last = self._last
+        if last is not None and last[0] is key:
+            return last[1]
         with self._lock:
             if key not in self._values:
                 return None
             self._values.move_to_end(key)
-            return self._values[key]
+            value = self._values[key]
+            self._last = key, value
+            return value
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """The value of ``key``, made if there is none: by one thread, while the others wait."""
         with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key]
+            if (found := self.find(key)) is not None:
+                return found
             return self.put(key, make())
 
     def put(self, key: K, value: V) -> V:
@@ -206,6 +211,7 @@ class Recent(Generic[K, V]):
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
+            self._last = key, value
             while len(self._values) > self.size:
                 old = self._values.popitem(last=False)
                 if self._dropped is not None:
@@ -216,6 +222,7 @@ class Recent(Generic[K, V]):
         """Drop everything."""
         with self._lock:
             self._values.clear()
+            self._last = None
 
     def values(self) -> list[V]:
         """All values, the least recently used first."""

@@ -67,7 +67,7 @@ class CompiledModel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Outputs:
         """The model's results. InputError names an input that is missing, unknown or unfit."""
-        return Outputs(self._open().call(args, kwargs))
+        return self._open().call(args, kwargs)
 
     def close(self) -> None:
         """Let go of plans, packed weights and values. Calls after that raise EngineError."""

@@ -42,6 +42,12 @@ class OnnxModel(OpenModel):
         made = self._rep.run(self._border.enter(inputs))
         return self._border.leave(dict(zip([o.name for o in self.outputs], made, strict=True)), self._exact)
 
+    def again(self, given: Sequence[Any]) -> list[Array] | None:
+        """The outputs in order for one array per input, of kinds that it has run before; None if there is
+        more to do, as `run` does it.
+        """
+        return None if self._border.takes or self._border.gives else self._rep.running.again(given)
+
     def settle(self, given: Sequence[Any]) -> Settled:
         """See `OpenModel`."""
         names = [i.name for i in self.inputs]

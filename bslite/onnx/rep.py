@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bslite.api import kind_of, prepared, run
 from bslite.cache import Recent
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import Source
@@ -37,10 +38,13 @@ base = load_backend_base()
 
 
 class Specialised:
-    """A model with some sizes fixed and some inputs built in: a spec, and outputs known already."""
+    """A model with some sizes fixed and some inputs built in: a spec, and outputs known already.
 
-    def __init__(self, converted: Converted, built_in: Sequence[str]) -> None:
-        self.built_in = frozenset(built_in)
+    ``key``: what tells it apart from the other models of a `BsliteRep`.
+    """
+
+    def __init__(self, converted: Converted, built_in: Sequence[str], key: Any) -> None:
+        self.built_in, self.key = frozenset(built_in), key
         self.known: list[Array | None] = [o.data if isinstance(o, Const) else None for o in converted.outputs]
         values = [o for o in converted.outputs if not isinstance(o, Const)]
         self.spec: ModelSpec | None = converted.spec(values) if values else None
@@ -48,6 +52,10 @@ class Specialised:
     def settled(self, inputs: Mapping[str, Any]) -> Settled:
         """For the inputs of one call."""
         return Settled(self.spec, [x for name, x in inputs.items() if name not in self.built_in], self.known)
+
+    def outputs(self, made: list[Array]) -> list[Array]:
+        """All outputs in order, from those that the spec made."""
+        return made if len(made) == len(self.known) else Settled(None, [], self.known).outputs(made)
 
     def __str__(self) -> str:
         return (
@@ -75,22 +83,54 @@ class BsliteRep:
         self._seen: Recent[Any, Any] = Recent(MAX_SEEN)  # kinds of inputs -> keys of models
         self._readers: dict[frozenset[str], Reader] = {}  # by the inputs that are built in
         self._wanted: frozenset[str] = frozenset()  # inputs whose values were needed before
+        self._needed: list[int] = []  # their places
+        self._ready: dict[Any, tuple[Any, Any, list[int] | None]] = {}  # see `again`
         self._lock = threading.RLock()
 
     def run(self, given: Mapping[str, Any]) -> list[Array]:
         """The outputs for the inputs by name, in the graph's order. Raises what `bslite.from_onnx` and
         `bslite.run` raise.
         """
-        from bslite.api import run
+        if (made := self.again(list(given.values()))) is not None:
+            return made
+        found = self.specialised(given)
+        arrays = [np.asarray(x) for x in found.settled(given).inputs]
+        results: Any = []
+        if found.spec is not None and self.backend == "reference64":
+            # float64 of another piece stays what it is
+            results = by_reference(found.spec, arrays, np.float64)
+        elif found.spec is not None:
+            results = run(found.spec, arrays, backend=self.backend, threads=self.threads)
+        self._prepare(given, found, arrays)
+        return found.outputs(results if isinstance(results, list) else [results])
 
-        settled = self.specialised(given).settled(given)
-        if settled.spec is None:
-            return settled.outputs([])
-        arrays = [np.asarray(x) for x in settled.inputs]
-        if self.backend == "reference64":  # float64 of another piece stays what it is
-            return settled.outputs(by_reference(settled.spec, arrays, np.float64))
-        made = run(settled.spec, arrays, backend=self.backend, threads=self.threads)
-        return settled.outputs(made if isinstance(made, list) else [made])
+    def again(self, given: Sequence[Any]) -> list[Array] | None:
+        """The outputs for arrays in order, of kinds that it has run before; None if there is more to do."""
+        if (ready := self._ready.get(_kind(given, self._needed))) is None:
+            return None
+        key, call, taken = ready
+        found = self._kept.find(key)
+        if found is None:
+            return None
+        if call is None:
+            return found.outputs([])
+        made = call(given if taken is None else [given[i] for i in taken])
+        return None if made is None else found.outputs(made)
+
+    def _prepare(self, given: Mapping[str, Any], found: Specialised, arrays: Sequence[Array]) -> None:
+        """Let `again` know the model for these inputs, by its key, so that it is not kept from here."""
+        if self.backend != "cpu":
+            return
+        call = None if found.spec is None else prepared(found.spec, arrays, self.threads)
+        needed = [i for i, name in enumerate(given) if name in self._wanted]
+        kind = _kind(list(given.values()), needed)
+        if kind is None or (call is None and found.spec is not None):
+            return
+        if len(self._ready) >= MAX_SEEN:
+            self._ready.clear()
+        taken = [i for i, name in enumerate(given) if name not in found.built_in]
+        self._ready[kind] = found.key, call, None if len(taken) == len(given) else taken
+        self._needed = needed
 
     def kept(self) -> list[Specialised]:
         """The models that are kept, the least recently used first."""
@@ -100,6 +140,7 @@ class BsliteRep:
         """Drop the models that are kept."""
         self._kept.clear()
         self._seen.clear()
+        self._ready.clear()
 
     def specialised(self, given: Mapping[str, Any]) -> Specialised:
         """The model for these inputs, made if there is none yet."""
@@ -109,12 +150,12 @@ class BsliteRep:
             return seen
         with self._lock:
             built_in = {n for n, x in given.items() if n in wanted or 0 in x.shape}
-            key, found = self._specialised(given, built_in)
+            found = self._specialised(given, built_in)
             if not found.built_in:
-                self._seen.put(kind, key)
+                self._seen.put(kind, found.key)
             return found
 
-    def _specialised(self, given: Mapping[str, Any], built_in: set[str]) -> tuple[Any, Specialised]:
+    def _specialised(self, given: Mapping[str, Any], built_in: set[str]) -> Specialised:
         while True:
             reader = self._reader(frozenset(built_in))
             shapes = [tuple(given[i.name].shape) for i in reader.declared]
@@ -124,7 +165,7 @@ class BsliteRep:
             for sizing in reader.sizings(shapes):
                 key = _key(reader, sizing, shapes, values)
                 if (found := self._kept.find(key)) is not None:
-                    return key, found
+                    return found
             try:
                 converted = reader.convert(shapes, constants)
             except NotConverted as e:
@@ -134,10 +175,10 @@ class BsliteRep:
                 built_in |= wanted
                 self._wanted |= wanted
                 continue
-            made = Specialised(converted, sorted(built_in))
-            self._share(made)
             key = _key(reader, converted.sizing, shapes, values)
-            return key, self._kept.put(key, made)
+            made = Specialised(converted, sorted(built_in), key)
+            self._share(made)
+            return self._kept.put(key, made)
 
     def _reader(self, built_in: frozenset[str]) -> Reader:
         if built_in not in self._readers:
@@ -151,6 +192,12 @@ class BsliteRep:
             from bslite.engines.cpu import engine_for
 
             engine_for(made.spec, like=others[-1])
+
+
+def _kind(given: Sequence[Any], needed: Sequence[int]) -> Any:
+    """What tells inputs apart: all but the values of those whose values no operator needs."""
+    kind = kind_of(given)
+    return (kind, *(given[i].tobytes() for i in needed)) if needed and kind is not None else kind
 
 
 def _digest(array: Array) -> str:

@@ -69,6 +69,7 @@ class Running:
         self._reps: dict[tuple[Piece, bool, tuple[str, ...]], BsliteRep] = {}
         self._hosts: dict[int, Any] = {}
         self._folded: dict[str, Array] = {}
+        self._only: BsliteRep | None = None  # what has run last, as long as it is the only piece
         self._lock = threading.RLock()
         self.pieces = cut(graph, self._alone, self._late)
 
@@ -87,6 +88,12 @@ class Running:
                 self._settle(at, e, values)
             else:
                 return [self._value(values, name) for name in self.graph.outputs]
+
+    def again(self, given: Sequence[Any]) -> list[Any] | None:
+        """The outputs for arrays in order, of kinds that it has run before, if it is all of a model in one
+        piece; None if there is more to do.
+        """
+        return None if self._only is None else self._only.again(given)
 
     def whole(self) -> BsliteRep:
         """What specialises the model as one piece, also on tensors. UnsupportedError if it is cut."""
@@ -165,6 +172,7 @@ class Running:
             if key not in self._reps:
                 self._reps[key] = self._rep(piece, given)
             rep = self._reps[key]
+            self._only = rep if whole and len(self.pieces) == 1 else None
         values.update(zip(self.graph.outputs if whole else piece.outputs, rep.run(given), strict=True))
         if piece.forced and len(rep.kept()) > MOST_VALUES:
             self._loosen(piece)

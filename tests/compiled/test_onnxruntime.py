@@ -48,6 +48,11 @@ def test_run_returns_what_is_named_in_that_order() -> None:
     assert np.array_equal(first, second)
     with pytest.raises(InputError, match="there is no output 'none'"):
         s.run(["none"], feed)
+    both = session(model([helper.make_node("Split", ["x"], ["a", "b"])], [value("x", [4])], ["a", "b"]))
+    for names, want in ((["b"], [[2, 3]]), (["b", "a"], [[2, 3], [0, 1]]), (None, [[0, 1], [2, 3]])) * 2:
+        assert [y.tolist() for y in both.run(names, {"x": np.arange(4, dtype=np.float32)})] == want
+    with pytest.raises(InputError, match="there is no input y"):
+        both.run(None, {"y": np.arange(4, dtype=np.float32)})
 
 
 def test_lists_and_values_are_taken_as_arrays() -> None:

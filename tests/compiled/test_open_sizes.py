@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.noise import noise
-from support.onnx_models import helper, i64, model, value
+from support.onnx_models import INT64, helper, i64, model, value
 
 import bslite
 from bslite import InputError, ModelSpec, from_onnx, run
@@ -47,6 +47,21 @@ def test_a_call_that_tells_them_apart_is_served_too() -> None:
     a, b = noise(3, 4), noise(1, 4)
     for left, right in ((a, a), (a, b), (b, a), (a, a)):
         assert np.array_equal(m(left, right)[0], left + right)
+
+
+def test_values_that_are_built_in_are_looked_at_in_each_call() -> None:
+    inputs = [value("x", ["n", 6]), value("s", [3], INT64), value("a", ["n", 6])]
+    nodes = [node("Add", ["x", "a"], ["b"]), node("Reshape", ["b", "s"], ["y"]), node("Shape", ["x"], ["z"])]
+    m = bslite.compile(model(nodes, inputs, ["y", "z"]))
+    for n, shape in [(4, (4, 3, 2)), (4, (4, 2, 3)), (2, (3, 2, 2)), (4, (4, 3, 2)), (4, (4, 2, 3))] * 2:
+        x = noise(n, 6, seed=n)
+        y, z = m(x, i64(*shape), x).tuple()
+        assert np.array_equal(y, (x + x).reshape(shape))
+        assert z.tolist() == [n, 6]
+        z[:] = 0  # the caller's own
+    with pytest.raises(InputError, match="is float64, expected float32"):
+        m(noise(4, 6).astype(np.float64), i64(4, 3, 2), noise(4, 6))
+    m.close()
 
 
 def test_a_size_that_cannot_stay_free_is_settled_by_each_call() -> None:

@@ -1,5 +1,7 @@
 """`bslite.run` as a user meets it: what it takes, what it refuses and how it says so."""
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -170,6 +172,51 @@ def test_plans_are_bounded(spec: ModelSpec) -> None:
     for width in range(22, 22 + 2 * MAX_PLANS):
         bslite.run(spec, picture(1, 20, width))
     assert len(engine_for(spec)._sessions) == MAX_PLANS
+
+
+def test_a_prepared_call_takes_nothing_else(spec: ModelSpec) -> None:
+    """What ran once is not checked again; what differs in anything that was checked is."""
+    x = picture()
+    want = bslite.run(spec, x, threads=1).tobytes()
+    assert bslite.run(spec, x, threads=1).tobytes() == want
+    shifted = np.frombuffer(b"." + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape)
+    assert not shifted.flags.aligned
+    assert bslite.run(spec, shifted, threads=1).tobytes() == want
+    assert bslite.run(spec, [x], threads=1).tobytes() == bslite.run(spec, (x,), threads=1).tobytes() == want
+    assert np.array_equal(bslite.run(spec, x[:1], threads=1), bslite.run(spec, x, threads=1)[:1])
+    swapped = x.astype(">f4")
+    for wrong in (swapped, x.view(np.int32), x.astype(np.float64)):
+        with pytest.raises(InputError, match=r"expected float32; bslite does not cast"):
+            bslite.run(spec, wrong, threads=1)
+    for threads in (True, 1.0):
+        with pytest.raises(EngineError, match="positive integer"):
+            bslite.run(spec, x, threads=threads)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="takes 1 input"):
+        bslite.run(spec, [x, x], threads=1)
+
+
+def test_a_prepared_call_keeps_nothing_alive() -> None:
+    from bslite.engines.cpu.engine import MAX_PLANS, engine_for
+
+    spec, x = small_net(), picture()
+    want = bslite.run(spec, x)
+    engine = engine_for(spec)
+    session = weakref.ref(engine._sessions.values()[0])
+    for width in range(23, 23 + MAX_PLANS):
+        assert bslite.run(spec, x).tobytes() == want.tobytes()  # used again and again, so it stays
+        bslite.run(spec, picture(1, 20, width))
+    assert session() is not None
+    for width in range(23, 23 + MAX_PLANS):
+        bslite.run(spec, picture(1, 20, width))
+    assert session() is None
+    assert bslite.run(spec, x).tobytes() == want.tobytes()
+    gone = weakref.ref(engine)
+    del engine
+    calls = spec.__dict__["_calls"]
+    bslite.api.release(spec)
+    gc.collect()
+    assert calls
+    assert gone() is None
 
 
 def test_several_inputs_and_outputs() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from bslite import api
+from bslite.compiled.outputs import Outputs
 from bslite.compiled.runners.runner import Options
 from bslite.dropin import optimize
 from bslite.dropin.runner import runner_of
@@ -29,7 +30,7 @@ class ModuleRunner:
         )
         self.outputs: tuple[Port, ...] = ()
 
-    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Outputs:
         if len(args) == 1 and isinstance(args[0], Mapping):
             args, kwargs = [], {**args[0], **kwargs}
         try:
@@ -41,11 +42,11 @@ class ModuleRunner:
         )
         with torch.no_grad():
             made = self.module(*map(_tensor, args), **{k: _tensor(v) for k, v in kwargs.items()})
-        results = dict(_named(made))
+        results = Outputs(_named(made))
         self.outputs = tuple(
             Port(name, tuple(y.shape), str(y.dtype).removeprefix("torch.")) for name, y in results.items()
         )
-        return {name: y.numpy() for name, y in results.items()} if arrays else results
+        return Outputs((name, y.numpy()) for name, y in results.items()) if arrays else results
 
     def pieces(self) -> list[str]:
         return ["engine: the whole module"]

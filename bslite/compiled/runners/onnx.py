@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bslite.compiled.arguments import ordered
+from bslite.compiled.outputs import Outputs
 from bslite.compiled.runners.runner import Options
 from bslite.errors import InputError
 from bslite.onnx.model import OnnxModel
@@ -21,23 +22,27 @@ class OnnxRunner:
         self.model = OnnxModel(source, options.device, options.threads)
         self.name, self.inputs, self.outputs = self.model.name, self.model.inputs, self.model.outputs
         self.memory, self.close = self.model.memory, self.model.close
+        self._takes, self._gives = [i.name for i in self.inputs], [o.name for o in self.outputs]
 
     def pieces(self) -> list[str]:
         return self.model.pieces
 
-    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        names = [i.name for i in self.inputs]
-        given = ordered(self.name, names, args, kwargs)
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Outputs:
+        given = ordered(self.name, self._takes, args, kwargs)
+        if (made := self.model.again(given)) is not None:
+            return Outputs(zip(self._gives, made, strict=True))
         torch = sys.modules.get("torch")
         tensors = [torch is not None and isinstance(x, torch.Tensor) for x in given]
-        arrays = {
-            port.name: _array(port, x.detach().numpy() if is_tensor else x)
+        arrays = [
+            _array(port, x.detach().numpy() if is_tensor else x)
             for port, x, is_tensor in zip(self.inputs, given, tensors, strict=True)
-        }
-        made = self.model.run(arrays)
-        if torch is None or not any(tensors):
-            return made
-        return {name: torch.from_numpy(y) if isinstance(y, np.ndarray) else y for name, y in made.items()}
+        ]
+        made = self.model.again(arrays)
+        if made is None:
+            made = list(self.model.run(dict(zip(self._takes, arrays, strict=True))).values())
+        if torch is not None and any(tensors):
+            made = [torch.from_numpy(y) if isinstance(y, np.ndarray) else y for y in made]
+        return Outputs(zip(self._gives, made, strict=True))
 
 
 def _array(port: Port, value: Any) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bslite.compiled.outputs import Outputs
 from bslite.spec.ports import Port
 
 
@@ -30,7 +31,7 @@ class Runner(Protocol):
     def outputs(self) -> tuple[Port, ...]:
         """What a call returns, in order; empty as long as it is not known."""
 
-    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Outputs:
         """The results by name."""
 
     def pieces(self) -> list[str]:

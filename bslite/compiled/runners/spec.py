@@ -5,6 +5,7 @@ from typing import Any
 
 from bslite import api
 from bslite.compiled.arguments import ordered
+from bslite.compiled.outputs import Outputs
 from bslite.compiled.runners.runner import Options
 from bslite.errors import BsliteError
 from bslite.spec import ModelSpec
@@ -19,12 +20,12 @@ class SpecRunner:
         self.spec = spec.replace()
         self.inputs = tuple(Port(i.name, i.shape, i.dtype) for i in spec.inputs)
         self.outputs = output_ports(spec)
+        self._takes, self._gives = [i.name for i in self.inputs], [o.name for o in self.outputs]
 
-    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        given = ordered(self.name, [i.name for i in self.inputs], args, kwargs)
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Outputs:
+        given = ordered(self.name, self._takes, args, kwargs)
         made = api.run(self.spec, given, backend=self.options.device, threads=self.options.threads)
-        results = made if isinstance(made, list) else [made]
-        return dict(zip([o.name for o in self.outputs], results, strict=True))
+        return Outputs(zip(self._gives, made if isinstance(made, list) else [made], strict=True))
 
     def pieces(self) -> list[str]:
         return [f"engine: {len(self.spec.nodes)} nodes"]

@@ -15,7 +15,8 @@ LEAST, MOST = -(2**31), 2**31 - 1
 def to_cells(array: Array, what: str) -> Array:
     """``array`` as the engine keeps it. InputError, naming ``what``, where a number does not fit 32 bits."""
     if array.dtype == np.int64 and array.size:
-        for extreme in (array.min(), array.max()):
+        # A reduction takes microseconds, as long as a small model.
+        for extreme in (array.item(),) if array.size == 1 else (array.min(), array.max()):
             if not LEAST <= extreme <= MOST:
                 raise InputError(f"{what} holds {extreme}; bslite computes with integers of 32 bits")
     return array if array.dtype in (np.float32, np.int32) else array.astype(np.int32)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.cache import Derived, Recent
-from bslite.engines.common.cells import from_cells, inputs_to_cells
+from bslite.engines.common.cells import from_cells, inputs_to_cells, to_cells
 from bslite.engines.cpu import constants
 from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.session import Session, address_of
@@ -38,8 +38,10 @@ class Engine:
         self.spec = simplify(spec, self.derived)
         #: Parameter -> registers of the panels it was packed in, which plans for other sizes take again.
         self._widths: dict[str, int] = {} if like is None else like._widths
+        self._takes = [f"input {i.name!r}" if i.dtype != "float32" else "" for i in spec.inputs]
+        self._gives = [spec.dtypes[name] for name in spec.outputs]
         #: No input or output needs a conversion of its dtype.
-        self.plain = all(spec.dtypes[n] == "float32" for n in (*(i.name for i in spec.inputs), *spec.outputs))
+        self._plain = not any(self._takes) and set(self._gives) <= {"float32"}
         self._sessions: Recent[tuple[Any, ...], Session] = Recent(MAX_PLANS)
         self._writes = Writes(spec) if spec.owners else None
 
@@ -69,10 +71,24 @@ class Engine:
                 tuning=dataclasses.replace(tuning or Tuning(), packed=dict(self._widths)),
             )
             packed = Derived(self.derived)  # kept with the session: constants of a size go when its plan goes
-            return Session(plan, partial(self.constant, packed=packed), packed)
+            return Session(plan, partial(self.constant, packed=packed), packed, key)
 
         key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, tuning)
         return self._sessions.get(key, make)
+
+    def kept(self, key: Any) -> Session | None:
+        """The session of a key (`Session.key`), if it is still there."""
+        return self._sessions.find(key)
+
+    def compute(self, session: Session, inputs: Sequence[Array]) -> list[Array]:
+        """The outputs of a session for checked inputs, converted to cells and back where need be."""
+        if not self._plain:
+            inputs = [to_cells(x, what) if what else x for x, what in zip(inputs, self._takes, strict=True)]
+        outputs = [np.empty(shape, np.float32) for shape in session.output_shapes]
+        session.run(inputs, outputs)
+        if self._plain:
+            return outputs
+        return [from_cells(y, dtype) for y, dtype in zip(outputs, self._gives, strict=True)]
 
     def constant(self, const: Const, packed: Derived | None = None) -> Array:
         """The data of a constant, made on first use and kept by ``packed``."""
@@ -121,7 +137,7 @@ def prepare(
 ) -> Session:
     """The session for these inputs, checked and converted to cells; `build_plan` explains ``tuning``."""
     shapes = [x.shape for x in inputs]
-    strides = [tuple([s // 4 for s in x.strides]) for x in inputs]  # a generator takes three times as long
+    strides = [tuple([s // 4 for s in x.strides]) for x in inputs]
     threads = threads or default_threads()
     engine = engine or engine_for(spec)
     return engine.session(shapes, strides, threads, layerwise, keep_values, tuning)
@@ -131,15 +147,8 @@ def run(
     spec: ModelSpec, inputs: Sequence[Array], *, threads: int | None = None, layerwise: bool = False
 ) -> list[Array]:
     """Outputs for checked inputs whose strides are whole, positive numbers of elements."""
-    engine = engine_for(spec)
-    plain = engine.plain
-    inputs = inputs if plain else inputs_to_cells(spec, inputs)
-    session = prepare(spec, inputs, threads, layerwise, engine=engine)
-    outputs = [np.empty(shape, np.float32) for shape in session.output_shapes]
-    session.run(inputs, outputs)
-    if plain:
-        return outputs
-    return [from_cells(y, spec.dtypes[name]) for name, y in zip(spec.outputs, outputs, strict=True)]
+    engine, cells = engine_for(spec), inputs_to_cells(spec, inputs)
+    return engine.compute(prepare(spec, cells, threads, layerwise, engine=engine), cells)
 
 
 def warmup(

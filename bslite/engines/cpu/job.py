@@ -1,8 +1,9 @@
 """One compiled call: a program, its base addresses and counters, executed by threads."""
 
+import functools
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,14 @@ from bslite.engines.cpu.constants import aligned
 from bslite.engines.cpu.threads import numba_threads
 
 Ints = npt.NDArray[np.int64]
-_pid = os.getpid()
+#: Enters a job, by the addresses of the walker and of the job's cells.
+Entry = Callable[[int, int], None]
 #: Two parallel regions at once would oversubscribe the cores, and Numba's workqueue layer aborts.
 _parallel = threading.Lock()
 _asked = threading.local()  # `threads`: this thread's last setting of Numba, a call of over a microsecond
+_forked: list[bool] = []  # not empty in a child process
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _forked.append(True))
 
 
 class Job:
@@ -34,7 +39,7 @@ class Job:
         slice_bytes: int = 0,
         shares: int = 1,
     ) -> None:
-        from bslite.kernels.cpu.runtime.walk import EVENT, JOB, counter_bytes
+        from bslite.kernels.cpu.runtime.walk import EVENT, JOB, counter_bytes, walk
 
         self.program, self.bases, self.scratch = program, bases, scratch
         self.counters = aligned(np.zeros(len(program) * counter_bytes(shares) // 8, np.int64))
@@ -51,15 +56,11 @@ class Job:
             "shares": shares,
         }.items():
             self._cells[self._cell[name]] = value
-        self._walkers, self._address = self._cell["walkers"], self._cells.ctypes.data
+        self._walk, self._address = walk.address, self._cells.ctypes.data
 
     def run(self, threads: int) -> None:
         """Run the program with up to ``threads`` threads; return when every item is done."""
-        from bslite.kernels.cpu.runtime.walk import walk
-
-        self.counters.fill(0)
-        self._cells[self._walkers] = 0
-        fork_join(threads, walk.address, self._address)
+        fork_join(threads, self._walk, self._address)
 
     def trace(self, threads: int) -> Ints:
         """Run, and return one row per item in the order they were finished; columns: `walk.EVENT`."""
@@ -81,24 +82,31 @@ def fork_join(threads: int, walk_address: int, job: int) -> None:
     give the same bits. GNU OpenMP, the usual threading layer under Numba, fails in a child process that was
     forked after its first use.
     """
-    import numba
-
-    from bslite.kernels.cpu.runtime import walk
-
-    threads = min(threads, numba_threads())
-    if threads == 1 or in_forked_child():
-        walk.alone(walk_address, job)
+    if threads > 1:
+        threads = min(threads, numba_threads())
+    if threads == 1 or _forked:
+        _entries()[0](walk_address, job)
         return
     with _parallel:
         if getattr(_asked, "threads", 0) != threads:
+            import numba
+
             numba.set_num_threads(threads)
             _asked.threads = threads
-        walk.fork_join(threads, walk_address, job)
+        _entries()[1](threads, walk_address, job)
+
+
+@functools.cache
+def _entries() -> tuple[Entry, Callable[[int, int, int], None]]:
+    """The ways into a job: on the calling thread, and on several. An import costs as much as a small step."""
+    from bslite.kernels.cpu.runtime import walk
+
+    return walk.alone, walk.fork_join
 
 
 def in_forked_child() -> bool:
     """Whether this process was forked after this module was imported; it then runs one thread."""
-    return os.getpid() != _pid
+    return bool(_forked)
 
 
 def start_threads(threads: int) -> None:

@@ -75,7 +75,12 @@ class Program:
         from bslite.kernels.cpu.runtime.compile import CELLS
 
         self.index = {name: 0 for name, buffer in plan.buffers.items() if buffer.kind == "arena"}
-        elsewhere = [n for n, buffer in plan.buffers.items() if buffer.kind != "arena"] + list(plan.consts)
+        # What a run takes and makes comes first and in order, so that its addresses are written at once.
+        ends = [f"input{i}" for i in range(len(plan.inputs))] + [
+            f"output{i}" for i in range(len(plan.outputs))
+        ]
+        outside = [n for n, buffer in plan.buffers.items() if buffer.kind != "arena"]
+        elsewhere = dict.fromkeys([*(n for n in ends if n in plan.buffers), *outside, *plan.consts])
         self.index |= {name: 1 + i for i, name in enumerate(elsewhere)}
         self.bases = np.zeros(bases_of(plan), np.int64)
         self._kept: list[Any] = []  # keeps the arrays alive whose addresses are in the records

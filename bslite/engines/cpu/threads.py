@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,17 @@ def _numba_config() -> dict[str, Any]:
 
 
 def default_threads() -> int:
-    """The least of the available cores, Numba's limit, and torch's setting where torch is imported."""
-    threads = min(available_cores(), numba_threads())
+    """The least of the available cores, Numba's limit, and torch's setting where torch is imported.
+
+    The system is asked ten times a second at most: that takes as long as a small model.
+    """
+    global _until, _lately
+    if (now := time.monotonic()) > _until:
+        _lately, _until = min(available_cores(), numba_threads()), now + 0.1
     torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "get_num_threads"):
-        threads = min(threads, torch.get_num_threads())
-    return max(1, int(threads))
+    if torch is None or not hasattr(torch, "get_num_threads"):
+        return _lately
+    return max(1, min(_lately, int(torch.get_num_threads())))
+
+
+_until, _lately = 0.0, 1  # when to ask the system again; what it said

@@ -100,7 +100,17 @@ def _walk(job):
 walk = Kernel(_walk, "walk", 1)
 
 
+@register_jitable
+def _rewind(job):
+    """Sets the counters of a job to zero."""
+    counters = load_int(job + 24)
+    for line in range(load_int(job + 8) * (1 + load_int(job + 72))):
+        store_int(counters + line * LINE, 0)
+    store_int(job + 48, 0)
+
+
 def _fork_join(threads, walk_address, job):
+    _rewind(job)
     for _ in prange(threads):
         call_walk(walk_address, job)
 
@@ -110,6 +120,7 @@ fork_join._cache = cache_for(_fork_join)
 
 
 def _alone(walk_address, job):
+    _rewind(job)
     call_walk(walk_address, job)
 
 
