@@ -4,6 +4,7 @@ A graph is compiled when it is first taken, so that a branch never taken need no
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from bslite.frontends.onnx.schemas import check_arity, find_schema
 from bslite.frontends.onnx.tensors import dtype_name
 from bslite.frontends.onnx.walk import name_of
 from bslite.onnx.graph import Graph
+from bslite.onnx.invariant import unchanged, without
 from bslite.spec import Array
 
 
@@ -24,6 +26,9 @@ class Inner(Protocol):
 
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The outputs for the values that the graph takes and captures."""
+
+    def before(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that it captures, with those that are the same whatever it takes."""
 
 
 #: Makes a graph ready to run, of its proto, what its nodes' names begin with, and whether it is repeated.
@@ -87,18 +92,30 @@ class Branches(Control):
 class Repeated(Control):
     """Loop: body(step, condition, states) -> condition, states, and values to be stacked."""
 
+    @cached_property
+    def _unchanged(self) -> list[int]:
+        """The states that no step changes, by number."""
+        given, body = self.node.input[2:], self.attributes["body"]
+        if len(body.input) != 2 + len(given) or len(body.output) < 1 + len(given):
+            raise SpecError(
+                f"{self.what}: its body takes {len(body.input)} values and gives {len(body.output)}; "
+                f"it has {len(given)} states"
+            )
+        found = unchanged(body, given)
+        self.attributes["body"] = without(body, given, found) if found else body
+        return found
+
     def __call__(self, values: Mapping[str, Any]) -> list[Any]:
-        count, condition, *states = self.inputs(values)
+        count, condition, *given = self.inputs(values)
+        kept = dict.fromkeys(self._unchanged)
+        states = [x for i, x in enumerate(given) if i not in kept]
         body = self.body()
         takes, stacked = body.graph.takes, len(body.graph.outputs) - 1 - len(states)
-        if len(takes) != 2 + len(states) or stacked < 0:
-            raise SpecError(
-                f"{self.what}: its body takes {len(takes)} values and gives {len(body.graph.outputs)}; "
-                f"it has {len(states)} states"
-            )
         steps = None if count is None else self.single(count, "its number of steps", "iu")
         going = condition is None or self.single(condition, "its condition", "b")
         around, step = _captured(body, values), 0
+        if going and steps != 0:
+            around = body.before(around)
         rows: list[list[Any]] = []
         while going and (steps is None or step < steps):
             now = [np.array(step, np.int64), np.array(True), *states]
@@ -109,7 +126,9 @@ class Repeated(Control):
             step += 1
         columns = [[row[i] for row in rows] for i in range(stacked)]
         declared = body.graph.proto.output[len(body.graph.outputs) - stacked :]
-        return [*states, *(self.stack(c, 0, d) for c, d in zip(columns, declared, strict=True))]
+        changed = iter(states)
+        ends = [x if i in kept else next(changed) for i, x in enumerate(given)]
+        return [*ends, *(self.stack(c, 0, d) for c, d in zip(columns, declared, strict=True))]
 
     def stack(self, rows: Sequence[Any], axis: int, declared: Any) -> Array:
         """Values side by side along a new axis. Of no values: of the size that the body declares, else 0."""
@@ -169,6 +188,7 @@ class Scanned(Repeated):
         if not 0 <= steps <= whole:
             raise InputError(f"{self.what}: a length of {steps} for sequences of {whole}")
         backwards = self._each(ways, "scan_input_directions", count)
+        around = body.before(around) if steps else around
         rows: list[list[Any]] = []
         for step in range(steps):
             now = [

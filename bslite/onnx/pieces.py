@@ -5,11 +5,14 @@ computes are one piece, so that the graph is cut as rarely as the order allows.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from bslite.onnx.graph import Graph
 
 ENGINE, ALONE, EVALUATED = "engine", "alone", "evaluated"
+PRODUCTS = ("Conv", "ConvTranspose", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN")
+SIZES = ("Shape", "Size", "If", "Loop", "Scan", "SequenceMap")
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class Piece:
     outputs: tuple[str, ...]
     how: str
     forced: frozenset[str] = frozenset()
+    #: What runs it, by the dtypes of its inputs: found here without a look at the rest.
+    ready: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def refused(self) -> bool:
@@ -32,19 +37,24 @@ class Piece:
         return self.how != ENGINE
 
 
-def cut(graph: Graph, alone: Mapping[int, str], late: Set[int]) -> list[Piece]:
+def cut(graph: Graph, alone: Mapping[int, str], late: Set[int], first: Set[int] = frozenset()) -> list[Piece]:
     """The pieces in an order in which they can run.
 
     ``alone``: place -> how it runs, of nodes that are a piece each. ``late``: nodes that need the value of
-    something computed: they come in a later piece than what they read.
+    something computed: they come in a later piece than what they read. ``first``: nodes that no others come
+    together with, see `steady`.
     """
     level: dict[int, int] = {}
     for i in range(len(graph.nodes)):
         if i in graph.constant and i not in alone:
             continue
         sources = [graph.made[r] for r in graph.reads[i] if r in graph.made and graph.made[r] in level]
-        steps = [level[j] + (i not in alone and (j in alone or i in late)) for j in sources if j < i]
-        level[i] = max(steps, default=0)
+        steps = [
+            level[j] + (i not in alone and (j in alone or i in late or (j in first and i not in first)))
+            for j in sources
+            if j < i
+        ]
+        level[i] = max([*steps, int(bool(first) and i not in first and i not in alone)])
     live = _live(graph)
     made = []
     for depth in range(max(level.values(), default=0) + 1):
@@ -54,6 +64,26 @@ def cut(graph: Graph, alone: Mapping[int, str], late: Set[int]) -> list[Piece]:
             made.append(_piece(graph, together, ENGINE, late))
         made += [_piece(graph, [i], alone[i], late) for i in here if i in alone]
     return made
+
+
+def steady(graph: Graph) -> frozenset[int]:
+    """The products of a body that are the same in every step, with what they are made of.
+
+    They read values around the body and constants alone. What is made of sizes is left where it is: it is
+    known there without being computed.
+    """
+    taken, made = set(graph.takes), dict[int, set[int]]()
+    found: set[int] = set()
+    for i, node in enumerate(graph.nodes):
+        if i in graph.constant:
+            continue
+        sources = {graph.made[r] for r in graph.reads[i] if r in graph.made} - graph.constant
+        if graph.reads[i] & taken or not sources <= made.keys() or node.op_type in SIZES:
+            continue
+        made[i] = {i}.union(*(made[j] for j in sources))
+        if node.op_type in PRODUCTS and not node.domain:
+            found |= made[i]
+    return frozenset(found)
 
 
 def _live(graph: Graph) -> set[int]:

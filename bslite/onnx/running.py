@@ -15,6 +15,7 @@ run finds out where the graph has to be cut:
 A branch or body is such a graph itself, with the values around it as inputs, made when it is first taken.
 """
 
+import functools
 import itertools
 import math
 import threading
@@ -35,8 +36,9 @@ from bslite.onnx.control import CONTROL
 from bslite.onnx.evaluated import Evaluated
 from bslite.onnx.graph import Graph
 from bslite.onnx.host import FIRST, HOST, HostNode, key_of
-from bslite.onnx.pieces import ALONE, ENGINE, EVALUATED, Piece, cut
+from bslite.onnx.pieces import ALONE, ENGINE, EVALUATED, Piece, cut, steady
 from bslite.onnx.rep import BsliteRep, Specialised, Wants
+from bslite.onnx.small import SmallNodes, small
 from bslite.ops import DTYPES
 from bslite.spec import Array
 
@@ -66,20 +68,38 @@ class Running:
             n for n, v in graph.inputs().items() if dtype_name(v.type.tensor_type.elem_type) == "float64"
         }
         self._late: set[int] = set()
-        self._reps: dict[tuple[Piece, bool, tuple[str, ...]], BsliteRep] = {}
+        self._reps: dict[tuple[Piece, bool, tuple[str, ...]], BsliteRep | SmallNodes] = {}
         self._hosts: dict[int, Any] = {}
         self._folded: dict[str, Array] = {}
         self._only: BsliteRep | None = None  # what has run last, as long as it is the only piece
         self._lock = threading.RLock()
-        self.pieces = cut(graph, self._alone, self._late)
+        self._steady: frozenset[int] = steady(graph) if repeats else frozenset()
+        self.pieces = self._cut()
+
+    def _cut(self) -> list[Piece]:
+        return cut(self.graph, self._alone, self._late, self._steady - self._alone.keys())
 
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The outputs in order, for the values that the graph takes and captures."""
         values = dict(given)
+        self._through(values)
+        return [self._value(values, name) for name in self.graph.outputs]
+
+    def before(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that a repeated graph captures, with those that are the same in every step."""
+        values = dict(given)
+        if self._steady:
+            self._through(values, self._steady)
+        return values
+
+    def _through(self, values: dict[str, Any], within: frozenset[int] | None = None) -> None:
+        """Add what the pieces make to ``values``; those alone that are ``within`` some places, if given."""
         while True:
             at = None
             try:
                 for piece in self.pieces:
+                    if within is not None and not within.issuperset(piece.places):
+                        continue
                     at = piece
                     if not all(o in values for o in piece.outputs):
                         self._run(piece, values)
@@ -87,7 +107,7 @@ class Running:
                 assert at is not None
                 self._settle(at, e, values)
             else:
-                return [self._value(values, name) for name in self.graph.outputs]
+                return
 
     def again(self, given: Sequence[Any]) -> list[Any] | None:
         """The outputs for arrays in order, of kinds that it has run before, if it is all of a model in one
@@ -108,7 +128,9 @@ class Running:
             key = piece, True, dtypes
             if key not in self._reps:
                 self._reps[key] = self._rep(piece, {})
-            return self._reps[key]
+            found = self._reps[key]
+            assert isinstance(found, BsliteRep)  # a whole model is never taken for a few nodes
+            return found
 
     def specialised(self) -> Iterator[Specialised]:
         """The models that are kept, those of branches and bodies too."""
@@ -122,7 +144,8 @@ class Running:
         """Lines on how the graph runs: its pieces in order, so far as they are known."""
         for piece in self.pieces:
             if piece.how == ENGINE:
-                yield f"engine: {len(piece.places)} nodes"
+                in_numpy = any(isinstance(rep, SmallNodes) for rep in piece.ready.values())
+                yield f"{'NumPy, on a few integers' if in_numpy else 'engine'}: {len(piece.places)} nodes"
                 continue
             (i,) = piece.places
             how = "ONNX's evaluator" if piece.how == EVALUATED else "NumPy"
@@ -162,17 +185,21 @@ class Running:
             made = self._host(i, piece.how)(given)
             values.update((o, y) for o, y in zip(node.output, made, strict=False) if o)
             return
-        whole = self._whole(piece)
+        whole = (
+            piece.ready.setdefault("whole", self._whole(piece)) if not piece.ready else piece.ready["whole"]
+        )
         given = {name: self._value(values, name) for name in (self.graph.takes if whole else piece.inputs)}
         dtypes = tuple(itertools.starmap(self._kind, given.items()))
-        if not set(dtypes) <= set(DTYPES):
-            self._refuse_dtypes(piece, given)
-        key = piece, whole, dtypes
-        with self._lock:
-            if key not in self._reps:
-                self._reps[key] = self._rep(piece, given)
-            rep = self._reps[key]
-            self._only = rep if whole and len(self.pieces) == 1 else None
+        rep = piece.ready.get(dtypes)
+        if rep is None:
+            if not set(dtypes) <= set(DTYPES):
+                self._refuse_dtypes(piece, given)
+            key = piece, whole, dtypes
+            with self._lock:
+                if key not in self._reps:
+                    self._reps[key] = self._rep(piece, given)
+                rep = piece.ready[dtypes] = self._reps[key]
+        self._only = rep if whole and len(self.pieces) == 1 and isinstance(rep, BsliteRep) else None
         values.update(zip(self.graph.outputs if whole else piece.outputs, rep.run(given), strict=True))
         if piece.forced and len(rep.kept()) > MOST_VALUES:
             self._loosen(piece)
@@ -204,19 +231,23 @@ class Running:
                 self._alone |= dict.fromkeys(moved, ALONE)
                 self._reasons |= dict.fromkeys(moved, "a value that it needs keeps changing")
                 self._late -= moved
-                self.pieces = cut(self.graph, self._alone, self._late)
+                self.pieces = self._cut()
 
     def _inner(self, proto: Any, label: str, repeats: bool) -> "Running":
         """A graph inside one of the nodes."""
         inner = Graph(self.graph.source, proto, self.graph, self.graph.label + label)
         return Running(inner, self.options, repeats)
 
-    def _rep(self, piece: Piece, given: Mapping[str, Array]) -> BsliteRep:
+    def _rep(self, piece: Piece, given: Mapping[str, Array]) -> "BsliteRep | SmallNodes":
         options = self.options
         if self._whole(piece):
             return BsliteRep(self.graph.source, options.backend, options.threads, self._wants(piece))
         makers, stored = self._makers(piece)
         nodes = [*makers, *(self.graph.nodes[i] for i in piece.places)]
+        if small(nodes[len(makers) :], given):
+            read = {name for node in nodes[len(makers) :] for name in node.input if name}
+            known = {name: self._value({}, name) for name in read if self.graph.is_constant(name)}
+            return SmallNodes(self.graph, nodes[len(makers) :], piece.outputs, known)
         return self._rep_of(nodes, stored, given, piece.outputs, self._wants(piece))
 
     def _whole(self, piece: Piece) -> bool:
@@ -325,7 +356,7 @@ class Running:
                 self.graph.doubt(place)
             if not changed:
                 raise error
-            self.pieces = cut(self.graph, self._alone, self._late)
+            self.pieces = self._cut()
         if evaluated and self.options.fallback == "warn":
             warnings.warn(f"{error}\nONNX's reference evaluator runs these", UserWarning, stacklevel=5)
 
@@ -380,5 +411,10 @@ def kind(value: Any) -> str:
         return "no array"
     if isinstance(value, (list, dict)):
         return "sequence" if isinstance(value, list) else "map"
-    dtype = str(value.dtype).removeprefix("torch.")
-    return "string" if dtype == "object" or dtype.startswith("<U") else dtype
+    return _dtype_kind(value.dtype)
+
+
+@functools.lru_cache(64)
+def _dtype_kind(dtype: Any) -> str:
+    name = str(dtype).removeprefix("torch.")
+    return "string" if name == "object" or name.startswith("<U") else name

@@ -224,3 +224,76 @@ def test_what_numpy_finds_wrong_names_the_node_and_what_came() -> None:
     nodes = [node("NonZero", ["x"], ["n"]), node("GatherND", ["x", "n"], ["y"], name="beyond")]
     with pytest.raises(bslite.BsliteError, match="node 'beyond'"):
         backend.prepare(model(nodes, [value("x", [2, 3])], ["y"])).run([np.ones((2, 3), np.float32)])
+
+
+def handed_through() -> Any:
+    """Five steps of h = tanh(h @ w) + p @ w, where w and p = -x go through the loop as states."""
+    kinds = {"i": INT64, "go": BOOL, "h": FLOAT, "w_in": FLOAT, "p_in": FLOAT, "n": INT64}
+    inside = helper.make_graph(
+        [
+            node("MatMul", ["h", "w_in"], ["hw"]),
+            node("Tanh", ["hw"], ["t"]),
+            node("MatMul", ["p_in", "w_in"], ["pw"]),
+            node("Add", ["t", "pw"], ["h_out"]),
+            node("Add", ["n", "one"], ["n_out"]),
+            node("Less", ["n_out", "most"], ["more"]),
+            node("Identity", ["w_in"], ["w_out"]),
+            node("Identity", ["h_out"], ["shown"]),
+        ],
+        "inside",
+        [value(name, None, kind) for name, kind in kinds.items()],
+        [value(o, None) for o in ("more", "h_out", "w_out", "p_in", "n_out", "shown")],
+    )
+    results = ["y", "w_last", "p_last", "count", "all"]
+    nodes = [
+        node("Neg", ["x"], ["p"]),
+        node("ReduceSum", ["x"], ["s"], keepdims=0),
+        node("Greater", ["s", "low"], ["c"]),
+        node("Loop", ["", "c", "x", "w", "p", "zero"], results, body=inside),
+    ]
+    stored = {
+        "w": noise(4, 4), "one": np.int64(1), "most": np.int64(5), "zero": np.int64(0),
+        "low": np.float32(-1e9),
+    }  # fmt: skip
+    return model(nodes, [value("x", ["n", 4])], results, stored)
+
+
+def test_what_no_step_changes_is_a_constant_of_the_body_or_computed_once() -> None:
+    """Exporters hand weights through a loop as its states: they must be packed, not inputs of each step."""
+    rep = backend.prepare(handed_through())
+    x = noise(3, 4)
+    y, w_last, p_last, count, every = rep.run([x])
+    w, h, rows = noise(4, 4), x.astype(np.float64), []
+    for _ in range(5):
+        h = np.tanh(h @ w) - x @ w
+        rows.append(h)
+    np.testing.assert_allclose(y, h, rtol=1e-5)
+    np.testing.assert_allclose(every, rows, rtol=1e-5)
+    assert np.array_equal(w_last, w)
+    assert np.array_equal(p_last, -x)
+    assert int(count) == 5
+    inside = [str(s) for s in rep.kept() if "h:" in str(s)]
+    assert inside == ["h: [3, 4], pw: [3, 4], n: []"]
+    assert len(rep.kept()) == 3  # before the loop, once for all steps, and a step
+
+
+def test_a_few_integers_between_others_are_no_model() -> None:
+    nodes = [
+        node("ReduceSum", ["x"], ["s"], keepdims=0),
+        node("Greater", ["s", "zero"], ["c"]),
+        node(
+            "If", ["c"], ["k"], name="choose",
+            then_branch=graph([node("Add", ["n", "one"], ["a"])], [], ["a"]),
+            else_branch=graph([node("Sub", ["n", "one"], ["b"])], [], ["b"]),
+        ),
+        node("Mul", ["k", "n"], ["y"]),
+        node("Less", ["y", "n"], ["z"]),
+    ]  # fmt: skip
+    stored = {"zero": np.float32(0), "one": np.int64(1)}
+    rep = backend.prepare(model(nodes, [value("x", ["m"]), value("n", [2], INT64)], ["y", "z"], stored))
+    n = np.array([2**30, -3])  # whose product with itself is beyond 32 bits
+    for sign in (1, -1):
+        y, z = rep.run([sign * np.ones(3, np.float32), n])
+        assert y.tolist() == ((n + sign) * n).tolist()
+        assert z.tolist() == (y < n).tolist()
+    assert [str(s) for s in rep.kept()] == ["x: [N]"]

@@ -2,6 +2,7 @@
 anything is allocated, because a file may be hostile.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ def sizes(dims: Sequence[int], what: str) -> tuple[int, ...]:
     return shape
 
 
+@functools.lru_cache(256)
 def dtype_name(code: int) -> str:
     """``"float32"`` for 1; a type NumPy lacks goes by its ONNX name in lower case; "" for an unknown code."""
     onnx = load_onnx()

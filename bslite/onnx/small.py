@@ -1,0 +1,58 @@
+"""Few nodes on a few integers, between others that run by themselves: NumPy computes them at once.
+
+A call of the engine costs more than all of them, and a step of a loop may have several such pieces: counters,
+conditions, sizes. The operators are those whose results are the same integers wherever they are computed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bslite.onnx.graph import Graph
+from bslite.onnx.host import HOST, HostNode
+from bslite.onnx.host.node import key_of
+from bslite.onnx.rep import Specialised
+from bslite.spec import Array
+
+MOST_NODES = 16
+MOST_ELEMENTS = 64  # of a value that comes in
+EXACT = frozenset(
+    ("Abs", "Add", "And", "Cast", "Concat", "Equal", "Expand", "Gather", "Greater", "GreaterOrEqual",
+     "Identity", "Less", "LessOrEqual", "Max", "Min", "Mul", "Neg", "Not", "Or", "Range", "ReduceMax",
+     "ReduceMin", "Reshape", "Shape", "Size", "Slice", "Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze",
+     "Where", "Xor")
+)  # fmt: skip
+
+
+def small(nodes: Sequence[Any], given: Mapping[str, Any]) -> bool:
+    """Whether the nodes of a piece, for such inputs, are better run in NumPy."""
+    return (
+        len(nodes) <= MOST_NODES
+        and all(not n.domain and n.op_type in EXACT and key_of(n) in HOST for n in nodes)
+        and all(
+            hasattr(x, "dtype") and x.dtype.kind in "biu" and x.size <= MOST_ELEMENTS for x in given.values()
+        )
+    )
+
+
+class SmallNodes:
+    """The nodes of a piece, run in NumPy one by one; what they read of ``constants`` is known."""
+
+    def __init__(
+        self, graph: Graph, nodes: Sequence[Any], outputs: Sequence[str], constants: Mapping[str, Array]
+    ) -> None:
+        self._nodes = [HostNode(graph, node) for node in nodes]
+        self._outputs, self._constants = outputs, constants
+
+    def run(self, given: Mapping[str, Any]) -> list[Any]:
+        """The piece's outputs. InputError where a node does not take the values."""
+        values = {**self._constants, **given}
+        for host in self._nodes:
+            values.update(zip(host.node.output, host(values), strict=False))
+        return [values[name] for name in self._outputs]
+
+    def kept(self) -> list[Specialised]:
+        """No models."""
+        return []
+
+    def forget(self) -> None:
+        """Nothing is kept."""
