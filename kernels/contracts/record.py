@@ -12,7 +12,7 @@ name is spelled in one place.
 import functools
 import operator
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
@@ -41,14 +41,28 @@ class Record(Frozen):
 
     def operands(self) -> dict[str, Operand]:
         """Where the kernel's tensors begin, by name."""
-        return {p.name: Operand(*value) for p, value in _parts(self) if is_operand(p.type)}
+        layout = _layout(type(self))
+        return {
+            name: Operand(*value)
+            for name, kind, value in zip(layout.names, layout.kinds, layout.values(self), strict=True)
+            if kind is Operand
+        }
 
     def numbers(self) -> dict[str, Any]:
         """All other fields by name: numbers of the declared type (an enumeration's value), variants, None.
 
         Raises TypeError for a float where a whole number is declared.
         """
-        return {p.name: _typed(self, p, value) for p, value in _parts(self) if not is_operand(p.type)}
+        layout = _layout(type(self))
+        return {
+            name: value if type(value) is kind else _typed(self, name, kind, value)
+            for name, kind, value in zip(layout.names, layout.kinds, layout.values(self), strict=True)
+            if kind is not Operand
+        }
+
+    def variants(self) -> list["Variant"]:
+        """The compiled kernels of families that the step calls."""
+        return [value for value in _layout(type(self)).values(self) if isinstance(value, Variant)]
 
 
 class Parameter(NamedTuple):
@@ -78,46 +92,70 @@ def parameters(record: type[Record]) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def _typed(record: Record, parameter: Parameter, value: Any) -> Any:
-    """A number converted to the type that its field declares."""
+def _typed(record: Record, name: str, kind: Any, value: Any) -> Any:
+    """A number converted to the type ``kind`` that its field declares."""
     value = value.value if isinstance(value, Enum) else value
-    hint = parameter.type
-    hint = typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
-    if hint is float:
+    if kind is float:
         return float(value)
-    if hint is not int:
+    if kind is not int:
         return value
     try:
         return operator.index(value)
     except TypeError:
-        kind = type(record).__name__
-        raise TypeError(f"{kind}: {parameter.name} is {value!r}, expected a whole number") from None
+        what = type(record).__name__
+        raise TypeError(f"{what}: {name} is {value!r}, expected a whole number") from None
 
 
-def _parts(record: Record) -> Iterator[tuple[Parameter, Any]]:
-    return zip(parameters(type(record)), _values(record), strict=True)
+class Layout(NamedTuple):
+    """How a record is read: names and types of its parameters, and its fields with those of nested records.
 
+    ``kinds``: `Operand`, int, float or another declared type. ``spread``: whether each field is a tuple
+    of several parameters.
+    """
 
-def _values(record: Record) -> Iterator[Any]:
-    """The values of the `parameters`, in the same order."""
-    for field in fields(record):
-        value = getattr(record, field.name)
-        if isinstance(value, Record):
-            yield from _values(value)
-        elif isinstance(value, tuple) and not _one(record, field.name):
-            yield from value
-        else:
-            yield value
+    names: tuple[str, ...]
+    kinds: tuple[Any, ...]
+    fields: Callable[[Any], Any]
+    spread: tuple[bool, ...]
+
+    def values(self, record: Record) -> list[Any]:
+        """The values of the `parameters`, in the same order."""
+        found: list[Any] = []
+        read = self.fields(record)
+        for value, spread in zip(read if len(self.spread) > 1 else (read,), self.spread, strict=True):
+            if spread:
+                found += value
+            else:
+                found.append(value)
+        return found
 
 
 @functools.cache
-def _single(record: type[Record]) -> frozenset[str]:
-    return frozenset(p.name for p in parameters(record))
+def _layout(record: type[Record]) -> Layout:
+    kinds = [Operand if is_operand(p.type) else _plain(p.type) for p in parameters(record)]
+    places = list(_places(record))
+    return Layout(
+        tuple(p.name for p in parameters(record)),
+        tuple(kinds),
+        operator.attrgetter(*(place for place, _ in places)) if places else lambda record: (),
+        tuple(spread for _, spread in places),
+    )
 
 
-def _one(record: Record, name: str) -> bool:
-    """Whether the field is one parameter, and not a tuple or a record of several."""
-    return name in _single(type(record))
+def _plain(hint: Any) -> Any:
+    """A declared type without what is noted of it."""
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
+
+
+def _places(record: type[Record], before: str = "") -> Iterator[tuple[str, bool]]:
+    """The fields of a record and of those nested in it, and whether each is a tuple of parameters."""
+    hints = typing.get_type_hints(record, include_extras=True)
+    for field in fields(record):
+        hint = hints[field.name]
+        if isinstance(hint, type) and issubclass(hint, Record):
+            yield from _places(hint, f"{before}{field.name}.")
+        else:
+            yield before + field.name, typing.get_origin(hint) is tuple
 
 
 def is_operand(hint: Any) -> bool:

@@ -1,6 +1,6 @@
 """A Plan as a flat integer program: one record of int64 cells per step, operands as (base, byte offset)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from bslite.errors import EngineError
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
-from bslite.kernels.contracts.record import Record, Variant
+from bslite.kernels.contracts.record import Variant
 from bslite.machine import Machine
 from bslite.plan import Const
 from bslite.plan.cpu.ops.move import AXES
@@ -28,20 +28,11 @@ def kernels(plan: CpuPlan) -> list[Any]:
     for step in plan.steps:
         for kernel in (
             *(kernel for plan_ in step.plans for kernel in kernels(plan_)),
-            *map(kernel_of, _variants(step.record)),
+            *map(kernel_of, step.record.variants()),
             STEP_KERNELS[step.kernel],
         ):
             found.setdefault(kernel.name, kernel)
     return list(found.values())
-
-
-def _variants(record: Record) -> Iterator[Variant]:
-    """The choices of compiled kernels in a record and those nested in it."""
-    for value in vars(record).values():
-        if isinstance(value, Variant):
-            yield value
-        elif isinstance(value, Record):
-            yield from _variants(value)
 
 
 #: Whether a plan calls one of these depends on sizes and layouts, not on the model alone.
