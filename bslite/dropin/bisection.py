@@ -91,7 +91,7 @@ def bisect(
         raise InputError(f"bisect() takes a torch.nn.Module, got {type(model).__name__}")
     module = original_of(model)
     args = tuple(x) if isinstance(x, (tuple, list)) else (x,)
-    arguments = Structure((args, {}), lambda v: isinstance(v, torch.Tensor))
+    arguments = Structure((args, {}), lambda v: isinstance(v, torch.Tensor), empty=True)
     inputs: list[torch.Tensor] = [t.detach() for t in arguments.leaves]
     if not inputs:
         raise InputError("bisect() needs a tensor among the arguments")

@@ -114,13 +114,15 @@ def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) 
     ``supported``: the ops that the engine has; None for all. Raises UnsupportedError if the graph takes an
     argument that is not a tensor.
     """
-    survey = Survey(captured.graph, captured.shell, name, supported)
-    composite = any(getattr(n.target, "_can_decompose", bool)() for n in survey.refused)
+    survey = Survey(captured.graph, captured.shell, name, supported, captured.growing)
+    composite = any(
+        getattr(n.target, "_can_decompose", bool)() for n, r in survey.refused.items() if not r.grows
+    )
     if survey.refused and (composite or not captured.functional):
         # A refused operation may consist of supported ones. Parts may also move past other operations, which
         # must then not work in place.
         captured = captured.rewritten()
-        survey = Survey(captured.graph, captured.shell, name, supported)
+        survey = Survey(captured.graph, captured.shell, name, supported, captured.growing)
     graph = captured.graph
     for spec in graph.program.graph_signature.input_specs:
         if spec.kind.name not in (*STORED, "USER_INPUT"):
@@ -149,21 +151,23 @@ class Executable:
         ]
         self._tensors = [blueprint.values_of(key, tensors) for key in blueprint.held]
 
-    def prepared(self, tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Any]:
-        """The function from tensors of these shapes and strides to the forward's result."""
+    def prepared(self, tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor], Sequence[Any]], Any]:
+        """The function from tensors of these shapes and strides, and the objects that hold some of them, to
+        the forward's result.
+        """
         function, results = self.blueprint.function, self.blueprint.capture.results
         if self.blueprint.direct is None:
             assert function is not None
             whole = functools.partial(function, *self.models, *self._tensors)
-            return lambda given: results.build(whole(*given))
+            return lambda given, objects: results.build(whole(*given), objects)
         places, order = self.blueprint.direct
         call = self.models[0].prepared([tensors[i] for i in places])
         if places == list(range(len(tensors))) and order == [0] and results.single:
-            return lambda given: call(given)[0]
+            return lambda given, objects: call(given)[0]
 
-        def direct(given: Sequence[Tensor]) -> Any:
+        def direct(given: Sequence[Tensor], objects: Sequence[Any]) -> Any:
             made = call([given[i] for i in places])
-            return results.build([made[i] for i in order])
+            return results.build([made[i] for i in order], objects)
 
         return direct
 

@@ -6,13 +6,14 @@ replaces parameters by stand-ins while it traces, and another thread may be usin
 
 import copy
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from bslite.dropin.structure import Structure
+from bslite.dropin import growing
+from bslite.dropin.structure import Before, Returned, Structure
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.capture import check_module, failure, functional, summary, trace
@@ -36,17 +37,27 @@ class Capture:
 
     graph: Graph
     shell: torch.nn.Module
-    results: Structure
+    results: Returned
     fixed: str  # why the batch is not free; empty if it is
     functional: bool  # no operation works in place
+    growing: frozenset[Any] = frozenset()  # symbols of sizes that grow from call to call
+
+    def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
+        """Why the graph does not hold for ``tensors`` of this kind; empty if it does."""
+        return growing.refusal(self.graph, tensors) if self.growing else ""
 
     def rewritten(self) -> "Capture":
         """The same without in-place operations."""
         return replace(self, graph=Graph(functional(self.graph.program)), functional=True)
 
 
-def capture(module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool) -> Capture:
+def capture(
+    module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool,
+    grows: Sequence[int | None] = (),
+) -> Capture:  # fmt: skip
     """Trace ``module.forward`` on ``arguments``, the batch left free where ``free_batch`` and possible.
+
+    ``grows``: the axis of each tensor that has to stay free because it grows from call to call.
 
     Raises UnsupportedError if the forward cannot be traced or does more than compute results from its
     arguments, and another `BsliteError` if bslite does not run a module in this mode or with such parameters.
@@ -65,19 +76,24 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, free_batch
     program, fixed = None, "" if free_batch else "a batch of one is traced for itself"
     if free_batch:
         try:
-            program = trace(traced.twin, *_repeated(tensors))
+            program = trace(traced.twin, *_repeated(tensors, grows))
         except Exception as e:
             fixed = summary(e)
     if program is None:
         try:
-            program = trace(traced.twin, tensors, None)
+            program = trace(
+                traced.twin,
+                tensors,
+                (tuple(growing.left_free(axis) for axis in grows),) if any(grows) else None,
+            )
         except Exception as e:
             raise failure(traced.twin, name, e) from e
     if traced.stateful:
         raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
     graph = Graph(program)
     assert traced.results is not None
-    found = Capture(graph, traced.twin, traced.results, fixed, functional=not _writing(graph))
+    free, results, whole = growing.symbols(graph, grows), traced.results, not _writing(graph)
+    found = Capture(graph, traced.twin, results, fixed, functional=whole, growing=free)
     if not found.functional:
         if changes := _changes(graph):
             raise UnsupportedError(f"model {name!r}: its forward changes {changes} in place")
@@ -99,15 +115,16 @@ class _Traced:
         kind = type(shell)
         inner = vars(shell).get("forward") or kind.forward
         bound = "forward" in vars(shell)
-        self.results: Structure | None = None
+        self.results: Returned | None = None
         self.stateful = False  # the forward assigns to attributes
 
         def forward(this: torch.nn.Module, *tensors: torch.Tensor) -> tuple[Any, ...]:
-            args, kwargs = arguments.build(tensors)
+            (args, kwargs), objects = arguments.rebuilt(tensors)
             before = attributes_of(self.twin.modules())  # here, because torch.export restores them
+            held = Before(objects)
             made = inner(*args, **kwargs) if bound else inner(this, *args, **kwargs)
             self.stateful |= not _same_attributes(before, attributes_of(self.twin.modules()))
-            self.results = Structure(made, lambda x: isinstance(x, VARIES))
+            self.results = Returned(made, held.changes(), lambda x: isinstance(x, VARIES), objects)
             return tuple(self.results.leaves)
 
         scope = {"forward": forward, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
@@ -164,14 +181,20 @@ def _same_attributes(before: list[dict[str, Any]], after: list[dict[str, Any]]) 
         return False
 
 
-def _repeated(tensors: tuple[torch.Tensor, ...]) -> tuple[tuple[torch.Tensor, ...], Any]:
+def _repeated(
+    tensors: tuple[torch.Tensor, ...], grows: Sequence[int | None]
+) -> tuple[tuple[torch.Tensor, ...], Any]:
     """Inputs with a batch of at least four, and their ``dynamic_shapes``; see the frontend's `free_batch`."""
     batch = next((x.shape[0] for x in tensors if x.ndim), 0)
     if not batch:
         raise BsliteError("no input has a batch")
     dim = torch.export.Dim("N", min=2)
     shared = [bool(x.ndim and x.shape[0] == batch) for x in tensors]
-    dynamic = tuple({0: dim} if s else None for s in shared)
+    axes = grows or [None] * len(tensors)
+    dynamic = tuple(
+        {**({0: dim} if s else {}), **(growing.left_free(axis) or {})} or None
+        for s, axis in zip(shared, axes, strict=True)
+    )
     if batch < 4:
         tensors = tuple(torch.cat([x] * 4) if s else x for x, s in zip(tensors, shared, strict=True))
     return tensors, (dynamic,)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bslite.cache import Recent
-from bslite.dropin import place, reasons
+from bslite.dropin import growing, place, reasons
 from bslite.dropin.blueprint import Blueprint, Executable, draw
 from bslite.dropin.capture import capture, reachable_tensors
 from bslite.dropin.model import serves
@@ -23,10 +23,11 @@ from bslite.frontends.torch.capture import tensors as named_tensors
 from bslite.spec import ModelSpec
 
 Tensor = torch.Tensor
-Run = Callable[[Sequence[Tensor]], Any]
+Run = Callable[[Sequence[Tensor], Sequence[Any]], Any]  # tensors and objects among the arguments
 SLOT = "_bslite_runner"  # the attribute of a wrapped module that holds its runner
 MAX_KINDS = 8  # specialisations kept: beyond, the least recently used is dropped
 MAX_CALLS = 256  # shapes and strides known, over all of them
+MAX_TRACES = 6  # of calls that differ only in numbers that an object among the arguments holds
 MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to torch
 
 
@@ -78,6 +79,7 @@ class Runner:
         self._lock = threading.RLock()
         self._said: set[str] = set()
         self._restarts = 0
+        self._traces: dict[Key, int] = {}  # kinds of call, numbers in objects left out -> times traced
         self._unfree: set[Key] = set()  # kinds of call whose batch cannot be left free
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -86,7 +88,7 @@ class Runner:
         if around := reasons.outside():
             return self._run_torch(InTorch(around), args, kwargs)
         try:
-            key, tensors = signature(args, kwargs)
+            key, tensors, objects = signature(args, kwargs)
         except Unsignable as e:
             return self._run_torch(InTorch(str(e)), args, kwargs)
         state = self._current()
@@ -96,13 +98,13 @@ class Runner:
         if run is None and place.capturing(tensors):
             return self._run_torch(InTorch(reasons.CAPTURED), args, kwargs)
         if run is None:
-            run = self._prepare(state, key, tensors, args, kwargs)
+            run = self._prepare(state, key, tensors, objects, args, kwargs)
         else:
             state.used = True
         if isinstance(run, InTorch):
             return self._run_torch(run, args, kwargs)
         try:
-            return run(tensors)
+            return run(tensors, objects)
         except BsliteError as e:  # such as an index out of range, for which torch raises its own error
             return self._run_torch(InTorch(str(e)), args, kwargs)
 
@@ -112,6 +114,7 @@ class Runner:
             self._state, self._restarts = None, 0
             self.kinds.clear()
             self._unfree.clear()
+            self._traces.clear()
 
     def specs(self) -> list[ModelSpec]:
         """The models that run in bslite."""
@@ -155,8 +158,9 @@ class Runner:
         return Watch(self.module, [*reachable_tensors(self.module), *(t for ts in found for t in ts)])
 
     def _prepare(
-        self, state: State, key: Key, tensors: Sequence[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Run | InTorch:
+        self, state: State, key: Key, tensors: Sequence[Tensor], objects: Sequence[Any],
+        args: tuple[Any, ...], kwargs: dict[str, Any],
+    ) -> Run | InTorch:  # fmt: skip
         """The function for this call, made if there is none yet."""
         why = next(
             filter(None, map(reasons.of_tensor, tensors)), "" if tensors else "no argument is a tensor"
@@ -167,11 +171,14 @@ class Runner:
         with self._lock:
             if (known := state.calls.find(key)) is not None:
                 return known
-            found, specialised = self._kind(args, kwargs, tensors)
-            specialised.shapes.setdefault(tuple(tuple(t.shape) for t in tensors), 0)
+            found, specialised = self._kind(args, kwargs, tensors, objects)
+            if len(specialised.shapes) < MAX_CALLS:
+                specialised.shapes.setdefault(tuple(tuple(t.shape) for t in tensors), 0)
             run: Run | InTorch
             if isinstance(specialised.blueprint, InTorch):
                 run = specialised.blueprint
+            elif why := specialised.blueprint.capture.refusal(tensors):
+                run = InTorch(why)
             elif not specialised.blueprint.in_bslite:
                 run = InTorch("nothing of it runs in bslite, see bslite.report", loud=False)
             else:
@@ -194,14 +201,24 @@ class Runner:
         return executable
 
     def _kind(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor]
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], objects: Sequence[Any]
     ) -> tuple[Key, Kind]:
         """The specialisation for this kind of call."""
-        free = kind(args, kwargs, True)
-        found = kind(args, kwargs, False) if free in self._unfree else free
+        grows: Sequence[int | None] = ()
+        if objects:
+            grows = growing.axes(tensors, Structure((args, kwargs), _is_tensor, empty=True).inside)
+            if growing.too_short(tensors, grows):
+                return (), Kind(InTorch(growing.ONE, loud=False))
+        free = kind(args, kwargs, True, grows)
+        found = kind(args, kwargs, False, grows) if free in self._unfree else free
         if (known := self.kinds.find(found)) is not None:
             return found, known
-        blueprint = self._draw(args, kwargs, tensors, found is free)
+        if objects:
+            loose = kind(args, kwargs, True, grows, loose=True)
+            self._traces[loose] = self._traces.get(loose, 0) + 1
+            if self._traces[loose] > MAX_TRACES:
+                return (), Kind(InTorch(growing.OTHERS))
+        blueprint = self._draw(args, kwargs, tensors, found is free, grows)
         if (
             found is free
             and isinstance(blueprint, Blueprint)
@@ -209,7 +226,7 @@ class Runner:
             and _batched(tensors)
         ):
             self._unfree.add(free)
-            found = kind(args, kwargs, False)
+            found = kind(args, kwargs, False, grows)
         made = self.kinds.put(found, Kind(blueprint))
         if isinstance(blueprint, Blueprint) and self._state is not None and blueprint.constants():
             self._state.watch = self._watch()
@@ -221,14 +238,15 @@ class Runner:
             self._state.calls.clear()
 
     def _draw(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], free: bool
-    ) -> Blueprint | InTorch:
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], free: bool,
+        grows: Sequence[int | None],
+    ) -> Blueprint | InTorch:  # fmt: skip
         """Export and survey, choose and measure. Raises UnsupportedError if the user allows no fallback."""
         if self._restarts > MAX_RESTARTS:
             return InTorch("the module's attributes, hooks or layers change from call to call")
-        arguments = Structure((args, kwargs), lambda x: isinstance(x, Tensor))
+        arguments = Structure((args, kwargs), _is_tensor, empty=True)
         try:
-            captured = capture(self.module, arguments, self.name, free and _batched(tensors))
+            captured = capture(self.module, arguments, self.name, free and _batched(tensors), grows)
             blueprint = draw(captured, self.name, place.ops_of(tensors))
         except UnsupportedError as e:
             if self.options.fallback == "error":
@@ -236,8 +254,8 @@ class Runner:
             return InTorch(str(e))
         except BsliteError as e:
             return InTorch(str(e))
-        if blueprint.refused:
-            text = reasons.unsupported(self.name, blueprint.refused, blueprint.torch_share)
+        if lacking := [r for r in blueprint.refused if not r.grows]:
+            text = reasons.unsupported(self.name, lacking, blueprint.torch_share)
             if self.options.fallback == "error":
                 raise UnsupportedError(text)
             self._say(text)
@@ -263,6 +281,10 @@ def _callers_level() -> int:
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(own):
         frame, level = frame.f_back, level + 1
     return level
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
 
 
 def _batched(tensors: Sequence[Tensor]) -> bool:

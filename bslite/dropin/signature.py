@@ -1,9 +1,13 @@
 """The kind of a call: the structure of its nested arguments, as a key, and the tensors among them."""
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
+
+from bslite.dropin.structure import lengths, opens
 
 Tensor = torch.Tensor
 Key = tuple[Any, ...]
@@ -15,41 +19,53 @@ class Unsignable(Exception):
     """An argument cannot be part of a key; the message names it."""
 
 
-def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Key, list[Tensor]]:
-    """A key that two calls share only if the same program serves both, and the tensors in order."""
+def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Key, list[Tensor], list[Any]]:
+    """A key that two calls share only if the same program serves both; the tensors and objects in order."""
     tensors: list[Tensor] = []
-    key = tuple([_exact(a, tensors) for a in args])
+    objects: list[Any] = []
+
+    def read(value: Any) -> Key:
+        if type(value) in _TENSORS:
+            tensors.append(value)
+            if value.layout is not torch.strided:
+                return value.layout, value.shape, value.dtype
+            return value.shape, value.stride(), value.dtype, value.device, value.is_neg()
+        return _nested(value, read, tensors, objects)
+
+    key = tuple([read(a) for a in args])
     if kwargs:
-        return (key, tuple([(k, _exact(v, tensors)) for k, v in kwargs.items()])), tensors
-    return key, tensors
+        return (key, tuple([(k, read(v)) for k, v in kwargs.items()])), tensors, objects
+    return key, tensors, objects
 
 
-def _exact(value: Any, tensors: list[Tensor]) -> Key:
-    if type(value) in _TENSORS:
-        tensors.append(value)
-        if value.layout is not torch.strided:
-            return value.layout, value.shape, value.dtype
-        return value.shape, value.stride(), value.dtype, value.device, value.is_neg()
-    return _nested(value, lambda x: _exact(x, tensors), tensors)
-
-
-def kind(args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool) -> Key:
+def kind(
+    args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool, grows: Sequence[int | None] = (),
+    loose: bool = False,
+) -> Key:  # fmt: skip
     """A coarser key, which calls share if one export serves them. With ``free_batch`` the size of the batch
-    counts only in so far as it is 1 or not.
+    counts only in so far as it is 1 or not. ``grows``: the axis of each tensor whose size does not count.
+    ``loose``: numbers in objects do not count either.
     """
     batch: list[int] = []
+    axes = iter(grows)
 
     def read(value: Any) -> Key:
         if isinstance(value, Tensor):
-            shape = tuple(value.shape)
+            shape: tuple[Any, ...] = tuple(value.shape)
+            axis = next(axes, None)
+            if axis is not None:
+                shape = (*shape[:axis], "grows", *shape[axis + 1 :])
             if free_batch and shape:
                 if not batch:
                     batch.append(shape[0])
                 if shape[0] == batch[0] != 1:
                     return "batch", shape[1:], value.dtype, value.device
             return "tensor", shape, value.dtype, value.device
-        return _nested(value, read, [])
+        if loose and objects and type(value) is int:
+            return (int,)
+        return _nested(value, read, [], objects, exact=False)
 
+    objects: list[Any] = []
     return (
         "free" if free_batch else "fixed",
         tuple(map(read, args)),
@@ -57,7 +73,9 @@ def kind(args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool) -> Key
     )
 
 
-def _nested(value: Any, read: Callable[[Any], Key], tensors: list[Tensor]) -> Key:
+def _nested(
+    value: Any, read: Callable[[Any], Key], tensors: list[Tensor], objects: list[Any], exact: bool = True
+) -> Key:
     cls = type(value)
     if cls in _PLAIN:
         return cls, value
@@ -70,6 +88,15 @@ def _nested(value: Any, read: Callable[[Any], Key], tensors: list[Tensor]) -> Ke
     if isinstance(value, Tensor):  # a subclass: FakeTensor, DTensor, ...
         tensors.append(value)
         return (cls,)
-    if isinstance(value, (torch.dtype, torch.device, torch.memory_format)):
+    if isinstance(value, (torch.dtype, torch.device, torch.memory_format, type)):
         return cls, value
+    if isinstance(value, OrderedDict) and not pytree.tree_is_leaf(value):
+        return cls, *((k, read(v)) for k, v in value.items())
+    if opens(value):
+        for place, known in enumerate(objects):
+            if known is value:
+                return "again", place
+        objects.append(value)
+        counts = {} if exact else lengths(vars(value))
+        return cls, *[(k, ("length", counts[k]) if k in counts else read(v)) for k, v in vars(value).items()]
     raise Unsignable(f"an argument is a {cls.__name__}")

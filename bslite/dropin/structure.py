@@ -1,50 +1,234 @@
-"""Nested arguments and results as a list of leaves and back: pytrees, and dataclasses unknown to torch."""
+"""Nested arguments and results as a list of leaves and back.
+
+They are pytrees, dataclasses unknown to torch, and objects that hold tensors in their attributes, such as the
+caches of language models.
+"""
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import enum
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import torch
 from torch.utils import _pytree as pytree
+
+from bslite.errors import UnsupportedError
+
+#: Makes a value of the next leaves. The list holds the objects made so far: each is made once.
+Build = Callable[[Iterator[Any], list[Any]], Any]
+GROWS = 2  # of the four axes of a cache's tensors the one along which tokens are
+_CLOSED = (
+    type, types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType, enum.Enum,
+    BaseException, torch.nn.Module, torch.Tensor, torch.Generator, torch.UntypedStorage,
+)  # fmt: skip
 
 
 class Structure:
-    """The result of a forward without its tensors. ``build(leaves)`` makes such a result of other tensors."""
+    """A value without its leaves. ``build(leaves)`` makes such a value of other leaves.
 
-    def __init__(self, result: Any, is_leaf: Callable[[Any], bool]) -> None:
-        """``is_leaf(x)``: whether x is replaced by `build`; all other values stay as they are."""
+    ``objects`` are those that were opened, in the order in which `build` makes new ones.
+    """
+
+    def __init__(
+        self, value: Any, is_leaf: Callable[[Any], bool], known: Sequence[Any] = (), *, empty: bool = False
+    ) -> None:
+        """``is_leaf(x)``: whether x is replaced by `build`; other values stay as they are, but for objects
+        that hold leaves, with ``empty`` for all objects. ``known``: objects in whose places `build` puts
+        those that it is given.
+
+        Raises UnsupportedError for a leaf in an object that cannot be opened.
+        """
         self.leaves: list[Any] = []
-        self._build = self._read(result, is_leaf)
-        self.single = is_leaf(result)
+        self.inside: list[bool] = []  # whether a leaf is an object's
+        self.objects: list[Any] = []
+        self._is_leaf, self._depth, self._empty = is_leaf, 0, empty
+        self._places = {id(x): i for i, x in enumerate(known)}
+        self._build = self._read(value)
+        self.single = is_leaf(value)
 
-    def build(self, leaves: Sequence[Any]) -> Any:
-        """The result with ``leaves`` in their places."""
-        return self._build(iter(leaves))
+    def build(self, leaves: Iterable[Any], known: Sequence[Any] = ()) -> Any:
+        """The value with ``leaves`` in their places."""
+        return self._build(iter(leaves), list(known))
 
-    def _read(self, value: Any, is_leaf: Callable[[Any], bool]) -> Callable[[Iterator[Any]], Any]:
-        if is_leaf(value):
+    def rebuilt(self, leaves: Iterable[Any]) -> tuple[Any, list[Any]]:
+        """The value, and the new objects in the places of ``objects``."""
+        made: list[Any] = []
+        return self._build(iter(leaves), made), made
+
+    def _read(self, value: Any) -> Build:
+        if self._is_leaf(value):
             self.leaves.append(value)
-            return next
-        if dataclasses.is_dataclass(value) and not isinstance(value, type) and _is_plain(value):
-            fields = {f.name: self._read(getattr(value, f.name), is_leaf) for f in dataclasses.fields(value)}
-            shell = copy.copy(value)
-            for name in fields:
-                object.__setattr__(shell, name, None)
-
-            def rebuild(leaves: Iterator[Any]) -> Any:
-                made = copy.copy(shell)
-                for name, build in fields.items():
-                    object.__setattr__(made, name, build(leaves))
-                return made
-
-            return rebuild
-        if _is_plain(value):
-            return lambda leaves: value
+            self.inside.append(bool(self._depth))
+            return _next
+        place = self._places.get(id(value))
+        if place is not None:
+            return lambda leaves, made: made[place]
+        plain = bool(pytree.tree_is_leaf(value))
+        data = dataclasses.is_dataclass(value) and not isinstance(value, type)
+        if plain and data and not self._empty:
+            names = [f.name for f in dataclasses.fields(value)]
+            return self._read_attributes(value, {name: getattr(value, name) for name in names}, False)
+        if plain and opens(value) and (self._empty or self._depth or _holds(value, self._is_leaf)):
+            return self._read_attributes(value, vars(value), True)
+        if plain:
+            if not isinstance(value, _CLOSED) and _holds(value, self._is_leaf):
+                raise UnsupportedError(f"a {type(value).__name__} holds tensors in a way that is not known")
+            return lambda leaves, made: value
         children, spec = pytree.tree_flatten(value, is_leaf=lambda x: x is not value)
-        builds = [self._read(child, is_leaf) for child in children]
-        return lambda leaves: pytree.tree_unflatten([build(leaves) for build in builds], spec)
+        builds = [self._read(child) for child in children]
+        return lambda leaves, made: pytree.tree_unflatten([build(leaves, made) for build in builds], spec)
+
+    def _read_attributes(self, value: Any, attributes: dict[str, Any], opened: bool) -> Build:
+        shell = _shell(value, attributes)
+        if opened:
+            self._places[id(value)] = len(self._places)
+            self.objects.append(value)
+            self._depth += 1
+        builds = {name: self._read(x) for name, x in attributes.items()}
+        counts = lengths(attributes) if opened and self._empty else {}
+        if opened:
+            self._depth -= 1
+
+        def rebuild(leaves: Iterator[Any], made: list[Any]) -> Any:
+            new = copy.copy(shell)
+            if opened:
+                made.append(new)
+            for name, build in builds.items():
+                object.__setattr__(new, name, build(leaves, made))
+            for name, tensor in counts.items():
+                object.__setattr__(new, name, getattr(new, tensor).shape[GROWS])
+            return new
+
+        return rebuild
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether torch's pytrees take ``value`` for a leaf."""
-    return bool(pytree.tree_is_leaf(value))
+class Returned:
+    """What a forward returns, and what it changes of the objects among its arguments."""
+
+    def __init__(
+        self, result: Any, changes: "Sequence[tuple[int, str, Any]]", is_leaf: Callable[[Any], bool],
+        objects: Sequence[Any],
+    ) -> None:  # fmt: skip
+        """``changes``: an object by its place, an attribute, and the attribute's new value."""
+        self._changes = [(place, name) for place, name, _ in changes]
+        value = (result, [x for *_, x in changes]) if changes else result
+        self._structure = Structure(value, is_leaf, objects)
+        self.leaves = self._structure.leaves
+        self.single = self._structure.single
+
+    def build(self, leaves: Sequence[Any], objects: Sequence[Any] = ()) -> Any:
+        """The result with ``leaves`` in their places; ``objects``, the call's own, are changed."""
+        made = self._structure.build(leaves, objects)
+        if not self._changes:
+            return made
+        result, values = made
+        for (place, name), value in zip(self._changes, values, strict=True):
+            _assign(vars(objects[place]), name, value)
+        return result
+
+
+class Before:
+    """The attributes of some objects, to tell afterwards what has changed."""
+
+    def __init__(self, objects: Sequence[Any]) -> None:
+        self._objects = objects
+        self._seen = [{k: _copied(v) for k, v in vars(x).items()} for x in objects]
+
+    def changes(self) -> list[tuple[int, str, Any]]:
+        """Each changed attribute: its object's place, its name, its present value.
+
+        Raises UnsupportedError if an attribute is gone.
+        """
+        found = []
+        for place, (x, seen) in enumerate(zip(self._objects, self._seen, strict=True)):
+            if gone := seen.keys() - vars(x).keys():
+                raise UnsupportedError(f"the forward deletes {', '.join(sorted(gone))} of its argument")
+            found += [(place, k, v) for k, v in vars(x).items() if k not in seen or not _same(seen[k], v)]
+        return found
+
+
+def lengths(attributes: dict[str, Any]) -> dict[str, str]:
+    """The numbers among a cache's attributes that say how long one of its tensors is, and that tensor."""
+    held = {x.shape[GROWS]: k for k, x in attributes.items() if isinstance(x, torch.Tensor) and x.ndim == 4}
+    return {k: held[n] for k, n in attributes.items() if type(n) is int and n in held} if held else {}
+
+
+def opens(value: Any) -> bool:
+    """Whether ``value`` is an object whose attributes are all that it holds."""
+    cls = type(value)
+    return (
+        isinstance(getattr(value, "__dict__", None), dict)
+        and not isinstance(value, (*_CLOSED, list, tuple, dict, set))
+        and not callable(value)
+        and not any("__slots__" in vars(c) and vars(c)["__slots__"] for c in cls.__mro__)
+        and cls.__reduce_ex__ is object.__reduce_ex__
+    )
+
+
+def _next(leaves: Iterator[Any], made: list[Any]) -> Any:
+    return next(leaves)
+
+
+def _shell(value: Any, attributes: Iterable[str]) -> Any:
+    """A copy of ``value`` without what the attributes hold."""
+    shell = copy.copy(value)
+    for name in attributes:
+        object.__setattr__(shell, name, None)
+    return shell
+
+
+def _holds(value: Any, is_leaf: Callable[[Any], bool], depth: int = 6) -> bool:
+    """Whether a leaf is reached from ``value`` by attributes, elements and slots."""
+    if is_leaf(value):
+        return True
+    if not depth or isinstance(value, _CLOSED):
+        return False
+    inner: list[Any] = []
+    if isinstance(value, dict):
+        inner += value.values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inner += value
+    inner += getattr(value, "__dict__", {}).values()
+    for cls in type(value).__mro__:
+        slots = vars(cls).get("__slots__", ())
+        names = (slots,) if isinstance(slots, str) else slots
+        inner += [getattr(value, name) for name in names if isinstance(name, str) and hasattr(value, name)]
+    return any(_holds(x, is_leaf, depth - 1) for x in inner)
+
+
+def _copied(value: Any, depth: int = 4) -> Any:
+    """``value``; of containers a copy, in which later changes do not show."""
+    if type(value) in (list, tuple) and depth:
+        return type(value)([_copied(v, depth - 1) for v in value])
+    if type(value) is dict and depth:
+        return {k: _copied(v, depth - 1) for k, v in value.items()}
+    return set(value) if type(value) is set else value
+
+
+def _same(before: Any, after: Any) -> bool:
+    if before is after:
+        return True
+    if type(before) is not type(after) or isinstance(before, torch.Tensor):
+        return False
+    if isinstance(before, (list, tuple)):
+        return len(before) == len(after) and all(map(_same, before, after))
+    if isinstance(before, dict):
+        return list(before) == list(after) and all(_same(before[k], after[k]) for k in before)
+    try:
+        return bool(before == after)
+    except Exception:  # what does not compare is another one
+        return False
+
+
+def _assign(attributes: dict[str, Any], name: str, value: Any) -> None:
+    """Set an attribute; a list or dict stays the one that it was, for others who hold it."""
+    held = attributes.get(name)
+    if type(held) is list and type(value) is list:
+        held[:] = value
+    elif type(held) is dict and type(value) is dict:
+        held.clear()
+        held.update(value)
+    else:
+        attributes[name] = value

@@ -30,6 +30,7 @@ class Refusal:
     operation: str
     layer: str
     reason: str
+    grows: bool = False  # because of a size, not of what it computes
 
     @property
     def what(self) -> str:
@@ -76,14 +77,16 @@ class Survey(_OutsideWalk):
     """Tries to build every node on its own; a node that cannot be built becomes an input.
 
     ``buildable``: the nodes that a part may hold. ``refused``: the operations that stay in torch.
-    ``supported``: the ops that may be used, if not all.
+    ``supported``: the ops that may be used, if not all. ``growing``: symbols of sizes that are others at
+    every call; what has such a size stays in torch.
     """
 
     def __init__(
-        self, graph: Graph, module: "torch.nn.Module", name: str, supported: frozenset[str] | None = None
-    ) -> None:
+        self, graph: Graph, module: "torch.nn.Module", name: str, supported: frozenset[str] | None = None,
+        growing: frozenset[Any] = frozenset(),
+    ) -> None:  # fmt: skip
         super().__init__(graph, module, name)
-        self._supported = supported
+        self._supported, self._growing = supported, growing
         self.refused: dict[Node, Refusal] = {}
         self.buildable: set[Node] = set()
         self._foreign: dict[Node, str] = {}  # nodes whose values cannot enter a part, and why
@@ -102,6 +105,8 @@ class Survey(_OutsideWalk):
             return self._constant(node) if node in self.graph.constant else node.meta.get("val")
         if is_getitem(node) and node.args[0] in self.refused:
             return self._from_outside(node)
+        if any(_sized_by(n, self._growing) for n in (node, *node.all_input_nodes)):
+            return self._problem(node, "its size grows from call to call", grows=True)
         foreign = [self._foreign[n] for n in node.all_input_nodes if n in self._foreign]
         if foreign:
             return self._problem(node, foreign[0])
@@ -128,8 +133,8 @@ class Survey(_OutsideWalk):
             self._foreign[node] = f"reads a constant that cannot be computed beforehand ({e})"
             return MISSING
 
-    def _problem(self, node: "Node", reason: str = "") -> object:
-        self.refused[node] = Refusal(str(node.target), call_of(node).path, reason)
+    def _problem(self, node: "Node", reason: str = "", *, grows: bool = False) -> object:
+        self.refused[node] = Refusal(str(node.target), call_of(node).path, reason, grows)
         return self._from_outside(node)
 
     def _from_outside(self, node: "Node") -> Any:
@@ -188,6 +193,16 @@ class PartWalk(_OutsideWalk):
                 if node in self.graph.constant:
                     waiting += node.all_input_nodes
         return needed
+
+
+def _sized_by(node: "Node", symbols: frozenset[Any]) -> bool:
+    """Whether a size of what ``node`` makes, or a number that it makes, depends on one of ``symbols``."""
+    if not symbols:
+        return False
+    value = node.meta.get("val")
+    made = value if isinstance(value, (tuple, list)) else (value,)
+    sizes = [d for x in made for d in (*getattr(x, "shape", ()), x) if hasattr(d, "node")]
+    return any(d.node.expr.free_symbols & symbols for d in sizes)
 
 
 def _free_name(size: Any) -> str:

@@ -142,7 +142,8 @@ def unbind(s: Site, x: Operand, axis: int = 0) -> list[Operand | None]:
 
 @aten("cat", "concat", "concatenate")
 def cat(s: Site, xs: Sequence[Operand], axis: int = 0) -> Operand:
-    return xs[0] if len(xs) == 1 else s.emit("concat", *xs, axis=axis)
+    given = [x for x in xs if x.shape != (0,)] or xs  # torch leaves out what is empty and has one axis
+    return given[0] if len(given) == 1 else s.emit("concat", *given, axis=axis)
 
 
 @aten("stack")

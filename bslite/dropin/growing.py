@@ -1,0 +1,97 @@
+"""Sizes that grow from call to call: of the keys and values that a language model keeps of past tokens.
+
+A trace leaves them free. What has such a size, attention above all, runs in torch; bslite runs the rest,
+whose sizes stay the same, so that no call plans anew. `Survey` makes that cut.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from bslite.dropin.structure import GROWS
+from bslite.errors import UnsupportedError
+from bslite.frontends.torch.graph import Graph
+
+Tensor = torch.Tensor
+ONE = "its cache holds one token: a trace would hold for that length alone"
+
+OTHERS = "an object among its arguments holds other numbers at every call, and a trace holds for one of them"
+
+
+def axes(tensors: Sequence[Tensor], inside: Sequence[bool]) -> list[int | None]:
+    """The axis of each tensor that is expected to grow from call to call; none if there is no cache.
+
+    A cache is an object with tensors of four axes, the last but one of which counts what it holds. A mask
+    over it counts in its last axis that and what this call adds. ``inside``: whether a tensor is an object's.
+    """
+    found: list[int | None] = [None] * len(tensors)
+    held = [i for i, t in enumerate(tensors) if inside[i] and t.ndim == 4]
+    lengths = {tensors[i].shape[GROWS] for i in held}
+    added = {t.shape[1] for t, kept in zip(tensors, inside, strict=True) if not kept and t.ndim in (2, 3)}
+    totals = {n + m for n in lengths for m in added}
+    for i, t in enumerate(tensors):
+        if i in held:
+            found[i] = GROWS
+        elif not inside[i] and t.ndim > 1 and t.shape[-1] in totals:
+            found[i] = t.ndim - 1
+    return found
+
+
+def too_short(tensors: Sequence[Tensor], grows: Sequence[int | None]) -> bool:
+    """Whether a size that grows is one, which torch.export takes for fixed."""
+    return any(axis is not None and t.shape[axis] == 1 for t, axis in zip(tensors, grows, strict=False))
+
+
+def left_free(axis: int | None) -> Any:
+    """What ``dynamic_shapes`` says of a tensor that grows along ``axis``."""
+    return None if axis is None else {axis: torch.export.Dim.AUTO}
+
+
+def symbols(graph: Graph, grows: Sequence[int | None]) -> frozenset[Any]:
+    """The symbols of the sizes that grow. Raises UnsupportedError if the trace fixed one of them."""
+    found: set[Any] = set()
+    for node, axis in zip(_inputs(graph), grows, strict=False):
+        if axis is not None:
+            size = node.meta["val"].shape[axis]
+            if isinstance(size, int):
+                raise UnsupportedError(f"its cache cannot grow: {node.name!r} has a length fixed at {size}")
+            found |= size.node.expr.free_symbols
+    return frozenset(found)
+
+
+def refusal(graph: Graph, tensors: Sequence[Tensor]) -> str:
+    """Why a graph with free sizes does not hold for ``tensors``; empty if it does."""
+    sizes: dict[Any, int] = {}
+    pairs: list[tuple[Any, int]] = []
+    for node, tensor in zip(_inputs(graph), tensors, strict=True):
+        for traced, size in zip(node.meta["val"].shape, tensor.shape, strict=True):
+            if isinstance(traced, int):
+                pairs.append((traced, size))
+            elif traced.node.expr.is_Symbol:
+                pairs.append((sizes.setdefault(traced.node.expr, size), size))
+            else:
+                pairs.append((traced.node.expr, size))
+    for traced, size in pairs:
+        if (traced if isinstance(traced, int) else traced.subs(sizes)) != size:
+            return f"a size is {size}, the trace holds for {traced}"
+    for symbol, bounds in graph.program.range_constraints.items():
+        if symbol in sizes and not bounds.lower <= sizes[symbol] <= bounds.upper:
+            return f"a size is {sizes[symbol]}, the trace holds from {bounds.lower} to {bounds.upper}"
+    for guard in _guards(graph):
+        if guard.free_symbols <= sizes.keys() and guard.subs(sizes) == False:  # noqa: E712 (sympy's own)
+            return f"sizes {sizes} are not those that the trace holds for: {guard}"
+    return ""
+
+
+def _inputs(graph: Graph) -> list[torch.fx.Node]:
+    return [n for n in graph.nodes if n.op == "placeholder" and n not in graph.stored]
+
+
+def _guards(graph: Graph) -> list[Any]:
+    """What the traced code asked of sizes."""
+    for node in _inputs(graph):
+        for size in getattr(node.meta.get("val"), "shape", ()):
+            if not isinstance(size, int):
+                return [g.expr for g in getattr(size.node.shape_env, "guards", ())]
+    return []

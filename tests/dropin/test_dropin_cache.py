@@ -1,0 +1,182 @@
+"""A cache of keys and values: an object that the forward changes, and that grows by each token."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.dropin_models import F, agree, nn, torch, wrapped
+
+import bslite
+
+VOCABULARY, WIDTH, HEADS = 50, 32, 4
+
+
+class Layer:
+    """What one layer keeps; ``seen`` counts the tokens."""
+
+    def __init__(self) -> None:
+        self.keys: Any = None
+        self.values: Any = None
+        self.seen = 0
+
+    def update(self, keys: Any, values: Any) -> tuple[Any, Any]:
+        if self.keys is not None:
+            keys, values = torch.cat([self.keys, keys], 2), torch.cat([self.values, values], 2)
+        self.keys, self.values, self.seen = keys, values, self.seen + keys.shape[2] - self.seen
+        return keys, values
+
+
+class Cache:
+    """Layers, made as they are met."""
+
+    def __init__(self) -> None:
+        self.layers: list[Layer] = []
+
+    def of(self, i: int) -> Layer:
+        if i == len(self.layers):
+            self.layers.append(Layer())
+        return self.layers[i]
+
+
+class Block(nn.Module):
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self.place = place
+        self.norm, self.qkv, self.out = (
+            nn.LayerNorm(WIDTH),
+            nn.Linear(WIDTH, 3 * WIDTH),
+            nn.Linear(WIDTH, WIDTH),
+        )
+        self.up, self.down = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x: Any, cache: Cache, mask: Any) -> Any:
+        q, k, v = (t.unflatten(-1, (HEADS, -1)).transpose(1, 2) for t in self.qkv(self.norm(x)).chunk(3, -1))
+        k, v = cache.of(self.place).update(k, v)
+        y = F.scaled_dot_product_attention(q, k, v, mask[:, None, None].bool() if mask is not None else None)
+        x = x + self.out(y.transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(x)))
+
+
+class Decoder(nn.Module):
+    """A token after the other; makes a cache if it is given none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(VOCABULARY, WIDTH)
+        self.blocks = nn.ModuleList(Block(i) for i in range(2))
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, ids: Any, cache: Any = None, mask: Any = None) -> Any:
+        cache = Cache() if cache is None else cache
+        x = self.table(ids)
+        for block in self.blocks:
+            x = block(x, cache, mask)
+        return {"logits": self.head(x), "cache": cache}
+
+
+def ids(batch: int, length: int) -> Any:
+    return torch.randint(0, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(length))
+
+
+def steps(model: Any, batch: int, masked: bool, tokens: int = 6) -> Iterator[tuple[Any, Any]]:
+    """The results of a prompt of five tokens and of more, one by one, with the cache after each."""
+    cache, n = Cache(), 5
+    for i in range(tokens):
+        given = ids(batch, n if not i else 1)
+        mask = torch.ones(batch, n + i) if masked else None
+        with torch.no_grad():
+            made = model(given, cache, mask)
+        assert made["cache"] is cache
+        yield made["logits"], cache
+
+
+@pytest.mark.parametrize(("batch", "masked"), [(1, False), (3, True)])
+def test_a_cache_grows_without_another_trace_or_plan(batch: int, masked: bool) -> None:
+    net = Decoder().eval()
+    fast, exact = wrapped(net), copy.deepcopy(net).double()
+    made = (steps(m, batch, masked) for m in (fast, net, exact))
+    for (ours, cache), (theirs, plain), (truth, held) in zip(*made, strict=True):
+        values = [(x.layers[1].keys, x.layers[0].values) for x in (cache, plain, held)]
+        for got, want, true in [(ours, theirs, truth), *zip(*values, strict=True)]:
+            error, allowed = (got.double() - true).norm(), (want.double() - true).norm()
+            assert error <= 4 * allowed + 1e-6 * true.norm()
+        assert [layer.seen for layer in cache.layers] == [layer.seen for layer in held.layers]
+        assert type(cache.layers[0].seen) is int
+    report = bslite.report(fast)
+    assert not report.calls_in_torch
+    assert len(report.kinds) == 2  # the prompt and any token after it
+    assert len(report.kinds[1].parts) == 3  # around two attentions
+    models = [m for e in fast._bslite_runner._state.executables.values() for m in e.models]
+    assert all(len(m._calls) <= 1 for m in models)
+
+
+def test_a_cache_that_the_forward_makes_is_another_one_each_time() -> None:
+    net = Decoder().eval()
+    fast = wrapped(net)
+    with torch.no_grad():
+        first, second = fast(ids(1, 5)), fast(ids(1, 5))
+        first["cache"].layers[0].keys.zero_()
+        third = fast(ids(1, 5))
+        want = net(ids(1, 5))
+    for made in (second, third):
+        agree(lambda made=made: made["cache"].layers[0].keys, lambda: want["cache"].layers[0].keys)
+    assert first["cache"] is not second["cache"]
+    assert first["cache"].layers[0] is not second["cache"].layers[0]
+    assert type(first["cache"]) is Cache
+
+
+def test_numbers_that_change_in_an_object_do_not_trace_for_ever() -> None:
+    class Counter:
+        def __init__(self) -> None:
+            self.calls = 0
+
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x: Any, counter: Counter) -> Any:
+            counter.calls += 1
+            return self.fc(x) * counter.calls
+
+    net, x = Counting().eval(), torch.randn(2, 4)
+    fast, ours, theirs = bslite.optimize(net, tune=False, fallback="silent"), Counter(), Counter()
+    with torch.no_grad():
+        for _ in range(10):
+            torch.testing.assert_close(fast(x, ours), net(x, theirs))
+    assert ours.calls == theirs.calls == 10
+    assert sum(bslite.report(fast).calls_in_torch.values()) == 4
+
+
+def test_an_object_whose_tensor_is_written_to_is_left_to_torch() -> None:
+    class Static:
+        def __init__(self) -> None:
+            self.held = torch.zeros(2, 4)
+
+    class Writing(nn.Module):
+        def forward(self, x: Any, state: Static) -> Any:
+            state.held[:1] = x[:1]
+            return x @ state.held.T
+
+    x, ours, theirs = torch.randn(2, 4), Static(), Static()
+    fast = bslite.optimize(Writing().eval(), tune=False, fallback="silent")
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x, ours), Writing()(x, theirs))
+    torch.testing.assert_close(ours.held, theirs.held)
+
+
+def test_a_result_that_hides_tensors_is_left_to_torch() -> None:
+    class Slots:
+        __slots__ = ("y",)
+
+    class Hiding(nn.Module):
+        def forward(self, x: Any) -> Any:
+            made = Slots()
+            made.y = x.relu()
+            return made
+
+    fast = bslite.optimize(Hiding().eval(), tune=False, fallback="silent")
+    assert type(fast(torch.ones(2, 4)).y) is torch.Tensor
+    assert bslite.report(fast).calls_in_torch
