@@ -70,6 +70,7 @@ class Case:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     dtypes: Sequence[str] = ()  # of the inputs; float32 where it ends
     integers: tuple[int, int] = (-9, 10)  # what integer inputs are drawn from, the upper end excluded
+    param_dtypes: Mapping[str, str] = field(default_factory=dict)  # role -> dtype, float32 where it has none
 
 
 def holds(dtype: str, value: float) -> bool:

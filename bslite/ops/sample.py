@@ -60,5 +60,12 @@ def sample(op: Op, case: Case, seed: int) -> tuple[list[Array], dict[str, Array]
         return np.asarray(rng.integers(low, high, shape), dtype)
 
     inputs = [draw(shape, dtype) for shape, dtype in zip(case.inputs, dtypes, strict=True)]
-    params = {r: np.asarray(_draw(op, r)(rng, s), np.float32) for r, s in case.params.items()}
+    params = {}
+    for role, size in case.params.items():
+        dtype = case.param_dtypes.get(role, "float32")
+        params[role] = (
+            np.asarray(_draw(op, role)(rng, size), np.float32)
+            if dtype == "float32"
+            else np.asarray(rng.integers(-127, 128, size), dtype)
+        )
     return inputs, params

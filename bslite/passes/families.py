@@ -1,6 +1,7 @@
 """Names of ops that engines treat alike, whether they work on signals, images or volumes."""
 
 CONVS = ("conv1d", "conv2d", "conv3d")
+INT_CONVS = ("int_conv1d", "int_conv2d", "int_conv3d")
 TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 POOLS = tuple(
     f"{pool}{axes}d"

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.engines.common.recipes import data_of, phase, recipe
+from bslite.errors import SpecError
 from bslite.plan import Const
 
 Array = npt.NDArray[Any]
@@ -67,6 +68,24 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
         last[..., : mine - whole] = w[:, whole:].transpose(0, 3, 2, 1)
         last[..., mine - whole :] = 0
     return made
+
+
+@recipe("pair_panels")
+def _pair_panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Array:
+    """Whole numbers ``[K, C/groups, ...]`` as `panels` of pairs: cells of two channels, as `ops.integer`."""
+    w = params[0].astype(np.int64)
+    if w.size and not -(2**15) <= int(w.min()) <= int(w.max()) < 2**15:
+        raise SpecError(f"weights are {int(w.min())} to {int(w.max())}, expected numbers of 16 bits")
+    w = np.pad(w, ((0, 0), (0, w.shape[1] % 2), *((0, 0) for _ in w.shape[2:])))
+    both = (w[:, ::2] & 0xFFFF) | (w[:, 1::2] << 16)
+    return _panels([both.astype(np.int32)], lanes, width, groups)
+
+
+@recipe("channels")
+def _channels(params: Sequence[Array], channels: int, lanes: int, groups: int, value: float) -> Array:
+    """A number for each channel, padded to whole registers per group; ``value`` where none are given."""
+    dtype = np.int32 if isinstance(value, int) else np.float32
+    return _channels_padded(params[0] if params else np.full(channels, value, dtype), lanes, groups)
 
 
 @recipe("bias_panels")

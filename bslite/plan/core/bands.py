@@ -16,7 +16,7 @@ from bslite.spec import ModelSpec, Node
 Shapes = Mapping[str, Shape]
 Rows = tuple[int, int]  # [first, past the last)
 #: Ops whose lowerings take a window of the image's rows; ops that map each row to itself need no window.
-WINDOWED = ("conv2d", "max_pool2d", "avg_pool2d")
+WINDOWED = ("conv2d", "int_conv2d", "max_pool2d", "avg_pool2d")
 
 
 class Crop(NamedTuple):
@@ -33,6 +33,8 @@ class Crop(NamedTuple):
 def row_map(node: Node, params: ParamShapes) -> RowMap | None:
     """The op's map from output rows to input rows, or None where it cannot be run on a band of rows."""
     rows = node.declaration.rows(params, node.attrs)
+    if len(node.inputs) > 1 and rows != RowMap():
+        return None  # a residual has the rows of the output
     return rows if node.op in WINDOWED or rows == RowMap() else None
 
 

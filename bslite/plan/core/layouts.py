@@ -16,7 +16,8 @@ WINDOWS = frozenset(
     f"{family}{axes}d"
     for axes in (1, 3)
     for family in (
-        "conv", "conv_transpose", "max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool",
+        "conv", "int_conv", "conv_transpose", "max_pool", "avg_pool", "adaptive_max_pool",
+        "adaptive_avg_pool",
     )
 )  # fmt: skip
 #: Ops that keep the place of every axis, besides the pointwise ones.

@@ -63,7 +63,10 @@ def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) 
     pixels = size_of(out) / max(1, out[1]) if len(out) > 1 else 1.0
     vectors = pixels * -(-out[1] // machine.lanes) if len(out) > 1 else 1.0
     kind = node.declaration.kind
-    if node.op == "conv2d" and node.attrs["groups"] == 1:
+    if node.op == "int_conv2d":
+        k, c, r, s = params["weight"]
+        work = pixels * -(-c // 2) * r * s * -(-k // machine.lanes) / machine.fma_ports * 1.1
+    elif node.op == "conv2d" and node.attrs["groups"] == 1:
         k, c, r, s = params["weight"]
         work = pixels * c * r * s * -(-k // machine.lanes) / machine.fma_ports * 1.1
     elif node.op == "conv2d" and params["weight"][1] == 1:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from bslite.ops import RowMap
 from bslite.passes import Layer
-from bslite.passes.families import CONVS, TRANSPOSED
+from bslite.passes.families import CONVS, INT_CONVS, TRANSPOSED
 from bslite.plan.core.bands import Crop
 from bslite.plan.core.builder import Halo
 from bslite.plan.core.concats import Place
@@ -54,7 +54,7 @@ def halo_needs(
     """The zeros that each buffer should have around its images, by the value or concat that owns it."""
     needs: dict[str, Halo] = {}
     for layer in layers:
-        if layer.node.op not in (*CONVS, *TRANSPOSED):
+        if layer.node.op not in (*CONVS, *INT_CONVS, *TRANSPOSED):
             continue
         name = layer.node.inputs[0]
         owner = name
@@ -69,7 +69,7 @@ def halo_needs(
 def layer_halo(layer: Layer, spec: ModelSpec, crop: Crop) -> Halo:
     """The zeros that a convolution needs around its input."""
     node, params = layer.node, spec.param_shapes(layer.node)
-    if node.op == "conv2d":
+    if node.op in ("conv2d", "int_conv2d"):
         maps = node.declaration.rows(params, node.attrs)
         assert maps is not None
         return halo_of(layer, maps, crop)[2]

@@ -22,6 +22,10 @@ define <16 x float> @probe(ptr %p) {
 """
 
 
+#: Whether instructions are those of x86.
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+
+
 class Simd(NamedTuple):
     """Lanes (float32) of a vector register, number of registers, LLVM's name and features of the CPU."""
 
@@ -45,5 +49,4 @@ def simd() -> Simd:
         return Simd(16, 32, cpu, features)
     if "%ymm" in assembly:
         return Simd(8, 16, cpu, features)
-    registers = 16 if platform.machine().lower() in ("x86_64", "amd64") else 32
-    return Simd(4, registers, cpu, features)
+    return Simd(4, 16 if X86 else 32, cpu, features)

@@ -1,7 +1,7 @@
 """Lowerings of convolutions: dense and grouped as a contraction, depthwise on a kernel of its own."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, with_halo
-from bslite.plan.core.windows import Window, made_by, volume, windows_of
+from bslite.plan.core.windows import Halo, Window, made_by, volume, windows_of
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
@@ -25,25 +25,31 @@ from bslite.plan.shared.conv import Filters, filters_of, residual_of
 @CPU.register("conv1d", "conv2d", "conv3d")
 def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     """Lower a convolution, dense, grouped or depthwise, with residual and activation in its store."""
-    node = layer.node
+    window, halo, clipped = window_of(b, layer)
     filters = filters_of(b, layer)
-    params = b.spec.param_shapes(node)
-    (window,) = windows_of(node, params, b.shapes, layer.name)
-    halo = layer_halo(layer, b.spec, b.crop)
-    clipped = window.by_planes or bool(window.rows.before or window.rows.after)
-    if node.op == "conv2d":
-        maps = node.declaration.rows(params, node.attrs)
-        assert maps is not None
-        start, (above, _, below, _), halo = halo_of(layer, maps, b.crop)
-        window = window._replace(rows=window.rows._replace(start=start))
-        clipped = bool(above or below)
     depthwise = filters.depthwise and layer.residual is None
-    x = b.read(node.inputs[0], halo=halo, exact=not depthwise)  # the GEMM tile loads A by the element
+    x = b.read(layer.node.inputs[0], halo=halo, exact=not depthwise)  # the GEMM tile loads A by the element
     y, residual = b.write(layer.name), residual_of(b, layer)
     if is_column(layer, b.crop):
         window, clipped = window._replace(rows=window.cols, cols=window.rows), False
         x, y, residual = _turned(x), _turned(y), residual and _turned(residual)
     convolve(b, layer, x, y, residual, window, filters, clipped)
+
+
+def window_of(b: CpuBuilder, layer: Layer) -> tuple[Window, Halo, bool]:
+    """The windows of a convolution, the zeros beside its input, and whether parts of filters lie outside."""
+    node = layer.node
+    params = b.spec.param_shapes(node)
+    (window,) = windows_of(node, params, b.shapes, layer.name)
+    halo = layer_halo(layer, b.spec, b.crop)
+    clipped = window.by_planes or bool(window.rows.before or window.rows.after)
+    if node.op in ("conv2d", "int_conv2d"):
+        maps = node.declaration.rows(params, node.attrs)
+        assert maps is not None
+        start, (above, _, below, _), halo = halo_of(layer, maps, b.crop)
+        window = window._replace(rows=window.rows._replace(start=start))
+        clipped = bool(above or below)
+    return window, halo, clipped
 
 
 def _turned(view: View) -> View:
@@ -61,8 +67,11 @@ def convolve(
     window: Window,
     filters: Filters,
     clipped: bool,
+    append: Callable[..., None] = contraction,
 ) -> None:
-    """Append the step of one convolution; ``clipped``: parts of filters lie outside the input."""
+    """Append the step of one convolution; ``clipped``: parts of filters lie outside the input. ``append``:
+    what appends it, if it is not depthwise.
+    """
     depth, rows, cols = window
     by_planes = window.by_planes
     along = depth if by_planes else rows
@@ -76,7 +85,7 @@ def convolve(
         residual = made_by(residual, window)
     xi, _, xp, xl, xc = volume(x).strides
     origin = Operand(x.buffer, x.offset + depth.start * xp + cols.start * xc + rows.start * xl)
-    if filters.depthwise and layer.residual is None:
+    if append is contraction and filters.depthwise and layer.residual is None:
         _depthwise(b, layer, x, y, origin, window, inside, filters)
         return
     merged = filters.groups == 1 and cols.dilation == 1 and xc == filters.group_depth  # rows are contiguous
@@ -97,7 +106,7 @@ def convolve(
             b, window, (n, d, p, q), filters, geometry, between, clipped, len(y.shape) == 3 or p == 1
         )
     row_taps = len(terms.offsets) // (depth.taps if by_planes else rows.taps) * clipped
-    contraction(
+    append(
         b, layer, origin, y, residual, size, geometry, terms,
         channels=channels, groups=filters.groups,
         group_depth=filters.group_depth if filters.groups > 1 else 0, halo_reads=x,

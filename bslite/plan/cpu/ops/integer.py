@@ -1,0 +1,190 @@
+"""Lowerings of sums of products of integers, over lines of pixels, and of the making of pairs."""
+
+import math
+from typing import Any
+
+from bslite.kernels.contracts.cpu.integer import IntConv, IntSweep, Made, Pairs
+from bslite.kernels.contracts.cpu.rows import RowAxes
+from bslite.kernels.contracts.record import Operand
+from bslite.ops.integer import Numbers, cells
+from bslite.passes import Layer
+from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.lowering import CPU
+from bslite.plan.core.views import NO_HALO, View, size_of, with_halo
+from bslite.plan.cpu.contraction import INSIDE, Clipped, Planes, merge_lines
+from bslite.plan.cpu.ops.conv import convolve, window_of
+from bslite.plan.cpu.ops.move import in_bytes
+from bslite.plan.cpu.reduction import Reduction, reduction
+from bslite.plan.cpu.sharing import share_rows
+from bslite.plan.cpu.step import CpuBuilder, step
+from bslite.plan.cpu.tiling import choose_items, line_tiling, max_rows
+from bslite.plan.shared.conv import Filters
+
+MADE = {"int32": Made.SUM, "float32": Made.REAL, "pairs": Made.PAIRS}
+OUTER = 3  # axes around a row of pairs
+
+
+@CPU.register("pairs")
+def lower_pairs(b: CpuBuilder, layer: Layer) -> None:
+    """Lower the rounding of numbers to pairs."""
+    name, *numbers = layer.node.inputs
+    axis, groups = layer.node.attrs["axis"] % len(b.shapes[name]), layer.node.attrs["groups"]
+    x = b.read(name, inner=axis, exact=True)
+    y, home = b.writable(layer.name, axis)
+    if not _pairs(b, x, y, axis, groups, [b.values[n] for n in numbers]):
+        x, y = _plain(b, x, axis), b.fresh(y.shape, axis, NO_HALO)
+        done = _pairs(b, x, y, axis, groups, [b.values[n] for n in numbers])
+        assert done
+    if y is not home:
+        b.copy(y, home)
+
+
+def _plain(b: CpuBuilder, x: View, axis: int) -> View:
+    """A copy whose axes lie in their order around ``axis``."""
+    plain = b.fresh(x.shape, axis, NO_HALO)
+    b.copy(x, plain)
+    return plain
+
+
+def _pairs(b: CpuBuilder, x: View, y: View, axis: int, groups: int, numbers: list[View]) -> bool:
+    """Append the step; return False, without one, where rows lie along too many axes."""
+    sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=axis)
+    outer = sizes[:-1]
+    if len(outer) > OUTER:
+        return False
+    rows, channels = size_of(tuple(outer)), x.shape[axis]
+    item_rows, items = share_rows(b.machine, rows, rows * (10 + 4.0 * -(-channels // b.machine.lanes)))
+    n, (xs, ys) = padded(outer, [xs[:-1], ys[:-1]], OUTER)
+    scale, zero = [v.start for v in numbers] or [x.start, x.start]
+    record = Pairs(
+        x.start, y.start, scale, zero, scaled=int(bool(numbers)),
+        along=RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows), groups=groups,
+        channels=channels // groups,
+    )  # fmt: skip
+    step(b, record, items, [x, *numbers], [y])
+    return True
+
+
+@CPU.register("int_conv1d", "int_conv2d", "int_conv3d")
+def lower_int_conv(b: CpuBuilder, layer: Layer) -> None:
+    """Lower a convolution of pairs."""
+    node = layer.node
+    window, halo, clipped = window_of(b, layer)
+    k, channels, *_ = b.spec.params[node.params["weight"]].shape
+    groups = node.attrs["groups"]
+    filters = Filters(groups, cells(channels), k // groups)
+    x = b.read(node.inputs[0], halo=halo, exact=True)
+    residual = None
+    if len(node.inputs) > 1:
+        name = node.inputs[1]
+        residual = b.arranged(b.like(b.values[name], name, layer.name), b.inner(name))
+    convolve(b, layer, x, b.write(layer.name), residual, window, filters, clipped, int_contraction)
+
+
+@CPU.register("int_linear")
+def lower_int_linear(b: CpuBuilder, layer: Layer) -> None:
+    """Lower ``x @ weight.T`` of pairs: the rows of x are the pixels of a line, or of several lines."""
+    node = layer.node
+    k, c = b.spec.params[node.params["weight"]].shape
+    x = b.read(node.inputs[0], inner=-1, exact=True)
+    rows = b.reshaped(x, (size_of(x.shape[:-1]), cells(c)))
+    y = b.write(layer.name, inner=-1)
+    m = rows.shape[0]
+    out = y.reshape((m, y.shape[-1]))
+    if out is None:  # a slice of a concat whose rows are not one run
+        out = b.fresh((m, y.shape[-1]), 1, NO_HALO)
+    geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
+    n, p, q, geometry = merge_lines(b, 1, 1, m, k, geometry)
+    terms = reduction(1, 1, cells(c), 0, 0, True)
+    factor = b.values[node.inputs[1]] if len(node.inputs) > 1 else None
+    int_contraction(
+        b,
+        layer,
+        rows.start,
+        out,
+        None,
+        (n, p, q),
+        geometry,
+        terms,
+        channels=k,
+        halo_reads=rows,
+        factor=factor,
+    )
+    if out.buffer != y.buffer:
+        b.copy(b.reshaped(out, y.shape), y)
+
+
+def int_contraction(
+    b: CpuBuilder,
+    layer: Layer,
+    x: Operand,
+    y: View,
+    residual: View | None,
+    size: tuple[int, int, int],
+    geometry: dict[str, tuple[int, int, int]],
+    terms: Reduction,
+    channels: int,
+    halo_reads: View,
+    groups: int = 1,
+    group_depth: int = 0,
+    clipped: Clipped = INSIDE,
+    planes: Planes | None = None,
+    factor: View | None = None,
+    **_: Any,
+) -> None:
+    """Append one "int_conv" step over ``size`` = (images, lines, pixels); arguments as of `contraction`."""
+    node, machine = layer.node, b.machine
+    images, lines, pixels = size
+    k, group_cells = b.spec.params[node.params["weight"]].shape[0], terms.size
+    group_channels = k // groups
+    tiling = line_tiling(machine, pixels, group_channels)
+    (xi, xl, xc), (yi, yl, yc), (ri, rl, rc) = geometry["x"], geometry["y"], geometry["r"]
+    panel_bytes = 4 * group_cells * tiling.width * machine.lanes
+    items = choose_items(
+        machine, images, lines, tiling.panels * groups, tiling.cycles * images * lines * groups * group_cells,
+        4 * lines * max(abs(xl), pixels * abs(xc)), panel_bytes * tiling.panels * groups,
+        4 * lines * pixels * channels,
+    )  # fmt: skip
+    lanes = machine.lanes
+    panels = b.const("pair_panels", node.params["weight"], lanes=lanes, width=tiling.width, groups=groups)
+
+    def per_channel(role: str, value: float) -> Operand:
+        keys = [node.params[role]] if role in node.params else []
+        return Operand(b.const("channels", *keys, channels=k, lanes=lanes, groups=groups, value=value), 0)
+
+    acc_col = -(-tiling.width // 2) * 2 * lanes
+    made, planes = MADE[node.attrs["to"]], planes or Planes(lines)
+    record = IntConv(
+        x, y.start, residual.start if residual is not None else y.start, Operand(panels, 0),
+        per_channel("offset", 0), per_channel("scale", 1.0), per_channel("shift", 0.0),
+        factor.start if factor is not None else y.start,
+        Operand(b.const("offsets", values=[4 * o for o in terms.offsets]), 0),
+        has_residual=int(residual is not None), has_factor=int(factor is not None),
+        x_image=4 * xi, x_line=4 * xl, x_col=4 * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
+        residual_image=4 * ri, residual_line=4 * rl, residual_col=4 * rc,
+        images=images, lines=lines, **items._asdict(), panels=tiling.panels * groups,
+        taps=len(terms.offsets), depth=terms.depth, **clipped._asdict(),
+        plane_lines=planes.lines, x_plane=4 * planes.x, y_plane=4 * planes.y, residual_plane=4 * planes.r,
+        group_panels=tiling.panels, group_channels=group_channels, x_group_bytes=4 * group_depth,
+        group_weight_bytes=4 * group_cells * lanes * tiling.registers, width=tiling.width,
+        tail_vecs=tiling.tail, cut=tiling.cut, sweep=_sweep(b, tiling.width),
+        tail_sweep=_sweep(b, tiling.tail), acc_col=4 * acc_col, made=made, own=node.attrs["own"],
+        other=node.attrs["other"],
+        **_rounding(node.attrs["first"], 1), **_rounding(node.attrs["second"], 2),
+    )  # fmt: skip
+    reads = [with_halo(halo_reads), *(v for v in (residual, factor) if v is not None)]
+    scratch = pixels * acc_col + 2 * lanes
+    step(b, record, images * items.bands * items.blocks, reads, [y], scratch=scratch)
+
+
+def _sweep(b: CpuBuilder, vecs: int) -> IntSweep:
+    return IntSweep(vecs, max_rows(b.machine, vecs))
+
+
+def _rounding(numbers: Numbers, which: int) -> dict[str, float]:
+    """The fields of one rounding."""
+    low, high, by, least = numbers
+    rounds = 0 if by == 0 else 1 if by == 1 else 2
+    inverse = 1 / by if by else math.nan
+    fields = {"low": low, "high": high, "rounds": rounds, "step": by, "inverse": inverse, "least": least}
+    return {f"{name}{which}": value for name, value in fields.items()}

@@ -1,0 +1,119 @@
+"""The microkernel of sums of products of integers: as `tile`, on pairs of int16, with int32 sums.
+
+A lane of a panel holds the weights of one output for two neighbouring channels. A cell of the image, two
+channels as well, is broadcast; one instruction multiplies both and adds the products: twice the products of a
+multiply-add of float32. The sums go to a line in scratch memory; `finish` makes of them what is stored.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba import types
+
+from bslite.kernels.contracts.cpu.integer import IntSweep
+from bslite.kernels.cpu.gemm.tile import PREFETCHES, ROWS_PER_POINTER, UNROLL
+from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
+from bslite.kernels.cpu.vector import simd
+from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque
+from bslite.kernels.cpu.vector.lanes import INTS
+from bslite.kernels.cpu.vector.pairs import load_ints, multiply_ir, settled
+from bslite.kernels.cpu.vector.simd import BYTES, I32, I64
+
+call_int_sweep = caller(13)
+
+
+class Operands(NamedTuple):
+    """A tile's arguments: int64 byte addresses, byte strides and counts."""
+
+    a: Any
+    a_row: Any
+    offsets: Any  # the start of each of the `batch` A's, relative to `a`
+    batch: Any
+    depth: Any  # cells
+    b: Any
+    c: Any
+    c_row: Any
+    start: Any  # the sums begin with these registers
+    ahead: Any  # address from which the tile prefetches what a later tile reads as B
+
+
+def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
+    """Emits a tile of ``rows`` x ``vecs`` registers of sums."""
+    tile = [(i, v) for i in range(rows) for v in range(vecs)]
+    groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
+    starts = [load_ints(builder, builder.add(op.start, const(v * BYTES))) for v in range(vecs)]
+
+    def steps_of(count: int) -> Any:
+        """A loop body of ``count`` cells; carried values: b, ahead, a pointer per group of rows, sums."""
+
+        def body(_: Any, carried: list[Any]) -> list[Any]:
+            b, ahead, *rest = carried
+            pointers, acc = rest[: len(groups)], rest[len(groups) :]
+            lines = PREFETCHES if count == UNROLL else 0
+            for line in range(lines):
+                simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
+            for k in range(count):
+                if k:  # as in `tile`: no load moves above this
+                    builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
+                bs = [load_ints(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)]
+                for pointer, group in zip(pointers, groups, strict=True):
+                    for j, i in enumerate(group):
+                        address = builder.add(pointer, builder.mul(op.a_row, const(j))) if j else pointer
+                        place = simd.pointer(builder, builder.add(address, const(4 * k)), I32)
+                        xs = simd.splat_ir(builder, builder.load(place, align=4), INTS)
+                        for v in range(vecs):
+                            at = i * vecs + v
+                            product = multiply_ir(builder, xs, bs[v])
+                            acc[at] = settled(builder, builder.add(acc[at], product))
+            pointers = [opaque(builder, builder.add(p, const(4 * count))) for p in pointers]
+            b = builder.add(b, const(count * vecs * BYTES))
+            return [b, builder.add(ahead, const(64 * lines)), *pointers, *acc]
+
+        return body
+
+    def tap(index: Any, carried: list[Any]) -> list[Any]:
+        b, ahead, *acc = carried
+        cell = builder.add(op.offsets, builder.shl(index, const(3)))
+        origin = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
+        pointers = [
+            opaque(builder, builder.add(origin, builder.mul(op.a_row, const(group[0])))) for group in groups
+        ]
+        carried = [b, ahead, *pointers, *acc]
+        carried = loop(builder, builder.sdiv(op.depth, const(UNROLL)), carried, steps_of(UNROLL))
+        carried = loop(builder, builder.srem(op.depth, const(UNROLL)), carried, steps_of(1))
+        return [*carried[:2], *carried[2 + len(groups) :]]
+
+    _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *(starts[v] for _, v in tile)], tap)
+    for value, (i, v) in zip(acc, tile, strict=True):
+        place = builder.add(builder.add(op.c, builder.mul(op.c_row, const(i))), const(v * BYTES))
+        builder.store(value, simd.pointer(builder, place, INTS), align=4)
+
+
+@functools.cache
+def int_tile(vecs: int, most: int) -> Any:
+    """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
+
+    def emit(builder: Any, rows: Any, *args: Any) -> None:
+        tile = functools.partial(emit_tile, builder, vecs=vecs, op=Operands(*args))
+        one_of(builder, rows, {r: functools.partial(tile, r) for r in range(1, most + 1)})
+
+    return simd.primitive(types.void, *[types.int64] * (1 + len(Operands._fields)))(emit)
+
+
+@makes(IntSweep)
+@functools.cache
+def int_sweep(vecs: int, most: int) -> Kernel:
+    """A kernel of ``tiles`` neighbouring tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers
+    of channels.
+    """
+    tile = int_tile(vecs, most)
+
+    def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, start, ahead, share):
+        for _ in range(tiles):
+            tile(rows, a, a_col, offsets, taps, depth, b, c, c_col, start, ahead)
+            ahead += share
+            a += rows * a_col
+            c += rows * c_col
+
+    return Kernel(sweep, f"int_sweep_{most}x{vecs}", 13)

@@ -1,0 +1,90 @@
+"""Registers of int32 lanes that hold pairs of int16: products, and the way from and to float32."""
+
+from llvmlite import ir
+
+from bslite.kernels.cpu.vector.lanes import INTS, all_floats, all_ints, ints_of
+from bslite.kernels.cpu.vector.simd import (
+    I32,
+    I64,
+    LANES,
+    VEC,
+    call_llvm,
+    first_lanes,
+    i64,
+    pointer,
+    primitive,
+    vec_t,
+    vmax_ir,
+    vmin_ir,
+)
+from bslite.kernels.cpu.vector.target import X86
+
+I16 = ir.IntType(16)
+HALVES = ir.VectorType(I16, 2 * LANES)
+#: The instruction that multiplies pairs and adds both products, by the lanes of a register.
+MULTIPLY = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
+
+
+def load_ints(builder, address):
+    """A register of int32 from an address of any alignment."""
+    return builder.load(pointer(builder, address, INTS), align=4)
+
+
+def multiply_ir(builder, a, b):
+    """``a.lower * b.lower + a.upper * b.upper`` in int32 lanes.
+
+    Added to a sum, it is one instruction where the machine has VNNI: LLVM sees to it.
+    """
+    if X86:
+        return call_llvm(builder, MULTIPLY[LANES], INTS, [builder.bitcast(x, HALVES) for x in (a, b)])
+    shift = all_ints(16)
+    upper = builder.mul(builder.ashr(a, shift), builder.ashr(b, shift))
+    lower = builder.mul(*(builder.ashr(builder.shl(x, shift), shift) for x in (a, b)))
+    return builder.add(lower, upper)
+
+
+def settled(builder, x):
+    """The same register, through an empty piece of assembly.
+
+    Additions of integers may be done in any order; LLVM would first add the products of several steps, and
+    keep them in memory.
+    """
+    return builder.asm(ir.FunctionType(INTS, [INTS]), "", "=x,0", [x], side_effect=False) if X86 else x
+
+
+@primitive(vec_t, vec_t)
+def real_of(builder, x):
+    """The int32 in each lane as a float32, rounded once."""
+    return builder.sitofp(ints_of(builder, x), VEC)
+
+
+@primitive(vec_t, i64)
+def load_halves(builder, address):
+    """As many neighbouring numbers of int16 as a register has lanes, as float32."""
+    halves = builder.load(pointer(builder, address, ir.VectorType(I16, LANES)), align=2)
+    return builder.sitofp(builder.sext(halves, INTS), VEC)
+
+
+@primitive(vec_t, vec_t, vec_t)
+def paired(builder, a, b):
+    """The numbers of ``a`` and then those of ``b``, whole ones, as pairs: the nearest that int16 holds.
+
+    NaN becomes the least.
+    """
+    ints = []
+    for x in (a, b):
+        x = vmin_ir(builder, all_floats(32767.0), vmax_ir(builder, x, all_floats(-32768.0)))
+        ints.append(builder.fptosi(x, INTS))
+    if X86 and LANES == 8:  # packs within halves of the register
+        halves = call_llvm(builder, "llvm.x86.avx2.packssdw", HALVES, ints)
+        quarters = builder.bitcast(halves, ir.VectorType(I64, 4))
+        order = ir.Constant(ir.VectorType(I32, 4), [0, 2, 1, 3])
+        return builder.bitcast(builder.shuffle_vector(quarters, quarters, order), VEC)
+    order = ir.Constant(ir.VectorType(I32, 2 * LANES), list(range(2 * LANES)))
+    return builder.bitcast(builder.trunc(builder.shuffle_vector(*ints, order), HALVES), VEC)
+
+
+@primitive(vec_t, vec_t, i64)
+def before(builder, x, count):
+    """The lanes before ``count``, which may be any number, zeros in the rest."""
+    return builder.select(first_lanes(builder, count), x, all_floats(0.0))
