@@ -85,7 +85,10 @@ class Finish(NamedTuple):
         if residual is not None:
             t = t * kind.type(self.own) + residual.astype(kind) * kind.type(self.other)
         t = rounded(t, *self.second)
-        return pairs(t, axis=axis, groups=1) if self.to == "pairs" else t
+        if self.to != "pairs":
+            return t
+        least = self.second[3] if self.second[2] else self.first[3]
+        return pairs(np.where(np.isnan(t), least, t), axis=axis, groups=1)
 
 
 @reference("int_conv1d", "int_conv2d", "int_conv3d")

@@ -24,8 +24,10 @@ AS_IT_IS: Numbers = (-math.inf, math.inf, 0.0, 0.0)
 def rounding(value: Any) -> Numbers:
     """``(low, high, step, least)``: clamp to [low, high], then round t / step to [least, least + 255]."""
     low, high, step, least = map(a.real, value)
-    if not (0 <= step < math.inf and -math.inf < least < math.inf):
-        raise ValueError("expected (low, high, step, least) with finite step and least, step not below 0")
+    if low > high or not 0 <= step < math.inf:
+        raise ValueError("expected (low, high, step, least), low not above high, a finite step not below 0")
+    if least != round(least) or not -(2**15) <= least < 2**15 - 255:
+        raise ValueError("least must be a whole number, and [least, least + 255] numbers of 16 bits")
     return low, high, step, least
 
 
@@ -190,7 +192,7 @@ WHOLES = {"weight": "int8", "offset": "int32"}
 SCALED = {"to": "float32"}
 POSITIVE = {**SCALED, "first": (0.0, math.inf, 0.0, 0.0)}
 ROUNDED = {"to": "pairs", "first": (-math.inf, math.inf, 2.0**17, -100.0)}
-ADDED = {**ROUNDED, "own": 2.0, "other": 0.0625, "second": (0.0, math.inf, 3.0, -128.0)}
+ADDED = {**ROUNDED, "own": 2.0, "other": 0.0625, "second": (0.0, math.inf, 4.0, -128.0)}
 declare(
     IntConv,
     "int_conv2d",
@@ -281,7 +283,8 @@ class IntLinear(Op):
         return ranks[0] >= 2
 
     def cases(self) -> Sequence[Case]:
-        def case(label: str, x: Shape, k: int, *roles: str, factor: bool = False, **attrs: Any) -> Case:
+        def case(label: str, x: Shape, k: int, *roles: str, **attrs: Any) -> Case:
+            factor = attrs.pop("factor", False)
             params: dict[str, Shape] = {"weight": (k, x[-1]), **dict.fromkeys(roles, (k,))}
             inputs: list[Shape] = [(*x[:-1], cells(x[-1])), *([()] if factor else [])]
             dtypes = ("int32", "float32")[: len(inputs)]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from bslite.passes.absorb import constants_behind_moves, constants_into_layer, groups_by_reshape
 from bslite.passes.draft import Draft
 from bslite.passes.fuse import ACTIVATIONS
+from bslite.passes.integers import into_sum, sum_of_rounded
 from bslite.passes.moves import (
     activation_before_moves,
     does_nothing,
@@ -18,14 +19,17 @@ from bslite.spec import Node
 #: A rule is told a node, may rewrite it, and says whether it did.
 Rule = Callable[[Draft, Node], bool]
 
-ARITHMETIC = (does_nothing, constants_into_layer, constants_behind_moves, function_into_table)
+ARITHMETIC = (does_nothing, into_sum, constants_into_layer, constants_behind_moves, function_into_table)
 RULES: Mapping[str, Sequence[Rule]] = {
-    **dict.fromkeys(("add", "sub", "mul", "div"), ARITHMETIC),
-    **dict.fromkeys(("pow", "expand", "cast", "slice", "concat"), (does_nothing,)),
+    **dict.fromkeys(("sub", "mul", "div"), ARITHMETIC),
+    "add": (*ARITHMETIC, sum_of_rounded),
+    **dict.fromkeys(("pow", "expand", "slice", "concat"), (does_nothing,)),
+    "cast": (does_nothing, into_sum),
+    "pairs": (into_sum,),
     **dict.fromkeys(("reshape", "flatten"), (does_nothing, groups_by_reshape, two_reshapes)),
     **dict.fromkeys(("maximum", "minimum"), (does_nothing,)),
     "permute": (two_permutations, permutation_undone, does_nothing),
-    **dict.fromkeys(ACTIVATIONS, (function_into_table, activation_before_moves)),
+    **dict.fromkeys(ACTIVATIONS, (function_into_table, into_sum, activation_before_moves)),
     "linear": (one_hot_product,),
     "matmul": (one_hot_product,),
 }

@@ -82,10 +82,16 @@ def _pair_panels(params: Sequence[Array], lanes: int, width: int, groups: int) -
 
 
 @recipe("channels")
-def _channels(params: Sequence[Array], channels: int, lanes: int, groups: int, value: float) -> Array:
-    """A number for each channel, padded to whole registers per group; ``value`` where none are given."""
-    dtype = np.int32 if isinstance(value, int) else np.float32
-    return _channels_padded(params[0] if params else np.full(channels, value, dtype), lanes, groups)
+def _channels(
+    params: Sequence[Array], channels: int, lanes: int, groups: int, value: float, over: float
+) -> Array:
+    """A number for each channel, padded to whole registers per group; ``value`` where none are given.
+
+    Numbers that are not whole are divided by ``over`` and rounded once.
+    """
+    numbers = params[0] if params else np.full(channels, value)
+    made = numbers if isinstance(value, int) else numbers.astype(np.float64) / over
+    return _channels_padded(made.astype(np.int32 if isinstance(value, int) else np.float32), lanes, groups)
 
 
 @recipe("bias_panels")

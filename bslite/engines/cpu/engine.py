@@ -95,7 +95,7 @@ class Engine:
         params = self.spec.params
         sources = [params[key] for key in const.keys]
         table = packed or Derived(self.derived)
-        if const.recipe == "panels":
+        if const.recipe in ("panels", "pair_panels"):
             self._widths.setdefault(const.keys[0], dict(const.args)["width"])
         made: Array = table.get((const.recipe, const.args), sources, partial(constants.make, const, params))
         return made

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,24 @@ FOLD_ELEMENTS = 2**28  # all arrays computed while reading a model together
 PROBE_ELEMENTS = 2**22  # of one array that is computed only to see how it changes with the free sizes
 
 
+class Scaled(NamedTuple):
+    """A value that is ``centred * scale``; ``centred``: integers of ``dtype`` less ``point``, in float32."""
+
+    centred: Value
+    scale: float
+    point: int
+    dtype: str
+
+
+class Quantized(NamedTuple):
+    """What integers were quantised from at run time: ``zero`` is the integer ``point`` as float32."""
+
+    x: Value
+    scale: Operand
+    point: Operand
+    zero: Operand
+
+
 class Store(AnyStore[Array]):
     """The model under construction. ``probes``: the number that each free size is, in every probe."""
 
@@ -43,6 +61,12 @@ class Store(AnyStore[Array]):
         self.rounded: dict[str, Value] = {}
         #: Integer value -> a zero point, and the float32 value of the same numbers less that.
         self.centred: dict[str, tuple[int, Value]] = {}
+        #: float32 value -> what it is a multiple of; id of an array -> whole numbers, their scale, the array.
+        self.scaled: dict[str, Scaled] = {}
+        self.weights: dict[int, tuple[Array, Array, Array]] = {}
+        #: float32 value, axis, groups -> its pairs; integer value -> what it was quantised from, at run time.
+        self.paired: dict[tuple[str, int, int], Value] = {}
+        self.quantized: dict[str, Quantized] = {}
         self._spent = 0
         self._probing = False  # whether what is computed belongs to another probe than the first
 
@@ -77,6 +101,24 @@ class Store(AnyStore[Array]):
         exact = self._on_floats(declaration, name, inputs, params, attrs)
         if exact is not None:
             return exact
+        made = self._emit(declaration, name, inputs, params, attrs)
+        self._scale(declaration, name, inputs, attrs, made)
+        return made
+
+    def _scale(self, op: ops.Op, name: str, inputs: Sequence[Operand], attrs: Attrs, made: Operand) -> None:
+        """Note that a value made of a multiple of whole numbers, moved or pooled, is a multiple as well."""
+        if len(inputs) != 1 or not isinstance(made, Value) or not isinstance(inputs[0], Value):
+            return
+        known = self.scaled.get(inputs[0].name)
+        if known is None or not (op.carries or op.name.startswith("max_pool")):
+            return
+        centred = self._emit(op, f"{name}.centred", [known.centred], None, attrs)
+        self.scaled[made.name] = known._replace(centred=centred)
+
+    def _emit(
+        self, declaration: ops.Op, name: str, inputs: Sequence[Operand], params: Any, attrs: Attrs
+    ) -> Any:
+        op = declaration.name
         parsed = ops.parse_attrs(declaration, attrs)
         given: dict[str, Const] = {}
         for role, p in (params or {}).items():
@@ -124,6 +166,11 @@ class Store(AnyStore[Array]):
             wide = [self.emit("cast", f"{name}.int32", [x], to="int32") for x in inputs]
             made: Operand = self.emit("cast", name, [self.emit(op.name, name, wide, **attrs)], to=first.dtype)
             return made
+        less = self.centred.get(first.name) if isinstance(first, Value) else None
+        if less is not None and len(inputs) == 1 and (op.carries or op.name.startswith("max_pool")):
+            point, around = less
+            moved = self.emit(op.name, f"{name}.centred", [around], params, **attrs)
+            return self.offset(moved, point, first.dtype, name)
         floats = [self.floats(x, name) for x in inputs]
         return self.integers(
             self.emit(op.name, f"{name}.float32", floats, params, **attrs), first.dtype, name
@@ -146,6 +193,18 @@ class Store(AnyStore[Array]):
         if isinstance(made, Value) and isinstance(x, Value):
             self.numbers[made.name] = x
         return made
+
+    def offset(self, around: Operand, point: int, dtype: str, name: str) -> Operand:
+        """``around + point`` as integers, where ``around`` is float32; it is kept beside them."""
+        moved = around
+        if point:
+            moved = self.emit(
+                "add", f"{name}.offset", [around, Const(np.asarray(point, np.float32), "zero_point")]
+            )
+        result = self.integers(moved, dtype, name)
+        if isinstance(result, Value) and isinstance(around, Value):
+            self.centred[result.name] = (point, around)
+        return result
 
     def _dtype(self, op: ops.Op, inputs: Sequence[Operand], params: Mapping[str, Const], attrs: Attrs) -> str:
         for x in (*inputs, *params.values()):

@@ -144,21 +144,21 @@ def contraction(
         minus_inf=-math.inf, plus_inf=math.inf, end=epilogue(layer.activation),
         weights_image=4 * weights_image,
     )  # fmt: skip
-    part = _part(y, size, channels, geometry["y"]) if rest and planes.lines == lines else y
+    part = part_of(y, size, channels, geometry["y"]) if rest and planes.lines == lines else y
     step(b, record, images * items.bands * items.blocks, reads, [part])
     if rest:
         moved = {key: planes.lines * line for key, (_, line, _) in geometry.items()}
         after = Lines(images, lines // planes.lines, rest)
         contraction(
             b, layer, Operand(x.buffer, x.at + moved["x"]),
-            _part(y, after, channels, geometry["y"], moved["y"]),
+            part_of(y, after, channels, geometry["y"], moved["y"]),
             residual and replace(residual, offset=residual.offset + moved["r"]), after, geometry, terms,
             channels, halo_reads, groups, group_depth, pack, clipped, bias, planes._replace(lines=1), recipe,
             how, tiling.width,
         )  # fmt: skip
 
 
-def _part(y: View, size: Lines, channels: int, strides: tuple[int, int, int], at: int = 0) -> View:
+def part_of(y: View, size: Lines, channels: int, strides: tuple[int, int, int], at: int = 0) -> View:
     """The pixels ``size`` of the output, from element ``at``; for planes, from the first to the last one."""
     image, line, pixel = strides
     shape = (size.images, channels, size.lines, size.pixels)

@@ -25,11 +25,13 @@ class Made(IntEnum):
 class IntConv(StepRecord, kernel="int_conv"):
     """A convolution or a linear layer of pairs: int32 sums over taps of ``depth`` cells, then `finish`.
 
-    Fields mean what they mean in `Conv`. ``offset``, ``scale`` and ``shift`` are registers for each panel.
-    ``factor`` multiplies ``scale`` where ``has_factor``. ``acc_col`` is the stride of the sums of a line in
-    scratch memory. A sum is rounded up to twice, with a residual in between: a clamp, then ``t / step``
-    rounded to even and cut to 256 numbers from ``least`` on; ``rounds`` is 0 for the clamp alone, 1 where
-    ``step`` is 1, else 2, and ``inverse`` is ``1 / step``.
+    Fields mean what they mean in `Conv`. ``offset``, ``scale`` and ``shift`` are registers for each panel;
+    ``factor`` multiplies ``scale`` where ``has_factor``. In scratch memory are the sums of a line, pixels
+    ``acc_col`` apart, and at ``scaled`` the scales times the factor.
+
+    A sum times ``scale`` plus ``shift`` is cut to [low1, high1], and rounded to even if ``rounds1``. Then it
+    is multiplied by ``own``, the residual times ``other`` is added, and the same is done with [low2, high2].
+    Steps of rounding are divided out of all these numbers.
     """
 
     x: Operand
@@ -79,21 +81,16 @@ class IntConv(StepRecord, kernel="int_conv"):
     sweep: IntSweep
     tail_sweep: IntSweep
     acc_col: int
+    scaled: int
     made: Made
     low1: float
     high1: float
     rounds1: int
-    step1: float
-    inverse1: float
-    least1: float
     own: float
     other: float
     low2: float
     high2: float
     rounds2: int
-    step2: float
-    inverse2: float
-    least2: float
 
     @property
     def tile(self) -> str:

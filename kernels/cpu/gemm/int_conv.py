@@ -14,9 +14,9 @@ from bslite.kernels.cpu.gemm.int_tile import call_int_sweep
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store_some
-from bslite.kernels.cpu.vector.pairs import before, load_halves, paired, real_of
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, divide, rint, splat, vmax, vmin
+from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_some
+from bslite.kernels.cpu.vector.pairs import before, load_halves, packed, paired, real_of
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, divide, fma, rint, splat, vmax, vmin
 
 F = reader(IntConv)
 SUM, PAIRS = int(Made.SUM), int(Made.PAIRS)
@@ -24,68 +24,83 @@ f = np.float32
 
 
 @register_jitable
-def rounded(t, low, high, rounds, step, inverse, least, most):
-    """A clamp and, unless ``rounds`` is 0, the nearest of 256 numbers to ``t / step``."""
+def _packed(source, acc_col, y, y_col, pixels, scale, shift, low, high):
+    """Whole registers of sums, scaled and rounded, as pairs."""
+    scale1, scale2, shift1, shift2 = load(scale), load(scale + BYTES), load(shift), load(shift + BYTES)
+    for _ in range(pixels):
+        a, b = fma(real_of(load(source)), scale1, shift1), fma(real_of(load(source + BYTES)), scale2, shift2)
+        a, b = vmin(high, vmax(a, low)), vmin(high, vmax(b, low))  # of NaN the least
+        store(y, packed(a, b))
+        source += acc_col
+        y += y_col
+
+
+@register_jitable
+def _added(
+    source, acc_col, y, y_col, residual, r_col, pixels, scale, shift, low1, high1, own, other, low2, high2
+):
+    """The same, with pairs of a residual added and rounded again."""
+    scale1, scale2, shift1, shift2 = load(scale), load(scale + BYTES), load(shift), load(shift + BYTES)
+    for _ in range(pixels):
+        a, b = fma(real_of(load(source)), scale1, shift1), fma(real_of(load(source + BYTES)), scale2, shift2)
+        a, b = rint(vmin(high1, vmax(low1, a))), rint(vmin(high1, vmax(low1, b)))
+        a = fma(a, own, load_halves(residual) * other)
+        b = fma(b, own, load_halves(residual + BYTES // 2) * other)
+        a, b = vmin(high2, vmax(a, low2)), vmin(high2, vmax(b, low2))
+        store(y, packed(a, b))
+        source += acc_col
+        y += y_col
+        residual += r_col
+
+
+@register_jitable
+def _rounded(t, low, high, rounds):
     t = vmin(high, vmax(low, t))
     if rounds:
-        if rounds == 2:
-            t = divide(t, step, inverse)
-        t = vmin(most, vmax(least, rint(t)))
+        t = rint(t)
     return t
 
 
 @register_jitable
-def finish(s, acc, y, residual, pixels, channels, scale, shift, factor):
+def _finish(s, acc, y, residual, pixels, channels, scale, shift):
     """Makes a line of results of a line of sums: ``pixels`` by ``channels``."""
     made, acc_col, y_col, r_col, has_residual = s.made, s.acc_col, s.y_col, s.residual_col, s.has_residual
-    low1, high1, rounds1, step1, inverse1 = s.low1, s.high1, s.rounds1, s.step1, s.inverse1
-    low2, high2, rounds2, step2, inverse2 = s.low2, s.high2, s.rounds2, s.step2, s.inverse2
-    low1, high1, step1, inverse1, least1 = (
-        splat(low1),
-        splat(high1),
-        splat(step1),
-        splat(inverse1),
-        splat(s.least1),
-    )
-    low2, high2, step2, inverse2, least2 = (
-        splat(low2),
-        splat(high2),
-        splat(step2),
-        splat(inverse2),
-        splat(s.least2),
-    )
-    most1, most2 = least1 + splat(f(255.0)), least2 + splat(f(255.0))
-    own, other, factors = splat(s.own), splat(s.other), splat(factor)
+    rounds1, rounds2 = s.rounds1, s.rounds2
+    low1, high1, low2, high2 = splat(s.low1), splat(s.high1), splat(s.low2), splat(s.high2)
+    own, other = splat(s.own), splat(s.other)
     for c in range(0, channels, 2 * LANES):
         left, at = channels - c, 4 * c
-        scale1, scale2 = load(scale + at) * factors, load(scale + at + BYTES) * factors
-        shift1, shift2 = load(shift + at), load(shift + at + BYTES)
         source, target, second = acc + at, y + at, residual + at // 2
         if made == PAIRS:
             target = y + at // 2
+            if left >= 2 * LANES:
+                if has_residual:
+                    _added(source, acc_col, target, y_col, second, r_col, pixels, scale + at, shift + at,
+                           low1, high1, own, other, low2, high2)  # fmt: skip
+                    continue
+                if not rounds2:
+                    _packed(source, acc_col, target, y_col, pixels, scale + at, shift + at, low1, high1)
+                    continue
+        scale1, scale2 = load(scale + at), load(scale + at + BYTES)
+        shift1, shift2 = load(shift + at), load(shift + at + BYTES)
         for _ in range(pixels):
             a, b = load(source), load(source + BYTES)
-            if made == SUM:
-                store_some(target, a, left)
-                if left > LANES:
-                    store_some(target + BYTES, b, left - LANES)
-            else:
-                a, b = real_of(a) * scale1 + shift1, real_of(b) * scale2 + shift2
-                a = rounded(a, low1, high1, rounds1, step1, inverse1, least1, most1)
-                b = rounded(b, low1, high1, rounds1, step1, inverse1, least1, most1)
+            if made != SUM:
+                a, b = fma(real_of(a), scale1, shift1), fma(real_of(b), scale2, shift2)
+                a, b = _rounded(a, low1, high1, rounds1), _rounded(b, low1, high1, rounds1)
                 if has_residual:
-                    a = a * own + load_halves(second) * other
-                    b = b * own + load_halves(second + BYTES // 2) * other
-                a = rounded(a, low2, high2, rounds2, step2, inverse2, least2, most2)
-                b = rounded(b, low2, high2, rounds2, step2, inverse2, least2, most2)
-                if made == PAIRS:
-                    if left % 2 and left < 2 * LANES:
-                        a, b = before(a, left), before(b, left - LANES)
-                    store_some(target, paired(a, b), (left + 1) // 2)
-                else:
-                    store_some(target, a, left)
-                    if left > LANES:
-                        store_some(target + BYTES, b, left - LANES)
+                    a = fma(a, own, load_halves(second) * other)
+                    b = fma(b, own, load_halves(second + BYTES // 2) * other)
+                elif rounds2:
+                    a, b = a * own, b * own
+                a, b = _rounded(a, low2, high2, rounds2), _rounded(b, low2, high2, rounds2)
+            if made == PAIRS:
+                least = low2 if rounds2 else low1
+                a, b = before(vmax(a, least), left), before(vmax(b, least), left - LANES)
+                store_some(target, packed(a, b), (left + 1) // 2)
+            else:
+                store_some(target, a, left)
+                store_some(target + BYTES, b, left - LANES)
             source += acc_col
             target += y_col
             second += r_col
@@ -111,9 +126,7 @@ def int_conv(step, bases, item, scratch):
     x_line, y_line, r_line, x_col, acc_col = s.x_line, s.y_line, s.residual_line, s.x_col, s.acc_col
     x, y, residual = s.x + image * s.x_image, s.y + image * s.y_image, s.residual + image * s.residual_image
     weights, offset, scale, shift, offsets = s.weights, s.offset, s.scale, s.shift, s.offsets
-    factor = f(1.0)
-    if s.has_factor:
-        factor = load_scalar(s.factor)
+    scaled = scratch + s.scaled
     taps, depth, width, tail_vecs = s.taps, s.depth, s.width, s.tail_vecs
     group_panels, group_channels = s.group_panels, s.group_channels
     tiles1, tiles2, rows1, rows2 = s.tiles1, s.tiles2, s.rows1, s.rows2
@@ -134,6 +147,12 @@ def int_conv(step, bases, item, scratch):
         panel_weights = weights + group * s.group_weight_bytes + place * taps * depth * width * BYTES
         # each group's numbers per channel are padded to whole registers
         own = BYTES * (group * ((group_panels - 1) * width + tail_vecs) + place * width)
+        by = scale + own
+        if s.has_factor:
+            factor = splat(load_scalar(s.factor))
+            for v in range(vecs):
+                store(scaled + v * BYTES, load(by + v * BYTES) * factor)
+            by = scaled
         panel_x = x + group * s.x_group_bytes
         # as in `conv`: while the tiles of this panel compute, the next one is fetched
         ahead = panel_weights + taps * depth * vecs * BYTES
@@ -163,7 +182,7 @@ def int_conv(step, bases, item, scratch):
             r = 0
             if has_residual:
                 r = residual + plane * r_plane + line * r_line + r_at
-            finish(s, scratch, c, r, pixels, channels, scale + own, shift + own, factor)
+            _finish(s, scratch, c, r, pixels, channels, by, shift + own)
 
 
 P = reader(Pairs)
@@ -194,6 +213,6 @@ def pairs(step, bases, item, scratch):
                     a, b = vmin(highs, vmax(lows, rint(a))), vmin(highs, vmax(lows, rint(b)))
                     if channels % 2:
                         a, b = before(a, channels - c), before(b, channels - c - LANES)
-                store_some(y + 2 * c, paired(rint(a), rint(b)), cells - c // 2)
+                store_some(y + 2 * c, paired(a, b), cells - c // 2)
             x += 4 * channels
             y += 4 * cells

@@ -11,6 +11,7 @@ from bslite.kernels.cpu.vector.simd import (
     call_llvm,
     first_lanes,
     i64,
+    llvm_of_lanes,
     pointer,
     primitive,
     vec_t,
@@ -65,16 +66,8 @@ def load_halves(builder, address):
     return builder.sitofp(builder.sext(halves, INTS), VEC)
 
 
-@primitive(vec_t, vec_t, vec_t)
-def paired(builder, a, b):
-    """The numbers of ``a`` and then those of ``b``, whole ones, as pairs: the nearest that int16 holds.
-
-    NaN becomes the least.
-    """
-    ints = []
-    for x in (a, b):
-        x = vmin_ir(builder, all_floats(32767.0), vmax_ir(builder, x, all_floats(-32768.0)))
-        ints.append(builder.fptosi(x, INTS))
+def _join(builder, ints):
+    """Two registers of int32, which int16 holds, as one of pairs."""
     if X86 and LANES == 8:  # packs within halves of the register
         halves = call_llvm(builder, "llvm.x86.avx2.packssdw", HALVES, ints)
         quarters = builder.bitcast(halves, ir.VectorType(I64, 4))
@@ -82,6 +75,28 @@ def paired(builder, a, b):
         return builder.bitcast(builder.shuffle_vector(quarters, quarters, order), VEC)
     order = ir.Constant(ir.VectorType(I32, 2 * LANES), list(range(2 * LANES)))
     return builder.bitcast(builder.trunc(builder.shuffle_vector(*ints, order), HALVES), VEC)
+
+
+def _nearest(builder, x):
+    """The nearest integers, of two the even one, of numbers that int16 holds."""
+    if X86 and LANES == 8:
+        return call_llvm(builder, "llvm.x86.avx.cvt.ps2dq.256", INTS, [x])
+    return builder.fptosi(llvm_of_lanes(builder, "rint", x), INTS)
+
+
+@primitive(vec_t, vec_t, vec_t)
+def packed(builder, a, b):
+    """The numbers of ``a`` and then those of ``b``, rounded to even, as pairs; int16 holds all of them."""
+    return _join(builder, [_nearest(builder, x) for x in (a, b)])
+
+
+@primitive(vec_t, vec_t, vec_t)
+def paired(builder, a, b):
+    """The same of any numbers: the nearest that int16 holds, of NaN the least."""
+    low, high = all_floats(-32768.0), all_floats(32767.0)
+    return _join(
+        builder, [_nearest(builder, vmin_ir(builder, high, vmax_ir(builder, x, low))) for x in (a, b)]
+    )
 
 
 @primitive(vec_t, vec_t, i64)

@@ -9,6 +9,7 @@ from bslite.errors import SpecError
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims
 from bslite.frontends.onnx.builders import onnx_op
+from bslite.frontends.onnx.integers import linear_of_scaled
 from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Const, Operand, Value, fixed, product
@@ -26,6 +27,9 @@ def gemm(
     x = permuted(s, a, (1, 0), last=False) if transA else a
     columns = b.shape[0 if transB else 1]
     if isinstance(b, Const) and (c is None or (isinstance(c, Const) and c.shape == (columns,))):
+        of_integers = linear_of_scaled(s, x, b, bool(transB), c) if alpha == beta == 1 else None
+        if of_integers is not None:
+            return of_integers
         weight, bias = b, c
         if not transB or alpha != 1:
             matrix = b.data if transB else b.data.T
@@ -55,6 +59,9 @@ def matmul(s: Site, a: Operand, b: Operand) -> Operand:
     if min(a.rank, b.rank) < 1:
         raise SpecError("it takes no numbers")
     if isinstance(b, Const) and b.rank == 2 and isinstance(a, Value) and a.rank > 1:
+        of_integers = linear_of_scaled(s, a, b, rows=False)
+        if of_integers is not None:
+            return of_integers
         return s.emit("linear", a, params={"weight": s.const(np.ascontiguousarray(b.data.T), "weight")})
     if a.rank > 1 and b.rank > 1:
         return s.emit("matmul", a, b)

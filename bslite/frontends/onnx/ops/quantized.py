@@ -1,8 +1,8 @@
 """Builders of quantised models: to and from 8-bit integers, and sums of products of them.
 
-A number of 8 bits is exact in float32, and so is a sum of products of such numbers up to 2**24. So a product
-of integers is one of float32, in parts of which no partial sum is larger, whatever the values: for weights
-that are known by the sums of their magnitudes (`parts`), else by their type.
+A product with weights that are known is a layer of integers (`bslite.ops.integer`). A number of 8 bits is
+exact in float32, and so is a sum of products of such numbers up to 2**24. So depthwise convolutions, and
+products of two computed matrices in parts that are short enough, are those of float32.
 
 Rounding is to the nearest, halves to even, before the zero point is added: ONNX's QuantizeLinear, and what
 onnxruntime does everywhere. (ONNX's reference of QLinearConv and QLinearMatMul adds the zero point first,
@@ -18,10 +18,12 @@ from bslite import ops
 from bslite.errors import SpecError
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.builders import onnx_op
+from bslite.frontends.onnx.integers import by_pairs, paired, whole
 from bslite.frontends.onnx.ops.layers import matmul
 from bslite.frontends.onnx.ops.moves import axis_of, reshaped
 from bslite.frontends.onnx.ops.windows import kernel_of, spatial, windows
 from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.store import Quantized, Scaled
 from bslite.frontends.onnx.tensors import dtype_name
 from bslite.frontends.onnx.values import Const, Operand, Value, fixed
 from bslite.spec import Array
@@ -73,12 +75,11 @@ def quantized(s: Site, x: Operand, scale: Operand | None, zero: Operand | None, 
     low, high = ops.RANGES[to]
     step, point = 1.0 if scale is None else one(scale), 0 if zero is None else one(zero)
     if step is not None and step > 0 and isinstance(point, int):
+        known = s.store.scaled.get(x.name) if isinstance(x, Value) else None
+        if known is not None and known[1:] == (step, point, to):
+            return s.store.offset(known.centred, point, to, s.name)  # quantised as it was
         around = s.inner("quantize", x, scale=float(step), low=float(low - point))
-        moved = s.inner("add", around, s.const(np.float32(point), "zero_point")) if point else around
-        result = s.store.integers(moved, to, s.name)
-        if isinstance(result, Value):
-            s.store.centred[result.name] = (point, around)
-        return result
+        return s.store.offset(around, point, to, s.name)
     x = x if scale is None else s.inner("div", x, scale)
     whole = s.inner("round", x)
     if zero is not None and not is_zero(zero):
@@ -88,7 +89,12 @@ def quantized(s: Site, x: Operand, scale: Operand | None, zero: Operand | None, 
 
 def dequantized(s: Site, x: Operand, scale: Operand, zero: Operand | None) -> Operand:
     """``(x - zero) * scale``."""
-    made: Operand = s.inner("mul", centred(s, x, zero), scale)
+    around, by = centred(s, x, zero), one(scale)
+    made: Operand = s.inner("mul", around, scale)
+    point = 0 if zero is None else one(zero)
+    multiple = by is not None and by > 0 and x.dtype in ops.BYTES
+    if multiple and isinstance(point, int) and isinstance(made, Value) and isinstance(around, Value):
+        s.store.scaled[made.name] = Scaled(around, float(by or 0), point, x.dtype)
     return made
 
 
@@ -116,10 +122,14 @@ def dequantize_linear(
     zero = None if zero is None else along(s, zero, x, axis, block_size)
     if isinstance(x, Value):
         return dequantized(s, x, scale, zero)
-    return s.compute(
+    made = s.compute(
         lambda a, k, *z: (a.astype(np.float32) - (np.asarray(z[0], np.float32) if z else np.float32(0))) * k,
         x, scale, *([] if zero is None else [zero]),
     )  # fmt: skip
+    if isinstance(made, Const) and isinstance(x, Const) and x.dtype in ops.BYTES and isinstance(scale, Const):
+        numbers = x.data.astype(np.int16) - (zero.data.astype(np.int16) if isinstance(zero, Const) else 0)
+        s.store.weights[id(made.data)] = (numbers, scale.data, made.data)
+    return made
 
 
 @onnx_op("DynamicQuantizeLinear")
@@ -135,7 +145,10 @@ def dynamic_quantize_linear(s: Site, x: Operand) -> tuple[Operand, ...]:
     scale = s.inner("div", span, s.const(np.float32(255), "steps"))
     zero = s.inner("clamp", s.inner("neg", s.inner("div", low, scale)), low=0, high=255)
     point = s.store.integers(s.inner("round", zero), "uint8", f"{s.name}.zero_point")
-    return quantized(s, x, scale, point, "uint8"), scale, point
+    made = quantized(s, x, scale, point, "uint8")
+    if isinstance(made, Value) and isinstance(x, Value):
+        s.store.quantized[made.name] = Quantized(x, scale, point, s.inner("round", zero))
+    return made, scale, point
 
 
 def largest(x: Operand, zero: Operand | None) -> int:
@@ -184,9 +197,9 @@ def total(s: Site, products: Sequence[Operand]) -> Operand:
 def convolved(
     s: Site, x: Operand, w: Operand, x_zero: Operand | None, w_zero: Operand | None, bias: Operand | None, *,
     auto_pad: str, dilations: Ints | None, group: int, kernel_shape: Ints | None, pads: Ints | None,
-    strides: Ints | None,
+    strides: Ints | None, real: bool = False,
 ) -> Operand:  # fmt: skip
-    """The convolution of integers as int32. The padding is the zero point."""
+    """The convolution of integers as int32, or with ``real`` as float32. The padding is the zero point."""
     kernel = kernel_of(w, kernel_shape)
     how = windows(x, kernel, strides, pads, dilations, auto_pad)
     weight = s.array(w, "its weight").astype(np.int64)
@@ -195,36 +208,45 @@ def convolved(
         if zeros.size not in (1, weight.shape[0]):
             raise SpecError(f"{zeros.size} zero points do not fit the weight {list(weight.shape)}")
         weight = weight - zeros.reshape(-1, *(1,) * (weight.ndim - 1))
-    most, op = largest(x, x_zero), f"conv{spatial(kernel)}d"
-    zero = None if x_zero is None else along(s, x_zero, x, 1)
-    x, filters, more = centred(s, x, zero), weight.shape[0], np.zeros(weight.shape[0], np.int64)
+    filters = weight.shape[0]
+    more = None
     if bias is not None:
         more = s.array(bias, "its bias").astype(np.int64).reshape(-1)
         if more.shape != (filters,):
             raise SpecError(f"its bias has {more.size} numbers for {filters} filters")
-    costs = np.abs(weight).reshape(filters, -1) * most
-    if int((costs.sum(1) + np.abs(more)).max(initial=0)) <= EXACT:
-        both = {"weight": s.const(np.float32(weight), "weight"), "bias": s.const(np.float32(more), "bias")}
-        return total(s, [s.inner(op, x, params=both, groups=group, **how)])
-    by_channel = costs.reshape(*weight.shape[:2], -1).sum(2)
-    products = []
-    if group == 1 and int(by_channel.max()) <= EXACT:
-        for i, (start, stop) in enumerate(parts(by_channel, EXACT)):
-            part = {"weight": s.const(np.float32(weight[:, start:stop]), f"weight.{i}")}
-            cut = s.inner("slice", x, axis=1, start=start, stop=stop) if stop - start < x.shape[1] else x
-            products.append(s.inner(op, cut, params=part, **how))
-    else:  # the same convolution with some of the taps only
-        flat = weight.reshape(filters, -1)
-        for i, (start, stop) in enumerate(parts(costs, EXACT)):
-            taps = np.zeros_like(flat)
-            taps[:, start:stop] = flat[:, start:stop]
-            part = {"weight": s.const(np.float32(taps).reshape(weight.shape), f"weight.{i}")}
-            products.append(s.inner(op, x, params=part, groups=group, **how))
-    if more.any():
-        high = more // 2**12 * 2**12  # 32 bits in two numbers that float32 holds
-        terms = [more] if int(np.abs(more).max()) <= EXACT else [high, more - high]
-        products += [s.const(np.float32(t).reshape(-1, *(1,) * len(kernel)), "bias") for t in terms]
-    return total(s, products)
+    op = f"conv{spatial(kernel)}d"
+    costs = np.abs(weight).reshape(filters, -1).sum(1) * largest(x, x_zero) + (
+        0 if more is None else np.abs(more)
+    )
+    if not by_pairs(group, weight.shape) and int(costs.max(initial=0)) <= EXACT:
+        around = centred(s, x, None if x_zero is None else along(s, x_zero, x, 1))
+        both = {"weight": s.const(np.float32(weight), "weight")}
+        if more is not None:
+            both["bias"] = s.const(np.float32(more), "bias")
+        made = s.inner(op, around, params=both, groups=group, **how)
+        return made if real else s.store.integers(made, "int32", s.name)
+    params = {"weight": whole(s, weight, "whole")}
+    if more is not None:
+        params["offset"] = s.const(more.astype(np.int32), "offset")
+    pairs = pairs_of(s, x, x_zero, 1, group)
+    to = "float32" if real else "int32"
+    result: Operand = s.inner(f"int_{op}", pairs, params=params, groups=group, to=to, **how)
+    return result
+
+
+def pairs_of(s: Site, x: Operand, zero: Operand | None, axis: int, groups: int = 1) -> Value:
+    """``x - zero`` as pairs of numbers; of what was quantised at run time, straight from there."""
+    given = s.store.quantized.get(x.name) if isinstance(x, Value) else None
+    if given is not None and zero is given.point:
+        key = (f"{given.x.name}, quantised", axis, groups)
+        if key not in s.store.paired:
+            values = [given.x, given.scale, given.zero]
+            s.store.paired[key] = s.store.emit(
+                "pairs", f"{given.x.name}.pairs", values, axis=axis, groups=groups
+            )
+        return s.store.paired[key]
+    along_axis = zero if zero is None else along(s, zero, x, axis) if axis == 1 else of_matrix(s, zero, x, -2)
+    return paired(s, centred(s, x, along_axis), axis, groups)
 
 
 @onnx_op("ConvInteger")
@@ -258,10 +280,10 @@ def qlinear_conv(
         raise Unsupported("with channels_last=1")
     acc = convolved(
         s, x, w, x_zero, w_zero, bias, auto_pad=auto_pad, dilations=dilations, group=group,
-        kernel_shape=kernel_shape, pads=pads, strides=strides,
+        kernel_shape=kernel_shape, pads=pads, strides=strides, real=True,
     )  # fmt: skip
     scales = [along(s, scale, acc, 1) for scale in (x_scale, w_scale, y_scale)]
-    real = s.inner("mul", s.store.floats(acc, s.name), multiplier(s, *scales))
+    real = s.inner("mul", acc, multiplier(s, *scales))
     return quantized(s, real, None, along(s, y_zero, acc, 1), y_zero.dtype)
 
 
@@ -273,23 +295,39 @@ def of_matrix(s: Site, p: Operand | None, x: Operand, axis: int) -> Operand | No
 
 
 def multiplied(
-    s: Site, a: Operand, b: Operand, a_zero: Operand | None, b_zero: Operand | None
-) -> Operand:  # fmt: skip
-    """The product of matrices of integers as int32."""
-    a_most, b_most = largest(a, a_zero), largest(b, b_zero)
+    s: Site, a: Operand, b: Operand, a_zero: Operand | None, b_zero: Operand | None, real: bool = False
+) -> Operand:
+    """The product of matrices of integers as int32, or with ``real`` as float32."""
     length = fixed(b.shape[-2 if b.rank > 1 else 0], "the length of its sums")
+    if (
+        isinstance(b, Const)
+        and b.rank == 2
+        and isinstance(a, Value)
+        and a.rank > 1
+        and not isinstance(b_zero, Value)
+    ):
+        zero = 0 if b_zero is None else s.array(b_zero, "its zero point").astype(np.int64).reshape(-1)
+        weight = whole(s, (b.data.astype(np.int64) - zero).T, "whole")
+        if a.shape[-1] != length:
+            raise SpecError(f"{list(a.shape)} and {list(b.shape)} do not multiply")
+        pairs = pairs_of(s, a, a_zero, -1)
+        linear: Operand = s.inner(
+            "int_linear", pairs, params={"weight": weight}, to="float32" if real else "int32"
+        )
+        return linear
+    most = largest(a, a_zero) * largest(b, b_zero)
+    if most > EXACT:
+        raise Unsupported(f"a product of more than {EXACT} in one term")
     a, b = centred(s, a, of_matrix(s, a_zero, a, -2)), centred(s, b, of_matrix(s, b_zero, b, -1))
-    if isinstance(b, Const):
-        matrices = np.moveaxis(np.abs(b.data.reshape(-1, 1) if b.rank == 1 else b.data), -2, -1)
-        costs = matrices.astype(np.int64).reshape(-1, length) * a_most
-    else:
-        costs = np.full((1, length), a_most * b_most)
-    products = []
-    for start, stop in parts(costs, EXACT):
-        whole = stop - start == length
-        x, y = (a, b) if whole else (_cut(s, a, -1, start, stop), _cut(s, b, -2, start, stop))
+    products, part = [], EXACT // most
+    for start in range(0, length, part):
+        stop = min(length, start + part)
+        x, y = (
+            (a, b) if stop - start == length else (_cut(s, a, -1, start, stop), _cut(s, b, -2, start, stop))
+        )
         products.append(matmul(s, x, y))
-    return total(s, products)
+    made = total(s, products)
+    return s.store.floats(made, s.name) if real else made
 
 
 def _cut(s: Site, x: Operand, axis: int, start: int, stop: int) -> Operand:
@@ -312,7 +350,7 @@ def qlinear_matmul(
     s: Site, a: Operand, a_scale: Operand, a_zero: Operand, b: Operand, b_scale: Operand, b_zero: Operand,
     y_scale: Operand, y_zero: Operand,
 ) -> Operand:  # fmt: skip
-    acc = multiplied(s, a, b, a_zero, b_zero)
+    acc = multiplied(s, a, b, a_zero, b_zero, real=True)
     scales = [of_matrix(s, a_scale, a, -2), of_matrix(s, b_scale, b, -1), of_matrix(s, y_scale, acc, -2)]
-    real = s.inner("mul", s.store.floats(acc, s.name), multiplier(s, *[k for k in scales if k is not None]))
+    real = s.inner("mul", acc, multiplier(s, *[k for k in scales if k is not None]))
     return quantized(s, real, None, of_matrix(s, y_zero, acc, -2), y_zero.dtype)

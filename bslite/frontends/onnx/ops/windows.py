@@ -9,6 +9,7 @@ import numpy as np
 from bslite.errors import SpecError
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.onnx.builders import onnx_op
+from bslite.frontends.onnx.integers import conv_of_scaled
 from bslite.frontends.onnx.ops.moves import reshaped
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Operand, fixed, product
@@ -95,8 +96,11 @@ def conv(
 ) -> Operand:  # fmt: skip
     kernel = kernel_of(weight, kernel_shape)
     how = windows(x, kernel, strides, pads, dilations, auto_pad)
-    params = {"weight": weight, "bias": bias}
-    return s.emit(f"conv{spatial(kernel)}d", x, params=params, groups=group, **how)
+    op = f"conv{spatial(kernel)}d"
+    of_integers = conv_of_scaled(s, op, x, weight, bias, {"groups": group, **how})
+    if of_integers is not None:
+        return of_integers
+    return s.emit(op, x, params={"weight": weight, "bias": bias}, groups=group, **how)
 
 
 @onnx_op("ConvTranspose")

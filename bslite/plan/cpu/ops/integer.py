@@ -1,17 +1,18 @@
 """Lowerings of sums of products of integers, over lines of pixels, and of the making of pairs."""
 
-import math
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu.integer import IntConv, IntSweep, Made, Pairs
 from bslite.kernels.contracts.cpu.rows import RowAxes
 from bslite.kernels.contracts.record import Operand
-from bslite.ops.integer import Numbers, cells
+from bslite.ops.integer import cells
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, size_of, with_halo
-from bslite.plan.cpu.contraction import INSIDE, Clipped, Planes, merge_lines
+from bslite.plan.cpu.contraction import INSIDE, Clipped, Geometry, Lines, Planes, merge_lines, part_of
 from bslite.plan.cpu.ops.conv import convolve, window_of
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.reduction import Reduction, reduction
@@ -94,7 +95,7 @@ def lower_int_linear(b: CpuBuilder, layer: Layer) -> None:
     if out is None:  # a slice of a concat whose rows are not one run
         out = b.fresh((m, y.shape[-1]), 1, NO_HALO)
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
-    n, p, q, geometry = merge_lines(b, 1, 1, m, k, geometry)
+    lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
     terms = reduction(1, 1, cells(c), 0, 0, True)
     factor = b.values[node.inputs[1]] if len(node.inputs) > 1 else None
     int_contraction(
@@ -120,8 +121,8 @@ def int_contraction(
     x: Operand,
     y: View,
     residual: View | None,
-    size: tuple[int, int, int],
-    geometry: dict[str, tuple[int, int, int]],
+    size: Lines,
+    geometry: Geometry,
     terms: Reduction,
     channels: int,
     halo_reads: View,
@@ -130,14 +131,17 @@ def int_contraction(
     clipped: Clipped = INSIDE,
     planes: Planes | None = None,
     factor: View | None = None,
+    panel: int = 0,
     **_: Any,
 ) -> None:
-    """Append one "int_conv" step over ``size`` = (images, lines, pixels); arguments as of `contraction`."""
+    """Append one "int_conv" step over ``size``, and one over the rest; arguments as of `contraction`."""
     node, machine = layer.node, b.machine
-    images, lines, pixels = size
+    images, lines, pixels, rest = size
     k, group_cells = b.spec.params[node.params["weight"]].shape[0], terms.size
     group_channels = k // groups
-    tiling = line_tiling(machine, pixels, group_channels)
+    packed = b.tuning.packed.get(node.params["weight"], 0)
+    # a sum takes a cycle
+    tiling = line_tiling(replace(machine, fma_latency=1), pixels, group_channels, panel, packed)
     (xi, xl, xc), (yi, yl, yc), (ri, rl, rc) = geometry["x"], geometry["y"], geometry["r"]
     panel_bytes = 4 * group_cells * tiling.width * machine.lanes
     items = choose_items(
@@ -148,16 +152,19 @@ def int_contraction(
     lanes = machine.lanes
     panels = b.const("pair_panels", node.params["weight"], lanes=lanes, width=tiling.width, groups=groups)
 
-    def per_channel(role: str, value: float) -> Operand:
+    finish = Finish.of(node.attrs)
+
+    def per_channel(role: str, value: float, over: float = 1.0) -> Operand:
         keys = [node.params[role]] if role in node.params else []
-        return Operand(b.const("channels", *keys, channels=k, lanes=lanes, groups=groups, value=value), 0)
+        how = {"channels": k, "lanes": lanes, "groups": groups, "value": value, "over": over}
+        return Operand(b.const("channels", *keys, **how), 0)
 
     acc_col = -(-tiling.width // 2) * 2 * lanes
     made, planes = MADE[node.attrs["to"]], planes or Planes(lines)
     record = IntConv(
         x, y.start, residual.start if residual is not None else y.start, Operand(panels, 0),
-        per_channel("offset", 0), per_channel("scale", 1.0), per_channel("shift", 0.0),
-        factor.start if factor is not None else y.start,
+        per_channel("offset", 0), per_channel("scale", 1.0, finish.over),
+        per_channel("shift", 0.0, finish.over), factor.start if factor is not None else y.start,
         Operand(b.const("offsets", values=[4 * o for o in terms.offsets]), 0),
         has_residual=int(residual is not None), has_factor=int(factor is not None),
         x_image=4 * xi, x_line=4 * xl, x_col=4 * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
@@ -168,23 +175,52 @@ def int_contraction(
         group_panels=tiling.panels, group_channels=group_channels, x_group_bytes=4 * group_depth,
         group_weight_bytes=4 * group_cells * lanes * tiling.registers, width=tiling.width,
         tail_vecs=tiling.tail, cut=tiling.cut, sweep=_sweep(b, tiling.width),
-        tail_sweep=_sweep(b, tiling.tail), acc_col=4 * acc_col, made=made, own=node.attrs["own"],
-        other=node.attrs["other"],
-        **_rounding(node.attrs["first"], 1), **_rounding(node.attrs["second"], 2),
+        tail_sweep=_sweep(b, tiling.tail), acc_col=4 * acc_col, scaled=4 * pixels * acc_col, made=made,
+        **finish.fields,
     )  # fmt: skip
     reads = [with_halo(halo_reads), *(v for v in (residual, factor) if v is not None)]
-    scratch = pixels * acc_col + 2 * lanes
-    step(b, record, images * items.bands * items.blocks, reads, [y], scratch=scratch)
+    scratch = pixels * acc_col + (tiling.width + 2) * lanes
+    cells_made = y.shape[1]
+    part = part_of(y, size, cells_made, geometry["y"]) if rest and planes.lines == lines else y
+    step(b, record, images * items.bands * items.blocks, reads, [part], scratch=scratch)
+    if rest:
+        moved = {key: planes.lines * line for key, (_, line, _) in geometry.items()}
+        after = Lines(images, lines // planes.lines, rest)
+        int_contraction(
+            b, layer, Operand(x.buffer, x.at + moved["x"]),
+            part_of(y, after, cells_made, geometry["y"], moved["y"]),
+            residual and replace(residual, offset=residual.offset + moved["r"]), after, geometry, terms,
+            channels, halo_reads, groups, group_depth, clipped, planes._replace(lines=1), factor, tiling.width,
+        )  # fmt: skip
 
 
 def _sweep(b: CpuBuilder, vecs: int) -> IntSweep:
     return IntSweep(vecs, max_rows(b.machine, vecs))
 
 
-def _rounding(numbers: Numbers, which: int) -> dict[str, float]:
-    """The fields of one rounding."""
-    low, high, by, least = numbers
-    rounds = 0 if by == 0 else 1 if by == 1 else 2
-    inverse = 1 / by if by else math.nan
-    fields = {"low": low, "high": high, "rounds": rounds, "step": by, "inverse": inverse, "least": least}
-    return {f"{name}{which}": value for name, value in fields.items()}
+class Finish(NamedTuple):
+    """What follows a sum: the fields of the record, and what scale and shift are divided by."""
+
+    over: float
+    fields: Mapping[str, float]
+
+    @classmethod
+    def of(cls, attrs: Mapping[str, Any]) -> "Finish":
+        """The same as the op's attributes, with the steps of rounding divided out."""
+        low1, high1, step1, least1 = attrs["first"]
+        low2, high2, step2, least2 = attrs["second"]
+        low1, high1 = _bounds(low1, high1, step1, least1)
+        low2, high2 = _bounds(low2, high2, step2, least2)
+        over = step2 or 1.0
+        fields = {
+            "low1": low1, "high1": high1, "rounds1": int(step1 > 0), "own": (attrs["own"] or 1.0) / over,
+            "other": attrs["other"] / over, "low2": low2, "high2": high2, "rounds2": int(step2 > 0),
+        }  # fmt: skip
+        return cls(step1 or 1.0, fields)
+
+
+def _bounds(low: float, high: float, by: float, least: float) -> tuple[float, float]:
+    """Bounds of what is rounded in steps of ``by``, before it is: those of the result are whole numbers."""
+    if not by:
+        return low, high
+    return min(max(low / by, least), least + 255), max(min(high / by, least + 255), least)
