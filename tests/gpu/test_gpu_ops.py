@@ -64,8 +64,12 @@ def test_every_kernel_is_simulated() -> None:
     assert set(KERNELS) - launched == set().union(*ELSEWHERE.values())
 
 
+#: Ops of quantised models, which a GPU does not have yet.
+INTEGERS = {"pairs", "int_conv1d", "int_conv2d", "int_conv3d", "int_linear"}
+
+
 def test_every_op_has_a_lowering() -> None:
-    assert set(ops.REGISTRY) - set(CUDA) == {"dropout"}  # which simplifying drops
+    assert set(ops.REGISTRY) - set(CUDA) == {"dropout", *INTEGERS}  # simplifying drops the first
 
 
 def test_ops_without_a_lowering_are_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
