@@ -23,7 +23,18 @@ OPS = {
     "lstm": 3, "gru": 3, "pairs": 4, "int_conv2d": 5, "int_linear": 3,
 }  # fmt: skip
 #: Those that are tried at 128 bits too, which shows less: the same code in more registers.
-NARROWEST = ("conv3d", "attention", "sum", "var", "scatter_nd", "resize", "grid_sample", "pow", "lstm", "int_conv2d")
+NARROWEST = (
+    "conv3d",
+    "attention",
+    "sum",
+    "var",
+    "scatter_nd",
+    "resize",
+    "grid_sample",
+    "pow",
+    "lstm",
+    "int_conv2d",
+)
 CHECK = """
 import numpy as np
 import bslite

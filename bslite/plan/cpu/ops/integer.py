@@ -99,17 +99,7 @@ def lower_int_linear(b: CpuBuilder, layer: Layer) -> None:
     terms = reduction(1, 1, cells(c), 0, 0, True)
     factor = b.values[node.inputs[1]] if len(node.inputs) > 1 else None
     int_contraction(
-        b,
-        layer,
-        rows.start,
-        out,
-        None,
-        (n, p, q),
-        geometry,
-        terms,
-        channels=k,
-        halo_reads=rows,
-        factor=factor,
+        b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows, factor=factor
     )
     if out.buffer != y.buffer:
         b.copy(b.reshaped(out, y.shape), y)
@@ -190,7 +180,8 @@ def int_contraction(
             b, layer, Operand(x.buffer, x.at + moved["x"]),
             part_of(y, after, cells_made, geometry["y"], moved["y"]),
             residual and replace(residual, offset=residual.offset + moved["r"]), after, geometry, terms,
-            channels, halo_reads, groups, group_depth, clipped, planes._replace(lines=1), factor, tiling.width,
+            channels, halo_reads, groups, group_depth, clipped, planes._replace(lines=1), factor,
+            tiling.width,
         )  # fmt: skip
 
 
