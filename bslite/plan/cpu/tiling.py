@@ -179,10 +179,14 @@ def choose_items(
     return best
 
 
+#: Sizes of parts tried where there are many: small ones are what makes the image of a band stay in L2.
+SIZES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64)
+
+
 def _parts(n: int) -> list[int]:
-    """Numbers of equal parts worth trying: each distinct part size once."""
-    return (
-        sorted({-(-n // size) for size in range(1, n + 1)})
-        if n <= 64
-        else sorted({-(-n // (-(-n // k))) for k in range(1, 65)})
-    )
+    """Numbers of equal parts worth trying, each distinct part size once: all, or where there are many, those
+    of up to 32 parts and those of small parts.
+    """
+    if n <= 64:
+        return sorted({-(-n // size) for size in range(1, n + 1)})
+    return sorted({-(-n // -(-n // k)) for k in range(1, 33)} | {-(-n // size) for size in SIZES if size < n})
