@@ -155,3 +155,17 @@ def _of_phase(make: Callable[..., Array]) -> Callable[..., Array]:
 
 recipe("transposed_panels")(_of_phase(_panels))
 recipe("transposed_depthwise")(_of_phase(_depthwise))
+
+
+@recipe("phase_panels")
+def _phase_panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Array:
+    """``[C, K, R, S]`` as the panels of a pointwise convolution to ``R * S * K`` channels."""
+    w = params[0]
+    return _panels([np.moveaxis(w, (0, 1), (-1, -2)).reshape(-1, w.shape[0])], lanes, width, groups)
+
+
+@recipe("phase_bias")
+def _phase_bias(params: Sequence[Array], channels: int, phases: int, lanes: int) -> Array:
+    """The bias of every one of the ``phases``."""
+    bias = params[0] if params else np.zeros(channels, np.float32)
+    return _channels_padded(np.tile(bias, phases), lanes, 1)

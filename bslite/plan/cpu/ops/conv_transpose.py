@@ -3,13 +3,21 @@
 Outputs that are ``stride`` apart use the same taps of the filter, so each such phase is a small convolution
 of the input, on the same kernels as any other, that writes every ``stride``-th pixel of every ``stride``-th
 line. No product with an inserted zero is computed.
+
+Where filters do not overlap and have fewer channels than a register, as at the end of a segmentation, all
+phases are one product per pixel whose results lie side by side, and a copy brings them to their places.
 """
+
+import math
 
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.windows import windows_of
+from bslite.plan.core.views import NO_HALO, View
+from bslite.plan.core.windows import volume, windows_of
+from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.halos import layer_halo
 from bslite.plan.cpu.ops.conv import convolve
+from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.shared.conv import filters_of, residual_of
 
@@ -18,6 +26,9 @@ from bslite.plan.shared.conv import filters_of, residual_of
 def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
     """Lower a transposed convolution: a step for every phase, with residual and activation in its store."""
     node = layer.node
+    if _side_by_side(b, layer):
+        _at_once(b, layer)
+        return
     filters = filters_of(b, layer)
     depthwise = filters.depthwise and layer.residual is None
     halo = layer_halo(layer, b.spec, b.crop)
@@ -26,3 +37,50 @@ def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
     for window in windows_of(node, b.spec.param_shapes(node), b.shapes, layer.name):
         clipped = window.by_planes or bool(window.rows.before or window.rows.after)
         convolve(b, layer, x, y, residual, window, filters, clipped)
+
+
+def _side_by_side(b: CpuBuilder, layer: Layer) -> bool:
+    """Whether every output has one tap, and a register holds several phases of a pixel."""
+    node, attrs = layer.node, layer.node.attrs
+    _, channels, *taps = b.spec.param_shapes(node)["weight"]
+    plain = attrs["groups"] == 1 and not any((*attrs["padding"], *attrs["output_padding"]))
+    disjoint = tuple(taps) == tuple(attrs["stride"]) and set(attrs["dilation"]) == {1}
+    return (
+        plain
+        and disjoint
+        and len(taps) < 3
+        and math.prod(taps) > 1
+        and channels < b.machine.lanes
+        and layer.residual is None
+    )
+
+
+def _at_once(b: CpuBuilder, layer: Layer) -> None:
+    """Append the product of all phases, and the copy to their places."""
+    node = layer.node
+    depth, channels, *taps = b.spec.param_shapes(node)["weight"]
+    x, y = b.read(node.inputs[0], exact=True), b.write(layer.name)
+    made = channels * math.prod(taps)
+    apart = b.fresh((x.shape[0], made, *x.shape[2:]), 1, NO_HALO)
+    n, _, _, h, w = volume(x).shape
+    geometry = {"r": (0, 0, 0)}
+    for key, view in {"x": volume(x), "y": volume(apart)}.items():
+        image, _, _, line, col = view.strides
+        geometry[key] = (image, line, col)
+    size, geometry = merge_lines(b, n, h, w, made, geometry)
+    bias = b.const(
+        "phase_bias", *([node.params["bias"]] if "bias" in node.params else []), channels=channels,
+        phases=math.prod(taps), lanes=b.machine.lanes,
+    )  # fmt: skip
+    contraction(
+        b, layer, x.start, apart, None, size, geometry, reduction(1, 1, depth, 0, 0, True), channels=made,
+        halo_reads=x, bias=bias, recipe="phase_panels",
+    )  # fmt: skip
+    above, across = (1, *taps)[-2:]
+    ti, _, _, tl, tc = volume(apart).strides
+    yi, yk, _, yl, yc = volume(y).strides
+    shape = (n, h, above, w, across, channels)
+    b.copy(
+        View(apart.buffer, apart.offset, shape, (ti, tl, across * channels, tc, channels, 1)),
+        View(y.buffer, y.offset, shape, (yi, above * yl, yl, across * yc, yc, yk)),
+    )

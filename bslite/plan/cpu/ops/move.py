@@ -12,6 +12,7 @@ from bslite.plan.cpu.sharing import item_count, share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 
 AXES = Copy.AXES
+SHORT = 4  # elements: fewer are copied one by one, because parts of registers take some machines as long
 
 
 def in_bytes(strides: Sequence[int]) -> tuple[int, ...]:
@@ -33,7 +34,7 @@ def copy_step(b: CpuBuilder, source: View, target: View) -> None:
         return
     if _transpose_step(b, source, target, sizes, runs):
         return
-    vector = int(runs[0][-1] == 1 and runs[1][-1] == 1)
+    vector = int(runs[0][-1] == 1 and runs[1][-1] == 1 and sizes[-1] >= SHORT)
     items = item_count(b.machine, 2.0 * size_of(target.shape) / (b.machine.lanes if vector else 1))
     sizes, runs = into_items(sizes, runs, items, AXES)
     x, y = runs
@@ -52,7 +53,7 @@ def _copy_axes_step(
     table = b.const("offsets", values=[cell for a in outer for cell in (sizes[a], 4 * x[a], 4 * y[a])])
     record = CopyAxes(
         source.start, target.start, Operand(table, 0), len(sizes) - 2, planes, each, n=(sizes[-2], sizes[-1]),
-        x=in_bytes(x[-2:]), y=in_bytes(y[-2:]), vector=int(x[-1] == 1 and y[-1] == 1),
+        x=in_bytes(x[-2:]), y=in_bytes(y[-2:]), vector=int(x[-1] == 1 and y[-1] == 1 and sizes[-1] >= SHORT),
     )  # fmt: skip
     step(b, record, items, [source], [target])
 
