@@ -16,7 +16,12 @@ from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque, where
 
 #: The widths and strides of windows, in columns, that there is code for.
-GEOMETRIES = ((3, 1), (3, 2))  # windows that do not overlap share nothing: best read in memory order
+GEOMETRIES = (
+    (2, 1),
+    (3, 1),
+    (3, 2),
+    (5, 1),
+)  # windows that do not overlap share nothing: best read in memory order
 GROUP = 4  # pixels of one iteration
 
 
