@@ -91,6 +91,26 @@ def test_a_stream_of_lengths_stays_bounded_and_shares_its_weights() -> None:
     assert m.memory()["weights"] < weights + MAX_KEPT * packed  # the product's panels are there once
 
 
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+def test_a_matrix_that_is_turned_is_turned_once(op: str) -> None:
+    """The weight of a linear layer, laid out for it, is one array for all sizes."""
+    nodes = [
+        node("Transpose", ["x"], ["t"]),
+        node(op, ["t", "w"], ["p"], **({"alpha": 0.5} if op == "Gemm" else {})),
+        *every_other_column().graph.node[1:],
+    ]
+    stored = {"w": noise(16, 32), "zero": np.int64(0), "one": np.int64(1), "two": np.int64(2)}
+    nodes[-1].input[0], nodes[-1].attribute[0].i = "p", 0
+    m = OnnxModel(model(nodes, [value("x", [16, "length"])], ["y"], stored))
+    for length in (5, 8):
+        x = noise(16, length)
+        want = (x.T @ stored["w"])[::2] * (0.5 if op == "Gemm" else 1)
+        np.testing.assert_allclose(m.run({"x": x})["y"], want, rtol=1e-4, atol=1e-5)
+    weights = [next(p for p in s.params.values() if p.shape == (32, 16)) for s in m.specs()]
+    assert len(weights) == 2
+    assert np.shares_memory(*weights)
+
+
 def test_one_model_serves_a_size_that_is_free() -> None:
     nodes = [node("Relu", ["x"], ["r"]), node("GlobalAveragePool", ["r"], ["y"])]
     m = OnnxModel(model(nodes, [value("x", ["?", 3, "?", "w"])], ["y"]))

@@ -21,6 +21,7 @@ class Memo:
         self._stable: dict[int, Array] = {}  # by id; kept so that no other array gets the same one
         self._tensors: dict[str, Const] = {}
         self._made: dict[str, tuple[tuple[Any, ...], tuple[Const | None, ...]]] = {}
+        self._derived: dict[tuple[int, Any], Array] = {}
 
     def tensor(self, name: str, make: Callable[[], Array]) -> Const:
         """The initialiser ``name`` of the top-level graph."""
@@ -41,6 +42,18 @@ class Memo:
         kept = tuple(None if x is None else self._keep(x) for x in made)
         self._made[_name(node)] = key, kept
         return list(kept)
+
+    def adopt(self, const: Const) -> Const:
+        """A constant that outlives the reading of one size, as an initialiser does."""
+        return self._keep(const)
+
+    def derived(self, array: Array, key: Any, make: Callable[[Array], Array]) -> Array:
+        """What ``make`` makes of an array; the same one each time, under ``key``, of one that is kept."""
+        if id(array) not in self._stable:
+            return make(array)
+        if (id(array), key) not in self._derived:
+            self._derived[id(array), key] = make(array)
+        return self._derived[id(array), key]
 
     def _key(self, inputs: Sequence[Any], used: Sequence[bool]) -> tuple[Any, ...] | None:
         if not all(x is None or (isinstance(x, Const) and id(x.data) in self._stable) for x in inputs):

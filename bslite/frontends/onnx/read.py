@@ -141,12 +141,13 @@ class Reader:
         for shape, given in zip(declared, shapes, strict=True):
             example.update((d, n) for d, n in zip(shape, given, strict=True) if isinstance(d, str))
         store = Store(GraphBuilder(self.name), probes(example, sizing.step, BATCH))
+        store.memo = self.source.memo
         walk, values = Walk(self.source, store, brief=bool(example)), dict[str, Any]()
         for i, shape, given in zip(self.declared, declared, shapes, strict=True):
             if i.name in values:
                 raise SpecError(f"two inputs are called {i.name!r}")
             values[i.name] = store.input(i.name, shape, given, i.dtype)
-        values.update(self.source.stored)
+        values.update((name, store.memo.adopt(const)) for name, const in self.source.stored.items())
         add_initializers(graph, values, self.source, self.source.memo)
         for key, array in constants.items():
             values[key] = Const(array, key)

@@ -38,6 +38,10 @@ class Site(AnySite):
         """An array computed here."""
         return Const(np.asarray(array), f"{self.name}.{what}")
 
+    def derived(self, const: Const, what: str, key: Any, make: Callable[[Array], Array]) -> Const:
+        """What ``make`` makes of a known array, under ``key``: once per file, of an array that it holds."""
+        return self.const(self.store.memo.derived(const.data, key, make), what)
+
     def compute(
         self, function: Callable[..., Any], *operands: Operand, each: bool = False, view: bool = False
     ) -> Known:

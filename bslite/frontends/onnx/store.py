@@ -12,6 +12,7 @@ from bslite.frontends.common.store import Store as AnyStore
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Const as AnyConst
 from bslite.frontends.onnx.broadcasts import distinct, pointwise, repeats, same
+from bslite.frontends.onnx.memo import Memo
 from bslite.frontends.onnx.values import Const, Known, NeedsValue, Operand, Sizes, Value
 from bslite.ops import Shape
 from bslite.ops.core import Attrs
@@ -67,6 +68,7 @@ class Store(AnyStore[Array]):
         #: float32 value, axis, groups -> its pairs; integer value -> what it was quantised from, at run time.
         self.paired: dict[tuple[str, int, int], Value] = {}
         self.quantized: dict[str, Quantized] = {}
+        self.memo = Memo()  # of the file, if the reader has set it
         self._spent = 0
         self._probing = False  # whether what is computed belongs to another probe than the first
 

@@ -32,8 +32,7 @@ def gemm(
             return of_integers
         weight, bias = b, c
         if not transB or alpha != 1:
-            matrix = b.data if transB else b.data.T
-            weight = s.const(scaled(np.ascontiguousarray(matrix), alpha), "weight")
+            weight = s.derived(b, "weight", (transB, alpha), lambda d: turned(d, bool(transB), alpha))
         if isinstance(c, Const) and beta != 1:
             bias = s.const(scaled(c.data, beta), "bias")
         return s.emit("linear", x, params={"weight": weight, "bias": bias})
@@ -49,6 +48,11 @@ def gemm(
     return s.emit("add", product_, c)
 
 
+def turned(matrix: Any, rows: bool, factor: float) -> Any:
+    """A matrix, of ``rows`` one for each output already, as a linear layer has it, times a number."""
+    return scaled(np.ascontiguousarray(matrix if rows else matrix.T), factor)
+
+
 def scaled(array: Any, factor: float) -> Any:
     """``array`` times a number, rounded once."""
     return array if factor == 1 else (array.astype(np.float64) * factor).astype(array.dtype)
@@ -62,7 +66,8 @@ def matmul(s: Site, a: Operand, b: Operand) -> Operand:
         of_integers = linear_of_scaled(s, a, b, rows=False)
         if of_integers is not None:
             return of_integers
-        return s.emit("linear", a, params={"weight": s.const(np.ascontiguousarray(b.data.T), "weight")})
+        weight = s.derived(b, "weight", (0, 1.0), lambda d: turned(d, False, 1.0))
+        return s.emit("linear", a, params={"weight": weight})
     if a.rank > 1 and b.rank > 1:
         return s.emit("matmul", a, b)
     x = reshaped(s, a, (1, *a.shape), last=False) if a.rank == 1 else a
