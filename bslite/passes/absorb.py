@@ -4,6 +4,8 @@ Computed in float64, rounded once. The layer takes the name of the node that is 
 """
 
 import math
+from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -62,25 +64,36 @@ def _with_constants(
     params = {role: draft.param(key) for role, key in before.params.items()}
     if scale is not None and before.op in PRODUCTS and _of_integers(params["weight"]):
         return None
-    new: dict[str, Array | float] = {}
-    factor: Array | float = 1.0 if scale is None else scale
-    if shift is not None or "bias" in before.params:
-        new["bias"] = shifted_bias(params, factor, 0.0 if shift is None else shift)
-    if scale is not None:
-        if before.op in PRODUCTS:
-            new["weight"] = scaled_weight(before, params["weight"], scale)
-        else:
-            new["weight"] = params["weight"].astype(np.float64) * scale if "weight" in params else scale
-    if "bias" in new and "bias" not in before.declaration.params:
+    roles = ["bias"] if shift is not None or "bias" in before.params else []
+    roles += ["weight"] if scale is not None else []
+    if "bias" in roles and "bias" not in before.declaration.params:
         return None
+    constants = tuple(None if c is None else (c.shape, c.tobytes()) for c in (scale, shift))
+    about = (before.op, before.attrs.get("groups"), tuple(params), constants)
     keys = dict(before.params)
-    rounded = {role: np.asarray(value, np.float32) for role, value in new.items()}
-    if not all(np.isfinite(array).all() for array in rounded.values()):
-        return None
-    for role, array in rounded.items():
+    for role in roles:
         keys[role] = f"{name}/absorbed.{role}"
-        draft.params[keys[role]] = np.ascontiguousarray(array)
+        make = partial(_absorbed, role, before, params, scale, shift)
+        array = draft.derive(keys[role], (f"absorbed {role}", about), list(params.values()), make)
+        if not np.isfinite(array).all():
+            return None
     return Node(name, before.op, before.inputs, keys, before.attrs)
+
+
+def _absorbed(
+    role: str, layer: Node, params: Mapping[str, Array], scale: Array | None, shift: Array | None
+) -> Array:
+    """The weight or the bias of a ``layer`` whose value is scaled and shifted."""
+    factor: Array | float = 1.0 if scale is None else scale
+    made: Array | float
+    if role == "bias":
+        made = shifted_bias(params, factor, 0.0 if shift is None else shift)
+    elif layer.op in PRODUCTS:
+        assert scale is not None
+        made = scaled_weight(layer, params["weight"], scale)
+    else:
+        made = params["weight"].astype(np.float64) * factor if "weight" in params else factor
+    return np.ascontiguousarray(np.asarray(made, np.float32))
 
 
 def constants_behind_moves(draft: Draft, node: Node) -> bool:
@@ -176,7 +189,8 @@ def groups_by_reshape(draft: Draft, node: Node) -> bool:
     keys = {}
     for role, key in norm.params.items():
         keys[role] = f"{node.name}/{role}"
-        draft.params[keys[role]] = np.repeat(draft.param(key), channels[0] // groups)
+        array, times = draft.param(key), channels[0] // groups
+        draft.derive(keys[role], ("repeated", times), [array], partial(np.repeat, array, times))
     attrs = {"num_groups": groups, "eps": norm.attrs["eps"]}
     draft.put(Node(node.name, "group_norm", (source,), keys, attrs))
     return True

@@ -1,11 +1,13 @@
 """`Draft`: a model while passes rewrite it in place; nodes that nothing reads any more fall away at once."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 
+from bslite.cache import Derived
 from bslite.errors import BsliteError
 from bslite.ops import Shape, infer
 from bslite.passes.rewrite import params_of
@@ -16,10 +18,13 @@ CHANGES = (lambda n, i: n * (2 + i), lambda n, i: 2 * n, lambda n, i: n + 1, lam
 
 
 class Draft:
-    """Nodes by name in topological order, who reads what, and sizes at several sizes of the inputs."""
+    """Nodes by name in topological order, who reads what, and sizes at several sizes of the inputs.
 
-    def __init__(self, spec: ModelSpec) -> None:
-        self.spec = spec
+    ``derived`` keeps the parameters that passes make.
+    """
+
+    def __init__(self, spec: ModelSpec, derived: Derived | None = None) -> None:
+        self.spec, self.derived = spec, derived or Derived()
         self.nodes = {n.name: n for n in spec.nodes}
         self.place: dict[str, float] = {name: i for i, name in enumerate(self.nodes)}
         self.dtypes = dict(spec.dtypes)
@@ -71,6 +76,11 @@ class Draft:
     def param(self, key: str) -> Array:
         """A parameter of the model, or one that a pass made."""
         return self.params[key] if key in self.params else self.spec.params[key]
+
+    def derive(self, key: str, what: Any, sources: Sequence[Array], make: Callable[[], Array]) -> Array:
+        """A new parameter ``key``: the array ``what`` of ``sources``, shared among models that hold those."""
+        self.params[key] = found = self.derived.get(what, sources, make)
+        return cast(Array, found)
 
     def alone(self, name: str) -> Node | None:
         """The node that makes the value, if exactly one node reads it and it is no output."""

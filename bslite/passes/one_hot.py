@@ -1,5 +1,8 @@
 """Rules: a one-hot vector times a matrix picks a row of it; a function of what is picked is of the table."""
 
+from collections.abc import Sequence
+from functools import partial
+
 import numpy as np
 
 from bslite.ops import INTEGERS
@@ -24,16 +27,13 @@ def one_hot_product(draft: Draft, node: Node) -> bool:
         drops, wraps = True, False
     else:
         return False
-    bias = (
-        draft.param(node.params["bias"]) if "bias" in node.params else np.zeros(matrix.shape[1], np.float32)
-    )
-    rows, depth = matrix + bias, len(matrix)
-    table = np.concatenate([rows, bias[None], bias[None], rows] if wraps else [rows, bias[None]])
-    whole = draft.dtypes[indices]
-    least = np.array(-depth - 1 if wraps else -1, whole)
-    arrays = {"table": table, "most": np.array(depth, whole), "least": least}
-    keys = {part: f"{node.name}/{part}" for part in arrays}
-    draft.params |= {keys[part]: array for part, array in arrays.items()}
+    bias = [draft.param(node.params["bias"])] if "bias" in node.params else []
+    depth, whole = len(matrix), draft.dtypes[indices]
+    bounds = {"most": np.array(depth, whole), "least": np.array(-depth - 1 if wraps else -1, whole)}
+    keys = {part: f"{node.name}/{part}" for part in ("table", *bounds)}
+    make = partial(_table, matrix, bias, wraps)
+    draft.derive(keys["table"], ("one-hot rows", wraps), [matrix, *bias], make)
+    draft.params |= {keys[part]: array for part, array in bounds.items()}
     new = [Node(key, "constant", params={"value": key}) for key in keys.values()]
     if drops:
         kept = (0,) * (len(draft.shape(indices)) - 1)
@@ -43,6 +43,13 @@ def one_hot_product(draft: Draft, node: Node) -> bool:
     new.append(Node(f"{node.name}/row", "maximum", (new[-1].name, keys["least"])))
     draft.put(Node(node.name, "gather", (keys["table"], new[-1].name), attrs={"axis": 0}), *new)
     return True
+
+
+def _table(matrix: Array, given: Sequence[Array], wraps: bool) -> Array:
+    """The rows that a one-hot vector picks, and those for indices beyond: the bias alone."""
+    bias = given[0] if given else np.zeros(matrix.shape[1], np.float32)
+    rows = matrix + bias
+    return np.concatenate([rows, bias[None], bias[None], rows] if wraps else [rows, bias[None]])
 
 
 def _indices(draft: Draft, name: str) -> str:
@@ -100,8 +107,13 @@ def function_into_table(draft: Draft, node: Node) -> bool:
     if len(known) < len(operands):
         return False
     key = f"{node.name}/table"
-    made = call(node.op, known, {}, node.attrs, np.float64)
-    draft.params[key] = np.asarray(made, np.float32)
+    sources = [c for n in node.inputs if (c := table if n == gather.name else draft.constant(n)) is not None]
+    about = (node.op, repr(dict(node.attrs)), tuple(x.shape for x in known))
+    draft.derive(key, ("function of a table", about), sources, partial(_function, node, known))
     new = Node(node.name, "gather", (key, gather.inputs[1]), attrs=gather.attrs)
     draft.put(new, Node(key, "constant", params={"value": key}))
     return True
+
+
+def _function(node: Node, known: Sequence[Array]) -> Array:
+    return np.asarray(call(node.op, known, {}, node.attrs, np.float64), np.float32)

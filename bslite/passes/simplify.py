@@ -98,18 +98,18 @@ def why_not_folded(
 def simplify(spec: ModelSpec, derived: Derived | None = None) -> ModelSpec:
     """The simplified model: dropouts go first, because one may hide a batch norm or an attention.
 
-    ``derived`` keeps the weights that batch norms are folded into, to share them with models of the same
+    ``derived`` keeps the parameters that are made of others, to share them with models of the same
     parameters.
     """
-    return fold_batch_norms(fuse_attention(rewrite(drop_identities(spec))), derived)
+    return fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived)), derived)
 
 
-def rewrite(spec: ModelSpec) -> ModelSpec:
+def rewrite(spec: ModelSpec, derived: Derived | None = None) -> ModelSpec:
     """The model without what does nothing, with what is written out as single ops.
 
     The rules go twice: reshapes between parts of what is written out go first, constants join what is found.
     """
-    draft = Draft(spec)
+    draft = Draft(spec, derived)
     apply_rules(draft)
     recognise(draft)
     apply_rules(draft)

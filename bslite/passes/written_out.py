@@ -6,6 +6,7 @@ keep the values in between; if they keep most of them, nothing is gained and the
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,10 @@ def _node(draft: Draft, base: str, name: str, formula: Formula, found: Captures)
         if params is None or (op == "rms_norm" and "bias" in params):
             return None
     keys = {role: f"{name}/{role}" for role in params or {}}
-    draft.params |= {keys[role]: array for role, array in (params or {}).items()}
+    for role, array in (params or {}).items():
+        constant = draft.constant(arrays[role])
+        assert constant is not None
+        draft.derive(keys[role], ("written out", array.shape), [constant], partial(np.array, array))
     if not turned:
         return [Node(name, op, (base,), keys, attrs)]
     back = sorted(range(rank), key=turned.__getitem__)

@@ -15,6 +15,7 @@ from bslite.ops import Shape
 
 Array = npt.NDArray[Any]
 G = TypeVar("G", bound="Graph")
+MOST_INFERRED = 4  # input shapes for which the shapes of all values are kept
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,17 @@ class Graph:
         Raises InputError where an input does not fit its declaration, SpecError where a layer cannot take
         what reaches it.
         """
+        key = tuple(map(tuple, inputs))
+        known: dict[Any, dict[str, Shape]] = self.__dict__.setdefault("_inferred", {})
+        if key not in known:
+            made = self._infer_shapes(inputs)
+            while len(known) >= MOST_INFERRED:
+                known.pop(next(iter(known)), None)
+            known[key] = made
+            return dict(made)
+        return dict(known[key])
+
+    def _infer_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
         if len(inputs) != len(self.inputs):
             raise InputError(f"model {self.name!r} takes {len(self.inputs)} input(s), got {len(inputs)}")
         sizes: dict[str, int] = {}
