@@ -14,7 +14,8 @@ from bslite.kernels.cpu.gemm.int_tile import call_int_sweep
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_some
+from bslite.kernels.cpu.vector.lanes import lane, with_lane
+from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_scalar, store_some
 from bslite.kernels.cpu.vector.pairs import before, load_halves, packed, paired, real_of
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, divide, fma, rint, splat, vmax, vmin
 
@@ -206,6 +207,19 @@ def pairs(step, bases, item, scratch):
         i0, i1, i2 = row // (n1 * n2), row // n2 % n1, row % n2
         x, y = source + i0 * x0 + i1 * x1 + i2 * x2, target + i0 * y0 + i1 * y1 + i2 * y2
         for _ in range(groups):
+            if channels < LANES:  # cell by cell: a few masked stores take longer
+                for c in range(0, channels, 2):
+                    a = splat(load_scalar(x + 4 * c))
+                    if c + 1 < channels:
+                        a = with_lane(a, 1, load_scalar(x + 4 * c + 4))
+                    if scaled:
+                        a = vmin(highs, vmax(lows, rint(divide(a, scales, inverses))))
+                    if c + 1 == channels:
+                        a = before(a, 1)
+                    store_scalar(y + 2 * c, lane(paired(a, a), 0))
+                x += 4 * channels
+                y += 4 * cells
+                continue
             for c in range(0, channels, 2 * LANES):
                 a, b = load_some(x + 4 * c, channels - c), load_some(x + 4 * c + BYTES, channels - c - LANES)
                 if scaled:
