@@ -9,6 +9,7 @@ from support.onnx_models import INT64, helper, i64, model, value
 
 import bslite
 from bslite import InputError, ModelSpec, from_onnx, run
+from bslite.engines.cpu.engine import MAX_PLANS, engine_for
 from bslite.onnx.model import OnnxModel
 from bslite.onnx.rep import MAX_KEPT
 
@@ -154,3 +155,94 @@ def test_nothing_large_is_made_to_find_a_size() -> None:
     spec = from_onnx(model(nodes, [value("x", ["n", "m"])], ["y"], stored), shapes={"x": (2, 1_000)})
     assert spec.inputs[0].shape == ("N", "m")
     assert spec.params == {}
+
+
+def sentence_encoder() -> Any:
+    """One layer of a BERT-like encoder, batch and length open, its biases written out as sums and factors."""
+    width, heads = 16, 2
+    nodes = [node("Gather", ["table", "ids"], ["x"])]
+    for part in "qkv":
+        nodes += [
+            node("MatMul", ["x", f"w{part}"], [f"{part}0"]),
+            node("Add", [f"{part}0", f"b{part}"], [f"{part}1"]),
+            node("Mul", [f"{part}1", "factor"], [f"{part}2"]),
+            node("Reshape", [f"{part}2", "heads"], [f"{part}3"]),
+            node("Transpose", [f"{part}3"], [part], perm=[0, 2, 3, 1] if part == "k" else [0, 2, 1, 3]),
+        ]
+    nodes += [
+        node("MatMul", ["q", "k"], ["scores"]),
+        node("Softmax", ["scores"], ["weights"], axis=-1),
+        node("MatMul", ["weights", "v"], ["heads_out"]),
+        node("Transpose", ["heads_out"], ["turned"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["turned", "joined"], ["flat"]),
+        node("Add", ["flat", "x"], ["y"]),
+    ]
+    stored = {
+        "table": noise(50, width), "heads": i64(0, 0, heads, width // heads), "joined": i64(0, 0, width),
+        "factor": np.float32(0.5),
+        **{f"w{p}": noise(width, width, seed=i) for i, p in enumerate("qkv")},
+        **{f"b{p}": noise(width, seed=i) for i, p in enumerate("qkv")},
+    }  # fmt: skip
+    return model(nodes, [value("ids", ["batch", "length"], INT64)], ["y"], stored)
+
+
+def test_a_stream_of_random_lengths_is_one_model_with_few_plans_and_one_copy_of_the_weights() -> None:
+    """No specialisation, at most so many plans, a size seen before makes none."""
+    m = OnnxModel(sentence_encoder(), threads=1)
+    lengths = np.random.default_rng(0).integers(1, 200, 24)
+    for length in lengths:
+        assert m.run({"ids": np.ones((1, length), np.int64)})["y"].shape == (1, length, 16)
+    assert m.specialised == ["ids: [N, length]"]
+    (spec,) = m.specs()
+    sessions = engine_for(spec)._sessions
+    assert len(sessions) == MAX_PLANS
+    kept = sessions.values()
+    m.run({"ids": np.ones((1, lengths[-1]), np.int64)})
+    assert sessions.values() == kept  # it has used the last one again
+    panels = [what for (what, *_) in engine_for(spec).weights() if what[0] == "panels"]
+    assert len(panels) <= 2 * 3  # of three products; lines of one register and of two
+
+
+def test_parameters_that_a_rule_makes_are_one_array_for_all_sizes() -> None:
+    """Factors after a product go into its weights: once, not for each size."""
+    rest = every_other_column().graph.node[1:]
+    rest[-1].input[0], rest[-1].attribute[0].i = "scaled", 0
+    nodes = [
+        node("Transpose", ["x"], ["t"]),
+        node("Gemm", ["t", "w"], ["p"]),
+        node("Mul", ["p", "factors"], ["scaled"]),
+        *rest,
+    ]
+    stored = {
+        "w": noise(16, 32), "factors": noise(32), "zero": np.int64(0), "one": np.int64(1), "two": np.int64(2),
+    }  # fmt: skip
+    m = OnnxModel(model(nodes, [value("x", [16, "length"])], ["y"], stored))
+    for length in (5, 8):
+        x = noise(16, length)
+        want = (x.T @ stored["w"] * stored["factors"])[::2]
+        np.testing.assert_allclose(m.run({"x": x})["y"], want, rtol=1e-4, atol=1e-5)
+    one, two = (
+        next(p for key, p in engine_for(s).spec.params.items() if key.endswith("absorbed.weight"))
+        for s in m.specs()
+    )
+    assert np.shares_memory(one, two)
+
+
+def test_states_of_zeros_for_any_batch_leave_the_batch_free() -> None:
+    """Exporters make the first states of a recurrent layer of the batch's size; zeros are what none is."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Slice", ["s", "one", "two"], ["n"]),
+        node("Concat", ["one", "n", "hidden"], ["sizes"], axis=0),
+        node("ConstantOfShape", ["sizes"], ["h"]),
+        node("GRU", ["x", "w", "r", "", "", "h"], ["y"], hidden_size=4),
+    ]
+    stored = {
+        "w": noise(1, 12, 3), "r": noise(1, 12, 4), "one": i64(1), "two": i64(2), "hidden": i64(4),
+    }  # fmt: skip
+    spec = from_onnx(model(nodes, [value("x", [5, "batch", 3])], ["y"], stored))
+    assert isinstance(spec, ModelSpec)
+    assert spec.inputs[0].shape == (5, "batch", 3)
+    x = noise(5, 3, 3)
+    alone = [run(spec, np.ascontiguousarray(x[:, n : n + 1])) for n in range(3)]
+    assert np.array_equal(run(spec, x), np.concatenate(alone, axis=2))

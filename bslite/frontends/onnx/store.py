@@ -348,12 +348,16 @@ class Store(AnyStore[Array]):
 
     def _repeated(self, sizes: Sizes) -> Value:
         """An array whose only free size is that of a graph input's axis 0, along which it repeats itself."""
-        first = sizes.arrays[0]
-        for like in self.inputs:
-            if all(_repeats(a, first, shape) for a, shape in zip(sizes.arrays, like.shapes, strict=True)):
-                row = Const(first[:1].copy(), f"{like.name}.row")
-                made: Value = self.emit("repeat_batch", f"{like.name}.repeated", [row, like])
-                return made
+        for axis in range(sizes.arrays[0].ndim):
+            arrays = [np.moveaxis(a, axis, 0) if axis < a.ndim else a for a in sizes.arrays]
+            for like in self.inputs:
+                if all(_repeats(a, arrays[0], s) for a, s in zip(arrays, like.shapes, strict=True)):
+                    row = Const(arrays[0][:1].copy(), f"{like.name}.row")
+                    made: Value = self.emit("repeat_batch", f"{like.name}.repeated", [row, like])
+                    if axis:
+                        order = (*range(1, axis + 1), 0, *range(axis + 1, len(made.shape)))
+                        made = self.emit("permute", f"{like.name}.turned", [made], order=order)
+                    return made
         raise Varies("a size that is free is used as a number")
 
 

@@ -3,15 +3,20 @@
 ONNX keeps the gates in another order than torch (and bslite), and the biases of both products in one vector.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from bslite.errors import SpecError
 from bslite.frontends.common.recurrent import in_order
 from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.broadcasts import distinct
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import permuted, reshaped
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.values import Operand, Value
+from bslite.frontends.onnx.values import Const, Operand, Sizes, Value
 from bslite.ops.recurrent import CELLS, Recurrent
 from bslite.spec import Array
 
@@ -53,6 +58,8 @@ def recurrent(
     if layout:
         x = permuted(s, x, (1, 0, 2), last=False)
     state = (h, c)[: CELLS[op].states]
+    if all(part is None or _zeros(part) for part in state):
+        state = (None,) * len(state)
     if any(part is None for part in state) and any(part is not None for part in state):
         raise Unsupported("one initial state is given, the other is not")
     given = [
@@ -61,8 +68,8 @@ def recurrent(
     values = []
     for d, reverse in enumerate(sides):
         params = {
-            "weight_ih": s.const(_ordered(op, weights["W"][d], hidden), f"{d}.weight_ih"),
-            "weight_hh": s.const(_ordered(op, weights["R"][d], hidden), f"{d}.weight_hh"),
+            "weight_ih": _laid_out(s, w, f"{d}.weight_ih", d, partial(_ordered, op, hidden=hidden)),
+            "weight_hh": _laid_out(s, r, f"{d}.weight_hh", d, partial(_ordered, op, hidden=hidden)),
         }
         if biases is not None:
             for i, role in enumerate(("bias_ih", "bias_hh")):
@@ -98,6 +105,18 @@ def _part(s: Site, operand: Operand | None, role: str, shape: tuple[int, ...]) -
     if array.shape != shape:
         raise SpecError(f"{role} is {list(array.shape)}, expected {list(shape)}")
     return array
+
+
+def _laid_out(s: Site, x: Operand, what: str, side: int, make: Callable[[Array], Array]) -> Operand:
+    """A direction's part of the weights, laid out: one array for all sizes of the model."""
+    assert isinstance(x, Const)
+    return s.derived(x, what, ("recurrent", s.op_type, side), lambda a: make(a[side]))
+
+
+def _zeros(x: Operand | None) -> bool:
+    """Whether an initial state is known to be zero, which is what none is."""
+    arrays = x.arrays if isinstance(x, Sizes) else (x.data,) if isinstance(x, Const) else ()
+    return bool(arrays) and not any(np.any(distinct(a)) for a in arrays)
 
 
 def _ordered(op: str, rows: Array, hidden: int) -> Array:
