@@ -21,7 +21,9 @@ from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
 EXPOSED = 0.6  # share of the time for weights from beyond L2 that prefetching does not hide
-WAKING = 200_000.0  # cycles: a parallel region and waking its threads take some 50 us
+#: Cycles by which threads must shorten a run, for the parallel region, and for each layer. A region takes 5 us
+#: where threads still spin from the last call, 70 where they sleep, and milliseconds where the cores are busy.
+WAKING, MEETING = 100_000.0, 500.0
 
 
 class Price(NamedTuple):
@@ -93,13 +95,14 @@ def weights_stay_in_l3(spec: ModelSpec, machine: Machine) -> bool:
 
 
 def worth_threads(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine) -> bool:
-    """Whether the model takes long enough on one core to be worth waking other threads."""
+    """Whether threads shorten a run by more than it takes to wake them, its weights being in cache."""
     alone = dataclasses.replace(machine, threads=1)
     in_l3 = weights_stay_in_l3(spec, machine)
-    cycles = 0.0
+    share = 1.0 - 1.0 / machine.threads
+    gain = -WAKING - MEETING * len(layers)
     for layer in layers:
-        cycles += price(layer, spec, shapes, alone, 1, in_l3).together
-        if cycles > WAKING:
+        gain += share * price(layer, spec, shapes, alone, 1, in_l3).apart
+        if gain > 0:
             return True
     return False
 
