@@ -15,11 +15,18 @@ LEAST, MOST = -(2**31), 2**31 - 1
 def to_cells(array: Array, what: str) -> Array:
     """``array`` as the engine keeps it. InputError, naming ``what``, where a number does not fit 32 bits."""
     if array.dtype == np.int64 and array.size:
-        # A reduction takes microseconds, as long as a small model.
-        for extreme in (array.item(),) if array.size == 1 else (array.min(), array.max()):
+        for extreme in _extremes(array):
             if not LEAST <= extreme <= MOST:
                 raise InputError(f"{what} holds {extreme}; bslite computes with integers of 32 bits")
     return array if array.dtype in (np.float32, np.int32) else array.astype(np.int32)
+
+
+def _extremes(array: Array) -> tuple[int, int]:
+    """The least and the greatest number. Of a few, Python finds them sooner than NumPy."""
+    if array.size > 64:
+        return int(array.min()), int(array.max())
+    few = array.reshape(-1).tolist()
+    return min(few), max(few)
 
 
 def inputs_to_cells(spec: ModelSpec, inputs: Sequence[Array]) -> list[Array]:

@@ -39,9 +39,10 @@ class Engine:
         #: Parameter -> registers of the panels it was packed in, which plans for other sizes take again.
         self._widths: dict[str, int] = {} if like is None else like._widths
         self._takes = [f"input {i.name!r}" if i.dtype != "float32" else "" for i in spec.inputs]
-        self._gives = [spec.dtypes[name] for name in spec.outputs]
+        self._gives = [np.dtype(spec.dtypes[name]) for name in spec.outputs]
+        self._cells = [np.dtype("f4" if dtype == np.float32 else "i4") for dtype in self._gives]
         #: No input or output needs a conversion of its dtype.
-        self._plain = not any(self._takes) and set(self._gives) <= {"float32"}
+        self._plain = not any(self._takes) and self._cells == self._gives
         self._sessions: Recent[tuple[Any, ...], Session] = Recent(MAX_PLANS)
         self._writes = Writes(spec) if spec.owners else None
 
@@ -84,11 +85,13 @@ class Engine:
         """The outputs of a session for checked inputs, converted to cells and back where need be."""
         if not self._plain:
             inputs = [to_cells(x, what) if what else x for x, what in zip(inputs, self._takes, strict=True)]
-        outputs = [np.empty(shape, np.float32) for shape in session.output_shapes]
+        outputs = [np.empty(*made) for made in zip(session.output_shapes, self._cells, strict=True)]
         session.run(inputs, outputs)
         if self._plain:
             return outputs
-        return [from_cells(y, dtype) for y, dtype in zip(outputs, self._gives, strict=True)]
+        return [
+            y if y.dtype == dtype else y.astype(dtype) for y, dtype in zip(outputs, self._gives, strict=True)
+        ]
 
     def constant(self, const: Const, packed: Derived | None = None) -> Array:
         """The data of a constant, made on first use and kept by ``packed``."""

@@ -21,8 +21,8 @@ from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
 EXPOSED = 0.6  # share of the time for weights from beyond L2 that prefetching does not hide
-#: Cycles by which threads must shorten a run, for the parallel region, and for each layer. A region takes 5 us
-#: where threads still spin from the last call, 70 where they sleep, and milliseconds where the cores are busy.
+#: Cycles by which threads must shorten a run, for the parallel region, and for each layer. A region takes
+#: 5 us where threads still spin from the last call, 70 where they sleep, milliseconds where cores are busy.
 WAKING, MEETING = 100_000.0, 500.0
 
 
