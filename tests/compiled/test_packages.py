@@ -35,6 +35,16 @@ PROGRAMS = {
         lines, _ = RapidOCR()(image)
         found = [[text, float(score), box] for box, text, score in lines]
     """,
+    "silero_vad": """
+        import numpy as np
+        import torch
+        from silero_vad import load_silero_vad
+        model, found = load_silero_vad(onnx=True), []
+        for rate, size in ((16000, 512), (8000, 256)):
+            sound = np.sin(np.arange(8 * size) * 440 * np.pi / rate).astype(np.float32)
+            parts = [sound[i : i + size] for i in range(0, len(sound), size)]
+            found += [model(torch.from_numpy(p), rate).item() for p in parts]
+    """,
 }
 
 STRANGE = '''

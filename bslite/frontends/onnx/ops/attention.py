@@ -27,7 +27,11 @@ def attention(
     if flat:
         if not q_num_heads or not kv_num_heads:
             raise SpecError("inputs of rank 3 need q_num_heads and kv_num_heads")
-        q, k, v = _heads(s, q, q_num_heads), _heads(s, k, kv_num_heads), _heads(s, v, kv_num_heads)
+        q, k, v = (
+            heads_apart(s, q, q_num_heads),
+            heads_apart(s, k, kv_num_heads),
+            heads_apart(s, v, kv_num_heads),
+        )
     if not q.rank == k.rank == v.rank == 4:
         raise SpecError(f"its inputs have ranks {q.rank}, {k.rank} and {v.rank}, expected 3 or 4")
     if mask is not None and (mask.rank < 2 or mask.shape[-1] != k.shape[2]):
@@ -36,12 +40,17 @@ def attention(
     made = (s.inner if flat else s.emit)("attention", q, k, v, *([] if mask is None else [mask]), **how)
     if not flat:
         return made
-    n, heads, rows, width = made.shape
-    together = permuted(s, made, (0, 2, 1, 3), last=False)
+    return heads_together(s, made)
+
+
+def heads_together(s: Site, x: Operand) -> Operand:
+    """``[N, heads, L, E]`` as ``[N, L, heads*E]``, the node's result."""
+    n, heads, rows, width = x.shape
+    together = permuted(s, x, (0, 2, 1, 3), last=False)
     return reshaped(s, together, (n, rows, heads * width))
 
 
-def _heads(s: Site, x: Operand, heads: int) -> Operand:
+def heads_apart(s: Site, x: Operand, heads: int) -> Operand:
     """``[N, L, heads*E]`` as ``[N, heads, L, E]``."""
     n, rows, width = x.shape
     if not isinstance(width, int) or heads < 1 or width % heads:
