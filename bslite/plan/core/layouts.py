@@ -1,8 +1,8 @@
 """The axis of a value that is innermost in memory: the channels, wherever they are.
 
-Images ``[N, C, H, W]`` have them at axis 1, features and tokens at the last axis. Values of rank 3 and 5 may
-have either: signals and volumes that convolutions and pools work on, or tokens and windows. The ops around a
-value decide.
+Features and tokens have them at the last axis. Values of rank 3 and 5 may have them at axis 1: signals and
+volumes that convolutions and pools work on. Values of rank 4 are images, with channels at axis 1, or rows:
+heads of an attention, windows of tokens. The ops around a value decide.
 """
 
 from collections.abc import Mapping
@@ -24,31 +24,59 @@ WINDOWS = frozenset(
 SAME_AXES = frozenset(("concat", "pad", "slice", "upsample", "group_norm", "lrn", "dropout"))
 
 
+#: Ops that work on images, whose channels are axis 1.
+IMAGES = frozenset(
+    ("conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "adaptive_max_pool2d", "adaptive_avg_pool2d",
+     "upsample", "resize", "grid_sample", "fold", "unfold", "batch_norm", "group_norm", "lrn", "prelu")
+)  # fmt: skip
+#: Ops that work on rows, along the last axis; those of the second line if that is their axis.
+ROWS = frozenset(("linear", "matmul", "attention", "layer_norm", "rms_norm"))
+ALONG_AXIS = frozenset(("softmax", "log_softmax", "normalize"))
+
+
 def innermost(rank: int, channels_second: bool) -> int:
     """The axis that kernels vectorise over."""
-    return 1 if channels_second and rank in (3, 5) else channel_axis(rank)
+    if rank in (3, 4, 5):
+        return 1 if channels_second else rank - 1
+    return channel_axis(rank)
 
 
 def channels_second(spec: ModelSpec, shapes: Mapping[str, Shape]) -> frozenset[str]:
-    """The values of rank 3 and 5 whose channels are axis 1.
+    """The values of rank 3 to 5 whose channels are axis 1.
 
-    They are the values that windows move over, and those joined to them by ops that keep axes in place.
+    Of rank 3 and 5: those that windows move over, and those joined to them by ops that keep axes in place. Of
+    rank 4: all but those so joined to ops on rows and to none on images.
     """
-    found: set[str] = set()
+    windows: set[str] = set()
+    images: set[str] = set()
+    rows: set[str] = set()
     linked: dict[str, set[str]] = {}
     for node in spec.nodes:
-        names = [n for n in (*node.inputs, node.name) if n in shapes and len(shapes[n]) in (3, 5)]
-        if node.op in WINDOWS or (node.op == "upsample" and names):
-            found.update(names)
-        elif node.op in SAME_AXES or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL):
+        names = [n for n in (*node.inputs, node.name) if len(shapes.get(n, ())) in (3, 4, 5)]
+        four = [n for n in names if len(shapes[n]) == 4]
+        if node.op in WINDOWS or node.op == "upsample":
+            windows.update(n for n in names if len(shapes[n]) != 4)
+        if node.op in IMAGES:
+            images.update(four)
+        elif node.op in ROWS or (node.op in ALONG_AXIS and node.attrs["axis"] in (-1, 3)):
+            rows.update(four)
+        if node.op in SAME_AXES or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL):
             rank = len(shapes.get(node.name, ()))
             for name in (n for n in names if len(shapes[n]) == rank and n != node.name):
                 linked.setdefault(name, set()).add(node.name)
                 linked.setdefault(node.name, set()).add(name)
+    rest = _joined(rows, linked) - _joined(images, linked)
+    whole = {n for n, shape in shapes.items() if len(shape) == 4}
+    return frozenset(_joined(windows, linked) | whole - rest)
+
+
+def _joined(found: set[str], linked: Mapping[str, set[str]]) -> set[str]:
+    """The values and all that links join them to."""
+    found = set(found)
     waiting = list(found)
     while waiting:
         for name in linked.get(waiting.pop(), ()):
             if name not in found:
                 found.add(name)
                 waiting.append(name)
-    return frozenset(found)
+    return found

@@ -1,0 +1,75 @@
+"""Where channels lie: images have them innermost, heads of an attention and windows of tokens their rows."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from support.check import assert_three_way
+from support.graphs import Graph
+from support.noise import noise
+
+import bslite
+from bslite import ModelSpec, reference
+from bslite.engines.cpu.detect import detect
+from bslite.ops import Shape
+from bslite.plan import build_plan
+from bslite.plan.core.layouts import channels_second
+
+
+def second(spec: ModelSpec) -> set[str]:
+    """The values of the model whose channels are axis 1."""
+    shapes: Mapping[str, Shape] = spec.infer_shapes([i.example for i in spec.inputs])
+    return set(channels_second(spec, shapes))
+
+
+def check(spec: ModelSpec, *inputs: np.ndarray) -> None:
+    exact = reference.run(spec, list(inputs), np.float64)[0]
+    peer = reference.run(spec, list(inputs), np.float32)[0]
+    want = bslite.run(spec, list(inputs), layerwise=True)
+    assert_three_way(want, peer, exact)
+    for threads in (1, 2):
+        assert bslite.run(spec, list(inputs), threads=threads).tobytes() == want.tobytes()
+
+
+def test_heads_of_an_attention_lie_in_rows() -> None:
+    """Rotary embedding written out: no step of it turns values, as none of them is an image."""
+    g = Graph()
+    x, table = g.input("x", ("N", 10, 96), (2, 10, 96)), g.input("table", (1, 1, 10, 16))
+    heads = []
+    for i in range(3):
+        part = g("slice", f"part{i}", x, axis=2, start=32 * i, stop=32 * i + 32)
+        split = g("reshape", f"split{i}", part, shape=(0, 10, 2, 16))
+        heads.append(g("permute", f"head{i}", split, order=(0, 2, 1, 3)))
+    for i in range(2):
+        low = g("slice", f"low{i}", heads[i], axis=3, start=0, stop=8)
+        high = g("neg", f"neg{i}", g("slice", f"high{i}", heads[i], axis=3, start=8, stop=16))
+        turned = g("mul", f"sin{i}", g("concat", f"turned{i}", high, low, axis=3), table)
+        heads[i] = g("add", f"rotated{i}", g("mul", f"cos{i}", heads[i], table), turned)
+    spec = g.build(g("attention", "attention", *heads, scale=0.25))
+    assert second(spec) == {"split0", "split1", "split2"}  # views
+    shapes = [(2, 10, 96), (1, 1, 10, 16)]
+    assert "transpose" not in {s.kernel for s in build_plan(spec, shapes, detect(2)).steps}
+    check(spec, *(noise(*shape) for shape in shapes))
+
+
+def test_images_and_rows_in_one_model() -> None:
+    g = Graph()
+    x = g.input("x", ("N", 6, 5, 8), (2, 6, 5, 8))
+    image = g("tanh", "tanh", g("conv2d", "conv", x, weight=noise(6, 6, 1, 1)))
+    rows = g(
+        "exp", "exp", g("linear", "linear", g("permute", "to", image, order=(0, 2, 3, 1)), weight=noise(6, 6))
+    )
+    joined = g("mul", "joined", image, g("permute", "back", rows, order=(0, 3, 1, 2)))
+    spec = g.build(g("silu", "out", joined))
+    assert second(spec) == {"x", "conv", "tanh", "back", "joined", "out"}
+    check(spec, noise(2, 6, 5, 8))
+
+
+def test_what_both_images_and_rows_are_joined_to_is_an_image() -> None:
+    g = Graph()
+    x = g.input("x", ("N", 6, 5, 8), (2, 6, 5, 8))
+    conv = g("conv2d", "conv", x, weight=noise(6, 6, 1, 1))
+    spec = g.build(
+        g("softmax", "out", g("add", "sum", conv, g("linear", "linear", x, weight=noise(8, 8))), axis=-1)
+    )
+    assert second(spec) == {"x", "conv", "linear", "sum"}
+    check(spec, noise(2, 6, 5, 8))
