@@ -33,6 +33,16 @@ def test_layer_norm_over_any_trailing_axes(shape: list[int], data: st.DataObject
     check(one_op("layer_norm", x, **affine(*sizes), normalized_shape=sizes, eps=0.1), x)
 
 
+def test_a_row_of_zeros_has_no_direction() -> None:
+    """Also for an eps whose reciprocal is no float32, or that is none itself: zeros stay zeros."""
+    x = noise(3, 37)
+    x[1] = 0.0
+    for eps in (1e-12, 1e-40, 1e-60):
+        y = ran(one_op("normalize", x, axis=-1, eps=eps), x)
+        np.testing.assert_array_equal(y[1], 0.0)
+        np.testing.assert_allclose(np.linalg.norm(y[[0, 2]], axis=1), 1.0, rtol=1e-6)
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_layer_norm_in_every_layout(axes: int) -> None:
     x = noise(2, 5, 6, 7)

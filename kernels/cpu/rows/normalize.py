@@ -36,6 +36,7 @@ from bslite.kernels.cpu.vector.memory import (
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, splat, vsqrt
 
 BLOCK = 32  # registers that an accumulator sums before its total goes to a float64
+SMALLEST = float(np.finfo(np.float32).tiny)
 f = np.float32
 
 
@@ -137,6 +138,8 @@ def _normalize(s, item, x, y, length):
     norm, eps = math.sqrt(_row_moments(x, length, f(0.0))[1]), np.float64(s.eps)
     if norm < eps:
         norm = eps
+    if norm < SMALLEST:  # its reciprocal would be infinite, and a row of zeros NaN
+        norm = SMALLEST
     _rescale(x, y, length, 1.0 / norm, 0, 0)
 
 
