@@ -29,6 +29,8 @@ ITEM = 300.0  # cycles that an item costs
 #: than the other, and other threads can take items that have not begun.
 UNEVEN = 0.15
 WIDTHS = (1, 2, 4)  # registers of a panel; the last panel may be narrower
+REST = 1.03  # the price of a step of its own for the pixels that remain
+UNSHARED = 1.02  # the price of lines that do not divide evenly among threads
 TALLEST = 14  # taller gains nothing: 8 accumulators already hide the latency of two multiply-adds a cycle
 
 
@@ -99,18 +101,25 @@ def line_length(machine: Machine, pixels: int, channels: int) -> int:
     whole = line_tiling(machine, pixels, channels)
     best, cost = pixels, whole.cycles
     if pixels > 16 * tall:  # long lines leave too few to divide among cores
-        cost = cost * 1.02 if pixels <= 64 * tall and whole.panels >= 4 * machine.threads else math.inf
-    for length in range(min(pixels, 16 * tall), min(tall, pixels) - 1, -1):
-        lines, rest = divmod(pixels, length)
-        tiling = line_tiling(machine, length, channels)
-        cycles = tiling.cycles * lines
-        if rest:
-            cycles += line_tiling(machine, rest, channels, tiling.width).cycles
-            cycles *= 1.03  # a step of its own
-        if lines % machine.threads:
-            cycles *= 1.02  # lines that divide evenly among threads are worth this much
-        if cycles < cost * 0.999:
-            best, cost = length, cycles
+        cost = cost * UNSHARED if pixels <= 64 * tall and whole.panels >= 4 * machine.threads else math.inf
+    lengths = range(min(pixels, 16 * tall), min(tall, pixels) - 1, -1)
+    least = pixels * whole.registers / machine.fma_ports
+    for divides in (True, False):
+        if not divides and cost <= REST * least:
+            break  # no others can be cheaper
+        for length in lengths:
+            lines, rest = divmod(pixels, length)
+            if divides == bool(rest):
+                continue
+            tiling = line_tiling(machine, length, channels)
+            cycles = tiling.cycles * lines
+            if rest:
+                cycles += line_tiling(machine, rest, channels, tiling.width).cycles
+                cycles *= REST
+            if lines % machine.threads:
+                cycles *= UNSHARED
+            if cycles < cost * 0.999:
+                best, cost = length, cycles
     return best
 
 
