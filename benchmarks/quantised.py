@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import bslite
+from benchmarks.peers import nets
 from benchmarks.tables import ms, ratio, table
 from bslite.spec import Array
 
@@ -31,15 +32,8 @@ SIDE = 224
 def export(path: Path) -> None:
     """ResNet-50 with seeded weights, as an ONNX file."""
     import torch
-    from torchvision.models import resnet50
 
-    torch.manual_seed(0)
-    module = resnet50(weights=None).eval()
-    for name, buffer in module.named_buffers():
-        if name.endswith("running_mean"):
-            buffer.normal_(0, 0.1)
-        elif name.endswith("running_var"):
-            buffer.uniform_(0.5, 1.5)
+    module = nets.module("resnet50", 0)
     x = torch.randn(1, 3, SIDE, SIDE)
     torch.onnx.export(module, (x,), str(path), dynamo=False, input_names=["x"], opset_version=17)
 
