@@ -246,3 +246,12 @@ def test_states_of_zeros_for_any_batch_leave_the_batch_free() -> None:
     x = noise(5, 3, 3)
     alone = [run(spec, np.ascontiguousarray(x[:, n : n + 1])) for n in range(3)]
     assert np.array_equal(run(spec, x), np.concatenate(alone, axis=2))
+
+
+def test_an_axis_of_one_goes_from_between_free_sizes() -> None:
+    nodes = [node("Squeeze", ["x", "axes"], ["s"]), node("Neg", ["s"], ["y"])]
+    spec = from_onnx(model(nodes, [value("x", [1, "a", 1, "b", 1])], ["y"], {"axes": i64(0, 2, 4)}))
+    assert isinstance(spec, ModelSpec)
+    assert spec.inputs[0].shape == (1, "a", 1, "b", 1)
+    x = noise(1, 3, 1, 5, 1)
+    assert np.array_equal(run(spec, x), -x.reshape(3, 5))

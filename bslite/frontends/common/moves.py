@@ -18,7 +18,36 @@ def reshape(s: Site, x: Any, shape: Dims, last: bool = True) -> Any:
     tail = len(shape) - 1 - start
     if len(have) > len(shape) and start > 0 and have[len(have) - tail :] == shape[start + 1 :]:
         return s.emit("flatten", x, inner=inner, start_axis=start, end_axis=len(have) - 1 - tail)
-    return s.emit("reshape", x, inner=inner, shape=_target(have, shape))
+    try:
+        target = _target(have, shape)
+    except Varies:
+        axes = _dropped(have, shape)
+        if not axes:
+            raise
+        return _without(s, x, axes, last)
+    return s.emit("reshape", x, inner=inner, shape=target)
+
+
+def _dropped(have: Dims, want: Dims) -> list[int]:
+    """The axes of size 1 without which ``have`` is ``want``; none if that is not all."""
+    found, place = [], 0
+    for axis, size in enumerate(have):
+        if place < len(want) and want[place] == size:
+            place += 1
+        elif size == 1:
+            found.append(axis)
+        else:
+            return []
+    return found if place == len(want) > 0 else []
+
+
+def _without(s: Site, x: Any, axes: Sequence[int], last: bool) -> Any:
+    """``x`` without axes of size 1, each flattened with its neighbour: so all other sizes may be free."""
+    for axis in reversed(axes):
+        shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+        start, inner = max(0, axis - 1), None if last and axis == axes[0] else shape
+        x = s.emit("flatten", x, inner=inner, start_axis=start, end_axis=start + 1)
+    return x
 
 
 def _target(have: Dims, want: Dims) -> tuple[int, ...]:
