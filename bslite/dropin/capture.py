@@ -17,7 +17,6 @@ from bslite.dropin.structure import Before, Returned, Structure
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.capture import check_module, failure, functional, summary, trace
-from bslite.frontends.torch.capture import tensors as named_tensors
 from bslite.frontends.torch.graph import Graph, memory
 
 OUTER_HOOKS = (
@@ -63,11 +62,7 @@ def capture(
     arguments, and another `BsliteError` if bslite does not run a module in this mode or with such parameters.
     """
     check_module(module)
-    if any(t.is_inference() for _, t in named_tensors(module)):
-        raise UnsupportedError("parameters made in torch.inference_mode(), which torch.export does not take")
-    hooked = [
-        path for path, m in module.named_modules() if path and (m._forward_hooks or m._forward_pre_hooks)
-    ]
+    hooked = [path for path, m in module.named_modules() if path and _hooks(m)]
     if hooked:
         raise UnsupportedError(f"forward hooks on layers inside the model ({', '.join(hooked[:5])})")
     shell = shell_of(module)
@@ -139,7 +134,7 @@ def shell_of(module: torch.nn.Module) -> torch.nn.Module:
 
     A module that holds objects that cannot be copied gets a flat copy.
     """
-    memo = {id(t): t for t in reachable_tensors(module)}
+    memo = {id(t): _ordinary(t) for t in reachable_tensors(module)}
     hooks = {h: module.__dict__[h] for h in OUTER_HOOKS if h in module.__dict__}
     memo.update({id(h): type(h)() for h in hooks.values()})
     try:
@@ -148,6 +143,21 @@ def shell_of(module: torch.nn.Module) -> torch.nn.Module:
         shell = copy.copy(module)
         object.__setattr__(shell, "__dict__", {**vars(module), **{h: OrderedDict() for h in hooks}})
     return shell
+
+
+def _ordinary(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor``; for one made in torch.inference_mode, which torch.export refuses, one of its memory."""
+    if not tensor.is_inference() or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        return tensor
+    with torch.inference_mode(False):
+        made = torch.from_numpy(tensor.detach().numpy())
+        return torch.nn.Parameter(made, False) if isinstance(tensor, torch.nn.Parameter) else made
+
+
+def _hooks(module: torch.nn.Module) -> list[Any]:
+    """The forward hooks that may do more than note what the call returns."""
+    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    return [h for h in hooks if getattr(h, "__module__", "") not in NOTING]
 
 
 def reachable_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
@@ -169,11 +179,14 @@ def reachable_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
 #: Lists in which torch's recurrent modules repeat their parameters; their forward writes them anew when the
 #: parameters are others, as the stand-ins of a trace are.
 REPEATED = ("_flat_weights", "_flat_weight_refs")
+#: Modules whose hooks note a layer's output for the call's result, and what marks that they are in place.
+NOTING = ("transformers.utils.output_capturing",)
+NOTED = ("_output_capturing_hooks_installed",)
 
 
 def _same_attributes(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
     def own(attributes: dict[str, Any]) -> dict[str, Any]:
-        return {k: v for k, v in attributes.items() if k not in REPEATED}
+        return {k: v for k, v in attributes.items() if k not in (*REPEATED, *NOTED)}
 
     try:
         return [own(b) for b in before] == [own(a) for a in after]

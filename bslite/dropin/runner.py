@@ -13,7 +13,7 @@ from bslite.cache import Recent
 from bslite.dropin import growing, place, reasons
 from bslite.dropin.blueprint import Blueprint, Executable, draw
 from bslite.dropin.capture import capture, reachable_tensors
-from bslite.dropin.model import serves
+from bslite.dropin.model import Model, serves
 from bslite.dropin.signature import Key, Unsignable, kind, signature
 from bslite.dropin.structure import Structure
 from bslite.dropin.tune import tune
@@ -79,6 +79,7 @@ class Runner:
         self._lock = threading.RLock()
         self._said: set[str] = set()
         self._restarts = 0
+        self._tuned: list[Model] = []  # what measured the blueprint that is to be run next
         self._traces: dict[Key, int] = {}  # kinds of call, numbers in objects left out -> times traced
         self._unfree: set[Key] = set()  # kinds of call whose batch cannot be left free
 
@@ -191,7 +192,8 @@ class Runner:
     def _executable(self, state: State, found: Key, blueprint: Blueprint) -> Executable:
         executable = state.executables.get(found)
         if executable is None:
-            made = [m for e in state.executables.values() for m in e.models]
+            made = [*self._tuned, *(m for e in state.executables.values() for m in e.models)]
+            self._tuned = []
             executable = Executable(blueprint, self.module, self.options.threads, made)
             for key, other in list(state.executables.items()):
                 if any(serves(m.spec, o.spec) for o in other.models for m in executable.models if m is not o):
@@ -260,7 +262,7 @@ class Runner:
                 raise UnsupportedError(text)
             self._say(text)
         if self.options.tune and blueprint.parts:
-            tune(blueprint, dict(named_tensors(self.module)), tensors, self.options.threads)
+            self._tuned = tune(blueprint, dict(named_tensors(self.module)), tensors, self.options.threads)
         if blueprint.in_bslite:
             blueprint.assemble()
         return blueprint

@@ -15,14 +15,19 @@ from bslite.dropin.model import Model
 Node = torch.fx.Node
 Tensor = torch.Tensor
 ROUNDS = 7
-BUDGET = 0.5  # seconds that measuring one part may take, but never fewer than three rounds
+BUDGET = 0.5  # seconds that measuring one part may take, but never fewer than two rounds
+CLEAR = 1.2  # by how much all runs of one must be faster than all of the other to end a measurement early
 MARGIN = 1.05  # by how much torch must be faster: a part that is as fast stays where it was planned
 
 
 def tune(
     blueprint: Blueprint, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor], threads: int | None
-) -> None:
-    """Measure every part on ``inputs`` and leave to torch the parts that torch runs faster."""
+) -> list[Model]:
+    """Measure every part on ``inputs`` and leave to torch the parts that torch runs faster.
+
+    Returns the models of the others, so that nobody packs their weights again.
+    """
+    kept = []
     graph = blueprint.capture.graph
     twins = [fuse_as_graphmodule(graph.program.graph_module, p.nodes, "part") for p in blueprint.parts]
     wanted = {n for _, read, _ in twins for n in read} | {n for p in blueprint.parts for n in p.inputs}
@@ -36,6 +41,9 @@ def tune(
             peer = _waited_for(lambda t=twin, x=theirs: t(*x), inputs)  # type: ignore[misc]
             part.seconds = compare(run, peer)
             part.in_bslite = part.seconds[0] <= MARGIN * part.seconds[1]
+            if part.in_bslite:
+                kept.append(model)
+    return kept
 
 
 def _waited_for(function: Callable[[], Any], inputs: Sequence[Tensor]) -> Callable[[], Any]:
@@ -60,11 +68,18 @@ def compare(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[float,
     for done in range(ROUNDS):
         if done >= 3 and time.perf_counter() - start > BUDGET:
             break
+        if done >= 2 and (_clearly(*times) or _clearly(*reversed(times))):
+            break
         for function, taken in zip((first, second), times, strict=True):
             before = time.perf_counter()
             function()
             taken.append(time.perf_counter() - before)
     return statistics.median(times[0]), statistics.median(times[1])
+
+
+def _clearly(faster: Sequence[float], slower: Sequence[float]) -> bool:
+    """Whether the slowest run of one is well before the fastest of the other."""
+    return CLEAR * max(faster) < min(slower)
 
 
 def run_graph(

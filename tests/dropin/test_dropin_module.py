@@ -105,6 +105,27 @@ def test_a_hook_on_a_layer_inside_keeps_being_called(net: Any) -> None:
     by_bslite(fast, before)
 
 
+def test_a_hook_that_notes_what_the_call_returns_is_traced(net: Any) -> None:
+    noted: list[Any] = []
+
+    class Noting(Net):
+        def forward(self, x: Any) -> Any:
+            noted.clear()
+            return super().forward(x), tuple(noted)
+
+    def note(module: Any, args: Any, out: Any) -> None:
+        noted.append(out)
+
+    note.__module__ = "transformers.utils.output_capturing"
+    net = Noting().eval()
+    net.conv1.register_forward_hook(note)
+    fast = wrapped(net)
+    for batch in (2, 3):
+        _, (inner,) = agree(fast, net, images(batch))
+        assert type(inner) is torch.Tensor
+    by_bslite(fast)
+
+
 def through_a_file(fast: Any) -> Any:
     torch.save(fast, file := io.BytesIO())
     file.seek(0)
