@@ -15,7 +15,6 @@ run finds out where the graph has to be cut:
 A branch or body is such a graph itself, with the values around it as inputs, made when it is first taken.
 """
 
-import functools
 import itertools
 import math
 import threading
@@ -25,17 +24,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from bslite.errors import InputError, SpecError, UnsupportedError
-from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.common.unsupported import Unsupported
-from bslite.frontends.onnx.file import Source
 from bslite.frontends.onnx.inputs import graph_inputs
 from bslite.frontends.onnx.read import NotConverted
-from bslite.frontends.onnx.tensors import code_of, dtype_name
+from bslite.frontends.onnx.tensors import dtype_name
 from bslite.frontends.onnx.values import Const
 from bslite.onnx.control import CONTROL
 from bslite.onnx.evaluated import Evaluated
 from bslite.onnx.graph import Graph
 from bslite.onnx.host import FIRST, HOST, HostNode, key_of
+from bslite.onnx.kinds import kind
+from bslite.onnx.part import part_of
 from bslite.onnx.pieces import ALONE, ENGINE, EVALUATED, Piece, cut, steady
 from bslite.onnx.rep import BsliteRep, Specialised, Wants
 from bslite.onnx.small import SmallNodes, small
@@ -259,22 +258,8 @@ class Running:
         self, nodes: Sequence[Any], stored: Mapping[str, Any], given: Mapping[str, Array],
         outputs: Sequence[str], wants: Wants | None = None,
     ) -> BsliteRep:  # fmt: skip
-        onnx, source = load_onnx(), self.graph.source
-        helper = onnx.helper
-        tensors = set[str]() if self.graph.around else self.graph.tensors
-        declared = {n: v for n, v in self.graph.inputs().items() if n in tensors}
-        typed = [
-            declared.get(n) or helper.make_tensor_value_info(n, code_of(self._kind(n, x)), None)
-            for n, x in given.items()
-        ]
-        proto = helper.make_graph(nodes, source.name, typed, [onnx.ValueInfoProto(name=o) for o in outputs])
-        model = helper.make_model(
-            proto, opset_imports=source.model.opset_import, ir_version=source.model.ir_version,
-            functions=list(source.model.functions),
-        )  # fmt: skip
-        part = Source(
-            model, source.folder, source.name, source.opsets, stored=stored, prefix=self.graph.label
-        )
+        kinds = {n: self._kind(n, x) for n, x in given.items()}
+        part = part_of(self.graph, nodes, stored, kinds, outputs)
         return BsliteRep(part, self.options.backend, self.options.threads, wants)
 
     def _wants(self, piece: Piece) -> Any:
@@ -403,18 +388,3 @@ class Running:
         """As `kind`; what is computed in float64 instead of float32 is float32."""
         found = kind(value)
         return "float32" if self._exact and found == "float64" and name not in self._wide else found
-
-
-def kind(value: Any) -> str:
-    """The dtype of an array or tensor, "string" for texts; "no array", "sequence", "map" for other values."""
-    if value is None:
-        return "no array"
-    if isinstance(value, (list, dict)):
-        return "sequence" if isinstance(value, list) else "map"
-    return _dtype_kind(value.dtype)
-
-
-@functools.lru_cache(64)
-def _dtype_kind(dtype: Any) -> str:
-    name = str(dtype).removeprefix("torch.")
-    return "string" if name == "object" or name.startswith("<U") else name
