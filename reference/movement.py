@@ -27,8 +27,11 @@ def flatten(x: Array, *, start_axis: int, end_axis: int) -> Array:
 
 @reference("reshape")
 def reshape(x: Array, *, shape: tuple[int, ...]) -> Array:
-    """Row-major reshape; 0 copies the input's size at that position (ONNX ``Reshape``, allowzero=0)."""
-    return x.reshape([x.shape[i] if d == 0 else d for i, d in enumerate(shape)])
+    """Row-major reshape; 0 copies the input's size at that position (ONNX ``Reshape``, allowzero=0), -2 - i
+    that at position i.
+    """
+    axes = [i if d == 0 else -2 - d for i, d in enumerate(shape)]
+    return x.reshape([x.shape[axis] if axis >= 0 else d for axis, d in zip(axes, shape, strict=True)])
 
 
 @reference("slice")

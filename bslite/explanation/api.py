@@ -57,7 +57,8 @@ def explain(
                 "when the module was called; call it first"
             )
         return look(spec, runs=runs, limits=limits, **({"threads": threads} if threads else {}))
-    if isinstance(spec, OpenModel):
+    sized = isinstance(spec, ModelSpec) and (shape is None or batch is not None)
+    if isinstance(spec, OpenModel) and not sized:
         spec, shape = settled(spec, _arrays(spec, shape, batch))
         batch = None
     from bslite.engines.common.cells import inputs_to_cells

@@ -109,12 +109,15 @@ class Flatten(Op):
 
 
 class Reshape(Op):
-    """The same elements, row-major, in another shape; -1 is inferred, 0 copies the input's size (as ONNX)."""
+    """The same elements, row-major, in another shape; -1 is inferred, 0 copies the input's size (as ONNX).
+
+    Below -1 the size of any axis of the input is copied: -2 that of axis 0, -3 that of axis 1.
+    """
 
     name = "reshape"
     kind = Kind.MOVEMENT
     carries = True
-    attrs = (Attr("shape", a.ints(-1), doc="at most one -1"),)
+    attrs = (Attr("shape", a.ints(), doc="at most one -1"),)
     torch_name = "reshape"
     onnx_name = "Reshape"
 
@@ -122,9 +125,10 @@ class Reshape(Op):
         x, given = ins[0], attrs["shape"]
         if given.count(-1) > 1:
             raise SpecError(f"op 'reshape': shape {list(given)} has more than one -1")
-        if any(d == 0 and i >= len(x) for i, d in enumerate(given)):
+        axes = [i if d == 0 else -2 - d for i, d in enumerate(given)]
+        if any(axis >= len(x) for axis in axes):
             raise SpecError(f"op 'reshape': shape {list(given)} copies a size that the input {list(x)} lacks")
-        out = [x[i] if d == 0 else d for i, d in enumerate(given)]
+        out = [x[axis] if axis >= 0 else d for axis, d in zip(axes, given, strict=True)]
         have, known = math.prod(x), math.prod(d for d in out if d != -1)
         if -1 in out and have % known == 0:
             out[out.index(-1)] = have // known
@@ -142,6 +146,8 @@ class Reshape(Op):
         case("split the channels", (2, 6, 3, 5), shape=(0, 2, -1, 3, 5)),
         case("two sizes kept", (2, 3, 4, 5), shape=(0, 0, -1)),
         case("a size of one added", (4, 5), shape=(4, 1, 5, 1)),
+        case("a size of one before free ones", (4, 5), shape=(1, -2, -3)),
+        case("rows to sequences", (8, 3, 5), shape=(-1, 4, -3, 5)),
         case("to a number", (1, 1), shape=()),
         case("from a number", (), shape=(1, 1)),
     ]

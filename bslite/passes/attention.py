@@ -105,7 +105,7 @@ class Finder:
                 right = self.shapes[scores] == self.shapes[node.name]
                 if right and self._factor(factor, found, node.op == "div"):
                     return self._inner(scores)
-        elif node.op == "reshape":
+        elif node.op == "reshape" and min(node.attrs["shape"], default=0) >= -1:
             small, large = self.shapes[node.name], self.shapes[node.inputs[0]]
             if found.joined is None and len(large) == len(small) + 1 and large[2:] == small[1:]:
                 found.joined = node

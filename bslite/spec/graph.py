@@ -138,6 +138,8 @@ class Graph:
     labels: tuple[str, ...] = ()
     #: Tensors of a torch module that share their memory with parameters: engines look whether they changed.
     owners: tuple[Any, ...] = field(default=(), repr=False)
+    #: A model that holds the same parameters: engines share what they pack of them.
+    shares: "Graph | None" = field(default=None, repr=False)
     #: dtype of every value, by name
     dtypes: Mapping[str, str] = field(init=False, repr=False)
 

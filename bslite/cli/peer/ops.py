@@ -147,7 +147,8 @@ def pad(x: Tensor, *, pads: Ints, value: float, mode: str) -> Tensor:
 
 @torch_op
 def reshape(x: Tensor, *, shape: Ints) -> Tensor:
-    return x.reshape([x.shape[i] if d == 0 else d for i, d in enumerate(shape)])
+    axes = [i if d == 0 else -2 - d for i, d in enumerate(shape)]
+    return x.reshape([x.shape[axis] if axis >= 0 else d for axis, d in zip(axes, shape, strict=True)])
 
 
 @torch_op

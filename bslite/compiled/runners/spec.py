@@ -8,6 +8,7 @@ from bslite.compiled.arguments import ordered
 from bslite.compiled.outputs import Outputs
 from bslite.compiled.runners.runner import Options
 from bslite.errors import BsliteError
+from bslite.frontends.torch.model import TorchModel
 from bslite.spec import ModelSpec
 from bslite.spec.ports import Port
 
@@ -17,8 +18,11 @@ class SpecRunner:
 
     def __init__(self, spec: ModelSpec, options: Options) -> None:
         self.name, self.options = spec.name, options
-        self.spec = spec.replace()
-        self.inputs = tuple(Port(i.name, i.shape, i.dtype) for i in spec.inputs)
+        self.spec = spec if isinstance(spec, TorchModel) else spec.replace()
+        shapes = spec.open_shapes if isinstance(spec, TorchModel) else [i.shape for i in spec.inputs]
+        self.inputs = tuple(
+            Port(i.name, shape, i.dtype) for i, shape in zip(spec.inputs, shapes, strict=True)
+        )
         self.outputs = output_ports(spec)
         self._takes, self._gives = [i.name for i in self.inputs], [o.name for o in self.outputs]
 
@@ -31,10 +35,14 @@ class SpecRunner:
         return [f"engine: {len(self.spec.nodes)} nodes"]
 
     def memory(self) -> dict[str, int]:
-        return api.memory(self.spec)
+        return api.memory(*self._specs())
 
     def close(self) -> None:
-        api.release(self.spec)
+        for spec in self._specs():
+            api.release(spec)
+
+    def _specs(self) -> list[ModelSpec]:
+        return self.spec.specs() if isinstance(self.spec, TorchModel) else [self.spec]
 
 
 def output_ports(spec: ModelSpec) -> tuple[Port, ...]:

@@ -121,12 +121,16 @@ def engine_for(spec: ModelSpec, like: ModelSpec | None = None) -> Engine:
     """
     engine = spec.__dict__.get("_cpu_engine")
     if engine is None:
-        made = Engine(spec, None if like is None else engine_for(like))
+        made = Engine(spec, _like(like or spec.shares))
         engine = spec.__dict__.setdefault("_cpu_engine", made)
     assert isinstance(engine, Engine)
     if spec.owners and engine.outdated():
-        engine = spec.__dict__["_cpu_engine"] = Engine(spec)
+        engine = spec.__dict__["_cpu_engine"] = Engine(spec, _like(spec.shares))
     return engine
+
+
+def _like(spec: Any) -> Engine | None:
+    return None if spec is None else engine_for(spec)
 
 
 def prepare(

@@ -59,6 +59,11 @@ def _target(have: Dims, want: Dims) -> tuple[int, ...]:
         elif d < 1:
             raise Unsupported(f"its result {list(want)} is empty")
         made.append(d)
+    if made.count(-1) > 1:  # sizes of the input may be copied from other places
+        made = [
+            -2 - have.index(want[i]) if d == -1 and not isinstance(want[i], int) and want[i] in have else d
+            for i, d in enumerate(made)
+        ]
     if made.count(-1) > 1:
         raise Varies(f"from {list(have)} to {list(want)}: two sizes depend on free ones")
     return tuple(made)

@@ -1,50 +1,149 @@
-"""From an eager module to a graph of aten operations: ``torch.export`` with the batch left free."""
+"""From an eager module to a graph of aten operations: ``torch.export`` with sizes left free."""
 
 import inspect
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.asked import as_hints, free_axes
 from bslite.frontends.torch.graph import Graph
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
-from bslite.frontends.torch.values import DTYPES
+from bslite.frontends.torch.sizes import Sizes, plain_inputs, sizes_of, tensor_inputs
+from bslite.frontends.torch.values import DTYPES, dims
 
 if TYPE_CHECKING:
     import torch
 
 
-def capture(module: "torch.nn.Module", example: Sequence[Any], name: str) -> "torch.export.ExportedProgram":
-    """Export ``module`` with axis 0 of its inputs free; if that fails, fixed, with a warning."""
-    torch = load_torch()
+MAX_QUESTIONS = 16
+
+
+@dataclass(frozen=True)
+class Example:
+    """Arguments of a forward."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def tensors(self) -> "list[torch.Tensor]":
+        """The tensors among them, in order."""
+        torch = load_torch()
+        leaves = torch.utils._pytree.tree_leaves((self.args, self.kwargs))
+        return [x for x in leaves if isinstance(x, torch.Tensor)]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """An export, and the sizes it left free."""
+
+    program: "torch.export.ExportedProgram"
+    sizes: Sizes
+
+
+def capture(module: "torch.nn.Module", example: Example, name: str, dynamic_shapes: Any = None) -> Captured:
+    """Export ``module`` with the sizes free that it is free in, or those that ``dynamic_shapes`` names.
+
+    By default every axis is offered to torch.export, which fixes those that the module fixes. If the batch is
+    not among the free ones it is asked for by itself; if that fails, it is fixed, with a warning.
+    """
     check_module(module)
-    check_example(example)
-    args, dynamic = free_batch(module, example)
+    check_example(example.tensors())
+    arguments = arguments_of(module, example)
+    if dynamic_shapes is not None:
+        return _as_asked(module, example, dynamic_shapes, name)
+    repeated, shared = repeat_batch(example)
+    if (found := _open(module, example, repeated, shared)) is not None:
+        return found
+    dim = load_torch().export.Dim("N")
     try:
-        return export(module, args, dynamic)
+        if not any(shared):
+            program = export(module, example, None)
+        else:
+            places = iter(shared)
+            free = along(arguments, lambda x: {0: dim} if next(places) else None)
+            program = export(module, repeated, free)
+        return Captured(program, sizes_of(program, example.tensors(), [{}] * len(shared), shared))
     except Warning:  # the model's own, which the caller has made an error
         raise
     except Exception as first:
-        if not dynamic:
+        if not any(shared):
             raise failure(module, name, first) from first
         reason = first
     try:
-        program = export(module, tuple(example), None)
+        program = export(module, example, None)
     except Exception as second:
         raise failure(module, name, second) from second
-    batch = next(x.shape[0] for x in torch.utils._pytree.tree_leaves(example) if _has_batch(x))
-    warnings.warn(
-        f"model {name!r}: the batch is fixed at the example's {batch}, torch.export could not keep it free: "
-        f"{summary(reason)}",
-        UserWarning,
-        stacklevel=3,
+    batch = next(x.shape[0] for x in example.tensors() if x.ndim)
+    warn_fixed(
+        name, f"the batch is fixed at the example's {batch}, torch.export could not keep it free", reason
     )
-    return program
+    return Captured(program, sizes_of(program, example.tensors(), [{}] * len(shared), shared))
+
+
+def warn_fixed(name: str, what: str, reason: Exception) -> None:
+    """Say that a size that should be free is not."""
+    warnings.warn(f"model {name!r}: {what}: {summary(reason)}", UserWarning, stacklevel=4)
+
+
+def _open(
+    module: "torch.nn.Module", example: Example, repeated: Example, shared: Sequence[bool]
+) -> Captured | None:
+    """An export with every axis free that the module leaves free; None if the batch is not among them."""
+    torch = load_torch()
+    auto = torch.export.Dim.AUTO
+    try:
+        free = along(
+            arguments_of(module, repeated),
+            lambda x: {a: auto for a, n in enumerate(x.shape) if n > 1} or None,
+        )
+        with few_questions():
+            program = export(module, repeated, free)
+    except Warning:
+        raise
+    except Exception:  # what is wrong is said when the batch alone is asked for
+        return None
+    batched = [
+        not isinstance(dims(n.meta["val"])[0], int)
+        for n, first in zip(tensor_inputs(program), shared, strict=True)
+        if first
+    ]
+    packed = any(str(n.target).startswith("bslite.") for n in program.graph.nodes)
+    if packed or not batched or not all(batched) or not plain_inputs(program):
+        return None
+    sizes = sizes_of(program, example.tensors(), [{}] * len(shared), shared)
+    if any(made[s] != n for made in sizes.doubtful() for s, n in sizes.example.items() if s in sizes.batch):
+        return None  # the module asks for the batch
+    return Captured(program, sizes)
+
+
+def _as_asked(module: "torch.nn.Module", example: Example, dynamic_shapes: Any, name: str) -> Captured:
+    """An export with the sizes free that the user named, in torch.export's words."""
+    named = free_axes(arguments_of(module, example), dynamic_shapes)
+    repeated, shared = repeat_batch(example)
+    batched = [first and 0 in axes for first, axes in zip(shared, named, strict=True)]
+    try:
+        program = export(module, repeated if batched == shared else example, as_hints(dynamic_shapes))
+    except Warning:
+        raise
+    except Exception as e:
+        raise failure(module, name, e) from e
+    lost = [
+        f"{own or 'a size'} = {tensor.shape[axis]}"
+        for node, tensor, axes in zip(tensor_inputs(program), example.tensors(), named, strict=True)
+        for axis, own in axes.items()
+        if isinstance(dims(node.meta["val"])[axis], int)
+    ]
+    if lost:
+        reason = SpecError("the module does not leave it free")
+        warn_fixed(name, f"fixed at the example's size: {', '.join(dict.fromkeys(lost))}", reason)
+    return Captured(program, sizes_of(program, example.tensors(), named, batched))
 
 
 def check_module(module: "torch.nn.Module") -> None:
@@ -75,10 +174,8 @@ def tensors(module: "torch.nn.Module") -> "Iterator[tuple[str, torch.Tensor]]":
     yield from module.named_buffers(remove_duplicate=False)
 
 
-def check_example(example: Sequence[Any]) -> None:
+def check_example(examples: "Sequence[torch.Tensor]") -> None:
     """Raise unless there are tensors among the example inputs, all of dtypes bslite has."""
-    torch = load_torch()
-    examples = [x for x in torch.utils._pytree.tree_leaves(example) if isinstance(x, torch.Tensor)]
     if not examples:
         raise InputError(
             "example_inputs holds no tensor; give a tensor, or a tuple of the forward's arguments"
@@ -91,55 +188,72 @@ def check_example(example: Sequence[Any]) -> None:
             )
 
 
-def free_batch(module: "torch.nn.Module", example: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:
-    """Inputs to export with and their ``dynamic_shapes``: axis 0 free where it is the first input's batch.
+def arguments_of(module: "torch.nn.Module", example: Example) -> dict[str, Any]:
+    """The example's arguments by the names of the forward's parameters."""
+    try:
+        bound = inspect.signature(module.forward).bind(*example.args, **example.kwargs)
+    except TypeError as e:
+        raise InputError(f"example_inputs do not fit the forward of {type(module).__name__}: {e}") from None
+    return dict(bound.arguments)
+
+
+def along(arguments: Any, of: "Callable[[torch.Tensor], Any]") -> Any:
+    """``dynamic_shapes`` for these arguments: ``of(x)`` for each tensor."""
+    torch = load_torch()
+    return torch.utils._pytree.tree_map(lambda x: of(x) if isinstance(x, torch.Tensor) else None, arguments)
+
+
+def repeat_batch(example: Example) -> tuple[Example, list[bool]]:
+    """The example with a batch of at least four, and which tensors have the batch as axis 0.
 
     torch.export treats sizes 0 and 1 as special and would fix the batch if it, or say half of it, were one of
     them: a small batch is repeated.
     """
     torch = load_torch()
-    tree = torch.utils._pytree
-    try:
-        arguments = inspect.signature(module.forward).bind(*example).arguments
-    except TypeError as e:
-        raise InputError(f"example_inputs do not fit the forward of {type(module).__name__}: {e}") from None
-    batches = [x.shape[0] for x in tree.tree_leaves(tuple(example)) if _has_batch(x)]
-    if not batches:
-        return tuple(example), None
-    batch, dim = batches[0], torch.export.Dim("N")
-
-    def shared(x: Any) -> bool:
-        return _has_batch(x) and x.shape[0] == batch
+    tensors = example.tensors()
+    batch = next((x.shape[0] for x in tensors if x.ndim), None)
+    shared = [bool(x.ndim) and x.shape[0] == batch for x in tensors]
+    if batch is None or batch >= 4:
+        return example, shared
 
     def repeated(x: Any) -> Any:
-        return torch.cat([x] * 4) if shared(x) else x
+        return torch.cat([x] * 4) if isinstance(x, torch.Tensor) and x.ndim and x.shape[0] == batch else x
 
-    args = tree.tree_map(repeated, tuple(example)) if batch < 4 else tuple(example)
-    return args, tree.tree_map(lambda x: {0: dim} if shared(x) else None, dict(arguments))
-
-
-def _has_batch(x: Any) -> bool:
-    return isinstance(x, load_torch().Tensor) and x.ndim > 0
+    return Example(*torch.utils._pytree.tree_map(repeated, (example.args, example.kwargs))), shared
 
 
-def export(module: "torch.nn.Module", args: tuple[Any, ...], dynamic: Any) -> "torch.export.ExportedProgram":
+def export(module: "torch.nn.Module", example: Example, dynamic: Any) -> "torch.export.ExportedProgram":
     """`trace` without torch's fast path for attention, whose operations are whole layers of transformers."""
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        return trace(module, args, dynamic)
+        return trace(module, example.args, dynamic, example.kwargs)
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
-def trace(module: "torch.nn.Module", args: tuple[Any, ...], dynamic: Any) -> "torch.export.ExportedProgram":
+def trace(
+    module: "torch.nn.Module", args: tuple[Any, ...], dynamic: Any, kwargs: dict[str, Any] | None = None
+) -> "torch.export.ExportedProgram":
     """``torch.export.export``, non-strict: the module runs as the Python it is, on stand-in tensors."""
     torch = load_torch()
     with quiet(), torch.no_grad(), packing(module):
-        program: Any = torch.export.export(module, args, dynamic_shapes=dynamic, strict=False)
+        program: Any = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic, strict=False)
     check_packing(program)
     return program
+
+
+@contextmanager
+def few_questions() -> Iterator[None]:
+    """Have torch.export fix a size about which a module asks more than `MAX_QUESTIONS` times.
+
+    Each answer is kept and takes part in all later ones: windows of a shifted transformer take minutes.
+    """
+    from torch.fx.experimental import _config
+
+    with _config.patch(symbol_guard_limit_before_specialize=MAX_QUESTIONS):  # type: ignore[attr-defined]
+        yield
 
 
 def check_packing(program: "torch.export.ExportedProgram") -> None:

@@ -1,16 +1,16 @@
-"""`from_torch`: any torch module that ``torch.export`` can trace, as a ModelSpec."""
+"""`Walk`: from an exported graph to a ModelSpec, node by node."""
 
 import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bslite.errors import SpecError, UnsupportedError
+from bslite.errors import BsliteError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.problems import report
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import find, operation
-from bslite.frontends.torch.capture import capture, failure, functional, tensors
+from bslite.frontends.torch.capture import tensors
 from bslite.frontends.torch.graph import Graph, has_tensors, is_filled, is_getitem, normalization
 from bslite.frontends.torch.labels import labelled
 from bslite.frontends.torch.names import Names, call_of
@@ -18,6 +18,7 @@ from bslite.frontends.torch.ops import MODULES, is_no_op
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.store import Store
 from bslite.frontends.torch.values import DTYPES, Const, concrete, dims, dtype_name
+from bslite.ops import Shape
 from bslite.spec import GraphBuilder, ModelSpec
 
 if TYPE_CHECKING:
@@ -26,58 +27,18 @@ if TYPE_CHECKING:
     Node = torch.fx.Node
 
 
-def from_torch(module: "torch.nn.Module", example_inputs: Any, *, name: str | None = None) -> ModelSpec:
-    """The model that ``module`` computes in eval mode, traced by ``torch.export`` on ``example_inputs``.
-
-    ``example_inputs`` is one tensor (float32, int64, int32 or bool) or a tuple of the forward's positional
-    arguments; what is no tensor is built into the model. Axis 0 of each tensor becomes the free size "N" if
-    it is as long as the first tensor's; all other sizes are fixed to the example's. Where torch.export
-    cannot keep the batch free, it is fixed too, with a warning that says why. Python code that asks whether
-    the batch is 1 is traced as for a larger one.
-
-    Layers are named by their path in the module; an operation in a forward method by the method's module
-    and the op (``layer1.0.add``). Parameters keep their state_dict names. A contiguous CPU tensor is shared
-    with the module, not copied: training the module further changes the model, which the next run
-    on a CPU notices.
-
-    Outputs are the tensors of the forward's result, tuples, lists and dicts flattened in order, None left
-    out. An output may be an input. Labels are keys and places within the result (`labelled`).
-
-    Raises SpecError for a module in training mode or with parameters that are not float32, InputError for an
-    unfit example, UnsupportedError if the module cannot be traced or uses operations bslite does not have:
-    all of them are listed, with the layers that use them. EngineError if torch is not installed.
-    """
-    load_torch()
-    name = name or type(module).__name__
-    example = tuple(example_inputs) if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
-    graph = Graph(capture(module, example, name))
-    if graph.unknown() or graph.mutation_shows():
-        graph = rewritten(graph, module, name)
-    return Walk(graph, module, name).spec(example)
-
-
-def rewritten(graph: Graph, module: "torch.nn.Module", name: str) -> Graph:
-    """The same graph without in-place changes and odd views, or as it is if torch cannot rewrite it."""
-    try:
-        return Graph(functional(graph.program))
-    except Exception as e:
-        if graph.mutation_shows():
-            raise failure(module, name, e) from e
-        return graph  # what is unknown in it will be listed
-
-
 class Walk:
     """Visits a graph's nodes in order and appends their layers to a `Store`."""
 
     def __init__(self, graph: Graph, module: "torch.nn.Module", name: str) -> None:
-        self.graph, self.module = graph, module
+        self.graph, self.module, self.sizes = graph, module, graph.sizes
         self.store = Store(GraphBuilder(name), dict(tensors(module)))
         self.names = Names(module, graph.layers())
         self.results: dict[Node, Any] = {}  # Value, Const, list of them, Python number, or MISSING
         self.problems: dict[str, list[str]] = {}  # operation and reason -> layers
 
-    def spec(self, example: Sequence[Any]) -> ModelSpec:
-        """The finished model."""
+    def spec(self, example: Sequence[Shape]) -> ModelSpec:
+        """The finished model. ``example``: shapes of the tensors among the user's inputs."""
         self._placeholders(example)
         for node in self.graph.nodes:
             if node.op not in ("placeholder", "output") and node in self.graph.live:
@@ -98,11 +59,9 @@ class Walk:
         result = load_torch().utils._pytree.tree_unflatten(range(len(made)), shape)
         return [name for name, i in labelled(result) if not hasattr(made[i], "value")]
 
-    def _placeholders(self, example: Sequence[Any]) -> None:
+    def _placeholders(self, example: Sequence[Shape]) -> None:
         """Inputs are declared, parameters and other known tensors looked up."""
-        torch, program = load_torch(), self.graph.program
-        leaves = torch.utils._pytree.tree_leaves(example)
-        examples = iter(x for x in leaves if isinstance(x, torch.Tensor))
+        program, examples = self.graph.program, iter(example)
         specs = {s.arg.name: s for s in program.graph_signature.input_specs}
         for node in self.graph.nodes:
             if node.op != "placeholder":
@@ -112,13 +71,17 @@ class Walk:
                 self.results[node] = Const(self._stored(key), key)
             elif has_tensors(node):
                 shape = dims(node.meta["val"])
-                declared = [d if isinstance(d, int) else "N" for d in shape]
+                declared = [d if isinstance(d, int) else self._name(d) for d in shape]
                 dtype = dtype_name(node.meta["val"])
-                self.results[node] = self.store.input(
-                    node.name, shape, declared, tuple(next(examples).shape), dtype
-                )
+                self.results[node] = self.store.input(node.name, shape, declared, next(examples), dtype)
             else:
                 self.results[node] = getattr(specs[node.name].arg, "value", None)
+
+    def _name(self, size: Any) -> str:
+        """What a free size of an input is called."""
+        if self.sizes is not None:
+            return self.sizes.names.get(size, str(size))
+        return "N" if size.is_Symbol else str(size)
 
     def _stored(self, key: str) -> "torch.Tensor":
         """The parameter, buffer or constant that the export calls ``key``."""
@@ -198,7 +161,7 @@ class Walk:
                 if spec.arg.value is not None:
                     self._whole_problem(f"returns {spec.arg.value!r}")
             else:
-                result = by_name[spec.arg.name]
+                result = by_name.get(spec.arg.name)
                 if isinstance(result, Const) and dtype_name(result.data) not in DTYPES:
                     self._whole_problem(f"returns {dtype_name(result.data)}")
                 elif isinstance(result, (Value, Const)):
@@ -226,15 +189,29 @@ class Walk:
         return value
 
     def _check_shapes(self, spec: ModelSpec) -> None:
-        """Compare with the shapes torch traced, for two batches: a wrong builder fails here, not later."""
-        for batch in (4, 5):
-            shapes = spec.infer_shapes([concrete(self.store.shapes[i.name], batch) for i in spec.inputs])
+        """Compare with the shapes torch traced, for several sizes: a wrong builder fails here, not later."""
+        given: list[Any] = [4, 5] if self.sizes is None else list(self.sizes.probes())
+        for sizes in given:
+            shapes = spec.infer_shapes([concrete(self.store.shapes[i.name], sizes) for i in spec.inputs])
             for layer, traced in self.store.shapes.items():
-                want = concrete(traced, batch)
+                want = concrete(traced, sizes)
                 if shapes[layer] != want:
                     raise SpecError(
                         f"layer {layer!r}: torch makes {list(want)}, the op it became {list(shapes[layer])}"
                     )
+
+    def check_doubtful(self, spec: ModelSpec) -> None:
+        """SpecError if the model takes sizes for which torch's trace does not hold."""
+        assert self.sizes is not None
+        for sizes in self.sizes.doubtful():
+            if any(concrete((size,), sizes)[0] > most for size, most in self.store.bounds):
+                continue  # such a run picks a position that is not there, which is an error
+            try:
+                spec.infer_shapes([concrete(self.store.shapes[i.name], sizes) for i in spec.inputs])
+            except BsliteError:
+                continue
+            text = ", ".join(f"{self._name(s)} = {n}" for s, n in sizes.items())
+            raise SpecError(f"the module computes something else for {text}")
 
 
 def compute(node: "Node", args: Sequence[Any], kwargs: Any) -> Any:

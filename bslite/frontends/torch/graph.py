@@ -12,6 +12,8 @@ from bslite.frontends.torch.values import dims
 if TYPE_CHECKING:
     import torch
 
+    from bslite.frontends.torch.sizes import Sizes
+
     Node = torch.fx.Node
 
 STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")  # kinds of placeholder that hold a known tensor
@@ -22,8 +24,11 @@ FILLED = ("new_zeros", "new_ones", "new_full")
 class Graph:
     """An exported program, with the nodes that the outputs need and those that depend on no input."""
 
-    def __init__(self, program: "torch.export.ExportedProgram") -> None:
-        self.program = program
+    def __init__(self, program: Any, sizes: "Sizes | None" = None) -> None:
+        """``program``: a ``torch.export.ExportedProgram``, or one with sizes `fixed`; ``sizes``: those left
+        free, if there are more than the batch.
+        """
+        self.program, self.sizes = program, sizes
         self.nodes: list[Node] = list(program.graph.nodes)
         kinds = {s.arg.name: s.kind.name for s in program.graph_signature.input_specs}
         self.stored = {n for n in self.nodes if n.op == "placeholder" and kinds[n.name] in STORED}

@@ -5,8 +5,9 @@ from typing import Any
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims, Value
+from bslite.frontends.torch.counting import number
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Const, Number, Operand
+from bslite.frontends.torch.values import Const, Number, Operand, expression_of
 
 Term = Operand | Number
 RANKS = {"bool": 0, "int32": 1, "int64": 1, "float32": 2}
@@ -24,6 +25,8 @@ def promoted(*terms: Any) -> str:
             groups[2].append(
                 "bool" if isinstance(term, bool) else "int64" if isinstance(term, int) else "float32"
             )
+        elif is_size(term):
+            groups[2].append("int64")
         else:
             raise Unsupported("a scalar is computed from the input's size")
     result = ""
@@ -37,6 +40,11 @@ def promoted(*terms: Any) -> str:
     return result
 
 
+def is_size(term: Any) -> bool:
+    """Whether ``term`` is a whole number computed from a free size."""
+    return isinstance(term, load_torch().SymInt)
+
+
 def converted(s: Site, term: Any, dtype: str) -> Operand:
     """``term`` as a value or constant of ``dtype``."""
     if isinstance(term, Value):
@@ -46,6 +54,9 @@ def converted(s: Site, term: Any, dtype: str) -> Operand:
         return term if same else s.derived(dtype, term.data.to(getattr(load_torch(), dtype)))
     if isinstance(term, (bool, int, float)):
         return s.store.scalar(term, dtype)
+    if is_size(term):
+        size = number(s, expression_of(term))
+        return converted(s, size, dtype)
     raise Unsupported("a scalar is computed from the input's size")
 
 

@@ -68,8 +68,8 @@ class _OutsideWalk(Walk):
         if dtype not in DTYPES:
             raise SpecError(f"takes {dtype}; bslite has {', '.join(DTYPES)}")
         shape = dims(value)
-        declared = [d if isinstance(d, int) else _free_name(d) for d in shape]
-        example = concrete(shape, 4)
+        declared = [d if isinstance(d, int) else self._name(d) for d in shape]
+        example = concrete(shape, 4 if self.sizes is None else dict(self.sizes.example))
         return self.store.input(node.name, shape, declared, example, dtype)
 
 
@@ -203,8 +203,3 @@ def _sized_by(node: "Node", symbols: frozenset[Any]) -> bool:
     made = value if isinstance(value, (tuple, list)) else (value,)
     sizes = [d for x in made for d in (*getattr(x, "shape", ()), x) if hasattr(d, "node")]
     return any(d.node.expr.free_symbols & symbols for d in sizes)
-
-
-def _free_name(size: Any) -> str:
-    """ "N" for the batch itself, the expression for a size computed from it."""
-    return "N" if size.is_Symbol else str(size)

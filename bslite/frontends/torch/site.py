@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from bslite import ops
 from bslite.errors import SpecError
 from bslite.frontends.common.site import Site as AnySite
-from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.names import Names
@@ -15,6 +15,10 @@ from bslite.frontends.torch.values import Const, Operand, dims
 
 if TYPE_CHECKING:
     import torch
+
+
+#: torch's numbers that are not known yet.
+SYMBOLIC = ("SymInt", "SymFloat", "SymBool")
 
 
 class Site(AnySite):
@@ -43,6 +47,12 @@ class Site(AnySite):
         self, op: str, *inputs: Operand, inner: Dims | None = None,
         params: Mapping[str, Operand | None] | None = None, **attrs: Any,
     ) -> Value:  # fmt: skip
+        for key, value in attrs.items():
+            each = value if isinstance(value, (list, tuple)) else (value,)
+            if any(
+                type(v).__name__ in SYMBOLIC for v in each
+            ):  # int() of one would fix it in all of the graph
+                raise Varies(f"its {key} depends on a free size")
         name = self.names.layer(self.node, op) if inner is None else self.names.part(self.node, op)
         given = {role: p for role, p in (params or {}).items() if p is not None}
         dtypes = taken_dtypes(op, inputs, given, attrs)

@@ -26,6 +26,9 @@ class Store(AnyStore["torch.Tensor"]):
         for key, tensor in state.items():  # a tensor with two names goes by the first
             self._keys.setdefault(self.identity(tensor), key)
         self._scalars: dict[str, Const] = {}
+        self.lines: dict[Any, Value] = {}  # ones as many as a free size
+        self.bounds: list[tuple[Any, int]] = []  # sizes, and the most that a run does not refuse
+        self.unflattened: dict[str, Value] = {}  # a reshaped value -> what it was before
 
     def identity(self, data: "torch.Tensor") -> tuple[Any, ...]:
         return data.data_ptr(), tuple(data.shape), data.stride(), data.dtype

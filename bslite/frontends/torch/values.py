@@ -1,6 +1,7 @@
 """Constants, dtypes and sizes of torch as the builders see them."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from bslite import ops
 from bslite.frontends.common.values import Const as AnyConst
@@ -37,7 +38,7 @@ def dtype_name(tensor: "torch.Tensor") -> str:
 
 
 def dims(tensor: "torch.Tensor") -> Dims:
-    """The sizes of a traced tensor: integers, or sympy expressions in the batch, which leave it free."""
+    """The sizes of a traced tensor: integers, or sympy expressions in the sizes left free."""
     out = []
     for d in tensor.shape:
         expr = d if isinstance(d, int) else d.node.expr
@@ -45,8 +46,26 @@ def dims(tensor: "torch.Tensor") -> Dims:
     return tuple(out)
 
 
-def concrete(sizes: Dims, batch: int) -> Shape:
-    """Traced sizes for one batch."""
+def expression_of(size: Any) -> Any:
+    """A traced size as a sympy expression, a number as it is."""
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr
+    return int(expression) if expression.is_Integer else expression
+
+
+def concrete(sizes: Dims, given: Any) -> Shape:
+    """Traced sizes for given ones: symbol -> size, or one number for all symbols."""
     return tuple(
-        d if isinstance(d, int) else int(d.subs(dict.fromkeys(d.free_symbols, batch))) for d in sizes
+        d
+        if isinstance(d, int)
+        else int(substituted(d, given if isinstance(given, dict) else dict.fromkeys(d.free_symbols, given)))
+        for d in sizes
     )
+
+
+def substituted(expression: Any, sizes: Mapping[Any, int]) -> Any:
+    """A sympy expression with numbers for some symbols."""
+    import sympy
+
+    return expression.xreplace({s: sympy.Integer(n) for s, n in sizes.items()})

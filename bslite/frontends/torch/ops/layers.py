@@ -6,13 +6,14 @@ from typing import Any
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
+from bslite.frontends.torch.counting import linear_on_rows
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand
 
 
 @aten("linear")
 def linear(s: Site, x: Operand, weight: Operand, bias: Operand | None = None) -> Value:
-    return s.emit("linear", x, params={"weight": weight, "bias": bias})
+    return linear_on_rows(s, x, {"weight": weight, "bias": bias})
 
 
 @aten("addmm")

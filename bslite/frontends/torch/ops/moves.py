@@ -5,10 +5,11 @@ from typing import Any
 
 from bslite.frontends.common.moves import permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
-from bslite.frontends.common.values import Dims
+from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import aten, operation
+from bslite.frontends.torch.counting import rows, rows_of, spread, taken
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Const, Operand, dims
+from bslite.frontends.torch.values import Const, Operand, dims, expression_of
 
 #: Operations that broadcast their operands themselves.
 BROADCASTING = (
@@ -21,6 +22,12 @@ BROADCASTING = (
     "view", "reshape", "_unsafe_view", "view_as", "reshape_as", "flatten", "unflatten", "unsqueeze", "squeeze"
 )
 def view(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
+    """Rows that several free sizes became one for may get them back; see `rows_of`."""
+    before = rows_of(s, x)
+    if before is not None and s.shape[: before.rank - 1] == before.shape[:-1]:
+        return reshape(s, before, s.shape)
+    if isinstance(x, Value) and len(s.shape) == 2 < x.rank and not isinstance(s.shape[0], int):
+        return rows(s, x, s.shape)
     return reshape(s, x, s.shape)
 
 
@@ -46,10 +53,20 @@ def slice_(s: Site, x: Operand, axis: int = 0, start: Any = None, stop: Any = No
     if s.shape == x.shape:
         return x
     if not all(v is None or isinstance(v, int) for v in (start, stop)):
-        raise Unsupported("its bounds depend on the batch")
+        return _run(s, x, axis, start or 0, s.shape[axis], step)
     if stop is not None and stop >= 2**62:  # torch's spelling of "to the end"
         stop = None
     return s.emit("slice", x, axis=axis, start=start or 0, stop=stop, step=step)
+
+
+def _run(
+    s: Site, x: Operand, axis: int, start: Any, size: Any, step: int = 1, inner: Dims | None = None
+) -> Operand:
+    """``size`` positions from ``start``, at least one of which depends on a free size."""
+    first = expression_of(start)
+    if step != 1 or (start if isinstance(start, int) else start.node.hint) < 0:
+        raise Unsupported("its bounds depend on a free size")
+    return taken(s, x, axis % len(x.shape), first, size, inner)
 
 
 @aten("slice_scatter")
@@ -85,7 +102,7 @@ def copy(s: Site, x: Operand, source: Operand, *_: Any) -> Operand:
 @aten("narrow")
 def narrow(s: Site, x: Operand, axis: int, start: Any, length: Any) -> Operand:
     if not (isinstance(start, int) and isinstance(length, int)):
-        raise Unsupported("its bounds depend on the batch")
+        return _run(s, x, axis, start, s.shape[axis])
     return slice_(s, x, axis, start, start + length if start + length else None)
 
 
@@ -96,11 +113,11 @@ def select(s: Site, x: Operand, axis: int, index: Any) -> Operand:
 
 def _pick(s: Site, x: Operand, axis: int, index: Any, shape: Dims, last: bool) -> Operand:
     """One position of ``axis``, and the axis dropped."""
-    if not isinstance(index, int):
-        raise Unsupported("its index depends on the batch")
     axis %= len(x.shape)
     thin = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    if thin != x.shape:
+    if not isinstance(index, int):
+        x = _run(s, x, axis, index, 1, inner=thin)
+    elif thin != x.shape:
         x = s.emit("slice", x, inner=thin, axis=axis, start=index, stop=index + 1 or None)
     return reshape(s, x, shape, last)
 
@@ -185,7 +202,7 @@ def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
     if free:
         like = s.store.with_batch(s.shape[0])
         if free != [0] or like is None:
-            raise Unsupported("it repeats a value along an axis whose size depends on the batch")
+            return spread(s, x, s.shape)
         if isinstance(x, Const):
             x = s.derived("value", x.data.reshape(aligned))
         x = reshape(s, x, aligned, last=False)
@@ -198,6 +215,8 @@ def expand(s: Site, x: Operand, *_: Any, **__: Any) -> Operand:
 
 def _broadcasts(user: Any, s: Site) -> bool:
     """Whether ``user`` is arithmetic whose other operand already has the shape of its result."""
+    if operation(user) == "scaled_dot_product_attention":  # a mask
+        return s.node not in user.args[:3] and len(s.shape) == len(user.args[0].meta["val"].shape)
     others = [n for n in user.all_input_nodes if n is not s.node]
     return operation(user) in BROADCASTING and any(
         dims(n.meta["val"]) == dims(user.meta["val"]) for n in others

@@ -1,0 +1,91 @@
+"""An exported graph with some of its free sizes fixed: what is computed from them becomes numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.values import substituted
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Program:
+    """An exported program as far as a walk over its graph needs it."""
+
+    graph: "torch.fx.Graph"
+    root: "torch.fx.GraphModule"
+    graph_signature: Any
+    state_dict: Mapping[str, Any]
+    constants: Mapping[str, Any]
+    call_spec: Any
+
+    @cached_property
+    def graph_module(self) -> "torch.fx.GraphModule":
+        """The graph as something to run."""
+        return load_torch().fx.GraphModule(self.root, self.graph)
+
+
+def fixed(program: Any, sizes: Mapping[Any, int]) -> Program:
+    """``program`` with numbers for the symbols of ``sizes``. It does not run: it is read, node by node."""
+    torch = load_torch()
+    graph, new = torch.fx.Graph(), {}
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            number = _number(value, sizes)
+            if number is not None:
+                new[node] = number
+                continue
+        elif node.op == "call_function" and value is None and not node.users:
+            continue  # an assertion on sizes
+        made = graph.node_copy(node, new.__getitem__)
+        made.name = node.name  # which a new graph would not give to an input called "input"
+        made.meta["val"] = torch.utils._pytree.tree_map(lambda x: _fixed(x, sizes), value)
+        new[node] = made
+    return Program(
+        graph,
+        program.graph_module,
+        program.graph_signature,
+        program.state_dict,
+        program.constants,
+        program.call_spec,
+    )
+
+
+def _number(size: Any, sizes: Mapping[Any, int]) -> Any:
+    """The number that a symbolic one has become, or None."""
+    made = substituted(size.node.expr, sizes)
+    if made.free_symbols:
+        return None
+    torch = load_torch()
+    if isinstance(size, torch.SymBool):
+        return bool(made)
+    return int(made) if isinstance(size, torch.SymInt) else float(made)
+
+
+def _fixed(value: Any, sizes: Mapping[Any, int]) -> Any:
+    """A traced tensor with the sizes fixed."""
+    torch = load_torch()
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return value
+    shape, stride = list(value.shape), list(value.stride())
+    if all(isinstance(n, int) for n in (*shape, *stride)):
+        return value
+    shape, stride = ([_size(n, sizes) for n in given] for given in (shape, stride))
+    if all(isinstance(n, int) for n in (*shape, *stride)):
+        return torch.empty_strided(shape, stride, dtype=value.dtype, device="meta")
+    with value.fake_mode:
+        return torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
+
+
+def _size(size: Any, sizes: Mapping[Any, int]) -> Any:
+    if isinstance(size, int):
+        return size
+    made = substituted(size.node.expr, sizes)
+    if not made.free_symbols:
+        return int(made)
+    return size if made == size.node.expr else size.node.shape_env.create_symintnode(made, hint=None)

@@ -1,0 +1,27 @@
+"""Builders of ranges and fills whose sizes are free; those of known sizes are computed beforehand."""
+
+from typing import Any
+
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.torch.builders import aten
+from bslite.frontends.torch.counting import count, filled
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Operand, dtype_name, expression_of
+
+
+@aten("arange", "arange.start", "arange.start_step")
+def arange(s: Site, *bounds: Any, **_: Any) -> Operand:
+    start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
+    if step != 1 or isinstance(start, float) or any(isinstance(b, float) for b in bounds):
+        raise Unsupported("by steps, to a bound that depends on a free size")
+    made, dtype = count(s, s.shape[0], expression_of(start)), dtype_name(s.node.meta["val"])
+    return made if dtype == "int64" else s.emit("cast", made, to=dtype)
+
+
+@aten("full", "ones", "full_like", "zeros_like", "ones_like", "new_full", "new_ones", "new_zeros")
+def fill(s: Site, _: Any, *rest: Any, **__: Any) -> Operand:
+    value = next((n for key, n in (("zero", 0), ("one", 1)) if key in s.operation), None)
+    value = rest[-1] if value is None else value
+    if not isinstance(value, (bool, int, float)):
+        raise Unsupported("with a value that is computed")
+    return filled(s, s.shape, value, dtype_name(s.node.meta["val"]))

@@ -1,0 +1,133 @@
+"""Sizes that `from_torch` leaves free."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.torch_modules import Fn, nn, torch
+
+import bslite
+from bslite import from_torch
+from bslite.api import memory
+from bslite.errors import InputError
+from bslite.frontends.torch.model import MAX_KEPT, TorchModel
+from bslite.spec import ModelSpec
+
+
+def distance(module: Any, spec: ModelSpec, *inputs: Any) -> float:
+    """Relative distance of the engine's first output from torch's."""
+    with torch.no_grad():
+        want = module(*inputs).numpy()
+    made = bslite.run(spec, [x.numpy() for x in inputs])
+    return float(np.linalg.norm(made - want) / np.linalg.norm(want))
+
+
+def image_net() -> Any:
+    layers = [
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 4, 3),
+    ]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)).eval()
+
+
+def test_height_and_width_stay_free() -> None:
+    net = image_net()
+    spec = from_torch(net, torch.randn(1, 3, 16, 24))
+    assert spec.inputs[0].shape == ("N", 3, "H", "W")
+    assert spec.labels == ("output",)
+    assert all(distance(net, spec, torch.randn(shape)) < 1e-6 for shape in [(1, 3, 16, 24), (2, 3, 33, 10)])
+
+
+def test_the_length_of_a_sequence_stays_free() -> None:
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    net = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+    spec = from_torch(net, torch.randn(2, 5, 16))
+    assert spec.inputs[0].shape == ("N", "L", 16)
+    assert distance(net, spec, torch.randn(3, 11, 16)) < 1e-6
+
+
+def test_positions_are_counted() -> None:
+    class Positions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Parameter(torch.randn(32, 4))
+
+        def forward(self, x: Any) -> Any:
+            numbered = torch.arange(x.shape[1])
+            return (x + self.table[: x.shape[1]] + self.table[numbered + 1]) / x.shape[1]
+
+    net = Positions().eval()
+    spec = from_torch(net, torch.randn(2, 5, 4))
+    assert spec.inputs[0].shape == ("N", "L", 4)
+    assert distance(net, spec, torch.randn(3, 9, 4)) < 1e-6
+
+
+def test_names_for_sizes_in_torch_exports_words() -> None:
+    dim, net = torch.export.Dim, image_net()
+    shapes = {"input": {0: "batch", 2: dim("height"), 3: dim.AUTO}}
+    spec = from_torch(net, {"input": torch.randn(2, 3, 16, 24)}, dynamic_shapes=shapes)
+    assert spec.inputs[0].shape == ("batch", 3, "height", "W")
+    only = from_torch(net, torch.randn(2, 3, 16, 24), dynamic_shapes=({2: "height"},))
+    assert only.inputs[0].shape == (2, 3, "height", 24)
+
+
+def test_a_branch_on_a_size_is_kept_to() -> None:
+    net = Fn(lambda x: x.tanh() if x.shape[1] > 4 else x.sigmoid()).eval()
+    spec = from_torch(net, torch.randn(2, 6))
+    assert spec.inputs[0].shape == ("N", 6)
+    assert distance(net, spec, torch.randn(3, 9)) < 1e-6
+    with pytest.raises(InputError, match="N = 3, L = 3 the module may compute something else"):
+        bslite.run(spec, torch.randn(3, 3))
+
+
+def test_a_size_that_the_module_fixes_is_named() -> None:
+    net = nn.Linear(6, 5).eval()
+    spec = from_torch(net, torch.randn(2, 4, 6))
+    with pytest.raises(InputError, match="axis 2 is 7, should be 6"):
+        bslite.run(spec, torch.randn(2, 4, 7))
+    with pytest.warns(UserWarning, match="fixed at the example's size: width = 6"):
+        from_torch(net, torch.randn(2, 4, 6), dynamic_shapes=({2: "width"},))
+
+
+class Segments(nn.Module):  # type: ignore[misc]
+    """A head of segmentation: pooled and strided branches brought back to the input's size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.pooled = nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.Conv2d(4, 2, 1)
+
+    def forward(self, x: Any) -> Any:
+        y = self.down(x)
+        pooled = self.pooled(nn.functional.adaptive_avg_pool2d(y, 3))
+        pooled = nn.functional.interpolate(pooled, size=y.shape[2:], mode="nearest")
+        y = torch.cat([y, pooled], 1)
+        return nn.functional.interpolate(y, size=x.shape[2:], mode="bilinear", align_corners=False)
+
+
+def test_sizes_that_one_graph_cannot_express_are_fixed_call_by_call() -> None:
+    net = Segments().eval()
+    spec = from_torch(net, torch.randn(1, 3, 16, 24))
+    assert isinstance(spec, TorchModel)
+    assert spec.open_shapes == (("N", 3, "H", "W"),)
+    for shape in [(1, 3, 16, 24), (2, 3, 17, 10), (3, 3, 17, 10), (1, 3, 9, 9)]:
+        assert distance(net, spec, torch.randn(shape)) < 1e-6
+    assert len(spec.specialised) == 3
+    model = bslite.compile(spec)
+    assert str(model.inputs[0]) == "input: float32[N, 3, H, W]"
+    assert model(torch.randn(1, 3, 20, 8))[0].shape == (1, 6, 20, 8)
+
+
+def test_models_for_other_sizes_are_bounded_and_share_packed_weights() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), Segments()).eval()
+    spec = from_torch(net, torch.randn(1, 3, 16, 16))
+    assert isinstance(spec, TorchModel)
+    bslite.run(spec, torch.randn(1, 3, 16, 16))
+    alone = memory(spec.base)["weights"]
+    for n in range(10, 50):
+        bslite.run(spec, torch.randn(1, 3, n, 16))
+    specs = spec.specs()
+    assert len(specs) == 1 + MAX_KEPT
+    assert memory(*specs)["weights"] < 2 * alone
