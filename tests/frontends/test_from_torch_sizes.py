@@ -49,7 +49,7 @@ def test_the_length_of_a_sequence_stays_free() -> None:
     assert distance(net, spec, torch.randn(3, 11, 16)) < 1e-6
 
 
-def test_positions_are_counted() -> None:
+def test_positions_are_known_for_each_length() -> None:
     class Positions(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -61,7 +61,9 @@ def test_positions_are_counted() -> None:
 
     net = Positions().eval()
     spec = from_torch(net, torch.randn(2, 5, 4))
-    assert spec.inputs[0].shape == ("N", "L", 4)
+    assert isinstance(spec, TorchModel)
+    assert spec.open_shapes == (("N", "L", 4),)
+    assert [n.op for n in spec.nodes if n.op != "constant"] == ["add", "add", "mul"]
     assert distance(net, spec, torch.randn(3, 9, 4)) < 1e-6
 
 
@@ -116,17 +118,18 @@ def test_sizes_that_one_graph_cannot_express_are_fixed_call_by_call() -> None:
         assert distance(net, spec, torch.randn(shape)) < 1e-6
     assert len(spec.specialised) == 3
     model = bslite.compile(spec)
-    assert str(model.inputs[0]) == "input: float32[N, 3, H, W]"
+    assert str(model.inputs[0]) == "x: float32[N, 3, H, W]"
+    assert str(model.outputs[0]) == "output: float32[N, 6, ?, ?]"
     assert model(torch.randn(1, 3, 20, 8))[0].shape == (1, 6, 20, 8)
 
 
 def test_models_for_other_sizes_are_bounded_and_share_packed_weights() -> None:
-    net = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), Segments()).eval()
+    net = nn.Sequential(nn.Conv2d(3, 64, 5), nn.Conv2d(64, 3, 5, padding=2), Segments()).eval()
     spec = from_torch(net, torch.randn(1, 3, 16, 16))
     assert isinstance(spec, TorchModel)
     bslite.run(spec, torch.randn(1, 3, 16, 16))
     alone = memory(spec.base)["weights"]
-    for n in range(10, 50):
+    for n in range(14, 32):
         bslite.run(spec, torch.randn(1, 3, n, 16))
     specs = spec.specs()
     assert len(specs) == 1 + MAX_KEPT

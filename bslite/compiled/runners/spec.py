@@ -18,7 +18,7 @@ class SpecRunner:
 
     def __init__(self, spec: ModelSpec, options: Options) -> None:
         self.name, self.options = spec.name, options
-        self.spec = spec if isinstance(spec, TorchModel) else spec.replace()
+        self.spec = spec.copy() if isinstance(spec, TorchModel) else spec.replace()
         shapes = spec.open_shapes if isinstance(spec, TorchModel) else [i.shape for i in spec.inputs]
         self.inputs = tuple(
             Port(i.name, shape, i.dtype) for i, shape in zip(spec.inputs, shapes, strict=True)
@@ -46,7 +46,13 @@ class SpecRunner:
 
 
 def output_ports(spec: ModelSpec) -> tuple[Port, ...]:
-    """Names, sizes and dtypes of the outputs; a size that always equals a free one has its name."""
+    """Names, sizes and dtypes of the outputs; a size that always equals a free one has its name, one that
+    differs from call to call is None.
+    """
+    if isinstance(spec, TorchModel):
+        base, other = output_ports(spec.base), spec.another()
+        pairs = zip(base, base if other is None else output_ports(other), strict=True)
+        return tuple(Port(a.name, _alike(a, b), a.dtype) for a, b in pairs)
     free = sorted({d for i in spec.inputs for d in i.shape if isinstance(d, str)})
     known = {d: n for i in spec.inputs for d, n in zip(i.shape, i.example, strict=True) if isinstance(d, str)}
     probes = []
@@ -67,3 +73,8 @@ def output_ports(spec: ModelSpec) -> tuple[Port, ...]:
         Port(label, tuple(size(name, axis) for axis in range(len(probes[0][1][name]))), spec.dtypes[name])
         for label, name in zip(spec.labels, spec.outputs, strict=True)
     )
+
+
+def _alike(a: Port, b: Port) -> tuple[int | str | None, ...]:
+    """The sizes that two ports share, None for the others."""
+    return tuple(n if n == m else None for n, m in zip(a.shape or (), b.shape or (), strict=True))

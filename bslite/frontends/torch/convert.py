@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bslite.errors import BsliteError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.capture import Captured, Example, capture, failure, functional
@@ -65,24 +64,25 @@ class Freedom:
         self._mutates = Graph(captured.program).mutation_shows()
 
     def spec(self) -> ModelSpec:
-        """The model with as many sizes free as it can express, the batch among them, or UnsupportedError.
+        """The model with the batch free, and other sizes where that leaves its operations as they are.
 
-        Where it cannot express them all, a `TorchModel`, which fixes the others call by call.
+        If not all are, a `TorchModel`, which fixes the others call by call: a graph that computes with sizes
+        is slower than one that knows them. UnsupportedError if there is no model.
         """
         sizes = self.captured.sizes
-        try:
-            return self._with(frozenset(sizes.example), checked=bool(set(sizes.example) - sizes.batch))
-        except BsliteError:
-            if not set(sizes.example) - sizes.batch:
-                raise
-        free = sizes.batch
-        best = self._with(free, checked=False)
-        for symbol in [s for s in sizes.example if s not in free]:
-            try:
-                best = self._with(free | {symbol}, checked=True)
-                free |= {symbol}
-            except BsliteError:
+        free, best = sizes.batch, self._with(sizes.batch, checked=False)
+        others = [s for s in sizes.example if s not in free]
+        for wanted in [others, *([s] for s in others)] if len(others) > 1 else [others]:
+            if not wanted or free == frozenset(sizes.example):
                 continue
+            try:
+                spec = self._with(free | {*wanted}, checked=True)
+            except Exception:  # a builder may know numbers only; the model with the batch free is there
+                continue
+            if [n.op for n in spec.nodes] == [n.op for n in best.nodes]:
+                free, best = free | {*wanted}, spec
+        if free == frozenset(sizes.example):
+            return best
 
         def made(fixed: Mapping[Any, int]) -> ModelSpec:
             return self._with(free, checked=False, fixed=fixed).replace(shares=best)

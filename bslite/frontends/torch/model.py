@@ -68,7 +68,7 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
         return self._kept.get(key, lambda: self._made(fixed))
 
     def another(self) -> ModelSpec | None:
-        """A model in which all sizes that are fixed are others than the example's, for a look at its shapes."""
+        """A model with all sizes that are fixed other than the example's, for a look at its shapes."""
         for sizes in self._sizes.probes():
             if all(sizes[s] != self._sizes.example[s] for s in self._left):
                 return self._made({s: sizes[s] for s in self._left})
@@ -76,6 +76,10 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
 
     def _told(self, sizes: Mapping[Any, int]) -> str:
         return ", ".join(f"{self._sizes.names[s]} = {n}" for s, n in sizes.items())
+
+    def copy(self) -> "TorchModel":
+        """The same, for which engines keep what they make apart."""
+        return self.of(self.base.replace(), self._sizes, self._made)
 
     def specs(self) -> list[ModelSpec]:
         """The models that are kept, that of the example first."""

@@ -39,7 +39,10 @@ class Sizes:
     def hold(self, sizes: Mapping[Symbol, int]) -> bool:
         """Whether the trace holds for these sizes; a symbol that is not among them has the example's."""
         values = {**self.example, **sizes}
-        return all(bool(substituted(g, values)) for g in self.guards)
+        try:
+            return all(bool(substituted(g, values)) for g in self.guards)
+        except ArithmeticError:  # a remainder by a size that is zero
+            return False
 
     def without(self, fixed: Mapping[Symbol, int]) -> "Sizes":
         """What is left to know if some sizes are fixed."""
