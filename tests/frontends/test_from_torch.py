@@ -145,7 +145,7 @@ def test_several_inputs() -> None:
 
     net, pair = Two().eval(), (torch.randn(1, 3), torch.randn(3))
     spec = from_torch(net, (torch.randn(1, 3), pair, 2.0))
-    assert [i.shape for i in spec.inputs] == [("N", "L"), ("N", "L"), ("L",)]
+    assert [i.shape for i in spec.inputs] == [("N", 3), ("N", 3), (3,)]
     assert spec.inputs[0].name == "image"
     x, y, z = torch.randn(4, 3), torch.randn(4, 3), torch.randn(3)
     (got,) = reference.run(spec, [x.numpy(), y.numpy(), z.numpy()], np.float32)
@@ -155,12 +155,12 @@ def test_several_inputs() -> None:
 def test_an_unused_input_remains_an_input() -> None:
     net = Fn(lambda x, y: x.tanh()).eval()
     spec = from_torch(net, (torch.randn(2, 3), torch.randn(2, 5)))
-    assert [i.shape for i in spec.inputs] == [("N", "L"), ("N", "L2")]
+    assert [i.shape for i in spec.inputs] == [("N", 3), ("N", 5)]
 
 
 def test_the_example_shape_is_kept() -> None:
     (declared,) = from_torch(nn.Tanh().eval(), torch.randn(5, 4)).inputs
-    assert (declared.shape, declared.example) == (("N", "L"), (5, 4))
+    assert (declared.shape, declared.example) == (("N", 4), (5, 4))
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -181,7 +181,7 @@ def test_a_branch_on_the_batch_is_not_taken_for_all_batches() -> None:
 def test_warnings_of_the_model_pass() -> None:
     net = Fn(lambda x: warnings.warn("odd", stacklevel=1) or x.tanh()).eval()
     with pytest.warns(UserWarning, match="odd"):
-        assert from_torch(net, torch.randn(2, 3)).inputs[0].shape == ("N", "L")
+        assert from_torch(net, torch.randn(2, 3)).inputs[0].shape == ("N", 3)
 
 
 @pytest.mark.filterwarnings("error")

@@ -56,8 +56,6 @@ def test_forms_behind_what_is_unsupported_are_looked_at() -> None:
         (lambda x: torch.linalg.vector_norm(x, 0), "of order 0"),
         (lambda x: x @ torch.ones(8), "with a vector"),
         (lambda x: torch.cat([x, x]).split([x.shape[0]] * 2)[0], "splits the batch"),
-        (lambda x: torch.cat([x, x])[: x.shape[0]], "bounds depend on the batch"),
-        (lambda x: x * x.shape[0], "computed from the input's size"),
         (lambda x: F.conv2d(x, x[:1, :, :2, :2].tanh()), "its weight is computed from the input"),
         (lambda x: F.batch_norm(x, None, None, training=True), "statistics of the batch"),
         (lambda x: F.dropout(x, training=True), "called with training=True"),
@@ -83,11 +81,6 @@ def test_a_gradient_context_around_a_parameter() -> None:
 
     message = refuse(bslite.UnsupportedError, Fn(forward, 8).eval())
     assert "1 x wrap_with_set_grad_enabled; at the model's own forward" in message
-
-
-def test_the_batch_as_an_inner_axis_is_refused() -> None:
-    net = Fn(lambda x, p: p.expand(-1, x.shape[0], -1).tanh() + x.sum(), 1, 1, 4).eval()
-    assert "size depends on the batch" in refuse(bslite.UnsupportedError, net, torch.randn(2, 5, 4))
 
 
 def test_training_mode() -> None:

@@ -73,7 +73,7 @@ def test_agrees_with_torch(case: Case) -> None:
         if buffer.is_floating_point():
             buffer.uniform_(0.5, 2.0)
     spec = from_torch(module, torch.randn(1, *case.shape))
-    assert spec.inputs[0].shape[0] == "N"
+    assert spec.inputs[0].shape == ("N", *case.shape)
     assert " ".join(n.op for n in spec.nodes if n.op != "constant") == case.ops
     for batch in (1, 3):
         x = torch.randn(batch, *case.shape) * 2

@@ -35,7 +35,7 @@ def image_net() -> Any:
 
 def test_height_and_width_stay_free() -> None:
     net = image_net()
-    spec = from_torch(net, torch.randn(1, 3, 16, 24))
+    spec = from_torch(net, torch.randn(1, 3, 16, 24), dynamic_shapes="auto")
     assert spec.inputs[0].shape == ("N", 3, "H", "W")
     assert spec.labels == ("output",)
     assert all(distance(net, spec, torch.randn(shape)) < 1e-6 for shape in [(1, 3, 16, 24), (2, 3, 33, 10)])
@@ -44,7 +44,7 @@ def test_height_and_width_stay_free() -> None:
 def test_the_length_of_a_sequence_stays_free() -> None:
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
     net = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
-    spec = from_torch(net, torch.randn(2, 5, 16))
+    spec = from_torch(net, torch.randn(2, 5, 16), dynamic_shapes="auto")
     assert spec.inputs[0].shape == ("N", "L", 16)
     assert distance(net, spec, torch.randn(3, 11, 16)) < 1e-6
 
@@ -60,7 +60,7 @@ def test_positions_are_known_for_each_length() -> None:
             return (x + self.table[: x.shape[1]] + self.table[numbered + 1]) / x.shape[1]
 
     net = Positions().eval()
-    spec = from_torch(net, torch.randn(2, 5, 4))
+    spec = from_torch(net, torch.randn(2, 5, 4), dynamic_shapes="auto")
     assert isinstance(spec, TorchModel)
     assert spec.open_shapes == (("N", "L", 4),)
     assert [n.op for n in spec.nodes if n.op != "constant"] == ["add", "add", "mul"]
@@ -78,7 +78,7 @@ def test_names_for_sizes_in_torch_exports_words() -> None:
 
 def test_a_branch_on_a_size_is_kept_to() -> None:
     net = Fn(lambda x: x.tanh() if x.shape[1] > 4 else x.sigmoid()).eval()
-    spec = from_torch(net, torch.randn(2, 6))
+    spec = from_torch(net, torch.randn(2, 6), dynamic_shapes="auto")
     assert spec.inputs[0].shape == ("N", 6)
     assert distance(net, spec, torch.randn(3, 9)) < 1e-6
     with pytest.raises(InputError, match="N = 3, L = 3 the module may compute something else"):
@@ -87,7 +87,7 @@ def test_a_branch_on_a_size_is_kept_to() -> None:
 
 def test_a_size_that_the_module_fixes_is_named() -> None:
     net = nn.Linear(6, 5).eval()
-    spec = from_torch(net, torch.randn(2, 4, 6))
+    spec = from_torch(net, torch.randn(2, 4, 6), dynamic_shapes="auto")
     with pytest.raises(InputError, match="axis 2 is 7, should be 6"):
         bslite.run(spec, torch.randn(2, 4, 7))
     with pytest.warns(UserWarning, match="fixed at the example's size: width = 6"):
@@ -111,7 +111,7 @@ class Segments(nn.Module):  # type: ignore[misc]
 
 def test_sizes_that_one_graph_cannot_express_are_fixed_call_by_call() -> None:
     net = Segments().eval()
-    spec = from_torch(net, torch.randn(1, 3, 16, 24))
+    spec = from_torch(net, torch.randn(1, 3, 16, 24), dynamic_shapes="auto")
     assert isinstance(spec, TorchModel)
     assert spec.open_shapes == (("N", 3, "H", "W"),)
     for shape in [(1, 3, 16, 24), (2, 3, 17, 10), (3, 3, 17, 10), (1, 3, 9, 9)]:
@@ -125,7 +125,7 @@ def test_sizes_that_one_graph_cannot_express_are_fixed_call_by_call() -> None:
 
 def test_models_for_other_sizes_are_bounded_and_share_packed_weights() -> None:
     net = nn.Sequential(nn.Conv2d(3, 64, 5), nn.Conv2d(64, 3, 5, padding=2), Segments()).eval()
-    spec = from_torch(net, torch.randn(1, 3, 16, 16))
+    spec = from_torch(net, torch.randn(1, 3, 16, 16), dynamic_shapes="auto")
     assert isinstance(spec, TorchModel)
     bslite.run(spec, torch.randn(1, 3, 16, 16))
     alone = memory(spec.base)["weights"]
@@ -134,3 +134,17 @@ def test_models_for_other_sizes_are_bounded_and_share_packed_weights() -> None:
     specs = spec.specs()
     assert len(specs) == 1 + MAX_KEPT
     assert memory(*specs)["weights"] < 2 * alone
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, p: torch.cat([x, x])[: x.shape[0]],
+        lambda x, p: x * x.shape[0],
+        lambda x, p: p.expand(-1, x.shape[0], -1).tanh() + x.sum(),
+    ],
+)
+def test_values_computed_from_the_batch(function: Any) -> None:
+    net = Fn(function, 1, 1, 4).eval()
+    spec = from_torch(net, torch.randn(2, 5, 4), dynamic_shapes="auto")
+    assert all(distance(net, spec, torch.randn(n, 5, 4)) < 1e-6 for n in (1, 2, 5))

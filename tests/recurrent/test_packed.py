@@ -270,13 +270,13 @@ def test_other_threads_pack_as_ever_during_an_export() -> None:
 
 def test_stand_ins_run_in_torch_too() -> None:
     """A part of the graph that stays in torch: here all of it, the export itself run."""
-    from bslite.frontends.torch.capture import export
+    from bslite.frontends.torch.capture import Example, export
 
     for net in (Net(both=True, layers=2, state=True), Net("GRU", in_order=True, value=3.0)):
         given = arguments(
             both=net.rnn.bidirectional, layers=net.rnn.num_layers, state=net.state, in_order=net.in_order
         )
-        program = export(net.eval(), given, None).module()
+        program = export(net.eval(), Example(given, {}), None).module()
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for got, want in zip(program(*given), net(*given), strict=True):

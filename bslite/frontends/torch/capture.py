@@ -50,17 +50,18 @@ class Captured:
 def capture(module: "torch.nn.Module", example: Example, name: str, dynamic_shapes: Any = None) -> Captured:
     """Export ``module`` with the sizes free that it is free in, or those that ``dynamic_shapes`` names.
 
-    By default every axis is offered to torch.export, which fixes those that the module fixes. If the batch is
-    not among the free ones it is asked for by itself; if that fails, it is fixed, with a warning.
+    By default that is the batch; if that fails, it is fixed, with a warning. With "auto" every axis is
+    offered to torch.export, which fixes those that the module fixes.
     """
     check_module(module)
     check_example(example.tensors())
     arguments = arguments_of(module, example)
-    if dynamic_shapes is not None:
-        return _as_asked(module, example, dynamic_shapes, name)
     repeated, shared = repeat_batch(example)
-    if (found := _open(module, example, repeated, shared)) is not None:
-        return found
+    if dynamic_shapes == "auto":
+        if (found := _open(module, example, repeated, shared)) is not None:
+            return found
+    elif dynamic_shapes is not None:
+        return _as_asked(module, example, dynamic_shapes, name)
     dim = load_torch().export.Dim("N")
     try:
         if not any(shared):

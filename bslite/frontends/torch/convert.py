@@ -24,12 +24,12 @@ def from_torch(
     ``example_inputs`` is one tensor (float32, int64, int32 or bool), a tuple of the forward's positional
     arguments, or a dict of its arguments by name; what is no tensor is built into the model.
 
-    **Free sizes.** Axis 0 of each tensor becomes the free size "N" if it is as long as the first tensor's.
-    Every other axis that the module leaves free is free too: "H" and "W" of images, "L" of sequences.
-    ``dynamic_shapes`` says instead which are, in the words of ``torch.export.export`` (``Dim``, ``Dim.AUTO``,
-    ``Dim.DYNAMIC``, or names: ``{"x": {0: "batch"}}``). A size that the module's code decides on stays the
-    example's; where that is the batch, or a size asked for, a warning says why. Code that asks whether a size
-    is 1 is traced as for a larger one. Where one graph cannot express all free sizes, the result is a
+    **Free sizes.** Axis 0 of each tensor becomes the free size "N" if it is as long as the first tensor's;
+    the other sizes are fixed to the example's. ``dynamic_shapes`` says instead which are free, in the words
+    of ``torch.export.export`` (``Dim``, ``Dim.AUTO``, ``Dim.DYNAMIC``, or names: ``{"x": {0: "batch"}}``), or
+    "auto": every axis that the module leaves free, "H" and "W" of images, "L" of sequences. Where the batch,
+    or a size asked for, is one that the module fixes, a warning says why. Code that asks whether a size is 1
+    is traced as for a larger one. Where one graph cannot express all free sizes, the result is a
     `TorchModel`: a ModelSpec for the example that runs at other sizes, too.
 
     Layers are named by their path in the module; an operation in a forward method by the method's module

@@ -145,7 +145,9 @@ def spread(s: Site, x: Operand, shape: Dims) -> Operand:
 
 def rows(s: Site, x: Value, shape: Dims) -> Operand:
     """``x [N, L, ...]`` as rows ``[N*L, C]``; what they were is noted."""
-    front = 1
+    front: Any = 1
+    if sum(not isinstance(d, int) for d in x.shape) < 2:
+        return reshape(s, x, shape)
     for d, size in enumerate(x.shape):
         front = front * size
         if front == shape[0] and 0 < d < x.rank - 1:
