@@ -1,5 +1,6 @@
 """`from_torch`: any torch module that ``torch.export`` can trace, as a ModelSpec."""
 
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -46,13 +47,19 @@ def from_torch(
     """
     load_torch()
     name = name or type(module).__name__
-    if isinstance(example_inputs, Mapping):
+    if isinstance(example_inputs, Mapping) and _by_name(module, example_inputs):
         example = Example((), dict(example_inputs))
     else:
         given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
         example = Example(tuple(given), {})
     captured = capture(module, example, name, dynamic_shapes)
     return Freedom(captured, module, name).spec()
+
+
+def _by_name(module: Any, given: Mapping[Any, Any]) -> bool:
+    """Whether a dict has arguments of the forward by name; else it is an argument."""
+    forward = getattr(module, "forward", None)
+    return forward is not None and set(given) <= set(inspect.signature(forward).parameters)
 
 
 class Freedom:
