@@ -78,7 +78,7 @@ def network(groups: int = 1) -> ModelSpec:
     d = graph.add("relu6", "d", graph.add("add", "sum", c, a))
     e = graph.add("linear", "e", graph.add("slice", "cut", d, axis=3, start=0, stop=3, step=1),
                   params={"weight": "l"})  # fmt: skip
-    return graph.build(graph.add("sigmoid", "end", graph.add("permute", "p", e, order=(0, 1, 3, 2))))
+    return graph.build(graph.add("softmax", "end", graph.add("permute", "p", e, order=(0, 1, 3, 2)), axis=3))
 
 
 def image() -> Array:

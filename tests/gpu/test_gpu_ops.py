@@ -31,7 +31,8 @@ ELSEWHERE = {
     "test_gpu_prologue.py": {"gemm_depthwise"},
     "test_gpu_recurrent.py": {"recurrent_gates", "recurrent_wide"},
     "test_gpu_rows.py": {
-        "normalize_join", "normalize_part", "reduce_merge_place", "softmax_join", "softmax_part",
+        "normalize_join", "normalize_part", "reduce_merge", "reduce_merge_place", "reduce_part",
+        "softmax_join", "softmax_part",
     },
 }  # fmt: skip
 

@@ -159,7 +159,7 @@ def _input_products(b: CpuBuilder, layer: Layer, gates: int, blocks: int) -> Vie
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, channels), "r": (0, 0, 0)}
     lines, geometry = merge_lines(b, 1, 1, steps * batch, channels, geometry)
     contraction(
-        b, layer, (rows.buffer, rows.offset), out, None, lines, geometry,
+        b, layer, rows.start, out, None, lines, geometry,
         reduction(1, 1, features, 0, 0, True), channels=channels, halo_reads=rows,
         pack=pack, bias=bias,
     )  # fmt: skip
