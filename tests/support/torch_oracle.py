@@ -310,7 +310,7 @@ def sequence_lengths(lengths, x, *, sorted, whole, longest):  # type: ignore[no-
 def pairs(x, scale=None, zero=None, *, axis, groups):  # type: ignore[no-untyped-def]
     if scale is not None:
         x = (x / scale).round().clamp(-zero, 255 - zero)
-    whole = x.round().clamp(-(2**15), 2**15 - 1).to(torch.int16).movedim(axis, -1)
+    whole = x.round().nan_to_num(nan=-(2.0**15)).clamp(-(2**15), 2**15 - 1).to(torch.int16).movedim(axis, -1)
     parts = whole.unflatten(-1, (groups, -1))
     parts = F.pad(parts, (0, parts.shape[-1] % 2)).contiguous()
     return parts.view(torch.int32).flatten(-2).movedim(-1, axis).contiguous()

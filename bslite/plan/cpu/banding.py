@@ -245,9 +245,10 @@ class Search:
             bands = rounds * self.machine.threads
             if not waiting:
                 break
-            if bands == 1:
-                continue  # an image in one piece
-            growing, rows, still = Growing(self, stop, bands), bands, []
+            height = self.shapes[self.layers[stop - 1].name][2]
+            if bands == 1 or bands > height:
+                continue  # an image in one piece; a band has a row at least
+            growing, rows, still = Growing(self, stop, bands), height, []
             for i in range(stop - 1, waiting[-1] - 1, -1):
                 name = self.layers[i].name
                 if self.read_by.get(name, -1) >= stop:

@@ -199,6 +199,8 @@ def pairs(step, bases, item, scratch):
     scale, inverse, low, high = f(1.0), f(1.0), f(-32768.0), f(32767.0)
     if scaled:
         scale, zero = load_scalar(s.scale), load_scalar(s.zero)
+        if zero != zero:  # bounds that are NaN would be passed over
+            scale = zero
         inverse, low, high = f(1.0) / scale, -zero, f(255.0) - zero
     scales, inverses, lows, highs = splat(scale), splat(inverse), splat(low), splat(high)
     cells = (channels + 1) // 2
