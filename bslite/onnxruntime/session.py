@@ -95,11 +95,10 @@ class InferenceSession:
         """What `run` returns for inputs of kinds that it has run before; None if there is more to do."""
         if type(feed) is not dict or len(feed) != len(self._inputs):
             return None
-        wanted = [self._places.get(name) for name in output_names or ()]
-        made = self._runner.model.again([feed.get(arg.name) for arg in self._inputs])
-        if made is None or None in wanted:
+        if output_names and not self._places.keys() >= set(output_names):
             return None
-        return [made[i] for i in wanted if i is not None] if wanted else made
+        made = self._runner.model.again([feed.get(arg.name) for arg in self._inputs])
+        return [made[self._places[name]] for name in output_names] if made and output_names else made
 
     def get_inputs(self) -> list[NodeArg]:
         """What `run` takes."""

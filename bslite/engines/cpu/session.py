@@ -18,9 +18,8 @@ from bslite.errors import EngineError, InputError
 from bslite.plan import Const, Plan
 
 Array = npt.NDArray[Any]
-FIRST_END = (
-    8  # bytes: where the addresses of inputs and outputs begin in a table of bases, behind the arena's
-)
+#: Bytes before the addresses of inputs and outputs in a table of bases: the arena's address.
+FIRST_END = 8
 
 _addressof, _from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
 
