@@ -134,7 +134,7 @@ class Before:
 
     def __init__(self, objects: Sequence[Any]) -> None:
         self._objects = objects
-        self._seen = [{k: _copied(v) for k, v in vars(x).items()} for x in objects]
+        self._seen = [{k: copied(v) for k, v in vars(x).items()} for x in objects]
 
     def changes(self) -> list[tuple[int, str, Any]]:
         """Each changed attribute: its object's place, its name, its present value.
@@ -198,12 +198,12 @@ def _holds(value: Any, is_leaf: Callable[[Any], bool], depth: int = 6) -> bool:
     return any(_holds(x, is_leaf, depth - 1) for x in inner)
 
 
-def _copied(value: Any, depth: int = 4) -> Any:
+def copied(value: Any, depth: int = 4) -> Any:
     """``value``; of containers a copy, in which later changes do not show."""
     if type(value) in (list, tuple) and depth:
-        return type(value)([_copied(v, depth - 1) for v in value])
+        return type(value)([copied(v, depth - 1) for v in value])
     if type(value) is dict and depth:
-        return {k: _copied(v, depth - 1) for k, v in value.items()}
+        return {k: copied(v, depth - 1) for k, v in value.items()}
     return set(value) if type(value) is set else value
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from bslite.dropin.structure import copied
 from bslite.engines.cpu.writes import Digest
 
 _version = attrgetter("_version")
@@ -96,16 +97,7 @@ def digest_of(tensors: Iterable[torch.Tensor]) -> Digest:
 def attributes_of(modules: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:
     """The present attributes of each module. Those that torch itself keeps on a module are not copied."""
     own = vars(torch.nn.Module()).keys()
-    return [{k: v if k in own else _frozen(v) for k, v in vars(m).items()} for m in modules]
-
-
-def _frozen(value: Any, depth: int = 3) -> Any:
-    """``value``; of containers a copy, which compares equal until the container is changed in place."""
-    if type(value) in (list, tuple) and depth:
-        return type(value)([_frozen(v, depth - 1) for v in value])
-    if type(value) is dict and depth:
-        return {k: _frozen(v, depth - 1) for k, v in value.items()}
-    return set(value) if type(value) is set else value
+    return [{k: v if k in own else copied(v, 3) for k, v in vars(m).items()} for m in modules]
 
 
 def _words(tensor: torch.Tensor) -> int:

@@ -28,7 +28,8 @@ def from_torch(
     **Free sizes.** Axis 0 of each tensor becomes the free size "N" if it is as long as the first tensor's;
     the other sizes are fixed to the example's. ``dynamic_shapes`` says instead which are free, in the words
     of ``torch.export.export`` (``Dim``, ``Dim.AUTO``, ``Dim.DYNAMIC``, or names: ``{"x": {0: "batch"}}``), or
-    "auto": every axis that the module leaves free, "H" and "W" of images, "L" of sequences. Where the batch,
+    "auto": every axis that the module leaves free, "H" and "W" of images, "L" of sequences. A ``Dim``'s least
+    and greatest size are not held: the model takes every size that the module's code does. Where the batch,
     or a size asked for, is one that the module fixes, a warning says why. Code that asks whether a size is 1
     is traced as for a larger one. Where one graph cannot express all free sizes, the result is a
     `TorchModel`: a ModelSpec for the example that runs at other sizes, too.
