@@ -122,6 +122,21 @@ def test_one_model_serves_a_size_that_is_free() -> None:
     assert m.specialised == ["x: [N, 3, x.2, w]"]
 
 
+def test_one_size_is_fixed_alone_where_another_can_stay_free() -> None:
+    """A reader of text lines halves the height to one row; the width stays as it comes."""
+    nodes = [
+        node("MaxPool", ["x"], ["p"], kernel_shape=[2, 1], strides=[2, 1]),
+        node("Concat", ["p", "x"], ["c"], axis=2),
+        node("Reshape", ["c", "rows"], ["y"]),
+    ]
+    m = OnnxModel(model(nodes, [value("x", ["?", 3, "h", "w"])], ["y"], {"rows": i64(0, 9, -1)}))
+    for shape in ((1, 3, 2, 8), (2, 3, 2, 9)):
+        x = noise(*shape)
+        want = np.concatenate([x.reshape(*shape[:2], 1, 2, -1).max(3), x], 2).reshape(len(x), 9, -1)
+        assert np.array_equal(m.run({"x": x})["y"], want)
+    assert m.specialised == ["x: [N, 3, 2, w]"]
+
+
 def test_a_rounded_size_is_not_taken_for_the_size() -> None:
     """``x[: size // 2 * 2]``: the same as x at even sizes alone."""
     nodes = [

@@ -12,6 +12,8 @@ BATCH = "N"
 ANONYMOUS = re.compile(r"unk__\d+|dim_?\d*|.*dynamic.*|.*batch.*|[nb]|bs|.*\.0", re.IGNORECASE)
 #: Free sizes are multiples of this where a model does not take every size: it halves images five times.
 COARSE = 32
+#: Sizes other than the batch up to which each is tried as the only fixed one.
+MOST_ALONE = 4
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ def sizings(declared: Sequence[GraphInput]) -> list[Sizing]:
     """The sizings to try, those that leave the most free first, `FIXED` last.
 
     The batches of inputs are one size first, where their labels say nothing else, and then each their own;
-    then sizes at the same place of inputs of one rank are one.
+    then sizes at the same place of inputs of one rank are one. Where there are a few other sizes than the
+    batch, each of them is fixed alone: readers of text lines take any width, of one height.
     """
     together = _named(declared, lambda label, rank, axis: BATCH if _batch(label, axis) else None)
     apart = _named(declared, lambda label, rank, axis: None)
@@ -63,8 +66,17 @@ def sizings(declared: Sequence[GraphInput]) -> list[Sizing]:
     batches = [tuple(pair for pair in names if pair[1] == BATCH) for names in (together, apart)]
     made = [Sizing(names) for names in all_free]
     made += [Sizing(names, COARSE) for names in all_free if names not in batches]
+    made += [Sizing(names) for names in _all_but_one(together)]
     made += [Sizing(names) for names in batches]
     return [*(s for s in dict.fromkeys(made) if s.names), FIXED]
+
+
+def _all_but_one(names: tuple[tuple[str, str], ...]) -> list[tuple[tuple[str, str], ...]]:
+    """The names without those of one size other than the batch, for each of a few such sizes."""
+    others = dict.fromkeys(name for _, name in names if name != BATCH)
+    if not 2 <= len(others) <= MOST_ALONE:
+        return []
+    return [tuple(pair for pair in names if pair[1] != fixed) for fixed in others]
 
 
 def _batch(label: str, axis: int) -> bool:
