@@ -18,14 +18,14 @@ def one_hot_product(draft: Draft, node: Node) -> bool:
     A gather has no such row, so the table has one behind the matrix, and the index is held within the table.
     Where negative indices count from the end, a row of zeros and the matrix follow once more.
     """
-    matrix = _matrix(draft, node)
-    if matrix is None or not np.isfinite(matrix).all():
-        return False
     if indices := _indices(draft, node.inputs[0]):
         drops, wraps = False, True
     elif indices := _compared(draft, node.inputs[0]):
         drops, wraps = True, False
     else:
+        return False
+    matrix = _matrix(draft, node)
+    if matrix is None or not np.isfinite(matrix).all():
         return False
     bias = [draft.param(node.params["bias"])] if "bias" in node.params else []
     depth, whole = len(matrix), draft.dtypes[indices]

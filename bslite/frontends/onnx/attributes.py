@@ -1,8 +1,9 @@
 """Attributes of ONNX nodes as Python values, checked against the operator's schema."""
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bslite.errors import SpecError
 from bslite.frontends.common.lazy import load_onnx
@@ -56,23 +57,45 @@ def by_schema(schema: Any, protos: Mapping[str, Any], folder: Path | None) -> tu
 
     SpecError for an attribute that the operator does not have, of the wrong kind, or missing.
     """
-    unknown = sorted(set(protos) - set(schema.attributes))
+    known = _declared(schema.name, schema.since_version, schema.domain)
+    unknown = sorted(set(protos) - set(known))
     if unknown:
         raise SpecError(f"{schema.name} has no attribute {', '.join(map(repr, unknown))}")
     values: dict[str, Any] = {}
     given: set[str] = set()
-    for name, declared in schema.attributes.items():
-        default = declared.default_value
-        default = value(default, None) if default.type else None
+    for name, declared in known.items():
         if name in protos:
-            kind = load_onnx().AttributeProto.AttributeType.Name(int(declared.type.value))
-            if protos[name].type != declared.type.value:
-                raise SpecError(f"attribute {name!r} of {schema.name} is of the wrong kind, expected {kind}")
+            if protos[name].type != declared.code:
+                raise SpecError(
+                    f"attribute {name!r} of {schema.name} is of the wrong kind, expected {declared.kind}"
+                )
             values[name] = value(protos[name], folder)
-            if declared.type.name in ("TENSOR", "GRAPH", "SPARSE_TENSOR") or values[name] != default:
+            if declared.kind in ("TENSOR", "GRAPH", "SPARSE_TENSOR") or values[name] != declared.default:
                 given.add(name)
         elif declared.required:
             raise SpecError(f"{schema.name} needs the attribute {name!r}")
         else:
-            values[name] = default
+            values[name] = declared.default
     return values, given
+
+
+class Declared(NamedTuple):
+    """An attribute as a schema has it: its kind by name and by number, and its default."""
+
+    kind: str
+    code: int
+    required: bool
+    default: Any
+
+
+@functools.lru_cache(1024)
+def _declared(op_type: str, version: int, domain: str) -> dict[str, Declared]:
+    """The attributes of an operator, from its version on."""
+    schema = load_onnx().defs.get_schema(op_type, max_inclusive_version=version, domain=domain)
+    found: dict[str, Declared] = {}
+    for name, attribute in schema.attributes.items():
+        default, code = attribute.default_value, int(attribute.type.value)
+        known = value(default, None) if default.type else None
+        kind = load_onnx().AttributeProto.AttributeType.Name(code)
+        found[name] = Declared(kind, code, bool(attribute.required), known)
+    return found

@@ -1,8 +1,9 @@
 """ONNX's schemas of its operators: what a node must be like, and the functions that define operators."""
 
+import functools
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,30 +14,55 @@ from bslite.frontends.onnx.values import Operand
 
 #: An attribute of opset 1 that says what may be overwritten: nothing that a result depends on.
 UNUSED = {"consumed_inputs"}
+MOST_KNOWN = 1024  # operators, by version, of which the schema is at hand
 
 
 def find_schema(op_type: str, opset: int, domain: str = "") -> Any:
     """The operator's schema in ``opset`` of an operator set. Unsupported if there is none."""
-    defs = load_onnx().defs
-    try:
-        schema = defs.get_schema(op_type, max_inclusive_version=opset, domain=domain)
-    except defs.SchemaError:
-        raise Unsupported("no operator of that name") from None
+    schema = _schema(op_type, opset, domain)
+    if schema is None:
+        raise Unsupported("no operator of that name")
     if schema.deprecated:
         raise Unsupported(f"deprecated before opset {opset}")
     return schema
 
 
+@functools.lru_cache(MOST_KNOWN)
+def _schema(op_type: str, opset: int, domain: str) -> Any:
+    defs = load_onnx().defs
+    try:
+        return defs.get_schema(op_type, max_inclusive_version=opset, domain=domain)
+    except defs.SchemaError:
+        return None
+
+
+class Arity(NamedTuple):
+    """How many inputs and outputs an operator has, and the inputs that must not be left out, by place."""
+
+    least: int
+    most: int
+    outputs: int
+    needed: tuple[tuple[int, str], ...]
+
+
+@functools.lru_cache(MOST_KNOWN)
+def _arity(op_type: str, version: int, domain: str) -> Arity:
+    schema = _schema(op_type, version, domain)
+    single = load_onnx().defs.OpSchema.FormalParameterOption.Single
+    needed = tuple((i, formal.name) for i, formal in enumerate(schema.inputs) if formal.option == single)
+    return Arity(schema.min_input, schema.max_input, schema.max_output, needed)
+
+
 def check_arity(schema: Any, inputs: Sequence[Any], node: Any) -> None:
     """SpecError unless the node has as many inputs and outputs as the operator."""
-    if not schema.min_input <= len(inputs) <= schema.max_input:
-        raise SpecError(f"it has {len(inputs)} inputs, expected {schema.min_input} to {schema.max_input}")
-    if len(node.output) > schema.max_output:
-        raise SpecError(f"it has {len(node.output)} outputs, expected at most {schema.max_output}")
-    option = load_onnx().defs.OpSchema.FormalParameterOption.Single
-    for i, (formal, operand) in enumerate(zip(schema.inputs, inputs, strict=False)):
-        if operand is None and formal.option == option:
-            raise SpecError(f"its input {i} ({formal.name}) is left out")
+    arity = _arity(schema.name, schema.since_version, schema.domain)
+    if not arity.least <= len(inputs) <= arity.most:
+        raise SpecError(f"it has {len(inputs)} inputs, expected {arity.least} to {arity.most}")
+    if len(node.output) > arity.outputs:
+        raise SpecError(f"it has {len(node.output)} outputs, expected at most {arity.outputs}")
+    for i, name in arity.needed:
+        if i < len(inputs) and inputs[i] is None:
+            raise SpecError(f"its input {i} ({name}) is left out")
 
 
 def check_signature(builder: Any, inputs: Sequence[Any]) -> None:
@@ -58,14 +84,22 @@ def accepted(builder: Any, values: Mapping[str, Any], given: set[str]) -> dict[s
 
     One that newer opsets have as an input may be a parameter of either kind.
     """
-    parameters = inspect.signature(builder).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+    names = _parameters(builder)
+    if names is None:
         return dict(values)
-    names = {p.name for p in parameters}
     extra = sorted(given - names - UNUSED)
     if extra:
         raise Unsupported(f"with {', '.join(f'{n}={values[n]!r:.40}' for n in extra)}")
     return {n: v for n, v in values.items() if n in names}
+
+
+@functools.lru_cache(MOST_KNOWN)
+def _parameters(builder: Any) -> frozenset[str] | None:
+    """The names of what a builder takes; None for any."""
+    parameters = inspect.signature(builder).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return frozenset(p.name for p in parameters)
 
 
 def named(protos: Mapping[str, Any]) -> list[Any]:
