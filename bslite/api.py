@@ -1,7 +1,7 @@
 """The public calls: check what the user gave, then hand it to an engine."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,25 +9,22 @@ import numpy as np
 from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
 from bslite.spec import Array, Input, ModelSpec
-from bslite.spec.open import OpenModel
+from bslite.spec.open import OpenModel, behind, in_order
 
 BACKENDS = ("cpu", "cuda", "reference", "reference64")
 MOST_CALLS = 64  # kinds of inputs, of one model, for which a call is kept prepared
 
 
 def run(
-    spec: ModelSpec | OpenModel,
-    x: Any,
-    *,
-    backend: str | None = None,
-    layerwise: bool = False,
-    threads: int | None = None,
+    spec: Any, x: Any, *, backend: str | None = None, layerwise: bool = False, threads: int | None = None
 ) -> Any:
     """Run a model: returns an array, or a list of arrays if the model has several outputs.
 
+    ``spec`` is a `ModelSpec`, what `from_torch` or `from_onnx` returned, or a `CompiledModel`.
+
     ``x`` is a float32 NumPy array or torch tensor in the logical layout of the model's input (``[N, C, H,
-    W]`` for images, in channels_last memory or any other), or a list or tuple of them for several inputs.
-    Torch tensors give torch tensors on the same device.
+    W]`` for images, in channels_last memory or any other), or a list, a tuple or a dict by name of them for
+    several inputs. Torch tensors give torch tensors on the same device.
 
     ``backend="cpu"`` is the fast engine, ``"cuda"`` the engine for GPUs, ``"reference"`` the plain NumPy
     oracle in float32, ``"reference64"`` the same in float64, whose results are float64 where the model's are
@@ -44,8 +41,13 @@ def run(
         same = x if type(x) in (list, tuple) else [x]
         if (call := prepared(spec, same, threads, layerwise)) and (made := call(same)) is not None:
             return made[0] if len(made) == 1 else made
+    spec = behind(spec)
     if isinstance(spec, OpenModel):
-        settled = spec.settle(list(x) if isinstance(x, (list, tuple)) else [x])
+        each = in_order(spec, x)
+        if spec.is_cut(each):
+            made = in_pieces(spec, each, backend, threads, layerwise)
+            return made[0] if len(made) == 1 else made
+        settled = spec.settle(each)
         options: dict[str, Any] = {"backend": backend, "layerwise": layerwise, "threads": threads}
         made = [] if settled.spec is None else run(settled.spec, settled.inputs, **options)
         outputs = settled.outputs(made if isinstance(made, list) else [made])
@@ -53,8 +55,9 @@ def run(
     if not isinstance(spec, ModelSpec):
         raise InputError(
             f"run() takes a ModelSpec first, got {type(spec).__name__}; "
-            "make one with bslite.from_torch, from_state_dict or load"
+            "make one with bslite.from_torch, from_onnx, from_state_dict or load, or bslite.compile"
         )
+    x = in_order(spec, x) if isinstance(x, Mapping) else x
     if backend is not None and backend not in BACKENDS:
         raise EngineError(f"backend {backend!r} is not one of {', '.join(map(repr, BACKENDS))}")
     check_threads(threads)
@@ -84,6 +87,30 @@ def run(
             calls[threads, layerwise, kind] = cpu.Call(spec, inputs, threads, layerwise)
     results: list[Any] = [sys.modules["torch"].from_numpy(y) for y in outputs] if as_torch else outputs
     return results[0] if len(results) == 1 else results
+
+
+def in_pieces(
+    model: OpenModel, given: Sequence[Any], backend: str | None, threads: int | None, layerwise: bool = False
+) -> list[Any]:
+    """The outputs of a model that takes several ModelSpecs to compute; torch tensors give tensors."""
+    if backend is not None and backend not in BACKENDS:
+        raise EngineError(f"backend {backend!r} is not one of {', '.join(map(repr, BACKENDS))}")
+    check_threads(threads)
+    if layerwise:
+        raise EngineError(f"model {model.name!r} runs in several pieces, which do not run layer by layer")
+    torch = sys.modules.get("torch")
+    tensors = [torch is not None and isinstance(x, torch.Tensor) for x in given]
+    for port, x, is_tensor in zip(model.inputs, given, tensors, strict=True):
+        if is_tensor and x.device.type != "cpu":
+            raise InputError(
+                f"input {port.name!r} is on {x.device}; model {model.name!r} runs in several pieces, which "
+                "take values of the host; move it with .cpu()"
+            )
+    arrays = [x.detach().numpy() if is_tensor else x for x, is_tensor in zip(given, tensors, strict=True)]
+    made = model.in_pieces(arrays, backend, threads)
+    if torch is not None and any(tensors):
+        made = [torch.from_numpy(y) if isinstance(y, np.ndarray) and y.dtype.kind != "O" else y for y in made]
+    return made
 
 
 def kind_of(given: Sequence[Any]) -> Any:
@@ -162,7 +189,7 @@ def settled(spec: ModelSpec | OpenModel, x: Any) -> tuple[ModelSpec, Any]:
     """A ModelSpec and its inputs, for the inputs ``x`` of a model that may need to know their sizes."""
     if not isinstance(spec, OpenModel):
         return spec, x
-    found = spec.settle(list(x) if isinstance(x, (list, tuple)) else [x])
+    found = spec.settle(in_order(spec, x))
     if found.spec is None:
         raise InputError("every output of the model is known from the sizes: nothing is computed")
     return found.spec, found.inputs

@@ -8,15 +8,15 @@ with a constant.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bslite.errors import EngineError
+from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec, Node
-from bslite.spec.open import OpenModel
+from bslite.spec.open import OpenModel, Ran, behind, in_order
 
 #: How many times a float32 peer's error the engine's may be,
 FACTOR = 4.0
@@ -146,7 +146,7 @@ CPU = Engine()
 
 
 def verify(
-    spec: ModelSpec | OpenModel,
+    spec: Any,
     x: Any,
     *,
     module: Callable[..., Any] | None = None,
@@ -154,7 +154,7 @@ def verify(
     on_layer: Callable[[str], None] | None = None,
     backend: str | None = None,
 ) -> Verification:
-    """Compare an engine with the reference on input ``x``, which may be anything `bslite.run` takes.
+    """Compare an engine with the reference on input ``x``; both may be anything that `bslite.run` takes.
 
     ``backend``: "cpu" or "cuda"; by default the GPU for CUDA tensors, else the CPU. On a GPU the second run
     is that of captured graphs.
@@ -166,7 +166,17 @@ def verify(
     """
     from bslite.api import as_arrays, on_host, run, settled
 
-    spec, x = settled(spec, x)
+    spec = behind(spec)
+    if isinstance(spec, OpenModel):
+        each = in_order(spec, x)
+        if spec.is_cut(each):
+            return _verify_pieces(spec, each, module, threads, on_layer, backend)
+        spec, x = settled(spec, each)
+    elif not isinstance(spec, ModelSpec):
+        raise InputError(
+            f"verify() takes a ModelSpec first, got {type(spec).__name__}; "
+            "of any other model verify what bslite.compile makes of it"
+        )
     engine = engine_for(list(x) if isinstance(x, (list, tuple)) else [x], backend, threads)
     first = _arrays(run(spec, x, threads=threads, backend=engine.backend))  # also checks the input, first
     again = _arrays(run(spec, x, threads=threads, backend=engine.backend))
@@ -186,6 +196,46 @@ def verify(
         for i, (name, got) in enumerate(zip(spec.outputs, first, strict=True))
     )
     return Verification(spec.name, layers, outputs, _same_bits(first, again), agree, engine.backend)
+
+
+def _verify_pieces(
+    model: OpenModel, given: list[Any], module: Callable[..., Any] | None, threads: int | None,
+    on_layer: Callable[[str], None] | None, backend: str | None,
+) -> Verification:  # fmt: skip
+    """As `verify`, of a model that several ModelSpecs compute: the layers of each for what it gets in a run,
+    the outputs against those of the whole model in float64.
+    """
+    from bslite.api import as_arrays, in_pieces
+
+    engine = engine_for(given, backend, threads)
+    arrays: list[Any] = [x if isinstance(x, list) else _arrays(x)[0] for x in given]
+    ran: list[Ran] = []
+    first = in_pieces(model, arrays, engine.backend, threads)
+    again = model.in_pieces(arrays, engine.backend, threads, ran)
+    agree = None
+    if engine.backend == "cpu":
+        agree = _same_bits(first, model.in_pieces(arrays, "cpu", 1))
+    exact, single = (model.in_pieces(arrays, b, None) for b in ("reference64", "reference"))
+    layers = [
+        replace(c, name=f"{number}: {c.name}")
+        for number, r in enumerate(ran, 1)
+        if r.spec is not None
+        for c in check_layers(r.spec, as_arrays(r.spec, r.inputs)[0], engine, {}, None, on_layer)
+    ]
+    theirs = _torch_outputs(module, arrays)
+    outputs = tuple(
+        _check_any(port.name, got, wide, near, theirs[i] if theirs else None)
+        for i, (port, got, wide, near) in enumerate(zip(model.outputs, first, exact, single, strict=True))
+    )
+    return Verification(model.name, tuple(layers), outputs, _same_bits(first, again), agree, engine.backend)
+
+
+def _check_any(name: str, got: Any, exact: Any, single: Any, theirs: Array | None) -> Check:
+    """An output of any kind: texts, sequences and maps are right where they are those of the reference."""
+    if isinstance(got, np.ndarray) and got.dtype.kind in "biuf":
+        return check(name, "output", got, exact, single, theirs)
+    right = _same_bits([got], [single])
+    return Check(name, "output", getattr(got, "shape", (len(got or ()),)), 0.0, 0.0, None, right)
 
 
 def engine_for(given: Sequence[Any], backend: str | None, threads: int | None) -> Engine:
@@ -311,8 +361,24 @@ def _torch_outputs(module: Callable[..., Any] | None, inputs: list[Array]) -> li
     return _arrays(list(made.values()) if isinstance(made, dict) else made)
 
 
-def _same_bits(first: Sequence[Array], second: Sequence[Array]) -> bool:
-    return all(a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in zip(first, second, strict=True))
+def _same_bits(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether arrays, sequences and maps of them have the same bits, texts the same letters."""
+    if len(first) != len(second):
+        return False
+    for a, b in zip(first, second, strict=True):
+        if isinstance(a, np.ndarray) and a.dtype.kind != "O":
+            same = a.shape == b.shape and a.tobytes() == b.tobytes()
+        elif isinstance(a, np.ndarray):
+            same = a.shape == b.shape and a.tolist() == b.tolist()
+        elif isinstance(a, dict):
+            same = list(a) == list(b) and _same_bits(list(a.values()), list(b.values()))
+        elif isinstance(a, list):
+            same = _same_bits(a, b)
+        else:
+            same = a == b or (a != a and b != b)
+        if not same:
+            return False
+    return True
 
 
 def _same_specials(got: Array, want: Array) -> bool:

@@ -7,6 +7,8 @@ import typer
 from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity, steps
+from bslite.spec import ModelSpec
+from bslite.spec.open import OpenModel
 
 
 def bench(
@@ -19,20 +21,26 @@ def bench(
     seed: options.Seed = 0,
     threads: options.Threads = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; in each, every rival has its turn.")] = 10,
-    torch: Annotated[bool, typer.Option(help="Time torch too, where it is installed.")] = True,
+    torch: Annotated[
+        bool, typer.Option(help="Time torch, and for ONNX files onnxruntime, too, where installed.")
+    ] = True,
 ) -> None:
-    """Time the engine, the same kernels layer by layer, and torch if present, in interleaved rounds."""
+    """Time the engine, the same kernels layer by layer, torch and onnxruntime if present, in turns."""
     from rich.console import Console
 
-    from bslite.api import run
-    from bslite.cli.rivals import calls, time_table, torch_rival
+    from bslite.api import run, settled
+    from bslite.cli.rivals import calls, onnxruntime_rival, time_table, torch_rival
     from bslite.cli.timing import interleaved
 
-    spec = options.load_model(model, arch, weights, seed, shape)
+    spec = options.load_model(model, arch, weights, seed)
     inputs = make_inputs(spec, input_file, shape, batch, seed)
     with activity(f"Preparing {spec.name}"):
         run(spec, inputs, threads=threads)
-    rivals = calls(spec, inputs, threads, torch_rival(spec, threads) if torch else None)
+    peers = onnxruntime_rival(model, spec, inputs, threads) if torch else {}
+    if not (isinstance(spec, OpenModel) and spec.is_cut(inputs)):
+        spec, inputs = settled(spec, inputs)
+    peer = torch_rival(spec, threads) if torch and isinstance(spec, ModelSpec) else None
+    rivals = {**calls(spec, inputs, threads, peer), **peers}
     with steps("Timing", rounds * len(rivals)) as advance:
         seconds = interleaved(rivals, rounds, on_turn=advance)
     out = Console(highlight=False)

@@ -30,7 +30,7 @@ def demo(
 
     out = Console(highlight=False)
     with activity("Making ResNet-50"):
-        spec = options.load_model(None, "resnet50", None, seed)
+        spec = options.named_architecture("resnet50", None, seed)
         image = load_image(picture, (224, 224))
     out.print(f"[bold]{spec!r}[/bold] on {picture.name}", markup=True)
 

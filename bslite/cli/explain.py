@@ -58,7 +58,7 @@ def explain(
         raise typer.BadParameter("--machine goes with --backend cuda")
     if html_file is not None:
         need_plotly()
-    spec = options.load_model(model, arch, weights, seed, shape)
+    spec = options.load_model(model, arch, weights, seed)
     inputs = make_inputs(spec, input_file, shape, batch, seed)
     if on_gpu:
         found = look(spec, inputs, backend="cuda", machine=_gpu(machine))

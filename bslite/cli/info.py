@@ -12,8 +12,10 @@ from typing import Annotated
 import typer
 
 from bslite.cli import options
+from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity
-from bslite.errors import EngineError
+from bslite.errors import EngineError, InputError
+from bslite.spec.open import behind
 
 OPTIONAL = ("torch", "numba-cuda", "torchvision", "onnx", "onnxruntime", "openvino", "pillow")
 
@@ -32,18 +34,22 @@ print(imported, time.perf_counter() - start)
 
 
 def info(
+    model: options.ModelFile = None,
     timings: Annotated[
         bool, typer.Option("--timings", help="Also time `import bslite` and a first answer.")
     ] = False,
 ) -> None:
-    """Versions, the machine as bslite sees it, and where compiled kernels are kept."""
+    """Versions, the machine as bslite sees it, and where compiled kernels are kept.
+
+    Of a MODEL: what it takes and gives, and in how many pieces it runs, with the reasons.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(show_header=False, box=None, padding=(0, 2))
     with activity("Looking around"):
-        rows = {**_software(), **_machine()}
+        rows = {**_software(), **_machine()} if model is None else _model(model)
     for title, value in rows.items():
         table.add_row(title, escape(value))  # values may have [extras] in them
     if timings:
@@ -54,6 +60,23 @@ def info(
     Console(highlight=False, soft_wrap=True).print(table)
 
 
+def _model(path: Path) -> dict[str, str]:
+    """What is known of a model in a file; to see in which pieces it runs, it is run on random numbers."""
+    from bslite.compiled import compile
+
+    made = compile(options.load_model(path, None))
+    rows = {"model": made.name}
+    rows |= {f"input {n}": str(p) for n, p in enumerate(made.inputs)}
+    rows |= {f"output {n}": str(p) for n, p in enumerate(made.outputs)}
+    try:
+        inputs = make_inputs(behind(made), None, None, None, 0)
+        made(*inputs)
+        rows["tried with"] = " ".join(str(list(x.shape)) for x in inputs)
+    except InputError as e:
+        rows["tried with"] = f"nothing that it takes: {e}"
+    return rows | {f"piece {n}": line for n, line in enumerate(made.pieces, 1)}
+
+
 def first_answer(runs: int = 3) -> tuple[float, float]:
     """Seconds to import bslite, and from before that to ResNet-50's first answer, in a fresh process.
 
@@ -61,7 +84,7 @@ def first_answer(runs: int = 3) -> tuple[float, float]:
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "resnet50.safetensors"
-        options.load_model(None, "resnet50").save(path)
+        options.named_architecture("resnet50").save(path)
         measured = [_fresh(path) for _ in range(runs + 1)][1:]
     return min(m[0] for m in measured), min(m[1] for m in measured)
 

@@ -1,12 +1,16 @@
 """What a command feeds the model: a picture, an array from a file, or seeded random numbers."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import typer
 
 from bslite.errors import FileError, InputError
 from bslite.spec import Array, ModelSpec
+from bslite.spec.open import OpenModel
+from bslite.spec.ports import Port
 
 SAMPLE = Path(__file__).parent / "assets" / "sample.png"
 #: ImageNet's channel means and deviations, on a scale of 0 to 1, as in torchvision's transforms.
@@ -15,23 +19,88 @@ MARGIN = 256 / 224  # the picture is resized to this much more than the crop
 
 
 def make_inputs(
-    spec: ModelSpec, file: Path | None, shape: str | None, batch: int | None, seed: int
-) -> list[Array]:
-    """One array per model input. A file or ``shape`` goes with a model of one input only."""
-    if len(spec.inputs) > 1 and (file or shape):
-        raise typer.BadParameter(f"{spec.name} takes {len(spec.inputs)} inputs: only random ones, of --batch")
-    shapes = [parse_shape(shape) if shape else i.example for i in spec.inputs]
-    if batch is not None:
-        shapes = [(batch, *s[1:]) for s in shapes]
-    if file is None:
-        rng = np.random.default_rng(seed)
-        return [i.draw(rng, s) for i, s in zip(spec.inputs, shapes, strict=True)]
-    if file.suffix.lower() == ".npy":
-        return [load_array(file)]
-    if len(shapes[0]) != 4 or shapes[0][1] != 3:
-        raise InputError(f"{file}: the model takes {list(shapes[0])}, which is no colour image")
-    image = load_image(file, (shapes[0][2], shapes[0][3]))
-    return [np.repeat(image, shapes[0][0], 0)]
+    model: ModelSpec | OpenModel,
+    values: Sequence[str] | None,
+    shapes: Sequence[str] | None,
+    batch: int | None,
+    seed: int,
+) -> list[Any]:
+    """One array per input of the model: given by ``values``, else random, of a shape that is given or is the
+    model's own.
+    """
+    names = [i.name for i in model.inputs]
+    wanted = {n: parse_shape(text) for n, text in named(shapes, names, "--shape").items()}
+    given = named(values, names, "--input")
+    if isinstance(model, OpenModel):
+        known: dict[str, Any] = dict(wanted)
+        pictures = {n for n, v in given.items() if _is_picture(v)}
+        known |= {n: _value(v, _port(model, n), wanted.get(n)) for n, v in given.items() if n not in pictures}
+        drawn = model.example(known, batch, seed)
+        return [
+            _picture(given[n], x.shape) if n in pictures else x for n, x in zip(names, drawn, strict=True)
+        ]
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for i in model.inputs:
+        shape = wanted.get(i.name, i.example)
+        shape = shape if batch is None else (batch, *shape[1:])
+        if i.name not in given:
+            arrays.append(i.draw(rng, shape))
+        elif _is_picture(given[i.name]):
+            arrays.append(_picture(given[i.name], shape))
+        else:
+            arrays.append(_value(given[i.name], Port(i.name, i.shape, i.dtype), shape))
+    return arrays
+
+
+def named(given: Sequence[str] | None, names: Sequence[str], option: str) -> dict[str, str]:
+    """What an option says of each input: ``NAME=TEXT``, or the text alone for a model of one input."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name = next((n for n in names if text.startswith(f"{n}=")), None)
+        if name is None and len(names) != 1:
+            wrong, equals, _ = text.partition("=")
+            about = f"there is no input {wrong!r}" if equals else f"say of which it is {text!r}"
+            raise typer.BadParameter(f"{option}: {about}; the model takes {', '.join(names)}: NAME=...")
+        if (key := name or names[0]) in found:
+            raise typer.BadParameter(f"{option} is given twice for {key!r}")
+        found[key] = text if name is None else text[len(name) + 1 :]
+    return found
+
+
+def _port(model: OpenModel, name: str) -> Port:
+    return next(Port(i.name, i.shape, i.dtype) for i in model.inputs if i.name == name)
+
+
+def _is_picture(text: str) -> bool:
+    return Path(text).suffix.lower() != ".npy" and not _number(text)
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _value(text: str, port: Port, shape: tuple[int, ...] | None) -> Array:
+    """An array from a file, or one of a number."""
+    if not _number(text):
+        return load_array(Path(text))
+    if shape is None:
+        shape = tuple(d if isinstance(d, int) else 1 for d in port.shape or ())
+    kind = "U" if port.dtype == "string" else np.dtype(port.dtype).kind
+    if kind in "biu" and not float(text).is_integer():
+        raise InputError(f"input {port.name!r} is {port.dtype}, got {text}")
+    filler = text if kind == "U" else float(text) if kind == "f" else int(float(text))
+    return np.full(shape, filler, object if kind == "U" else port.dtype)
+
+
+def _picture(text: str, shape: tuple[int, ...]) -> Array:
+    if len(shape) != 4 or shape[1] != 3:
+        raise InputError(f"{text}: the model takes {list(shape)}, which is no colour image")
+    return np.repeat(load_image(Path(text), (shape[2], shape[3])), shape[0], 0)
 
 
 def load_array(path: Path) -> Array:

@@ -1,6 +1,7 @@
 """The options several commands share, and the model they add up to."""
 
 import json
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ import typer
 
 from bslite.errors import writing
 from bslite.spec import ModelSpec
+from bslite.spec.open import OpenModel
 
 ModelFile = Annotated[
     Path | None,
@@ -29,18 +31,22 @@ Weights = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Seed of random weights and random input.")]
 InputFile = Annotated[
-    Path | None,
+    list[str] | None,
     typer.Option(
         "--input",
         "-i",
-        help="An image (resized, cropped, normalised as for ImageNet) or a float32 .npy. Without it: random.",
+        help="An image (resized, cropped, normalised as for ImageNet), a .npy, or a number for all elements; "
+        "of several inputs NAME=VALUE, once for each. Without it: random.",
         show_default=False,
     ),
 ]
 InputShape = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        "--shape", help="Input shape, e.g. 1,3,224,224. Default: the model's own.", show_default=False
+        "--shape",
+        help="Input shape, e.g. 1,3,224,224 or 1x3x224x224; of several inputs NAME=SHAPE, once for each. "
+        "Default: the model's own; open sizes of ONNX files are tried.",
+        show_default=False,
     ),
 ]
 Batch = Annotated[int | None, typer.Option(min=1, help="Batch size.", show_default=False)]
@@ -68,41 +74,45 @@ def write_figures(path: Path | None, figures: dict[str, Any]) -> None:
 
 
 def load_model(
-    path: Path | None, arch: str | None, weights: Path | None = None, seed: int = 0, shape: str | None = None
-) -> ModelSpec:
-    """The model the options name: a file, or an architecture with given or seeded weights.
-
-    ``shape`` is the example for an ONNX file with open sizes that cannot stay free.
-    """
+    path: Path | None, arch: str | None, weights: Path | None = None, seed: int = 0
+) -> ModelSpec | OpenModel:
+    """The model the options name: a file, or an architecture with given or seeded weights."""
     if (path is None) == (arch is None):
         raise typer.BadParameter("give either a MODEL file or --arch NAME")
     if weights is not None and arch is None:
         raise typer.BadParameter("--weights goes with --arch")
-    if path is not None and path.suffix.lower() == ".onnx":
-        return _load_onnx(path, shape)
-    if path is not None:
-        from bslite.spec import load
+    if arch is not None:
+        return named_architecture(arch, weights, seed)
+    assert path is not None
+    if path.suffix.lower() == ".onnx":
+        from bslite.onnx.model import OnnxModel
 
-        return load(path)
+        return OnnxModel(path)
+    from bslite.spec import load
+
+    return load(path)
+
+
+def named_architecture(arch: str, weights: Path | None = None, seed: int = 0) -> ModelSpec:
+    """An architecture with given or seeded weights."""
     from bslite.frontends.weights.architectures.random_weights import random_state_dict
     from bslite.frontends.weights.state_dict import from_state_dict
 
-    assert arch is not None
     return from_state_dict(arch, random_state_dict(arch, seed) if weights is None else weights)
 
 
-def _load_onnx(path: Path, shape: str | None) -> ModelSpec:
-    """An ONNX file; ``shape`` is that of its one input."""
-    from bslite.cli.inputs import parse_shape
+def load_spec(path: Path, shapes: Sequence[str] | None = None) -> ModelSpec:
+    """The model in a file as one ModelSpec; ``shapes`` are examples of open sizes that cannot stay free."""
+    if path.suffix.lower() != ".onnx":
+        from bslite.spec import load
+
+        return load(path)
+    from bslite.cli.inputs import named, parse_shape
     from bslite.frontends.onnx.read import input_names
     from bslite.onnx.load import from_onnx
 
-    names, shapes = input_names(path), None
-    if shape is not None:
-        if len(names) != 1:
-            raise typer.BadParameter(f"--shape goes with a model of one input; {path} has {len(names)}")
-        shapes = {names[0]: parse_shape(shape)}
-    spec = from_onnx(path, shapes=shapes)
+    given = named(shapes, input_names(path), "--shape")
+    spec = from_onnx(path, shapes={name: parse_shape(text) for name, text in given.items()})
     if not isinstance(spec, ModelSpec):
         raise typer.BadParameter(f"{path} leaves sizes open that must be known: give --shape")
     return spec

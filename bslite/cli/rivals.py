@@ -1,7 +1,9 @@
 """What `demo` and `bench` time: the engine, the same kernels layer by layer, and torch where installed."""
 
+import importlib.util
 import statistics
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -10,8 +12,10 @@ from bslite.cli.peer import model as torch_peer
 from bslite.cli.progress import activity, notes
 from bslite.errors import UnsupportedError
 from bslite.spec import Array, ModelSpec
+from bslite.spec.open import OpenModel
 
 ENGINE, LAYERWISE, TORCH = "bslite", "bslite, layer by layer", "torch eager, channels_last"
+ONNXRUNTIME = "onnxruntime"
 
 
 def torch_rival(spec: ModelSpec, threads: int | None) -> torch_peer.TorchModel | None:
@@ -27,21 +31,46 @@ def torch_rival(spec: ModelSpec, threads: int | None) -> torch_peer.TorchModel |
 
 
 def calls(
-    spec: ModelSpec, inputs: list[Array], threads: int | None, torch_model: Callable[..., Any] | None
+    spec: ModelSpec | OpenModel,
+    inputs: list[Array],
+    threads: int | None,
+    torch_model: Callable[..., Any] | None,
 ) -> dict[str, Callable[[], object]]:
     """Name -> one inference."""
     from bslite.api import run
 
-    rivals: dict[str, Callable[[], object]] = {
-        LAYERWISE: lambda: run(spec, inputs, layerwise=True, threads=threads),
-        ENGINE: lambda: run(spec, inputs, threads=threads),
-    }
+    rivals: dict[str, Callable[[], object]] = {}
+    if isinstance(spec, ModelSpec):
+        rivals[LAYERWISE] = lambda: run(spec, inputs, layerwise=True, threads=threads)
+    rivals[ENGINE] = lambda: run(spec, inputs, threads=threads)
     if torch_model is not None:
         import torch
 
         tensors = [torch.from_numpy(x) for x in inputs]
         rivals[TORCH] = lambda: torch_model(*tensors)
     return rivals
+
+
+def onnxruntime_rival(
+    path: Path | None, model: ModelSpec | OpenModel, inputs: list[Array], threads: int | None
+) -> dict[str, Callable[[], object]]:
+    """onnxruntime with an ONNX file, if it is installed and takes the file."""
+    if path is None or not isinstance(model, OpenModel) or importlib.util.find_spec("onnxruntime") is None:
+        return {}
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    feeds = {i.name: x for i, x in zip(model.inputs, inputs, strict=True)}
+    try:
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        session.run(None, feeds)
+    except Exception as e:
+        notes.print(f"without onnxruntime: {e}", markup=False)
+        return {}
+    return {ONNXRUNTIME: lambda: session.run(None, feeds)}
 
 
 def time_table(seconds: Mapping[str, list[float]]) -> Table:

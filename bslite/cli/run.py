@@ -2,7 +2,7 @@
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -10,7 +10,9 @@ import typer
 from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity
-from bslite.errors import writing
+from bslite.errors import UnsupportedError, writing
+
+MOST_SHOWN = 120  # characters of what is no array of numbers
 
 
 class Backend(str, Enum):
@@ -44,14 +46,18 @@ def run(
     from bslite.api import run as execute
     from bslite.cli.top import top_table
 
-    spec = options.load_model(model, arch, weights, seed, shape)
+    spec = options.load_model(model, arch, weights, seed)
     inputs = make_inputs(spec, input_file, shape, batch, seed)
     with activity(f"Running {spec.name}"):
         made = execute(spec, inputs, backend=backend.value, layerwise=layerwise, threads=threads)
-    outputs = dict(zip(spec.outputs, made if isinstance(made, list) else [made], strict=True))
+    names = [getattr(o, "name", o) for o in spec.outputs]
+    outputs = {names[0]: made} if len(names) == 1 else dict(zip(names, made, strict=True))
     console = Console(highlight=False)
     console.print(f"{spec.name}{options.describe_weights(arch, weights, seed)}")
     for name, value in outputs.items():
+        if not isinstance(value, np.ndarray) or value.dtype == object or not value.size:
+            console.print(f"{name}: {_told(value)}", markup=False)
+            continue
         low, high, mean = (f"{f(value):.4g}" for f in (np.min, np.max, np.mean))
         console.print(f"{name}: {list(value.shape)} {value.dtype}, from {low} to {high}, mean {mean}")
         if value.ndim == 2 and value.shape[1] >= 5 and np.isfinite(value).all():
@@ -60,9 +66,20 @@ def run(
         _save(save, outputs)
 
 
-def _save(path: Path, outputs: dict[str, np.ndarray]) -> None:
+def _told(value: Any) -> str:
+    """Texts, sequences and maps, and arrays without elements, as much as goes on a line."""
+    if value is None:
+        return "nothing"
+    what = f"{list(value.shape)} {value.dtype}" if hasattr(value, "shape") else f"{len(value)} values"
+    shown = str(value.tolist() if hasattr(value, "tolist") else value)
+    return f"{what}, {shown[:MOST_SHOWN]}{'...' if len(shown) > MOST_SHOWN else ''}"
+
+
+def _save(path: Path, outputs: dict[str, Any]) -> None:
+    if odd := [n for n, y in outputs.items() if not isinstance(y, np.ndarray) or y.dtype == object]:
+        raise UnsupportedError(f"{path}: {', '.join(odd)}: only arrays of numbers can be saved")
     with writing(path), path.open("wb") as file:
         if len(outputs) == 1:
             np.save(file, next(iter(outputs.values())))
         else:
-            np.savez(file, **outputs)  # type: ignore[arg-type]
+            np.savez(file, **outputs)

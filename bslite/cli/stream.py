@@ -1,6 +1,7 @@
 """``bslite stream``: how long one time step of a recurrent model takes, and how evenly."""
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -14,7 +15,7 @@ WARM = 50  # steps before the clock runs
 
 
 def stream(
-    model: options.ModelFile,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)],
     steps: Annotated[int, typer.Option(min=1, help="Time steps to take, one call each.")] = 2000,
     batch: options.Batch = None,
     shape: options.InputShape = None,
@@ -32,7 +33,7 @@ def stream(
     from bslite.streaming import Session
     from bslite.streaming.session import zeros_held
 
-    spec = options.load_model(model, None, shape=shape)
+    spec = options.load_spec(model, shape)
     rng = np.random.default_rng(seed)
     with activity(f"Preparing {spec.name}"):
         session = Session(spec, batch=batch, threads=threads, held=zeros_held(spec, batch))

@@ -8,6 +8,8 @@ from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity, steps
 from bslite.cli.rivals import torch_rival
+from bslite.spec import ModelSpec
+from bslite.spec.open import OpenModel
 
 
 def verify(
@@ -27,17 +29,19 @@ def verify(
     json_file: options.JsonFile = None,
 ) -> None:
     """Check every layer and the outputs against the float64 reference. Exit code 1 if one is out of bound."""
+    from bslite.api import run, settled
     from bslite.verification import verify as check
 
-    spec = options.load_model(model, arch, weights, seed, shape)
+    spec = options.load_model(model, arch, weights, seed)
     inputs = make_inputs(spec, input_file, shape, batch, seed)
-    spec.infer_shapes([x.shape for x in inputs])
-    module = torch_rival(spec, threads) if torch else None
+    cut = isinstance(spec, OpenModel) and spec.is_cut(inputs)
+    if not cut:
+        spec, inputs = settled(spec, inputs)
+        spec.infer_shapes([x.shape for x in inputs])
+    module = torch_rival(spec, threads) if torch and isinstance(spec, ModelSpec) else None
     with activity(f"Preparing {spec.name}"):
-        from bslite.api import run
-
         run(spec, inputs, threads=threads, backend=backend.value)
-    with steps("Verifying", len(spec.nodes)) as advance:
+    with steps("Verifying", len(spec.nodes) if isinstance(spec, ModelSpec) else 0) as advance:
         found = check(spec, inputs, module=module, threads=threads, on_layer=advance, backend=backend.value)
     print(found.summary() if quiet else found)
     options.write_figures(json_file, found.as_dict())

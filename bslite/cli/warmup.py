@@ -21,6 +21,7 @@ def warmup(
     ] = False,
 ) -> None:
     """Compile the kernels a model needs, and keep them on disk. Without a model: those common to all."""
+    from bslite.api import run
     from bslite.engines import cpu
     from bslite.frontends.weights import architectures
 
@@ -36,8 +37,12 @@ def warmup(
                 for n in (1, 16):
                     cpu.warmup(spec, [(n, *i.example[1:]) for i in spec.inputs])
         elif model or arch:
-            spec = hollow(arch) if arch and not model else options.load_model(model, arch, shape=shape)
-            cpu.warmup(spec, [x.shape for x in make_inputs(spec, None, shape, batch, 0)])
+            made = hollow(arch) if arch and not model else options.load_model(model, arch)
+            inputs = make_inputs(made, None, shape, batch, 0)
+            if isinstance(made, ModelSpec):
+                cpu.warmup(made, [x.shape for x in inputs])
+            else:
+                run(made, inputs)
         else:
             cpu.warmup()
     typer.echo(f"{len(compiled) - before} kernels compiled; the others were ready")

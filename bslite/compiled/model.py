@@ -61,6 +61,11 @@ class CompiledModel:
         return self._open().pieces()
 
     @property
+    def _bslite_model(self) -> Any:
+        """For `bslite.spec.open.behind`."""
+        return self._open().model
+
+    @property
     def memory(self) -> dict[str, int]:
         """Bytes held beyond the model's own parameters: packed ``weights``, and ``values`` between layers."""
         return self._open().memory()

@@ -4,7 +4,18 @@ from bslite.explanation.api import explain
 from bslite.explanation.cpu import Explanation
 from bslite.explanation.data.gpu import GpuRow
 from bslite.explanation.data.limits import Limits
+from bslite.explanation.data.pieces import PieceRow
 from bslite.explanation.data.rows import Row
 from bslite.explanation.gpu import GpuExplanation
+from bslite.explanation.pieces import PiecesExplanation
 
-__all__ = ["Explanation", "GpuExplanation", "GpuRow", "Limits", "Row", "explain"]
+__all__ = [
+    "Explanation",
+    "GpuExplanation",
+    "GpuRow",
+    "Limits",
+    "PieceRow",
+    "PiecesExplanation",
+    "Row",
+    "explain",
+]

@@ -1,6 +1,6 @@
 """`explain`: run a model under the clock and say, layer by layer, how far it is from the machine's limits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,11 @@ from bslite.explanation.data.limits import Limits, measured
 from bslite.explanation.data.memory import memory_of
 from bslite.explanation.data.profile import profile
 from bslite.explanation.gpu import GpuExplanation, explain_on_gpu
+from bslite.explanation.pieces import explain_pieces
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec
-from bslite.spec.open import OpenModel
+from bslite.spec.open import OpenModel, behind, in_order
 
 
 def explain(
@@ -34,12 +35,16 @@ def explain(
     """Say where the time of ``spec`` goes on the CPU engine, as an `Explanation`; or what the GPU engine will
     do, as a `GpuExplanation`, with ``backend="cuda"`` and by default for CUDA tensors.
 
-    ``shape`` is the input's shape, a list of shapes for several inputs, or the input itself as `bslite.run`
-    takes it; by default the model's example shapes, with ``batch`` images. ``threads`` defaults to the cores
+    ``spec`` is what `bslite.run` takes. ``shape`` is the input's shape, a list of shapes for several inputs,
+    or the input itself as `bslite.run` takes it; a dict by name may mix both. By default, and for inputs that
+    a dict lacks, the model's example shapes, with ``batch`` images. ``threads`` defaults to the cores
     this process may use. Times are medians over ``runs`` traced runs, after some to warm up. ``limits`` are
     the rates to hold the layers against; by default they are measured, once per process. For a GPU nothing is
     run: ``machine`` is the GPU to plan for, by default the GPU of this computer, and where there is none, an
     H200; the explanation says what it assumes.
+
+    For a model that runs in several pieces (`CompiledModel.pieces`) the result is a `PiecesExplanation`: the
+    time of each piece, NumPy's nodes with the reason, and an `Explanation` of what the engine computes.
 
     For a module made by `bslite.optimize` the result is a `bslite.dropin.explaining.ModuleExplanation`. It
     says which parts run in bslite and which in torch, names the parts that stay in torch because they were
@@ -49,6 +54,11 @@ def explain(
     """
     if backend not in (None, "cpu", "cuda"):
         raise EngineError(f"backend {backend!r} is not one of 'cpu', 'cuda'")
+    threads = getattr(spec, "threads", None) if threads is None else threads
+    if (model := behind(spec)) is not spec and hasattr(type(model), "_bslite_explain") and shape is not None:
+        spec(*(shape if isinstance(shape, (list, tuple)) else [shape]))  # specialises the module
+        shape = None
+    spec = model
     look = getattr(type(spec), "_bslite_explain", None)
     if look is not None:  # made by `bslite.optimize`: its class knows how
         if any(given is not None for given in (shape, batch, backend, machine)):
@@ -57,17 +67,31 @@ def explain(
                 "when the module was called; call it first"
             )
         return look(spec, runs=runs, limits=limits, **({"threads": threads} if threads else {}))
-    sized = isinstance(spec, ModelSpec) and (shape is None or batch is not None)
-    if isinstance(spec, OpenModel) and not sized:
-        spec, shape = settled(spec, _arrays(spec, shape, batch))
+    if not isinstance(spec, (ModelSpec, OpenModel)):
+        raise InputError(
+            f"explain() takes a ModelSpec first, got {type(spec).__name__}; "
+            "of any other model explain what bslite.compile makes of it"
+        )
+    check_threads(threads)
+    if isinstance(spec, OpenModel) and not (isinstance(spec, ModelSpec) and shape is None):
+        given = _open_inputs(spec, shape, batch)
+        if spec.is_cut(given):
+            if backend == "cuda" or machine is not None:
+                raise EngineError(
+                    f"model {spec.name!r} runs in several pieces, which explain() measures on the CPU only"
+                )
+            return explain_pieces(
+                spec, given, threads, runs,
+                lambda part, x: explain(part, x, threads=threads, runs=runs, limits=limits),
+            )  # fmt: skip
+        spec, shape = settled(spec, given)
         batch = None
+    elif isinstance(shape, Mapping):
+        shape = in_order(spec, shape)
     from bslite.engines.common.cells import inputs_to_cells
     from bslite.engines.cpu import engine_for, prepare
     from bslite.engines.cpu.detect import detect
 
-    if not isinstance(spec, ModelSpec):
-        raise InputError(f"explain() takes a ModelSpec first, got {type(spec).__name__}")
-    check_threads(threads)
     tensors = cuda_tensors(spec, shape)
     if backend == "cuda" or (backend is None and tensors):
         return _on_gpu(spec, shape, batch, tensors, machine)
@@ -86,16 +110,20 @@ def explain(
     )
 
 
-def _arrays(model: OpenModel, given: Any, batch: int | None) -> Any:
-    """What is given, as inputs: zeros for shapes. InputError where sizes are left open."""
-    if given is None or batch is not None:
-        raise InputError(
-            "explain() of a model whose sizes must be known takes an input, or the inputs' shapes"
-        )
-    shapes = [given] if isinstance(given, (tuple, list)) and all(isinstance(n, int) for n in given) else given
-    if not isinstance(shapes, (tuple, list)) or not all(isinstance(s, (tuple, list)) for s in shapes):
-        return given
-    return [np.zeros(s, i.dtype) for s, i in zip(shapes, model.inputs, strict=True)]
+def _open_inputs(model: OpenModel, given: Any, batch: int | None) -> list[Any]:
+    """What is given, as inputs; those of which the shape is given, or nothing, drawn at random."""
+    names = [i.name for i in model.inputs]
+    if isinstance(given, (tuple, list)) and given and all(isinstance(n, int) for n in given):
+        given = [given]
+    if given is not None and not isinstance(given, Mapping):
+        each = in_order(model, given)
+        if len(each) != len(names):
+            raise InputError(f"model {model.name!r} takes {len(names)} input(s), got {len(each)}")
+        given = dict(zip(names, each, strict=True))
+    known = {n: tuple(x) if isinstance(x, (tuple, list)) else x for n, x in (given or {}).items()}
+    if batch is not None and any(not isinstance(x, tuple) for x in known.values()):
+        raise InputError("give either an input or a batch")
+    return model.example(known, batch)
 
 
 def _on_gpu(

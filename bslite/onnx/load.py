@@ -10,7 +10,12 @@ from bslite.frontends.onnx.read import NotConverted, Reader
 from bslite.onnx.model import OnnxModel
 from bslite.spec import Array, ModelSpec
 
-#: What to do about operators that bslite does not have.
+#: What to do about a model that one ModelSpec cannot express,
+IN_PIECES = (
+    "no ModelSpec computes it at once; bslite.compile(model) runs it in several pieces, and bslite.explain "
+    "of that says where its time goes"
+)
+#: and about operators that bslite does not have.
 INSTEAD = (
     'bslite.onnx.backend.prepare(model, fallback="warn") runs the rest on the engine and these in '
     "ONNX's reference evaluator"
@@ -52,7 +57,8 @@ def from_onnx(
     try:
         converted = reader.find(shapes, constants)
     except NotConverted as e:
-        raise NotConverted(f"{e}\n{INSTEAD}", e.roots, e.nodes) from None
+        instead = INSTEAD if constants or not OnnxModel(source).cures(e) else IN_PIECES
+        raise NotConverted(f"{e}\n{instead}", e.roots, e.nodes) from None
     lost = [label for label in reader.labels if label not in dict(converted.sizing.names)]
     given = {d for i in reader.declared if i.name in shapes for d in i.shape or ()}
     if (lost and not given.issuperset(lost)) or (converted.sizing.step > 1 and not given):

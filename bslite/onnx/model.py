@@ -3,15 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bslite import api
-from bslite.errors import InputError, UnsupportedError
+from bslite.errors import BsliteError, InputError, UnsupportedError
 from bslite.frontends.onnx.file import read_model
+from bslite.frontends.onnx.inputs import check_names, examples, labelled
+from bslite.frontends.onnx.read import NotConverted
 from bslite.frontends.onnx.tensors import dtype_name
 from bslite.onnx.border import border_of
 from bslite.onnx.mixed import MixedRep
 from bslite.onnx.running import Options
+from bslite.onnx.watch import watched
 from bslite.spec import Array
-from bslite.spec.open import OpenModel, Settled
+from bslite.spec.open import OpenModel, Ran, Settled
 from bslite.spec.ports import Port
 
 
@@ -36,6 +41,7 @@ class OnnxModel(OpenModel):
         self.outputs = tuple(_port(v) for v in graph.output)
         self._border, self._exact = border_of(self.source), backend == "reference64"
         self._rep = MixedRep(self._border.source, Options(backend, threads))
+        self._others: dict[Options, OnnxModel] = {}
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name for one array per input."""
@@ -50,16 +56,85 @@ class OnnxModel(OpenModel):
 
     def settle(self, given: Sequence[Any]) -> Settled:
         """See `OpenModel`."""
-        names = [i.name for i in self.inputs]
-        if len(given) != len(names) or not all(hasattr(x, "shape") for x in given):
-            raise InputError(f"model {self.name!r} takes {len(names)} arrays, {names}; got {len(given)}")
         if self._border.gives:
             raise UnsupportedError(
                 f"model {self.name!r}: outputs {', '.join(self._border.gives)} are of types that bslite has "
-                "at the border only; run it by bslite.compile"
+                "at the border only: no ModelSpec computes it"
             )
-        inputs = self._border.enter(dict(zip(names, given, strict=True)))
+        inputs = self._border.enter(self._by_name(given))
         return self._rep.running.whole().specialised(inputs).settled(inputs)
+
+    def is_cut(self, given: Sequence[Any]) -> bool:
+        """See `OpenModel`."""
+        try:
+            self.settle(given)
+        except UnsupportedError:  # NotConverted, too: what cannot run in pieces either says so when it runs
+            return True
+        return False
+
+    def in_pieces(
+        self, given: Sequence[Any], backend: str | None, threads: int | None, ran: list[Ran] | None = None
+    ) -> list[Any]:
+        """See `OpenModel`. ``backend`` and ``threads`` where they are not None, else those of the model."""
+        own = self._rep.running.options
+        model = self._like(Options(backend or own.backend, threads or own.threads))
+        inputs = self._by_name(given)
+        if ran is None:
+            return list(model.run(inputs).values())
+        with watched() as watch:
+            made = model.run(inputs)
+        ran += watch.ran
+        return list(made.values())
+
+    def example(self, given: Mapping[str, Any], batch: int | None = None, seed: int = 0) -> list[Any]:
+        """See `OpenModel`."""
+        check_names(self.source, [i.name for i in self.inputs], given)
+        arrays = {n: x for n, x in given.items() if not isinstance(x, tuple)}
+        shapes = {n: tuple(getattr(x, "shape", x)) for n, x in given.items() if not isinstance(x, list)}
+        if len(arrays) == len(self.inputs):
+            return [arrays[i.name] for i in self.inputs]
+        drawn = [i for i in self.inputs if i.name not in arrays or i.name in shapes]
+        declared = [labelled(i.name, i.shape, i.dtype) for i in drawn]
+        wrong: BsliteError | None = None
+        for tried in examples(declared, shapes, batch or 1):
+            rng = np.random.default_rng(seed)
+            made = {i.name: i.draw(rng, s) for i, s in zip(drawn, tried, strict=True) if i.name not in arrays}
+            each = [arrays[i.name] if i.name in arrays else made[i.name] for i in self.inputs]
+            try:
+                if self.is_cut(each):
+                    self.in_pieces(each, None, None)
+            except UnsupportedError:
+                raise
+            except BsliteError as e:
+                wrong = wrong or e
+            else:
+                return each
+        raise InputError(
+            f"model {self.name!r}: none of the inputs tried fits it; give some, or their shapes: {wrong}"
+        )
+
+    def cures(self, error: NotConverted) -> bool:
+        """Whether the model runs in pieces, so far as is known, where making a ModelSpec raises ``error``."""
+        return self._rep.running.cures(error)
+
+    def _like(self, options: Options) -> "OnnxModel":
+        """This model with other options."""
+        if options == self._rep.running.options:
+            return self
+        if options not in self._others:
+            self._others[options] = OnnxModel(self.source, options.backend, options.threads, self.name)
+        return self._others[options]
+
+    def _by_name(self, given: Sequence[Any]) -> dict[str, Any]:
+        names = [i.name for i in self.inputs]
+        if len(given) != len(names):
+            raise InputError(f"model {self.name!r} takes {len(names)} arrays, {names}; got {len(given)}")
+        for port, x in zip(self.inputs, given, strict=True):
+            if not hasattr(x, "shape") and port.dtype not in ("sequence_type", "optional_type"):
+                raise InputError(
+                    f"input {port.name!r} is a {type(x).__name__}; expected an array or a tensor"
+                )
+        return dict(zip(names, given, strict=True))
 
     @property
     def specialised(self) -> list[str]:
@@ -90,6 +165,9 @@ class OnnxModel(OpenModel):
         for spec in self.specs():
             api.release(spec)
         self._rep.forget()
+        for other in self._others.values():
+            other.close()
+        self._others.clear()
 
 
 def _port(value: Any) -> Port:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bslite.errors import InputError, SpecError, UnsupportedError
+from bslite.errors import SpecError, UnsupportedError
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.inputs import graph_inputs
 from bslite.frontends.onnx.read import NotConverted
@@ -33,11 +33,12 @@ from bslite.onnx.control import CONTROL
 from bslite.onnx.evaluated import Evaluated
 from bslite.onnx.graph import Graph
 from bslite.onnx.host import FIRST, HOST, HostNode, key_of
-from bslite.onnx.kinds import kind
+from bslite.onnx.kinds import kind, refusal
 from bslite.onnx.part import part_of
 from bslite.onnx.pieces import ALONE, ENGINE, EVALUATED, Piece, cut, steady
 from bslite.onnx.rep import BsliteRep, Specialised, Wants
 from bslite.onnx.small import SmallNodes, small
+from bslite.onnx.watch import WATCH
 from bslite.ops import DTYPES
 from bslite.spec import Array
 
@@ -93,6 +94,7 @@ class Running:
 
     def _through(self, values: dict[str, Any], within: frozenset[int] | None = None) -> None:
         """Add what the pieces make to ``values``; those alone that are ``within`` some places, if given."""
+        watch = WATCH.get()
         while True:
             at = None
             try:
@@ -100,8 +102,12 @@ class Running:
                     if within is not None and not within.issuperset(piece.places):
                         continue
                     at = piece
-                    if not all(o in values for o in piece.outputs):
-                        self._run(piece, values)
+                    if all(o in values for o in piece.outputs):
+                        continue
+                    if watch is None:
+                        self.execute(piece, values)
+                    else:
+                        watch.run(self, piece, values)
             except NotConverted as e:
                 assert at is not None
                 self._settle(at, e, values)
@@ -142,16 +148,21 @@ class Running:
     def said(self) -> Iterator[str]:
         """Lines on how the graph runs: its pieces in order, so far as they are known."""
         for piece in self.pieces:
-            if piece.how == ENGINE:
-                in_numpy = any(isinstance(rep, SmallNodes) for rep in piece.ready.values())
-                yield f"{'NumPy, on a few integers' if in_numpy else 'engine'}: {len(piece.places)} nodes"
-                continue
-            (i,) = piece.places
-            how = "ONNX's evaluator" if piece.how == EVALUATED else "NumPy"
-            control = self.graph.nodes[i].op_type in CONTROL
-            yield f"{'control flow' if control else how}: {self.graph.place(i)}: {self._reasons.get(i, '')}"
-            for inner in self._hosts[i].inside() if i in self._hosts else ():
-                yield from (f"  {line}" for line in inner.said())
+            how, what, reason = self.described(piece)
+            yield f"{how}: {what}: {reason}" if piece.refused else f"{how}: {what}"
+            if piece.refused and piece.places[0] in self._hosts:
+                for inner in self._hosts[piece.places[0]].inside():
+                    yield from (f"  {line}" for line in inner.said())
+
+    def described(self, piece: Piece) -> tuple[str, str, str]:
+        """What computes a piece, which nodes it has, and why it is one of its own."""
+        if piece.how == ENGINE:
+            in_numpy = any(isinstance(rep, SmallNodes) for rep in piece.ready.values())
+            return "NumPy, on a few integers" if in_numpy else "engine", f"{len(piece.places)} nodes", ""
+        (i,) = piece.places
+        how = "ONNX's evaluator" if piece.how == EVALUATED else "NumPy"
+        control = self.graph.nodes[i].op_type in CONTROL
+        return "control flow" if control else how, self.graph.place(i), self._reasons.get(i, "")
 
     def forget(self) -> None:
         """Drop the models that are kept."""
@@ -174,7 +185,7 @@ class Running:
             (self._folded[name],) = self._rep_of(nodes, constants, {}, (name,)).run({})
         return self._folded[name]
 
-    def _run(self, piece: Piece, values: dict[str, Any]) -> None:
+    def execute(self, piece: Piece, values: dict[str, Any]) -> None:
         """Add what ``piece`` makes to ``values``."""
         if piece.how != ENGINE:
             (i,) = piece.places
@@ -184,9 +195,20 @@ class Running:
             made = self._host(i, piece.how)(given)
             values.update((o, y) for o, y in zip(node.output, made, strict=False) if o)
             return
-        whole = (
-            piece.ready.setdefault("whole", self._whole(piece)) if not piece.ready else piece.ready["whole"]
-        )
+        rep, given = self.ready(piece, values)
+        whole = piece.ready["whole"]
+        self._only = rep if whole and len(self.pieces) == 1 and isinstance(rep, BsliteRep) else None
+        values.update(zip(self.graph.outputs if whole else piece.outputs, rep.run(given), strict=True))
+        if piece.forced and len(rep.kept()) > MOST_VALUES:
+            self._loosen(piece)
+
+    def ready(
+        self, piece: Piece, values: Mapping[str, Any]
+    ) -> tuple["BsliteRep | SmallNodes", dict[str, Any]]:
+        """What runs a piece of the engine's, and the values that it takes, by name."""
+        if not piece.ready:
+            piece.ready.setdefault("whole", self._whole(piece))
+        whole = piece.ready["whole"]
         given = {name: self._value(values, name) for name in (self.graph.takes if whole else piece.inputs)}
         dtypes = tuple(itertools.starmap(self._kind, given.items()))
         rep = piece.ready.get(dtypes)
@@ -198,10 +220,7 @@ class Running:
                 if key not in self._reps:
                     self._reps[key] = self._rep(piece, given)
                 rep = piece.ready[dtypes] = self._reps[key]
-        self._only = rep if whole and len(self.pieces) == 1 and isinstance(rep, BsliteRep) else None
-        values.update(zip(self.graph.outputs if whole else piece.outputs, rep.run(given), strict=True))
-        if piece.forced and len(rep.kept()) > MOST_VALUES:
-            self._loosen(piece)
+        return rep, given
 
     def _host(self, i: int, how: str) -> Any:
         """What runs a node that is a piece of its own."""
@@ -345,6 +364,11 @@ class Running:
         if evaluated and self.options.fallback == "warn":
             warnings.warn(f"{error}\nONNX's reference evaluator runs these", UserWarning, stacklevel=5)
 
+    def cures(self, error: NotConverted) -> bool:
+        """Whether every node that a conversion of the whole graph lacks can run in a piece of its own."""
+        found = error.causes.items()
+        return bool(found) and all(self._cure(place, roots) is not None for place, roots in found)
+
     def _cure(self, place: int, roots: frozenset[str] | None) -> str | None:
         """How a node that cannot be converted is to run: `ENGINE` in a later piece; None if it cannot."""
         if place < 0:
@@ -363,26 +387,9 @@ class Running:
     def _refuse_dtypes(self, piece: Piece, given: Mapping[str, Any]) -> None:
         """Let nodes that read what the engine has no dtype for run by themselves."""
         odd = {n: self._kind(n, x) for n, x in given.items() if self._kind(n, x) not in DTYPES}
-        for name, declared in self.graph.inputs().items():
-            want = dtype_name(declared.type.tensor_type.elem_type)
-            if name in odd and want in DTYPES:
-                raise InputError(
-                    f"model {self.graph.source.name!r}: input {name!r} is {odd[name]}, expected {want}"
-                )
         whole = self._whole(piece)
-        start = 0 if whole else self._start(piece)
-        hit = {
-            i if whole else k: sorted(self.graph.reads[i] & set(odd))
-            for k, i in enumerate(piece.places, start)
-            if self.graph.reads[i] & set(odd)
-        }
-        listed = ", ".join(f"{n!r} is {k}" for n, k in odd.items())
-        raise NotConverted(
-            f"model {self.graph.source.name!r}: {self.graph.label}{listed}; bslite has {', '.join(DTYPES)}",
-            frozenset(),
-            causes=dict.fromkeys(hit),
-            reasons={k: f"of {', '.join(sorted({odd[n] for n in names}))}" for k, names in hit.items()},
-        )
+        numbered = enumerate(piece.places, 0 if whole else self._start(piece))
+        raise refusal(self.graph, odd, {i if whole else k: self.graph.reads[i] for k, i in numbered})
 
     def _kind(self, name: str, value: Any) -> str:
         """As `kind`; what is computed in float64 instead of float32 is float32."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from bslite import ops
 from bslite.errors import InputError, SpecError
 from bslite.ops import Shape
+from bslite.spec.ports import drawn
 
 Array = npt.NDArray[Any]
 G = TypeVar("G", bound="Graph")
@@ -55,9 +56,7 @@ class Input:
 
     def draw(self, rng: np.random.Generator, shape: Shape) -> Array:
         """Normal noise of this shape; of integers 0 and 1, which are within the range of any table."""
-        if self.dtype == "float32":
-            return rng.standard_normal(shape, np.float32)
-        return rng.integers(0, 2, shape).astype(self.dtype)
+        return drawn(self.dtype, rng, shape)
 
     def bind(self, shape: Shape, sizes: dict[str, int]) -> None:
         """Check a concrete ``shape`` and note the free sizes in ``sizes``. Raises InputError."""

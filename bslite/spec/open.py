@@ -1,10 +1,11 @@
-"""`OpenModel`: a model that is another ModelSpec for other sizes of its inputs."""
+"""`OpenModel`: a model that is another ModelSpec for other sizes of its inputs, or several of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bslite.errors import InputError
 from bslite.spec.model import ModelSpec
 from bslite.spec.ports import Port
 
@@ -27,11 +28,74 @@ class Settled:
         return [next(rest) if known is None else known.copy() for known in self.known]
 
 
-class OpenModel(ABC):
-    """A model that is no ModelSpec with all of its open sizes left free. ``inputs``: what a caller gives."""
+@dataclass
+class Ran:
+    """What one piece of a model did in one run of the model, in all of its ``calls``.
 
+    ``how``: "engine", or what else computes it; ``what``: which nodes; ``reason``: why it is a piece of its
+    own. ``depth``: in how many bodies and branches it stands. ``seconds`` are its own, without those of the
+    pieces inside it; ``at``: start and end of each call, from the start of the run. What the engine computes
+    has a ``spec`` with the ``inputs`` of its first call.
+    """
+
+    how: str
+    what: str
+    reason: str
+    depth: int
+    nodes: int
+    spec: ModelSpec | None
+    inputs: list[Any]
+    calls: int
+    seconds: float
+    at: list[tuple[float, float]]
+
+
+class OpenModel(ABC):
+    """A model that is no ModelSpec with all of its open sizes left free. ``inputs``: what a caller gives,
+    ``outputs``: what it gets.
+    """
+
+    name: str
     inputs: tuple[Port, ...]
+    outputs: tuple[Any, ...]
 
     @abstractmethod
     def settle(self, given: Sequence[Any]) -> Settled:
         """The model for one array or tensor per input. InputError if they are not what it takes."""
+
+    def is_cut(self, given: Sequence[Any]) -> bool:
+        """Whether it takes more than one ModelSpec to compute it: `in_pieces` does, `settle` cannot."""
+        return False
+
+    def in_pieces(
+        self, given: Sequence[Any], backend: str | None, threads: int | None, ran: list[Ran] | None = None
+    ) -> list[Any]:
+        """The outputs in order of a model that is cut; what each piece did is added to ``ran``."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def example(self, given: Mapping[str, Any], batch: int | None = None, seed: int = 0) -> list[Any]:
+        """Inputs that it takes: arrays that are ``given`` by name, others drawn at random, of the shape that
+        is given, or where none is, with such sizes as are tried when a file is read; ``batch`` for open sizes
+        at axis 0. InputError if nothing is found.
+        """
+
+
+def behind(model: Any) -> Any:
+    """What a compiled model computes: a ModelSpec, an OpenModel or a module; of others, ``model`` itself."""
+    return getattr(model, "_bslite_model", model)
+
+
+def in_order(model: Any, given: Any) -> list[Any]:
+    """What is given for the inputs, as a list: one value, a list of them or a dict by name.
+
+    InputError that says which names a dict lacks or has too many.
+    """
+    if not isinstance(given, Mapping):
+        return list(given) if isinstance(given, (list, tuple)) else [given]
+    names = [i.name for i in model.inputs]
+    wrong = [f"there is no input {n!r}" for n in given if n not in names]
+    wrong += [f"{n!r} is missing" for n in names if n not in given]
+    if wrong:
+        raise InputError(f"model {model.name!r} takes {', '.join(names)}: {'; '.join(wrong)}")
+    return [given[n] for n in names]

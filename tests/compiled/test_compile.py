@@ -104,7 +104,7 @@ def test_closing_lets_go_of_the_memory_and_leaves_the_spec_alone() -> None:
         m(x)
         assert m.memory["weights"] > 0
         assert m.memory["values"] > 0
-        engine = weakref.ref(m._open().spec.__dict__["_cpu_engine"])  # type: ignore[attr-defined]
+        engine = weakref.ref(m._open().model.__dict__["_cpu_engine"])
     gc.collect()
     assert engine() is None
     assert spec.__dict__["_cpu_engine"] is kept

@@ -23,7 +23,7 @@ class ModuleRunner:
         self.name = type(module).__name__
         if module.training:
             raise SpecError(f"model {self.name!r} is in training mode; call .eval()")
-        self.module = optimize(module, fallback="error", tune=False, threads=options.threads)
+        self.model = optimize(module, fallback="error", tune=False, threads=options.threads)
         given = inspect.signature(module.forward).parameters.values()
         self.inputs = tuple(
             Port(p.name, None, "any") for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
@@ -34,14 +34,14 @@ class ModuleRunner:
         if len(args) == 1 and isinstance(args[0], Mapping):
             args, kwargs = [], {**args[0], **kwargs}
         try:
-            inspect.signature(self.module.forward).bind(*args, **kwargs)
+            inspect.signature(self.model.forward).bind(*args, **kwargs)
         except TypeError as e:
             raise InputError(f"model {self.name!r}: {e}") from None
         arrays = any(
             not isinstance(x, torch.Tensor) and hasattr(x, "__array__") for x in (*args, *kwargs.values())
         )
         with torch.no_grad():
-            made = self.module(*map(_tensor, args), **{k: _tensor(v) for k, v in kwargs.items()})
+            made = self.model(*map(_tensor, args), **{k: _tensor(v) for k, v in kwargs.items()})
         results = Outputs(_named(made))
         self.outputs = tuple(
             Port(name, tuple(y.shape), str(y.dtype).removeprefix("torch.")) for name, y in results.items()
@@ -53,13 +53,13 @@ class ModuleRunner:
 
     def memory(self) -> dict[str, int]:
         total = {"weights": 0, "values": 0}
-        for spec in runner_of(self.module).specs():
+        for spec in runner_of(self.model).specs():
             for what, size in api.memory(spec).items():
                 total[what] += size
         return total
 
     def close(self) -> None:
-        runner_of(self.module).forget()
+        runner_of(self.model).forget()
 
 
 def _tensor(value: Any) -> Any:

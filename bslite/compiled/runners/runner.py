@@ -28,6 +28,10 @@ class Runner(Protocol):
         """What a call takes, in order."""
 
     @property
+    def model(self) -> Any:
+        """What computes: a ModelSpec, an OpenModel or a module."""
+
+    @property
     def outputs(self) -> tuple[Port, ...]:
         """What a call returns, in order; empty as long as it is not known."""
 

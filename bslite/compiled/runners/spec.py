@@ -18,7 +18,7 @@ class SpecRunner:
 
     def __init__(self, spec: ModelSpec, options: Options) -> None:
         self.name, self.options = spec.name, options
-        self.spec = spec.copy() if isinstance(spec, TorchModel) else spec.replace()
+        self.model = spec.copy() if isinstance(spec, TorchModel) else spec.replace()
         shapes = spec.open_shapes if isinstance(spec, TorchModel) else [i.shape for i in spec.inputs]
         self.inputs = tuple(
             Port(i.name, shape, i.dtype) for i, shape in zip(spec.inputs, shapes, strict=True)
@@ -28,11 +28,11 @@ class SpecRunner:
 
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Outputs:
         given = ordered(self.name, self._takes, args, kwargs)
-        made = api.run(self.spec, given, backend=self.options.device, threads=self.options.threads)
+        made = api.run(self.model, given, backend=self.options.device, threads=self.options.threads)
         return Outputs(zip(self._gives, made if isinstance(made, list) else [made], strict=True))
 
     def pieces(self) -> list[str]:
-        return [f"engine: {len(self.spec.nodes)} nodes"]
+        return [f"engine: {len(self.model.nodes)} nodes"]
 
     def memory(self) -> dict[str, int]:
         return api.memory(*self._specs())
@@ -42,7 +42,7 @@ class SpecRunner:
             api.release(spec)
 
     def _specs(self) -> list[ModelSpec]:
-        return self.spec.specs() if isinstance(self.spec, TorchModel) else [self.spec]
+        return self.model.specs() if isinstance(self.model, TorchModel) else [self.model]
 
 
 def output_ports(spec: ModelSpec) -> tuple[Port, ...]:

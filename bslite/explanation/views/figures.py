@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from bslite.explanation.data.pieces import PiecesResult
 from bslite.explanation.data.result import Result
 from bslite.explanation.data.rows import Row
 
@@ -19,6 +20,7 @@ COLOURS = {
     "elementwise, norms": "#5c7080",
     "moving data": "#a5b1bb",
 }
+PIECES = {"engine": "#2f6fdf", "NumPy": "#e8930c", "control flow": "#8250df", "ONNX's evaluator": "#d6336c"}
 WAITING, FLOOR = "#d8dee4", "#111827"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 DASHES = {"l2": "dot", "l3": "dash", "memory": "longdash"}
@@ -73,6 +75,33 @@ def time_per_layer(e: Result) -> Any:
     )
     figure.update_yaxes(title="µs", rangemode="tozero")
     return styled(figure, 430)
+
+
+def time_per_piece(e: PiecesResult) -> Any:
+    """Bars in the order in which pieces began, by what computes them; the floor as a tick."""
+    labels = [str(r.number) for r in e.rows]
+    figure = go.Figure()
+    for how in dict.fromkeys(r.how for r in e.rows):
+        chosen = [r for r in e.rows if r.how == how]
+        figure.add_bar(
+            x=[str(r.number) for r in chosen], y=[r.seconds * 1e6 for r in chosen], name=how,
+            marker_color=PIECES.get(how), customdata=[escape(f"{r.what} {r.reason}") for r in chosen],
+            hovertemplate="%{customdata}: %{y:.1f} µs<extra></extra>",
+        )  # fmt: skip
+    floors = [r for r in e.rows if r.floor is not None]
+    figure.add_scatter(
+        x=[str(r.number) for r in floors], y=[(r.floor or 0.0) * 1e6 for r in floors], mode="markers",
+        name="floor (roofline)",
+        marker={"symbol": "line-ew", "size": max(4, min(14, 700 // max(1, len(e.rows)))),
+                "line": {"width": 2, "color": FLOOR}},
+        hovertemplate="floor %{y:.1f} µs<extra></extra>",
+    )  # fmt: skip
+    figure.update_layout(bargap=0.15, xaxis_title="piece, in the order in which they began")
+    figure.update_xaxes(
+        categoryorder="array", categoryarray=labels, type="category", tickangle=0, nticks=30, showgrid=False
+    )
+    figure.update_yaxes(title="µs", rangemode="tozero")
+    return styled(figure, 360)
 
 
 def roofline(e: Result) -> Any:

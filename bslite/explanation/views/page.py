@@ -1,5 +1,6 @@
 """The report: one HTML file with plots and the table, which fetches nothing."""
 
+from collections.abc import Container, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -44,8 +45,27 @@ def need_plotly() -> None:
 def page(e: Result) -> str:
     """The whole file."""
     need_plotly()
+    return document(f"{e.model}, {' '.join(str(list(s)) for s in e.shapes)}", [body(e)])
+
+
+def document(title: str, content: Sequence[str]) -> str:
+    """A file that needs nothing else."""
     from plotly.offline import get_plotlyjs
 
+    return "\n".join(
+        [
+            "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
+            "<meta name='viewport' content='width=device-width, initial-scale=1'>",
+            f"<title>{escape(title)}</title><style>{STYLE}</style>",
+            f"<script>{get_plotlyjs()}</script></head><body><main>",
+            *content,
+            "</main></body></html>\n",
+        ]
+    )
+
+
+def body(e: Result) -> str:
+    """What a file says of one model: title, main figures, plots and table."""
     from bslite.explanation.views import figures
 
     predicted = figures.predictions(e)
@@ -82,18 +102,12 @@ def page(e: Result) -> str:
         ),
         f"<section><h2>Layers</h2><div class='scroll'>{_table(e)}</div></section>",
     ]
-    title = f"{e.model}, {' '.join(str(list(s)) for s in e.shapes)}"
     return "\n".join(
         [
-            "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-            "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-            f"<title>{escape(title)}</title><style>{STYLE}</style>",
-            f"<script>{get_plotlyjs()}</script></head><body><main>",
             f"<h1>{escape(e.model)}</h1><p>input {' '.join(str(list(s)) for s in e.shapes)}, "
             f"{e.profile.threads} thread(s), medians of {e.profile.runs} runs</p>",
             _tiles(e),
             *sections,
-            "</main></body></html>\n",
         ]
     )
 
@@ -113,10 +127,15 @@ def _tiles(e: Result) -> str:
         "threads idle": f"{100 * idle:.1f} %",
         "memory": f"{held / 1e6:,.1f} MB",
     }
-    body = "".join(
+    return tiles_of(tiles)
+
+
+def tiles_of(tiles: Mapping[str, str]) -> str:
+    """Figures side by side: what they are -> the figure."""
+    each = "".join(
         f"<div class='tile'><b>{value}</b><span>{name}</span></div>" for name, value in tiles.items()
     )
-    return f"<div class='tiles'>{body}</div>"
+    return f"<div class='tiles'>{each}</div>"
 
 
 def _section(title: str, text: str, figure: Any) -> str:
@@ -139,4 +158,14 @@ def _table(e: Result) -> str:
         why = f"<td class='why'>{escape('; '.join(r.holds))}</td><td class='why'>{escape(r.apart)}</td>"
         inside = " class='inside'" if r.inside else ""
         lines.append(f"<tr{inside}><td class='n'>{number if counted else ''}</td>{cells}{why}</tr>")
+    return f"<table>{''.join(lines)}</table>"
+
+
+def table_of(header: Sequence[str], rows: Sequence[tuple[Sequence[str], bool]], words: Container[int]) -> str:
+    """A table of lines of cells, those set back that are said to be; ``words``: columns to the left."""
+    kinds = ["" if i in words else " class='n'" for i in range(len(header))]
+    lines = [f"<tr>{''.join(f'<th{k}>{h}</th>' for k, h in zip(kinds, header, strict=True))}</tr>"]
+    for cells, inside in rows:
+        each = "".join(f"<td{k}>{escape(c)}</td>" for k, c in zip(kinds, cells, strict=True))
+        lines.append(f"<tr class='inside'>{each}</tr>" if inside else f"<tr>{each}</tr>")
     return f"<table>{''.join(lines)}</table>"

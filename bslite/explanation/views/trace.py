@@ -12,18 +12,23 @@ from bslite.explanation.data.rows import Row
 
 def trace_json(e: Result) -> str:
     """The run in `Profile.items`, as JSON."""
-    return json.dumps({"traceEvents": [*_tracks(e), *_slices(e)], "displayTimeUnit": "ns"})
+    return json.dumps({"traceEvents": events(e), "displayTimeUnit": "ns"})
 
 
-def _tracks(e: Result) -> list[dict[str, Any]]:
-    named = {"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": e.model}}
+def events(e: Result, process: int = 1, origin: float = 0.0) -> list[dict[str, Any]]:
+    """The tracks and slices of one run that starts at ``origin``, in µs, under a number of its own."""
+    return [*_tracks(e, process), *_slices(e, process, origin)]
+
+
+def _tracks(e: Result, process: int) -> list[dict[str, Any]]:
+    named = {"name": "process_name", "ph": "M", "pid": process, "tid": 0, "args": {"name": e.model}}
     return [named] + [
-        {"name": "thread_name", "ph": "M", "pid": 1, "tid": w, "args": {"name": f"walker {w}"}}
+        {"name": "thread_name", "ph": "M", "pid": process, "tid": w, "args": {"name": f"walker {w}"}}
         for w in range(e.profile.threads)
     ]
 
 
-def _slices(e: Result) -> list[dict[str, Any]]:
+def _slices(e: Result, process: int, origin: float) -> list[dict[str, Any]]:
     items = e.profile.items
     home: dict[int, Row] = {step: r for r in e.timed for step in r.steps}
     kernels = {step: k for r in e.timed for step, k in zip(r.steps, r.kernels, strict=True)}
@@ -36,8 +41,8 @@ def _slices(e: Result) -> list[dict[str, Any]]:
             args["GFLOP/s"] = round(r.flops / r.items / (stop - start) / 1e9, 2)
         slices.append(
             {
-                "name": r.name, "cat": kernels[step], "ph": "X", "pid": 1, "tid": walker,
-                "ts": start * 1e6, "dur": (stop - start) * 1e6, "args": args,
+                "name": r.name, "cat": kernels[step], "ph": "X", "pid": process, "tid": walker,
+                "ts": origin + start * 1e6, "dur": (stop - start) * 1e6, "args": args,
             }
         )  # fmt: skip
     return slices

@@ -57,16 +57,16 @@ def _declared(source: Source, v: Any) -> GraphInput:
         return GraphInput(v.name, None, dtype)
     dims = v.type.tensor_type.shape.dim
     sizes([d.dim_value for d in dims if d.dim_value != -1], f"input {v.name!r}")
-    return GraphInput(
-        v.name,
-        tuple(
-            d.dim_value
-            if d.HasField("dim_value") and d.dim_value > 0
-            else (d.dim_param if d.dim_param not in NO_LABEL else f"{v.name}.{axis}")
-            for axis, d in enumerate(dims)
-        ),
-        dtype,
-    )
+    known = [d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else d.dim_param for d in dims]
+    return labelled(v.name, known, dtype)
+
+
+def labelled(name: str, shape: Sequence[int | str | None] | None, dtype: str) -> GraphInput:
+    """An input whose sizes without a label are labelled by their places."""
+    if shape is None:
+        return GraphInput(name, None, dtype)
+    sizes = (f"{name}.{axis}" if d is None or d in NO_LABEL else d for axis, d in enumerate(shape))
+    return GraphInput(name, tuple(sizes), dtype)
 
 
 def check_names(source: Source, known: Collection[str], given: Iterable[str]) -> None:
@@ -107,7 +107,9 @@ def check_example(declared: GraphInput, example: Sequence[int], known: dict[str,
     return shape
 
 
-def examples(declared: Sequence[GraphInput], shapes: Mapping[str, Sequence[int]]) -> Iterator[list[Shape]]:
+def examples(
+    declared: Sequence[GraphInput], shapes: Mapping[str, Sequence[int]], batch: int = 1
+) -> Iterator[list[Shape]]:
     """Concrete shapes to try, in turns, of which those in ``shapes`` are given. InputError where those do not
     fit, or where one is not given and the file does not say the rank.
     """
@@ -123,7 +125,7 @@ def examples(declared: Sequence[GraphInput], shapes: Mapping[str, Sequence[int]]
         for axis, d in enumerate(i.shape or ()):
             if isinstance(d, str) and d not in known:
                 free.setdefault(d, axis == 0)
-    tries = [tuple(1 if first else size for first in free.values()) for size in EXAMPLES]
+    tries = [tuple(batch if first else size for first in free.values()) for size in EXAMPLES]
     tries += [(size,) * len(free) for size in EXAMPLES]
     for made in dict.fromkeys(tries):
         sizes_of = {**known, **dict(zip(free, made, strict=True))}

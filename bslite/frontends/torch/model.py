@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bslite.cache import Recent
 from bslite.errors import InputError
 from bslite.frontends.torch.sizes import Sizes, bound_to
@@ -52,6 +54,19 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
         return Settled(
             self.spec_for([tuple(x.shape) for x in given]), list(given), [None] * len(self.outputs)
         )
+
+    def example(self, given: Mapping[str, Any], batch: int | None = None, seed: int = 0) -> list[Any]:
+        """See `OpenModel`."""
+        rng = np.random.default_rng(seed)
+        made = []
+        for declared, opened in zip(self.inputs, self.open_shapes, strict=True):
+            shape = declared.example
+            if batch is not None and opened and isinstance(opened[0], str):
+                shape = (batch, *shape[1:])
+            x = given.get(declared.name, shape)
+            made.append(declared.draw(rng, x) if isinstance(x, tuple) else x)
+        self.settle(made)
+        return made
 
     def spec_for(self, shapes: Sequence[Shape]) -> ModelSpec:
         """The model for inputs of these shapes. InputError, naming input and axis, if there is none."""
