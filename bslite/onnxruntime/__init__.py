@@ -11,17 +11,26 @@ from typing import Any
 
 from bslite.onnxruntime import capi
 from bslite.onnxruntime.binding import IOBinding, OrtValue
+from bslite.onnxruntime.devices import OrtAllocatorType, OrtDevice, OrtMemoryInfo, OrtMemType
 from bslite.onnxruntime.environment import (
     __version__,
+    cuda_version,
     disable_telemetry_events,
     enable_telemetry_events,
     get_all_providers,
     get_available_providers,
+    get_build_info,
     get_device,
     get_version_string,
+    has_collective_ops,
+    package_name,
+    preload_dlls,
+    print_debug_info,
     set_default_logger_severity,
     set_default_logger_verbosity,
+    set_global_thread_pool_sizes,
     set_seed,
+    version,
 )
 from bslite.onnxruntime.install import installed
 from bslite.onnxruntime.metadata import ModelMetadata, NodeArg
@@ -42,21 +51,33 @@ __all__ = [
     "InferenceSession",
     "ModelMetadata",
     "NodeArg",
+    "OrtAllocatorType",
+    "OrtDevice",
+    "OrtMemType",
+    "OrtMemoryInfo",
     "OrtValue",
     "RunOptions",
     "SessionOptions",
     "__version__",
     "capi",
+    "cuda_version",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
+    "get_build_info",
     "get_device",
     "get_version_string",
+    "has_collective_ops",
     "installed",
+    "package_name",
+    "preload_dlls",
+    "print_debug_info",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
     "set_seed",
+    "version",
 ]
 
 

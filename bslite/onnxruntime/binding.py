@@ -1,5 +1,7 @@
 """Values and bindings: inputs and outputs named once, arrays of the host."""
 
+import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -21,9 +23,9 @@ class Runs(Protocol):
 
 
 class OrtValue:
-    """An array of the host."""
+    """An array of the host, or what a model returns that is none: a list, a dict."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: Any) -> None:
         self._array = array
 
     @staticmethod
@@ -38,7 +40,40 @@ class OrtValue:
     ) -> "OrtValue":
         """A new array, its contents undefined."""
         _on_host(device_type)
-        return OrtValue(np.empty(tuple(shape), element_type))
+        return OrtValue(np.empty(tuple(shape), _dtype(element_type)))
+
+    @staticmethod
+    def ortvalue_from_numpy_with_onnx_type(data: Array, onnx_element_type: int) -> "OrtValue":
+        """``data``, not copied, read as the element type of ONNX's of that number."""
+        return OrtValue(data.view(_dtype(onnx_element_type)))
+
+    @staticmethod
+    def from_dlpack(data: Any) -> "OrtValue":
+        """The memory of another library's array, not copied."""
+        return OrtValue(np.from_dlpack(data))
+
+    def __dlpack__(self, *, stream: Any = None) -> Any:
+        return self._array.__dlpack__()
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self._array, dtype, copy=copy)
+
+    def update_inplace(self, data: Array) -> None:
+        """Write ``data`` into its memory. InputError if it is of another shape."""
+        if data.shape != self._array.shape:
+            raise InputError(f"a value of {self.shape()} takes no array {list(data.shape)}")
+        self._array[...] = data
+
+    def data_ptr(self) -> int:
+        """The address of its memory."""
+        return int(self._array.ctypes.data)
+
+    def tensor_size_in_bytes(self) -> int:
+        """Bytes of its elements."""
+        return int(self._array.nbytes)
 
     def numpy(self) -> Array:
         """The array."""
@@ -63,8 +98,16 @@ class OrtValue:
         return "cpu"
 
     def is_tensor(self) -> bool:
-        """True."""
-        return True
+        """Whether it is an array."""
+        return isinstance(self._array, np.ndarray)
+
+    def is_tensor_sequence(self) -> bool:
+        """Whether it is a list of arrays."""
+        return isinstance(self._array, list) and all(isinstance(x, np.ndarray) for x in self._array)
+
+    def is_sparse_tensor(self) -> bool:
+        """False."""
+        return False
 
     def has_value(self) -> bool:
         """True."""
@@ -77,7 +120,8 @@ class IOBinding:
     def __init__(self, session: Runs) -> None:
         self._names = [o.name for o in session.get_outputs()]
         self._inputs: dict[str, Array] = {}
-        self._outputs: dict[str, OrtValue | None] = {}
+        self._outputs: dict[str, OrtValue | None] = {}  # bound; None: without memory of the caller's
+        self._made: dict[str, OrtValue] = {}
 
     def bind_cpu_input(self, name: str, array: Array) -> None:
         """Read input ``name`` from ``array`` at each run."""
@@ -87,32 +131,57 @@ class IOBinding:
         """Read input ``name`` from a value at each run."""
         self._inputs[name] = value.numpy()
 
-    def bind_output(self, name: str, device_type: str = "cpu", device_id: int = 0, *unused: Any) -> None:
-        """Compute output ``name``. InputError if memory of the caller's is given by its address."""
+    def bind_input(
+        self,
+        name: str,
+        device_type: str,
+        device_id: int,
+        element_type: Any,
+        shape: Sequence[int],
+        buffer_ptr: int,
+    ) -> None:
+        """Read input ``name`` at each run from memory of the caller's, given by its address."""
         _on_host(device_type)
-        if any(x is not None for x in unused):
-            raise InputError("bind_output takes no address; bind an OrtValue with bind_ortvalue_output")
-        self._outputs[name] = None
+        self._inputs[name] = _at(buffer_ptr, shape, element_type)
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Compute output ``name``; if an address is given, with type and shape, into the memory there."""
+        _on_host(device_type)
+        if buffer_ptr is None:
+            self._outputs[name] = None
+            return
+        if element_type is None or shape is None:
+            raise InputError(f"output {name!r}: an address without element type and shape")
+        self._outputs[name] = OrtValue(_at(buffer_ptr, shape, element_type))
 
     def bind_ortvalue_output(self, name: str, value: OrtValue) -> None:
         """Write output ``name`` into a value."""
         self._outputs[name] = value
 
     def run(self, session: Runs) -> None:
-        """Compute the outputs that are bound."""
+        """Compute the outputs that are bound: into the caller's memory, or else into values made anew."""
         names = list(self._outputs) or self._names
         for name, made in zip(names, session.run(names, self._inputs), strict=True):
             value = self._outputs.get(name)
-            if value is None or value.numpy().shape != made.shape:
-                if value is not None:
-                    raise InputError(f"output {name!r} is {list(made.shape)}, its value {value.shape()}")
-                self._outputs[name] = OrtValue(made)
-            else:
-                value.numpy()[...] = made
+            if value is None:
+                self._made[name] = OrtValue(made)
+                continue
+            if value.numpy().shape != made.shape:
+                raise InputError(f"output {name!r} is {list(made.shape)}, its value {value.shape()}")
+            value.numpy()[...] = made
+            self._made[name] = value
 
     def get_outputs(self) -> list[OrtValue]:
         """The outputs of the last run, in the order in which they were bound."""
-        return [v for v in self._outputs.values() if v is not None]
+        return [self._made[name] for name in self._outputs or self._names if name in self._made]
 
     def copy_outputs_to_cpu(self) -> list[Array]:
         """The outputs of the last run as arrays."""
@@ -135,6 +204,23 @@ class IOBinding:
     def clear_binding_outputs(self) -> None:
         """Forget the outputs."""
         self._outputs.clear()
+        self._made.clear()
+
+
+def _dtype(element_type: Any) -> np.dtype[Any]:
+    """NumPy's dtype of its own or of ONNX's number of an element type."""
+    if isinstance(element_type, int):
+        import onnx
+
+        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_type))
+    return np.dtype(element_type)
+
+
+def _at(address: int, shape: Sequence[int], element_type: Any) -> Array:
+    """Memory of the caller's as an array."""
+    dtype, sizes = _dtype(element_type), tuple(shape)
+    held = (ctypes.c_char * (math.prod(sizes) * dtype.itemsize)).from_address(address)
+    return np.frombuffer(memoryview(held).cast("B"), dtype).reshape(sizes)
 
 
 def _on_host(device: str) -> None:

@@ -1,5 +1,6 @@
 """Options of sessions and runs. Those that steer onnxruntime's inside are kept and have no effect."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -75,6 +76,13 @@ class SessionOptions:
         """Fix the free size that the model calls ``name``."""
         self.sizes[name] = size
 
+    def add_provider(self, name: str, options: Mapping[str, str] | None = None) -> None:
+        """Taken for programs that call it; sessions run on the CPU."""
+
+    def has_providers(self) -> bool:
+        """False: a session's providers are its own arguments."""
+        return False
+
     def register_custom_ops_library(self, path: str) -> None:
         """UnsupportedError: bslite loads no compiled operators."""
         raise UnsupportedError(f"custom operators ({path}): bslite loads no compiled libraries")
@@ -94,3 +102,9 @@ class RunOptions:
     def add_run_config_entry(self, key: str, value: str) -> None:
         """Keep an entry of onnxruntime's; it has no effect."""
         self.entries[key] = value
+
+    def get_run_config_entry(self, key: str) -> str:
+        """An entry that was added. InputError if there is none."""
+        if key not in self.entries:
+            raise InputError(f"there is no run config entry {key!r}")
+        return self.entries[key]

@@ -1,13 +1,14 @@
 """`InferenceSession`: a model ready to run, by onnxruntime's names."""
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bslite.compiled.model import CompiledModel
 from bslite.compiled.runners.onnx import OnnxRunner
 from bslite.compiled.runners.runner import Options
-from bslite.errors import InputError
+from bslite.errors import BsliteError, InputError, UnsupportedError
 from bslite.frontends.onnx.file import read_model
 from bslite.frontends.onnx.lacking import check_operators
 from bslite.onnx.host import HOST
@@ -16,6 +17,8 @@ from bslite.onnxruntime.environment import PROVIDERS
 from bslite.onnxruntime.feeds import arrays
 from bslite.onnxruntime.metadata import ModelMetadata, NodeArg
 from bslite.onnxruntime.options import RunOptions, SessionOptions
+
+NO_VERSION = 2**63 - 1  # what onnxruntime says of a file that names none
 
 
 class InferenceSession:
@@ -36,7 +39,10 @@ class InferenceSession:
         provider_options: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        self._options = sess_options or SessionOptions()
+        self._options = self._sess_options = sess_options or SessionOptions()
+        # packages read where the model came from
+        self._model_path = None if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
+        self._model_bytes = path_or_bytes if isinstance(path_or_bytes, bytes) else None
         source = read_model(path_or_bytes)
         check_operators(source, HOST)
         proto = source.model
@@ -56,7 +62,7 @@ class InferenceSession:
             proto.domain,
             proto.doc_string,
             proto.graph.doc_string,
-            proto.model_version,
+            proto.model_version if proto.HasField("model_version") else NO_VERSION,
             {p.key: p.value for p in proto.metadata_props},
         )
 
@@ -100,6 +106,28 @@ class InferenceSession:
         made = self._runner.model.again([feed.get(arg.name) for arg in self._inputs])
         return [made[self._places[name]] for name in output_names] if made and output_names else made
 
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[Any, Any, str], Any],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """`run` in a thread of its own, which calls ``callback(results, user_data, "")``, or with no results
+        and what is wrong.
+        """
+
+        def work() -> None:
+            try:
+                made = self.run(output_names, input_feed)
+            except BsliteError as e:
+                callback([], user_data, str(e))
+            else:
+                callback(made, user_data, "")
+
+        threading.Thread(target=work, name="bslite-run-async").start()
+
     def get_inputs(self) -> list[NodeArg]:
         """What `run` takes."""
         return self._inputs
@@ -136,6 +164,14 @@ class InferenceSession:
 
     def enable_fallback(self) -> None:
         """Taken for programs that call it; there is no fallback."""
+
+    def end_profiling(self) -> str:
+        """The empty string, as of a session that was not asked to profile. UnsupportedError if it was."""
+        if self._options.enable_profiling:
+            raise UnsupportedError(
+                "no profile in onnxruntime's form; bslite.explain tells where the time goes"
+            )
+        return ""
 
     def io_binding(self) -> IOBinding:
         """Bindings for `run_with_iobinding`."""

@@ -1,5 +1,6 @@
 """onnxruntime's interface: what a program asks of it, with onnxruntime's own answers beside."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +94,9 @@ def test_a_model_of_unknown_operators_makes_no_session() -> None:
 
 def test_what_is_missing_says_so() -> None:
     with pytest.raises(
-        AttributeError, match=r"in the place of onnxruntime, has no 'OrtDevice'; it has .*, .*"
+        AttributeError, match=r"in the place of onnxruntime, has no 'SparseTensor'; it has .*, .*"
     ):
-        _ = ort.OrtDevice
+        _ = ort.SparseTensor
     with pytest.raises(AttributeError):
         ort.SessionOptions().intra_op_threads = 1
 
@@ -146,6 +147,55 @@ def test_bindings_read_and_write_the_caller_s_arrays() -> None:
         binding.bind_output("y", "cuda")
 
 
+def test_bindings_take_addresses() -> None:
+    s, x, place = session(), noise(2, 3), np.empty((2, 3), np.float32)
+    binding = s.io_binding()
+    for name in ("x", "i"):
+        binding.bind_input(name, "cpu", 0, np.float32, [2, 3], x.ctypes.data)
+    binding.bind_output("y", "cpu", 0, 1, [2, 3], place.ctypes.data)
+    s.run_with_iobinding(binding)
+    assert np.array_equal(place, x + x)
+    with pytest.raises(InputError, match="an address without element type"):
+        binding.bind_output("y", buffer_ptr=place.ctypes.data)
+    binding.bind_output("y")
+    s.run_with_iobinding(binding)
+    (first,) = binding.get_outputs()
+    x += 1
+    s.run_with_iobinding(binding)
+    assert np.array_equal(first.numpy(), place)  # the second run wrote elsewhere
+
+
+def test_values_are_memory_of_others_too() -> None:
+    x = noise(2, 3)
+    held = ort.OrtValue.from_dlpack(x)
+    assert (held.data_ptr(), held.tensor_size_in_bytes(), held.is_tensor()) == (x.ctypes.data, 24, True)
+    held.update_inplace(np.ones((2, 3), np.float32))
+    assert np.array_equal(x, np.asarray(held))
+    assert np.array_equal(np.from_dlpack(held), x)
+    with pytest.raises(InputError, match=r"a value of \[2, 3\] takes no array \[3\]"):
+        held.update_inplace(np.ones(3, np.float32))
+    halves = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.zeros(2, np.uint16), 10)
+    assert halves.data_type() == "tensor(float16)"
+    assert ort.OrtValue([x]).is_tensor_sequence()
+
+
+def test_run_async_calls_back() -> None:
+    s, x, found, done = session(), noise(1, 3), [], threading.Event()
+
+    def take(results: Any, user: str, wrong: str) -> None:
+        found.append((results, user, wrong))
+        done.set()
+
+    for feed in ({"x": x, "i": x}, {"x": x}):
+        s.run_async(None, feed, take, "mine")
+        assert done.wait(60)
+        done.clear()
+    ((made,), user, wrong), (none, _, said) = found
+    assert np.array_equal(made, x + x)
+    assert (user, wrong, none) == ("mine", "", [])
+    assert "'i'" in said or " i" in said
+
+
 def test_installed_stands_in_for_the_module(tmp_path: Path) -> None:
     import sys
 
@@ -155,12 +205,14 @@ def test_installed_stands_in_for_the_module(tmp_path: Path) -> None:
         "from onnxruntime import InferenceSession, SessionOptions\n"
         "from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, NoSuchFile\n"
         "from onnxruntime.capi import _pybind_state as C\n"
+        "from onnxruntime.capi.onnxruntime_inference_collection import Session\n"
     )
     with pytest.MonkeyPatch.context() as patch, ort.installed() as module:
         patch.syspath_prepend(str(tmp_path))
         stranger = __import__("package_of_a_stranger")
         assert stranger.ort is module is ort
         assert stranger.C.get_available_providers() == ["CPUExecutionProvider"]
+        assert stranger.Session is stranger.InferenceSession
         assert stranger.ort.capi.onnxruntime_pybind11_state.SessionOptions is stranger.SessionOptions
         with pytest.raises(stranger.NoSuchFile):
             stranger.InferenceSession(str(tmp_path / "none.onnx"))

@@ -126,6 +126,29 @@ def test_a_package_finds_the_same(package: str) -> None:
     same(got, want, rtol=5e-3)
 
 
+def test_packages_inside_onnxruntime_run_their_sessions_here(tmp_path: Path) -> None:
+    if find_spec("onnxruntime") is None:
+        pytest.skip("onnxruntime is not installed")
+    made = model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [value("x", ["n", 3])], ["y"], {"w": np.arange(12, dtype=np.float32).reshape(3, 4) - 5},
+    )  # fmt: skip
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    program = f"""
+        import numpy as np, onnxruntime
+        from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+        class Reader(CalibrationDataReader):
+            feeds = iter([{{"x": np.full((2, 3), i, np.float32)}} for i in (1, 2)])
+            def get_next(self):
+                return next(self.feeds, None)
+        quantize_static({str(tmp_path / "m.onnx")!r}, {str(tmp_path / "q.onnx")!r}, Reader())
+        s = onnxruntime.InferenceSession({str(tmp_path / "q.onnx")!r})
+        found = [s.run(None, {{"x": np.ones((1, 3), np.float32)}})[0].tolist()]
+    """
+    got, want = outcome(program)
+    same(got, want, rtol=1e-5)
+
+
 def test_a_package_of_our_own_finds_the_same(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     stored = {

@@ -2,7 +2,17 @@
 
 from bslite.errors import BsliteError, EngineError, FileError, InputError, SpecError, UnsupportedError
 from bslite.onnxruntime.binding import OrtValue
-from bslite.onnxruntime.environment import get_all_providers, get_available_providers, get_device
+from bslite.onnxruntime.devices import OrtAllocatorType, OrtDevice, OrtMemoryInfo, OrtMemType
+from bslite.onnxruntime.environment import (
+    get_all_providers,
+    get_available_providers,
+    get_build_info,
+    get_device,
+    get_version_string,
+    set_default_logger_severity,
+    set_default_logger_verbosity,
+    set_seed,
+)
 from bslite.onnxruntime.metadata import ModelMetadata, NodeArg
 from bslite.onnxruntime.options import (
     ExecutionMode,
@@ -25,19 +35,29 @@ __all__ = [
     "NoModel",
     "NoSuchFile",
     "NodeArg",
+    "NotFound",
     "NotImplemented",
+    "OrtAllocatorType",
+    "OrtDevice",
+    "OrtMemType",
+    "OrtMemoryInfo",
     "OrtValue",
     "RunOptions",
     "RuntimeException",
     "SessionOptions",
     "get_all_providers",
     "get_available_providers",
+    "get_build_info",
     "get_device",
+    "get_version_string",
+    "set_default_logger_severity",
+    "set_default_logger_verbosity",
+    "set_seed",
 ]
 
 Fail = BsliteError
 InvalidArgument = InputError
-NoSuchFile = InvalidProtobuf = NoModel = FileError
+NoSuchFile = NotFound = InvalidProtobuf = NoModel = FileError
 InvalidGraph = SpecError
 NotImplemented = UnsupportedError
 RuntimeException = EPFail = EngineError
