@@ -51,7 +51,7 @@ def from_onnx(
     EngineError if the package onnx is not installed.
     """
     source, constants, shapes = read_model(model), constants or {}, shapes or {}
-    reader = Reader(source, name, list(constants))
+    reader = Reader(source, name, list(constants), bounded=not shapes and not constants)
     if not shapes and not constants and any(i.shape is None for i in reader.declared):
         return OnnxModel(source)
     try:
@@ -61,7 +61,9 @@ def from_onnx(
         raise NotConverted(f"{e}\n{instead}", e.roots, e.nodes) from None
     lost = [label for label in reader.labels if label not in dict(converted.sizing.names)]
     given = {d for i in reader.declared if i.name in shapes for d in i.shape or ()}
-    if (lost and not given.issuperset(lost)) or (converted.sizing.step > 1 and not given):
+    if (lost and not given.issuperset(lost)) or (
+        not given and (converted.sizing.step > 1 or converted.sizing.most)
+    ):
         if constants:
             sizes = ", ".join(lost or reader.labels)
             raise InputError(

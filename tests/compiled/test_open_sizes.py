@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.noise import noise
-from support.onnx_models import INT64, helper, i64, model, value
+from support.onnx_models import INT64, helper, i64, model, numpy_helper, value
 
 import bslite
 from bslite import InputError, ModelSpec, from_onnx, run
@@ -270,3 +270,85 @@ def test_an_axis_of_one_goes_from_between_free_sizes() -> None:
     assert spec.inputs[0].shape == (1, "a", 1, "b", 1)
     x = noise(1, 3, 1, 5, 1)
     assert np.array_equal(run(spec, x), -x.reshape(3, 5))
+
+
+def positions(table: int) -> Any:
+    """Rows of a table of positions, cut to the length, that are added to those of tokens."""
+    nodes = [
+        node("Shape", ["ids"], ["s"], start=1, end=2),
+        node("Slice", ["numbers", "zero", "s", "one"], ["p"]),
+        node("Gather", ["positions", "p"], ["rows"]),
+        node("Gather", ["tokens", "ids"], ["x"]),
+        node("Add", ["x", "rows"], ["y"]),
+    ]
+    stored = {
+        "numbers": np.arange(table)[None], "positions": noise(table, 8), "tokens": noise(30, 8, seed=1),
+        "zero": i64(0), "one": i64(1),
+    }  # fmt: skip
+    return model(nodes, [value("ids", ["batch", "length"], INT64)], ["y"], stored), stored
+
+
+@pytest.mark.parametrize("table", [512, 77])
+def test_positions_cut_to_the_length_leave_it_free(table: int) -> None:
+    proto, stored = positions(table)
+    m = OnnxModel(proto)
+    for shape in ((1, 40), (3, 7), (2, 64), (1, 1)):
+        ids = np.arange(np.prod(shape)).reshape(shape) % 30
+        want = stored["tokens"][ids] + stored["positions"][: shape[1]]
+        np.testing.assert_array_equal(m.run({"ids": ids})["y"], want)
+    assert m.specialised == ["ids: [N, length]"]
+    with pytest.raises(bslite.SpecError, match="do not broadcast"):
+        m.run({"ids": np.zeros((1, table + 1), np.int64)})
+    assert isinstance(from_onnx(proto), OnnxModel)  # a ModelSpec would not know the bound
+    with pytest.warns(UserWarning, match="free sizes length are fixed"):
+        assert from_onnx(proto, shapes={"ids": (2, 9)}).inputs[0].shape == ("N", 9)
+
+
+def test_a_length_that_a_model_cuts_is_not_taken_for_the_length() -> None:
+    """Lengths up to a bound say nothing about those beyond it."""
+    proto, stored = positions(1024)
+    proto.graph.node[0].output[0] = "all"
+    proto.graph.node.insert(1, node("Min", ["all", "bound"], ["s"]))
+    proto.graph.node[-1].input[1] = "wide"
+    proto.graph.node.insert(4, node("ReduceSum", ["rows", "one"], ["wide"]))
+    proto.graph.initializer.append(numpy_helper.from_array(i64(512), "bound"))
+    m = OnnxModel(proto)
+    for length in (40, 700, 512):
+        ids = np.ones((1, length), np.int64)
+        want = stored["tokens"][ids] + stored["positions"][:512][:length].sum(0)
+        np.testing.assert_allclose(m.run({"ids": ids})["y"], want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("op", ["Gather", "GatherND"])
+def test_indices_of_all_elements_in_order_leave_sizes_free(op: str) -> None:
+    """A mask looked up by the numbers of its rows and columns, as masks of transformers are."""
+    nodes = [
+        node("Shape", ["x"], ["n"], start=0, end=1),
+        node("Shape", ["x"], ["m"], start=1, end=2),
+        *(node("Squeeze", [size], [f"{size}.0"]) for size in "nm"),
+        *(node("Range", ["zero", f"{size}.0", "one"], [f"r.{size}"]) for size in "nm"),
+        node("Unsqueeze", ["r.n", "last"], ["rows"]),
+    ]
+    if op == "Gather":
+        nodes += [
+            node("Mul", ["rows", "m"], ["starts"]),
+            node("Add", ["starts", "r.m"], ["i"]),
+            node("Flatten", ["x"], ["f"], axis=2),
+            node("Gather", ["f", "i"], ["g"]),
+            node("Squeeze", ["g", "last"], ["y"]),
+        ]
+    else:
+        nodes += [
+            node("Shape", ["x"], ["s"]),
+            node("Expand", ["rows", "s"], ["i"]),
+            node("Expand", ["r.m", "s"], ["j"]),
+            *(node("Unsqueeze", [name, "last"], [f"{name}.1"]) for name in "ij"),
+            node("Concat", ["i.1", "j.1"], ["ij"], axis=-1),
+            node("GatherND", ["x", "ij"], ["y"]),
+        ]
+    stored = {"zero": np.int64(0), "one": np.int64(1), "last": i64(-1)}
+    m = OnnxModel(model(nodes, [value("x", ["n", "m"])], ["y"], stored))
+    for shape in ((2, 5), (1, 8), (3, 1)):
+        x = noise(*shape)
+        assert np.array_equal(m.run({"x": x})["y"], x)
+    assert m.specialised == ["x: [N, m]"]

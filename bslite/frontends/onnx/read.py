@@ -78,15 +78,19 @@ def refusals(name: str) -> Iterator[None]:
 class Reader:
     """Makes models of one ONNX file for inputs of any sizes; what was tried in vain is not tried again.
 
-    ``built_in``: names of inputs that a caller of the models does not give.
+    ``built_in``: names of inputs that a caller of the models does not give. ``bounded``: free sizes may have
+    a largest one (`Sizing.most`), which the user of the models then has to check.
     """
 
-    def __init__(self, source: Source, name: str | None = None, built_in: Sequence[str] = ()) -> None:
-        self.source, self.name = source, name or source.name
+    def __init__(
+        self, source: Source, name: str | None = None, built_in: Sequence[str] = (), bounded: bool = True
+    ) -> None:
+        self.source, self.name, self.bounded = source, name or source.name, bounded
         with refusals(source.name):
             self.declared = graph_inputs(source, built_in)
         self._sizings = sizings(self.declared)
         self._vain: set[Sizing] = set()
+        self._bounded: dict[Sizing, None] = {}  # of those with a bound, what was not in vain
 
     @property
     def labels(self) -> list[str]:
@@ -95,7 +99,14 @@ class Reader:
 
     def sizings(self, shapes: Sequence[Shape]) -> list[Sizing]:
         """What may be left free for inputs of these shapes, the most first. `FIXED` is always among it."""
-        return [s for s in self._sizings if s not in self._vain and s.fits(self.declared, shapes)]
+        whole = [s for s in self._sizings if s.step == 1 and len(s.names) == len(self.labels)]
+        within = [w for s in whole if self.bounded for w in s.within(self.declared, shapes)]
+        tried = [
+            *whole,
+            *dict.fromkeys((*self._bounded, *within)),
+            *(s for s in self._sizings if s not in whole),
+        ]
+        return [s for s in tried if s not in self._vain and s.fits(self.declared, shapes)]
 
     def find(self, shapes: Mapping[str, Sequence[int]], constants: Mapping[str, Array]) -> Converted:
         """As `convert`, with examples of sizes that are not in ``shapes`` found here.
@@ -130,6 +141,8 @@ class Reader:
                     fixed = fixed or self._attempt(FIXED, shapes, constants)
                     self._vain.add(sizing)
                 else:
+                    if sizing.most:
+                        self._bounded[sizing] = None
                     return made
             return fixed or self._attempt(FIXED, shapes, constants)
 
@@ -140,7 +153,7 @@ class Reader:
         declared = [sizing.shape(i, s) for i, s in zip(self.declared, shapes, strict=True)]
         for shape, given in zip(declared, shapes, strict=True):
             example.update((d, n) for d, n in zip(shape, given, strict=True) if isinstance(d, str))
-        store = Store(GraphBuilder(self.name), probes(example, sizing.step, BATCH))
+        store = Store(GraphBuilder(self.name), probes(example, sizing.step, BATCH, sizing.most))
         store.memo = self.source.memo
         walk, values = Walk(self.source, store, brief=bool(example)), dict[str, Any]()
         for i, shape, given in zip(self.declared, declared, shapes, strict=True):

@@ -1,8 +1,8 @@
 """Which of the open sizes of an ONNX model stay free in a ModelSpec, and which of them are one size."""
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from bslite.frontends.onnx.inputs import GraphInput
 from bslite.ops import Shape
@@ -12,6 +12,8 @@ BATCH = "N"
 ANONYMOUS = re.compile(r"unk__\d+|dim_?\d*|.*dynamic.*|.*batch.*|[nb]|bs|.*\.0", re.IGNORECASE)
 #: Free sizes are multiples of this where a model does not take every size: it halves images five times.
 COARSE = 32
+#: What tables of positions have, or more, in most models.
+POSITIONS = 512
 #: Sizes other than the batch up to which each is tried as the only fixed one.
 MOST_ALONE = 4
 
@@ -21,11 +23,12 @@ class Sizing:
     """The free sizes of a model. ``names``: the file's labels of sizes that stay free -> bslite's names.
 
     Labels with one name are one size; the sizes of other labels are fixed to the example's. Free sizes but
-    the batch are multiples of ``step``.
+    the batch are multiples of ``step``, and at most ``most`` if that is not 0.
     """
 
     names: tuple[tuple[str, str], ...]
     step: int = 1
+    most: int = 0
 
     def shape(self, declared: GraphInput, example: Shape) -> tuple[int | str, ...]:
         """The input's sizes and names of free ones."""
@@ -43,9 +46,25 @@ class Sizing:
             for want, got in zip(self.shape(i, given), given, strict=True):
                 if not isinstance(want, str):
                     continue
-                if known.setdefault(want, got) != got or (want != BATCH and got % self.step):
+                if known.setdefault(want, got) != got:
+                    return False
+                if want != BATCH and (got % self.step or 0 < self.most < got):
                     return False
         return True
+
+    def within(self, declared: Sequence[GraphInput], shapes: Sequence[Shape]) -> "Iterator[Sizing]":
+        """The same for sizes up to the positions of a table that is cut to the length."""
+        free = {d for d, name in self.names if name != BATCH}
+        sizes = [
+            n
+            for i, shape in zip(declared, shapes, strict=True)
+            for d, n in zip(i.shape or shape, shape, strict=True)
+            if d in free
+        ]
+        if sizes:
+            least = 1 << (max(sizes) - 1).bit_length()
+            for most in dict.fromkeys((max(least, POSITIONS), max(least, COARSE))):
+                yield replace(self, most=most)
 
 
 #: Every size is the example's.

@@ -12,6 +12,7 @@ from bslite.frontends.common.store import Store as AnyStore
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Const as AnyConst
 from bslite.frontends.onnx.broadcasts import distinct, pointwise, repeats, same
+from bslite.frontends.onnx.counting import counted
 from bslite.frontends.onnx.memo import Memo
 from bslite.frontends.onnx.values import Const, Known, NeedsValue, Operand, Sizes, Value
 from bslite.ops import Shape
@@ -56,6 +57,9 @@ class Store(AnyStore[Array]):
         super().__init__(builder)
         self.probes = probes
         self.inputs: list[Value] = []
+        #: Input and axis -> 0, 1, 2 and so on along it; what a flatten made -> what it flattened.
+        self.lines: dict[tuple[str, int], Value] = {}
+        self.flattened: dict[str, Value] = {}
         self.flops = 0  # of all layers, in the first probe
         #: Integer value -> a float32 value of the same numbers, and one of them rounded once.
         self.numbers: dict[str, Value] = {}
@@ -347,7 +351,9 @@ class Store(AnyStore[Array]):
         return Value.probed(name, (const.data.shape,) * len(self.probes), const.data.dtype.name, frozenset())
 
     def _repeated(self, sizes: Sizes) -> Value:
-        """An array whose only free size is that of a graph input's axis 0, along which it repeats itself."""
+        """An array whose only free size is that of a graph input's axis 0, along which it repeats itself; or
+        one that `counted` knows.
+        """
         for axis in range(sizes.arrays[0].ndim):
             arrays = [np.moveaxis(a, axis, 0) if axis < a.ndim else a for a in sizes.arrays]
             for like in self.inputs:
@@ -358,7 +364,7 @@ class Store(AnyStore[Array]):
                         order = (*range(1, axis + 1), 0, *range(axis + 1, len(made.shape)))
                         made = self.emit("permute", f"{like.name}.turned", [made], order=order)
                     return made
-        raise Varies("a size that is free is used as a number")
+        return counted(self, sizes)
 
 
 def all_known(inputs: Sequence[Operand]) -> bool:

@@ -33,6 +33,8 @@ Dim = int | tuple[int, ...]
 FACTORS = ((2, 3, 5, 7, 11), (3, 7, 2, 11, 5), (11, 2, 7, 5, 3), (64, 128, 32, 16, 256))
 #: and how much more: so that a size that is rounded differs from itself.
 BEYOND = (1, 0, 3, 5)
+#: Twelfths of the largest size that they are instead, where there is one.
+SHARES = (12, 7, 5, 11)
 
 
 class NeedsValue(Unsupported):
@@ -125,19 +127,24 @@ def fixed(dim: Any, what: str) -> int:
     return int(dim)
 
 
-def probes(example: Mapping[str, int], step: int = 1, stepless: str = "") -> list[dict[str, int]]:
+def probes(
+    example: Mapping[str, int], step: int = 1, stepless: str = "", most: int = 0
+) -> list[dict[str, int]]:
     """Sizes by name for each probe, the example first. One probe if nothing is free.
 
-    The sizes of an example that is a multiple of ``step`` are multiples of it as well, but for ``stepless``.
+    The sizes of an example that is a multiple of ``step`` are multiples of it as well, but for ``stepless``;
+    they are at most ``most`` if that is not 0.
     """
     if not example:
         return [{}]
     made = [dict(example)]
-    for row, beyond in zip(FACTORS, BEYOND, strict=True):
+    for row, beyond, share in zip(FACTORS, BEYOND, SHARES, strict=True):
         sizes = {}
         for i, (name, size) in enumerate(example.items()):
             turn, place = divmod(i, len(row))
             more = beyond * (1 if name == stepless else step)
             sizes[name] = size * (row[place] + 13 * turn) + more
+            if most and name != stepless:
+                sizes[name] = max(1, most * share // 12 - (i + 1) * step + step)
         made.append(sizes)
     return made

@@ -13,8 +13,8 @@ from bslite.frontends.onnx.values import Operand, fixed, product
 
 #: Operator -> the op with the same inputs and attributes.
 SAME = {
-    "GatherElements": "gather_elements", "GatherND": "gather_nd", "Scatter": "scatter_elements",
-    "ScatterElements": "scatter_elements", "ScatterND": "scatter_nd",
+    "GatherElements": "gather_elements", "Scatter": "scatter_elements", "ScatterElements": "scatter_elements",
+    "ScatterND": "scatter_nd",
 }  # fmt: skip
 
 

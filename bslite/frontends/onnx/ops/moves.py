@@ -39,8 +39,21 @@ def reshaped(s: Site, x: Operand, want: Dims, last: bool = True) -> Operand:
         return x
     if any(isinstance(d, int) and d < 1 for d in want):
         raise SpecError(f"its result {list(want)} is empty or has a negative size")
-    made: Operand = reshape_value(s, x, want, last)
+    before = s.store.flattened.get(x.name, x)
+    try:
+        made: Operand = reshape_value(s, x, want, last)
+    except Varies:
+        if before is x:
+            raise
+        made = before if before.shape == want else reshape_value(s, before, want, last)
+    if isinstance(made, Value) and isinstance(before, Value) and _free(made) < _free(before):
+        s.store.flattened[made.name] = before
     return made
+
+
+def _free(x: Value) -> int:
+    """How many sizes are free."""
+    return sum(not isinstance(d, int) for d in x.shape)
 
 
 def _fit(s: Site, a: Array, want: Dims) -> Array:

@@ -1,5 +1,7 @@
-"""Builders of Split, Slice and Gather."""
+"""Builders of Split, Slice, Gather and GatherND."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from bslite.frontends.onnx.ops.arith import is_known
 from bslite.frontends.onnx.ops.moves import axes_of, axis_of, reshaped
 from bslite.frontends.onnx.ops.shapes import sizes_of
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.values import Const, Operand, Sizes, Value, at, merge
+from bslite.frontends.onnx.values import Const, Dim, Operand, Sizes, Value, at, merge
+from bslite.ops import Shape
 from bslite.spec import Array
 
 
@@ -98,10 +101,26 @@ def slice_(
             cut = begin, -back[0] or None, step
         elif step < 0 and list(first) == [n - 1 for n in sizes] and list(end) == [-1] * len(end):
             cut = -1, None, step
-        else:
+        elif isinstance(x, Value):
             raise Varies("its bounds depend on free sizes")
+        else:
+            x = _each_sliced(s, x, axis, first, count, step)
+            continue
         x = sliced(s, x, axis, *cut, i == len(over) - 1)
     return x
+
+
+def _each_sliced(s: Site, x: Operand, axis: int, first: Sequence[int], count: Dim, step: int) -> Operand:
+    """``count`` elements of a known array from the ``first``, as many as each probe says."""
+    ends = [(n, _stop(n, at(count, p), step)) for p, n in enumerate(first)]
+    cuts = Sizes(tuple(np.array([n, -1 if end is None else end, end is None]) for n, end in ends))
+
+    def cut(a: Array, bounds: Array) -> Array:
+        start, stop, whole = map(int, bounds)
+        index = (*(slice(None),) * axis, slice(start, None if whole else stop, step))
+        return a[index]
+
+    return s.compute(cut, x, cuts, view=True)
 
 
 def bound(start: int, stop: int, step: int, size: int) -> tuple[int, int, int]:
@@ -123,12 +142,17 @@ def _stop(begin: int, count: int, step: int) -> int | None:
 @onnx_op("Gather")
 def gather(s: Site, x: Operand, indices: Operand, *, axis: int) -> Operand:
     axis = axis_of(axis, x.rank)
+    if isinstance(indices, Sizes) and isinstance(x, Const) and x.rank > 1 and x.dtype == "float32":
+        return s.emit("gather", x, s.store.value(indices), axis=axis)
     if is_known(x, indices):
         return s.compute(lambda a, i: np.take(a, i, axis), x, indices)
-    if isinstance(indices, Sizes) and isinstance(x, Value) and _in_order(x, indices):
-        return reshaped(s, x, indices.shape)
-    if isinstance(indices, Sizes) or isinstance(x, Sizes):
-        raise Varies("its indices or data depend on free sizes")
+    if isinstance(indices, Sizes) and isinstance(x, Value):
+        picked = [np.ravel(a) for a in indices.arrays]
+        if _in_order(picked, [shape[axis] for shape in x.shapes]):
+            return reshaped(s, x, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+        return s.emit("gather", x, s.store.value(indices), axis=axis)
+    if isinstance(x, Sizes):
+        raise Varies("its data depends on free sizes")
     size = x.shape[axis]
     if isinstance(indices, Const) and isinstance(size, int) and isinstance(x, Value):
         found = indices.data
@@ -142,9 +166,26 @@ def gather(s: Site, x: Operand, indices: Operand, *, axis: int) -> Operand:
     return s.emit("gather", x, indices, axis=axis)
 
 
-def _in_order(x: Value, indices: Sizes) -> bool:
-    """Whether the indices pick every element of a vector, in order: what exporters make of as_strided."""
-    return x.rank == 1 and all(
-        np.array_equal(a.reshape(-1), np.arange(size))
-        for a, (size,) in zip(indices.arrays, x.shapes, strict=True)
-    )
+def _in_order(picked: Sequence[Array], sizes: Sequence[int]) -> bool:
+    """Whether indices pick every element, in order, in every probe: what exporters make of as_strided."""
+    return all(np.array_equal(a, np.arange(size)) for a, size in zip(picked, sizes, strict=True))
+
+
+@onnx_op("GatherND")
+def gather_nd(s: Site, x: Operand, indices: Operand, *, batch_dims: int = 0) -> Operand:
+    if isinstance(x, Value) and isinstance(indices, (Sizes, Const)) and not batch_dims:
+        depth = int(indices.shapes[0][-1]) if indices.rank else 0
+        arrays = indices.arrays if isinstance(indices, Sizes) else (indices.data,)
+        shapes = x.shapes if isinstance(indices, Sizes) else x.shapes[:1]
+        fits = 0 < depth <= x.rank and (isinstance(indices, Sizes) or len(set(x.shapes)) == 1)
+        if fits and all(_whole(a, shape[:depth]) for a, shape in zip(arrays, shapes, strict=True)):
+            return reshaped(s, x, (*indices.shape[:-1], *x.shape[depth:]))
+    return s.emit("gather_nd", x, indices, batch_dims=batch_dims)
+
+
+def _whole(indices: Array, shape: Shape) -> bool:
+    """Whether lists of indices are those of all elements, in order."""
+    if indices.size != math.prod(shape) * len(shape):
+        return False
+    grid = np.indices(shape).reshape(len(shape), -1)
+    return np.array_equal(indices.reshape(-1, len(shape)).T, grid)
