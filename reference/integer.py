@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bslite.ops.integer import cells
+from bslite.ops.integer import EACH, cells
 from bslite.reference.conv import conv
 from bslite.reference.registry import Array, reference
 
@@ -29,24 +29,41 @@ def pairs(
     if scale is not None and zero is not None:
         x = np.clip(np.rint(x / scale), -zero, 255 - zero)
     whole = np.where(np.isnan(x), -(2**15), np.clip(np.rint(x), -(2**15), 2**15 - 1)).astype(np.int64)
+    return in_cells(whole, "pairs", axis, groups)
+
+
+@reference("quads")
+def quads(x: Array, *, axis: int, groups: int, least: int) -> Array:
+    """``byte j of y[..., i] = x[..., 4*i + j] - least`` along ``axis``, as the nearest of 0 to 255, NaN 0."""
+    whole = np.clip(np.rint(np.where(np.isnan(x), least, x)) - least, 0, 255).astype(np.int64)
+    return in_cells(whole, "quads", axis % x.ndim, groups)
+
+
+def in_cells(whole: Array, form: str, axis: int, groups: int) -> Array:
+    """Whole numbers in cells of int32: the first ones in the lowest bits, zeros where a group ends."""
+    each, shape = EACH[form], whole.shape
+    bits = 32 // each
     whole = parted(whole, axis, groups)
     wide = [(0, 0)] * whole.ndim
-    wide[axis + 1] = (0, whole.shape[axis + 1] % 2)
-    whole = np.moveaxis(np.pad(whole, wide), axis + 1, -1)
-    made = np.moveaxis((whole[..., ::2] & 0xFFFF) | (whole[..., 1::2] << 16), -1, axis + 1)
-    return np.ascontiguousarray(
-        made.reshape(*x.shape[:axis], cells(x.shape[axis], groups), *x.shape[axis + 1 :]), np.int32
+    wide[axis + 1] = (0, -whole.shape[axis + 1] % each)
+    whole = np.moveaxis(np.pad(whole, wide), axis + 1, -1) & (2**bits - 1)
+    made = sum(whole[..., j::each] << (bits * j) for j in range(each))
+    made = np.moveaxis(made, -1, axis + 1).reshape(
+        *shape[:axis], cells(shape[axis], form, groups), *shape[axis + 1 :]
     )
+    return np.ascontiguousarray(made.astype(np.uint32)).view(np.int32)
 
 
-def unpaired(y: Array, axis: int, channels: int, groups: int = 1) -> Array:
-    """The int64 numbers of pairs along ``axis``, so many ``channels`` of them."""
+def numbers(y: Array, form: str, axis: int, channels: int, groups: int = 1) -> Array:
+    """The int64 numbers in cells along ``axis``, so many ``channels`` of them; those of pairs have signs."""
     axis %= y.ndim
     shape = (*y.shape[:axis], channels, *y.shape[axis + 1 :])
     apart = np.moveaxis(parted(y, axis, groups), axis + 1, -1).astype(np.int64)
-    both = np.stack([(apart & 0xFFFF ^ 0x8000) - 0x8000, apart >> 16], -1)
-    both = both.reshape(*apart.shape[:-1], -1)[..., : channels // groups]
-    return np.moveaxis(both, -1, axis + 1).reshape(shape)
+    bits = 32 // EACH[form]
+    sign = 2**15 if form == "pairs" else 0
+    each = np.stack([(apart >> bits * j & (2**bits - 1) ^ sign) - sign for j in range(EACH[form])], -1)
+    each = each.reshape(*apart.shape[:-1], -1)[..., : channels // groups]
+    return np.moveaxis(each, -1, axis + 1).reshape(shape)
 
 
 def rounded(t: Array, low: float, high: float, step: float, least: float) -> Array:
@@ -85,25 +102,29 @@ class Finish(NamedTuple):
         if residual is not None:
             t = t * kind.type(self.own) + residual.astype(kind) * kind.type(self.other)
         t = rounded(t, *self.second)
-        if self.to != "pairs":
+        if self.to not in EACH:
             return t
         least = self.second[3] if self.second[2] else self.first[3]
-        return pairs(np.where(np.isnan(t), least, t), axis=axis, groups=1)
+        t = np.where(np.isnan(t), least, t)
+        if self.to == "quads":
+            return quads(t, axis=axis, groups=1, least=int(least))
+        return pairs(t, axis=axis, groups=1)
 
 
 @reference("int_conv1d", "int_conv2d", "int_conv3d")
 def int_conv(
     x: Array, residual: Array | None = None, *, weight: Array, offset: Array | None = None,
     scale: Array | None = None, shift: Array | None = None, stride: Sizes, padding: Sizes, dilation: Sizes,
-    groups: int, to: str, first: Numbers, own: float, other: float, second: Numbers,
+    groups: int, to: str, first: Numbers, own: float, other: float, second: Numbers, reads: str, adds: str,
+    under: int,
 ) -> Array:  # fmt: skip
-    """The convolution of pairs ``x`` with whole numbers ``weight``, then `Finish`."""
-    numbers = unpaired(x, 1, weight.shape[1] * groups, groups)
+    """The convolution of the numbers in the cells ``x`` with whole numbers ``weight``, then `Finish`."""
+    given = numbers(x, reads, 1, weight.shape[1] * groups, groups)
     total = conv(
-        numbers, weight=weight.astype(np.int64), stride=stride, padding=padding, dilation=dilation,
+        given, weight=weight.astype(np.int64), stride=stride, padding=padding, dilation=dilation,
         groups=groups,
     )  # fmt: skip
-    added = None if residual is None else unpaired(residual, 1, weight.shape[0])
+    added = None if residual is None else numbers(residual, adds, 1, weight.shape[0]) + under
     return Finish(to, first, own, other, second).of(total, 1, offset, scale, shift, added)
 
 
@@ -111,8 +132,8 @@ def int_conv(
 def int_linear(
     x: Array, factor: Array | None = None, *, weight: Array, offset: Array | None = None,
     scale: Array | None = None, shift: Array | None = None, to: str, first: Numbers,
-    own: float, other: float, second: Numbers,
+    own: float, other: float, second: Numbers, reads: str, adds: str, under: int,
 ) -> Array:  # fmt: skip
-    """``sum_c x[..., c] * weight[k, c]`` of pairs ``x`` and whole numbers, then `Finish`."""
-    total = unpaired(x, -1, weight.shape[1]) @ weight.T.astype(np.int64)
+    """``sum_c x[..., c] * weight[k, c]`` of the numbers in the cells ``x`` and whole ones, then `Finish`."""
+    total = numbers(x, reads, -1, weight.shape[1]) @ weight.T.astype(np.int64)
     return Finish(to, first, own, other, second).of(total, -1, offset, scale, shift, None, factor)

@@ -1,8 +1,9 @@
 """Sums of products of integers, exact: the layers of quantised models.
 
 The numbers are of 16 bits. Two neighbouring channels share a cell of int32 (`pairs`): the lower half holds
-the even one. An instruction of a CPU multiplies two pairs and adds both products. The sum is of 32 bits, and
-wraps around as int32 does. What follows it in a quantised model, scales, rounding to 8 bits, the sum with
+the even one. Or they are 0 to 255, and four channels share a cell (`quads`), the first in the lowest byte. An
+instruction of a CPU multiplies the numbers of a cell and adds the products. The sum is of 32 bits, and wraps
+around as int32 does. What follows it in a quantised model, scales, rounding to 8 bits, the sum with
 another such value, is part of the op (`FINISH`).
 """
 
@@ -17,6 +18,8 @@ from bslite.ops.conv import LAYOUTS, TAPS, conv_attrs, conv_case
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
 
 Numbers = tuple[float, float, float, float]
+#: Forms of cells -> the channels that share one.
+EACH = {"pairs": 2, "quads": 4}
 #: Bounds that do nothing, and no rounding.
 AS_IT_IS: Numbers = (-math.inf, math.inf, 0.0, 0.0)
 
@@ -33,7 +36,10 @@ def rounding(value: Any) -> Numbers:
 
 #: What happens to a sum ``t``, in this order; ``to`` says what the result is.
 FINISH = (
-    Attr("to", a.choice("int32", "float32", "pairs"), "int32", "the sum, a real number, or pairs"),
+    Attr(
+        "to", a.choice("int32", "float32", "pairs", "quads"), "int32",
+        "the sum, a real number, pairs, or quads: rounded numbers less the least one",
+    ),
     Attr(
         "first", rounding, AS_IT_IS,
         "(low, high, step, least): t * scale + shift is cut to [low, high]; if step is not 0, t / step is "
@@ -42,14 +48,17 @@ FINISH = (
     Attr("own", a.real, 0.0, "with a second input, t * own + input * other"),
     Attr("other", a.real, 0.0),
     Attr("second", rounding, AS_IT_IS, "the same as first, after the second input"),
+    Attr("reads", a.choice(*EACH), "pairs", "what the cells of the first input hold"),
+    Attr("adds", a.choice(*EACH), "pairs", "what the cells of the second input hold"),
+    Attr("under", a.integer(), 0, "the numbers of the second input are so much less than their cells hold"),
 )  # fmt: skip
 PARAMS = {"weight": True, "offset": False, "scale": False, "shift": False}
 WHOLE = ("int8", "int32")  # dtypes of weights
 
 
-def cells(channels: int, groups: int = 1) -> int:
+def cells(channels: int, form: str = "pairs", groups: int = 1) -> int:
     """The number of cells that hold so many channels: each group begins with a cell of its own."""
-    return -(-(channels // groups) // 2) * groups
+    return -(-(channels // groups) // EACH[form]) * groups
 
 
 def check_finish(op: str, channels: int, params: ParamShapes, attrs: Attrs) -> int:
@@ -59,22 +68,26 @@ def check_finish(op: str, channels: int, params: ParamShapes, attrs: Attrs) -> i
             checks.param_shape(op, role, params[role], (channels,), "(one per output channel)")
     if attrs["to"] == "int32" and ("scale" in params or "shift" in params):
         raise SpecError(f"op {op!r}: scale and shift make a float32, with to='int32' it has none")
-    if attrs["to"] == "pairs" and not attrs["second"][2] and not attrs["first"][2]:
-        raise SpecError(f"op {op!r}: pairs are made of rounded numbers, step is 0")
-    return cells(channels) if attrs["to"] == "pairs" else channels
+    if attrs["to"] in EACH and not attrs["second"][2] and not attrs["first"][2]:
+        raise SpecError(f"op {op!r}: {attrs['to']} are made of rounded numbers, step is 0")
+    if attrs["under"] and attrs["adds"] != "quads":
+        raise SpecError(f"op {op!r}: under is {attrs['under']}, but only quads hold more than their number")
+    return cells(channels, attrs["to"]) if attrs["to"] in EACH else channels
 
 
-def finish_dtype(op: str, ins: Sequence[str], want: Sequence[str], params: Mapping[str, str], to: str) -> str:
+def finish_dtype(
+    op: str, ins: Sequence[str], want: Sequence[str], params: Mapping[str, str], attrs: Attrs
+) -> str:
     """dtype of the output, or SpecError."""
     for i, (got, expected) in enumerate(zip(ins, want, strict=False)):
         if got != expected:
             raise SpecError(f"op {op!r}: input {i} is {got}, expected {expected}")
-    allowed = {"weight": WHOLE, "offset": ("int32",)}
+    allowed = {"weight": WHOLE if attrs["reads"] == "pairs" else WHOLE[:1], "offset": ("int32",)}
     for role, got in params.items():
         if got not in allowed.get(role, ("float32",)):
             wanted = " or ".join(allowed.get(role, ("float32",)))
             raise SpecError(f"op {op!r}: parameter {role!r} is {got}, expected {wanted}")
-    return "float32" if to == "float32" else "int32"
+    return "float32" if attrs["to"] == "float32" else "int32"
 
 
 class Pairs(Op):
@@ -87,7 +100,7 @@ class Pairs(Op):
     kind = Kind.CHANNEL
     arity = (1, 3)
     cost = 1
-    attrs = (
+    attrs: ClassVar[tuple[Attr, ...]] = (
         Attr("axis", a.integer(), 1),
         Attr("groups", a.integer(1), 1, "equal parts of the axis, each of which begins a cell"),
     )
@@ -109,12 +122,12 @@ class Pairs(Op):
         x, groups = ins[0], attrs["groups"]
         axis = checks.axis(self.name, attrs["axis"], len(x))
         if x[axis] % groups:
-            raise SpecError(f"op 'pairs': {x[axis]} channels do not divide into groups={groups}")
+            raise SpecError(f"op {self.name!r}: {x[axis]} channels do not divide into groups={groups}")
         if len(ins) == 2 or any(s != () for s in ins[1:]):
             raise SpecError(
                 f"op 'pairs': scale and zero are {[list(s) for s in ins[1:]]}, expected two numbers"
             )
-        return (*x[:axis], cells(x[axis], groups), *x[axis + 1 :])
+        return (*x[:axis], cells(x[axis], self.name, groups), *x[axis + 1 :])
 
     def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         super().dtype(ins, params, attrs)
@@ -138,15 +151,16 @@ class IntConv(Op):
         checks.rank(self.name, w, 2 + self.axes, f"a weight [K, C/groups, {TAPS[self.axes]}]")
         n, c, *sizes = x
         k, cg, *kernel = w
-        if c != cells(cg * groups, groups):
+        form, to = attrs["reads"], attrs["to"]
+        if c != cells(cg * groups, form, groups):
             raise SpecError(
-                f"op {self.name!r}: input has {c} pairs of channels, weight {list(w)} with groups={groups} "
-                f"expects {cells(cg * groups, groups)}"
+                f"op {self.name!r}: input has {c} {form} of channels, weight {list(w)} with "
+                f"groups={groups} expects {cells(cg * groups, form, groups)}"
             )
         if k % groups:
             raise SpecError(f"op {self.name!r}: {k} output channels do not divide into groups={groups}")
-        if attrs["to"] == "pairs" and groups > 1 and (k // groups) % 2:
-            raise SpecError(f"op {self.name!r}: groups of {k // groups} channels do not make pairs")
+        if to in EACH and groups > 1 and (k // groups) % EACH[to]:
+            raise SpecError(f"op {self.name!r}: groups of {k // groups} channels do not make {to}")
         channels = check_finish(self.name, k, params, attrs)
         before, after = attrs["padding"][: self.axes], attrs["padding"][self.axes :]
         windows = zip(sizes, kernel, attrs["stride"], before, after, attrs["dilation"], strict=True)
@@ -156,15 +170,17 @@ class IntConv(Op):
                 raise SpecError(
                     f"op {self.name!r}: a second input is added with own != 0, to float32 or pairs"
                 )
-            want = (n, cells(k), *out[2:])
+            want = (n, cells(k, attrs["adds"]), *out[2:])
             if ins[1] != want:
-                raise SpecError(f"op {self.name!r}: input 1 is {list(ins[1])}, expected pairs {list(want)}")
+                raise SpecError(
+                    f"op {self.name!r}: input 1 is {list(ins[1])}, expected {attrs['adds']} {list(want)}"
+                )
         elif attrs["own"]:
             raise SpecError(f"op {self.name!r}: own is {attrs['own']}, but there is no second input")
         return out
 
     def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        return finish_dtype(self.name, ins, ("int32", "int32"), params, attrs["to"])
+        return finish_dtype(self.name, ins, ("int32", "int32"), params, attrs)
 
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         k, *terms = params["weight"]
@@ -181,18 +197,22 @@ def int_case(label: str, x: Shape, k: int, *kernel: int, roles: Sequence[str] = 
     """A sample case: ``x`` counts channels, not pairs of them."""
     plain = conv_case(label, x, k, *kernel, bias=False, **attrs)
     params = {**plain.params, **dict.fromkeys(roles, (k,))}
-    inputs = [(x[0], cells(x[1], attrs.get("groups", 1)), *x[2:])]
+    inputs = [(x[0], cells(x[1], attrs.get("reads", "pairs"), attrs.get("groups", 1)), *x[2:])]
     if attrs.get("own"):
-        inputs.append((x[0], cells(k), *x[2:]))
+        inputs.append((x[0], cells(k, attrs.get("adds", "pairs")), *x[2:]))
     return Case(label, inputs, params, attrs, ("int32", "int32")[: len(inputs)], (-(2**23), 2**23), WHOLES)
 
 
 #: dtypes of the parameters of the cases.
 WHOLES = {"weight": "int8", "offset": "int32"}
-SCALED = {"to": "float32"}
+SCALED: dict[str, Any] = {"to": "float32"}
 POSITIVE = {**SCALED, "first": (0.0, math.inf, 0.0, 0.0)}
 ROUNDED = {"to": "pairs", "first": (-math.inf, math.inf, 2.0**17, -100.0)}
 ADDED = {**ROUNDED, "own": 2.0, "other": 0.0625, "second": (0.0, math.inf, 4.0, -128.0)}
+QUADS: dict[str, Any] = {"reads": "quads"}
+TO_QUADS: dict[str, Any] = {**QUADS, **ROUNDED, "to": "quads"}
+ADDED_TO_QUADS: dict[str, Any] = {**ADDED, **QUADS, "to": "quads"}
+ADDED_QUADS: dict[str, Any] = {**ADDED, **QUADS, "to": "quads", "adds": "quads", "under": 7, "other": 4.0}
 declare(
     IntConv,
     "int_conv2d",
@@ -215,6 +235,14 @@ declare(
         int_case("grouped", (2, 32, 9, 9), 64, 3, 3, groups=4, padding=1, roles=("scale",), **ROUNDED),
         int_case("grouped, odd", (1, 9, 8, 7), 12, 3, 3, groups=3, padding=1, roles=("scale",), **SCALED),
         int_case("depthwise", (1, 12, 8, 7), 12, 3, 3, groups=12, padding=1),
+        int_case("quads, 1x1", (2, 18, 9, 7), 35, 1, 1, **QUADS),
+        int_case("quads, 3x3", (1, 20, 10, 11), 70, 3, 3, padding=1, roles=("offset", "scale"), **TO_QUADS),
+        int_case("quads, odd", (1, 7, 9, 8), 21, 3, 3, stride=2, padding=1, roles=("scale",), **TO_QUADS),
+        int_case("quads, added", (2, 20, 6, 7), 33, 1, 1, roles=("scale", "shift"), **ADDED_QUADS),
+        int_case("quads and pairs", (2, 20, 6, 7), 36, 3, 3, padding=1, **ADDED_TO_QUADS),
+        int_case("quads to pairs", (1, 40, 7, 9), 70, 3, 3, padding=1, **{**TO_QUADS, "to": "pairs"}),
+        int_case("quads, many channels", (1, 1200, 5, 5), 40, 1, 1, roles=("scale",), **QUADS, **SCALED),
+        int_case("quads, grouped", (2, 36, 9, 9), 64, 3, 3, groups=4, padding=1, **TO_QUADS),
     ],
 )
 declare(
@@ -228,6 +256,7 @@ declare(
         int_case("3", (2, 17, 21), 20, 3, padding=1, roles=("scale",), **SCALED),
         int_case("strided", (3, 8, 30), 16, 5, stride=2, padding=2, roles=("offset", "scale"), **ROUNDED),
         int_case("dilated, grouped", (1, 16, 33), 24, 2, dilation=8, padding=(8, 0), groups=2),
+        int_case("quads", (2, 17, 21), 20, 3, padding=1, roles=("scale",), **TO_QUADS),
     ],
 )
 declare(
@@ -240,6 +269,7 @@ declare(
         int_case("one voxel", (1, 5, 1, 1, 1), 3, 1, 1, 1),
         int_case("3x3x3", (2, 17, 4, 6, 5), 20, 3, 3, 3, padding=1, roles=("scale",), **SCALED),
         int_case("strided", (1, 8, 5, 9, 7), 16, 3, 3, 3, padding=1, stride=2, roles=("offset",), **ROUNDED),
+        int_case("quads", (1, 17, 4, 6, 5), 20, 3, 3, 3, padding=1, roles=("scale",), **TO_QUADS),
     ],
 )  # fmt: skip
 
@@ -257,13 +287,13 @@ class IntLinear(Op):
     attrs = FINISH
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        x, w = ins[0], params["weight"]
+        x, w, form = ins[0], params["weight"], attrs["reads"]
         checks.rank_at_least(self.name, x, 1, "pairs [..., C/2]")
         checks.rank(self.name, w, 2, "a weight [K, C]")
-        if x[-1] != cells(w[1]):
+        if x[-1] != cells(w[1], form):
             raise SpecError(
-                f"op 'int_linear': input {list(x)} has {x[-1]} pairs in its last axis, weight {list(w)} "
-                f"expects {cells(w[1])}"
+                f"op 'int_linear': input {list(x)} has {x[-1]} {form} in its last axis, weight {list(w)} "
+                f"expects {cells(w[1], form)}"
             )
         if attrs["own"]:
             raise SpecError(f"op 'int_linear': own is {attrs['own']}, but it adds no second input")
@@ -274,7 +304,7 @@ class IntLinear(Op):
         return (*x[:-1], check_finish(self.name, w[0], params, attrs))
 
     def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
-        return finish_dtype(self.name, ins, ("int32", "float32"), params, attrs["to"])
+        return finish_dtype(self.name, ins, ("int32", "float32"), params, attrs)
 
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(out[:-1]) * math.prod(params["weight"])
@@ -286,7 +316,8 @@ class IntLinear(Op):
         def case(label: str, x: Shape, k: int, *roles: str, **attrs: Any) -> Case:
             factor = attrs.pop("factor", False)
             params: dict[str, Shape] = {"weight": (k, x[-1]), **dict.fromkeys(roles, (k,))}
-            inputs: list[Shape] = [(*x[:-1], cells(x[-1])), *([()] if factor else [])]
+            first = (*x[:-1], cells(x[-1], attrs.get("reads", "pairs")))
+            inputs: list[Shape] = [first, *([()] if factor else [])]
             dtypes = ("int32", "float32")[: len(inputs)]
             return Case(label, inputs, params, attrs, dtypes, (-(2**23), 2**23), WHOLES)
 
@@ -298,4 +329,6 @@ class IntLinear(Op):
             case("tokens", (2, 9, 40), 24, "scale", "shift", factor=True, **SCALED),
             case("a factor alone", (3, 33), 17, factor=True, **POSITIVE),
             case("rounded", (5, 64), 19, "scale", **ROUNDED),
+            case("quads", (37, 50), 65, "offset", "scale", **TO_QUADS),
+            case("quads, tokens", (2, 9, 40), 24, "scale", "shift", factor=True, **QUADS, **SCALED),
         ]

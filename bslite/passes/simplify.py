@@ -11,6 +11,7 @@ from bslite.passes.attention import fuse_attention
 from bslite.passes.channels import scaled_weight, shifted_bias
 from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS, TRANSPOSED
+from bslite.passes.quads import choose_quads
 from bslite.passes.rewrite import readers, substitute
 from bslite.passes.rules import apply_rules
 from bslite.passes.written_out import recognise
@@ -95,16 +96,16 @@ def why_not_folded(
     return ""
 
 
-def simplify(spec: ModelSpec, derived: Derived | None = None) -> ModelSpec:
+def simplify(spec: ModelSpec, derived: Derived | None = None, dots: bool = False) -> ModelSpec:
     """The simplified model: dropouts go first, because one may hide a batch norm or an attention.
 
     ``derived`` keeps the parameters that are made of others, to share them with models of the same
-    parameters.
+    parameters. ``dots``: the machine multiplies bytes by any weights of int8 (`choose_quads`).
     """
-    return fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived)), derived)
+    return fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived, dots)), derived)
 
 
-def rewrite(spec: ModelSpec, derived: Derived | None = None) -> ModelSpec:
+def rewrite(spec: ModelSpec, derived: Derived | None = None, dots: bool = False) -> ModelSpec:
     """The model without what does nothing, with what is written out as single ops.
 
     The rules go twice: reshapes between parts of what is written out go first, constants join what is found.
@@ -113,4 +114,5 @@ def rewrite(spec: ModelSpec, derived: Derived | None = None) -> ModelSpec:
     apply_rules(draft)
     recognise(draft)
     apply_rules(draft)
+    choose_quads(draft, dots)
     return draft.spec_now()

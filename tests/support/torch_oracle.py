@@ -316,13 +316,24 @@ def pairs(x, scale=None, zero=None, *, axis, groups):  # type: ignore[no-untyped
     return parts.view(torch.int32).flatten(-2).movedim(-1, axis).contiguous()
 
 
-def unpaired(y: Tensor, axis: int, channels: int, groups: int = 1) -> Tensor:
-    """The numbers of pairs in float64, which holds the sums of their products."""
-    parts = y.movedim(axis, -1).unflatten(-1, (groups, -1)).contiguous().view(torch.int16)
+@oracle
+def quads(x, *, axis, groups, least):  # type: ignore[no-untyped-def]
+    whole = (x.round().nan_to_num(nan=least) - least).clamp(0, 255).to(torch.uint8).movedim(axis, -1)
+    parts = whole.unflatten(-1, (groups, -1))
+    parts = F.pad(parts, (0, -parts.shape[-1] % 4)).contiguous()
+    return parts.view(torch.int32).flatten(-2).movedim(-1, axis).contiguous()
+
+
+def unpaired(y: Tensor, form: str, axis: int, channels: int, groups: int = 1) -> Tensor:
+    """The numbers of pairs or quads in float64, which holds the sums of their products."""
+    kind = torch.int16 if form == "pairs" else torch.uint8
+    parts = y.movedim(axis, -1).unflatten(-1, (groups, -1)).contiguous().view(kind)
     return parts[..., : channels // groups].flatten(-2).movedim(-1, axis).double()
 
 
-def finished(total, axis, precision, residual, factor, offset, scale, shift, to, first, own, other, second):  # type: ignore[no-untyped-def]
+def finished(
+    total, axis, precision, residual, factor, offset, scale, shift, to, first, own, other, second, under
+):  # type: ignore[no-untyped-def]
     sizes = [-1 if i == axis % total.ndim else 1 for i in range(total.ndim)]
     if offset is not None:
         total = total + offset.double().reshape(sizes)
@@ -339,8 +350,10 @@ def finished(total, axis, precision, residual, factor, offset, scale, shift, to,
         return (t / step).round().clamp(least, least + 255) if step else t
 
     t = rounded(t, *first)
-    t = t if residual is None else t * own + residual.to(precision) * other
+    t = t if residual is None else t * own + (residual + under).to(precision) * other
     t = rounded(t, *second)
+    if to == "quads":
+        return quads(t, axis=axis, groups=1, least=(second if second[2] else first)[3])
     return pairs(t, axis=axis, groups=1) if to == "pairs" else t
 
 
@@ -361,13 +374,15 @@ def int_conv(  # type: ignore[no-untyped-def]
     padding,
     dilation,
     groups,
+    reads,
+    adds,
     **finish,
 ):
-    numbers = unpaired(x, 1, weight.shape[1] * groups, groups)
+    numbers = unpaired(x, reads, 1, weight.shape[1] * groups, groups)
     total = TORCH_OPS["conv2d"](
         numbers, weight=weight.double(), stride=stride, padding=padding, dilation=dilation, groups=groups
     )
-    residual = None if residual is None else unpaired(residual, 1, weight.shape[0])
+    residual = None if residual is None else unpaired(residual, adds, 1, weight.shape[0])
     return finished(total, 1, precision_of(scale, shift), residual, None, offset, scale, shift, **finish)
 
 
@@ -375,7 +390,7 @@ ORACLE |= dict.fromkeys(("int_conv1d", "int_conv2d", "int_conv3d"), int_conv)
 
 
 @oracle
-def int_linear(x, factor=None, *, weight, offset=None, scale=None, shift=None, **finish):  # type: ignore[no-untyped-def]
-    total = unpaired(x, -1, weight.shape[1]) @ weight.double().T
+def int_linear(x, factor=None, *, weight, offset=None, scale=None, shift=None, reads, adds, **finish):  # type: ignore[no-untyped-def]
+    total = unpaired(x, reads, -1, weight.shape[1]) @ weight.double().T
     precision = precision_of(factor, scale, shift)
     return finished(total, -1, precision, None, factor, offset, scale, shift, **finish)

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from bslite.engines.common.recipes import data_of, phase, recipe
 from bslite.errors import SpecError
+from bslite.kernels.cpu.vector.quads import SATURATES
+from bslite.passes.quads import exact_parts
 from bslite.plan import Const
 
 Array = npt.NDArray[Any]
@@ -79,6 +81,47 @@ def _pair_panels(params: Sequence[Array], lanes: int, width: int, groups: int) -
     w = np.pad(w, ((0, 0), (0, w.shape[1] % 2), *((0, 0) for _ in w.shape[2:])))
     both = (w[:, ::2] & 0xFFFF) | (w[:, 1::2] << 16)
     return _panels([both.astype(np.int32)], lanes, width, groups)
+
+
+def _as_quads(w: Array) -> Array:
+    """Whole numbers ``[K, C/groups, ...]`` of 8 bits as cells of four channels, as `ops.integer`."""
+    w = np.pad(w, ((0, 0), (0, -w.shape[1] % 4), *((0, 0) for _ in w.shape[2:])))
+    last = np.ascontiguousarray(np.moveaxis(w, 1, -1))
+    return np.moveaxis(last.view(np.int32), -1, 1)
+
+
+@recipe("quad_panels")
+def _quad_panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Array:
+    """Weights of int8 as `panels` of quads; where instructions saturate, the first of their `exact_parts`."""
+    w = exact_parts(params[0])[0] if SATURATES else params[0]
+    return _panels([_as_quads(w)], lanes, width, groups)
+
+
+@recipe("quad_extras")
+def _quad_extras(params: Sequence[Array], lanes: int, width: int, groups: int, rows: int) -> Array:
+    """The other part of these weights, where it is not zero, as `IntConv` says."""
+    quads = _as_quads(exact_parts(params[0])[1] if SATURATES else np.zeros_like(params[0]))
+    k, c = quads.shape[:2]
+    nr, mine, inner = width * lanes, k // groups, math.prod(quads.shape[1:])
+    by_cell = quads.reshape(groups, mine, c, -1).transpose(0, 3, 2, 1).reshape(groups, inner, mine)
+    index: list[list[int]] = []
+    cells: list[int] = []
+    weights: list[Array] = []
+    place = 0
+    starts = np.arange(rows + 1) * (inner // rows)
+    for group in by_cell:
+        for first in range(0, mine, nr):
+            panel = group[:, first : first + nr]
+            used = np.flatnonzero(panel.any(1))
+            index.append([*(len(cells) + np.searchsorted(used, starts)), place])
+            cells += used.tolist()
+            data = np.pad(panel[used], ((0, 0), (0, -panel.shape[1] % lanes)))
+            weights.append(data.reshape(-1))
+            place += data.nbytes
+    head = np.asarray(index, np.int64)
+    head[:, -1] += 8 * (head.size + len(cells))
+    every = [head.reshape(-1).view(np.int32), np.asarray(cells, np.int64).view(np.int32), *weights]
+    return np.concatenate(every)
 
 
 @recipe("channels")

@@ -15,6 +15,7 @@ from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.session import Session, address_of
 from bslite.engines.cpu.threads import default_threads
 from bslite.engines.cpu.writes import Writes
+from bslite.kernels.cpu.vector.target import has_dots
 from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const, build_plan
@@ -35,7 +36,7 @@ class Engine:
 
     def __init__(self, spec: ModelSpec, like: "Engine | None" = None) -> None:
         self.derived: Derived = Derived(None if like is None else like.derived)
-        self.spec = simplify(spec, self.derived)
+        self.spec = simplify(spec, self.derived, dots=has_dots())
         #: Parameter -> registers of the panels it was packed in, which plans for other sizes take again.
         self._widths: dict[str, int] = {} if like is None else like._widths
         self._takes = [f"input {i.name!r}" if i.dtype != "float32" else "" for i in spec.inputs]
@@ -98,7 +99,7 @@ class Engine:
         params = self.spec.params
         sources = [params[key] for key in const.keys]
         table = packed or Derived(self.derived)
-        if const.recipe in ("panels", "pair_panels"):
+        if const.recipe in ("panels", "pair_panels", "quad_panels"):
             self._widths.setdefault(const.keys[0], dict(const.args)["width"])
         made: Array = table.get((const.recipe, const.args), sources, partial(constants.make, const, params))
         return made

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from bslite.machine import Machine
 from bslite.ops import Kind, RowMap, Shape
+from bslite.ops.integer import cells
 from bslite.passes import Layer
 from bslite.plan.core.bands import Rows, can_band, hull, input_rows, row_map, share
 from bslite.plan.core.views import size_of
@@ -65,7 +66,9 @@ def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) 
     kind = node.declaration.kind
     if node.op == "int_conv2d":
         k, c, r, s = params["weight"]
-        work = pixels * -(-c // 2) * r * s * -(-k // machine.lanes) / machine.fma_ports * 1.1
+        work = (
+            pixels * cells(c, node.attrs["reads"]) * r * s * -(-k // machine.lanes) / machine.fma_ports * 1.1
+        )
     elif node.op == "conv2d" and node.attrs["groups"] == 1:
         k, c, r, s = params["weight"]
         work = pixels * c * r * s * -(-k // machine.lanes) / machine.fma_ports * 1.1

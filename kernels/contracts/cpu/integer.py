@@ -1,4 +1,6 @@
-"""Records of steps on pairs: cells of two numbers of int16 (`bslite.ops.integer`). Strides are in bytes."""
+"""Records of steps on pairs and quads: cells of two numbers of int16, or of four of 8 bits
+(`bslite.ops.integer`). Strides are in bytes.
+"""
 
 from enum import IntEnum
 
@@ -8,10 +10,11 @@ from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 
 
 class IntSweep(Variant):
-    """Tiles of sums of products of pairs, of at most ``most`` rows by ``vecs`` vector registers."""
+    """Tiles of sums of products of pairs or of quads, of at most ``most`` rows by ``vecs`` registers."""
 
     vecs: int
     most: int
+    quads: bool
 
 
 class Made(IntEnum):
@@ -20,10 +23,16 @@ class Made(IntEnum):
     SUM = 0
     REAL = 1
     PAIRS = 2
+    QUADS = 3
 
 
 class IntConv(StepRecord, kernel="int_conv"):
-    """A convolution or a linear layer of pairs: int32 sums over taps of ``depth`` cells, then `finish`.
+    """A convolution or a linear layer of cells: int32 sums over taps of ``depth`` cells, then `finish`.
+
+    With ``extra_rows``, there are more weights at ``extras``. For each panel: where each of ``extra_rows``
+    rows of the filter begins in a list, where the last ends, and how many bytes from ``extras`` the panel's
+    weights are. Then the list: for each register or more of weights the number of the cell of the panel, of
+    ``taps`` times ``depth``, that they multiply. Scratch memory has room for their offsets at ``extra_at``.
 
     Fields mean what they mean in `Conv`. ``offset``, ``scale`` and ``shift`` are registers for each panel;
     ``factor`` multiplies ``scale`` where ``has_factor``. In scratch memory are the sums of a line, pixels
@@ -31,7 +40,8 @@ class IntConv(StepRecord, kernel="int_conv"):
 
     A sum times ``scale`` plus ``shift`` is cut to [low1, high1], and rounded to even if ``rounds1``. Then it
     is multiplied by ``own``, the residual times ``other`` is added, and the same is done with [low2, high2].
-    Steps of rounding are divided out of all these numbers.
+    Steps of rounding are divided out of all these numbers. Quads hold what is rounded less ``least``; those
+    of the residual (``adds_quads``) hold numbers less ``under``.
     """
 
     x: Operand
@@ -43,6 +53,7 @@ class IntConv(StepRecord, kernel="int_conv"):
     shift: Operand
     factor: Operand
     offsets: Operand
+    extras: Operand
     has_residual: int
     has_factor: int
     x_image: int
@@ -91,6 +102,11 @@ class IntConv(StepRecord, kernel="int_conv"):
     low2: float
     high2: float
     rounds2: int
+    least: float
+    adds_quads: int
+    under: float
+    extra_rows: int
+    extra_at: int
 
     @property
     def tile(self) -> str:
@@ -112,3 +128,14 @@ class Pairs(StepRecord, kernel="pairs"):
     along: RowAxes
     groups: int
     channels: int
+
+
+class Quads(StepRecord, kernel="quads"):
+    """Rows of ``groups`` times ``channels`` numbers of float32, less ``least``, become rows of quads."""
+
+    source: Operand
+    target: Operand
+    along: RowAxes
+    groups: int
+    channels: int
+    least: float

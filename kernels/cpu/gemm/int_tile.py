@@ -1,8 +1,9 @@
-"""The microkernel of sums of products of integers: as `tile`, on pairs of int16, with int32 sums.
+"""The microkernel of sums of products of integers: as `tile`, on pairs of int16 or quads of bytes.
 
-A lane of a panel holds the weights of one output for two neighbouring channels. A cell of the image, two
-channels as well, is broadcast; one instruction multiplies both and adds the products: twice the products of a
-multiply-add of float32. The sums go to a line in scratch memory; `finish` makes of them what is stored.
+A lane of a panel holds the weights of one output for the neighbouring channels of a cell. A cell of the image
+is broadcast; one instruction multiplies two pairs and adds the products, which are twice those of a
+multiply-add of float32. Quads are four times those: one instruction with VNNI, and two without. The sums go
+to a line in scratch memory; `finish` makes of them what is stored.
 """
 
 import functools
@@ -15,12 +16,13 @@ from bslite.kernels.contracts.cpu.integer import IntSweep
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, ROWS_PER_POINTER, UNROLL
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector import simd
-from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque
+from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque, where
 from bslite.kernels.cpu.vector.lanes import INTS
-from bslite.kernels.cpu.vector.pairs import load_ints, multiply_ir, settled
+from bslite.kernels.cpu.vector.pairs import dot_ir, load_ints
+from bslite.kernels.cpu.vector.quads import quad_dot_ir
 from bslite.kernels.cpu.vector.simd import BYTES, I32, I64
 
-call_int_sweep = caller(13)
+call_int_sweep = caller(14)
 
 
 class Operands(NamedTuple):
@@ -34,12 +36,14 @@ class Operands(NamedTuple):
     b: Any
     c: Any
     c_row: Any
-    start: Any  # the sums begin with these registers
+    start: Any  # the sums begin with these registers,
+    resume: Any  # or with what is in C, which the tile adds to
     ahead: Any  # address from which the tile prefetches what a later tile reads as B
 
 
-def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
-    """Emits a tile of ``rows`` x ``vecs`` registers of sums."""
+def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, quads: bool) -> None:
+    """Emits a tile of ``rows`` x ``vecs`` registers of sums of products, of ``quads`` or of pairs."""
+    dot = quad_dot_ir if quads else dot_ir
     tile = [(i, v) for i in range(rows) for v in range(vecs)]
     groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
     starts = [load_ints(builder, builder.add(op.start, const(v * BYTES))) for v in range(vecs)]
@@ -64,8 +68,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
                         xs = simd.splat_ir(builder, builder.load(place, align=4), INTS)
                         for v in range(vecs):
                             at = i * vecs + v
-                            product = multiply_ir(builder, xs, bs[v])
-                            acc[at] = settled(builder, builder.add(acc[at], product))
+                            acc[at] = dot(builder, acc[at], xs, bs[v])
             pointers = [opaque(builder, builder.add(p, const(4 * count))) for p in pointers]
             b = builder.add(b, const(count * vecs * BYTES))
             return [b, builder.add(ahead, const(64 * lines)), *pointers, *acc]
@@ -84,18 +87,22 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
         carried = loop(builder, builder.srem(op.depth, const(UNROLL)), carried, steps_of(1))
         return [*carried[:2], *carried[2 + len(groups) :]]
 
-    _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *(starts[v] for _, v in tile)], tap)
-    for value, (i, v) in zip(acc, tile, strict=True):
-        place = builder.add(builder.add(op.c, builder.mul(op.c_row, const(i))), const(v * BYTES))
+    rows_of_c = [builder.add(op.c, builder.mul(op.c_row, const(i))) for i in range(rows)]
+    places = [builder.add(rows_of_c[i], const(v * BYTES)) for i, v in tile]
+    first = [starts[v] for _, v in tile]
+    resume = builder.icmp_signed("!=", op.resume, const(0))
+    first = where(builder, resume, first, lambda: [load_ints(builder, place) for place in places])
+    _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *first], tap)
+    for value, place in zip(acc, places, strict=True):
         builder.store(value, simd.pointer(builder, place, INTS), align=4)
 
 
 @functools.cache
-def int_tile(vecs: int, most: int) -> Any:
+def int_tile(vecs: int, most: int, quads: bool) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
 
     def emit(builder: Any, rows: Any, *args: Any) -> None:
-        tile = functools.partial(emit_tile, builder, vecs=vecs, op=Operands(*args))
+        tile = functools.partial(emit_tile, builder, vecs=vecs, op=Operands(*args), quads=quads)
         one_of(builder, rows, {r: functools.partial(tile, r) for r in range(1, most + 1)})
 
     return simd.primitive(types.void, *[types.int64] * (1 + len(Operands._fields)))(emit)
@@ -103,17 +110,17 @@ def int_tile(vecs: int, most: int) -> Any:
 
 @makes(IntSweep)
 @functools.cache
-def int_sweep(vecs: int, most: int) -> Kernel:
+def int_sweep(vecs: int, most: int, quads: bool) -> Kernel:
     """A kernel of ``tiles`` neighbouring tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers
     of channels.
     """
-    tile = int_tile(vecs, most)
+    tile = int_tile(vecs, most, quads)
 
-    def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, start, ahead, share):
+    def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, start, resume, ahead, share):
         for _ in range(tiles):
-            tile(rows, a, a_col, offsets, taps, depth, b, c, c_col, start, ahead)
+            tile(rows, a, a_col, offsets, taps, depth, b, c, c_col, start, resume, ahead)
             ahead += share
             a += rows * a_col
             c += rows * c_col
 
-    return Kernel(sweep, f"int_sweep_{most}x{vecs}", 13)
+    return Kernel(sweep, f"int_sweep_{most}x{vecs}{'_quads' * quads}", 14)

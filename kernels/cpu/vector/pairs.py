@@ -18,12 +18,10 @@ from bslite.kernels.cpu.vector.simd import (
     vmax_ir,
     vmin_ir,
 )
-from bslite.kernels.cpu.vector.target import X86
+from bslite.kernels.cpu.vector.target import MULTIPLY, X86, has_dots
 
 I16 = ir.IntType(16)
 HALVES = ir.VectorType(I16, 2 * LANES)
-#: The instruction that multiplies pairs and adds both products, by the lanes of a register.
-MULTIPLY = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 
 
 def load_ints(builder, address):
@@ -31,13 +29,19 @@ def load_ints(builder, address):
     return builder.load(pointer(builder, address, INTS), align=4)
 
 
-def multiply_ir(builder, a, b):
-    """``a.lower * b.lower + a.upper * b.upper`` in int32 lanes.
+def dot_ir(builder, total, a, b):
+    """``total`` plus the products of two registers of pairs."""
+    if has_dots():
+        return call_llvm(builder, f"llvm.x86.avx512.vpdpwssd.{32 * LANES}", INTS, [total, a, b])
+    return settled(builder, builder.add(total, multiply_ir(builder, a, b)))
 
-    Added to a sum, it is one instruction where the machine has VNNI: LLVM sees to it.
-    """
+
+def multiply_ir(builder, a, b):
+    """``a.lower * b.lower + a.upper * b.upper`` in int32 lanes."""
     if X86:
-        return call_llvm(builder, MULTIPLY[LANES], INTS, [builder.bitcast(x, HALVES) for x in (a, b)])
+        return call_llvm(
+            builder, f"llvm.{MULTIPLY[LANES]}", INTS, [builder.bitcast(x, HALVES) for x in (a, b)]
+        )
     shift = all_ints(16)
     upper = builder.mul(builder.ashr(a, shift), builder.ashr(b, shift))
     lower = builder.mul(*(builder.ashr(builder.shl(x, shift), shift) for x in (a, b)))
@@ -77,7 +81,7 @@ def _join(builder, ints):
     return builder.bitcast(builder.trunc(builder.shuffle_vector(*ints, order), HALVES), VEC)
 
 
-def _nearest(builder, x):
+def nearest(builder, x):
     """The nearest integers, of two the even one, of numbers that int16 holds."""
     if X86 and LANES == 8:
         return call_llvm(builder, "llvm.x86.avx.cvt.ps2dq.256", INTS, [x])
@@ -87,7 +91,7 @@ def _nearest(builder, x):
 @primitive(vec_t, vec_t, vec_t)
 def packed(builder, a, b):
     """The numbers of ``a`` and then those of ``b``, rounded to even, as pairs; int16 holds all of them."""
-    return _join(builder, [_nearest(builder, x) for x in (a, b)])
+    return _join(builder, [nearest(builder, x) for x in (a, b)])
 
 
 @primitive(vec_t, vec_t, vec_t)
@@ -95,7 +99,7 @@ def paired(builder, a, b):
     """The same of any numbers: the nearest that int16 holds, of NaN the least."""
     low, high = all_floats(-32768.0), all_floats(32767.0)
     return _join(
-        builder, [_nearest(builder, vmin_ir(builder, high, vmax_ir(builder, x, low))) for x in (a, b)]
+        builder, [nearest(builder, vmin_ir(builder, high, vmax_ir(builder, x, low))) for x in (a, b)]
     )
 
 

@@ -22,6 +22,16 @@ define <16 x float> @probe(ptr %p) {
 """
 
 
+_DOTS = """
+declare <{words} x i32> @llvm.{multiply}(<{halves} x i16>, <{halves} x i16>)
+define <{words} x i32> @probe(<{words} x i32> %c, <{halves} x i16> %a, <{halves} x i16> %b) {{
+  %p = call <{words} x i32> @llvm.{multiply}(<{halves} x i16> %a, <{halves} x i16> %b)
+  %r = add <{words} x i32> %c, %p
+  ret <{words} x i32> %r
+}}
+"""
+#: The instruction that multiplies pairs of int16 and adds both products, by the lanes of a register.
+MULTIPLY = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"}
 #: Whether instructions are those of x86.
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 
@@ -38,15 +48,30 @@ class Simd(NamedTuple):
 @functools.cache
 def simd() -> Simd:
     """The SIMD model of the code Numba emits in this process."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
     cpu = config.CPU_NAME or llvm.get_host_cpu_name()
     # As in Numba: a CPU's name alone leaves the features at the host's.
     features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
-    machine = llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=3)
-    assembly = machine.emit_assembly(llvm.parse_assembly(_PROBE))
+    assembly = assembly_of(_PROBE, cpu, features)
     if "%zmm" in assembly:
         return Simd(16, 32, cpu, features)
     if "%ymm" in assembly:
         return Simd(8, 16, cpu, features)
     return Simd(4, 16 if X86 else 32, cpu, features)
+
+
+def assembly_of(text: str, cpu: str, features: str) -> str:
+    """LLVM's assembly of a module for a CPU."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(cpu=cpu, features=features, opt=3)
+    return str(machine.emit_assembly(llvm.parse_assembly(text)))
+
+
+@functools.cache
+def has_dots() -> bool:
+    """Whether one instruction adds products of the numbers in a lane to a sum of int32: VNNI."""
+    lanes, _, cpu, features = simd()
+    if not X86 or lanes == 4:
+        return False
+    text = _DOTS.format(words=lanes, halves=2 * lanes, multiply=MULTIPLY[lanes])
+    return "vpdpwssd" in assembly_of(text, cpu, features)

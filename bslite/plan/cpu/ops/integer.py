@@ -1,10 +1,10 @@
-"""Lowerings of sums of products of integers, over lines of pixels, and of the making of pairs."""
+"""Lowerings of sums of products of integers, over lines of pixels, and of the making of pairs and quads."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from bslite.kernels.contracts.cpu.integer import IntConv, IntSweep, Made, Pairs
+from bslite.kernels.contracts.cpu.integer import IntConv, IntSweep, Made, Pairs, Quads
 from bslite.kernels.contracts.cpu.rows import RowAxes
 from bslite.kernels.contracts.record import Operand
 from bslite.ops.integer import cells
@@ -21,20 +21,20 @@ from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import choose_items, line_tiling, max_rows
 from bslite.plan.shared.conv import Filters
 
-MADE = {"int32": Made.SUM, "float32": Made.REAL, "pairs": Made.PAIRS}
+MADE = {"int32": Made.SUM, "float32": Made.REAL, "pairs": Made.PAIRS, "quads": Made.QUADS}
 OUTER = 3  # axes around a row of pairs
 
 
-@CPU.register("pairs")
+@CPU.register("pairs", "quads")
 def lower_pairs(b: CpuBuilder, layer: Layer) -> None:
-    """Lower the rounding of numbers to pairs."""
+    """Lower the rounding of numbers to pairs or quads."""
     name, *numbers = layer.node.inputs
-    axis, groups = layer.node.attrs["axis"] % len(b.shapes[name]), layer.node.attrs["groups"]
+    axis = layer.node.attrs["axis"] % len(b.shapes[name])
     x = b.read(name, inner=axis, exact=True)
     y, home = b.writable(layer.name, axis)
-    if not _pairs(b, x, y, axis, groups, [b.values[n] for n in numbers]):
+    if not _pairs(b, layer, x, y, axis, [b.values[n] for n in numbers]):
         x, y = _plain(b, x, axis), b.fresh(y.shape, axis, NO_HALO)
-        done = _pairs(b, x, y, axis, groups, [b.values[n] for n in numbers])
+        done = _pairs(b, layer, x, y, axis, [b.values[n] for n in numbers])
         assert done
     if y is not home:
         b.copy(y, home)
@@ -47,7 +47,7 @@ def _plain(b: CpuBuilder, x: View, axis: int) -> View:
     return plain
 
 
-def _pairs(b: CpuBuilder, x: View, y: View, axis: int, groups: int, numbers: list[View]) -> bool:
+def _pairs(b: CpuBuilder, layer: Layer, x: View, y: View, axis: int, numbers: list[View]) -> bool:
     """Append the step; return False, without one, where rows lie along too many axes."""
     sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=axis)
     outer = sizes[:-1]
@@ -56,24 +56,29 @@ def _pairs(b: CpuBuilder, x: View, y: View, axis: int, groups: int, numbers: lis
     rows, channels = size_of(tuple(outer)), x.shape[axis]
     item_rows, items = share_rows(b.machine, rows, rows * (10 + 4.0 * -(-channels // b.machine.lanes)))
     n, (xs, ys) = padded(outer, [xs[:-1], ys[:-1]], OUTER)
-    scale, zero = [v.start for v in numbers] or [x.start, x.start]
-    record = Pairs(
-        x.start, y.start, scale, zero, scaled=int(bool(numbers)),
-        along=RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows), groups=groups,
-        channels=channels // groups,
-    )  # fmt: skip
+    along = RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows)
+    groups = layer.node.attrs["groups"]
+    record: Pairs | Quads
+    if layer.node.op == "quads":
+        record = Quads(x.start, y.start, along, groups, channels // groups, float(layer.node.attrs["least"]))
+    else:
+        scale, zero = [v.start for v in numbers] or [x.start, x.start]
+        record = Pairs(
+            x.start, y.start, scale, zero, scaled=int(bool(numbers)), along=along, groups=groups,
+            channels=channels // groups,
+        )  # fmt: skip
     step(b, record, items, [x, *numbers], [y])
     return True
 
 
 @CPU.register("int_conv1d", "int_conv2d", "int_conv3d")
 def lower_int_conv(b: CpuBuilder, layer: Layer) -> None:
-    """Lower a convolution of pairs."""
+    """Lower a convolution of pairs or quads."""
     node = layer.node
     window, halo, clipped = window_of(b, layer)
     k, channels, *_ = b.spec.params[node.params["weight"]].shape
     groups = node.attrs["groups"]
-    filters = Filters(groups, cells(channels), k // groups)
+    filters = Filters(groups, cells(channels, node.attrs["reads"]), k // groups)
     x = b.read(node.inputs[0], halo=halo, exact=True)
     residual = None
     if len(node.inputs) > 1:
@@ -84,11 +89,12 @@ def lower_int_conv(b: CpuBuilder, layer: Layer) -> None:
 
 @CPU.register("int_linear")
 def lower_int_linear(b: CpuBuilder, layer: Layer) -> None:
-    """Lower ``x @ weight.T`` of pairs: the rows of x are the pixels of a line, or of several lines."""
+    """Lower ``x @ weight.T`` of pairs or quads: the rows of x are the pixels of one line or more."""
     node = layer.node
     k, c = b.spec.params[node.params["weight"]].shape
     x = b.read(node.inputs[0], inner=-1, exact=True)
-    rows = b.reshaped(x, (size_of(x.shape[:-1]), cells(c)))
+    depth = cells(c, node.attrs["reads"])
+    rows = b.reshaped(x, (size_of(x.shape[:-1]), depth))
     y = b.write(layer.name, inner=-1)
     m = rows.shape[0]
     out = y.reshape((m, y.shape[-1]))
@@ -96,7 +102,7 @@ def lower_int_linear(b: CpuBuilder, layer: Layer) -> None:
         out = b.fresh((m, y.shape[-1]), 1, NO_HALO)
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
     lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
-    terms = reduction(1, 1, cells(c), 0, 0, True)
+    terms = reduction(1, 1, depth, 0, 0, True)
     factor = b.values[node.inputs[1]] if len(node.inputs) > 1 else None
     int_contraction(
         b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows, factor=factor
@@ -140,8 +146,15 @@ def int_contraction(
         4 * lines * pixels * channels,
     )  # fmt: skip
     lanes = machine.lanes
-    panels = b.const("pair_panels", node.params["weight"], lanes=lanes, width=tiling.width, groups=groups)
+    quads = node.attrs["reads"] == "quads"
+    recipe = "quad_panels" if quads else "pair_panels"
+    panels = b.const(recipe, node.params["weight"], lanes=lanes, width=tiling.width, groups=groups)
+    extra_rows = max(1, clipped.filter_rows) if quads else 0
 
+    extras = y.start
+    if quads:
+        how = {"lanes": lanes, "width": tiling.width, "groups": groups, "rows": extra_rows}
+        extras = Operand(b.const("quad_extras", node.params["weight"], **how), 0)
     finish = Finish.of(node.attrs)
 
     def per_channel(role: str, value: float, over: float = 1.0) -> Operand:
@@ -150,12 +163,14 @@ def int_contraction(
         return Operand(b.const("channels", *keys, **how), 0)
 
     acc_col = -(-tiling.width // 2) * 2 * lanes
+    scratch = pixels * acc_col + (tiling.width + 2) * lanes
     made, planes = MADE[node.attrs["to"]], planes or Planes(lines)
     record = IntConv(
         x, y.start, residual.start if residual is not None else y.start, Operand(panels, 0),
         per_channel("offset", 0), per_channel("scale", 1.0, finish.over),
         per_channel("shift", 0.0, finish.over), factor.start if factor is not None else y.start,
         Operand(b.const("offsets", values=[4 * o for o in terms.offsets]), 0),
+        extras,
         has_residual=int(residual is not None), has_factor=int(factor is not None),
         x_image=4 * xi, x_line=4 * xl, x_col=4 * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
         residual_image=4 * ri, residual_line=4 * rl, residual_col=4 * rc,
@@ -164,15 +179,23 @@ def int_contraction(
         plane_lines=planes.lines, x_plane=4 * planes.x, y_plane=4 * planes.y, residual_plane=4 * planes.r,
         group_panels=tiling.panels, group_channels=group_channels, x_group_bytes=4 * group_depth,
         group_weight_bytes=4 * group_cells * lanes * tiling.registers, width=tiling.width,
-        tail_vecs=tiling.tail, cut=tiling.cut, sweep=_sweep(b, tiling.width),
-        tail_sweep=_sweep(b, tiling.tail), acc_col=4 * acc_col, scaled=4 * pixels * acc_col, made=made,
-        **finish.fields,
+        tail_vecs=tiling.tail, cut=tiling.cut, sweep=_sweep(b, tiling.width, quads),
+        tail_sweep=_sweep(b, tiling.tail, quads), acc_col=4 * acc_col, scaled=4 * pixels * acc_col, made=made,
+        **finish.fields, adds_quads=int(residual is not None and node.attrs["adds"] == "quads"),
+        under=float(node.attrs["under"]), extra_rows=extra_rows,
+        extra_at=4 * scratch,
     )  # fmt: skip
     reads = [with_halo(halo_reads), *(v for v in (residual, factor) if v is not None)]
-    scratch = pixels * acc_col + (tiling.width + 2) * lanes
     cells_made = y.shape[1]
     part = part_of(y, size, cells_made, geometry["y"]) if rest and planes.lines == lines else y
-    step(b, record, images * items.bands * items.blocks, reads, [part], scratch=scratch)
+    step(
+        b,
+        record,
+        images * items.bands * items.blocks,
+        reads,
+        [part],
+        scratch=scratch + 2 * group_cells * quads,
+    )
     if rest:
         moved = {key: planes.lines * line for key, (_, line, _) in geometry.items()}
         after = Lines(images, lines // planes.lines, rest)
@@ -185,8 +208,8 @@ def int_contraction(
         )  # fmt: skip
 
 
-def _sweep(b: CpuBuilder, vecs: int) -> IntSweep:
-    return IntSweep(vecs, max_rows(b.machine, vecs))
+def _sweep(b: CpuBuilder, vecs: int, quads: bool) -> IntSweep:
+    return IntSweep(vecs, max_rows(b.machine, vecs), quads)
 
 
 class Finish(NamedTuple):
@@ -206,6 +229,7 @@ class Finish(NamedTuple):
         fields = {
             "low1": low1, "high1": high1, "rounds1": int(step1 > 0), "own": (attrs["own"] or 1.0) / over,
             "other": attrs["other"] / over, "low2": low2, "high2": high2, "rounds2": int(step2 > 0),
+            "least": attrs["second"][3] if step2 else attrs["first"][3],
         }  # fmt: skip
         return cls(step1 or 1.0, fields)
 

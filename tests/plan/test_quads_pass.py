@@ -1,0 +1,86 @@
+"""Which values lie as quads, and that products of bytes stay exact with any weights."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.check import Array
+
+import bslite
+from bslite import reference
+from bslite.passes import simplify
+from bslite.passes.quads import MOST, exact_parts
+from bslite.spec import GraphBuilder, ModelSpec
+
+SHAPE = (1, 24, 6, 7)
+
+
+def drawn(*shape: int, most: int = 127) -> Array:
+    return np.random.default_rng(len(shape)).integers(-most, most + 1, shape).astype(np.int8)
+
+
+def model(least: float, most: int, **how: Any) -> ModelSpec:
+    """A convolution of rounded numbers ``[least, least + 255]``, with weights of that size."""
+    graph = GraphBuilder("quads")
+    graph.params["w"] = drawn(40, SHAPE[1], 3, 3, most=most)
+    graph.params["offset"] = np.arange(40, dtype=np.int32)
+    q = graph.add("quantize", "q", graph.input("x", SHAPE), scale=0.02, low=least)
+    params = {"weight": "w", "offset": "offset"}
+    return graph.build(graph.add("int_conv2d", "y", graph.add("pairs", "p", q), params=params, **how))
+
+
+def test_parts_of_weights_fit_sixteen_bits() -> None:
+    weight = np.stack(np.meshgrid(*[np.arange(-128, 128)] * 2), -1).reshape(1, -1, 1).astype(np.int8)
+    for array in (weight, weight[:, :-1]):  # all two weights there are; and an odd number of them
+        parts = exact_parts(array)
+        np.testing.assert_array_equal(sum(p.astype(int) for p in parts), array)
+        for part in parts:
+            two = np.pad(part, ((0, 0), (0, array.shape[1] % 2), (0, 0))).astype(int).reshape(-1, 2)
+            assert np.maximum(two, 0).sum(1).max() <= MOST
+            assert np.minimum(two, 0).sum(1).min() >= -MOST
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "how", "quads"),
+    [
+        (0.0, 40, {"padding": 1}, True),
+        (-9.0, 40, {}, True),  # the offset makes up for the zero point
+        (-9.0, 40, {"padding": 1}, False),  # but not in the padding
+        (0.0, 127, {"padding": 1}, False),  # most weights would need another part
+    ],
+)
+def test_which_values_are_quads(least: float, most: int, how: dict[str, Any], quads: bool) -> None:
+    spec = model(least, most, **how)
+    assert [n.op for n in simplify(spec).nodes][1] == ("quads" if quads else "pairs")
+    assert [n.op for n in simplify(spec, dots=True).nodes][1] == ("pairs" if least and how else "quads")
+    x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32) * 3
+    np.testing.assert_array_equal(bslite.run(spec, x), reference.run(spec, [x])[0])
+
+
+def test_a_residual_of_quads() -> None:
+    """A value that a convolution and a sum read, and one that only the sum reads, whose zero is not 0."""
+    graph = GraphBuilder("block")
+    for name in ("a", "b", "c"):
+        graph.params[name] = drawn(SHAPE[1], SHAPE[1], 1, 1, most=30)
+        graph.params[f"{name}_s"] = np.full(SHAPE[1], 2.0**-9, np.float32)  # sums and steps are exact
+
+    def conv(name: str, *inputs: str, least: float, **how: Any) -> str:
+        params = {"weight": name, "scale": f"{name}_s"}
+        first = (-np.inf, np.inf, 0.125, least)
+        return graph.add("int_conv2d", f"y{name}", *inputs, params=params, first=first, to="pairs", **how)
+
+    x = graph.add("pairs", "p", graph.add("quantize", "q", graph.input("x", SHAPE), scale=0.02, low=0.0))
+    side = conv("a", x, least=-77.0)
+    added = {"own": 0.125, "other": 0.0625, "second": (0.0, np.inf, 0.125, 0.0)}
+    both = conv("b", x, side, least=-50.0, **added)
+    again = conv("b", both, x, least=-50.0, **added)
+    last = graph.add("int_conv2d", "last", again, params={"weight": "c"})
+    spec = graph.build(last)
+    made = {n.name: n for n in simplify(spec).nodes}
+    assert made["p"].op == "quads"
+    assert [made[n].attrs["to"] for n in (side, both, again)] == ["quads"] * 3
+    assert (made[both].attrs["adds"], made[both].attrs["under"]) == ("quads", -77)
+    given = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32) * 3
+    for how in ({}, {"threads": 2}, {"layerwise": True}):
+        np.testing.assert_array_equal(bslite.run(spec, given, **how), reference.run(spec, [given])[0])
+    assert np.ptp(reference.run(spec, [given])[0]) > 1000
