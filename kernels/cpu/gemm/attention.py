@@ -19,6 +19,7 @@ from bslite.kernels.contracts.attention import Mask
 from bslite.kernels.contracts.cpu.gemm import Attention
 from bslite.kernels.cpu.gemm.pack import pack_panel
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
+from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.math import vecmath
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
@@ -36,18 +37,22 @@ CLEAR = 8  # registers of zeros: a bias for the widest panel, and a table of one
 
 
 @register_jitable
-def _products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, clamp, last):
-    """``c (+)= a @ b`` for ``rows`` rows and one panel b, in tiles of at most ``most`` rows."""
+def _products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, clamp, last, ahead):
+    """``c (+)= a @ b`` for ``rows`` rows and one panel b, in tiles of at most ``most`` rows, each of which
+    fetches a part of the panel ``ahead``.
+    """
     tiles = (rows + most - 1) // most
     low = rows // tiles
     high = rows - tiles * low  # this many tiles are one row taller
+    share = depth // UNROLL * PREFETCHES * 64
     if high:
         call_gemm_sweep(sweep, low + 1, high, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0,
-                        clamp, last, b, 0)  # fmt: skip
+                        clamp, last, ahead, share)  # fmt: skip
         a += high * (low + 1) * a_row
         c += high * (low + 1) * c_row
+        ahead += high * share
     call_gemm_sweep(sweep, low, tiles - high, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0,
-                    clamp, last, b, 0)  # fmt: skip
+                    clamp, last, ahead, share)  # fmt: skip
 
 
 @register_jitable
@@ -62,31 +67,57 @@ def _nothing(x, x_row, rows, length):
 
 
 @register_jitable
+def _masked(x, scales, mask, left, kind):
+    """A register of scores, scaled and masked by the first ``left`` lanes at ``mask``."""
+    if kind == ADDED:
+        return fma(x, scales, load_some(mask, left))
+    x = x * scales
+    if kind == ALLOWED:
+        x = x + blocked_where_zero(load_some(mask, left))
+    return x
+
+
+@register_jitable
 def _scaled(scores, mask, count, seen, kind, scale):
     """Scales and masks a row of scores in place; returns the largest. ``seen`` keys are not ahead of it."""
     scales, most = splat(scale), splat(LOWEST)
-    for c in range(0, count, LANES):
+    whole = max(0, min(count, seen)) // LANES * LANES
+    for c in range(0, whole, LANES):
+        x = _masked(load(scores + 4 * c), scales, mask + 4 * c, LANES, kind)
+        store(scores + 4 * c, x)
+        most = vmax_nan(x, most)
+    for c in range(whole, count, LANES):
         left = count - c
-        x = load(scores + 4 * c) * scales
-        if kind == ADDED:
-            x = x + load_some(mask + 4 * c, left)
-        elif kind == ALLOWED:
-            x = x + blocked_where_zero(load_some(mask + 4 * c, left))
+        x = _masked(load(scores + 4 * c), scales, mask + 4 * c, left, kind)
         if seen - c < LANES:  # like adding a mask of -inf: NaN and +inf give NaN
             x = first_of(x, x + splat(LOWEST), max(0, seen - c))
         if left < LANES:
             x = first_of(x, splat(LOWEST), left)
         store(scores + 4 * c, x)
-        most = vmax_nan(most, x)
+        most = vmax_nan(x, most)
     return hmax(most)
 
 
 @register_jitable
-def _exponentials(scores, count, shift):
-    """Replaces a row by ``exp(scores - shift)`` and returns the sum."""
-    shifts, acc = splat(shift), splat(f(0.0))
+def _largest(scores, count):
+    """The largest score of a row; writes -inf into the lanes beyond it."""
+    most = splat(LOWEST)
+    whole = count // LANES * LANES
+    for c in range(0, whole, LANES):
+        most = vmax_nan(load(scores + 4 * c), most)
+    if whole < count:
+        x = first_of(load(scores + 4 * whole), splat(LOWEST), count - whole)
+        store(scores + 4 * whole, x)
+        most = vmax_nan(x, most)
+    return hmax(most)
+
+
+@register_jitable
+def _exponentials(scores, count, scale, shift):
+    """Replaces a row by ``exp(scores * scale - shift)``, no exponent above 0, and returns the sum."""
+    scales, shifts, acc = splat(scale), splat(shift), splat(f(0.0))
     for c in range(0, count, LANES):  # beyond the row are -infs, which become zeros
-        e = vecmath.exp(load(scores + 4 * c) - shifts)
+        e = vecmath.exp_negative(load(scores + 4 * c) * scales - shifts)
         store(scores + 4 * c, e)
         acc = acc + e
     return hsum(acc)
@@ -106,11 +137,20 @@ def _softmax_rows(s, scores, stats, mask, y, y_row, rows, row, key, count):
     kind, causal, scale, features = s.mask_kind, s.causal, s.scale, s.features
     mask_row = s.mask_row
     mask += 4 * key
+    rest = f(1.0)  # of the scaling, in the exponent
+    # Without a mask, the largest score is also the largest one after scaling, which is left to the exponent.
+    # It is rounded there as here: the exponent of the largest is 0, however large that is.
+    plain = scale > f(0.0) and not causal and kind != ADDED and kind != ALLOWED
+    if plain:
+        rest = scale
     for r in range(rows):
-        seen = count + LANES
-        if causal:
-            seen = row + r + 1 - key
-        here = _scaled(scores, mask + (row + r) * mask_row, count, seen, kind, scale)
+        if plain:
+            here = _largest(scores, count) * scale
+        else:
+            seen = count + LANES
+            if causal:
+                seen = row + r + 1 - key
+            here = _scaled(scores, mask + (row + r) * mask_row, count, seen, kind, scale)
         before = load_scalar(stats)
         most = here
         if before > here or before != before:
@@ -118,7 +158,7 @@ def _softmax_rows(s, scores, stats, mask, y, y_row, rows, row, key, count):
         shift = most
         if most == LOWEST:  # no key takes part so far
             shift = f(0.0)
-        total = _exponentials(scores, count, shift)
+        total = _exponentials(scores, count, rest, shift)
         if key:
             if most != before:
                 fade = f(math.exp(np.float64(before) - np.float64(most)))
@@ -154,8 +194,10 @@ def _scores(s, q, q_row, rows, count, k_panels, scores, zeros):
     for c in range(0, count, key_width * LANES):
         registers = min(key_width, (count - c + LANES - 1) // LANES)
         sweep = s.tail_key_sweep if registers < key_width else s.key_sweep
-        _products(sweep, rows, most, q, q_row, depth, k_panels + 4 * c * depth, scores + 4 * c, s_row, zeros,
-                  0, clamp, LANES)  # fmt: skip
+        panel = k_panels + 4 * c * depth
+        ahead = panel + registers * depth * BYTES
+        _products(sweep, rows, most, q, q_row, depth, panel, scores + 4 * c, s_row, zeros, 0, clamp, LANES,
+                  ahead)  # fmt: skip
 
 
 @register_jitable
@@ -169,8 +211,10 @@ def _values(s, scores, rows, count, v_panels, y, y_row, zeros, resume):
         if p == panels - 1:
             sweep = s.tail_sweep
             last = features - c - (s.tail - 1) * LANES
-        _products(sweep, rows, most, scores, s_row, count, v_panels + 4 * c * count, y + 4 * c, y_row, zeros,
-                  resume, clamp, last)  # fmt: skip
+        panel = v_panels + 4 * c * count
+        ahead = panel + width * count * BYTES
+        _products(sweep, rows, most, scores, s_row, count, panel, y + 4 * c, y_row, zeros, resume, clamp,
+                  last, ahead)  # fmt: skip
 
 
 @step_kernel(Attention)

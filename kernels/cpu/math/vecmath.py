@@ -86,6 +86,12 @@ def exp(x):
 
 
 @register_jitable
+def exp_negative(x):
+    """``e**x`` for ``x <= 0``, in fewer operations: 0 below -87, where results would soon be subnormal."""
+    return select_lt(x, splat(f(-87.0)), splat(f(0.0)), _exp_normal(x))
+
+
+@register_jitable
 def expm1_negative(x):
     """``e**x - 1`` for ``x <= 0``, without the cancellation near 0; larger x give the value at 0."""
     return expm1_within(vmin(splat(f(0.0)), vmax(splat(f(-25.0)), x)))
