@@ -7,7 +7,7 @@ import numpy as np
 
 from bslite.errors import InputError
 from bslite.frontends.common.lazy import load_onnx
-from bslite.onnx.graph import Graph
+from bslite.onnx.graph import Graph, outside
 
 
 class Evaluated:
@@ -27,7 +27,8 @@ class Evaluated:
         from onnx.reference import ReferenceEvaluator
 
         helper = onnx.helper
-        inputs = [onnx.ValueInfoProto(name=n) for n in values]
+        given = {name: values[name] for name in sorted(outside(self.node))}
+        inputs = [onnx.ValueInfoProto(name=n) for n in given]
         outputs = [onnx.ValueInfoProto(name=o) for o in self.node.output if o]
         graph = helper.make_graph([self.node], "node", inputs, outputs)
         model = helper.make_model(
@@ -36,7 +37,7 @@ class Evaluated:
         )  # fmt: skip
         try:
             with np.errstate(all="ignore"):
-                made = iter(ReferenceEvaluator(model).run(None, dict(values)))
+                made = iter(ReferenceEvaluator(model).run(None, given))
         except Exception as e:
             raise InputError(f"{self.what}: {type(e).__name__}: {e}") from e
         return [next(made) if o else None for o in self.node.output]

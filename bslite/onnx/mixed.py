@@ -30,7 +30,8 @@ class MixedRep(base.BackendRep):  # type: ignore[name-defined]
         Raises what `bslite.from_onnx` and `bslite.run` raise; InputError where a node does not take the
         values that reach it.
         """
-        return tuple(self.running.run(self._given(inputs)))
+        with np.errstate(all="ignore"):  # of nodes in NumPy
+            return tuple(self.running.run(self._given(inputs)))
 
     def kept(self) -> list[Specialised]:
         """The models that are kept, those of branches and bodies too."""

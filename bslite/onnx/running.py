@@ -16,10 +16,7 @@ A branch or body is such a graph itself, with the values around it as inputs, ma
 """
 
 import itertools
-import math
-import threading
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,14 +25,14 @@ from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.inputs import graph_inputs
 from bslite.frontends.onnx.read import NotConverted
 from bslite.frontends.onnx.tensors import dtype_name
-from bslite.frontends.onnx.values import Const
 from bslite.onnx.control import CONTROL
+from bslite.onnx.cuts import Cuts
 from bslite.onnx.evaluated import Evaluated
 from bslite.onnx.graph import Graph
-from bslite.onnx.host import FIRST, HOST, HostNode, key_of
+from bslite.onnx.host import HostNode
 from bslite.onnx.kinds import kind, refusal
 from bslite.onnx.part import part_of
-from bslite.onnx.pieces import ALONE, ENGINE, EVALUATED, Piece, cut, steady
+from bslite.onnx.pieces import ENGINE, EVALUATED, Piece
 from bslite.onnx.rep import BsliteRep, Specialised, Wants
 from bslite.onnx.small import SmallNodes, small
 from bslite.onnx.watch import WATCH
@@ -43,7 +40,6 @@ from bslite.ops import DTYPES
 from bslite.spec import Array
 
 MOST_VALUES = 4  # of a piece's inputs that it is specialised on, before nodes run in NumPy instead
-SMALL = 64  # integers of an input that a piece may be specialised on the values of
 
 
 @dataclass(frozen=True)
@@ -55,44 +51,53 @@ class Options:
     fallback: str = "error"
 
 
+class Values(dict[str, Any]):
+    """Values by name during a run; a constant is looked up when it is first read."""
+
+    def __init__(self, given: Mapping[str, Any], constant: Callable[[str], Any]) -> None:
+        super().__init__(given)
+        self._constant = constant
+
+    def __missing__(self, name: str) -> Any:
+        made = self[name] = self._constant(name)
+        return made
+
+
 class Running:
     """A graph ready to run. ``repeats``: it is run over and over, all that it takes being new each time."""
 
     def __init__(self, graph: Graph, options: Options, repeats: bool = False) -> None:
-        self.graph, self.options, self.repeats = graph, options, repeats
-        self._alone: dict[int, str] = {}
-        self._reasons: dict[int, str] = {}  # why a node is a piece of its own
+        self.graph, self.options = graph, options
+        self._cuts = Cuts(graph, options.fallback, repeats)
         self._exact = options.backend == "reference64"
         #: Inputs that are float64 anyway.
         self._wide = {
             n for n, v in graph.inputs().items() if dtype_name(v.type.tensor_type.elem_type) == "float64"
         }
-        self._late: set[int] = set()
         self._reps: dict[tuple[Piece, bool, tuple[str, ...]], BsliteRep | SmallNodes] = {}
         self._hosts: dict[int, Any] = {}
         self._folded: dict[str, Array] = {}
         self._only: BsliteRep | None = None  # what has run last, as long as it is the only piece
-        self._lock = threading.RLock()
-        self._steady: frozenset[int] = steady(graph) if repeats else frozenset()
-        self.pieces = self._cut()
 
-    def _cut(self) -> list[Piece]:
-        return cut(self.graph, self._alone, self._late, self._steady - self._alone.keys())
+    @property
+    def pieces(self) -> list[Piece]:
+        """The pieces in order, so far as they are known."""
+        return self._cuts.pieces
 
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The outputs in order, for the values that the graph takes and captures."""
-        values = dict(given)
+        values = Values(given, self._constant)
         self._through(values)
-        return [self._value(values, name) for name in self.graph.outputs]
+        return [values[name] if name else None for name in self.graph.outputs]
 
     def before(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The values that a repeated graph captures, with those that are the same in every step."""
-        values = dict(given)
-        if self._steady:
-            self._through(values, self._steady)
+        values = Values(given, self._constant)
+        if self._cuts.steady:
+            self._through(values, self._cuts.steady)
         return values
 
-    def _through(self, values: dict[str, Any], within: frozenset[int] | None = None) -> None:
+    def _through(self, values: "Values", within: frozenset[int] | None = None) -> None:
         """Add what the pieces make to ``values``; those alone that are ``within`` some places, if given."""
         watch = WATCH.get()
         while True:
@@ -110,7 +115,7 @@ class Running:
                         watch.run(self, piece, values)
             except NotConverted as e:
                 assert at is not None
-                self._settle(at, e, values)
+                self._cuts.settle(at, e, values)
             else:
                 return
 
@@ -123,13 +128,13 @@ class Running:
     def whole(self) -> BsliteRep:
         """What specialises the model as one piece, also on tensors. UnsupportedError if it is cut."""
         piece = self.pieces[0] if self.pieces else None
-        if piece is None or len(self.pieces) > 1 or not self._whole(piece):
+        if piece is None or len(self.pieces) > 1 or not self._cuts.whole(piece):
             raise UnsupportedError(
                 f"model {self.graph.source.name!r} runs in several pieces: it computes sizes or conditions "
                 "from values: run it by bslite.compile"
             )
         dtypes = tuple(i.dtype for i in graph_inputs(self.graph.source))
-        with self._lock:
+        with self._cuts.lock:
             key = piece, True, dtypes
             if key not in self._reps:
                 self._reps[key] = self._rep(piece, {})
@@ -162,7 +167,7 @@ class Running:
         (i,) = piece.places
         how = "ONNX's evaluator" if piece.how == EVALUATED else "NumPy"
         control = self.graph.nodes[i].op_type in CONTROL
-        return "control flow" if control else how, self.graph.place(i), self._reasons.get(i, "")
+        return "control flow" if control else how, self.graph.place(i), self._cuts.reasons.get(i, "")
 
     def forget(self) -> None:
         """Drop the models that are kept."""
@@ -170,12 +175,8 @@ class Running:
             rep.forget()
         self._hosts.clear()
 
-    def _value(self, values: Mapping[str, Any], name: str) -> Any:
-        """A value by name, constants included; None for one left out."""
-        if not name:
-            return None
-        if name in values:
-            return values[name]
+    def _constant(self, name: str) -> Any:
+        """A constant by name."""
         if not self.graph.is_constant(name):
             raise SpecError(f"{self.graph.label}the value {name!r} is neither an input nor made by a node")
         if (stored := self.graph.stored(name)) is not None:
@@ -185,38 +186,46 @@ class Running:
             (self._folded[name],) = self._rep_of(nodes, constants, {}, (name,)).run({})
         return self._folded[name]
 
-    def execute(self, piece: Piece, values: dict[str, Any]) -> None:
+    def execute(self, piece: Piece, values: "Values") -> None:
         """Add what ``piece`` makes to ``values``."""
         if piece.how != ENGINE:
             (i,) = piece.places
-            node = self.graph.nodes[i]
-            reads = self.graph.reads[i] if piece.how == EVALUATED else {*piece.inputs, *node.input} - {""}
-            given = {name: self._value(values, name) for name in reads}
-            made = self._host(i, piece.how)(given)
-            values.update((o, y) for o, y in zip(node.output, made, strict=False) if o)
+            host = self._hosts.get(i) or self._host(i, piece.how)
+            for name, made in zip(self.graph.nodes[i].output, host(values), strict=False):
+                if name:
+                    values[name] = made
             return
+        last = piece.ready.get("last")
+        made = None if last is None else last.again([values[name] for name in piece.inputs])
+        if made is None:
+            self._executed(piece, values)
+        else:
+            values.update(zip(piece.outputs, made, strict=True))
+
+    def _executed(self, piece: Piece, values: "Values") -> None:
+        """As `execute`, of the engine's piece that has not run on values of such kinds before."""
         rep, given = self.ready(piece, values)
         whole = piece.ready["whole"]
         self._only = rep if whole and len(self.pieces) == 1 and isinstance(rep, BsliteRep) else None
         values.update(zip(self.graph.outputs if whole else piece.outputs, rep.run(given), strict=True))
+        if not whole and not self._exact:
+            piece.ready["last"] = rep
         if piece.forced and len(rep.kept()) > MOST_VALUES:
-            self._loosen(piece)
+            self._cuts.loosen(piece)
 
-    def ready(
-        self, piece: Piece, values: Mapping[str, Any]
-    ) -> tuple["BsliteRep | SmallNodes", dict[str, Any]]:
+    def ready(self, piece: Piece, values: "Values") -> tuple["BsliteRep | SmallNodes", dict[str, Any]]:
         """What runs a piece of the engine's, and the values that it takes, by name."""
         if not piece.ready:
-            piece.ready.setdefault("whole", self._whole(piece))
+            piece.ready.setdefault("whole", self._cuts.whole(piece))
         whole = piece.ready["whole"]
-        given = {name: self._value(values, name) for name in (self.graph.takes if whole else piece.inputs)}
+        given = {name: values[name] for name in (self.graph.takes if whole else piece.inputs)}
         dtypes = tuple(itertools.starmap(self._kind, given.items()))
         rep = piece.ready.get(dtypes)
         if rep is None:
             if not set(dtypes) <= set(DTYPES):
                 self._refuse_dtypes(piece, given)
             key = piece, whole, dtypes
-            with self._lock:
+            with self._cuts.lock:
                 if key not in self._reps:
                     self._reps[key] = self._rep(piece, given)
                 rep = piece.ready[dtypes] = self._reps[key]
@@ -224,7 +233,7 @@ class Running:
 
     def _host(self, i: int, how: str) -> Any:
         """What runs a node that is a piece of its own."""
-        with self._lock:
+        with self._cuts.lock:
             if i not in self._hosts:
                 try:
                     self._hosts[i] = self._made(self.graph.nodes[i], how)
@@ -241,16 +250,6 @@ class Running:
             return CONTROL[node.op_type](self.graph, node, self._inner)
         return HostNode(self.graph, node, self._exact)
 
-    def _loosen(self, piece: Piece) -> None:
-        """Run in NumPy what can be, of the nodes for whose values ``piece`` was specialised too often."""
-        with self._lock:
-            moved = {i for i in piece.places if i in self._late and key_of(self.graph.nodes[i]) in HOST}
-            if moved and piece in self.pieces:
-                self._alone |= dict.fromkeys(moved, ALONE)
-                self._reasons |= dict.fromkeys(moved, "a value that it needs keeps changing")
-                self._late -= moved
-                self.pieces = self._cut()
-
     def _inner(self, proto: Any, label: str, repeats: bool) -> "Running":
         """A graph inside one of the nodes."""
         inner = Graph(self.graph.source, proto, self.graph, self.graph.label + label)
@@ -258,20 +257,15 @@ class Running:
 
     def _rep(self, piece: Piece, given: Mapping[str, Array]) -> "BsliteRep | SmallNodes":
         options = self.options
-        if self._whole(piece):
-            return BsliteRep(self.graph.source, options.backend, options.threads, self._wants(piece))
-        makers, stored = self._makers(piece)
+        if self._cuts.whole(piece):
+            return BsliteRep(self.graph.source, options.backend, options.threads, self._cuts.wants(piece))
+        makers, stored = self._cuts.makers(piece)
         nodes = [*makers, *(self.graph.nodes[i] for i in piece.places)]
         if small(nodes[len(makers) :], given):
             read = {name for node in nodes[len(makers) :] for name in node.input if name}
-            known = {name: self._value({}, name) for name in read if self.graph.is_constant(name)}
-            return SmallNodes(self.graph, nodes[len(makers) :], piece.outputs, known)
-        return self._rep_of(nodes, stored, given, piece.outputs, self._wants(piece))
-
-    def _whole(self, piece: Piece) -> bool:
-        """Whether it is all of a model, as it is in the file."""
-        uncut = self.graph.around is None and not self._alone and not self._late
-        return uncut and self.graph.tensors == set(piece.inputs) == set(self.graph.takes)
+            known = {name: self._constant(name) for name in read if self.graph.is_constant(name)}
+            return SmallNodes(self.graph, nodes[len(makers) :], piece.inputs, piece.outputs, known)
+        return self._rep_of(nodes, stored, given, piece.outputs, self._cuts.wants(piece))
 
     def _rep_of(
         self, nodes: Sequence[Any], stored: Mapping[str, Any], given: Mapping[str, Array],
@@ -281,115 +275,16 @@ class Running:
         part = part_of(self.graph, nodes, stored, kinds, outputs)
         return BsliteRep(part, self.options.backend, self.options.threads, wants)
 
-    def _wants(self, piece: Piece) -> Any:
-        """What tells a piece which inputs to build in, where nodes need values; none: the piece is cut."""
-
-        def wants(error: NotConverted, given: Mapping[str, Array]) -> frozenset[str]:
-            names: set[str] = set()
-            for place, roots in self._causes(piece, error).items():
-                if roots is None or not self._builds_in(piece, place, roots, given):
-                    return frozenset()
-                names |= roots
-            return frozenset(names)
-
-        return wants
-
-    def _causes(self, piece: Piece, error: NotConverted) -> dict[int, frozenset[str] | None]:
-        """Place in the graph -> the inputs whose values are needed there. -1: a constant."""
-        return self._by_place(piece, error.causes)
-
-    def _by_place(self, piece: Piece, found: Mapping[int, Any]) -> dict[int, Any]:
-        """Something by place in the piece's model, by place in the graph; -1 for that of constants."""
-        if self._whole(piece):
-            return dict(found)
-        start, count = self._start(piece), len(piece.places)
-        return {
-            piece.places[i - start] if start <= i < start + count else -1: what for i, what in found.items()
-        }
-
-    def _start(self, piece: Piece) -> int:
-        """How many nodes of constants stand before those of a piece."""
-        return len(self._makers(piece)[0])
-
-    def _makers(self, piece: Piece) -> tuple[list[Any], dict[str, Const]]:
-        """The nodes of constants that a piece reads, and its initialisers."""
-        read = {r for i in piece.places for r in self.graph.reads[i]}
-        return self.graph.makers(sorted(read - set(piece.inputs)))
-
-    def _builds_in(self, piece: Piece, place: int, roots: frozenset[str], given: Mapping[str, Array]) -> bool:
-        """Whether the piece is to be specialised on the values that a node needs."""
-        if place >= 0 and self.graph.nodes[place].op_type in FIRST:
-            return False
-        return all(
-            r in piece.forced
-            or (
-                math.prod(given[r].shape) <= SMALL
-                and self._kind(r, given[r])[0] in "biu"
-                and not self._changes(r)
-            )
-            for r in roots
-        )
-
-    def _changes(self, name: str) -> bool:
-        """Whether an input is likely to be another each time."""
-        return self.repeats and name not in self.graph.captures
-
-    def _settle(self, piece: Piece, error: NotConverted, values: Mapping[str, Any]) -> None:
-        """Cut the graph so that ``piece`` is none any more. ``error``, if that would not help."""
-        with self._lock:
-            if piece not in self.pieces:
-                return  # another thread was quicker
-            if piece.refused:
-                raise error
-            given = {name: self._value(values, name) for name in piece.inputs}
-            evaluated = 0
-            changed = False
-            for place, roots in self._causes(piece, error).items():
-                if roots is not None and self._builds_in(piece, place, roots, given):
-                    continue
-                how = self._cure(place, roots)
-                if how is None:
-                    raise error
-                changed = True
-                evaluated += how == EVALUATED
-                if how == ENGINE:
-                    self._late.add(place)
-                else:
-                    self._alone[place] = how
-                    self._reasons[place] = self._by_place(piece, error.reasons).get(place, "")
-                self.graph.doubt(place)
-            if not changed:
-                raise error
-            self.pieces = self._cut()
-        if evaluated and self.options.fallback == "warn":
-            warnings.warn(f"{error}\nONNX's reference evaluator runs these", UserWarning, stacklevel=5)
-
-    def cures(self, error: NotConverted) -> bool:
-        """Whether every node that a conversion of the whole graph lacks can run in a piece of its own."""
-        found = error.causes.items()
-        return bool(found) and all(self._cure(place, roots) is not None for place, roots in found)
-
-    def _cure(self, place: int, roots: frozenset[str] | None) -> str | None:
-        """How a node that cannot be converted is to run: `ENGINE` in a later piece; None if it cannot."""
-        if place < 0:
-            return None
-        node = self.graph.nodes[place]
-        plain = node.domain in ("", "ai.onnx")
-        if plain and node.op_type in CONTROL:
-            return ALONE
-        by_host = key_of(node) in HOST
-        if by_host and (key_of(node) in FIRST or roots is None or self.repeats or place in self._late):
-            return ALONE
-        if roots is not None and place not in self._late:
-            return ENGINE
-        return EVALUATED if self.options.fallback != "error" else None
-
     def _refuse_dtypes(self, piece: Piece, given: Mapping[str, Any]) -> None:
         """Let nodes that read what the engine has no dtype for run by themselves."""
         odd = {n: self._kind(n, x) for n, x in given.items() if self._kind(n, x) not in DTYPES}
-        whole = self._whole(piece)
-        numbered = enumerate(piece.places, 0 if whole else self._start(piece))
+        whole = self._cuts.whole(piece)
+        numbered = enumerate(piece.places, 0 if whole else self._cuts.start(piece))
         raise refusal(self.graph, odd, {i if whole else k: self.graph.reads[i] for k, i in numbered})
+
+    def cures(self, error: NotConverted) -> bool:
+        """Whether every node that a conversion of the whole graph lacks can run in a piece of its own."""
+        return self._cuts.cures(error)
 
     def _kind(self, name: str, value: Any) -> str:
         """As `kind`; what is computed in float64 instead of float32 is float32."""

@@ -38,16 +38,23 @@ class SmallNodes:
     """The nodes of a piece, run in NumPy one by one; what they read of ``constants`` is known."""
 
     def __init__(
-        self, graph: Graph, nodes: Sequence[Any], outputs: Sequence[str], constants: Mapping[str, Array]
-    ) -> None:
+        self, graph: Graph, nodes: Sequence[Any], inputs: Sequence[str], outputs: Sequence[str],
+        constants: Mapping[str, Array],
+    ) -> None:  # fmt: skip
         self._nodes = [HostNode(graph, node) for node in nodes]
-        self._outputs, self._constants = outputs, constants
+        self._inputs, self._outputs, self._constants = inputs, outputs, constants
 
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The piece's outputs. InputError where a node does not take the values."""
-        values = {**self._constants, **given}
+        return self._run({**self._constants, **given})
+
+    def again(self, given: Sequence[Any]) -> list[Any]:
+        """The same for values in the order of the piece's inputs."""
+        return self._run({**self._constants, **dict(zip(self._inputs, given, strict=True))})
+
+    def _run(self, values: dict[str, Any]) -> list[Any]:
         for host in self._nodes:
-            values.update(zip(host.node.output, host(values), strict=False))
+            values.update(zip(host.outputs, host(values), strict=False))
         return [values[name] for name in self._outputs]
 
     def kept(self) -> list[Specialised]:

@@ -2,6 +2,7 @@
 plan for each would be no use. Also those that may see empty arrays or values that are no arrays.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from bslite.spec import Array
 
 def _ints(given: Any) -> list[int]:
     """Integers of an input, or in older opsets an attribute."""
-    return [int(v) for v in np.asarray(given).reshape(-1)]
+    return [int(v) for v in np.asarray(given).reshape(-1).tolist()]
 
 
 def _shape(given: Array) -> tuple[int, ...]:
@@ -52,7 +53,8 @@ def slice_(x: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None
             raise InputError(f"axis {axis} is out of range for rank {x.ndim}")
         end: int | None = None if step < 0 and stop < -x.shape[axis] else stop
         index[axis] = slice(start, end, step)
-    return np.ascontiguousarray(x[tuple(index)]).reshape(x[tuple(index)].shape)
+    made = x[tuple(index)]
+    return made if made.flags.c_contiguous else made.copy()
 
 
 @host_op("Reshape")
@@ -82,7 +84,9 @@ def range_(start: Array, limit: Array, delta: Array) -> Array:
     a, b, d = start.item(), limit.item(), delta.item()
     if d == 0:
         raise InputError("a step of zero")
-    (count,) = _shape(np.array([max(0, int(np.ceil((b - a) / d)))]))
+    (count,) = sizes([max(0, math.ceil((b - a) / d))], "its result")
+    if start.dtype.kind in "iu":
+        return np.arange(a, a + count * d, d, dtype=start.dtype)
     return (a + np.arange(count) * d).astype(start.dtype)
 
 

@@ -73,6 +73,11 @@ class HostNode:
             "cache": {},
         }
         accepted(self.function, attributes, given)
+        #: What it reads, those left out at the end excepted, and what it makes.
+        self.inputs = tuple(node.input)
+        while self.inputs and not self.inputs[-1]:
+            self.inputs = self.inputs[:-1]
+        self.outputs = tuple(node.output)
         self.attributes: dict[str, Any] = {}
         parameters = inspect.signature(self.function).parameters
         takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -86,17 +91,16 @@ class HostNode:
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """The outputs for the values that the node reads. InputError if it does not take them."""
-        given = [values[name] if name else None for name in self.node.input]
-        while given and given[-1] is None and not self.node.input[len(given) - 1]:
-            given.pop()
+        given = [values[name] if name else None for name in self.inputs]
         try:
-            with np.errstate(all="ignore"):
-                made = self.function(*given, **self.attributes)
+            made = self.function(*given, **self.attributes)
         except BsliteError as e:
             raise type(e)(f"{self.what}: {e}") from None
         except Exception as e:  # what NumPy finds wrong with the values
             came = ", ".join(describe(x) for x in given)
             raise InputError(f"{self.what}: {type(e).__name__}: {e}; it got {came}") from e
+        if type(made) is np.ndarray:
+            return (made,)
         return tuple(np.asarray(y) if isinstance(y, np.generic) else y for y in _tuple(made))
 
 
