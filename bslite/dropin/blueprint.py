@@ -59,9 +59,11 @@ class Blueprint:
         """The builder of a part's model. ``tensors``: name -> present value."""
         return PartWalk(self.capture.graph, self.capture.shell, self.name, tensors)
 
-    def spec(self, part: Part, tensors: Mapping[str, Tensor] | None = None) -> ModelSpec:
-        """The model of a part."""
-        return self.walk(tensors).build(part.nodes, part.inputs, part.outputs)
+    def spec(
+        self, part: Part, tensors: Mapping[str, Tensor] | None = None, shares: ModelSpec | None = None
+    ) -> ModelSpec:
+        """The model of a part. ``shares``: one with the same weights, whose packed ones it takes."""
+        return self.walk(tensors).build(part.nodes, part.inputs, part.outputs, shares)
 
     def values_of(self, key: str, tensors: Mapping[str, Tensor]) -> Tensor:
         """A parameter, buffer or constant by the name the export gave it."""
@@ -72,15 +74,19 @@ class Blueprint:
         return value
 
     def assemble(self) -> None:
-        """Write the function that runs the graph, with a call in place of each part that bslite runs.
+        """Write the function that runs the graph, with a call in place of each part that bslite runs; there
+        is none where one part is all.
 
         It takes the models of these parts, the tensors `held`, then the inputs.
         """
         source, parts, graph = self.capture.graph, self.in_bslite, torch.fx.Graph()
+        given = [n for n in source.nodes if n.op == "placeholder" and n not in source.stored]
+        self.direct = _directly(source.nodes[-1].args[0], given, parts)
+        if self.direct is not None:
+            return
         inside = {node: part for part in parts for node in part.nodes}
         needed = _needed(source.nodes, inside)
         stored = [n for n in source.nodes if n in source.stored and n in needed]
-        given = [n for n in source.nodes if n.op == "placeholder" and n not in source.stored]
         targets = {s.arg.name: s.target for s in source.program.graph_signature.input_specs}
         self.held = [targets[n.name] for n in stored]
         calls = {part: graph.placeholder(f"part_{i}") for i, part in enumerate(parts)}
@@ -105,7 +111,6 @@ class Blueprint:
         module = torch.fx.GraphModule(source.program.graph_module, graph)
         module.graph.lint()
         self.function = module.forward
-        self.direct = _directly(source.nodes[-1].args[0], given, parts)
 
 
 def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) -> Blueprint:
@@ -140,11 +145,12 @@ class Executable:
         module: torch.nn.Module,
         threads: int | None,
         models_at_hand: Sequence[Model] = (),
+        shares: ModelSpec | None = None,
     ) -> None:
-        """``models_at_hand`` are used again where they fit, so that weights are not packed twice."""
+        """``models_at_hand`` are used again where they fit; others share packed weights with ``shares``."""
         tensors = dict(named_tensors(module))
         self.blueprint = blueprint
-        specs = [blueprint.spec(part, tensors) for part in blueprint.in_bslite]
+        specs = [blueprint.spec(part, tensors, shares) for part in blueprint.in_bslite]
         self.models = [
             next((m for m in models_at_hand if serves(m.spec, spec)), None) or Model(spec, threads)
             for spec in specs

@@ -6,7 +6,8 @@ replaces parameters by stand-ins while it traces, and another thread may be usin
 
 import copy
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +17,12 @@ from bslite.dropin import growing
 from bslite.dropin.structure import Before, Returned, Structure
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
-from bslite.frontends.torch.capture import check_module, failure, functional, summary, trace
+from bslite.frontends.torch import fixing
+from bslite.frontends.torch.capture import check_module, failure, few_questions, functional, summary, trace
 from bslite.frontends.torch.graph import Graph, memory
+from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
 
+ONE = "a batch of one is traced for itself"
 OUTER_HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -40,6 +44,9 @@ class Capture:
     fixed: str  # why the batch is not free; empty if it is
     functional: bool  # no operation works in place
     growing: frozenset[Any] = frozenset()  # symbols of sizes that grow from call to call
+    sizes: Sizes | None = None  # the free ones, if there may be more than the batch
+    origin: "tuple[Capture, Mapping[Any, int]] | None" = None  # what it was settled from, and at which sizes
+    pure: "Capture | None" = None  # the same without in-place operations, if it is made
 
     def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
         """Why the graph does not hold for ``tensors`` of this kind; empty if it does."""
@@ -47,16 +54,51 @@ class Capture:
 
     def rewritten(self) -> "Capture":
         """The same without in-place operations."""
-        return replace(self, graph=Graph(functional(self.graph.program)), functional=True)
+        if self.origin is not None:
+            source, sizes = self.origin
+            return source.rewritten()._at(sizes)
+        if self.pure is None:
+            self.pure = replace(self, graph=Graph(functional(self.graph.program)), functional=True)
+        return self.pure
+
+    @property
+    def open_shapes(self) -> tuple[tuple[int | str, ...], ...]:
+        """The inputs of the trace that it was settled from, free sizes by name; empty if it was not."""
+        sizes = self.origin[0].sizes if self.origin is not None else None
+        return () if sizes is None else tuple(map(sizes.named, sizes.inputs))
+
+    @property
+    def others(self) -> bool:
+        """Whether it serves other sizes than those of its example, beside the batch."""
+        return self.sizes is not None and not set(self.sizes.example) <= self.sizes.batch
+
+    def settled(self, tensors: Sequence[torch.Tensor]) -> "Capture | None":
+        """The same with the sizes of ``tensors`` as numbers, but for the batch; None if the trace does not
+        hold for them.
+        """
+        assert self.sizes is not None
+        bound = bind(self.graph.program, self.sizes, tensors)
+        if bound is None:
+            return None
+        asked = {s for guard in self.sizes.guards for s in guard.free_symbols} & self.sizes.batch
+        left = {s: n for s, n in bound.items() if s in asked or s not in self.sizes.batch}
+        made = self._at(left)
+        return replace(made, fixed="the module asks for it") if asked and not made.fixed else made
+
+    def _at(self, sizes: Mapping[Any, int]) -> "Capture":
+        """The same with numbers for some symbols."""
+        graph = Graph(fixing.fixed(self.graph.program, sizes))
+        return replace(self, graph=graph, sizes=None, origin=(self, sizes), pure=None)
 
 
 def capture(
     module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool,
-    grows: Sequence[int | None] = (),
+    grows: Sequence[int | None] = (), free: Sequence[Collection[int]] = (),
 ) -> Capture:  # fmt: skip
     """Trace ``module.forward`` on ``arguments``, the batch left free where ``free_batch`` and possible.
 
-    ``grows``: the axis of each tensor that has to stay free because it grows from call to call.
+    ``grows``: the axis of each tensor that has to stay free because it grows from call to call. ``free``: the
+    axes of each tensor that are to stay free if the module does not fix them.
 
     Raises UnsupportedError if the forward cannot be traced or does more than compute results from its
     arguments, and another `BsliteError` if bslite does not run a module in this mode or with such parameters.
@@ -68,27 +110,31 @@ def capture(
     shell = shell_of(module)
     traced = _Traced(shell, arguments)
     tensors = tuple(x.detach() for x in arguments.leaves)
-    program, fixed = None, "" if free_batch else "a batch of one is traced for itself"
-    if free_batch:
-        try:
-            program = trace(traced.twin, *_repeated(tensors, grows))
-        except Exception as e:
-            fixed = summary(e)
-    if program is None:
-        try:
-            program = trace(
-                traced.twin,
-                tensors,
-                (tuple(growing.left_free(axis) for axis in grows),) if any(grows) else None,
-            )
-        except Exception as e:
-            raise failure(traced.twin, name, e) from e
+    axes = [set(own) for own in free] or [set() for _ in tensors]
+    for own, axis in zip(axes, grows, strict=False):
+        own |= set() if axis is None else {axis}
+    program, shared, fixed = None, [False] * len(tensors), "" if free_batch else ONE
+    with few_questions() if free else nullcontext():
+        if free_batch:
+            try:
+                repeated, shared, dynamic = _repeated(tensors, axes)
+                program = trace(traced.twin, repeated, dynamic)
+            except Exception as e:
+                shared, fixed = [False] * len(tensors), summary(e)
+        if program is None:
+            dynamic = (tuple(map(growing.left_free, axes)),) if any(axes) else None
+            try:
+                program = trace(traced.twin, tensors, dynamic)
+            except Exception as e:
+                raise failure(traced.twin, name, e) from e
     if traced.stateful:
         raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
     graph = Graph(program)
     assert traced.results is not None
-    free, results, whole = growing.symbols(graph, grows), traced.results, not _writing(graph)
-    found = Capture(graph, traced.twin, results, fixed, functional=whole, growing=free)
+    grown, results, whole = growing.symbols(graph, grows), traced.results, not _writing(graph)
+    found = Capture(graph, traced.twin, results, fixed, functional=whole, growing=grown)
+    if free and plain_inputs(program):
+        found.sizes = sizes_of(program, tensors, [{}] * len(tensors), shared)
     if not found.functional:
         if changes := _changes(graph):
             raise UnsupportedError(f"model {name!r}: its forward changes {changes} in place")
@@ -195,22 +241,23 @@ def _same_attributes(before: list[dict[str, Any]], after: list[dict[str, Any]]) 
 
 
 def _repeated(
-    tensors: tuple[torch.Tensor, ...], grows: Sequence[int | None]
-) -> tuple[tuple[torch.Tensor, ...], Any]:
-    """Inputs with a batch of at least four, and their ``dynamic_shapes``; see the frontend's `free_batch`."""
+    tensors: tuple[torch.Tensor, ...], axes: Sequence[Collection[int]]
+) -> tuple[tuple[torch.Tensor, ...], list[bool], Any]:
+    """Inputs with a batch of at least four, which of them have it, and their ``dynamic_shapes``; see the
+    frontend's `repeat_batch`. ``axes``: others to leave free.
+    """
     batch = next((x.shape[0] for x in tensors if x.ndim), 0)
     if not batch:
         raise BsliteError("no input has a batch")
     dim = torch.export.Dim("N", min=2)
     shared = [bool(x.ndim and x.shape[0] == batch) for x in tensors]
-    axes = grows or [None] * len(tensors)
     dynamic = tuple(
-        {**({0: dim} if s else {}), **(growing.left_free(axis) or {})} or None
-        for s, axis in zip(shared, axes, strict=True)
+        {**(growing.left_free(own) or {}), **({0: dim} if s else {})} or None
+        for s, own in zip(shared, axes, strict=True)
     )
     if batch < 4:
         tensors = tuple(torch.cat([x] * 4) if s else x for x, s in zip(tensors, shared, strict=True))
-    return tensors, (dynamic,)
+    return tensors, shared, (dynamic,)
 
 
 def _writing(graph: Graph) -> list[torch.fx.Node]:

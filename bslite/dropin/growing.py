@@ -4,7 +4,7 @@ A trace leaves them free. What has such a size, attention above all, runs in tor
 whose sizes stay the same, so that no call plans anew. `Survey` makes that cut.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -43,9 +43,9 @@ def too_short(tensors: Sequence[Tensor], grows: Sequence[int | None]) -> bool:
     return any(axis is not None and t.shape[axis] == 1 for t, axis in zip(tensors, grows, strict=False))
 
 
-def left_free(axis: int | None) -> Any:
-    """What ``dynamic_shapes`` says of a tensor that grows along ``axis``."""
-    return None if axis is None else {axis: torch.export.Dim.AUTO}
+def left_free(axes: Collection[int]) -> Any:
+    """What ``dynamic_shapes`` says of a tensor whose ``axes`` are to stay free."""
+    return dict.fromkeys(axes, torch.export.Dim.AUTO) or None
 
 
 def symbols(graph: Graph, grows: Sequence[int | None]) -> frozenset[Any]:

@@ -27,7 +27,10 @@ class PartReport:
 
 @dataclass(frozen=True)
 class KindReport:
-    """One specialisation: the sizes it has served, and how it runs. ``reason``: why torch runs all of it."""
+    """One specialisation: the sizes it has served, and how it runs. ``reason``: why torch runs all of it.
+
+    ``open_shapes``: the inputs of its trace, free sizes by name, if the trace serves other kinds, too.
+    """
 
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
     fixed_batch: str
@@ -35,6 +38,7 @@ class KindReport:
     unsupported: tuple[Unsupported, ...]
     torch_share: float
     reason: str
+    open_shapes: tuple[tuple[int | str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,7 @@ def _kind(kind: Kind) -> KindReport:
         grouped(blueprint.refused),
         blueprint.torch_share,
         reason,
+        blueprint.capture.open_shapes,
     )
 
 
@@ -129,6 +134,9 @@ def _kind_lines(kind: KindReport) -> list[str]:
         lines.append(f"  runs in torch: {kind.reason}")
     if kind.fixed_batch:
         lines.append(f"  the batch is fixed: {kind.fixed_batch}")
+    if kind.open_shapes:
+        free = ", ".join(f"[{', '.join(map(str, shape))}]" for shape in kind.open_shapes)
+        lines.append(f"  without a trace of its own: one of {free} serves it")
     for part in kind.parts:
         line = (
             f"  {part.runs_in}: {part.operations} operations, {part.first} to {part.last}, "

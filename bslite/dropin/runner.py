@@ -12,7 +12,8 @@ import torch
 from bslite.cache import Recent
 from bslite.dropin import growing, place, reasons
 from bslite.dropin.blueprint import Blueprint, Executable, draw
-from bslite.dropin.capture import capture, reachable_tensors
+from bslite.dropin.capture import Capture, capture, reachable_tensors
+from bslite.dropin.families import Family
 from bslite.dropin.model import Model, serves
 from bslite.dropin.signature import Key, Unsignable, kind, signature
 from bslite.dropin.structure import Structure
@@ -25,7 +26,7 @@ from bslite.spec import ModelSpec
 Tensor = torch.Tensor
 Run = Callable[[Sequence[Tensor], Sequence[Any]], Any]  # tensors and objects among the arguments
 SLOT = "_bslite_runner"  # the attribute of a wrapped module that holds its runner
-MAX_KINDS = 8  # specialisations kept: beyond, the least recently used is dropped
+MAX_KINDS = 16  # specialisations kept: beyond, the least recently used is dropped
 MAX_CALLS = 256  # shapes and strides known, over all of them
 MAX_TRACES = 6  # of calls that differ only in numbers that an object among the arguments holds
 MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to torch
@@ -55,6 +56,7 @@ class State:
     watch: Watch
     calls: Recent[Key, Run | InTorch] = field(default_factory=lambda: Recent(MAX_CALLS))
     executables: dict[Key, Executable] = field(default_factory=dict)
+    first: ModelSpec | None = None  # the first model made, whose packed weights others share
     used: bool = False
 
 
@@ -82,6 +84,7 @@ class Runner:
         self._tuned: list[Model] = []  # what measured the blueprint that is to be run next
         self._traces: dict[Key, int] = {}  # kinds of call, numbers in objects left out -> times traced
         self._unfree: set[Key] = set()  # kinds of call whose batch cannot be left free
+        self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.module.__dict__["training"]:
@@ -116,6 +119,7 @@ class Runner:
             self.kinds.clear()
             self._unfree.clear()
             self._traces.clear()
+            self._families.clear()
 
     def specs(self) -> list[ModelSpec]:
         """The models that run in bslite."""
@@ -150,6 +154,7 @@ class Runner:
                 self._restarts = 0 if state is None or state.used else self._restarts + 1
                 self.kinds.clear()
                 self._unfree.clear()
+                self._families.clear()
             self.rebuilt += state is not None
             self._state = State(watch)
             return self._state
@@ -194,7 +199,8 @@ class Runner:
         if executable is None:
             made = [*self._tuned, *(m for e in state.executables.values() for m in e.models)]
             self._tuned = []
-            executable = Executable(blueprint, self.module, self.options.threads, made)
+            executable = Executable(blueprint, self.module, self.options.threads, made, state.first)
+            state.first = state.first or next((m.spec for m in executable.models), None)
             for key, other in list(state.executables.items()):
                 if any(serves(m.spec, o.spec) for o in other.models for m in executable.models if m is not o):
                     del state.executables[key]  # to be made again, of these models
@@ -248,7 +254,7 @@ class Runner:
             return InTorch("the module's attributes, hooks or layers change from call to call")
         arguments = Structure((args, kwargs), _is_tensor, empty=True)
         try:
-            captured = capture(self.module, arguments, self.name, free and _batched(tensors), grows)
+            captured = self._captured(arguments, args, kwargs, free and _batched(tensors), grows)
             blueprint = draw(captured, self.name, place.ops_of(tensors))
         except UnsupportedError as e:
             if self.options.fallback == "error":
@@ -266,6 +272,21 @@ class Runner:
         if blueprint.in_bslite:
             blueprint.assemble()
         return blueprint
+
+    def _captured(
+        self, arguments: Structure, args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool,
+        grows: Sequence[int | None],
+    ) -> Capture:  # fmt: skip
+        """The graph for a call: of a trace that is there, if calls before differ from it in sizes alone."""
+        family = None
+        if not any(axis is not None for axis in grows):
+            key = kind(args, kwargs, free_batch, sizes=False)
+            family = self._families.find(key)
+            if family is None:
+                self._families.put(key, Family.of(arguments.leaves))
+            elif (found := family.capture(self.module, arguments, self.name, free_batch)) is not None:
+                return found
+        return capture(self.module, arguments, self.name, free_batch, grows)
 
 
 def runner_of(module: Any) -> Runner:

@@ -40,11 +40,11 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Key, list[
 
 def kind(
     args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool, grows: Sequence[int | None] = (),
-    loose: bool = False,
+    loose: bool = False, sizes: bool = True,
 ) -> Key:  # fmt: skip
     """A coarser key, which calls share if one export serves them. With ``free_batch`` the size of the batch
     counts only in so far as it is 1 or not. ``grows``: the axis of each tensor whose size does not count.
-    ``loose``: numbers in objects do not count either.
+    ``loose``: numbers in objects do not count either. Without ``sizes`` those above one do not.
     """
     batch: list[int] = []
     axes = iter(grows)
@@ -55,11 +55,13 @@ def kind(
             axis = next(axes, None)
             if axis is not None:
                 shape = (*shape[:axis], "grows", *shape[axis + 1 :])
-            if free_batch and shape:
-                if not batch:
-                    batch.append(shape[0])
-                if shape[0] == batch[0] != 1:
-                    return "batch", shape[1:], value.dtype, value.device
+            if free_batch and shape and not batch:
+                batch.append(shape[0])
+            shared = free_batch and bool(shape) and shape[0] == batch[0] != 1
+            if not sizes:
+                shape = tuple("any" if type(n) is int and n > 1 else n for n in shape)
+            if shared:
+                return "batch", shape[1:], value.dtype, value.device
             return "tensor", shape, value.dtype, value.device
         if loose and objects and type(value) is int:
             return (int,)

@@ -37,8 +37,14 @@ class GraphBuilder:
         self.nodes.append(Node(unique, op, inputs, params or {}, attrs))
         return unique
 
-    def build(self, *outputs: str, labels: Sequence[str] = ()) -> ModelSpec:
+    def build(self, *outputs: str, labels: Sequence[str] = (), shares: ModelSpec | None = None) -> ModelSpec:
         """The validated model; ``labels``: what its outputs are called, by default as their layers."""
         return ModelSpec(
-            self.name, tuple(self.inputs), tuple(self.nodes), outputs, self.params, tuple(labels)
+            self.name,
+            tuple(self.inputs),
+            tuple(self.nodes),
+            outputs,
+            self.params,
+            tuple(labels),
+            shares=shares,
         )

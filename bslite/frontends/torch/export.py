@@ -1,5 +1,6 @@
 """`Walk`: from an exported graph to a ModelSpec, node by node."""
 
+import functools
 import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -233,10 +234,13 @@ def flat(items: Sequence[Any]) -> list[Any]:
     return [x for item in items for x in (item if isinstance(item, (list, tuple)) else (item,))]
 
 
+_signature = functools.cache(inspect.signature)
+
+
 def bind(builder: Any, site: Site, args: Any, kwargs: Any) -> inspect.BoundArguments:
     """The builder's arguments, or Unsupported if the operation is called in a form it does not know."""
     try:
-        return inspect.signature(builder).bind(site, *args, **kwargs)
+        return _signature(builder).bind(site, *args, **kwargs)
     except TypeError as e:
         raise Unsupported(f"called in an unknown form ({e})") from None
 

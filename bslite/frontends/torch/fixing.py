@@ -30,13 +30,13 @@ class Program:
 
 
 def fixed(program: Any, sizes: Mapping[Any, int]) -> Program:
-    """``program`` with numbers for the symbols of ``sizes``. It does not run: it is read, node by node."""
+    """``program`` with numbers for the symbols of ``sizes``, without its assertions on sizes."""
     torch = load_torch()
-    graph, new = torch.fx.Graph(), {}
+    graph, new, known = torch.fx.Graph(), {}, _Known(sizes)
     for node in program.graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            number = _number(value, sizes)
+            number = _number(value, known)
             if number is not None:
                 new[node] = number
                 continue
@@ -44,7 +44,10 @@ def fixed(program: Any, sizes: Mapping[Any, int]) -> Program:
             continue  # an assertion on sizes
         made = graph.node_copy(node, new.__getitem__)
         made.name = node.name  # which a new graph would not give to an input called "input"
-        made.meta["val"] = torch.utils._pytree.tree_map(lambda x: _fixed(x, sizes), value)
+        if value is None or isinstance(value, torch.Tensor):
+            made.meta["val"] = _fixed(value, known)
+        else:
+            made.meta["val"] = torch.utils._pytree.tree_map(lambda x: _fixed(x, known), value)
         new[node] = made
     return Program(
         graph,
@@ -56,9 +59,20 @@ def fixed(program: Any, sizes: Mapping[Any, int]) -> Program:
     )
 
 
-def _number(size: Any, sizes: Mapping[Any, int]) -> Any:
+class _Known(dict[Any, Any]):
+    """Expression -> what it is with the sizes fixed."""
+
+    def __init__(self, sizes: Mapping[Any, int]) -> None:
+        self._sizes = sizes
+
+    def __missing__(self, expression: Any) -> Any:
+        made = self[expression] = substituted(expression, self._sizes)
+        return made
+
+
+def _number(size: Any, known: _Known) -> Any:
     """The number that a symbolic one has become, or None."""
-    made = substituted(size.node.expr, sizes)
+    made = known[size.node.expr]
     if made.free_symbols:
         return None
     torch = load_torch()
@@ -67,7 +81,7 @@ def _number(size: Any, sizes: Mapping[Any, int]) -> Any:
     return int(made) if isinstance(size, torch.SymInt) else float(made)
 
 
-def _fixed(value: Any, sizes: Mapping[Any, int]) -> Any:
+def _fixed(value: Any, known: _Known) -> Any:
     """A traced tensor with the sizes fixed."""
     torch = load_torch()
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
@@ -75,17 +89,17 @@ def _fixed(value: Any, sizes: Mapping[Any, int]) -> Any:
     shape, stride = list(value.shape), list(value.stride())
     if all(isinstance(n, int) for n in (*shape, *stride)):
         return value
-    shape, stride = ([_size(n, sizes) for n in given] for given in (shape, stride))
+    shape, stride = ([_size(n, known) for n in given] for given in (shape, stride))
     if all(isinstance(n, int) for n in (*shape, *stride)):
         return torch.empty_strided(shape, stride, dtype=value.dtype, device="meta")
     with value.fake_mode:
         return torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
 
 
-def _size(size: Any, sizes: Mapping[Any, int]) -> Any:
+def _size(size: Any, known: _Known) -> Any:
     if isinstance(size, int):
         return size
-    made = substituted(size.node.expr, sizes)
+    made = known[size.node.expr]
     if not made.free_symbols:
         return int(made)
     return size if made == size.node.expr else size.node.shape_env.create_symintnode(made, hint=None)

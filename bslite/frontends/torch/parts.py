@@ -153,12 +153,16 @@ class PartWalk(_OutsideWalk):
     """Builds the model of some nodes of a graph."""
 
     def build(
-        self, nodes: "Iterable[Node]", inputs: "Sequence[Node]", outputs: "Sequence[Node]"
+        self,
+        nodes: "Iterable[Node]",
+        inputs: "Sequence[Node]",
+        outputs: "Sequence[Node]",
+        shares: ModelSpec | None = None,
     ) -> ModelSpec:
         """A model that takes the values of ``inputs`` and makes those of ``outputs``, in these orders.
 
         ``nodes``: what it computes, in the graph's order. Parameters are read from the module as they are
-        now.
+        now. ``shares``: a model with some of them, from which the engine takes what it packed.
         """
         chosen = set(nodes)
         needed = self._needed(chosen)
@@ -175,7 +179,8 @@ class PartWalk(_OutsideWalk):
                 self.results[node] = node.meta.get("val")
         if self.problems:
             raise SpecError(report(self.store.builder.name, self.problems))
-        spec = self.store.builder.build(*(self.store.value(self.results[n]).name for n in outputs))
+        names = [self.store.value(self.results[n]).name for n in outputs]
+        spec = self.store.builder.build(*names, shares=shares)
         self._check_shapes(spec)
         return spec
 

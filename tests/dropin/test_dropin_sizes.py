@@ -1,0 +1,170 @@
+"""Calls that differ in sizes alone: one more trace, with these sizes free, serves all of them."""
+
+import gc
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.dropin_models import Net, agree, by_bslite, images, nn, torch, wrapped
+
+import bslite
+from bslite.dropin import capture
+from bslite.dropin.runner import MAX_KINDS, runner_of
+
+
+class Encoder(nn.Module):
+    """A small transformer: embeddings, learnt positions cut to the length, a mask, one layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 16), nn.Embedding(64, 16)
+        self.query, self.key, self.value = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, ids: Any, mask: Any) -> Any:
+        x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
+        q, k, v = (f(x).view(*ids.shape, 2, 8).transpose(1, 2) for f in (self.query, self.key, self.value))
+        far = (1.0 - mask[:, None, None, :].float()) * -1e9
+        y = (torch.softmax(q @ k.transpose(2, 3) / 8**0.5 + far, -1) @ v).transpose(1, 2)
+        return self.norm(x + y.reshape(x.shape))
+
+
+class Asks(nn.Module):
+    """Computes something else for long inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.fc(x) if x.shape[1] > 10 else self.fc(x).relu()
+
+
+class Unrolled(nn.Module):
+    """Goes step by step along the length, which a trace writes out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        h = x[:, 0]
+        for i in range(1, x.shape[1]):
+            h = torch.tanh(self.fc(x[:, i] + h))
+        return h
+
+
+def text(batch: int, length: int) -> tuple[Any, Any]:
+    mask = torch.ones(batch, length, dtype=torch.int64)
+    mask[-1, length // 2 :] = 0
+    return torch.randint(50, (batch, length)), mask
+
+
+@pytest.fixture(autouse=True)
+def inference() -> Iterator[None]:
+    """No test needs gradients."""
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was traced."""
+    made: list[Any] = []
+    trace = capture.trace
+
+    def counted(*args: Any) -> Any:
+        made.append(args)
+        return trace(*args)
+
+    monkeypatch.setattr(capture, "trace", counted)
+    return made
+
+
+def same_bits(fast: Any, net: Any, *args: Any) -> None:
+    """The results are those of the module when it is traced at these sizes alone."""
+    assert torch.equal(fast(*args), wrapped(net)(*args))
+    agree(fast, net, *args)
+
+
+def test_random_lengths_take_two_traces_and_bounded_memory(traces: list[Any]) -> None:
+    net = Encoder().eval()
+    fast = wrapped(net)
+    lengths = random.Random(0)
+    fast(*text(1, 9))
+    for _ in range(40):
+        fast(*text(1, lengths.randrange(2, 64)))
+    assert len(traces) == 2
+    assert len(bslite.report(fast).kinds) == MAX_KINDS
+    by_bslite(fast)
+    runner = runner_of(fast)
+    assert runner._state is not None
+    assert len(runner._state.executables) == MAX_KINDS
+    gc.collect()
+    held = [x for x in gc.get_objects() if isinstance(x, bslite.ModelSpec) and x.name == "Encoder"]
+    assert len(held) <= 2 * (MAX_KINDS + 1)  # as it is and simplified; the first's weights serve the others
+
+
+def test_other_lengths_are_what_a_trace_of_their_own_gives(traces: list[Any]) -> None:
+    net = Encoder().eval()
+    fast = wrapped(net)
+    for batch in (1, 2):
+        for length in (9, 5, 17, 40):
+            fast(*text(batch, length))
+    assert len(traces) == 4  # a batch of one is for itself
+    for batch, length in ((1, 21), (3, 12), (5, 12), (2, 64), (1, 2)):
+        same_bits(fast, net, *text(batch, length))
+    by_bslite(fast)
+
+
+def test_images_of_other_sizes_take_two_traces(net: Any, fast: Any, traces: list[Any]) -> None:
+    for side in (9, 12, 8, 20):
+        same = torch.randn(2, 3, side, side + 1)
+        agree(fast, net, same)
+    assert len(traces) == 2
+    same_bits(fast, net, images(3, 14))
+
+
+def test_a_size_of_one_is_for_itself(traces: list[Any]) -> None:
+    net = Encoder().eval()
+    fast = wrapped(net)
+    for length in (9, 5, 1, 7):
+        agree(fast, net, *text(2, length))
+    assert len(traces) == 3
+
+
+def test_each_answer_about_a_size_is_a_trace(traces: list[Any]) -> None:
+    net = Asks().eval()
+    fast = wrapped(net)
+    for length in (20, 12, 8, 11, 5, 10, 30, 3):
+        agree(fast, net, torch.randn(2, length, 4))
+    assert len(traces) == 3
+
+
+def test_a_length_that_is_written_out_is_traced_each_time(traces: list[Any]) -> None:
+    net = Unrolled().eval()
+    fast = wrapped(net)
+    for length in (5, 3, 4, 3):
+        agree(fast, net, torch.randn(2, length, 4))
+    assert len(traces) == 3
+
+
+def test_changed_weights_are_followed_at_every_size() -> None:
+    net = Net().eval()
+    fast = wrapped(net)
+    for side in (9, 12, 15):
+        fast(images(2, side))
+    net.conv1.weight.mul_(2)
+    for side in (9, 12, 15, 11):
+        agree(fast, net, images(2, side))
+
+
+def test_the_report_says_what_serves_a_size() -> None:
+    fast = wrapped(Encoder())
+    for length in (9, 5, 17):
+        fast(*text(1, length))
+    first, second, third = bslite.report(fast).kinds
+    assert first.open_shapes == ()
+    assert second.open_shapes == third.open_shapes == ((1, "L"), (1, "L"))
+    assert str(bslite.report(fast)).count("one of [1, L], [1, L] serves it") == 2
