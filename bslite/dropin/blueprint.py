@@ -7,7 +7,7 @@ executable of the same blueprint.
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ import torch
 from bslite.dropin import costs
 from bslite.dropin.capture import Capture
 from bslite.dropin.model import Model, serves
-from bslite.dropin.partition import Part, partition
+from bslite.dropin.partition import Part, partition, sizes_from_inputs
 from bslite.errors import UnsupportedError
 from bslite.frontends.torch.capture import tensors as named_tensors
 from bslite.frontends.torch.graph import STORED
@@ -38,6 +38,26 @@ class Blueprint:
     function: Callable[..., Any] | None = None
     direct: tuple[list[int], list[int]] | None = None  # places of in- and outputs, if one part is all
     held: list[str] = field(default_factory=list)  # the tensors that the function takes, by name
+    surveyed: bool = True  # else it has another's parts, which were not tried
+
+    def carried(self, captured: Capture) -> "Blueprint":
+        """The same parts of a graph with the same nodes, for other sizes."""
+        if self.capture.functional and not captured.functional:
+            captured = captured.rewritten()
+        graph = captured.graph
+        nodes = {node.name: node for node in graph.nodes}
+        sizes_from_inputs(graph)
+        parts = [
+            replace(
+                part,
+                nodes=[nodes[n.name] for n in part.nodes],
+                inputs=[nodes[n.name] for n in part.inputs],
+                outputs=[nodes[n.name] for n in part.outputs],
+            )
+            for part in self.parts
+        ]
+        flops = costs.total(graph.operations())
+        return Blueprint(self.name, captured, self.refused, parts, flops, surveyed=False)
 
     @property
     def in_bslite(self) -> list[Part]:
@@ -50,6 +70,13 @@ class Blueprint:
         if not self.flops:  # nothing but moves
             return float(not self.in_bslite)
         return 1 - sum(p.flops for p in self.in_bslite) / self.flops
+
+    def survey(self, supported: frozenset[str] | None) -> None:
+        """Choose the parts anew, because those of another size do not serve this one."""
+        made = draw(self.capture, self.name, supported)
+        self.capture, self.refused, self.parts = made.capture, made.refused, made.parts
+        self.surveyed = True
+        self.assemble()
 
     def constants(self) -> list[Tensor]:
         """Tensors in the export that are neither parameters nor buffers."""

@@ -56,7 +56,7 @@ class Capture:
         """The same without in-place operations."""
         if self.origin is not None:
             source, sizes = self.origin
-            return source.rewritten()._at(sizes)
+            return source.rewritten().settled(sizes)
         if self.pure is None:
             self.pure = replace(self, graph=Graph(functional(self.graph.program)), functional=True)
         return self.pure
@@ -64,7 +64,7 @@ class Capture:
     @property
     def open_shapes(self) -> tuple[tuple[int | str, ...], ...]:
         """The inputs of the trace that it was settled from, free sizes by name; empty if it was not."""
-        sizes = self.origin[0].sizes if self.origin is not None else None
+        sizes = self.sizes if self.origin is None else self.origin[0].sizes
         return () if sizes is None else tuple(map(sizes.named, sizes.inputs))
 
     @property
@@ -72,23 +72,26 @@ class Capture:
         """Whether it serves other sizes than those of its example, beside the batch."""
         return self.sizes is not None and not set(self.sizes.example) <= self.sizes.batch
 
-    def settled(self, tensors: Sequence[torch.Tensor]) -> "Capture | None":
-        """The same with the sizes of ``tensors`` as numbers, but for the batch; None if the trace does not
-        hold for them.
-        """
-        assert self.sizes is not None
-        bound = bind(self.graph.program, self.sizes, tensors)
-        if bound is None:
-            return None
-        asked = {s for guard in self.sizes.guards for s in guard.free_symbols} & self.sizes.batch
-        left = {s: n for s, n in bound.items() if s in asked or s not in self.sizes.batch}
-        made = self._at(left)
-        return replace(made, fixed="the module asks for it") if asked and not made.fixed else made
+    @property
+    def asks_for_batch(self) -> bool:
+        """Whether the trace holds for some batches only."""
+        asked = {s for guard in (self.sizes.guards if self.sizes else ()) for s in guard.free_symbols}
+        return self.sizes is not None and bool(asked & self.sizes.batch)
 
-    def _at(self, sizes: Mapping[Any, int]) -> "Capture":
-        """The same with numbers for some symbols."""
+    def bound(self, tensors: Sequence[torch.Tensor]) -> Mapping[Any, int] | None:
+        """The free sizes of ``tensors``, but for the batch; None if the trace does not hold for them."""
+        if self.sizes is None:
+            return None
+        bound = bind(self.graph.program, self.sizes, tensors)
+        if bound is None or self.asks_for_batch:
+            return bound
+        return {s: n for s, n in bound.items() if s not in self.sizes.batch}
+
+    def settled(self, sizes: Mapping[Any, int]) -> "Capture":
+        """The same with numbers for some free sizes."""
         graph = Graph(fixing.fixed(self.graph.program, sizes))
-        return replace(self, graph=graph, sizes=None, origin=(self, sizes), pure=None)
+        fixed = self.fixed or ("the module asks for it" if self.asks_for_batch else "")
+        return replace(self, graph=graph, fixed=fixed, sizes=None, origin=(self, sizes), pure=None)
 
 
 def capture(

@@ -41,12 +41,9 @@ def explain_module(module: Any, **options: Any) -> ModuleExplanation:
         raise InputError("explain(): the module is not specialised yet: call it, or give optimize() inputs")
     options.setdefault("threads", runner.options.threads)
     held = dict(named_tensors(runner.module))
-    specs = [
-        kind.blueprint.spec(part, held)
-        for kind in runner.kinds.values()
-        if isinstance(kind.blueprint, Blueprint)
-        for part in kind.blueprint.in_bslite
-    ]
+    drawn = {id(k.blueprint): k.blueprint for k in runner.kinds.values()}  # one may serve several kinds
+    blueprints = [b for b in drawn.values() if isinstance(b, Blueprint)]
+    specs = [b.spec(part, held) for b in blueprints for part in b.in_bslite]
     gpus = [place.of(tensor) for tensor in held.values() if place.on_gpu(tensor)]
     if gpus:
         device = gpus[0].index or 0

@@ -2,28 +2,43 @@
 serves the kinds after it without another.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
+from bslite.dropin.blueprint import Blueprint, draw
 from bslite.dropin.capture import Capture, capture
 from bslite.dropin.structure import Structure
 from bslite.errors import BsliteError
+from bslite.frontends.torch.graph import Graph
 
 MAX_TRACES = 3  # with free sizes, for one family: a module may ask for its sizes, and each answer is a trace
+ALIKE = 4  # by what factor the work of two sizes may differ that run in the same parts
+
+
+@dataclass
+class Trace:
+    """A trace with free sizes. ``whole``: a blueprint that has them free, too, if it is as good as one with
+    numbers in their places. ``recent``: otherwise, the latest of those.
+    """
+
+    capture: Capture
+    whole: Blueprint | None = None
+    recent: Blueprint | None = None
 
 
 @dataclass
 class Family:
     """``shapes``: of the first call. ``axes``: of each tensor those whose sizes are not always the first's.
 
-    ``traces``: with these free. ``open``: whether another may be made.
+    ``open``: whether another trace may be made.
     """
 
     shapes: list[tuple[int, ...]]
-    axes: list[set[int]] = field(default_factory=list)
-    traces: list[Capture] = field(default_factory=list)
+    axes: list[set[int]]
+    traces: list[Trace] = field(default_factory=list)
     open: bool = True
     free_batch: bool = True
 
@@ -32,17 +47,18 @@ class Family:
         """A family that begins with a call with these tensors."""
         return cls([tuple(t.shape) for t in tensors], [set() for _ in tensors])
 
-    def capture(
-        self, module: torch.nn.Module, arguments: Structure, name: str, batched: bool
-    ) -> Capture | None:
-        """What serves a call with ``arguments``, by a trace with free sizes; None if that cannot be.
+    def blueprint(
+        self, module: torch.nn.Module, arguments: Structure, name: str, batched: bool,
+        supported: frozenset[str] | None,
+    ) -> Blueprint | None:  # fmt: skip
+        """What serves a call with ``arguments``, of a trace with free sizes; None if that cannot be.
 
-        ``batched``: whether the batch is to stay free.
+        ``batched``: whether the batch is to stay free; ``supported`` as for `draw`.
         """
         tensors = arguments.leaves
         for trace in reversed(self.traces):
-            if (found := trace.settled(tensors)) is not None:
-                return found
+            if (sizes := trace.capture.bound(tensors)) is not None:
+                return _drawn(trace, sizes, name, supported)
         for own, first, tensor in zip(self.axes, self.shapes, tensors, strict=True):
             own |= {a for a, (n, m) in enumerate(zip(first, tensor.shape, strict=True)) if n != m}
         if not self.open or not any(self.axes):
@@ -52,9 +68,48 @@ class Family:
         except BsliteError:
             self.open = False
             return None
-        found = None if made.sizes is None else made.settled(tensors)
-        self.open = found is not None and made.others and len(self.traces) + 1 < MAX_TRACES
-        if found is not None:
-            self.free_batch &= not (batched and found.fixed)
-            self.traces.append(made)
-        return found
+        sizes = made.bound(tensors)
+        self.open = sizes is not None and made.others and len(self.traces) + 1 < MAX_TRACES
+        if sizes is None:
+            return None
+        self.free_batch &= not (batched and made.fixed)
+        trace = Trace(made)
+        self.traces.append(trace)
+        blueprint = _drawn(trace, sizes, name, supported)
+        trace.whole = _undivided(made, blueprint, name, supported)
+        return trace.whole or blueprint
+
+
+def _drawn(trace: Trace, sizes: Mapping[Any, int], name: str, supported: frozenset[str] | None) -> Blueprint:
+    """The blueprint for these sizes; of the same parts as the latest, if the work is alike."""
+    if trace.whole is not None:
+        return trace.whole
+    settled = trace.capture.settled(sizes)
+    last = trace.recent
+    made = None if last is None else last.carried(settled)
+    if last is None or made is None or not last.flops <= ALIKE * made.flops <= ALIKE**2 * last.flops:
+        made = draw(settled, name, supported)
+    trace.recent = made
+    return made
+
+
+def _undivided(
+    captured: Capture, settled: Blueprint, name: str, supported: frozenset[str] | None
+) -> Blueprint | None:
+    """The blueprint with the sizes left free, if bslite then runs all of it by the same operations."""
+    if not captured.others or settled.refused or len(settled.parts) != 1 or captured.asks_for_batch:
+        return None
+    if settled.capture.functional and not captured.functional:
+        captured = captured.rewritten()
+    named = replace(captured, graph=Graph(captured.graph.program, captured.sizes))
+    try:
+        made = draw(named, name, supported)
+        if made.refused or len(made.parts) != 1 or _operations(made) != _operations(settled):
+            return None
+    except Exception:  # a builder may know numbers only; there is the one with numbers
+        return None
+    return made
+
+
+def _operations(blueprint: Blueprint) -> list[str]:
+    return [node.op for node in blueprint.spec(blueprint.parts[0]).nodes]

@@ -12,7 +12,7 @@ import torch
 from bslite.cache import Recent
 from bslite.dropin import growing, place, reasons
 from bslite.dropin.blueprint import Blueprint, Executable, draw
-from bslite.dropin.capture import Capture, capture, reachable_tensors
+from bslite.dropin.capture import capture, reachable_tensors
 from bslite.dropin.families import Family
 from bslite.dropin.model import Model, serves
 from bslite.dropin.signature import Key, Unsignable, kind, signature
@@ -195,11 +195,20 @@ class Runner:
             return state.calls.put(key, run)
 
     def _executable(self, state: State, found: Key, blueprint: Blueprint) -> Executable:
-        executable = state.executables.get(found)
-        if executable is None:
+        same = (e for e in state.executables.values() if e.blueprint is blueprint)
+        executable = state.executables.get(found) or next(same, None)
+        if executable is not None:
+            state.executables[found] = executable
+        else:
             made = [*self._tuned, *(m for e in state.executables.values() for m in e.models)]
             self._tuned = []
-            executable = Executable(blueprint, self.module, self.options.threads, made, state.first)
+            try:
+                executable = Executable(blueprint, self.module, self.options.threads, made, state.first)
+            except BsliteError:
+                if blueprint.surveyed:
+                    raise
+                blueprint.survey(place.ops_of(state.watch.tensors))
+                executable = Executable(blueprint, self.module, self.options.threads, made, state.first)
             state.first = state.first or next((m.spec for m in executable.models), None)
             for key, other in list(state.executables.items()):
                 if any(serves(m.spec, o.spec) for o in other.models for m in executable.models if m is not o):
@@ -254,8 +263,7 @@ class Runner:
             return InTorch("the module's attributes, hooks or layers change from call to call")
         arguments = Structure((args, kwargs), _is_tensor, empty=True)
         try:
-            captured = self._captured(arguments, args, kwargs, free and _batched(tensors), grows)
-            blueprint = draw(captured, self.name, place.ops_of(tensors))
+            blueprint = self._blueprint(arguments, args, kwargs, free and _batched(tensors), grows)
         except UnsupportedError as e:
             if self.options.fallback == "error":
                 raise
@@ -267,26 +275,26 @@ class Runner:
             if self.options.fallback == "error":
                 raise UnsupportedError(text)
             self._say(text)
-        if self.options.tune and blueprint.parts:
+        if self.options.tune and blueprint.surveyed and blueprint.parts:
             self._tuned = tune(blueprint, dict(named_tensors(self.module)), tensors, self.options.threads)
         if blueprint.in_bslite:
             blueprint.assemble()
         return blueprint
 
-    def _captured(
+    def _blueprint(
         self, arguments: Structure, args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool,
         grows: Sequence[int | None],
-    ) -> Capture:  # fmt: skip
-        """The graph for a call: of a trace that is there, if calls before differ from it in sizes alone."""
-        family = None
+    ) -> Blueprint:  # fmt: skip
+        """What serves a call: of a trace that is there, if calls before differ from it in sizes alone."""
+        supported = place.ops_of(arguments.leaves)
         if not any(axis is not None for axis in grows):
             key = kind(args, kwargs, free_batch, sizes=False)
             family = self._families.find(key)
             if family is None:
                 self._families.put(key, Family.of(arguments.leaves))
-            elif (found := family.capture(self.module, arguments, self.name, free_batch)) is not None:
-                return found
-        return capture(self.module, arguments, self.name, free_batch, grows)
+            elif made := family.blueprint(self.module, arguments, self.name, free_batch, supported):
+                return made
+        return draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
 
 
 def runner_of(module: Any) -> Runner:
