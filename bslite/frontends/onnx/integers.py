@@ -62,14 +62,22 @@ def by_pairs(groups: int, weight_shape: Any) -> bool:
 def conv_of_scaled(
     s: Site, op: str, x: Operand, w: Operand, bias: Operand | None, how: Mapping[str, Any]
 ) -> Operand | None:
-    """A convolution of scaled integers, None if it is none: the exact sum, scaled once."""
+    """A convolution of scaled integers, None if it is none: the exact sum, scaled once.
+
+    Without pairs, it is one of float32, of the integers and of weights that hold the scale of both.
+    """
     found = scaled_of(s, x, w)
-    if found is None or not by_pairs(how["groups"], w.shape):
+    if found is None:
         return None
     known, weights = found
     scale = weights.per_row(0)
     if scale is None or isinstance(bias, Value):
         return None
+    if not by_pairs(how["groups"], w.shape):
+        both = known.scale * scale.astype(np.float64).reshape(-1, *(1,) * (w.rank - 1))
+        params = {"weight": s.const(np.float32(weights.whole * both), "weight"), "bias": bias}
+        plain: Operand = s.emit(op, known.centred, params=params, **how)
+        return plain
     params = {
         "weight": whole(s, weights.whole, "whole"), "shift": bias,
         "scale": s.const(np.float32(known.scale) * scale.astype(np.float32), "scale"),

@@ -7,7 +7,7 @@ from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.lanes import lane, with_lane
 from bslite.kernels.cpu.vector.memory import load_scalar, load_some, store_scalar, store_some
-from bslite.kernels.cpu.vector.pairs import before, paired
+from bslite.kernels.cpu.vector.pairs import before, paired, store_number
 from bslite.kernels.cpu.vector.quads import quads_of, store_quads
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, divide, rint, splat, vmax, vmin
 
@@ -31,20 +31,28 @@ def pairs(step, bases, item, scratch):
     scales, inverses, lows, highs = splat(scale), splat(inverse), splat(low), splat(high)
     cells = (channels + 1) // 2
     first = item * s.item_rows
-    for row in range(first, min(s.rows, first + s.item_rows)):
-        i0, i1, i2 = row // (n1 * n2), row // n2 % n1, row % n2
+    i0, i1, i2 = first // (n1 * n2), first // n2 % n1, first % n2
+    for _ in range(first, min(s.rows, first + s.item_rows)):
         x, y = source + i0 * x0 + i1 * x1 + i2 * x2, target + i0 * y0 + i1 * y1 + i2 * y2
+        i2 += 1
+        if i2 == n2:
+            i1, i2 = i1 + 1, 0
+            if i1 == n1:
+                i0, i1 = i0 + 1, 0
         for _ in range(groups):
             if channels < LANES:  # cell by cell: a few masked stores take longer
                 for c in range(0, channels, 2):
-                    a = splat(load_scalar(x + 4 * c))
-                    if c + 1 < channels:
-                        a = with_lane(a, 1, load_scalar(x + 4 * c + 4))
                     if scaled:
+                        a = splat(load_scalar(x + 4 * c))
+                        if c + 1 < channels:
+                            a = with_lane(a, 1, load_scalar(x + 4 * c + 4))
                         a = vmin(highs, vmax(lows, rint(divide(a, scales, inverses))))
-                    if c + 1 == channels:
-                        a = before(a, 1)
-                    store_scalar(y + 2 * c, lane(paired(a, a), 0))
+                        if c + 1 == channels:
+                            a = before(a, 1)
+                        store_scalar(y + 2 * c, lane(paired(a, a), 0))
+                        continue
+                    store_number(y + 2 * c, load_scalar(x + 4 * c))
+                    store_number(y + 2 * c + 2, load_scalar(x + 4 * c + 4) if c + 1 < channels else f(0.0))
                 x += 4 * channels
                 y += 4 * cells
                 continue
@@ -74,9 +82,14 @@ def quads(step, bases, item, scratch):
     most = splat(s.least + f(255.0))
     cells = (channels + 3) // 4
     first = item * s.item_rows
-    for row in range(first, min(s.rows, first + s.item_rows)):
-        i0, i1, i2 = row // (n1 * n2), row // n2 % n1, row % n2
+    i0, i1, i2 = first // (n1 * n2), first // n2 % n1, first % n2
+    for _ in range(first, min(s.rows, first + s.item_rows)):
         x, y = source + i0 * x0 + i1 * x1 + i2 * x2, target + i0 * y0 + i1 * y1 + i2 * y2
+        i2 += 1
+        if i2 == n2:
+            i1, i2 = i1 + 1, 0
+            if i1 == n1:
+                i0, i1 = i0 + 1, 0
         for _ in range(groups):
             for c in range(0, channels, 2 * LANES):
                 left = channels - c

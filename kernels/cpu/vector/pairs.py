@@ -1,19 +1,23 @@
 """Registers of int32 lanes that hold pairs of int16: products, and the way from and to float32."""
 
 from llvmlite import ir
+from numba import types
 
 from bslite.kernels.cpu.vector.lanes import INTS, all_floats, all_ints, ints_of
 from bslite.kernels.cpu.vector.simd import (
+    F32,
     I32,
     I64,
     LANES,
     VEC,
     call_llvm,
+    f32,
     first_lanes,
     i64,
     llvm_of_lanes,
     pointer,
     primitive,
+    splat_ir,
     vec_t,
     vmax_ir,
     vmin_ir,
@@ -101,6 +105,19 @@ def paired(builder, a, b):
     return _join(
         builder, [nearest(builder, vmin_ir(builder, high, vmax_ir(builder, x, low))) for x in (a, b)]
     )
+
+
+@primitive(types.void, i64, f32)
+def store_number(builder, address, x):
+    """Writes the same of one number, in 2 bytes."""
+    low, high = ir.Constant(F32, -32768.0), ir.Constant(F32, 32767.0)
+    x = vmin_ir(builder, high, vmax_ir(builder, x, low))
+    if X86:
+        first = splat_ir(builder, x, ir.VectorType(F32, 4))
+        whole = call_llvm(builder, "llvm.x86.sse.cvtss2si", I32, [first])
+    else:
+        whole = builder.fptosi(call_llvm(builder, "llvm.rint.f32", F32, [x]), I32)
+    builder.store(builder.trunc(whole, I16), pointer(builder, address, I16), align=2)
 
 
 @primitive(vec_t, vec_t, i64)
