@@ -9,9 +9,23 @@ from bslite.errors import InputError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import Source
 from bslite.frontends.onnx.read import refusals
+from bslite.frontends.onnx.tensors import dtype_name
 from bslite.onnx.graph import Graph, subgraphs
+from bslite.onnx.kinds import kind
 from bslite.onnx.rep import Specialised, base
 from bslite.onnx.running import Options, Running
+
+#: Dtypes of which there is one name.
+PLAIN = frozenset(
+    (
+        "bool",
+        "string",
+        "float16",
+        "float32",
+        "float64",
+        *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)),
+    )
+)
 
 
 class MixedRep(base.BackendRep):  # type: ignore[name-defined]
@@ -54,12 +68,16 @@ class MixedRep(base.BackendRep):  # type: ignore[name-defined]
         if len(inputs) != len(names):
             raise InputError(f"model {name!r} takes {len(names)} arrays, {list(names)}")
         declared = self.running.graph.inputs()
-        return {
-            n: _checked(
-                x, declared[n].type.WhichOneof("value"), f"model {name!r} takes {len(names)} arrays: {n!r}"
-            )
-            for n, x in zip(names, inputs, strict=True)
-        }
+        made = {}
+        for n, x in zip(names, inputs, strict=True):
+            what = f"model {name!r} takes {len(names)} arrays: {n!r}"
+            made[n] = _checked(x, declared[n].type.WhichOneof("value"), what)
+            want = dtype_name(declared[n].type.tensor_type.elem_type)
+            if want in PLAIN and (got := kind(made[n])) != want:
+                raise InputError(
+                    f"model {name!r}: input {n!r} is {got}, expected {want}; bslite does not cast"
+                )
+        return made
 
 
 def _checked(value: Any, declared: str | None, what: str) -> Any:

@@ -45,7 +45,9 @@ class OnnxModel(OpenModel):
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs by name for one array per input."""
-        made = self._rep.run(self._border.enter(inputs))
+        taken = self._border.enter(inputs)
+        made = self._rep.run(taken)
+        self._rep.running.met.note([taken[name] for name in self._rep.names])
         return self._border.leave(dict(zip([o.name for o in self.outputs], made, strict=True)), self._exact)
 
     def again(self, given: Sequence[Any]) -> list[Array] | None:

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from bslite.errors import SpecError, UnsupportedError
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.inputs import graph_inputs
@@ -31,6 +33,7 @@ from bslite.onnx.evaluated import Evaluated
 from bslite.onnx.graph import Graph
 from bslite.onnx.host import HostNode
 from bslite.onnx.kinds import kind, refusal
+from bslite.onnx.met import Met
 from bslite.onnx.part import part_of
 from bslite.onnx.pieces import ENGINE, EVALUATED, Piece
 from bslite.onnx.rep import BsliteRep, Specialised, Wants
@@ -78,6 +81,7 @@ class Running:
         self._hosts: dict[int, Any] = {}
         self._folded: dict[str, Array] = {}
         self._only: BsliteRep | None = None  # what has run last, as long as it is the only piece
+        self.met = Met()
 
     @property
     def pieces(self) -> list[Piece]:
@@ -120,19 +124,19 @@ class Running:
                 return
 
     def again(self, given: Sequence[Any]) -> list[Any] | None:
-        """The outputs for arrays in order, of kinds that it has run before, if it is all of a model in one
-        piece; None if there is more to do.
-        """
-        return None if self._only is None else self._only.again(given)
+        """The outputs for arrays in order, of kinds that it has run before; None if there is more to do."""
+        if self._only is not None:
+            return self._only.again(given)
+        if given not in self.met:
+            return None
+        with np.errstate(all="ignore"):  # of nodes in NumPy
+            return self.run(dict(zip(self.graph.takes, given, strict=True)))
 
     def whole(self) -> BsliteRep:
         """What specialises the model as one piece, also on tensors. UnsupportedError if it is cut."""
         piece = self.pieces[0] if self.pieces else None
         if piece is None or len(self.pieces) > 1 or not self._cuts.whole(piece):
-            raise UnsupportedError(
-                f"model {self.graph.source.name!r} runs in several pieces: it computes sizes or conditions "
-                "from values: run it by bslite.compile"
-            )
+            raise UnsupportedError(f"model {self.graph.source.name!r} runs in several pieces")
         dtypes = tuple(i.dtype for i in graph_inputs(self.graph.source))
         with self._cuts.lock:
             key = piece, True, dtypes
@@ -174,6 +178,7 @@ class Running:
         for rep in self._reps.values():
             rep.forget()
         self._hosts.clear()
+        self.met = Met()
 
     def _constant(self, name: str) -> Any:
         """A constant by name."""
@@ -206,8 +211,8 @@ class Running:
         """As `execute`, of the engine's piece that has not run on values of such kinds before."""
         rep, given = self.ready(piece, values)
         whole = piece.ready["whole"]
-        self._only = rep if whole and len(self.pieces) == 1 and isinstance(rep, BsliteRep) else None
         values.update(zip(self.graph.outputs if whole else piece.outputs, rep.run(given), strict=True))
+        self._only = rep if whole and len(self.pieces) == 1 and isinstance(rep, BsliteRep) else None
         if not whole and not self._exact:
             piece.ready["last"] = rep
         if piece.forced and len(rep.kept()) > MOST_VALUES:
@@ -248,7 +253,7 @@ class Running:
             return Evaluated(self.graph, node)
         if node.op_type in CONTROL:
             return CONTROL[node.op_type](self.graph, node, self._inner)
-        return HostNode(self.graph, node, self._exact)
+        return HostNode(self.graph, node, self._exact, self.options.threads)
 
     def _inner(self, proto: Any, label: str, repeats: bool) -> "Running":
         """A graph inside one of the nodes."""

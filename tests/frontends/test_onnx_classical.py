@@ -207,3 +207,36 @@ def test_trees_that_are_none_are_refused() -> None:
     lost = ml([node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=1, **given)], ROWS, ["y"])
     with pytest.raises(bslite.SpecError, match="not there"):
         bslite.compile(lost)(x)
+
+
+def test_what_trees_do_not_take() -> None:
+    made = ml(
+        [node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=1, **forest("target", [0]))], ROWS, ["y"]
+    )
+    compiled = bslite.compile(made)
+    x = noise(5, FEATURES)
+    compiled(x)
+    with pytest.raises(bslite.InputError, match="'x' is float64, expected float32"):
+        compiled(x.astype(np.float64))
+    with pytest.raises(bslite.InputError, match="asks for one beyond"):
+        compiled(x[:, :1])
+
+
+def test_calls_of_kinds_that_ran_before_are_the_same() -> None:
+    """Host nodes one after the other, with a constant that one reads, as calls go on and sizes change."""
+    nodes = [
+        node("Scaler", ["x"], ["s"], offset=[0.5], scale=[2.0]),
+        node("TreeEnsembleClassifier", ["s"], ["label", "p"], classlabels_strings=["a", "b"],
+             post_transform="LOGISTIC", **forest("class", [0])),
+        node("ArrayFeatureExtractor", ["p", "one"], ["second"]),
+    ]  # fmt: skip
+    made = onnx.load_from_string(ml(nodes, ROWS, ["label", "second"]))
+    made.graph.initializer.append(numpy_helper.from_array(np.array([1]), "one"))
+    data = made.SerializeToString()
+    session, compiled = ort.InferenceSession(data), bslite.compile(data)
+    for count in (3, 3, 1, 3, 7):
+        x = noise(count, FEATURES)
+        label, second = session.run(None, {"x": x})
+        got = compiled(x)
+        assert got[0].tolist() == label.tolist()
+        np.testing.assert_allclose(got[1], second, rtol=2e-6, atol=1e-6)

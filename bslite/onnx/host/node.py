@@ -31,8 +31,9 @@ def host_op(*names: str, first: bool = False) -> Callable[[Function], Function]:
     """Register the function of operators.
 
     One with a parameter ``op_type`` is told which it is, one with ``opset`` of which version, one with
-    ``results`` how many are asked for, one with ``exact`` whether all is computed in float64. One with
-    ``cache`` gets a dict of the node's own.
+    ``results`` how many are asked for, one with ``exact`` whether all is computed in float64, one with
+    ``threads`` how many it may use. One with ``cache`` gets a dict of the node's own; what it puts there as
+    "call" is called with the arrays alone from then on.
     """
 
     def register(function: Function) -> Function:
@@ -53,9 +54,10 @@ def key_of(node: Any) -> str:
 class HostNode:
     """One node run by its function. Unsupported if that does not know one of its attributes."""
 
-    def __init__(self, graph: Graph, node: Any, exact: bool = False) -> None:
+    def __init__(self, graph: Graph, node: Any, exact: bool = False, threads: int | None = None) -> None:
         self.what = f"node {graph.label + name_of(node)!r} ({node.op_type})"
         self.node, self.function = node, HOST[key_of(node)]
+        self._cache: dict[str, Any] = {}
         domain = "" if node.domain == "ai.onnx" else node.domain
         opset, protos = graph.source.opsets.get(domain, 0), resolve(node, {})
         if domain in SCHEMAS:
@@ -70,7 +72,8 @@ class HostNode:
             "opset": opset,
             "results": len(node.output),
             "exact": exact,
-            "cache": {},
+            "threads": threads,
+            "cache": self._cache,
         }
         accepted(self.function, attributes, given)
         #: What it reads, those left out at the end excepted, and what it makes.
@@ -92,8 +95,9 @@ class HostNode:
     def __call__(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """The outputs for the values that the node reads. InputError if it does not take them."""
         given = [values[name] if name else None for name in self.inputs]
+        call = self._cache.get("call")
         try:
-            made = self.function(*given, **self.attributes)
+            made = self.function(*given, **self.attributes) if call is None else call(*given)
         except BsliteError as e:
             raise type(e)(f"{self.what}: {e}") from None
         except Exception as e:  # what NumPy finds wrong with the values

@@ -13,8 +13,16 @@ from bslite.spec import Array
 
 def labelled(labels: Sequence[Any], place: Array) -> Array:
     """The label at each place: int64, or texts."""
-    dtype = object if any(isinstance(t, str) for t in labels) else np.int64
-    return np.array(labels, dtype)[place]
+    return array_of(labels)[place]
+
+
+def array_of(labels: Sequence[Any]) -> Array:
+    """The labels as an array."""
+    return np.array(labels, object if any(isinstance(t, str) for t in labels) else np.int64)
+
+
+def _softmax(scores: Array) -> Array:
+    return np.asarray(FUNCTIONS["softmax"](scores, axis=-1)) if scores.size else scores
 
 
 def _softmax_zero(scores: Array) -> Array:
@@ -35,7 +43,7 @@ def _probit(scores: Array) -> Array:
 
 FINISHED: dict[str, Callable[[Array], Array]] = {
     "NONE": lambda s: s,
-    "SOFTMAX": lambda s: FUNCTIONS["softmax"](s, axis=-1) if s.size else s,
+    "SOFTMAX": _softmax,
     "LOGISTIC": FUNCTIONS["sigmoid"],
     "SOFTMAX_ZERO": _softmax_zero,
     "PROBIT": _probit,
@@ -46,4 +54,4 @@ def finished(scores: Array, transform: str) -> Array:
     """Scores [rows, classes] after a transformation. SpecError for one that ONNX has not."""
     if transform not in FINISHED:
         raise SpecError(f"post_transform {transform!r} is not one of {', '.join(FINISHED)}")
-    return np.asarray(FINISHED[transform](scores))
+    return FINISHED[transform](scores)

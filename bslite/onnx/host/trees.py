@@ -1,18 +1,21 @@
 """Ensembles of decision trees (the operator set ai.onnx.ml): what gradient boosting and forests export.
 
-All rows go through all trees together, a level at a time. Sums are float64, rounded once at the end.
+The CPU kernel takes rows through trees; the same in NumPy, all rows through all trees a level at a time, is
+what is taken for the truth. Sums are float64, in the order of the trees, rounded once at the end.
 https://github.com/onnx/onnx/blob/main/docs/Operators-ml.md
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from bslite.errors import InputError, SpecError
+from bslite.onnx.host.forest import ForestKernel, Layout, laid_out
 from bslite.onnx.host.node import host_op
-from bslite.onnx.host.scores import finished, labelled
+from bslite.onnx.host.scores import array_of, finished
 from bslite.spec import Array
 
 #: How a value is compared with a node's, in the order of TreeEnsemble's numbers.
@@ -52,7 +55,7 @@ class Forest:
 
     def reached(self, x: Array) -> Array:
         """The leaf of every row in every tree, [rows, trees], as rows of ``weights``."""
-        if x.shape[1] <= self.feature[self.mode >= 0].max(initial=0):
+        if x.shape[1] <= self.widest:
             raise InputError(f"{x.shape[1]} features, a tree asks for one beyond")
         at = np.repeat(self.roots[None], len(x), 0)
         kinds = np.unique(self.mode[self.mode >= 0])
@@ -90,8 +93,57 @@ class Forest:
                 best = (np.min if how == "MIN" else np.max)(np.where(there, weights, worst), 1)
                 made[start : start + step] = np.where(np.isfinite(best), best, 0)
             else:
-                made[start : start + step] = weights.sum(1)
+                for tree in range(weights.shape[1]):
+                    made[start : start + step] += weights[:, tree]
         return made / len(self.roots) if how == "AVERAGE" and len(self.roots) else made, hit
+
+    @cached_property
+    def layout(self) -> Layout | None:
+        """As the kernel has it; None if nodes are reached on several paths, for which it has no form."""
+        return laid_out(self)
+
+    @cached_property
+    def kernel(self) -> ForestKernel | None:
+        """What computes it."""
+        return None if self.layout is None else ForestKernel(self.layout)
+
+    @cached_property
+    def ever(self) -> Array:
+        """For each target whether any leaf speaks of it."""
+        return np.asarray(self.hit.any(0))
+
+    @cached_property
+    def positive(self) -> bool:
+        """Whether leaves speak of one target only, and never against it."""
+        return bool(self.ever.sum() == 1 and (self.weights[self.hit] >= 0).all())
+
+    def said(
+        self, x: Array, how: str, exact: bool, threads: int | None, hits: bool = False
+    ) -> tuple[Array, Array | None]:
+        """As `sums`, by the kernel; ``exact``: by NumPy. What no leaf says is only told if ``hits``."""
+        if how not in AGGREGATES:
+            raise SpecError(f"aggregate function {how!r}")
+        if x.ndim != 2:
+            raise InputError(f"{x.dtype} {list(x.shape)}, expected [rows, features]")
+        if exact or self.kernel is None or not x.size:
+            return self.sums(x, how)
+        if x.shape[1] <= self.widest:
+            raise InputError(f"{x.shape[1]} features, a tree asks for one beyond")
+        if x.dtype != np.float32 and x.dtype != np.float64:
+            x = x.astype(np.float32 if x.dtype == np.float16 else np.float64)
+        if not x.flags.c_contiguous:
+            x = np.ascontiguousarray(x)
+        made, hit = self.kernel.sums(x, how, threads, hits)
+        if how in ("MIN", "MAX"):
+            made = np.where(np.isfinite(made), made, 0)
+        elif how == "AVERAGE" and len(self.roots):
+            made /= len(self.roots)
+        return made, hit
+
+    @cached_property
+    def widest(self) -> int:
+        """The last feature that a node asks for."""
+        return int(self.feature[self.mode >= 0].max(initial=0))
 
 
 def _classic(given: dict[str, Any], kind: str, targets: int) -> Forest:
@@ -142,87 +194,110 @@ def _classic(given: dict[str, Any], kind: str, targets: int) -> Forest:
     )  # fmt: skip
 
 
-def _kept(cache: dict[str, Any], make: Callable[[], Forest]) -> Forest:
-    """A node's forest, read once."""
-    if "forest" not in cache:
-        cache["forest"] = make()
-    found: Forest = cache["forest"]
-    return found
-
-
 def _base(values: Sequence[float] | Array | None) -> Array:
     return np.asarray(() if values is None else values, np.float64)
+
+
+def _given_base(given: dict[str, Any]) -> Array:
+    tensor = given.get("base_values_as_tensor")
+    return _base(given.get("base_values") if tensor is None else tensor)
 
 
 @host_op("ai.onnx.ml:TreeEnsembleRegressor")
 def regressor(
     x: Array, *, aggregate_function: str = "SUM", post_transform: str, n_targets: int, exact: bool,
-    cache: dict[str, Any], **given: Any,
+    threads: int | None, cache: dict[str, Any], **given: Any,
 ) -> Array:  # fmt: skip
     """[rows, targets]."""
-    forest = _kept(cache, lambda: _classic(given, "target", n_targets or 1))
-    made, _ = forest.sums(x, aggregate_function)
-    base = given.get("base_values_as_tensor")
-    base = _base(given.get("base_values") if base is None else base)
-    made = finished(made + base if len(base) else made, post_transform)
-    return made if exact else made.astype(np.float32)
+    forest, base = _classic(given, "target", n_targets or 1), _given_base(given)
+
+    def call(x: Array) -> Array:
+        made, _ = forest.said(x, aggregate_function, exact, threads)
+        made = finished(made + base if len(base) else made, post_transform)
+        return made if exact else made.astype(np.float32)
+
+    cache["call"] = call
+    return call(x)
 
 
 @host_op("ai.onnx.ml:TreeEnsembleClassifier")
 def classifier(
-    x: Array, *, post_transform: str, exact: bool, cache: dict[str, Any],
+    x: Array, *, post_transform: str, exact: bool, threads: int | None, cache: dict[str, Any],
     classlabels_int64s: Sequence[int] | None, classlabels_strings: Sequence[str] | None, **given: Any,
 ) -> tuple[Array, Array]:  # fmt: skip
     """The label of each row, and [rows, classes] scores."""
-    labels: Sequence[Any] = classlabels_int64s or classlabels_strings or (0, 1)
-    forest = _kept(cache, lambda: _classic(given, "class", max(2, len(labels))))
-    made, hit = forest.sums(x, "SUM")
-    base = given.get("base_values_as_tensor")
-    base = _base(given.get("base_values") if base is None else base)
-    if len(labels) > 2:
-        made, hit = (made + base, np.ones_like(hit)) if len(base) else (made, hit)
-        place = np.where(hit, made, -np.inf).argmax(1)  # of classes that a leaf speaks of
-        made = finished(made, post_transform)
-    else:
-        place, made = _of_two(made, hit, base, post_transform, forest)
-    return labelled(labels, place), made if exact else made.astype(np.float32)
+    labels = array_of(classlabels_int64s or classlabels_strings or (0, 1))
+    forest, base = _classic(given, "class", max(2, len(labels))), _given_base(given)
+    two, positive = len(labels) <= 2, forest.positive
+    known = bool(
+        (forest.layout is not None and forest.layout.covers)
+        or (two and not forest.ever[1])
+        or (not two and len(base))
+    )
+
+    def call(x: Array) -> tuple[Array, Array]:
+        made, hit = forest.said(x, "SUM", exact, threads, not known)
+        if two:
+            second: Any = bool(forest.ever[1]) if hit is None else hit[:, 1]
+            place, made = _of_two(made, second, base, post_transform, positive)
+        else:
+            made = made + base if len(base) else made
+            spoken = made if known or hit is None else np.where(hit, made, -np.inf)
+            place = spoken.argmax(1)  # of classes that a leaf speaks of
+            made = finished(made, post_transform)
+        return labels[place], made if exact else made.astype(np.float32)
+
+    cache["call"] = call
+    return call(x)
 
 
-def _of_two(made: Array, hit: Array, base: Array, transform: str, forest: Forest) -> tuple[Array, Array]:
+def _of_two(made: Array, second: Any, base: Array, transform: str, positive: bool) -> tuple[Array, Array]:
     """Place of the label and scores [rows, 2], as onnxruntime reads what ONNX leaves open of two classes: a
-    second class that no leaf speaks of is the first one's opposite.
+    second class that no leaf speaks of is the first one's opposite. ``second``: where one does, or whether.
     """
-    second, made = hit[:, 1], made.copy()
     if len(base):
         made[:, 0] += base[0]
     if len(base) == 2:
         turned = base[1] + made[:, 0] - base[0]
-        made = np.where(second[:, None], np.stack([-turned, turned], 1), made)
-    weight = np.where(second, made[:, 1], made[:, 0])
-    positive = bool(forest.hit.any(0).sum() == 1 and (forest.weights[forest.hit] >= 0).all())
-    place = (weight > (0.5 if positive else 0)).astype(np.int64)
-    both = finished(made, transform)
-    if len(base) == 2 or second.all():
-        return place, both
+        opposite = np.stack([-turned, turned], 1)
+        made = np.where(np.reshape(second, (-1, 1)), opposite, made)
+    everywhere = second is True or (second is not False and bool(second.all()))
+    nowhere = second is False
+    weight = made[:, 1] if everywhere else made[:, 0] if nowhere else np.where(second, made[:, 1], made[:, 0])
+    place = (weight > (0.5 if positive else 0)).view(np.int8)
+    if len(base) == 2 or everywhere:
+        return place, finished(made, transform)
     lone = made[:, 0]
-    alone = np.stack([1 - lone if positive and transform != "LOGISTIC" else -lone, lone], 1)
+    alone = np.empty_like(made)
+    alone[:, 1] = lone
+    if positive and transform != "LOGISTIC":
+        np.subtract(1, lone, alone[:, 0])
+    else:
+        np.negative(lone, alone[:, 0])
     alone = finished(alone, transform) if transform == "LOGISTIC" else alone
-    return place, np.where(second[:, None], both, alone)
+    if nowhere:
+        return place, alone
+    return place, np.where(np.reshape(second, (-1, 1)), finished(made, transform), alone)
 
 
 @host_op("ai.onnx.ml:TreeEnsemble")
 def ensemble(
     x: Array, *, aggregate_function: int, post_transform: int, n_targets: int, exact: bool,
-    cache: dict[str, Any], **given: Any,
+    threads: int | None, cache: dict[str, Any], **given: Any,
 ) -> Array:  # fmt: skip
     """[rows, targets], in the type of ``x``."""
-    forest = _kept(cache, lambda: _modern(given, n_targets))
+    forest = _modern(given, n_targets)
     names = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
     if not 0 <= aggregate_function < len(AGGREGATES) or not 0 <= post_transform < len(names):
         raise SpecError(f"aggregate function {aggregate_function}, post-transform {post_transform}")
-    made, _ = forest.sums(x, AGGREGATES[aggregate_function])
-    made = finished(made, names[post_transform])
-    return made if exact else made.astype(x.dtype)
+
+    def call(x: Array) -> Array:
+        made, _ = forest.said(x, AGGREGATES[aggregate_function], exact, threads)
+        made = finished(made, names[post_transform])
+        return made if exact else made.astype(x.dtype)
+
+    cache["call"] = call
+    return call(x)
 
 
 def _modern(given: dict[str, Any], targets: int) -> Forest:

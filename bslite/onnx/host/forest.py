@@ -1,0 +1,150 @@
+"""A forest as the CPU kernel walks it: nodes in the order of their trees, children side by side."""
+
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bslite.engines.cpu.job import fork_join
+from bslite.engines.cpu.session import address_of
+from bslite.engines.cpu.threads import default_threads
+from bslite.spec import Array
+
+BLOCK = 512  # rows at most that a thread takes through all trees
+LEAST = 20_000  # pairs of a row and a tree for which a second thread is worth its start
+LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)  # `bslite.onnx.host.trees.MODES`
+HOW = {"SUM": 0, "AVERAGE": 0, "MIN": 1, "MAX": 2}
+AHEAD = 7  # roots that the kernel reads behind the last
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the kernel reads (`bslite.kernels.cpu.rows.trees`), and which of its forms does.
+
+    ``covers``: whether of each target some tree speaks in all of its leaves, so that every row has it.
+    """
+
+    arrays: dict[str, Array]
+    kind: str
+    trees: int
+    targets: int
+    depth: int
+    covers: bool
+
+
+def laid_out(forest: Any) -> Layout | None:
+    """The layout of a `bslite.onnx.host.trees.Forest`; None if nodes are reached on several paths."""
+    split, mode = forest.split.astype(np.float64), forest.mode
+    strict = np.isin(mode, (LT, GTE))
+    below = np.nextafter(split, -np.inf)
+    below[split == -np.inf] = np.nan  # nothing is below
+    turned = np.isin(mode, (GTE, GT)) & ~np.isnan(split)
+    low, high = np.where(turned, forest.false, forest.true), np.where(turned, forest.true, forest.false)
+    missing = np.where(turned, ~forest.missing, forest.missing | (mode == NEQ))
+    split = np.where(strict, below, split)
+    kinds = np.select([mode == EQ, mode == NEQ, mode == MEMBER], [1, 2, 3], 0).astype(np.uint8)
+    held = [forest.members.get(n, np.zeros(0)) for n in np.flatnonzero(mode == MEMBER).tolist()]
+    split[mode == MEMBER] = np.arange(len(held))
+    ends = np.cumsum([0, *map(len, held)])
+    found = _ordered(forest.roots, mode >= 0, low, high)
+    if found is None:
+        return None
+    nodes, children, roots, depth = found
+    inner = mode[nodes] >= 0
+    places = np.arange(len(nodes))
+    packed = np.zeros(len(nodes), [("split", "f8"), ("feature", "i4"), ("child", "i4")])
+    packed["split"] = np.where(inner, split[nodes], np.nan)
+    feature = np.where(inner, forest.feature[nodes], 0)
+    packed["feature"] = np.where(inner & missing[nodes], ~feature, feature)
+    packed["child"] = np.where(inner, children, places - 1)
+    counts = np.where(inner, 0, forest.hit.sum(1)[forest.leaves[nodes]])
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    leaf, target = np.nonzero(forest.hit)
+    first = np.searchsorted(leaf, forest.leaves[nodes])
+    taken = np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
+    spoken = forest.hit[forest.leaves[nodes]] | inner[:, None]
+    covers = bool(len(roots)) and np.logical_and.reduceat(spoken, roots).any(0).all()
+    arrays = {
+        "nodes": packed,
+        "roots": np.pad(roots, (0, AHEAD)).astype(np.int32),
+        "starts": starts.astype(np.int32),
+        "ids": target[taken].astype(np.int32),
+        "weights": forest.weights[leaf, target][taken],
+        "modes": kinds[nodes],
+        "members": np.concatenate([np.zeros(0), *held]),
+        "ranges": np.stack([ends[:-1], ends[1:]], 1).astype(np.int32),
+    }
+    kind = "any" if kinds.any() else "missing" if (missing & (mode >= 0)).any() else "plain"
+    arrays = {name: np.ascontiguousarray(content) for name, content in arrays.items()}
+    return Layout(arrays, kind, len(roots), forest.weights.shape[1], depth, bool(covers))
+
+
+def _ordered(roots: Array, inner: Array, low: Array, high: Array) -> tuple[Array, Array, Array, int] | None:
+    """Nodes in the order in which the kernel has them, tree by tree; the place of each one's first child,
+    which the second follows; the places of the roots; the depth of the deepest. None if there are more places
+    than nodes.
+    """
+    most = len(inner) + len(roots)
+    here, tree = np.asarray(roots, np.int64), np.arange(len(roots))
+    nodes, trees, firsts, count = [here], [tree], list[Array](), len(roots)
+    while len(here):
+        parents = inner[here]
+        firsts.append(np.where(parents, count + 2 * (np.cumsum(parents) - 1), -1))
+        here, tree = here[parents], np.repeat(tree[parents], 2)
+        here = np.stack([low[here], high[here]], 1).reshape(-1)
+        count += len(here)
+        if count > most:
+            return None
+        nodes.append(here)
+        trees.append(tree)
+    order = np.argsort(np.concatenate(trees), kind="stable")
+    place = np.empty(count, np.int64)
+    place[order] = np.arange(count)
+    first = np.concatenate(firsts)[order]
+    return (
+        np.concatenate(nodes)[order],
+        np.where(first >= 0, place[first], -1),
+        place[: len(roots)],
+        len(nodes) - 2,
+    )
+
+
+class ForestKernel:
+    """A laid out forest with its compiled kernels, one for float32 and one for float64 features."""
+
+    def __init__(self, layout: Layout) -> None:
+        from bslite.kernels.cpu.rows.trees import FOREST, forest
+
+        self._layout, self._kernel = layout, forest
+        self._record = array("q", [0] * len(FOREST))
+        for name, content in layout.arrays.items():
+            self._record[FOREST.index(name)] = content.ctypes.data
+        self._record[FOREST.index("trees")] = layout.trees
+        self._record[FOREST.index("targets")] = layout.targets
+        self._record[FOREST.index("depth")] = layout.depth
+        places = map(FOREST.index, ("rows", "row_bytes", "x", "sums", "hits", "how", "block"))
+        self._rows, self._row_bytes, self._x, self._sums, self._hits, self._how, self._block = places
+        self._addresses: dict[Any, int] = {}
+
+    def sums(self, x: Array, how: str, threads: int | None, hits: bool = True) -> tuple[Array, Array | None]:
+        """As `Forest.sums` for float32 or float64 rows side by side, but that an average is a sum, and that
+        of least and largest nothing is infinite. ``hits``: whether to say which targets a leaf speaks of.
+        """
+        rows, targets = len(x), self._layout.targets
+        address = self._addresses.get(x.dtype)
+        if address is None:
+            kernel = self._kernel(x.dtype == np.float64, self._layout.kind)
+            address = self._addresses[x.dtype] = kernel.address
+        made = np.empty((rows, targets))
+        hit = np.empty((rows, targets), bool) if hits else None
+        record, count = self._record[:], 1
+        if (work := rows * self._layout.trees) > LEAST:
+            count = min(threads or default_threads(), 1 + work // LEAST)
+        record[self._rows], record[self._row_bytes] = rows, x.strides[0]
+        record[self._x], record[self._sums] = address_of(x), address_of(made)
+        record[self._hits] = 0 if hit is None else address_of(hit)
+        record[self._how] = HOW[how]
+        record[self._block] = BLOCK if count == 1 else min(BLOCK, -(-rows // (4 * count)) + 7 & ~7)
+        fork_join(count, address, record.buffer_info()[0])
+        return made, hit

@@ -1,0 +1,210 @@
+"""Ensembles of decision trees over rows of features: `forest`.
+
+A node is 16 bytes: the split (float64), the feature (int32; one's complement where a missing value goes the
+way of low ones) and the number of its first child (int32). Of two children side by side, the first is for
+values up to the split, the second for the others. A leaf's split is NaN and its second child is itself, so a
+walker that has arrived stays. Eight walkers go down together, of eight rows in one tree or of one row in
+eight trees: a step is a chain of dependent loads, and eight chains overlap. No branch depends on a value.
+
+Values are compared and summed as float64, the sums of a row in the order of the trees, however rows and trees
+are taken.
+"""
+
+import functools
+from collections import namedtuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import register_jitable
+
+from bslite.kernels.cpu.runtime.compile import Kernel
+from bslite.kernels.cpu.vector.atomic import fetch_add
+from bslite.kernels.cpu.vector.memory import load_cell, load_int, load_scalar
+from bslite.kernels.cpu.vector.simd import I64, i64, pointer, primitive
+
+#: Cells of the record whose address the kernel takes: those of `walk.JOB` that the entries of a job know
+#: keep their places, of no steps; "walkers" counts the blocks of rows that threads have claimed.
+FOREST = (
+    "nodes", "steps", "roots", "counters", "trees", "rows", "walkers", "x", "row_bytes", "shares", "targets",
+    "starts", "ids", "weights", "sums", "hits", "how", "modes", "members", "ranges", "block", "depth",
+)  # fmt: skip
+SUM, MIN, MAX = range(3)  # what "how" says
+SPLIT, EQUAL, OTHER, MEMBER = range(4)  # kinds of nodes, where there are others than splits
+#: Each cell's place in the record, in bytes.
+F = namedtuple("forest_record", FOREST)(*range(0, 8 * len(FOREST), 8))
+F64, I8 = ir.DoubleType(), ir.IntType(8)
+
+
+@primitive(types.float64, i64)
+def load_double(builder, address):
+    """The float64 at a byte address."""
+    return builder.load(pointer(builder, address, F64), align=8)
+
+
+@primitive(types.void, i64, types.float64)
+def store_double(builder, address, value):
+    """Writes one float64."""
+    builder.store(value, pointer(builder, address, F64), align=8)
+
+
+@primitive(i64, i64)
+def load_byte(builder, address):
+    """The byte at an address."""
+    return builder.zext(builder.load(pointer(builder, address, I8), align=1), I64)
+
+
+@primitive(types.void, i64, i64)
+def mark(builder, address, value):
+    """Writes a byte."""
+    builder.store(builder.trunc(value, I8), pointer(builder, address, I8), align=1)
+
+
+@primitive(i64, types.float64, types.float64)
+def above(builder, x, split):
+    """1 where ``x`` is greater or one of them is NaN, else 0; no branch."""
+    return builder.zext(builder.fcmp_unordered(">", x, split), I64)
+
+
+@register_jitable
+def _wide(row, feature):
+    return load_double(row + 8 * feature)
+
+
+@register_jitable
+def _single(row, feature):
+    return float(load_scalar(row + 4 * feature))
+
+
+def _stepping(value, kind):
+    """``step(job, nodes, at, row)``: the node after the one numbered ``at``."""
+
+    @register_jitable
+    def plain(job, nodes, at, row):
+        node = nodes + 16 * at
+        x = value(row, load_cell(node + 8))
+        return load_cell(node + 12) + above(x, load_double(node))
+
+    @register_jitable
+    def missing(job, nodes, at, row):
+        node = nodes + 16 * at
+        feature = load_cell(node + 8)
+        low = feature >> 63  # -1 where missing values go the way of low ones
+        x = value(row, feature ^ low)
+        return load_cell(node + 12) + (above(x, load_double(node)) & ~(above(x, x) & low))
+
+    @register_jitable
+    def any_kind(job, nodes, at, row):
+        node = nodes + 16 * at
+        feature = load_cell(node + 8)
+        low = feature >> 63
+        x, split = value(row, feature ^ low), load_double(node)
+        mode = load_byte(load_int(job + F.modes) + at)
+        if mode == SPLIT:
+            yes = x <= split
+        elif mode == EQUAL:
+            yes = x == split
+        elif mode == OTHER:
+            yes = x != split
+        else:
+            ranges = load_int(job + F.ranges) + 8 * int(split)
+            yes = False
+            for i in range(load_cell(ranges), load_cell(ranges + 4)):
+                yes |= x == load_double(load_int(job + F.members) + 8 * i)
+        return load_cell(node + 12) + (0 if yes or (x != x and low != 0) else 1)
+
+    return {"plain": plain, "missing": missing, "any": any_kind}[kind]
+
+
+@functools.cache
+def forest(wide: bool, kind: str) -> Kernel:
+    """The kernel for float64 or float32 features; ``kind`` of nodes: "plain", "missing" (missing values may
+    go the way of low ones), or "any".
+    """
+    step = _stepping(_wide if wide else _single, kind)
+
+    @register_jitable
+    def descend(job, nodes, a, b, c, d, e, f, g, h, rows):
+        """The leaves that eight walkers reach from their nodes; ``rows``: the address of each one's row."""
+        p, q, r, s, t, u, v, w = rows
+        for _ in range((load_int(job + F.depth) + 1) // 2):
+            a1, b1 = step(job, nodes, a, p), step(job, nodes, b, q)
+            c1, d1 = step(job, nodes, c, r), step(job, nodes, d, s)
+            e1, f1 = step(job, nodes, e, t), step(job, nodes, f, u)
+            g1, h1 = step(job, nodes, g, v), step(job, nodes, h, w)
+            a, b = step(job, nodes, a1, p), step(job, nodes, b1, q)
+            c, d = step(job, nodes, c1, r), step(job, nodes, d1, s)
+            e, f = step(job, nodes, e1, t), step(job, nodes, f1, u)
+            g, h = step(job, nodes, g1, v), step(job, nodes, h1, w)
+            moved = (a ^ a1) | (b ^ b1) | (c ^ c1) | (d ^ d1) | (e ^ e1) | (f ^ f1) | (g ^ g1) | (h ^ h1)
+            if moved == 0:
+                break
+        return a, b, c, d, e, f, g, h
+
+    @register_jitable
+    def add(job, leaf, row):
+        """Adds what a leaf says to the sums of a row."""
+        starts = load_int(job + F.starts) + 4 * leaf
+        ids, weights = load_int(job + F.ids), load_int(job + F.weights)
+        place = row * load_int(job + F.targets)
+        marked = load_int(job + F.hits)
+        sums, hits = load_int(job + F.sums) + 8 * place, marked + place
+        how = load_int(job + F.how)
+        for i in range(load_cell(starts), load_cell(starts + 4)):
+            target = load_cell(ids + 4 * i)
+            weight, now = load_double(weights + 8 * i), load_double(sums + 8 * target)
+            if marked:
+                mark(hits + target, 1)
+            if how == SUM:
+                store_double(sums + 8 * target, now + weight)
+            elif weight != weight or (weight < now if how == MIN else weight > now):
+                store_double(sums + 8 * target, weight)
+
+    def apply(job):
+        nodes, roots = load_int(job + F.nodes), load_int(job + F.roots)
+        trees, rows = load_int(job + F.trees), load_int(job + F.rows)
+        x, stride, block = load_int(job + F.x), load_int(job + F.row_bytes), load_int(job + F.block)
+        how, targets = load_int(job + F.how), load_int(job + F.targets)
+        sums, hits = load_int(job + F.sums), load_int(job + F.hits)
+        nothing = 0.0 if how == SUM else np.inf if how == MIN else -np.inf
+        first = block * fetch_add(job + F.walkers, 1)
+        while first < rows:
+            last = min(first + block, rows)
+            for place in range(first * targets, last * targets):
+                store_double(sums + 8 * place, nothing)
+                if hits:
+                    mark(hits + place, 0)
+            paired = first + (last - first) // 8 * 8
+            for tree in range(trees if paired > first else 0):
+                n = load_cell(roots + 4 * tree)
+                for row in range(first, paired, 8):
+                    y = x + row * stride
+                    each = (
+                        y, y + stride, y + 2 * stride, y + 3 * stride,
+                        y + 4 * stride, y + 5 * stride, y + 6 * stride, y + 7 * stride,
+                    )  # fmt: skip
+                    a, b, c, d, e, f, g, h = descend(job, nodes, n, n, n, n, n, n, n, n, each)
+                    add(job, a, row)
+                    add(job, b, row + 1)
+                    add(job, c, row + 2)
+                    add(job, d, row + 3)
+                    add(job, e, row + 4)
+                    add(job, f, row + 5)
+                    add(job, g, row + 6)
+                    add(job, h, row + 7)
+            for row in range(paired, last):
+                y = x + row * stride
+                for tree in range(0, trees, 8):
+                    t = roots + 4 * tree  # the roots are followed by seven more
+                    leaves = descend(
+                        job, nodes, load_cell(t), load_cell(t + 4), load_cell(t + 8), load_cell(t + 12),
+                        load_cell(t + 16), load_cell(t + 20), load_cell(t + 24), load_cell(t + 28),
+                        (y, y, y, y, y, y, y, y),
+                    )  # fmt: skip
+                    left = trees - tree
+                    for k in range(8):
+                        if k < left:
+                            add(job, leaves[k], row)
+            first = block * fetch_add(job + F.walkers, 1)
+
+    return Kernel(apply, f"forest_{kind}_{'wide' if wide else 'single'}", 1)
