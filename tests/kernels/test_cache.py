@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.process import printed
 
 from bslite import cache
 from bslite.kernels import sources
@@ -189,3 +191,20 @@ def test_a_file_that_cannot_be_used_is_a_warning(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.warns(RuntimeWarning, match=r"bslite ignores the count in .*file\.json .*; count again"):
             assert read() is None
+
+
+@pytest.mark.processes
+def test_kernels_of_two_processes_share_no_name(tmp_path: Path) -> None:
+    """Functions of one name would be one to the linker, whatever they compute."""
+    found = []
+    for reduction in ("amax", "mean"):
+        folder = tmp_path / reduction
+        printed(
+            "from bslite.kernels.cpu.rows.reduce import reduction\n"
+            f"reduction({reduction!r}, False, False).address",
+            BSLITE_CACHE_DIR=str(folder),
+        )
+        (kept,) = folder.rglob("*.nbc")
+        found.append(set(re.findall(rb"_ZN6bslite7kernels\w*?_lane_sweep\w+", kept.read_bytes())))
+    assert all(found)
+    assert not found[0] & found[1]
