@@ -20,7 +20,7 @@ from bslite.ops import RowMap
 from bslite.passes import fuse, simplify
 from bslite.plan import Plan, build_plan
 from bslite.plan.core.bands import input_rows, share
-from bslite.plan.cpu import banding
+from bslite.plan.cpu import banding, stacks
 from bslite.plan.cpu.tuning import Banding, Tuning
 
 #: Prices under which every run that can be taken in bands is, however small.
@@ -46,6 +46,23 @@ def test_same_bits_as_layer_by_layer(arch: str, size: tuple[int, int]) -> None:
         want = bslite.run(spec, x, layerwise=True).tobytes()
         for threads in (1, 2):
             assert run_tuned(spec, [x], threads, EAGER)[0].tobytes() == want
+
+
+def test_a_size_near_by_takes_the_runs_that_were_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search serves sizes near by, where each of its bands still has a row; other sizes have their own."""
+    spec, searched = network("resnet18").replace(name="another"), []
+    search = stacks.choose_bands
+
+    def noted(layers: Any, spec: ModelSpec, shapes: Any, *rest: Any) -> Any:
+        searched.append(shapes["x"][2:])
+        return search(layers, spec, shapes, *rest)
+
+    monkeypatch.setattr(stacks, "choose_bands", noted)
+    for size in ((96, 96), (101, 90), (84, 110), (64, 64), (81, 81)):
+        x = images(1, *size)
+        want = bslite.run(spec, x, layerwise=True)
+        assert run_tuned(spec, [x], 2, EAGER)[0].tobytes() == want.tobytes()
+    assert searched == [(96, 96), (64, 64)]
 
 
 def test_networks_of_full_size_are_taken_in_bands() -> None:

@@ -20,6 +20,7 @@ from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const, build_plan
 from bslite.plan.core.views import contiguous
+from bslite.plan.cpu.known_runs import KnownRuns
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
@@ -39,6 +40,7 @@ class Engine:
         self.spec = simplify(spec, self.derived, dots=has_dots())
         #: Parameter -> registers of the panels it was packed in, which plans for other sizes take again.
         self._widths: dict[str, int] = {} if like is None else like._widths
+        self._runs: KnownRuns = KnownRuns() if like is None else like._runs
         self._takes = [f"input {i.name!r}" if i.dtype != "float32" else "" for i in spec.inputs]
         self._gives = [np.dtype(spec.dtypes[name]) for name in spec.outputs]
         self._cells = [np.dtype("f4" if dtype == np.float32 else "i4") for dtype in self._gives]
@@ -70,7 +72,7 @@ class Engine:
                 input_strides=strides,
                 layerwise=layerwise,
                 keep_values=keep_values,
-                tuning=dataclasses.replace(tuning or Tuning(), packed=dict(self._widths)),
+                tuning=dataclasses.replace(tuning or Tuning(), packed=dict(self._widths), runs=self._runs),
             )
             packed = Derived(self.derived)  # kept with the session: constants of a size go when its plan goes
             return Session(plan, partial(self.constant, packed=packed), packed, key)

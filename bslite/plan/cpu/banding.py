@@ -17,6 +17,7 @@ from bslite.ops.integer import cells
 from bslite.passes import Layer
 from bslite.plan.core.bands import Rows, can_band, hull, input_rows, row_map, share
 from bslite.plan.core.views import size_of
+from bslite.plan.cpu.known_runs import Run
 from bslite.plan.cpu.tiling import UNEVEN
 from bslite.plan.cpu.tuning import Banding
 from bslite.spec import ModelSpec
@@ -46,15 +47,6 @@ class Cost(NamedTuple):
     taken: float
     made: float
     weights: float
-
-
-class Run(NamedTuple):
-    """Layers ``[start, stop)`` in ``bands`` bands, and the predicted cycles."""
-
-    start: int
-    stop: int
-    bands: int
-    cycles: float
 
 
 def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) -> Cost:

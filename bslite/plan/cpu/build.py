@@ -50,7 +50,7 @@ def build_plan(
     if unsupported:
         raise EngineError(f"the CPU engine has no kernel for {', '.join(unsupported)} (model {spec.name!r})")
     whole = layerwise or keep_values
-    stacks = [] if whole else choose_stacks(layers, spec, all_shapes, machine, tuning.banding)
+    stacks = [] if whole else choose_stacks(layers, spec, all_shapes, machine, tuning.banding, tuning.runs)
     if tuning.chains:
         stacks = without_chains(stacks, layers, all_shapes, spec.dtypes)
     if not stacks and not layerwise:

@@ -16,6 +16,7 @@ from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.banding import choose_bands
+from bslite.plan.cpu.known_runs import KnownRuns, fit
 from bslite.plan.cpu.tuning import Banding
 from bslite.spec import ModelSpec
 
@@ -145,11 +146,13 @@ def shown(layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[st
 
 
 def choose_stacks(
-    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine, banding: Banding
-) -> list[Stack]:
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine, banding: Banding,
+    known: KnownRuns | None = None,
+) -> list[Stack]:  # fmt: skip
     """Disjoint runs of layers to take depth-first, the cheapest by predicted cycles.
 
-    Runs go image by image if there are enough images for the threads, else by bands of rows.
+    Runs go image by image if there are enough images for the threads, else by bands of rows. ``known``: those
+    found for other sizes, by bands.
     """
     batch = shapes[spec.inputs[0].name][0] if shapes[spec.inputs[0].name] else 1
     single = one_image(spec, shapes)
@@ -157,10 +160,18 @@ def choose_stacks(
         return []
     if batch < max(2, machine.threads):
         constants = {layer.name for layer in layers if layer.node.op == "constant"}
-        apart = {
-            i for i, n in enumerate(layers) if stackable(n, shapes, single, batch, constants, spec.dtypes)
-        }
-        runs = choose_bands(layers, spec, single, machine, batch, apart, spec.outputs, banding)
+
+        def apart(i: int) -> bool:
+            return stackable(layers[i], shapes, single, batch, constants, spec.dtypes)
+
+        key = tuple(layer.name for layer in layers), batch, machine.threads, banding
+        images = [single[i.name] for i in spec.inputs]
+        runs = known.near(key, images) if known else None
+        if runs is None or not fit(runs, layers, spec, single, apart):
+            able = set(filter(apart, range(len(layers))))
+            runs = choose_bands(layers, spec, single, machine, batch, able, spec.outputs, banding)
+            if known:
+                known.note(key, images, runs)
         return [Stack(run.start, run.stop, run.bands) for run in runs]
     return _by_image(layers, spec, shapes, single, machine, batch)
 

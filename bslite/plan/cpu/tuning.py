@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bslite.explore.cpu import Loops
+from bslite.plan.cpu.known_runs import KnownRuns
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Tuning:
     """``loops``: loop parameters of recurrent layers, in place of the search's pick. ``by_filter``: depthwise
     filters of usual widths have microkernels of their own. ``chains``: elementwise layers go tile by tile.
     ``packed``: parameter -> registers of its panels, of those that are packed already: they are used again
-    where others would be no better.
+    where others would be no better. ``runs``: those found for other sizes of the model.
     """
 
     loops: Loops | None = None
@@ -29,3 +30,4 @@ class Tuning:
     chains: bool = True
     banding: Banding = field(default_factory=Banding)
     packed: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    runs: KnownRuns | None = field(default=None, compare=False, repr=False)
