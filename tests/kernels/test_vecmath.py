@@ -180,6 +180,15 @@ def test_exp_of_negatives_only() -> None:
     np.testing.assert_array_equal(ends, np.array([0, 0, 0, 1, np.nan], np.float32))
 
 
+def test_tail_of_the_normal_distribution() -> None:
+    for end, bound in ((3.0, 1.5e-6), (5.5, 5e-5)):
+        x = np.linspace(0, end, 20_000, dtype=np.float32)
+        exact = np.array([math.erfc(v / math.sqrt(2)) / 2 for v in x.tolist()])
+        assert (np.abs(compiled("normal_tail")(x) - exact) <= bound * exact).all()
+    ends = compiled("normal_tail")(np.array([0, 14, 16, 3e38, np.inf, np.nan], np.float32))
+    np.testing.assert_array_equal(ends, np.array([0.5, 0, 0, 0, 0, np.nan], np.float32))
+
+
 def test_logarithms_and_sines_at_their_ends() -> None:
     nan, inf = math.nan, math.inf
     x = np.array([-inf, -1.0, -0.0, 0.0, 1.0, inf, nan], np.float32)
