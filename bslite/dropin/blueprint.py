@@ -18,6 +18,7 @@ from bslite.dropin.model import Model, serves
 from bslite.dropin.partition import Part, partition, sizes_from_inputs
 from bslite.errors import UnsupportedError
 from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.frontends.torch.decompose import table
 from bslite.frontends.torch.graph import STORED
 from bslite.frontends.torch.parts import PartWalk, Refusal, Survey
 from bslite.spec import ModelSpec
@@ -155,6 +156,11 @@ def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) 
         # must then not work in place.
         captured = captured.rewritten()
         survey = Survey(captured.graph, captured.shell, name, supported, captured.growing)
+    if any(n.target in table() for n in survey.refused):
+        written = captured.rewritten(decomposed=True)
+        other = Survey(written.graph, captured.shell, name, supported, captured.growing)
+        if len(other.refused) < len(survey.refused):
+            captured, survey = written, other
     graph = captured.graph
     for spec in graph.program.graph_signature.input_specs:
         if spec.kind.name not in (*STORED, "USER_INPUT"):

@@ -8,7 +8,7 @@ import copy
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.capture import check_module, failure, few_questions, functional, summary, trace
-from bslite.frontends.torch.graph import Graph, memory
+from bslite.frontends.torch.graph import Graph, memory, transforms, writes
 from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
 
 ONE = "a batch of one is traced for itself"
@@ -46,20 +46,24 @@ class Capture:
     growing: frozenset[Any] = frozenset()  # symbols of sizes that grow from call to call
     sizes: Sizes | None = None  # the free ones, if there may be more than the batch
     origin: "tuple[Capture, Mapping[Any, int]] | None" = None  # what it was settled from, and at which sizes
-    pure: "Capture | None" = None  # the same without in-place operations, if it is made
+    written: "dict[bool, Capture]" = field(default_factory=dict)  # what `rewritten` has made
 
     def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
         """Why the graph does not hold for ``tensors`` of this kind; empty if it does."""
         return growing.refusal(self.graph, tensors) if self.growing else ""
 
-    def rewritten(self) -> "Capture":
-        """The same without in-place operations."""
+    def rewritten(self, decomposed: bool = False) -> "Capture":
+        """The same without in-place operations; with ``decomposed`` also without those that have no builder,
+        where torch can write them out in others.
+        """
         if self.origin is not None:
             source, sizes = self.origin
-            return source.rewritten().settled(sizes)
-        if self.pure is None:
-            self.pure = replace(self, graph=Graph(functional(self.graph.program)), functional=True)
-        return self.pure
+            return source.rewritten(decomposed).settled(sizes)
+        made = self.written.get(decomposed)
+        if made is None:
+            graph = Graph(functional(self.graph.program, decomposed))
+            made = self.written[decomposed] = replace(self, graph=graph, functional=True, written={})
+        return made
 
     @property
     def open_shapes(self) -> tuple[tuple[int | str, ...], ...]:
@@ -91,7 +95,7 @@ class Capture:
         """The same with numbers for some free sizes."""
         graph = Graph(fixing.fixed(self.graph.program, sizes))
         fixed = self.fixed or ("the module asks for it" if self.asks_for_batch else "")
-        return replace(self, graph=graph, fixed=fixed, sizes=None, origin=(self, sizes), pure=None)
+        return replace(self, graph=graph, fixed=fixed, sizes=None, origin=(self, sizes), written={})
 
 
 def capture(
@@ -138,6 +142,8 @@ def capture(
     found = Capture(graph, traced.twin, results, fixed, functional=whole, growing=grown)
     if free and plain_inputs(program):
         found.sizes = sizes_of(program, tensors, [{}] * len(tensors), shared)
+    if any(transforms(n) for n in graph.nodes):
+        found = found.rewritten()
     if not found.functional:
         if changes := _changes(graph):
             raise UnsupportedError(f"model {name!r}: its forward changes {changes} in place")
@@ -157,8 +163,7 @@ class _Traced:
 
     def __init__(self, shell: torch.nn.Module, arguments: Structure) -> None:
         kind = type(shell)
-        inner = vars(shell).get("forward") or kind.forward
-        bound = "forward" in vars(shell)
+        bound = vars(shell).get("forward")
         self.results: Returned | None = None
         self.stateful = False  # the forward assigns to attributes
 
@@ -166,7 +171,7 @@ class _Traced:
             (args, kwargs), objects = arguments.rebuilt(tensors)
             before = attributes_of(self.twin.modules())  # here, because torch.export restores them
             held = Before(objects)
-            made = inner(*args, **kwargs) if bound else inner(this, *args, **kwargs)
+            made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
             self.stateful |= not _same_attributes(before, attributes_of(self.twin.modules()))
             self.results = Returned(made, held.changes(), lambda x: isinstance(x, VARIES), objects)
             return tuple(self.results.leaves)
@@ -265,7 +270,7 @@ def _repeated(
 
 def _writing(graph: Graph) -> list[torch.fx.Node]:
     """The operations that work in place."""
-    return [n for n in graph.nodes if getattr(getattr(n.target, "_schema", None), "is_mutable", False)]
+    return [n for n in graph.nodes if writes(n)]
 
 
 def _changes(graph: Graph) -> str:

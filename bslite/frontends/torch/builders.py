@@ -18,7 +18,12 @@ def operation(node: "torch.fx.Node") -> str:
     """``relu`` for ``aten::relu`` and ``aten::relu_``, ``bslite.packed`` for the stand-ins of `packed`, ""
     for any other operation.
     """
-    schema = getattr(node.target, "_schema", None)
+    return name_of(node.target)
+
+
+def name_of(target: Any) -> str:
+    """`operation` of what a node calls."""
+    schema = getattr(target, "_schema", None)
     if schema is None or not schema.name.startswith(("aten::", "bslite::")):
         return ""
     if schema.name.startswith("bslite::"):
@@ -29,5 +34,10 @@ def operation(node: "torch.fx.Node") -> str:
 
 def find(node: "torch.fx.Node") -> Builder | None:
     """The builder for the operation of ``node``, that of its overload first."""
-    name = operation(node)
-    return TABLE.get(f"{name}.{getattr(node.target, '_overloadname', '')}") or TABLE.get(name)
+    return known(node.target)
+
+
+def known(target: Any) -> Builder | None:
+    """The builder for what a node calls, that of its overload first."""
+    name = name_of(target)
+    return TABLE.get(f"{name}.{getattr(target, '_overloadname', '')}") or TABLE.get(name)

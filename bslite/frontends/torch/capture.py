@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.asked import as_hints, free_axes
+from bslite.frontends.torch.decompose import table
+from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.graph import Graph
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
@@ -229,17 +231,23 @@ def export(module: "torch.nn.Module", example: Example, dynamic: Any) -> "torch.
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        return trace(module, example.args, dynamic, example.kwargs)
+        return trace(module, example.args, dynamic, example.kwargs, fast)
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def trace(
-    module: "torch.nn.Module", args: tuple[Any, ...], dynamic: Any, kwargs: dict[str, Any] | None = None
-) -> "torch.export.ExportedProgram":
-    """``torch.export.export``, non-strict: the module runs as the Python it is, on stand-in tensors."""
+    module: "torch.nn.Module", args: tuple[Any, ...], dynamic: Any, kwargs: dict[str, Any] | None = None,
+    fast: bool | None = None,
+) -> "torch.export.ExportedProgram":  # fmt: skip
+    """``torch.export.export``, non-strict: the module runs as the Python it is, on stand-in tensors.
+
+    ``fast``: whether torch's fast path for attention is what the module takes in eager mode; None: as it is
+    set now.
+    """
     torch = load_torch()
-    with quiet(), torch.no_grad(), packing(module):
+    fast = torch.backends.mha.get_fastpath_enabled() if fast is None else fast
+    with quiet(), torch.no_grad(), packing(module), transformers(module, fast):
         program: Any = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic, strict=False)
     check_packing(program)
     return program
@@ -267,10 +275,14 @@ def check_packing(program: "torch.export.ExportedProgram") -> None:
     settle(graph.nodes, graph.live)
 
 
-def functional(program: "torch.export.ExportedProgram") -> "torch.export.ExportedProgram":
-    """The same program without in-place operations. No layer is decomposed."""
+def functional(
+    program: "torch.export.ExportedProgram", decomposed: bool = False
+) -> "torch.export.ExportedProgram":
+    """The same program without in-place operations. No layer is decomposed, or with ``decomposed`` those that
+    have no builder.
+    """
     with quiet(), load_torch().no_grad():
-        return program.run_decompositions({})
+        return program.run_decompositions(dict(table()) if decomposed else {})
 
 
 @contextmanager

@@ -123,9 +123,19 @@ class Freedom:
         """The same graph without in-place changes and odd views, or as it is if torch cannot rewrite it."""
         try:
             if self._functional is None:
-                self._functional = functional(self.captured.program)
+                self._functional = self._known() or functional(self.captured.program)
             return self._graph(self._functional, left)
         except Exception as e:
             if self._mutates:
                 raise failure(self.module, self.name, e) from e
             return graph  # what is unknown in it will be listed
+
+    def _known(self) -> Any:
+        """The program with what has no builder written out in operations that have; None if some is left."""
+        if not Graph(self.captured.program).unknown():
+            return None
+        try:
+            program = functional(self.captured.program, decomposed=True)
+        except Exception:  # a decomposition does not hold for free sizes
+            return None
+        return None if Graph(program).unknown() else program

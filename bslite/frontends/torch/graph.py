@@ -123,9 +123,9 @@ class Graph:
                 last = changed.get(memory(source) or 0)
                 if last is not None and order[source] < order[last]:
                     return True
-            schema = getattr(node.target, "_schema", None)
-            if schema is not None and schema.is_mutable and node.all_input_nodes:
+            if writes(node) and node.all_input_nodes:
                 place = memory(node.args[0]) if node.args else None
+                schema = node.target._schema  # type: ignore[union-attr]
                 written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
                 if place is None or any(written[1:]) or any(n in self.stored for n in names.get(place, ())):
                     return True
@@ -175,5 +175,21 @@ def memory(node: Any) -> int | None:
     value = node.meta.get("val") if hasattr(node, "meta") else None
     if not isinstance(value, load_torch().Tensor):
         return None
-    place: int = value.untyped_storage()._cdata
+    try:
+        place: int = value.untyped_storage()._cdata
+    except NotImplementedError:  # a tensor within a transform, such as vmap
+        return None
     return place
+
+
+def transforms(node: "Node") -> bool:
+    """Whether ``node`` enters or leaves a transform of torch.func, within which tensors are others than their
+    shapes say.
+    """
+    return getattr(node.target, "__module__", "").startswith("torch._functorch")
+
+
+def writes(node: "Node") -> bool:
+    """Whether ``node`` works in place: it changes the numbers of an operand."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable and operation(node) != "detach"
