@@ -17,6 +17,7 @@ from bslite.dropin.capture import Capture
 from bslite.dropin.model import Model, serves
 from bslite.dropin.partition import Part, partition, sizes_from_inputs
 from bslite.errors import UnsupportedError
+from bslite.frontends.torch.builders import find
 from bslite.frontends.torch.capture import tensors as named_tensors
 from bslite.frontends.torch.decompose import table
 from bslite.frontends.torch.graph import STORED
@@ -156,7 +157,7 @@ def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) 
         # must then not work in place.
         captured = captured.rewritten()
         survey = Survey(captured.graph, captured.shell, name, supported, captured.growing)
-    if any(n.target in table() for n in survey.refused):
+    if any(find(n) is None and n.target in table() for n in survey.refused):
         written = captured.rewritten(decomposed=True)
         other = Survey(written.graph, captured.shell, name, supported, captured.growing)
         if len(other.refused) < len(survey.refused):
