@@ -208,3 +208,20 @@ def test_kernels_of_two_processes_share_no_name(tmp_path: Path) -> None:
         found.append(set(re.findall(rb"_ZN6bslite7kernels\w*?_lane_sweep\w+", kept.read_bytes())))
     assert all(found)
     assert not found[0] & found[1]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_gives_other_names() -> None:
+    from numba.core.bytecode import FunctionIdentity
+
+    import bslite.kernels.cpu  # noqa: F401 (begins to number)
+
+    def number() -> int:
+        return FunctionIdentity.from_function(number).unique_id
+
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writer, b"%d" % number())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert abs(int(os.read(reader, 99)) - number()) > 10**6

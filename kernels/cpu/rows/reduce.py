@@ -2,6 +2,7 @@
 
 The step walks the kept axes. A kernel for the reduction and the way, compiled when a plan first names it,
 walks the reduced axes (three, and in rows the contiguous one). In lanes each lane has a sum of its own.
+Sweeps of different reductions are different functions of one name: `runtime.names` tells them apart.
 """
 
 import functools
