@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import bslite
 from bslite import from_onnx, load, run, save
 from bslite.onnx import backend
 
@@ -141,6 +142,7 @@ QY = {"sy": np.float32(0.05), "zy": np.uint8(9)}
         ("QLinearAveragePool", ["a", "sa", "za", "sy", "zy"], {"kernel_shape": [2, 3], "strides": [1, 2]}),
         ("QLinearConcat", ["sy", "zy", "a", "sa", "za", "b", "sb", "zb"], {"axis": 1}),
         ("QLinearSoftmax", ["a", "sa", "za", "sb", "zb"], {"opset": 13, "axis": 3}),
+        ("QLinearWhere", ["c", "a", "sa", "za", "b", "sb", "zb", "sy", "zy"], {}),
     ],
 )
 def test_onnxruntimes_integer_operators(op: str, operands: list[str], attrs: dict[str, Any]) -> None:
@@ -148,7 +150,8 @@ def test_onnxruntimes_integer_operators(op: str, operands: list[str], attrs: dic
     a, b = draw(8, (2, 5, 7, 9)), draw(9, (2, 5, 7, 9))
     node = helper.make_node(op, operands, ["y"], domain="com.microsoft", **attrs)
     inputs = {"a": a, "b": b} if "b" in operands else {"a": a}
-    ((ours, theirs),) = both(model([node], inputs, ["y"], {**QA, **QY}), inputs)
+    constants = {**QA, **QY, **({"c": a[:, :1] > 99} if "c" in operands else {})}
+    ((ours, theirs),) = both(model([node], inputs, ["y"], constants), inputs)
     apart = np.abs(ours.astype(int) - theirs.astype(int))
     assert apart.max() <= 1
     assert apart.mean() < 0.1
@@ -182,6 +185,69 @@ def test_onnxruntimes_float_operators(op: str, operands: list[str], attrs: dict[
     used = {n: c for n, c in constants.items() if n in operands}
     ((ours, theirs),) = both(model([node], {"x": x}, ["y"], used), {"x": x})
     np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_of_integers(masked: bool) -> None:
+    x, mask = draw(20, (2, 6, 16)), np.array([[1] * 6, [1, 1, 1, 1, 0, 0]], np.int32)
+    constants = {
+        "w": draw(21, (16, 48), "int8") // 2, "b": np.linspace(-1, 1, 48, dtype=np.float32),
+        "number": np.float32(0.01), "zx": np.uint8(120), "zw": np.int8(0),
+    }  # fmt: skip
+    operands = ["x", "w", "b", "number", "number", "mask" if masked else "", "zx", "zw"]
+    node = helper.make_node("QAttention", operands, ["y"], domain="com.microsoft", num_heads=4)
+    inputs = {"x": x, "mask": mask} if masked else {"x": x}
+    ((ours, theirs),) = both(model([node], inputs, ["y"], constants), inputs)
+    np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+
+
+def test_embeddings_of_integers() -> None:
+    words, segments = draw(22, (2, 7)).astype(np.int32) % 20, draw(23, (2, 7)).astype(np.int32) % 2
+    shapes = {"w": (20, 16), "p": (9, 16), "t": (2, 16), "gamma": (16,), "beta": (16,)}
+    constants = {name: draw(24 + i, shape) for i, (name, shape) in enumerate(shapes.items())}
+    constants |= {f"s{i}": np.float32(0.01 * (i + 1)) for i in range(5)}
+    constants |= {f"z{i}": np.uint8(100 + i) for i in range(5)}
+    operands = ["x", "segments", *shapes, "", *(f"s{i}" for i in range(5)), *(f"z{i}" for i in range(5))]
+    node = helper.make_node("QEmbedLayerNormalization", operands, ["y", "index"], domain="com.microsoft")
+    inputs = {"x": words, "segments": segments}
+    ((ours, theirs),) = both(model([node], inputs, ["y"], constants), inputs)
+    np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_rows_of_a_table_of_bits(zeros: bool) -> None:
+    x = np.array([[1, 2], [3, 30]], np.int64)
+    constants = {
+        "table": draw(30, (32, 24)), "zeros": draw(31, (32, 2)),
+        "scales": np.random.default_rng(32).uniform(0.01, 0.1, (32, 3)).astype(np.float32),
+    }  # fmt: skip
+    operands = ["table", "x", "scales", *(["zeros"] if zeros else [])]
+    used = {name: constants[name] for name in operands if name != "x"}
+    node = helper.make_node(
+        "GatherBlockQuantized", operands, ["y"], domain="com.microsoft", block_size=16, quantize_axis=1
+    )
+    ((ours, theirs),) = both(model([node], {"x": x}, ["y"], used), {"x": x})
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", ["uint16", "int16"])
+def test_numbers_of_16_bits_inside_a_model(kind: str) -> None:
+    x = np.random.default_rng(40).standard_normal((3, 5)).astype(np.float32)
+    ends = ["s", "z"]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", *ends], ["q"]),
+        helper.make_node("Transpose", ["q"], ["t"]),
+        helper.make_node("DequantizeLinear", ["t", *ends], ["y"]),
+    ]
+    point = np.array(999, kind)
+    made = model(nodes, {"x": x}, ["y"], {"s": np.float32(3e-5), "z": point})
+    ((ours, theirs),) = both(made, {"x": x})
+    np.testing.assert_array_equal(ours, theirs)
+    assert np.abs(ours.T - x).max() > 0.1  # some are out of range
+    made.graph.output[0].CopyFrom(helper.make_tensor_value_info("q", onnx.TensorProto.UINT16, ["X", 5]))
+    if kind == "uint16":
+        with pytest.raises(bslite.UnsupportedError, match="an output of uint16"):
+            from_onnx(made)
 
 
 def network() -> Any:

@@ -14,7 +14,8 @@ from bslite.frontends.onnx.scope import Scope, add_initializers
 from bslite.frontends.onnx.sizing import BATCH, FIXED, Sizing, sizings
 from bslite.frontends.onnx.standin import is_standin
 from bslite.frontends.onnx.store import Store
-from bslite.frontends.onnx.values import Const, Operand, Sizes, probes
+from bslite.frontends.onnx.tensors import HALF_WORDS, dtype_name
+from bslite.frontends.onnx.values import Const, Operand, Sizes, Value, probes
 from bslite.frontends.onnx.walk import Walk
 from bslite.ops import Shape
 from bslite.spec import Array, GraphBuilder, ModelSpec
@@ -171,6 +172,13 @@ class Reader:
         for n, o in zip(names, outputs, strict=True):
             if isinstance(o, Sizes):
                 walk.problems.note("an output that is a free size", n, Varies())
+        for value, o in zip(graph.output, outputs, strict=True):
+            kind = dtype_name(value.type.tensor_type.elem_type)
+            if kind in HALF_WORDS and isinstance(o, Value) and o.dtype == "int32":
+                makers = (i for i, node in enumerate(graph.node) if value.name in node.output)
+                walk.problems.note(
+                    f"an output of {kind}; bslite has int32", value.name, None, next(makers, -1)
+                )
         if any(map(is_standin, outputs)) or walk.problems.found:
             walk.problems.rest = store.flops
             problems: Problems = walk.problems

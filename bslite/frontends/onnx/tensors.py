@@ -14,6 +14,8 @@ from bslite.errors import FileError, SpecError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.spec import Array
 
+#: Types whose numbers are int32 inside a model: the least and the largest.
+HALF_WORDS = {"uint16": (0, 2**16 - 1), "int16": (-(2**15), 2**15 - 1)}
 #: Types of four bits -> the type that their numbers are read into, two to a byte, the lower half first.
 HALF_BYTES = {"int4": "int8", "uint4": "uint8"}
 MAX_RANK = 32

@@ -13,7 +13,8 @@ from bslite.errors import SpecError
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.layers import affine, gemm, matmul
-from bslite.frontends.onnx.ops.moves import permuted
+from bslite.frontends.onnx.ops.moves import axis_of, permuted
+from bslite.frontends.onnx.ops.slices import gather
 from bslite.frontends.onnx.ops.windows import conv
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Operand, fixed
@@ -187,6 +188,31 @@ def matmul_of_bits(
     weight = ((numbers - zero) * scale).reshape(N, -1)[:, :K]
     params = {"weight": s.const(np.ascontiguousarray(weight, np.float32), "weight"), "bias": bias}
     return s.emit("linear", a, params=params)
+
+
+@onnx_op("com.microsoft:GatherBlockQuantized")
+def gather_of_bits(
+    s: Site, x: Operand, indices: Operand, scales: Operand, zeros: Operand | None = None, *, bits: int = 4,
+    block_size: int = 128, gather_axis: int = 0, quantize_axis: int = 1,
+) -> Operand:  # fmt: skip
+    """Rows of a table of blocks of integers, as float32. In bytes, integers of 4 bits lie two by two."""
+    if bits not in (4, 8) or scales.dtype != "float32":
+        raise Unsupported(f"of {bits} bits with scales of {scales.dtype}")
+    table, scale = s.array(x, "its table"), s.array(scales, "its scales")
+    packed = x.dtype == "uint8"
+    numbers = _unpacked(table, bits) if packed else table
+    axis = axis_of(quantize_axis, numbers.ndim)
+    if zeros is None:
+        zero = np.full(scale.shape, 2.0 ** (bits - 1) if packed else 0.0, np.float32)
+    else:
+        given = s.array(zeros, "its zero points")
+        zero = _unpacked(given, bits)[..., : scale.shape[-1]] if packed else given
+    wide = [
+        p.astype(np.float32).repeat(block_size, axis).take(range(numbers.shape[axis]), axis)
+        for p in (scale, zero)
+    ]
+    made = s.const(np.ascontiguousarray((numbers.astype(np.float32) - wide[1]) * wide[0]), "table")
+    return gather(s, made, indices, axis=gather_axis)
 
 
 def _unpacked(array: Any, bits: int) -> Any:

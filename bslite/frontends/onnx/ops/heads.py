@@ -36,13 +36,18 @@ def attention(
         raise SpecError(f"qkv_hidden_sizes {sizes} for a weight of {width} columns")
     made = matmul(Site(s.store, f"{s.name}.qkv", "MatMul", 13, [True]), x, weight)
     made = made if bias is None else s.inner("add", made, bias)
+    q, k, v = parts_of(s, made, sizes, num_heads)
+    return attended(s, q, k, v, mask, added, bool(unidirectional), scale, mask_filter_value)
+
+
+def parts_of(s: Site, made: Operand, sizes: Sequence[int], num_heads: int) -> list[Operand]:
+    """Parts of these ``sizes`` of the last axis, their heads apart."""
     ends = np.cumsum(sizes).tolist()
     parts = [
         s.inner("slice", made, axis=made.rank - 1, start=end - size, stop=end)
         for end, size in zip(ends, sizes, strict=True)
     ]
-    q, k, v = (heads_apart(s, part, num_heads) for part in parts)
-    return attended(s, q, k, v, mask, added, bool(unidirectional), scale, mask_filter_value)
+    return [heads_apart(s, part, num_heads) for part in parts]
 
 
 @onnx_op("com.microsoft:MultiHeadAttention")

@@ -13,6 +13,8 @@ import numpy as np
 from bslite.errors import SpecError
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.builders import onnx_op
+from bslite.frontends.onnx.ops.fused import embed_layer_norm
+from bslite.frontends.onnx.ops.heads import HIDDEN, attended, parts_of
 from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
 from bslite.frontends.onnx.ops.quantized import (
     along,
@@ -25,7 +27,7 @@ from bslite.frontends.onnx.ops.quantized import (
 from bslite.frontends.onnx.ops.recurrent import recurrent
 from bslite.frontends.onnx.ops.windows import avg_pool
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.values import Operand
+from bslite.frontends.onnx.values import Operand, fixed
 from bslite.spec import Array
 
 Ints = Sequence[int]
@@ -118,6 +120,15 @@ def qlinear_concat(s: Site, y_scale: Operand, y_zero: Operand, *xs: Operand, axi
     return back(s, s.inner("concat", *tensors, axis=axis_of(axis, xs[0].rank)), y_scale, y_zero, xs[0])
 
 
+@onnx_op("com.microsoft:QLinearWhere")
+def qlinear_where(
+    s: Site, condition: Operand, x: Operand, x_scale: Operand, x_zero: Operand, y: Operand, y_scale: Operand,
+    y_zero: Operand, z_scale: Operand, z_zero: Operand,
+) -> Operand:  # fmt: skip
+    z = s.inner("where", condition, real(s, x, x_scale, x_zero), real(s, y, y_scale, y_zero))
+    return back(s, z, z_scale, z_zero, x)
+
+
 @onnx_op("com.microsoft:QGemm")
 def qgemm(
     s: Site, a: Operand, a_scale: Operand, a_zero: Operand, b: Operand, b_scale: Operand, b_zero: Operand,
@@ -146,6 +157,38 @@ def matmul_integer_to_float(
     scales = [of_matrix(s, a_scale, a, -2), of_matrix(s, b_scale, b, -1)]
     y = s.inner("mul", s.store.floats(acc, s.name), s.inner("mul", *[k for k in scales if k is not None]))
     return y if bias is None else s.inner("add", y, bias)
+
+
+@onnx_op("com.microsoft:QAttention")
+def quantized_attention(
+    s: Site, x: Operand, weight: Operand, bias: Operand, x_scale: Operand, w_scale: Operand,
+    mask: Operand | None = None, x_zero: Operand | None = None, w_zero: Operand | None = None,
+    past: Operand | None = None, *, num_heads: int, unidirectional: int = 0, scale: float = 0.0,
+    mask_filter_value: float = HIDDEN, do_rotary: int = 0, past_present_share_buffer: int = 0,
+) -> Any:  # fmt: skip
+    """Attention of a product of integers: queries, keys and values are a third of its columns each."""
+    if past is not None or do_rotary:
+        raise Unsupported("with a past in one tensor, or with rotary positions")
+    s.used_only(0)
+    made = matmul_integer_to_float(s, x, weight, x_scale, w_scale, x_zero, w_zero, bias)
+    width = fixed(weight.shape[-1], "the width of its weight")
+    q, k, v = parts_of(s, made, [width // 3] * 3, num_heads)
+    return attended(s, q, k, v, mask, None, bool(unidirectional), scale, mask_filter_value)
+
+
+@onnx_op("com.microsoft:QEmbedLayerNormalization")
+def quantized_embed_layer_norm(
+    s: Site, ids: Operand, segments: Operand | None, words: Operand, positions: Operand,
+    segment_table: Operand | None, gamma: Operand, beta: Operand, mask: Operand | None, *quantities: Operand,
+    epsilon: float = 1e-12,
+) -> Any:  # fmt: skip
+    """Tables and the norm's parameters are integers; ``quantities``: the scales of all, then the zeros."""
+    tables = (words, positions, segment_table, gamma, beta)
+    if len(quantities) != 2 * len(tables):
+        raise SpecError(f"it has {len(quantities)} scales and zero points, expected {2 * len(tables)}")
+    pairs = zip(tables, quantities[:5], quantities[5:], strict=True)
+    given = [None if t is None else real(s, t, scale, zero) for t, scale, zero in pairs]
+    return embed_layer_norm(s, ids, segments, *given, mask, epsilon=epsilon)
 
 
 @onnx_op("com.microsoft:DynamicQuantizeMatMul")

@@ -24,7 +24,7 @@ from bslite.frontends.onnx.ops.moves import axis_of, reshaped
 from bslite.frontends.onnx.ops.windows import kernel_of, spatial, windows
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.store import Quantized, Scaled
-from bslite.frontends.onnx.tensors import dtype_name
+from bslite.frontends.onnx.tensors import HALF_WORDS, dtype_name
 from bslite.frontends.onnx.values import Const, Operand, Value, fixed
 from bslite.spec import Array
 
@@ -70,11 +70,11 @@ def centred(s: Site, x: Operand, zero: Operand | None) -> Operand:
 
 def quantized(s: Site, x: Operand, scale: Operand | None, zero: Operand | None, to: str) -> Operand:
     """``x / scale`` rounded, plus ``zero``, as the nearest number of the dtype ``to``."""
-    if to not in ops.BYTES:
+    if to not in ops.BYTES and to not in HALF_WORDS:
         raise Unsupported(f"to {to}")
-    low, high = ops.RANGES[to]
+    low, high = HALF_WORDS.get(to) or ops.RANGES[to]
     step, point = 1.0 if scale is None else one(scale), 0 if zero is None else one(zero)
-    if step is not None and step > 0 and isinstance(point, int):
+    if step is not None and step > 0 and isinstance(point, int) and to in ops.BYTES:
         known = s.store.scaled.get(x.name) if isinstance(x, Value) else None
         if known is not None and known[1:] == (step, point, to):
             return s.store.offset(known.centred, point, to, s.name)  # quantised as it was
@@ -82,6 +82,12 @@ def quantized(s: Site, x: Operand, scale: Operand | None, zero: Operand | None, 
         return s.store.offset(around, point, to, s.name)
     x = x if scale is None else s.inner("div", x, scale)
     whole = s.inner("round", x)
+    if to in HALF_WORDS:
+        if isinstance(point, int):
+            return s.store.offset(
+                s.inner("clamp", whole, low=low - point, high=high - point), point, "int32", s.name
+            )
+        to = "int32"
     if zero is not None and not is_zero(zero):
         whole = s.inner("add", whole, s.store.floats(zero, s.name))
     return s.store.integers(s.inner("clamp", whole, low=low, high=high), to, s.name)
