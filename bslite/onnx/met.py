@@ -3,10 +3,12 @@
 A call of a model that NumPy computes takes microseconds, less than it takes to check its inputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from bslite.onnx.pieces import ALONE, Piece
 
 MOST_MET = 256  # kinds of inputs that are known
 
@@ -16,6 +18,8 @@ class Met:
 
     def __init__(self) -> None:
         self._kinds: set[Any] = set()
+        self._pieces: Any = None
+        self._quiet: list[Any] | None = None
 
     def note(self, given: Sequence[Any]) -> None:
         """Arrays of these kinds have run."""
@@ -23,6 +27,14 @@ class Met:
             if len(self._kinds) >= MOST_MET:
                 self._kinds.clear()
             self._kinds.add(kind)
+
+    def hosts(self, pieces: Sequence[Piece], by_place: Mapping[int, Any]) -> list[Any] | None:
+        """What runs ``pieces``, if all are nodes in NumPy that see to its warnings themselves; else None."""
+        if pieces is not self._pieces:
+            found = [by_place.get(p.places[0]) if p.how == ALONE else None for p in pieces]
+            quiet = all(getattr(host, "quiet", False) for host in found)
+            self._pieces, self._quiet = pieces, found if quiet else None
+        return self._quiet
 
     def __contains__(self, given: Sequence[Any]) -> bool:
         return bool(self._kinds) and _kind(given) in self._kinds

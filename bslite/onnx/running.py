@@ -57,7 +57,7 @@ class Options:
 class Values(dict[str, Any]):
     """Values by name during a run; a constant is looked up when it is first read."""
 
-    def __init__(self, given: Mapping[str, Any], constant: Callable[[str], Any]) -> None:
+    def __init__(self, given: Any, constant: Callable[[str], Any]) -> None:
         super().__init__(given)
         self._constant = constant
 
@@ -129,8 +129,14 @@ class Running:
             return self._only.again(given)
         if given not in self.met:
             return None
-        with np.errstate(all="ignore"):  # of nodes in NumPy
-            return self.run(dict(zip(self.graph.takes, given, strict=True)))
+        values = Values(zip(self.graph.takes, given, strict=True), self._constant)
+        if (hosts := self.met.hosts(self.pieces, self._hosts)) is None:
+            with np.errstate(all="ignore"):  # of nodes in NumPy
+                self._through(values)
+        else:
+            for host in hosts:
+                values.update(zip(host.outputs, host(values), strict=False))
+        return [values[name] if name else None for name in self.graph.outputs]
 
     def whole(self) -> BsliteRep:
         """What specialises the model as one piece, also on tensors. UnsupportedError if it is cut."""

@@ -218,7 +218,7 @@ def test_what_trees_do_not_take() -> None:
     compiled(x)
     with pytest.raises(bslite.InputError, match="'x' is float64, expected float32"):
         compiled(x.astype(np.float64))
-    with pytest.raises(bslite.InputError, match="asks for one beyond"):
+    with pytest.raises(bslite.InputError, match="a tree asks for feature"):
         compiled(x[:, :1])
 
 
@@ -240,3 +240,37 @@ def test_calls_of_kinds_that_ran_before_are_the_same() -> None:
         got = compiled(x)
         assert got[0].tolist() == label.tolist()
         np.testing.assert_allclose(got[1], second, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"])
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("base", [False, True])
+@pytest.mark.parametrize("targets", ["each", "first"])
+def test_scores_of_the_kernel_are_those_of_numpy(
+    transform: str, count: int, base: bool, targets: str
+) -> None:
+    """NumPy computes them in float64: the labels are the same, and scores but for the last rounding."""
+    said = range(count) if targets == "each" else range(1)
+    given = forest("class", list(said), seed=3) | ({"base_values": [0.25] * count} if base else {})
+    made = ml(
+        [node("TreeEnsembleClassifier", ["x"], ["label", "p"], classlabels_int64s=[*range(7, 7 + count)],
+              post_transform=transform, **given)], ROWS, ["label", "p"],
+    )  # fmt: skip
+    x = noise(40, FEATURES)
+    x[::3, 1] = np.nan
+    quick, exact = (bslite.compile(made, device=d)(x) for d in ("cpu", "reference64"))
+    assert quick.label.tolist() == exact.label.tolist()
+    assert quick.p.dtype == np.float32
+    np.testing.assert_allclose(quick.p, exact.p.astype(np.float32), rtol=2**-23, atol=0)
+    alone = [bslite.compile(made)(row[None]).p for row in x[:3]]
+    assert np.concatenate(alone).tobytes() == quick.p[:3].tobytes()
+
+
+def test_no_rows() -> None:
+    for kind, op, more in (
+        ("target", "Regressor", {"n_targets": 1}),
+        ("class", "Classifier", {"classlabels_int64s": [0, 1]}),
+    ):
+        made = ml([node(f"TreeEnsemble{op}", ["x"], ["y"], **more, **forest(kind, [0]))], ROWS, ["y"])
+        compiled = bslite.compile(made)
+        assert [len(compiled(noise(n, FEATURES)).y) for n in (2, 0, 3)] == [2, 0, 3]

@@ -110,6 +110,21 @@ def _ordered(roots: Array, inner: Array, low: Array, high: Array) -> tuple[Array
     )
 
 
+class Finish:
+    """What the kernel makes of sums: see `bslite.kernels.cpu.rows.trees`. ``rule`` and ``cut`` of classes."""
+
+    def __init__(self, kind: str, transform: str, base: Array, targets: int, rule: int, cut: float) -> None:
+        from bslite.kernels.cpu.rows import trees
+
+        self.kind: int = getattr(trees, kind)
+        self.transform: int = getattr(trees, transform)
+        self.rule = rule
+        self._table = np.zeros(1 + targets)
+        self._table[0] = cut
+        self._table[1 : 1 + len(base)] = base
+        self.address = address_of(self._table)
+
+
 class ForestKernel:
     """A laid out forest with its compiled kernels, one for float32 and one for float64 features."""
 
@@ -123,6 +138,7 @@ class ForestKernel:
         self._record[FOREST.index("trees")] = layout.trees
         self._record[FOREST.index("targets")] = layout.targets
         self._record[FOREST.index("depth")] = layout.depth
+        self._place = {name: i for i, name in enumerate(FOREST)}
         places = map(FOREST.index, ("rows", "row_bytes", "x", "sums", "hits", "how", "block"))
         self._rows, self._row_bytes, self._x, self._sums, self._hits, self._how, self._block = places
         self._addresses: dict[Any, int] = {}
@@ -131,20 +147,38 @@ class ForestKernel:
         """As `Forest.sums` for float32 or float64 rows side by side, but that an average is a sum, and that
         of least and largest nothing is infinite. ``hits``: whether to say which targets a leaf speaks of.
         """
+        made = np.empty((len(x), self._layout.targets))
+        hit = np.empty(made.shape, bool) if hits else None
+        record = self._record[:]
+        record[self._hits] = 0 if hit is None else address_of(hit)
+        record[self._how] = HOW[how]
+        self._walk(record, x, made, threads)
+        return made, hit
+
+    def scores(self, x: Array, finish: Finish, threads: int | None) -> tuple[Array, Array]:
+        """The place of each row's class, and [rows, targets] scores in float32, from sums of all trees.
+
+        Of values that are no classes the places mean nothing.
+        """
         rows, targets = len(x), self._layout.targets
+        record, place = self._record[:], self._place
+        made = np.empty((rows, targets))
+        scores, places = np.empty((rows, targets), np.float32), np.empty(rows, np.int64)
+        record[place["finish"]], record[place["transform"]] = finish.kind, finish.transform
+        record[place["rule"]], record[place["base"]] = finish.rule, finish.address
+        record[place["scores"]], record[place["places"]] = address_of(scores), address_of(places)
+        self._walk(record, x, made, threads)
+        return places, scores
+
+    def _walk(self, record: Any, x: Array, made: Array, threads: int | None) -> None:
         address = self._addresses.get(x.dtype)
         if address is None:
             kernel = self._kernel(x.dtype == np.float64, self._layout.kind)
             address = self._addresses[x.dtype] = kernel.address
-        made = np.empty((rows, targets))
-        hit = np.empty((rows, targets), bool) if hits else None
-        record, count = self._record[:], 1
+        rows, count = len(x), 1
         if (work := rows * self._layout.trees) > LEAST:
             count = min(threads or default_threads(), 1 + work // LEAST)
         record[self._rows], record[self._row_bytes] = rows, x.strides[0]
         record[self._x], record[self._sums] = address_of(x), address_of(made)
-        record[self._hits] = 0 if hit is None else address_of(hit)
-        record[self._how] = HOW[how]
         record[self._block] = BLOCK if count == 1 else min(BLOCK, -(-rows // (4 * count)) + 7 & ~7)
         fork_join(count, address, record.buffer_info()[0])
-        return made, hit

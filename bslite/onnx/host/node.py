@@ -33,7 +33,7 @@ def host_op(*names: str, first: bool = False) -> Callable[[Function], Function]:
     One with a parameter ``op_type`` is told which it is, one with ``opset`` of which version, one with
     ``results`` how many are asked for, one with ``exact`` whether all is computed in float64, one with
     ``threads`` how many it may use. One with ``cache`` gets a dict of the node's own; what it puts there as
-    "call" is called with the arrays alone from then on.
+    "call" is called with the arrays alone from then on, and sees to NumPy's warnings itself.
     """
 
     def register(function: Function) -> Function:
@@ -87,6 +87,11 @@ class HostNode:
         for name, content in {**attributes, **context}.items():
             if name in parameters or (takes_all and name in attributes):
                 self.attributes[name] = content
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it sees to NumPy's warnings itself, from now on."""
+        return "call" in self._cache
 
     def inside(self) -> Iterator[Any]:
         """No graphs."""

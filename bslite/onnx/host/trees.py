@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import InputError, SpecError
-from bslite.onnx.host.forest import ForestKernel, Layout, laid_out
+from bslite.onnx.host.forest import Finish, ForestKernel, Layout, laid_out
 from bslite.onnx.host.node import host_op
 from bslite.onnx.host.scores import array_of, finished
 from bslite.spec import Array
@@ -25,6 +25,7 @@ COMPARED: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 MODES = (*COMPARED, "BRANCH_MEMBER")
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+QUICK = ("NONE", "LOGISTIC", "SOFTMAX")  # transformations that the kernel knows
 AT_ONCE = 1 << 20  # pairs of a row and a tree
 
 
@@ -55,8 +56,7 @@ class Forest:
 
     def reached(self, x: Array) -> Array:
         """The leaf of every row in every tree, [rows, trees], as rows of ``weights``."""
-        if x.shape[1] <= self.widest:
-            raise InputError(f"{x.shape[1]} features, a tree asks for one beyond")
+        x = self.fit(x)
         at = np.repeat(self.roots[None], len(x), 0)
         kinds = np.unique(self.mode[self.mode >= 0])
         for _ in range(len(self.mode) + 1):
@@ -123,22 +123,22 @@ class Forest:
         """As `sums`, by the kernel; ``exact``: by NumPy. What no leaf says is only told if ``hits``."""
         if how not in AGGREGATES:
             raise SpecError(f"aggregate function {how!r}")
-        if x.ndim != 2:
-            raise InputError(f"{x.dtype} {list(x.shape)}, expected [rows, features]")
         if exact or self.kernel is None or not x.size:
             return self.sums(x, how)
-        if x.shape[1] <= self.widest:
-            raise InputError(f"{x.shape[1]} features, a tree asks for one beyond")
-        if x.dtype != np.float32 and x.dtype != np.float64:
-            x = x.astype(np.float32 if x.dtype == np.float16 else np.float64)
-        if not x.flags.c_contiguous:
-            x = np.ascontiguousarray(x)
-        made, hit = self.kernel.sums(x, how, threads, hits)
+        made, hit = self.kernel.sums(self.fit(x), how, threads, hits)
         if how in ("MIN", "MAX"):
             made = np.where(np.isfinite(made), made, 0)
         elif how == "AVERAGE" and len(self.roots):
             made /= len(self.roots)
         return made, hit
+
+    def fit(self, x: Array) -> Array:
+        """``x`` as the kernel takes it, nothing rounded. InputError if it has too few features."""
+        if x.ndim != 2 or x.shape[1] <= self.widest:
+            raise InputError(f"{x.dtype} {list(x.shape)}: a tree asks for feature {self.widest} of rows")
+        if x.dtype != np.float32 and x.dtype != np.float64:
+            x = x.astype(np.float32 if x.dtype == np.float16 else np.float64)
+        return x if x.flags.c_contiguous else np.ascontiguousarray(x)
 
     @cached_property
     def widest(self) -> int:
@@ -211,6 +211,12 @@ def regressor(
     """[rows, targets]."""
     forest, base = _classic(given, "target", n_targets or 1), _given_base(given)
 
+    kernel, quick = forest.kernel, post_transform in QUICK and aggregate_function == "SUM" and not exact
+    if kernel is not None and quick and len(base) in (0, n_targets or 1):
+        finish = Finish("EACH", post_transform, base, n_targets or 1, 0, 0.0)
+        cache["call"] = lambda x: kernel.scores(forest.fit(x), finish, threads)[1]
+        return cache["call"](x)
+
     def call(x: Array) -> Array:
         made, _ = forest.said(x, aggregate_function, exact, threads)
         made = finished(made + base if len(base) else made, post_transform)
@@ -235,6 +241,18 @@ def classifier(
         or (not two and len(base))
     )
 
+    kernel, finish = forest.kernel, None
+    if known and not exact and kernel is not None:
+        finish = _finish_of(post_transform, base, len(labels), bool(forest.ever[1]), positive)
+    if kernel is not None and finish is not None:
+
+        def scored(x: Array) -> tuple[Array, Array]:
+            places, made = kernel.scores(forest.fit(x), finish, threads)
+            return labels[places], made
+
+        cache["call"] = scored
+        return scored(x)
+
     def call(x: Array) -> tuple[Array, Array]:
         made, hit = forest.said(x, "SUM", exact, threads, not known)
         if two:
@@ -249,6 +267,24 @@ def classifier(
 
     cache["call"] = call
     return call(x)
+
+
+def _finish_of(transform: str, base: Array, labels: int, second: bool, positive: bool) -> Finish | None:
+    """What the kernel makes of the sums of classes, where each row has all of them, or of two the first
+    alone; None if it does not know the form.
+    """
+    targets = max(2, labels)
+    if labels > 2:
+        known = transform in QUICK and len(base) in (0, labels)
+        return Finish("CLASSES", transform, base, targets, 0, 0.0) if known else None
+    if len(base) > 1:
+        return None
+    if second:
+        return Finish("CLASSES", transform, base, targets, 1, 0.0) if transform in QUICK else None
+    known = transform in ("NONE", "LOGISTIC", "SOFTMAX")
+    rule = int(positive and transform != "LOGISTIC")
+    shown = transform if transform == "LOGISTIC" else "NONE"  # of one score no other transformation is taken
+    return Finish("LONE", shown, base, targets, rule, 0.5 if positive else 0.0) if known else None
 
 
 def _of_two(made: Array, second: Any, base: Array, transform: str, positive: bool) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ are taken.
 """
 
 import functools
+import math
 from collections import namedtuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.runtime.compile import Kernel
 from bslite.kernels.cpu.vector.atomic import fetch_add
-from bslite.kernels.cpu.vector.memory import load_cell, load_int, load_scalar
+from bslite.kernels.cpu.vector.memory import load_cell, load_int, load_scalar, store_int, store_scalar
 from bslite.kernels.cpu.vector.simd import I64, i64, pointer, primitive
 
 #: Cells of the record whose address the kernel takes: those of `walk.JOB` that the entries of a job know
@@ -28,8 +29,14 @@ from bslite.kernels.cpu.vector.simd import I64, i64, pointer, primitive
 FOREST = (
     "nodes", "steps", "roots", "counters", "trees", "rows", "walkers", "x", "row_bytes", "shares", "targets",
     "starts", "ids", "weights", "sums", "hits", "how", "modes", "members", "ranges", "block", "depth",
+    "finish", "transform", "rule", "base", "scores", "places",
 )  # fmt: skip
 SUM, MIN, MAX = range(3)  # what "how" says
+#: What "finish" says: sums are left as they are; each is a score; the first is that of the second of two
+#: classes, the other's its opposite; each is that of a class.
+LEAVE, EACH, LONE, CLASSES = range(4)
+NONE, LOGISTIC, SOFTMAX = range(3)  # what "transform" says
+FIRST, ABOVE = range(2)  # what "rule" says of classes: the first of the largest; the second if above the cut
 SPLIT, EQUAL, OTHER, MEMBER = range(4)  # kinds of nodes, where there are others than splits
 #: Each cell's place in the record, in bytes.
 F = namedtuple("forest_record", FOREST)(*range(0, 8 * len(FOREST), 8))
@@ -114,6 +121,53 @@ def _stepping(value, kind):
         return load_cell(node + 12) + (0 if yes or (x != x and low != 0) else 1)
 
     return {"plain": plain, "missing": missing, "any": any_kind}[kind]
+
+
+@register_jitable
+def _sigmoid(x):
+    e = math.exp(-abs(x))
+    return (e if x < 0 else 1.0) / (1 + e)
+
+
+@register_jitable
+def _finish(job, row):
+    """Scores of a row, as float32, and the place of its class, from its sums.
+
+    "base" has a cut, then what is added to each sum. Of the lone score of two classes the "rule" says whether
+    the other's is one less it.
+    """
+    finish, transform, rule = load_int(job + F.finish), load_int(job + F.transform), load_int(job + F.rule)
+    targets, base = load_int(job + F.targets), load_int(job + F.base)
+    sums = load_int(job + F.sums) + 8 * row * targets
+    scores, places = load_int(job + F.scores) + 4 * row * targets, load_int(job + F.places) + 8 * row
+    if finish == LONE:
+        x = load_double(sums) + load_double(base + 8)
+        store_int(places, 1 if x > load_double(base) else 0)
+        other = 1 - x if rule else -x
+        if transform == LOGISTIC:
+            x, other = _sigmoid(x), _sigmoid(-x)
+        store_scalar(scores, np.float32(other))
+        store_scalar(scores + 4, np.float32(x))
+        return
+    best, place = -np.inf, 0
+    for t in range(targets):
+        x = load_double(sums + 8 * t) + load_double(base + 8 + 8 * t)
+        store_double(sums + 8 * t, x)
+        if best == best and (x > best or x != x):
+            best, place = x, t
+    if finish == CLASSES:
+        above = load_double(sums + 8) > load_double(base)
+        store_int(places, place if rule == FIRST else 1 if above else 0)
+    total = 0.0
+    if transform == SOFTMAX:
+        for t in range(targets):
+            e = math.exp(load_double(sums + 8 * t) - best)
+            store_double(sums + 8 * t, e)
+            total += e
+    for t in range(targets):
+        x = load_double(sums + 8 * t)
+        x = _sigmoid(x) if transform == LOGISTIC else x / total if transform == SOFTMAX else x
+        store_scalar(scores + 4 * t, np.float32(x))
 
 
 @functools.cache
@@ -205,6 +259,9 @@ def forest(wide: bool, kind: str) -> Kernel:
                     for k in range(8):
                         if k < left:
                             add(job, leaves[k], row)
+            if load_int(job + F.finish):
+                for row in range(first, last):
+                    _finish(job, row)
             first = block * fetch_add(job + F.walkers, 1)
 
     return Kernel(apply, f"forest_{kind}_{'wide' if wide else 'single'}", 1)
