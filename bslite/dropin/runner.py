@@ -95,7 +95,12 @@ class Runner:
             key, tensors, objects = signature(args, kwargs)
         except Unsignable as e:
             return self._run_torch(InTorch(str(e)), args, kwargs)
-        state = self._current()
+        try:
+            state = self._current()
+        except UnsupportedError as e:
+            if self.options.fallback == "error":
+                raise
+            return self._run_torch(InTorch(str(e)), args, kwargs)
         if torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or state.watch.requires_grad()):
             return self._run_torch(InTorch(reasons.GRADIENTS), args, kwargs)
         run = state.calls.find(key)

@@ -20,6 +20,7 @@ import torch
 
 from bslite.dropin.structure import copied
 from bslite.engines.cpu.writes import Digest
+from bslite.errors import UnsupportedError
 
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
@@ -30,7 +31,10 @@ class Watch:
     """The state of a module. ``tensors``: its parameters, buffers and ``extra`` tensors, in a fixed order."""
 
     def __init__(self, module: torch.nn.Module, extra: Iterable[torch.Tensor] = ()) -> None:
+        """Raises UnsupportedError for a module with parts or tensors whose changes cannot be seen."""
         modules = list(module.modules())
+        if scripted := [type(m).__name__ for m in modules if isinstance(m, torch.jit.ScriptModule)]:
+            raise UnsupportedError(f"it holds a {scripted[0]}, which has no Python to trace")
         self._attributes = [m.__dict__ for m in modules]
         self._seen = attributes_of(modules)
         self._hooks = [m.__dict__[h] for m in modules if m is not module for h in HOOKS if h in m.__dict__]
@@ -47,6 +51,8 @@ class Watch:
         #: Whether a graph traced with other tensors holds for these.
         self.forms = [None if t is None else (t.shape, t.dtype, t.device, t.layout) for t in self._held]
         tensors = [t for t in chain(self._held, extra) if t is not None]
+        if other := [t.layout for t in tensors if t.layout != torch.strided]:
+            raise UnsupportedError(f"it holds a {other[0]} tensor")
         self.tensors: list[torch.Tensor] = list({id(t): t for t in tensors}.values())
         self._counted = [t for t in self.tensors if not t.is_inference()]
         self._data_ptr: Callable[[Any], int] = torch.Tensor.data_ptr

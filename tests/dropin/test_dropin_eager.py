@@ -99,6 +99,24 @@ def test_what_has_no_builder_is_written_out_in_what_has(function: Any) -> None:
     assert float((got - want).abs().max()) <= 1e-5
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[torch.arange(x.shape[0]), (x > 0).sum(1) % 12],
+        lambda x: x[:, None] * torch.zeros(x.shape[0], 1, 12),
+        lambda x: x[:1, :3].repeat(x.shape[0], 1) + torch.ones(1, 3).repeat(x.shape[0], 1),
+        lambda x: (x * 9).int().argmax(-1), lambda x: (x * 9).long().min(1),
+        lambda x: (x > 0).long().argmin(),
+    ],
+)  # fmt: skip
+def test_of_free_sizes_and_of_integers(function: Any) -> None:
+    net = Fn(function)
+    fast = wrapped(net)
+    for batch in (3, 5):
+        agree(fast, net, torch.randn(batch, 12))
+    by_bslite(fast)
+
+
 def test_random_numbers_stay_torchs() -> None:
     net = Stack(lambda x: x + torch.rand_like(x))
     fast = wrapped(net, quiet=False, fallback="silent")

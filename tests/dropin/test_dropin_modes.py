@@ -207,3 +207,19 @@ def test_a_module_whose_attributes_change_at_every_call_is_left_to_torch() -> No
     assert counts.calls == 12
     assert all(kept is x for kept in keeps.seen)
     assert len(keeps.seen) == 12
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_what_cannot_be_watched_runs_in_torch() -> None:
+    sparse = Stack()
+    sparse.register_buffer("table", torch.eye(12).to_sparse())
+    scripted = Stack()
+    scripted.first = torch.jit.trace(scripted.first, torch.randn(3, 12))
+    for net, reason in ((sparse, "sparse_coo"), (scripted, "has no Python to trace")):
+        fast = wrapped(net, quiet=False, fallback="silent")
+        agree(fast, net, torch.randn(3, 12))
+        assert all(reason in why for why in bslite.report(fast).calls_in_torch)
+        with pytest.raises(bslite.UnsupportedError, match=reason):
+            wrapped(net)(torch.randn(3, 12))
+    with pytest.raises(bslite.UnsupportedError, match="table is torch"):
+        bslite.from_torch(sparse, torch.randn(3, 12))

@@ -166,6 +166,8 @@ def check_module(module: "torch.nn.Module") -> None:
     ]
     if wrong:
         raise SpecError(f"bslite takes float32 parameters: {_some(wrong)}; convert the model with .float()")
+    if sparse := [f"{key} is {t.layout}" for key, t in tensors(module) if t.layout != torch.strided]:
+        raise UnsupportedError(f"bslite takes dense parameters: {_some(sparse)}")
     meta = [key for key, t in tensors(module) if t.is_meta]
     if meta:
         raise SpecError(f"parameters without values, on the meta device: {_some(meta)}")

@@ -8,6 +8,8 @@ from bslite.frontends.common.moves import in_front, permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import aten
+from bslite.frontends.torch.counting import spread
+from bslite.frontends.torch.operands import broadcast
 from bslite.frontends.torch.ops.repeat import plain
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand
@@ -34,7 +36,8 @@ def expanded(s: Site, x: Operand, shape: Dims) -> Operand:
         return x
     aligned = (*(1,) * (len(shape) - len(x.shape)), *x.shape)
     target = [-1 if d == have else d for d, have in zip(shape, aligned, strict=True)]
-    plain(*target)
+    if not all(isinstance(d, int) for d in target):
+        return spread(s, x, shape)
     return s.emit("expand", reshape(s, x, aligned, last=False), inner=shape, shape=target)
 
 
@@ -65,8 +68,7 @@ def stacked(s: Site, tensors: Sequence[Operand]) -> tuple[Operand, Dims]:
     if all(isinstance(i, Const) for i in tensors):
         known = torch.broadcast_tensors(*(i.data for i in tensors if isinstance(i, Const)))
         return s.derived("indices", torch.stack(known, -1)), tuple(known[0].shape)
-    plain(*(d for i in tensors for d in i.shape))
-    shape: Dims = tuple(torch.broadcast_shapes(*(i.shape for i in tensors)))
+    shape = broadcast(*tensors)
     parts = [reshape(s, expanded(s, i, shape), (*shape, 1), last=False) for i in tensors]
     joined = s.emit("concat", *parts, inner=(*shape, len(parts)), axis=len(shape))
     return joined, shape

@@ -8,8 +8,9 @@ from bslite.frontends.common.recurrent import KINDS, stacked
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims
 from bslite.frontends.torch.builders import aten, operation
+from bslite.frontends.torch.counting import filled
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Operand
+from bslite.frontends.torch.values import Operand, dtype_name
 
 ROLES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 CELLS = tuple(f"{kind}_cell" for kind in KINDS)
@@ -20,11 +21,11 @@ class Zeros:
 
 
 @aten("zeros")
-def zeros(s: Site, *_: Any, **__: Any) -> Zeros:
-    """The state that a recurrent module makes if it is given none; its size depends on the batch."""
-    if not all(operation(user) in (*KINDS, *CELLS, "bslite.recurrent") for user in s.users):
-        raise Unsupported("its size depends on the batch")
-    return Zeros()
+def zeros(s: Site, *_: Any, **__: Any) -> Zeros | Operand:
+    """The state that a recurrent module makes if it is given none, or any other; its size is free."""
+    if all(operation(user) in (*KINDS, *CELLS, "bslite.recurrent") for user in s.users):
+        return Zeros()
+    return filled(s, s.shape, 0, dtype_name(s.node.meta["val"]))
 
 
 def _piece(s: Site, x: Operand, start: int, stop: int, axis: int = 0) -> Operand:

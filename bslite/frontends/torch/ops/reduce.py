@@ -5,7 +5,7 @@ from typing import Any
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import aten
-from bslite.frontends.torch.operands import converted
+from bslite.frontends.torch.operands import converted, inner
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand, dtype_name
 
@@ -71,7 +71,7 @@ def extreme_and_place(s: Site, x: Operand, dim: int, keepdim: bool = False) -> l
         results[0] = reduced(s, f"a{s.operation}", x, dim, keepdim, last=False)
     if 1 in s.used:
         shape = kept(x, axes_of(x, dim), keepdim)
-        results[1] = s.emit(f"arg{s.operation}", x, inner=shape, axis=dim, keepdim=keepdim)
+        results[1] = place_of(s, f"arg{s.operation}", x, dim, keepdim, shape)
     return results
 
 
@@ -132,7 +132,16 @@ def moments(
 
 @aten("argmax", "argmin")
 def place(s: Site, x: Operand, dim: int | None = None, keepdim: bool = False) -> Operand:
-    return s.emit(s.operation, x, axis=dim, keepdim=keepdim)
+    return place_of(s, s.operation, x, dim, keepdim, None)
+
+
+def place_of(s: Site, op: str, x: Operand, dim: int | None, keepdim: bool, shape: Dims | None) -> Operand:
+    """Where the extreme is. Of integers and bools: where 1 is first, of the numbers that are the extreme."""
+    if x.dtype != "float32" and x.shape:
+        axes = axes_of(x, dim)
+        value = s.emit(f"a{op[3:]}", x, inner=kept(x, axes, True), axes=axes, keepdim=True)
+        x, op = converted(s, inner(s, "equal", x, value), "float32"), "argmax"
+    return s.emit(op, x, inner=shape, axis=dim, keepdim=keepdim)
 
 
 @aten("cumsum", "cumprod")

@@ -9,6 +9,7 @@ from bslite.frontends.common.einsum import einsum as contract
 from bslite.frontends.common.moves import permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.torch.builders import aten
+from bslite.frontends.torch.counting import spread
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand
 
@@ -39,9 +40,14 @@ def flip(s: Site, x: Operand, axes: Sequence[int] = ()) -> Operand:
 
 @aten("repeat", "tile")
 def repeat(s: Site, x: Operand, repeats: Sequence[Any]) -> Operand:
-    plain(*repeats)
     repeats = [*[1] * (len(x.shape) - len(repeats)), *repeats]  # torch.tile's rule
-    x = reshape(s, x, (*(1,) * (len(repeats) - len(x.shape)), *x.shape), last=False)
+    aligned = (*(1,) * (len(repeats) - len(x.shape)), *x.shape)
+    if not all(isinstance(n, int) for n in repeats) and all(
+        d == 1 or (isinstance(n, int) and n == 1) for n, d in zip(repeats, aligned, strict=True)
+    ):
+        return spread(s, x, s.shape)
+    plain(*repeats)
+    x = reshape(s, x, aligned, last=False)
     return x if set(repeats) <= {1} else s.emit("tile", x, repeats=repeats)
 
 
