@@ -99,8 +99,8 @@ class Finish(NamedTuple):
         t = total.astype(kind)
         t = t if by is None else t * by
         t = rounded(t if shift is None else t + shift.reshape(sizes), *self.first)
-        if residual is not None:
-            t = t * kind.type(self.own) + residual.astype(kind) * kind.type(self.other)
+        t = t * kind.type(self.own) if self.own else t
+        t = t if residual is None else t + residual.astype(kind) * kind.type(self.other)
         t = rounded(t, *self.second)
         if self.to not in EACH:
             return t

@@ -45,7 +45,7 @@ FINISH = (
         "(low, high, step, least): t * scale + shift is cut to [low, high]; if step is not 0, t / step is "
         "rounded to even and cut to [least, least + 255]",
     ),
-    Attr("own", a.real, 0.0, "with a second input, t * own + input * other"),
+    Attr("own", a.real, 0.0, "if it is not 0, t * own, and with a second input plus input * other"),
     Attr("other", a.real, 0.0),
     Attr("second", rounding, AS_IT_IS, "the same as first, after the second input"),
     Attr("reads", a.choice(*EACH), "pairs", "what the cells of the first input hold"),
@@ -175,8 +175,10 @@ class IntConv(Op):
                 raise SpecError(
                     f"op {self.name!r}: input 1 is {list(ins[1])}, expected {attrs['adds']} {list(want)}"
                 )
-        elif attrs["own"]:
-            raise SpecError(f"op {self.name!r}: own is {attrs['own']}, but there is no second input")
+        elif attrs["own"] and not attrs["second"][2]:
+            raise SpecError(
+                f"op {self.name!r}: own is {attrs['own']}, with no second input and no second rounding"
+            )
         return out
 
     def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
@@ -198,7 +200,7 @@ def int_case(label: str, x: Shape, k: int, *kernel: int, roles: Sequence[str] = 
     plain = conv_case(label, x, k, *kernel, bias=False, **attrs)
     params = {**plain.params, **dict.fromkeys(roles, (k,))}
     inputs = [(x[0], cells(x[1], attrs.get("reads", "pairs"), attrs.get("groups", 1)), *x[2:])]
-    if attrs.get("own"):
+    if attrs.get("other"):
         inputs.append((x[0], cells(k, attrs.get("adds", "pairs")), *x[2:]))
     return Case(label, inputs, params, attrs, ("int32", "int32")[: len(inputs)], (-(2**23), 2**23), WHOLES)
 
@@ -227,6 +229,9 @@ declare(
         int_case("3x3 odd", (1, 7, 9, 8), 21, 3, 3, padding=1, roles=("scale", "shift"), **POSITIVE),
         int_case("7x7 stem", (2, 3, 32, 30), 24, 7, 7, stride=2, padding=3, roles=("offset",), **ROUNDED),
         int_case("rounded", (1, 40, 7, 9), 70, 3, 3, padding=1, roles=("scale",), **ROUNDED),
+        int_case(
+            "rounded twice", (2, 20, 6, 7), 33, 1, 1, roles=("scale", "shift"), **{**ADDED, "other": 0.0}
+        ),
         int_case("added", (2, 20, 6, 7), 33, 1, 1, roles=("scale", "shift"), **ADDED),
         int_case("added, 3x3", (1, 9, 8, 7), 18, 3, 3, padding=1, roles=("offset", "scale"), **ADDED),
         int_case("many channels", (1, 1200, 5, 5), 40, 1, 1, roles=("scale",), **SCALED),

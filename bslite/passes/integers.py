@@ -207,3 +207,25 @@ def sum_of_rounded(draft: Draft, node: Node) -> bool:
             draft.put(_with(node, product, inputs=(pairs.name,), own=own, other=factor))
             return True
     return False
+
+
+def rounded_parts(draft: Draft, node: Node) -> bool:
+    """What rounds a concat of rounded sums times numbers: in the stores of the sums, which round twice."""
+    concat = draft.alone(node.inputs[0])
+    low = node.attrs["low"]
+    if concat is None or concat.op != "concat" or low != round(low) or abs(low) > 2**14:
+        return False
+    if len(set(concat.inputs)) < len(concat.inputs):
+        return False
+    parts = []
+    for name in concat.inputs:
+        source, own = _multiple(draft, name)
+        product = draft.alone(source)
+        if product is None or draft.alone(name) is None or product.op not in INT_CONVS or not own:
+            return False
+        if product.attrs["own"] or not _is_rounded(product):
+            return False
+        parts.append(_with(product, product, own=own, second=(-np.inf, np.inf, node.attrs["scale"], low)))
+    made = [Node(f"{node.name}.{i}", p.op, p.inputs, p.params, p.attrs) for i, p in enumerate(parts)]
+    draft.put(Node(node.name, "concat", tuple(p.name for p in made), attrs=concat.attrs), *made)
+    return True

@@ -78,6 +78,9 @@ def _rounded_from(draft: Draft, name: str) -> int | None:
         return None
     if node.op in KEEP_NUMBERS:
         return _rounded_from(draft, node.inputs[0])
+    if node.op == "concat":
+        found = {_rounded_from(draft, part) for part in node.inputs}
+        return found.pop() if len(found) == 1 else None
     if node.op == "quantize":
         low = node.attrs["low"]
         return int(low) if low == round(low) and abs(low) <= 2**14 else None
@@ -119,7 +122,12 @@ def _cheaper(draft: Draft, readers: Sequence[Node]) -> bool:
 def _change(draft: Draft, node: Node, least: int, readers: Sequence[Node]) -> None:
     """Let the node make quads, and its readers read them."""
     node = draft.nodes[node.name]  # as a reader it may have changed
-    if node.op == "pairs":
+    if node.op == "pairs" and (parts := _parts(draft, node)):
+        concat = draft.nodes[node.inputs[0]]
+        draft.put(Node(node.name, "concat", concat.inputs, {}, concat.attrs))
+        for part in parts:
+            draft.put(Node(part.name, part.op, part.inputs, part.params, {**part.attrs, "to": "quads"}))
+    elif node.op == "pairs":
         draft.put(Node(node.name, "quads", node.inputs, {}, {**node.attrs, "least": least}))
     else:
         draft.put(Node(node.name, node.op, node.inputs, node.params, {**node.attrs, "to": "quads"}))
@@ -133,6 +141,20 @@ def _change(draft: Draft, node: Node, least: int, readers: Sequence[Node]) -> No
         if node.name in reader.inputs[1:]:
             attrs.update(adds="quads", under=least)
         draft.put(Node(name, reader.op, reader.inputs, params, attrs))
+
+
+def _parts(draft: Draft, node: Node) -> list[Node]:
+    """The convolutions whose sums, rounded and joined, become the pairs; none unless all can make quads."""
+    concat = draft.alone(node.inputs[0])
+    if concat is None or concat.op != "concat" or node.attrs["axis"] != 1 or concat.attrs["axis"] != 1:
+        return []
+    parts = [part for name in concat.inputs if (part := draft.alone(name)) is not None]
+    for part in parts:
+        if part.op not in INT_CONVS or part.attrs["groups"] > 1 or part.attrs["to"] != "float32":
+            return []
+        if draft.param(part.params["weight"]).shape[0] % 4:
+            return []
+    return parts if len(parts) == len(concat.inputs) and node.attrs["groups"] == 1 else []
 
 
 def _offset(draft: Draft, reader: Node, least: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from bslite.passes.absorb import constants_behind_moves, constants_into_layer, groups_by_reshape
 from bslite.passes.draft import Draft
 from bslite.passes.fuse import ACTIVATIONS
-from bslite.passes.integers import into_sum, sum_of_rounded
+from bslite.passes.integers import into_sum, rounded_parts, sum_of_rounded
 from bslite.passes.moves import (
     activation_before_moves,
     does_nothing,
@@ -30,6 +30,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     **dict.fromkeys(("maximum", "minimum"), (does_nothing,)),
     "permute": (two_permutations, permutation_undone, does_nothing),
     **dict.fromkeys(ACTIVATIONS, (function_into_table, into_sum, activation_before_moves)),
+    "quantize": (function_into_table, into_sum, rounded_parts, activation_before_moves),
     "linear": (one_hot_product,),
     "matmul": (one_hot_product,),
 }

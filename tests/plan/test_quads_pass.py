@@ -84,3 +84,32 @@ def test_a_residual_of_quads() -> None:
     for how in ({}, {"threads": 2}, {"layerwise": True}):
         np.testing.assert_array_equal(bslite.run(spec, given, **how), reference.run(spec, [given])[0])
     assert np.ptp(reference.run(spec, [given])[0]) > 1000
+
+
+@pytest.mark.parametrize("channels", [(24, 40), (24, 10)])
+def test_parts_of_a_concat_round_twice(channels: tuple[int, int]) -> None:
+    """Sums rounded in steps of their own, joined and rounded again: no pass over them; cells need fours."""
+    graph = GraphBuilder("parts")
+    x = graph.add("pairs", "p", graph.add("quantize", "q", graph.input("x", SHAPE), scale=0.02, low=0.0))
+    made = []
+    for i, (k, step) in enumerate(zip(channels, (0.25, 0.5), strict=True)):
+        graph.params[f"w{i}"] = drawn(k, SHAPE[1], 1, 1, most=30)
+        graph.params[f"s{i}"], graph.params[f"by{i}"] = (
+            np.full(k, 2.0**-9, np.float32),
+            np.array(step, np.float32),
+        )
+        params, first = {"weight": f"w{i}", "scale": f"s{i}"}, (0.0, np.inf, step, 0.0)
+        y = graph.add("int_conv2d", f"y{i}", x, params=params, to="float32", first=first)
+        by = graph.add("constant", f"c{i}", params={"value": f"by{i}"})
+        made.append(graph.add("mul", f"m{i}", y, by))
+    graph.params["w"] = drawn(8, sum(channels), 3, 3, most=30)
+    again = graph.add("quantize", "again", graph.add("concat", "joined", *made, axis=1), scale=0.5, low=0.0)
+    pairs = graph.add("pairs", "pairs", again)
+    spec = graph.build(graph.add("int_conv2d", "last", pairs, params={"weight": "w"}, padding=1))
+    rest = ["concat"] if channels[1] % 4 == 0 else ["concat", "quads"]
+    assert [n.op for n in simplify(spec).nodes] == [
+        "quantize", "quads", "int_conv2d", "int_conv2d", *rest, "int_conv2d",
+    ]  # fmt: skip
+    given = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32) * 3
+    for how in ({}, {"threads": 2}, {"layerwise": True}):
+        np.testing.assert_array_equal(bslite.run(spec, given, **how), reference.run(spec, [given])[0])

@@ -350,7 +350,8 @@ def finished(
         return (t / step).round().clamp(least, least + 255) if step else t
 
     t = rounded(t, *first)
-    t = t if residual is None else t * own + (residual + under).to(precision) * other
+    t = t * own if own else t
+    t = t if residual is None else t + (residual + under).to(precision) * other
     t = rounded(t, *second)
     if to == "quads":
         return quads(t, axis=axis, groups=1, least=(second if second[2] else first)[3])

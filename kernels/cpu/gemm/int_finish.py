@@ -139,7 +139,9 @@ def finish(s, acc, y, residual, pixels, channels, scale, shift):
                 a, b = _rounded(a, low2, high2, rounds2), _rounded(b, low2, high2, rounds2)
             if made >= PAIRS:
                 a, b = vmax(a, lowest), vmax(b, lowest)  # of NaN the least
-                if made == QUADS:
+                if made == QUADS and left >= 2 * LANES:
+                    store_quads(target, a, b, least)
+                elif made == QUADS:
                     a, b = before(rint(a) - least, left), before(rint(b) - least, left - LANES)
                     store_some(target, quads_of(a, b, splat(f(0.0))), min((left + 3) // 4, LANES // 2))
                 else:
