@@ -3,7 +3,7 @@
 import math
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from bslite.frontends.onnx.read import NotConverted
@@ -16,6 +16,11 @@ from bslite.onnx.pieces import ALONE, ENGINE, EVALUATED, Piece, cut, steady
 from bslite.spec import Array
 
 SMALL = 64  # integers of an input that a piece may be specialised on the values of
+#: Operators that move data, so that their results are the same bits wherever they run.
+MOVES = frozenset(
+    ("Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape",
+     "Shape", "Size", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze")
+)  # fmt: skip
 
 
 class Cuts:
@@ -141,6 +146,18 @@ class Cuts:
         if roots is not None and place not in self._late:
             return ENGINE
         return EVALUATED if self.fallback != "error" else None
+
+    def outgrown(self, piece: Piece, names: Set[str]) -> None:
+        """Run in NumPy what moves values ``names`` of ``piece``, whose sizes change from step to step.
+
+        A list that grows would have a plan for each length. What computes with such values stays as it is.
+        """
+        with self.lock:
+            moved = {i for i in piece.places if self.graph.reads[i] & names}
+            if piece in self.pieces and all(key_of(self.graph.nodes[i]) in MOVES for i in moved):
+                self._alone |= dict.fromkeys(moved, ALONE)
+                self.reasons |= dict.fromkeys(moved, "the size of a value that it reads keeps changing")
+                self.pieces = self._cut()
 
     def loosen(self, piece: Piece) -> None:
         """Run in NumPy what can be, of the nodes for whose values ``piece`` was specialised too often."""

@@ -42,6 +42,7 @@ from bslite.onnx.watch import WATCH
 from bslite.ops import DTYPES
 from bslite.spec import Array
 
+MOST_GROWTH = 2  # steps after which a size that changes in each of them is taken to go on so
 MOST_VALUES = 4  # of a piece's inputs that it is specialised on, before nodes run in NumPy instead
 
 
@@ -80,6 +81,7 @@ class Running:
         self._reps: dict[tuple[Piece, bool, tuple[str, ...]], BsliteRep | SmallNodes] = {}
         self._hosts: dict[int, Any] = {}
         self._folded: dict[str, Array] = {}
+        self._count = 0  # of runs
         self._only: BsliteRep | None = None  # what has run last, as long as it is the only piece
         self.met = Met()
 
@@ -91,6 +93,7 @@ class Running:
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The outputs in order, for the values that the graph takes and captures."""
         values = Values(given, self._constant)
+        self._count += 1
         self._through(values)
         return [values[name] if name else None for name in self.graph.outputs]
 
@@ -221,8 +224,21 @@ class Running:
         self._only = rep if whole and len(self.pieces) == 1 and isinstance(rep, BsliteRep) else None
         if not whole and not self._exact:
             piece.ready["last"] = rep
+            if self._cuts.repeats and (grown := self._growing(piece, given)):
+                self._cuts.outgrown(piece, grown)
         if piece.forced and len(rep.kept()) > MOST_VALUES:
             self._cuts.loosen(piece)
+
+    def _growing(self, piece: Piece, given: Mapping[str, Any]) -> set[str]:
+        """The values whose shapes have changed in each of the last steps, all of them new to the piece."""
+        now = {name: (x.shape, 0) for name, x in given.items() if name not in self.graph.captures}
+        run, before = piece.ready.get("shapes", (0, {}))
+        if run == self._count - 1:
+            for name, (shape, _) in now.items():
+                old, times = before.get(name, (shape, 0))
+                now[name] = shape, 0 if old == shape else times + 1
+        piece.ready["shapes"] = self._count, now
+        return {name for name, (_, times) in now.items() if times > MOST_GROWTH}
 
     def ready(self, piece: Piece, values: "Values") -> tuple["BsliteRep | SmallNodes", dict[str, Any]]:
         """What runs a piece of the engine's, and the values that it takes, by name."""

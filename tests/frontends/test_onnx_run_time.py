@@ -105,6 +105,37 @@ def test_loop_until_a_computed_condition() -> None:
         np.testing.assert_allclose(every, np.stack(rows), rtol=1e-5)
 
 
+def test_a_list_that_grows_in_a_loop_has_no_plan_for_each_length() -> None:
+    """What decoders do: the largest of each step is appended to those before."""
+    inside = [
+        node("MatMul", ["v", "w"], ["next"]),
+        node("ArgMax", ["next"], ["best"], axis=1, keepdims=1, name="best"),
+        node("Concat", ["list", "best"], ["longer"], axis=1, name="append"),
+        node("ReduceMax", ["next"], ["most"], keepdims=0),
+        node("Less", ["most", "end"], ["still"]),
+    ]
+    states = {"v": "next", "list": "longer"}
+    before = [node("ArgMax", ["x"], ["first"], axis=1, keepdims=1), node("Abs", ["x"], ["h"])]
+    loop = node("Loop", ["", "yes", "h", "first"], ["y", "all"], body=body(inside, states, (), "still"))
+    w = np.abs(noise(4, 4)) + 0.1
+    w *= 1.3 / np.abs(np.linalg.eigvals(w)).max()
+    stored = {"w": w, "end": np.float32(50), "yes": np.array(True)}
+    rep = backend.prepare(model([*before, loop], [value("x", [2, 4])], ["y", "all"], stored))
+    x = noise(2, 4)
+    state, picked = np.abs(x), [x.argmax(1)]
+    while len(picked) == 1 or state.max() < 50:
+        state = state @ w
+        picked.append(state.argmax(1))
+    assert len(picked) > 8
+    first = rep.run([x])
+    kept = rep.kept()
+    again = rep.run([x])
+    assert rep.kept() == kept
+    assert len(kept) < len(picked)
+    np.testing.assert_array_equal(first[1], np.stack(picked, 1))
+    assert [y.tobytes() for y in first] == [y.tobytes() for y in again]
+
+
 def test_a_loop_of_more_steps_than_are_written_out_compiles_its_body_once() -> None:
     inside = [
         node("Add", ["v", "one"], ["next"]),
