@@ -4,6 +4,8 @@ import platform
 from importlib.metadata import version as installed_version
 from typing import Any
 
+from bslite.onnx.host import random
+
 PROVIDERS = ("CPUExecutionProvider",)
 
 #: The version of onnxruntime whose interface this is: programs compare it with the least they need.
@@ -68,4 +70,5 @@ def set_default_logger_verbosity(verbosity: int) -> None:
 
 
 def set_seed(seed: int) -> None:
-    """Taken for programs that call it; no operator of bslite draws random numbers."""
+    """Begin the series of random numbers of operators without a seed of their own anew."""
+    random.seed(seed)

@@ -274,3 +274,35 @@ def test_no_rows() -> None:
         made = ml([node(f"TreeEnsemble{op}", ["x"], ["y"], **more, **forest(kind, [0]))], ROWS, ["y"])
         compiled = bslite.compile(made)
         assert [len(compiled(noise(n, FEATURES)).y) for n in (2, 0, 3)] == [2, 0, 3]
+
+
+@pytest.mark.parametrize("kernel", ["LINEAR", "POLY", "RBF", "SIGMOID"])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("coupled", [False, True])
+def test_classifiers_of_support_vectors(kernel: str, classes: int, coupled: bool) -> None:
+    rng = np.random.default_rng(3)
+    each = [2, 3, 4][:classes]
+    total, pairs = sum(each), classes * (classes - 1) // 2
+    given: dict[str, Any] = {
+        "kernel_type": kernel, "kernel_params": [0.3, 0.2, 2.0], "vectors_per_class": each,
+        "support_vectors": rng.normal(size=total * FEATURES).tolist(), "rho": rng.normal(size=pairs).tolist(),
+        "coefficients": rng.normal(size=(classes - 1) * total).tolist(),
+        "classlabels_ints": [5, 3, 9][:classes],
+    }  # fmt: skip
+    if coupled:
+        given |= {"prob_a": [-1.5] * pairs, "prob_b": [0.1] * pairs}
+    made = ml([node("SVMClassifier", ["x"], ["label", "scores"], **given)], ROWS, ["label", "scores"], 1)
+    agree(made, x=noise(9, FEATURES))
+
+
+@pytest.mark.parametrize("kernel", ["LINEAR", "RBF"])
+@pytest.mark.parametrize("one_class", [0, 1])
+def test_regressors_of_support_vectors(kernel: str, one_class: int) -> None:
+    rng = np.random.default_rng(4)
+    given = {
+        "kernel_type": kernel, "kernel_params": [0.3, 0.0, 3.0], "n_supports": 5, "one_class": one_class,
+        "support_vectors": rng.normal(size=5 * FEATURES).tolist(), "rho": [0.25],
+        "coefficients": rng.normal(size=5).tolist(),
+    }  # fmt: skip
+    made = ml([node("SVMRegressor", ["x"], ["y"], **given)], ROWS, ["y"], 1)
+    agree(made, x=noise(9, FEATURES))

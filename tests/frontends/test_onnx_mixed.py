@@ -27,6 +27,7 @@ def between() -> Any:
     return model(nodes, [value("x", ["N", 3, 5, 5])], ["y", "d"], {"w": noise(4, 3, 3, 3)}, 18)
 
 
+@pytest.mark.usefixtures("without_det")
 def test_what_bslite_lacks_is_evaluated_in_between_and_a_warning_lists_it_once() -> None:
     made = between()
     rep = backend.prepare(made, fallback="warn")
@@ -41,6 +42,7 @@ def test_what_bslite_lacks_is_evaluated_in_between_and_a_warning_lists_it_once()
     assert [(len(p.places), p.refused) for p in rep.running.pieces] == [(2, False), (1, True), (2, False)]
 
 
+@pytest.mark.usefixtures("without_det")
 def test_error_and_silent() -> None:
     with pytest.raises(bslite.UnsupportedError, match=r"Det.*determinant"):
         backend.prepare(between()).run([images(1, 5, 5)])
@@ -51,6 +53,7 @@ def test_error_and_silent() -> None:
         backend.prepare(between(), fallback="maybe")
 
 
+@pytest.mark.usefixtures("without_det")
 def test_one_hidden_behind_another_and_branches_beside_them() -> None:
     nodes = [
         node("Relu", ["x"], ["a"], name="a"),

@@ -120,6 +120,7 @@ def test_within_functions_that_the_model_brings_along() -> None:
     ]
 
 
+@pytest.mark.usefixtures("without_det")
 def test_the_evaluator_is_given_all_of_them_at_the_first_run() -> None:
     """Nodes that depend on each other are found in one look, and one warning names them."""
     nodes = [

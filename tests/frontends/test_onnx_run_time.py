@@ -53,6 +53,7 @@ def test_a_branch_never_taken_need_not_be_valid_and_the_one_taken_is_named() -> 
         rep.run([-x])
 
 
+@pytest.mark.usefixtures("without_det")
 def test_an_operator_that_bslite_lacks_counts_only_where_it_is_taken() -> None:
     lacking = graph([node("Det", ["square"], ["b"], name="det")], [], ["b"])
     made = either(graph([node("Identity", ["h"], ["a"])], [], ["a"]), lacking)

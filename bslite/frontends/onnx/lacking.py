@@ -9,7 +9,7 @@ from bslite.frontends.onnx.file import Source
 from bslite.frontends.onnx.ops import find
 from bslite.frontends.onnx.problems import Problems
 from bslite.frontends.onnx.schemas import find_schema
-from bslite.frontends.onnx.walk import NONE, known, name_of, reads
+from bslite.frontends.onnx.walk import MICROSOFT, NONE, OF_MICROSOFT, known, name_of, reads
 
 
 def check_operators(source: Source, also: Collection[str] = ()) -> None:
@@ -26,7 +26,7 @@ def check_operators(source: Source, also: Collection[str] = ()) -> None:
         if not live.intersection(node.output):
             continue
         live |= reads(node)
-        domain = _domain(node.domain)
+        domain = MICROSOFT if node.op_type in OF_MICROSOFT else _domain(node.domain)
         if (domain, node.op_type) in own or node.op_type in CONTROL:
             continue
         if (f"{domain}:{node.op_type}" if domain else node.op_type) in also:

@@ -14,6 +14,8 @@ from bslite.frontends.onnx.values import Operand
 
 #: An attribute of opset 1 that says what may be overwritten: nothing that a result depends on.
 UNUSED = {"consumed_inputs"}
+#: Operators that onnxruntime had in ONNX's own set before ONNX: from which opset on ONNX has them.
+EARLY = {"LayerNormalization": 17}
 MOST_KNOWN = 1024  # operators, by version, of which the schema is at hand
 
 
@@ -30,6 +32,8 @@ def find_schema(op_type: str, opset: int, domain: str = "") -> Any:
 @functools.lru_cache(MOST_KNOWN)
 def _schema(op_type: str, opset: int, domain: str) -> Any:
     defs = load_onnx().defs
+    if not domain:
+        opset = max(opset, EARLY.get(op_type, 0))
     try:
         return defs.get_schema(op_type, max_inclusive_version=opset, domain=domain)
     except defs.SchemaError:

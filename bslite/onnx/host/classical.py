@@ -17,20 +17,20 @@ from bslite.spec import Array
 ML = "ai.onnx.ml:"
 
 
-def _rows(x: Array) -> Array:
+def rows_of(x: Array) -> Array:
     """[rows, features]; one row is allowed to come as [features]."""
     if x.ndim not in (1, 2):
         raise InputError(f"{x.dtype} {list(x.shape)}, expected [rows, features]")
     return x.reshape(1, -1) if x.ndim == 1 else x
 
 
-def _narrow(made: Array, exact: bool) -> Array:
+def narrow(made: Array, exact: bool) -> Array:
     return made if exact else np.asarray(made, np.float32)
 
 
 def _weighed(x: Array, coefficients: Sequence[float], count: int) -> Array:
     """``count`` sums for each row. Coefficients too many are not read, as onnxruntime has it."""
-    rows = _rows(x).astype(np.float64)
+    rows = rows_of(x).astype(np.float64)
     wanted = count * rows.shape[1]
     if len(coefficients) < wanted:
         raise InputError(f"{len(coefficients)} coefficients for {count} sums of {rows.shape[1]} features")
@@ -45,7 +45,7 @@ def linear_regressor(
     """``x @ coefficients + intercepts``, [rows, targets]."""
     made = _weighed(x, coefficients, targets)
     made = made + np.asarray(intercepts or 0)
-    return _narrow(finished(made, post_transform), exact)
+    return narrow(finished(made, post_transform), exact)
 
 
 @host_op(f"{ML}LinearClassifier")
@@ -60,19 +60,19 @@ def linear_classifier(
     made = _weighed(x, coefficients, count)
     made = made + np.asarray(intercepts or 0)
     if count > 1:
-        return labelled(labels, made.argmax(1)), _narrow(finished(made, post_transform), exact)
+        return labelled(labels, made.argmax(1)), narrow(finished(made, post_transform), exact)
     place = (made[:, 0] > 0).astype(np.int64)
     if len(labels) != 2:
-        return labelled((0, 1), place), _narrow(finished(made, post_transform), exact)
+        return labelled((0, 1), place), narrow(finished(made, post_transform), exact)
     made = finished(made, post_transform)
-    return labelled(labels, place), _narrow(np.concatenate([1 - made, made], 1), exact)
+    return labelled(labels, place), narrow(np.concatenate([1 - made, made], 1), exact)
 
 
 @host_op(f"{ML}Scaler")
 def scaler(x: Array, *, offset: Sequence[float] | None, scale: Sequence[float] | None, exact: bool) -> Array:
     """``(x - offset) * scale``."""
     made = x.astype(np.float64) - np.asarray(offset or 0)
-    return _narrow(made * np.asarray(scale or 1), exact)
+    return narrow(made * np.asarray(scale or 1), exact)
 
 
 @host_op(f"{ML}Normalizer")
@@ -87,7 +87,7 @@ def normalizer(x: Array, *, norm: str, exact: bool) -> Array:
     if norm not in norms:
         raise SpecError(f"norm {norm!r} is not one of {', '.join(norms)}")
     by = norms[norm]()
-    return _narrow(wide / np.where(by == 0, 1, by), exact)
+    return narrow(wide / np.where(by == 0, 1, by), exact)
 
 
 @host_op(f"{ML}Binarizer")
@@ -190,10 +190,10 @@ def array_feature_extractor(x: Array, places: Array) -> Array:
 def feature_vectorizer(*xs: Array, inputdimensions: Sequence[int] | None, exact: bool) -> Array:
     """Rows side by side, each input cut or filled up with zeros to its number of features."""
     parts = []
-    for x, size in zip(xs, inputdimensions or [_rows(x).shape[1] for x in xs], strict=True):
-        rows = _rows(x)[:, :size]
+    for x, size in zip(xs, inputdimensions or [rows_of(x).shape[1] for x in xs], strict=True):
+        rows = rows_of(x)[:, :size]
         parts.append(np.pad(rows, [(0, 0), (0, size - rows.shape[1])]))
-    return _narrow(np.concatenate(parts, 1), exact)
+    return narrow(np.concatenate(parts, 1), exact)
 
 
 @host_op(f"{ML}ZipMap", first=True)
@@ -202,7 +202,7 @@ def zip_map(
 ) -> list[dict[Any, float]]:
     """For each row a dict from label to score."""
     labels: Sequence[Any] = classlabels_int64s or classlabels_strings or ()
-    rows = _rows(x)
+    rows = rows_of(x)
     if rows.shape[1] != len(labels):
         raise InputError(f"{rows.shape[1]} scores, {len(labels)} labels")
     return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]

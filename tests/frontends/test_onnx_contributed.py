@@ -1,0 +1,179 @@
+"""Operators in NumPy between pieces, and those that onnxruntime has under names of its own: against it.
+
+Regions of interest, deformable convolutions, rotary embedding, attention of language models, random numbers.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.noise import noise
+from support.onnx_models import helper, numpy_helper
+
+import bslite
+import bslite.onnxruntime
+
+ort = pytest.importorskip("onnxruntime")
+MS = "com.microsoft"
+
+
+def made_of(nodes: list[Any], feed: dict[str, Any], outs: list[str], opset: int, stored: Any = ()) -> bytes:
+    kinds = {n: helper.np_dtype_to_tensor_dtype(x.dtype) for n, x in feed.items()}
+    inputs = [helper.make_tensor_value_info(n, kinds[n], x.shape) for n, x in feed.items()]
+    graph = helper.make_graph(
+        nodes, "contributed", inputs, [helper.make_empty_tensor_value_info(o) for o in outs],
+        [numpy_helper.from_array(a, n) for n, a in dict(stored).items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(MS, 1)]
+    made: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    return made
+
+
+def agree(
+    op: str, feed: dict[str, Any], outs: int = 1, opset: int = 17, domain: str = MS, stored: Any = (),
+    **given: Any,
+) -> bslite.CompiledModel:  # fmt: skip
+    names = [f"y{i}" for i in range(outs)]
+    reads = [n if not n.startswith("_") else "" for n in (*feed, *dict(stored))]
+    feed = {n: x for n, x in feed.items() if x is not None}
+    made = made_of([helper.make_node(op, reads, names, domain=domain, **given)], feed, names, opset, stored)
+    compiled, exact = bslite.compile(made), bslite.compile(made, device="reference64")
+    wants = ort.InferenceSession(made).run(None, feed)
+    for ours, theirs, truth in zip(compiled(feed).tuple(), wants, exact(feed).tuple(), strict=True):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        size = np.linalg.norm(truth)
+        assert np.linalg.norm(ours - truth) <= 4 * np.linalg.norm(theirs - truth) + 1e-6 * size
+        assert np.linalg.norm(theirs - truth) <= 1e-5 * size
+    return compiled
+
+
+REGIONS = np.array([[0, 0, 9, 9], [-3, 2, 25, 30], [5, 6, 7, 6.5]], np.float32)
+
+
+@pytest.mark.parametrize("opset", [10, 16])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("ratio", [0, 2])
+def test_regions_of_images(opset: int, mode: str, ratio: int) -> None:
+    feed = {"x": noise(2, 3, 12, 15), "r": REGIONS, "b": np.array([0, 1, 1])}
+    how = {"mode": mode, "sampling_ratio": ratio, "output_height": 4, "output_width": 3, "spatial_scale": 0.5}
+    compiled = agree("RoiAlign", feed, opset=opset, domain="", **how)
+    assert compiled.pieces == ["NumPy: node 'y0' (RoiAlign): bslite has no such operator"]
+    with pytest.raises(bslite.InputError, match="a region of image 2, there are 2"):
+        compiled(feed | {"b": np.array([0, 2, 1])})
+
+
+def test_largest_of_regions() -> None:
+    rows = np.concatenate([np.array([[0], [1], [1]], np.float32), np.abs(REGIONS)], 1)
+    feed = {"x": noise(2, 3, 12, 15), "r": rows}
+    agree("MaxRoiPool", feed, opset=11, domain="", pooled_shape=[3, 4], spatial_scale=0.5)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_deformed_convolutions(groups: int) -> None:
+    feed = {
+        "x": noise(2, 4, 9, 8), "w": noise(6, 4 // groups, 3, 3), "o": noise(2, 18 * groups, 5, 8) * 1.5,
+        "b": noise(6), "m": noise(2, 9 * groups, 5, 8),
+    }  # fmt: skip
+    how = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 1]}
+    agree("DeformConv", feed, opset=19, domain="", group=groups, offset_group=groups, **how)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
+def test_distances(metric: str) -> None:
+    agree("CDist", {"a": noise(7, 4) + 2, "b": noise(5, 4)}, metric=metric)
+
+
+def test_inverse_and_norm_of_images() -> None:
+    agree("Inverse", {"x": noise(3, 4, 4) + 3 * np.eye(4, dtype=np.float32)})
+    agree("GlobalLpPool", {"x": noise(2, 3, 5, 4)}, domain="", p=3)
+
+
+def test_what_onnx_has_too() -> None:
+    assert agree("Trilu", {"x": noise(4, 5)}, upper=0).pieces == ["engine: 1 nodes"]
+    agree("GatherND", {"x": noise(4, 5), "i": np.array([[1, 2], [0, 3]])})
+    agree("Range", {"a": np.array(1, np.float32), "b": np.array(6, np.float32)})
+    agree("Pad", {"x": noise(4, 5)}, stored={"p": np.array([0, 1, 2, 0])})
+    agree("ExpandDims", {"x": noise(4, 5)}, stored={"a": np.array(1, np.int32)})
+    agree("GridSample", {"x": noise(1, 2, 4, 5), "g": noise(1, 3, 3, 2)})
+    agree("Unique", {"x": np.array([3, 1, 3, 2, 1], np.float32)}, outs=3)
+
+
+def test_layer_norm_before_onnx_had_it() -> None:
+    """onnxruntime's optimiser writes it into ONNX's own set, at any opset."""
+    stored = {"g": noise(8), "b": noise(8)}
+    compiled = agree("LayerNormalization", {"x": noise(2, 5, 8)}, opset=11, domain="", stored=stored, axis=-1)
+    assert compiled.pieces == ["engine: 1 nodes"]
+
+
+def test_the_facade_takes_operators_that_onnxruntime_writes_as_onnx_s() -> None:
+    node = helper.make_node("SimplifiedLayerNormalization", ["x", "g"], ["y"])
+    feed = {"x": noise(2, 8)}
+    made = made_of([node], feed, ["y"], 12, {"g": noise(8)})
+    ours, theirs = (m.InferenceSession(made).run(None, feed)[0] for m in (bslite.onnxruntime, ort))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+TABLES = {"c": np.cos(noise(20, 8)), "s": np.sin(noise(20, 8))}
+PLACES = np.array([[0, 1, 2, 3, 4], [4, 5, 6, 7, 8]])
+
+
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("heads", ["side by side", "apart", "wider"])
+def test_rotary_embedding(interleaved: int, heads: str) -> None:
+    x = {"side by side": noise(2, 5, 48), "apart": noise(2, 3, 5, 16), "wider": noise(2, 5, 48)}[heads]
+    given = {"num_heads": 2, "rotary_embedding_dim": 16} if heads == "wider" else {}
+    for places in (PLACES, np.array([3])):
+        feed = {"x": x, "p": places}
+        agree("RotaryEmbedding", feed, stored=TABLES, interleaved=interleaved, **given)
+
+
+@pytest.mark.parametrize("given", [{}, {"local_window_size": 2}, {"softcap": 5.0}, {"scale": 0.3}])
+@pytest.mark.parametrize("case", [(5, 0, (4, 4)), (1, 6, (6, 6)), (1, 6, (6, 4)), (3, 4, (6,))])
+@pytest.mark.parametrize("interleaved", [0, 1])
+def test_group_query_attention(case: Any, given: dict[str, Any], interleaved: int) -> None:
+    rows, held, lengths = case
+    packed = rows == 3
+    n = len(lengths)
+    feed: dict[str, Any] = {"q": noise(n, rows, 128 if packed else 64)}
+    feed |= {"_k": None, "_v": None} if packed else {"k": noise(n, rows, 32), "v": noise(n, rows, 32)}
+    feed |= {"pk": noise(n, 2, held, 16), "pv": noise(n, 2, held, 16)}
+    feed |= {"l": np.array(lengths, np.int32), "t": np.array([max(lengths) + 1], np.int32)}
+    how = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1, "rotary_interleaved": interleaved}
+    agree("GroupQueryAttention", feed, outs=3, stored=TABLES, **how, **given)
+
+
+def test_runs_of_words_are_not_written_again() -> None:
+    feed = {"i": np.array([[1, 2, 3, 1, 2], [4, 4, 4, 4, 4]]), "s": noise(2, 9)}
+    made = made_of(
+        [helper.make_node("NGramRepeatBlock", list(feed), ["y"], domain=MS, ngram_size=3)], feed, ["y"], 17
+    )
+    (want,) = ort.InferenceSession(made).run(None, feed)
+    assert np.array_equal(bslite.compile(made)(feed)["y"], want)
+
+
+def test_random_numbers_are_new_at_each_run_and_of_their_distribution() -> None:
+    node = helper.make_node
+    nodes = [
+        node("RandomNormalLike", ["x"], ["n"], mean=2.0, scale=3.0),
+        node("RandomUniform", [], ["u"], shape=[4, 5000], low=-1.0, high=3.0),
+        node("Multinomial", ["p"], ["m"], sample_size=20000),
+        node("Bernoulli", ["q"], ["b"]),
+        node("RandomNormal", [], ["own"], shape=[3], seed=5.0),
+    ]
+    p = np.log(np.array([[0.1, 0.2, 0.7]], np.float32)) + 3
+    feed = {"x": noise(4, 5000), "p": p, "q": np.full((4, 5000), 0.25, np.float32)}
+    outs = ["n", "u", "m", "b", "own"]
+    made = made_of(nodes, feed, outs, 15)
+    compiled = bslite.compile(made)
+    bslite.onnxruntime.set_seed(7)
+    first, second = compiled(feed), compiled(feed)
+    assert [first[o].dtype for o in outs] == [np.float32, np.float32, np.int32, np.float32, np.float32]
+    assert (abs(first["n"].mean() - 2), abs(first["n"].std() - 3)) < (0.1, 0.1)
+    assert -1 <= first["u"].min() < first["u"].max() <= 3
+    assert abs(first["u"].mean() - 1) < 0.05
+    np.testing.assert_allclose(np.bincount(first["m"][0]) / 20000, [0.1, 0.2, 0.7], atol=0.02)
+    assert abs(first["b"].mean() - 0.25) < 0.02
+    assert not any(np.array_equal(first[o], second[o]) for o in outs)
+    bslite.onnxruntime.set_seed(7)
+    again = bslite.compile(made)(feed)
+    assert all(np.array_equal(first[o], again[o]) for o in outs)
