@@ -73,3 +73,30 @@ def test_kernels(cpu: str, lanes: int, names: Iterable[str]) -> None:
     tried = {name: OPS[name] for name in names}
     said = printed(CHECK.format(ops=tried), NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES="")
     assert said.split() == ["ran", str(sum(tried.values())), "lanes", str(lanes)]
+
+
+DOTS = """
+import re
+from bslite.kernels.cpu.gemm.int_tile import int_sweep
+from bslite.kernels.cpu.vector.target import has_dots, simd
+from numba import types
+from numba.core.ccallback import CFunc
+
+kernel = int_sweep(2, 3, True)
+made = CFunc(kernel.py_func, ((types.int64,) * kernel.arity, types.void), {}, {"nopython": True})
+made.compile()
+text = made._library.get_asm_str()
+broadcast = re.findall(r"vpbroadcastd\\s.*(%[yz]mm\\d+)", text)
+dots = re.findall(r"vpdpbusd\\s+(.*), (%[yz]mm\\d+), %[yz]mm\\d+", text)
+print(simd().lanes, has_dots(), len(dots) >= 6, {unsigned for _, unsigned in dots} <= set(broadcast),
+      "vpmaddubsw" in text)
+"""
+
+
+@pytest.mark.parametrize(("cpu", "lanes"), [("icelake-server", 16), ("alderlake", 8)])
+def test_vnni_multiplies_quads(cpu: str, lanes: int) -> None:
+    """Compiled, not run: the broadcast cells of the image are the unsigned operand."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip("names of x86 processors")
+    said = printed(DOTS, NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES="")
+    assert said.split() == [str(lanes), "True", "True", "True", "False"]
