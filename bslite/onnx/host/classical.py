@@ -3,14 +3,14 @@
 https://github.com/onnx/onnx/blob/main/docs/Operators-ml.md
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bslite.errors import InputError, SpecError
 from bslite.onnx.host.node import host_op
-from bslite.onnx.host.scores import finished, labelled
+from bslite.onnx.host.scores import array_of, finished
 from bslite.onnx.host.text import numbers, texts
 from bslite.spec import Array
 
@@ -28,66 +28,101 @@ def narrow(made: Array, exact: bool) -> Array:
     return made if exact else np.asarray(made, np.float32)
 
 
-def _weighed(x: Array, coefficients: Sequence[float], count: int) -> Array:
-    """``count`` sums for each row. Coefficients too many are not read, as onnxruntime has it."""
-    rows = rows_of(x).astype(np.float64)
-    wanted = count * rows.shape[1]
-    if len(coefficients) < wanted:
-        raise InputError(f"{len(coefficients)} coefficients for {count} sums of {rows.shape[1]} features")
-    return np.asarray(rows @ np.asarray(coefficients)[:wanted].reshape(count, -1).T)
+def _matrix(coefficients: Sequence[float], count: int) -> Callable[[Array], Array]:
+    """A function of rows: their sums by ``count`` rows of coefficients. What are too many are not read, as
+    onnxruntime has it.
+    """
+    flat = np.asarray(coefficients, np.float64)
+    by_width: dict[int, Array] = {}
+
+    def weighed(x: Array) -> Array:
+        rows = rows_of(x)
+        width = rows.shape[1]
+        if width not in by_width:
+            if len(flat) < count * width:
+                raise InputError(f"{len(flat)} coefficients for {count} sums of {width} features")
+            by_width[width] = np.ascontiguousarray(flat[: count * width].reshape(count, width).T)
+        return np.asarray(rows.astype(np.float64) @ by_width[width])
+
+    return weighed
 
 
 @host_op(f"{ML}LinearRegressor")
 def linear_regressor(
     x: Array, *, coefficients: Sequence[float], intercepts: Sequence[float] | None, post_transform: str,
-    targets: int, exact: bool,
+    targets: int, exact: bool, cache: dict[str, Any],
 ) -> Array:  # fmt: skip
     """``x @ coefficients + intercepts``, [rows, targets]."""
-    made = _weighed(x, coefficients, targets)
-    made = made + np.asarray(intercepts or 0)
-    return narrow(finished(made, post_transform), exact)
+    weighed, added = _matrix(coefficients, targets), np.asarray(intercepts or 0.0)
+
+    @np.errstate(all="ignore")
+    def call(x: Array) -> Array:
+        return narrow(finished(weighed(x) + added, post_transform), exact)
+
+    cache["call"] = call
+    return call(x)
 
 
 @host_op(f"{ML}LinearClassifier")
 def linear_classifier(
     x: Array, *, classlabels_ints: Sequence[int] | None, classlabels_strings: Sequence[str] | None,
     coefficients: Sequence[float], intercepts: Sequence[float] | None, multi_class: int, post_transform: str,
-    exact: bool,
+    exact: bool, cache: dict[str, Any],
 ) -> tuple[Array, Array]:  # fmt: skip
     """The label of each row, and [rows, classes] scores. One score alone is that of the second of two."""
     labels: Sequence[Any] = classlabels_ints or classlabels_strings or ()
     count = len(intercepts) if intercepts else max(len(labels), 1)
-    made = _weighed(x, coefficients, count)
-    made = made + np.asarray(intercepts or 0)
-    if count > 1:
-        return labelled(labels, made.argmax(1)), narrow(finished(made, post_transform), exact)
-    place = (made[:, 0] > 0).astype(np.int64)
-    if len(labels) != 2:
-        return labelled((0, 1), place), narrow(finished(made, post_transform), exact)
-    made = finished(made, post_transform)
-    return labelled(labels, place), narrow(np.concatenate([1 - made, made], 1), exact)
+    weighed, added = _matrix(coefficients, count), np.asarray(intercepts or 0.0)
+    two = count == 1 and len(labels) == 2
+    named = array_of(labels if count > 1 or two else (0, 1))
+
+    @np.errstate(all="ignore")
+    def call(x: Array) -> tuple[Array, Array]:
+        made = weighed(x) + added
+        place = made.argmax(1) if count > 1 else (made[:, 0] > 0).view(np.int8)
+        made = finished(made, post_transform)
+        return named[place], narrow(np.concatenate([1 - made, made], 1) if two else made, exact)
+
+    cache["call"] = call
+    return call(x)
 
 
 @host_op(f"{ML}Scaler")
-def scaler(x: Array, *, offset: Sequence[float] | None, scale: Sequence[float] | None, exact: bool) -> Array:
+def scaler(
+    x: Array, *, offset: Sequence[float] | None, scale: Sequence[float] | None, exact: bool,
+    cache: dict[str, Any],
+) -> Array:  # fmt: skip
     """``(x - offset) * scale``."""
-    made = x.astype(np.float64) - np.asarray(offset or 0)
-    return narrow(made * np.asarray(scale or 1), exact)
+    less, times = np.asarray(offset or 0.0), np.asarray(scale or 1.0)
+
+    @np.errstate(all="ignore")
+    def call(x: Array) -> Array:
+        return narrow((x.astype(np.float64) - less) * times, exact)
+
+    cache["call"] = call
+    return call(x)
 
 
 @host_op(f"{ML}Normalizer")
-def normalizer(x: Array, *, norm: str, exact: bool) -> Array:
+def normalizer(x: Array, *, norm: str, exact: bool, cache: dict[str, Any]) -> Array:
     """Each row over its largest element (MAX), its sum of magnitudes (L1) or its length (L2)."""
-    wide = x.astype(np.float64)
-    norms = {
-        "MAX": lambda: wide.max(-1, keepdims=True),
-        "L1": lambda: np.abs(wide).sum(-1, keepdims=True),
-        "L2": lambda: np.sqrt(np.square(wide).sum(-1, keepdims=True)),
+    norms: dict[str, Callable[[Array], Array]] = {
+        "MAX": lambda wide: wide.max(-1, keepdims=True),
+        "L1": lambda wide: np.abs(wide).sum(-1, keepdims=True),
+        "L2": lambda wide: np.sqrt(np.square(wide).sum(-1, keepdims=True)),
     }
     if norm not in norms:
         raise SpecError(f"norm {norm!r} is not one of {', '.join(norms)}")
-    by = norms[norm]()
-    return narrow(wide / np.where(by == 0, 1, by), exact)
+
+    @np.errstate(all="ignore")
+    def call(x: Array) -> Array:
+        wide = x.astype(np.float64)
+        by = norms[norm](wide)
+        by[by == 0] = 1
+        return narrow(wide / by, exact)
+
+    cache["call"] = call
+    return call(x)
 
 
 @host_op(f"{ML}Binarizer")
