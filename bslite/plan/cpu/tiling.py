@@ -28,7 +28,7 @@ ITEM = 300.0  # cycles that an item costs
 #: The share of the largest item that threads wait for at the end: on a shared host one core is often slower
 #: than the other, and other threads can take items that have not begun.
 UNEVEN = 0.15
-WIDTHS = (1, 2, 4)  # registers of a panel; the last panel may be narrower
+WIDTHS = (1, 2, 3, 4)  # registers of a panel; the last panel may be narrower
 REST = 1.03  # the price of a step of its own for the pixels that remain
 UNSHARED = 1.02  # the price of lines that do not divide evenly among threads
 TALLEST = 14  # taller gains nothing: 8 accumulators already hide the latency of two multiply-adds a cycle
