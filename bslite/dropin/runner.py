@@ -15,6 +15,7 @@ from bslite.dropin.blueprint import Blueprint, Executable, draw
 from bslite.dropin.capture import capture, reachable_tensors
 from bslite.dropin.families import Family
 from bslite.dropin.model import Model, serves
+from bslite.dropin.pause import no_collection
 from bslite.dropin.signature import Key, Unsignable, kind, signature
 from bslite.dropin.structure import Structure
 from bslite.dropin.tune import tune
@@ -179,7 +180,7 @@ class Runner:
         why = why or place.wrong(tensors, state.watch.tensors)
         if why:
             return InTorch(why)
-        with self._lock:
+        with self._lock, no_collection:
             if (known := state.calls.find(key)) is not None:
                 return known
             found, specialised = self._kind(args, kwargs, tensors, objects)

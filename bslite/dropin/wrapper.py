@@ -30,7 +30,8 @@ def optimize(
     """``module`` with a faster forward: a drop-in for it, sharing its parameters, submodules and hooks.
 
     ``example_inputs``: a tensor, or a tuple of the forward's positional arguments, to specialise on now; by
-    default the first call specialises. Other sizes make other specialisations, other batches do not.
+    default the first call specialises. Other batches need no other specialisation. Other sizes do: the second
+    is traced once more, with sizes left free, later ones are not traced where the module allows.
 
     The module runs inference on float32 tensors of the CPU or, if module and inputs are on one, of a GPU (on
     torch's current stream). The original forward runs, with one warning, in training mode, where gradients

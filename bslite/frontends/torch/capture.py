@@ -249,10 +249,26 @@ def trace(
     """
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled() if fast is None else fast
-    with quiet(), torch.no_grad(), packing(module), transformers(module, fast):
+    with quiet(), torch.no_grad(), packing(module), transformers(module, fast), no_stack_traces():
         program: Any = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic, strict=False)
     check_packing(program)
     return program
+
+
+@contextmanager
+def no_stack_traces() -> Iterator[None]:
+    """Have torch.export write no stack trace for each node, which nothing here reads."""
+    from torch.fx import config
+
+    before = getattr(config, "do_not_emit_stack_traces", None)
+    if before is None:  # a torch that has no such switch
+        yield
+        return
+    config.do_not_emit_stack_traces = True
+    try:
+        yield
+    finally:
+        config.do_not_emit_stack_traces = before
 
 
 @contextmanager

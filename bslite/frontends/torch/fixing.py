@@ -60,10 +60,11 @@ def fixed(program: Any, sizes: Mapping[Any, int]) -> Program:
 
 
 class _Known(dict[Any, Any]):
-    """Expression -> what it is with the sizes fixed."""
+    """Expression -> what it is with the sizes fixed. ``tensors``: those made, by shape, strides and dtype."""
 
     def __init__(self, sizes: Mapping[Any, int]) -> None:
         self._sizes = sizes
+        self.tensors: dict[Any, Any] = {}
 
     def __missing__(self, expression: Any) -> Any:
         made = self[expression] = substituted(expression, self._sizes)
@@ -82,18 +83,24 @@ def _number(size: Any, known: _Known) -> Any:
 
 
 def _fixed(value: Any, known: _Known) -> Any:
-    """A traced tensor with the sizes fixed."""
+    """A traced tensor with the sizes fixed; tensors that are alike become one."""
     torch = load_torch()
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
         return value
     shape, stride = list(value.shape), list(value.stride())
     if all(isinstance(n, int) for n in (*shape, *stride)):
         return value
-    shape, stride = ([_size(n, known) for n in given] for given in (shape, stride))
-    if all(isinstance(n, int) for n in (*shape, *stride)):
-        return torch.empty_strided(shape, stride, dtype=value.dtype, device="meta")
-    with value.fake_mode:
-        return torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
+    sizes = [n if isinstance(n, int) else known[n.node.expr] for n in (*shape, *stride)]
+    key = (*sizes, value.dtype, value.device)
+    if (made := known.tensors.get(key)) is None:
+        shape, stride = ([_size(n, known) for n in given] for given in (shape, stride))
+        if all(isinstance(n, int) for n in (*shape, *stride)):
+            made = torch.empty_strided(shape, stride, dtype=value.dtype, device="meta")
+        else:
+            with value.fake_mode:
+                made = torch.empty_strided(shape, stride, dtype=value.dtype, device=value.device)
+        known.tensors[key] = made
+    return made
 
 
 def _size(size: Any, known: _Known) -> Any:

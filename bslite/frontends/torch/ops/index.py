@@ -7,12 +7,12 @@ from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.moves import in_front, permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims, Value
-from bslite.frontends.torch.builders import aten
+from bslite.frontends.torch.builders import aten, operation
 from bslite.frontends.torch.counting import spread
 from bslite.frontends.torch.operands import broadcast
 from bslite.frontends.torch.ops.repeat import plain
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Const, Operand
+from bslite.frontends.torch.values import Const, Operand, dims
 from bslite.ops import INTEGERS
 
 
@@ -50,6 +50,8 @@ def index(s: Site, x: Operand, indices: Sequence[Operand | None]) -> Operand:
         raise Unsupported("by a condition: the size of the result depends on the data")
     if len(places) == 1:
         return s.emit("gather", x, tensors[0], axis=places[0])
+    if places == [0, 1] and (found := of_each_row(s, x, *tensors)) is not None:
+        return s.emit("gather", x, found, axis=1)
     joined, shape = stacked(s, tensors)
     x = permute(s, x, in_front(places, x.rank), last=False)
     made = (*shape, *x.shape[len(places) :])
@@ -60,6 +62,34 @@ def index(s: Site, x: Operand, indices: Sequence[Operand | None]) -> Operand:
     front = range(len(shape), len(shape) + places[0])  # the axes that stood before the indexed ones
     back = range(len(shape) + places[0], len(made))
     return s.emit("permute", y, order=[*front, *range(len(shape)), *back])
+
+
+def of_each_row(s: Site, x: Operand, rows: Operand, index: Operand) -> Operand | None:
+    """``index`` for a gather along axis 1 of ``x``, if ``rows`` are all rows of x in order, along an axis in
+    front of those that ``index`` has; else None.
+    """
+    rank, size = len(rows.shape), x.shape[0]
+    arguments: Any = s.node.args
+    if counts_to(arguments[1][0]) != size or tuple(rows.shape) != (size, *(1,) * (rank - 1)):
+        return None
+    shape = (*(1,) * (rank - len(index.shape)), *index.shape)
+    if len(shape) != rank or shape[0] != 1:
+        return None
+    if isinstance(index, Const):
+        return s.derived("indices", index.data.reshape(tuple(shape[1:])))
+    return reshape(s, index, shape[1:], last=False)
+
+
+def counts_to(node: Any) -> Any:
+    """How many numbers from zero up a node of a graph makes, in whatever shape; None if it makes others."""
+    while operation(node) in ("unsqueeze", "view", "reshape", "slice"):
+        source = node.args[0]
+        if operation(node) == "slice" and dims(node.meta["val"]) != dims(source.meta["val"]):
+            return None
+        node = source
+    bounds = node.args if operation(node) == "arange" else ()
+    plain_range = len(bounds) == 1 or (len(bounds) == 2 and bounds[0] == 0)
+    return dims(node.meta["val"])[0] if plain_range else None
 
 
 def stacked(s: Site, tensors: Sequence[Operand]) -> tuple[Operand, Dims]:
