@@ -87,7 +87,7 @@ def counts_to(node: Any) -> Any:
         if operation(node) == "slice" and dims(node.meta["val"]) != dims(source.meta["val"]):
             return None
         node = source
-    bounds = node.args if operation(node) == "arange" else ()
+    bounds: Any = node.args if operation(node) == "arange" else ()
     plain_range = len(bounds) == 1 or (len(bounds) == 2 and bounds[0] == 0)
     return dims(node.meta["val"])[0] if plain_range else None
 
