@@ -88,9 +88,9 @@ def traces(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     made: list[Any] = []
     trace = capture.trace
 
-    def counted(*args: Any) -> Any:
+    def counted(*args: Any, **kwargs: Any) -> Any:
         made.append(args)
-        return trace(*args)
+        return trace(*args, **kwargs)
 
     monkeypatch.setattr(capture, "trace", counted)
     return made
