@@ -1,7 +1,7 @@
 """Python's collector of cyclic garbage, kept from running while a module is prepared.
 
 A trace and a plan make some hundred thousand objects. The collector would go through all of them, and through
-all that the program holds, again and again, and find nothing: a quarter of the time of a first call.
+all that the program holds, again and again, and find nothing.
 """
 
 import gc
