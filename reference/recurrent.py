@@ -57,6 +57,36 @@ def lstm(
     Peepholes are those of ONNX ``LSTM``: the input and forget gates see c before the step, the output gate c
     after it.
     """
+    ends, biases = (reverse, initial_state, lengths), (bias_ih, bias_hh)
+    return _lstm(inputs, lambda h: h, (weight_ih, weight_hh), biases, weight_hr, peephole, ends)
+
+
+@reference("lstm_rounded")
+def lstm_rounded(
+    *inputs: Array, weight_ih: Array, weight_hh: Array, bias_ih: Array | None = None,
+    bias_hh: Array | None = None, peephole: Array | None = None,
+    reverse: bool, initial_state: bool, lengths: bool,
+) -> Array:  # fmt: skip
+    """`lstm` of an h that is `rounded`, over the batch, before its product."""
+    ends, biases = (reverse, initial_state, lengths), (bias_ih, bias_hh)
+    return _lstm(inputs, rounded, (weight_ih, weight_hh), biases, None, peephole, ends)
+
+
+def rounded(h: Array) -> Array:
+    """``h`` as 8-bit numbers stand for it: ONNX ``DynamicQuantizeLinear``, and back."""
+    low, high = np.minimum(h.min(), 0), np.maximum(h.max(), 0)
+    scale = (high - low) / h.dtype.type(255) if high != low else h.dtype.type(1)
+    zero = np.rint(np.clip(-low / scale, 0, 255))
+    return (np.clip(np.rint(h / scale) + zero, 0, 255) - zero) * scale
+
+
+def _lstm(
+    inputs: tuple[Array, ...], seen: Callable[[Array], Array], weights: tuple[Array, Array],
+    biases: tuple[Array | None, Array | None], weight_hr: Array | None, peephole: Array | None,
+    ends: tuple[bool, bool, bool],
+) -> Array:  # fmt: skip
+    """``seen``: what the product with weight_hh takes for h. ``ends``: reverse, initial_state, lengths."""
+    (weight_ih, weight_hh), (bias_ih, bias_hh), (reverse, initial_state, lengths) = weights, biases, ends
     hidden = weight_ih.shape[0] // 4
     state, found = _ends(inputs, [weight_hh.shape[1], hidden], initial_state, lengths)
 
@@ -65,7 +95,9 @@ def lstm(
 
     def step(x: Array, before: list[Array]) -> list[Array]:
         h, c = before
-        i, f, g, o = np.split(_affine(x, weight_ih, bias_ih) + _affine(h, weight_hh, bias_hh), 4, axis=1)
+        i, f, g, o = np.split(
+            _affine(x, weight_ih, bias_ih) + _affine(seen(h), weight_hh, bias_hh), 4, axis=1
+        )
         c = sigmoid(f + sees(1, c)) * c + sigmoid(i + sees(0, c)) * np.tanh(g)
         h = sigmoid(o + sees(2, c)) * np.tanh(c)
         return [h if weight_hr is None else h @ weight_hr.T, c]

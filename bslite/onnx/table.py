@@ -36,7 +36,7 @@ FOREIGN = """
 Of onnxruntime's own operator set `com.microsoft`: {}.
 
 Those of integers that ONNX lacks are computed as what they stand for: to float32, the operation, and back.
-The state of DynamicQuantizeLSTM is float32; onnxruntime rounds it to 8 bits at every step.
+DynamicQuantizeLSTM rounds its inputs and states to 8 bits as onnxruntime does on one thread.
 
 Of the operator set of classical models `ai.onnx.ml`, in NumPy between pieces: {}.
 """

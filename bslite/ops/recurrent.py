@@ -174,6 +174,28 @@ class Lstm(Recurrent):
         ]  # fmt: skip
 
 
+class RoundedLstm(Lstm):
+    """An LSTM whose h is rounded before the product with weight_hh: to 256 numbers in equal steps, 0 among
+    them, from the least to the largest of h in all sequences of the batch. What it makes is not rounded.
+
+    The arithmetic of onnxruntime's DynamicQuantizeLSTM; the weights are what its bytes stand for.
+    """
+
+    name = "lstm_rounded"
+    params = {**Recurrent.params, "peephole": False}
+    torch_name = ""
+    onnx_name = "com.microsoft.DynamicQuantizeLSTM"
+
+    def cases(self) -> Sequence[Case]:
+        return [
+            self.case("one of everything", 1, 1, 1, 1),
+            self.case("one step from a state", 1, 2, 5, 16, state=True),
+            self.case("odd sizes", 4, 3, 19, 37, state=True),
+            self.case("backwards", 3, 2, 8, 20, reverse=True),
+            self.case("lengths", 4, 5, 6, 18, lengths=True),
+        ]
+
+
 class Gru(Recurrent):
     """Gated recurrent unit, gates in torch's order: reset, update, new. Makes outputs, h. ``reset_after``
     applies the reset gate to the product with weight_hh, bias included, as torch and cuDNN do (ONNX's

@@ -214,6 +214,31 @@ def test_embeddings_of_integers() -> None:
     np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("batch", [1, 3])
+def test_states_of_a_recurrent_layer_are_rounded(batch: int) -> None:
+    """As onnxruntime does it, which is far from an LSTM in float32: its weights are kept from saturating."""
+    rng, hidden = np.random.default_rng(3), 24
+    constants: dict[str, Array] = {
+        "w": rng.integers(-63, 64, (2, 10, 4 * hidden)).astype(np.int8),
+        "r": rng.integers(-63, 64, (2, hidden, 4 * hidden)).astype(np.int8),
+        "b": rng.standard_normal((2, 8 * hidden)).astype(np.float32),
+        "ws": np.full(2, 0.02, np.float32), "wz": np.zeros(2, np.int8),
+        "rs": np.full(2, 0.03, np.float32), "rz": np.zeros(2, np.int8),
+    }  # fmt: skip
+    operands = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
+    node = helper.make_node(
+        "DynamicQuantizeLSTM", operands, ["y", "h", "c"], domain="com.microsoft", hidden_size=hidden,
+        direction="bidirectional",
+    )  # fmt: skip
+    x = rng.standard_normal((9, batch, 10)).astype(np.float32)
+    made = model([node], {"x": x}, ["y", "h", "c"], constants)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1  # on several it rounds a part of the batch by itself
+    theirs = ort.InferenceSession(made.SerializeToString(), options).run(None, {"x": x})
+    for got, want in zip(backend.prepare(made).run({"x": x}), theirs, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("zeros", [False, True])
 def test_rows_of_a_table_of_bits(zeros: bool) -> None:
     x = np.array([[1, 2], [3, 30]], np.int64)

@@ -66,7 +66,7 @@ def test_every_kernel_is_simulated() -> None:
 
 
 #: Ops of quantised models, which a GPU does not have yet.
-INTEGERS = {"pairs", "quads", "int_conv1d", "int_conv2d", "int_conv3d", "int_linear"}
+INTEGERS = {"pairs", "quads", "int_conv1d", "int_conv2d", "int_conv3d", "int_linear", "lstm_rounded"}
 
 
 def test_every_op_has_a_lowering() -> None:

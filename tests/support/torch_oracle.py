@@ -266,6 +266,30 @@ def with_peepholes(x, *, weight_ih, weight_hh, bias_ih, bias_hh, peephole, **end
 
 
 @oracle
+def lstm_rounded(x, *rest, weight_ih, weight_hh, bias_ih, bias_hh, reverse, initial_state, lengths):  # type: ignore[no-untyped-def]
+    """torch has none: the equations written out, h by way of 8-bit numbers."""
+    steps, batch, _ = x.shape
+    found = rest[-1] if lengths else torch.full((batch,), steps)
+    h, c = rest[:2] if initial_state else [x.new_zeros(batch, weight_hh.shape[1])] * 2
+    out, rows = x.new_zeros(steps + 2, batch, weight_hh.shape[1]), torch.arange(batch)
+    for t in range(steps):
+        low, high = h.min().clamp(max=0), h.max().clamp(min=0)
+        scale = (high - low) / 255 if high != low else x.new_ones(())
+        zero = torch.round(-low / scale)
+        seen = (torch.clamp(torch.round(h / scale) + zero, 0, 255) - zero) * scale
+        live = t < found
+        at = torch.where(live, found - 1 - t, t) if reverse else torch.full((batch,), t)
+        gates = F.linear(x[at, rows], weight_ih, bias_ih) + F.linear(seen, weight_hh, bias_hh)
+        i, f, g, o = gates.chunk(4, 1)
+        new_c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        new_h = torch.sigmoid(o) * torch.tanh(new_c)
+        h, c = torch.where(live[:, None], new_h, h), torch.where(live[:, None], new_c, c)
+        out[at[live], rows[live]] = h[live]
+    out[steps], out[steps + 1] = h, c
+    return out
+
+
+@oracle
 def gru(*xs, reset_after, **given):  # type: ignore[no-untyped-def]
     if reset_after:
         return recurrent("GRU", *xs, **given)

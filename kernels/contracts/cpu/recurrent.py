@@ -21,6 +21,7 @@ class Recurrent(StepRecord, kernel="recurrent"):
     cell: Operand  # c: [N] rows
     between: Operand  # the results of the first pass that the second reads: [N] rows
     update: Operand  # the update gate of `Cell.BEFORE`: [N] rows
+    rounded: Operand  # h as the product takes it, [N] rows for each thread, where `rounds`
     y: Operand
     work: Operand  # the products of a thread
     weights: Operand
@@ -57,6 +58,7 @@ class Recurrent(StepRecord, kernel="recurrent"):
     has_lengths: int
     has_peephole: int
     sweeps_back: int  # sweeps over the weights alternate between forwards and backwards
+    rounds: int  # h is rounded to 8 bits before the product
     units: int  # blocks that a thread claims together
     tile_units: int  # blocks of a microkernel's tile
     units2: int

@@ -23,6 +23,7 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.recurrent import Recurrent
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
 from bslite.kernels.cpu.recurrent.cell import F, first_cells, gates_of, second_cells
+from bslite.kernels.cpu.recurrent.rounding import round_state
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, load_acquire, wait_until
 from bslite.kernels.cpu.vector.memory import load_int, prefetch
@@ -76,13 +77,12 @@ def _products(s, a, a_row, which, cut, sweep, gates, tile, first, count, work, b
 
 
 @register_jitable
-def _first(s, t, group, work, back):
-    """Computes the first pass of time step ``t`` for a group of blocks."""
+def _first(s, t, group, old, work, back):
+    """Computes the first pass of time step ``t`` for a group of blocks; the products are those of ``old``."""
     units, tile, sweep, cut = s.units, s.tile_units, s.sweep, s.cut0_cell
     first = group * units
     count = min(units, s.blocks - first)
     gates = gates_of(s.kind)
-    old = s.state + (t & 1) * s.state_bytes
     x_work = 0
     if s.taps_x:
         x_work = work + s.work_bytes // 2
@@ -125,10 +125,12 @@ def recurrent(step, bases, item, scratch):
     stride = (1 + shares) * LINE
     work = s.work + item * s.work_bytes
     passes = 2 if s.blocks2 else 1
+    rounded, rounded_for = s.rounded + item * s.state_bytes, -1
     before = 0
     for stage in range(steps * passes):
         t, second = stage // passes, stage % passes
         back = alternate & t & 1
+        old = rounded if s.rounds else s.state + (t & 1) * s.state_bytes
         finished = counters + stage * stride
         ready = stage == 0
         groups = _groups(s, second)
@@ -141,12 +143,15 @@ def recurrent(step, bases, item, scratch):
                     wait_until(finished - stride, before)
                     ready = True
                     _fetch_state(s, t)
+                if s.rounds and rounded_for != t:
+                    round_state(s, t, rounded)
+                    rounded_for = t
                 i = first + fetch_add(claimed, 1)
                 if i < last:
                     group = first + last - 1 - i if back else i
                     if second:
                         _second(s, t, group, work, back)
                     else:
-                        _first(s, t, group, work, back)
+                        _first(s, t, group, old, work, back)
                     fetch_add(finished, 1)
         before = groups

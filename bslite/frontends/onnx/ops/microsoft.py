@@ -18,6 +18,7 @@ from bslite.frontends.onnx.ops.heads import HIDDEN, attended, parts_of
 from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
 from bslite.frontends.onnx.ops.quantized import (
     along,
+    dequantize_linear,
     dequantized,
     dynamic_quantize_linear,
     multiplied,
@@ -221,12 +222,14 @@ def dynamic_quantize_lstm(
     clip: float | None = None, activations: Any = None, activation_alpha: Any = None,
     activation_beta: Any = None, input_forget: int = 0,
 ) -> Any:  # fmt: skip
-    """An LSTM of the float32 weights that the integers stand for.
+    """An LSTM of the float32 weights that the integers stand for; inputs and states are rounded to 8 bits.
 
-    onnxruntime rounds the input and the states to 8 bits at every step, too; its results lie as far from
-    these as its 8 bits from float32.
+    The scale of the inputs is that of all steps and sequences, the scale of the states that of all sequences
+    at a step; onnxruntime on several threads may part a batch.
     """
-    lstm = Site(s.store, s.name, "LSTM", s.opset, s.used)
+    lstm = Site(s.store, s.name, "LSTM_rounded", s.opset, s.used)
+    small, scale, zero = dynamic_quantize_linear(s, x)
+    x = dequantize_linear(s, small, scale, zero)
     return recurrent(
         lstm, x, weights(s, w, w_scale, w_zero, "W"), weights(s, r, r_scale, r_zero, "R"), b, lengths, h, c,
         p, direction=direction, hidden_size=hidden_size, clip=clip or None, activations=activations,

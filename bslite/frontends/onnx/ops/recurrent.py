@@ -22,8 +22,13 @@ from bslite.spec import Array
 
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 #: Of each op: ONNX's order of the gates, by the letters of bslite's; and the usual activations.
-ORDER = {"lstm": "iofg", "gru": "zrn", "rnn": "h"}
-USUAL = {"lstm": ["sigmoid", "tanh", "tanh"], "gru": ["sigmoid", "tanh"], "rnn": ["tanh"]}
+ORDER = {"lstm": "iofg", "lstm_rounded": "iofg", "gru": "zrn", "rnn": "h"}
+USUAL = {
+    "lstm": ["sigmoid", "tanh", "tanh"],
+    "lstm_rounded": ["sigmoid", "tanh", "tanh"],
+    "gru": ["sigmoid", "tanh"],
+    "rnn": ["tanh"],
+}
 
 
 @onnx_op("LSTM", "GRU", "RNN")

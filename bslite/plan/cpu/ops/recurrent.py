@@ -26,11 +26,13 @@ from bslite.plan.cpu.tiling import LineTiling, cut_line
 WAYS = 8  # of L1: the number of rows a page apart that can be in use together
 
 
-@CPU.register("lstm", "gru", "rnn")
+@CPU.register("lstm", "lstm_rounded", "gru", "rnn")
 def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     """Lower a recurrent layer: products with x for all steps, the initial state, the sequence."""
     node, machine = layer.node, b.machine
     op, attrs, lanes = node.op, node.attrs, b.machine.lanes
+    rounds = op == "lstm_rounded"
+    op = "lstm" if rounds else op
     steps, batch, features = b.shapes[node.inputs[0]]
     hidden = b.shapes[layer.name][2]
     gates = GATES[op]
@@ -68,6 +70,7 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
             b.copy(b.values[given.pop(0)], rows)
     lengths = b.flat(b.values[given.pop()]) if attrs["lengths"] else None
     between, update = b.dense((batch, padded)), b.dense((batch, padded))
+    rounded = b.dense((shares, batch, wide)) if rounds else None
     counters = b.dense((steps * (2 if blocks2 else 1) * (1 + shares) * COUNTER // 4,))
     fill_step(b, counters, 0.0)
     room = batch * lanes * max(units * len(first), units2)
@@ -106,7 +109,8 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
         offsets_x = _table(b, sum_x.offsets)
     record = Recurrent(
         inputs=nowhere if inputs is None else inputs.start, state=state.start, cell=cell.start,
-        between=between.start, update=update.start, y=y.start, work=work.start,
+        between=between.start, update=update.start,
+        rounded=nowhere if rounded is None else rounded.start, rounds=int(rounds), y=y.start, work=work.start,
         weights=Operand(weights, 0), bias=Operand(bias, 0), offsets=_table(b, sum1.offsets),
         weights2=Operand(weights2, 0), bias2=Operand(bias2, 0), offsets2=_table(b, sum2.offsets),
         x=nowhere if x is None else x.start, weights_x=weights_x, bias_x=bias_x, offsets_x=offsets_x,
@@ -128,7 +132,13 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
         minus_inf=-math.inf, plus_inf=math.inf,
     )  # fmt: skip
     reads = [state, cell, counters, *(view for view in (inputs, x, lengths) if view is not None)]
-    step(b, record, shares, reads, [y, state, cell, between, update, counters, work])
+    step(
+        b,
+        record,
+        shares,
+        reads,
+        [y, state, cell, between, update, counters, work, *([rounded] if rounded else [])],
+    )
 
 
 def _table(b: CpuBuilder, offsets: tuple[int, ...]) -> Operand:
