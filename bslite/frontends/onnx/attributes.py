@@ -48,7 +48,8 @@ def value(attribute: Any, folder: Path | None) -> Any:
     if field == "s":
         return content.decode("utf-8", "replace")
     if field == "strings":
-        return tuple(text.decode("utf-8", "replace") for text in content)
+        texts = {text: text.decode("utf-8", "replace") for text in set(content)}  # a forest repeats few
+        return tuple(map(texts.__getitem__, content))
     return tuple(content) if field in ("floats", "ints") else content
 
 

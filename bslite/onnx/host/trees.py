@@ -15,6 +15,7 @@ import numpy as np
 from bslite.errors import InputError, SpecError
 from bslite.onnx.host.forest import Finish, ForestKernel, Layout, laid_out
 from bslite.onnx.host.node import host_op
+from bslite.onnx.host.node_places import Places
 from bslite.onnx.host.scores import array_of, finished
 from bslite.spec import Array
 
@@ -161,35 +162,35 @@ def _classic(given: dict[str, Any], kind: str, targets: int) -> Forest:
             raise SpecError(f"{name} has {len(made)} entries, expected {count}")
         return made
 
-    trees, numbers = array("nodes_treeids"), array("nodes_nodeids")
+    trees = array("nodes_treeids")
     count = len(trees)
-    place = {key: i for i, key in enumerate(zip(trees.tolist(), numbers.tolist(), strict=True))}
-    modes = [MODES.index(m) if m in MODES else -1 for m in given["nodes_modes"]]
-    if set(given["nodes_modes"]) - {*COMPARED, "LEAF"} or len(modes) != count:
+    places = Places(trees, array("nodes_nodeids", count))
+    known = {**{m: i for i, m in enumerate(COMPARED)}, "LEAF": -1}
+    modes = np.array([known.get(m, -1) for m in given["nodes_modes"]], np.int64)
+    if set(given["nodes_modes"]) - set(known) or len(modes) != count:
         raise SpecError(f"nodes_modes has {len(modes)} entries for {count} nodes, or some of no known kind")
 
     def child(name: str) -> Array:
-        pairs = zip(trees.tolist(), array(name, count).tolist(), modes, strict=True)
-        return np.array([place.get((t, n), -1) if m >= 0 else 0 for t, n, m in pairs], np.int64)
+        return np.where(modes >= 0, places.of(trees, array(name, count)), 0)
 
-    entries = zip(array(f"{kind}_treeids").tolist(), array(f"{kind}_nodeids").tolist(), strict=True)
-    leaf_nodes = [place.get(key, -1) for key in entries]
+    speaking = array(f"{kind}_treeids")
+    leaf_nodes = places.of(speaking, array(f"{kind}_nodeids", len(speaking)))
     ids, weights = array(f"{kind}_ids", len(leaf_nodes)), array(f"{kind}_weights", len(leaf_nodes))
-    if leaf_nodes and (min(leaf_nodes) < 0 or ids.min() < 0 or ids.max() >= targets):
+    if len(leaf_nodes) and (leaf_nodes.min() < 0 or ids.min() < 0 or ids.max() >= targets):
         raise SpecError(f"{kind}_ids or {kind}_nodeids point at what is not there")
     # onnxruntime reads weights of leaves only, and a leaf without any as zeros
     rows = np.zeros(count, np.int64)
-    ends = np.flatnonzero(np.array(modes) < 0)
+    ends = np.flatnonzero(modes < 0)
     rows[ends] = np.arange(len(ends))
-    leaf = np.array([modes[n] < 0 for n in leaf_nodes], bool)
+    leaf = modes[leaf_nodes] < 0
     table, hit = np.zeros((len(ends), targets)), np.zeros((len(ends), targets), bool)
-    where = rows[np.array(leaf_nodes, np.int64)[leaf]], ids[leaf].astype(np.int64)
+    where = rows[leaf_nodes[leaf]], ids[leaf].astype(np.int64)
     np.add.at(table, where, weights[leaf])
     hit[where] = True
     _, first = np.unique(trees, return_index=True)
     return Forest(
         np.sort(first), array("nodes_featureids", count), array("nodes_values", count),
-        np.array(modes, np.int64), child("nodes_truenodeids"), child("nodes_falsenodeids"),
+        modes, child("nodes_truenodeids"), child("nodes_falsenodeids"),
         array("nodes_missing_value_tracks_true", count, 0).astype(bool), rows, table, hit, {},
     )  # fmt: skip
 
