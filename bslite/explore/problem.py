@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from bslite.errors import SpecError
 from bslite.ops.recurrent import CELLS
 
+#: What is searched: not the LSTM that rounds its state, for which no cycles are counted.
+KINDS = {kind: op for kind, op in CELLS.items() if kind != "lstm_rounded"}
 #: Gates of a cell: rows of its weight matrices per hidden unit.
-GATES = {kind: op.gates for kind, op in CELLS.items()}
+GATES = {kind: op.gates for kind, op in KINDS.items()}
 #: Vectors of state that go from one time step to the next: h, and for the LSTM c.
-STATES = {kind: op.states for kind, op in CELLS.items()}
+STATES = {kind: op.states for kind, op in KINDS.items()}
 FLOAT = 4  # bytes
 
 

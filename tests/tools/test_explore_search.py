@@ -6,7 +6,7 @@ import pytest
 
 from bslite.errors import EngineError, SpecError
 from bslite.explore import Axis, Constraint, Estimate, Part, Point, Recurrent, Space, deepbench, search
-from bslite.ops.recurrent import CELLS
+from bslite.explore.problem import KINDS
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_a_wrong_problem_is_told(change: dict[str, Any], said: str) -> None:
         Recurrent(**{"kind": "lstm", "hidden": 8, "inputs": 4, "steps": 3, "batch": 2, **change})
 
 
-@pytest.mark.parametrize("op", CELLS.values(), ids=CELLS)
+@pytest.mark.parametrize("op", KINDS.values(), ids=KINDS)
 def test_work_is_what_the_op_declares(op: Any) -> None:
     problem = Recurrent(op.name, 24, 7, 5, 3)
     rows = op.gates * 24
