@@ -3,7 +3,7 @@
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.vector.memory import load, load_scalar, store
+from bslite.kernels.cpu.vector.memory import load, load_first, load_scalar, store
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, rint, splat, vmax, vmin
 
 
@@ -15,8 +15,9 @@ def round_state(s, t, made):
     state = s.state + (t & 1) * s.state_bytes
     zero, most = splat(np.float32(0.0)), splat(np.float32(255.0))
     low, high, poison = zero, zero, zero
-    for at in range(0, s.state_bytes, BYTES):
-        h = load(state + at)
+    vecs = s.state_row // BYTES
+    for i in range(s.batch * vecs):
+        h = load_first(state + i * BYTES, s.width - i % vecs * LANES, np.float32(0.0))  # padding may be NaN
         low, high = vmin(low, h), vmax(high, h)
         poison = poison + h * zero
     least, largest = _least(low, made), -_least(zero - high, made)
