@@ -44,13 +44,13 @@ def run(
     spec = behind(spec)
     if isinstance(spec, OpenModel):
         each = in_order(spec, x)
-        if spec.is_cut(each):
-            made = in_pieces(spec, each, backend, threads, layerwise)
-            return made[0] if len(made) == 1 else made
-        settled = spec.settle(each)
-        options: dict[str, Any] = {"backend": backend, "layerwise": layerwise, "threads": threads}
-        made = [] if settled.spec is None else run(settled.spec, settled.inputs, **options)
-        outputs = settled.outputs(made if isinstance(made, list) else [made])
+        found = spec.uncut(each)
+        if found is None:
+            outputs = in_pieces(spec, each, backend, threads, layerwise)
+        else:
+            options: dict[str, Any] = {"backend": backend, "layerwise": layerwise, "threads": threads}
+            made = [] if found.spec is None else run(found.spec, found.inputs, **options)
+            outputs = found.outputs(made if isinstance(made, list) else [made])
         return outputs[0] if len(outputs) == 1 else outputs
     if not isinstance(spec, ModelSpec):
         raise InputError(
@@ -185,11 +185,15 @@ def release(spec: ModelSpec) -> None:
         spec.__dict__.pop(name, None)
 
 
-def settled(spec: ModelSpec | OpenModel, x: Any) -> tuple[ModelSpec, Any]:
-    """A ModelSpec and its inputs, for the inputs ``x`` of a model that may need to know their sizes."""
+def settled(spec: ModelSpec | OpenModel, x: Any) -> tuple[ModelSpec, Any] | None:
+    """A ModelSpec and its inputs, for the inputs ``x`` of a model that may need to know their sizes; None if
+    it takes several ModelSpecs to compute it.
+    """
     if not isinstance(spec, OpenModel):
         return spec, x
-    found = spec.settle(in_order(spec, x))
+    found = spec.uncut(in_order(spec, x))
+    if found is None:
+        return None
     if found.spec is None:
         raise InputError("every output of the model is known from the sizes: nothing is computed")
     return found.spec, found.inputs

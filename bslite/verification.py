@@ -169,9 +169,10 @@ def verify(
     spec = behind(spec)
     if isinstance(spec, OpenModel):
         each = in_order(spec, x)
-        if spec.is_cut(each):
+        found = settled(spec, each)
+        if found is None:
             return _verify_pieces(spec, each, module, threads, on_layer, backend)
-        spec, x = settled(spec, each)
+        spec, x = found
     elif not isinstance(spec, ModelSpec):
         raise InputError(
             f"verify() takes a ModelSpec first, got {type(spec).__name__}; "

@@ -8,7 +8,6 @@ from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity, steps
 from bslite.spec import ModelSpec
-from bslite.spec.open import OpenModel
 
 
 def bench(
@@ -37,8 +36,7 @@ def bench(
     with activity(f"Preparing {spec.name}"):
         run(spec, inputs, threads=threads)
     peers = onnxruntime_rival(model, spec, inputs, threads) if torch else {}
-    if not (isinstance(spec, OpenModel) and spec.is_cut(inputs)):
-        spec, inputs = settled(spec, inputs)
+    spec, inputs = settled(spec, inputs) or (spec, inputs)
     peer = torch_rival(spec, threads) if torch and isinstance(spec, ModelSpec) else None
     rivals = {**calls(spec, inputs, threads, peer), **peers}
     with steps("Timing", rounds * len(rivals)) as advance:

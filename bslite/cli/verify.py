@@ -9,7 +9,6 @@ from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity, steps
 from bslite.cli.rivals import torch_rival
 from bslite.spec import ModelSpec
-from bslite.spec.open import OpenModel
 
 
 def verify(
@@ -34,9 +33,8 @@ def verify(
 
     spec = options.load_model(model, arch, weights, seed)
     inputs = make_inputs(spec, input_file, shape, batch, seed)
-    cut = isinstance(spec, OpenModel) and spec.is_cut(inputs)
-    if not cut:
-        spec, inputs = settled(spec, inputs)
+    if (whole := settled(spec, inputs)) is not None:
+        spec, inputs = whole
         spec.infer_shapes([x.shape for x in inputs])
     module = torch_rival(spec, threads) if torch and isinstance(spec, ModelSpec) else None
     with activity(f"Preparing {spec.name}"):

@@ -75,7 +75,8 @@ def explain(
     check_threads(threads)
     if isinstance(spec, OpenModel) and not (isinstance(spec, ModelSpec) and shape is None):
         given = _open_inputs(spec, shape, batch)
-        if spec.is_cut(given):
+        found = settled(spec, given)
+        if found is None:
             if backend == "cuda" or machine is not None:
                 raise EngineError(
                     f"model {spec.name!r} runs in several pieces, which explain() measures on the CPU only"
@@ -84,7 +85,7 @@ def explain(
                 spec, given, threads, runs,
                 lambda part, x: explain(part, x, threads=threads, runs=runs, limits=limits),
             )  # fmt: skip
-        spec, shape = settled(spec, given)
+        spec, shape = found
         batch = None
     elif isinstance(shape, Mapping):
         shape = in_order(spec, shape)

@@ -66,13 +66,15 @@ class OnnxModel(OpenModel):
         inputs = self._border.enter(self._by_name(given))
         return self._rep.running.whole().specialised(inputs).settled(inputs)
 
-    def is_cut(self, given: Sequence[Any]) -> bool:
+    def uncut(self, given: Sequence[Any]) -> Settled | None:
         """See `OpenModel`."""
+        self._by_name(given)  # refuses what is no input of its
+        if any(model._rep.running.cut for model in (self, *self._others.values())):
+            return None
         try:
-            self.settle(given)
+            return self.settle(given)
         except UnsupportedError:  # NotConverted, too: what cannot run in pieces either says so when it runs
-            return True
-        return False
+            return None
 
     def in_pieces(
         self, given: Sequence[Any], backend: str | None, threads: int | None, ran: list[Ran] | None = None
@@ -103,7 +105,7 @@ class OnnxModel(OpenModel):
             made = {i.name: i.draw(rng, s) for i, s in zip(drawn, tried, strict=True) if i.name not in arrays}
             each = [arrays[i.name] if i.name in arrays else made[i.name] for i in self.inputs]
             try:
-                if self.is_cut(each):
+                if self.uncut(each) is None:
                     self.in_pieces(each, None, None)
             except UnsupportedError:
                 raise

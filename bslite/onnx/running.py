@@ -90,6 +90,11 @@ class Running:
         """The pieces in order, so far as they are known."""
         return self._cuts.pieces
 
+    @property
+    def cut(self) -> bool:
+        """Whether it is known not to run as one piece. What is cut stays so."""
+        return len(self.pieces) != 1 or not self._cuts.whole(self.pieces[0])
+
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The outputs in order, for the values that the graph takes and captures."""
         values = Values(given, self._constant)
@@ -143,9 +148,9 @@ class Running:
 
     def whole(self) -> BsliteRep:
         """What specialises the model as one piece, also on tensors. UnsupportedError if it is cut."""
-        piece = self.pieces[0] if self.pieces else None
-        if piece is None or len(self.pieces) > 1 or not self._cuts.whole(piece):
+        if self.cut:
             raise UnsupportedError(f"model {self.graph.source.name!r} runs in several pieces")
+        (piece,) = self.pieces
         dtypes = tuple(i.dtype for i in graph_inputs(self.graph.source))
         with self._cuts.lock:
             key = piece, True, dtypes

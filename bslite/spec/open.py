@@ -61,11 +61,13 @@ class OpenModel(ABC):
 
     @abstractmethod
     def settle(self, given: Sequence[Any]) -> Settled:
-        """The model for one array or tensor per input. InputError if they are not what it takes."""
+        """The model for one array or tensor per input. InputError if they are not what it takes,
+        UnsupportedError if no ModelSpec computes it.
+        """
 
-    def is_cut(self, given: Sequence[Any]) -> bool:
-        """Whether it takes more than one ModelSpec to compute it: `in_pieces` does, `settle` cannot."""
-        return False
+    def uncut(self, given: Sequence[Any]) -> Settled | None:
+        """As `settle`; None if it takes more than one ModelSpec to compute it: `in_pieces` does."""
+        return self.settle(given)
 
     def in_pieces(
         self, given: Sequence[Any], backend: str | None, threads: int | None, ran: list[Ran] | None = None

@@ -11,6 +11,7 @@ from support.onnx_models import helper, model, value
 
 import bslite
 from bslite.explanation import Explanation, Limits, PiecesExplanation
+from bslite.frontends.onnx.read import Reader
 from bslite.onnx.model import OnnxModel
 
 LIMITS = Limits(1, 3e9, 1e11, {"l2": 1e11, "l3": 5e10, "memory": 1e10}, {"l2": 1 << 20, "l3": 1 << 25})
@@ -153,6 +154,39 @@ def test_explain_of_compiled_models_of_all_kinds() -> None:
     assert "linear" in str(bslite.explain(bslite.compile(module), torch.ones(2, 8), runs=2, limits=LIMITS))
     with pytest.raises(bslite.InputError, match=r"what bslite\.compile makes"):
         bslite.explain(module)
+
+
+def test_a_cut_model_with_options_is_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, converted = OnnxModel(cut()), list[Any]()
+    convert = Reader.convert
+
+    def counted(self: Reader, *given: Any) -> Any:
+        converted.append(given)
+        return convert(self, *given)
+
+    monkeypatch.setattr(Reader, "convert", counted)
+    first = bslite.run(opened, [X, STEPS], threads=1)
+    assert converted
+    converted.clear()
+    again = bslite.run(opened, [X, STEPS], threads=1)
+    assert not converted
+    assert [y.tobytes() for y in first] == [y.tobytes() for y in again]
+
+
+def test_a_whole_model_is_settled_once_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    opened, settled = OnnxModel(model([node], [value("x", ["n", 8])], ["y"], {"w": noise(8, 8)})), list[Any]()
+    settle = OnnxModel.settle
+
+    def counted(self: OnnxModel, given: Any) -> Any:
+        settled.append(given)
+        return settle(self, given)
+
+    monkeypatch.setattr(OnnxModel, "settle", counted)
+    bslite.run(opened, X, threads=1)
+    assert len(settled) == 1
+    assert bslite.verify(opened, X, threads=1).passed
+    assert len(settled) == 2
 
 
 def test_explain_of_a_model_traced_at_one_size() -> None:

@@ -16,8 +16,11 @@ from bslite.spec import Array
 
 #: Types whose numbers are int32 inside a model: the least and the largest.
 HALF_WORDS = {"uint16": (0, 2**16 - 1), "int16": (-(2**15), 2**15 - 1)}
-#: Types of four bits -> the type that their numbers are read into, two to a byte, the lower half first.
-HALF_BYTES = {"int4": "int8", "uint4": "uint8"}
+#: Types of four bits, two numbers to a byte, the lower half first -> the type that they are read into, one
+#: number to a byte. Its metadata tells such an array from one that was stored as bytes: see `halves`.
+HALF_BYTES = {
+    name: np.dtype(wide, metadata={"stored": name}) for name, wide in (("int4", "int8"), ("uint4", "uint8"))
+}
 MAX_RANK = 32
 MAX_SIZE = 2**40  # of one dimension, and of the elements of one value: beyond any memory
 #: Where a type without a raw form keeps its numbers; bool, int32 and the small types share one field.
@@ -102,8 +105,14 @@ def _half_bytes(tensor: Any, name: str, shape: tuple[int, ...], what: str) -> Ar
         raise SpecError(f"{what} is {name} in a file or in segments, which bslite does not read")
     if len(data) != (count + 1) // 2:
         raise SpecError(f"{what}: {len(data)} bytes of data do not fill {name} {list(shape)}")
-    halves = np.stack([data & 15, data >> 4 & 15], 1).reshape(-1)[:count].astype(HALF_BYTES[name])
-    return np.asarray((halves ^ 8) - 8 if name == "int4" else halves).reshape(shape)
+    numbers = np.stack([data & 15, data >> 4 & 15], 1).reshape(-1)[:count].astype(HALF_BYTES[name].type)
+    made = (numbers ^ 8) - 8 if name == "int4" else numbers
+    return np.asarray(made).reshape(shape).view(HALF_BYTES[name])
+
+
+def halves(array: Array) -> bool:
+    """Whether an array of bytes was stored as numbers of 4 bits, of which it has one in each byte."""
+    return "stored" in (array.dtype.metadata or ())
 
 
 def _fits(numbers: Array, dtype: np.dtype[Any]) -> bool:

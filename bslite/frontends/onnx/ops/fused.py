@@ -17,6 +17,7 @@ from bslite.frontends.onnx.ops.moves import axis_of, permuted
 from bslite.frontends.onnx.ops.slices import gather
 from bslite.frontends.onnx.ops.windows import conv
 from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.tensors import halves
 from bslite.frontends.onnx.values import Operand, fixed
 
 Ints = Sequence[int]
@@ -195,18 +196,25 @@ def gather_of_bits(
     s: Site, x: Operand, indices: Operand, scales: Operand, zeros: Operand | None = None, *, bits: int = 4,
     block_size: int = 128, gather_axis: int = 0, quantize_axis: int = 1,
 ) -> Operand:  # fmt: skip
-    """Rows of a table of blocks of integers, as float32. In bytes, integers of 4 bits lie two by two."""
+    """Rows of a table of blocks of integers, as float32. In uint8, integers of 4 bits lie two by two."""
     if bits not in (4, 8) or scales.dtype != "float32":
         raise Unsupported(f"of {bits} bits with scales of {scales.dtype}")
     table, scale = s.array(x, "its table"), s.array(scales, "its scales")
-    packed = x.dtype == "uint8"
+    packed = x.dtype == "uint8" and not halves(table)
     numbers = _unpacked(table, bits) if packed else table
     axis = axis_of(quantize_axis, numbers.ndim)
+    blocks = (*numbers.shape[:axis], -(-numbers.shape[axis] // block_size), *numbers.shape[axis + 1 :])
+    if scale.shape != blocks:
+        raise SpecError(
+            f"scales {list(scale.shape)} of a table {list(numbers.shape)}, expected {list(blocks)}"
+        )
     if zeros is None:
         zero = np.full(scale.shape, 2.0 ** (bits - 1) if packed else 0.0, np.float32)
     else:
         given = s.array(zeros, "its zero points")
-        zero = _unpacked(given, bits)[..., : scale.shape[-1]] if packed else given
+        zero = given if halves(given) or not packed else _unpacked(given, bits)[..., : scale.shape[-1]]
+        if zero.shape != blocks:
+            raise SpecError(f"zero points {list(given.shape)} of a table {list(numbers.shape)}")
     wide = [
         p.astype(np.float32).repeat(block_size, axis).take(range(numbers.shape[axis]), axis)
         for p in (scale, zero)
