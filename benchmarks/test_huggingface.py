@@ -34,5 +34,5 @@ def test_a_model_is_right_at_two_sizes(library: str, name: str) -> None:
         pytest.skip(str(e))
     result = huggingface.examine(name, 1, 16, 1, 1)
     assert result.right
-    assert len(result.errors) == 2
+    assert len(result.errors) >= 2
     assert result.ratio > 0

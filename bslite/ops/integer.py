@@ -147,11 +147,11 @@ class IntConv(Op):
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, w, groups = ins[0], params["weight"], attrs["groups"]
-        checks.rank(self.name, x, 2 + self.axes, f"{LAYOUTS[self.axes]} of pairs")
+        form, to = attrs["reads"], attrs["to"]
+        checks.rank(self.name, x, 2 + self.axes, f"{LAYOUTS[self.axes]} of {form}")
         checks.rank(self.name, w, 2 + self.axes, f"a weight [K, C/groups, {TAPS[self.axes]}]")
         n, c, *sizes = x
         k, cg, *kernel = w
-        form, to = attrs["reads"], attrs["to"]
         if c != cells(cg * groups, form, groups):
             raise SpecError(
                 f"op {self.name!r}: input has {c} {form} of channels, weight {list(w)} with "
@@ -168,7 +168,7 @@ class IntConv(Op):
         if len(ins) > 1:
             if not (attrs["own"] and attrs["to"] != "int32"):
                 raise SpecError(
-                    f"op {self.name!r}: a second input is added with own != 0, to float32 or pairs"
+                    f"op {self.name!r}: a second input is added with own != 0, to float32, pairs or quads"
                 )
             want = (n, cells(k, attrs["adds"]), *out[2:])
             if ins[1] != want:
@@ -218,7 +218,7 @@ ADDED_QUADS: dict[str, Any] = {**ADDED, **QUADS, "to": "quads", "adds": "quads",
 declare(
     IntConv,
     "int_conv2d",
-    "`conv2d` of ``pairs [N, C/2, H, W]`` with whole ``weight [K, C/groups, R, S]``, plus ``offset``.",
+    "`conv2d` of cells ``[N, C/2, H, W]`` (quads C/4), ``weight [K, C/groups, R, S]``, plus ``offset``.",
     axes=2,
     attrs=(*conv_attrs(2), *FINISH),
     samples=[
@@ -253,7 +253,7 @@ declare(
 declare(
     IntConv,
     "int_conv1d",
-    "`conv1d` of ``pairs [N, C/2, L]`` with whole ``weight [K, C/groups, S]``, plus ``offset``.",
+    "`conv1d` of cells ``[N, C/2, L]`` (quads C/4), ``weight [K, C/groups, S]``, plus ``offset``.",
     axes=1,
     attrs=(*conv_attrs(1), *FINISH),
     samples=[
@@ -267,7 +267,7 @@ declare(
 declare(
     IntConv,
     "int_conv3d",
-    "`conv3d` of ``pairs [N, C/2, D, H, W]`` with whole ``weight [K, C/groups, T, R, S]``, plus ``offset``.",
+    "`conv3d` of cells ``[N, C/2, D, H, W]`` (quads C/4), ``weight [K, C/groups, T, R, S]`` + ``offset``.",
     axes=3,
     attrs=(*conv_attrs(3), *FINISH),
     samples=[
@@ -280,7 +280,7 @@ declare(
 
 
 class IntLinear(Op):
-    """``pairs [..., C/2]`` times whole ``weight [K, C]`` transposed, plus ``offset``, to ``[..., K]``.
+    """Cells ``[..., C/2]`` (quads C/4) times ``weight [K, C]`` transposed, plus ``offset``: ``[..., K]``.
 
     A second input is one number that multiplies ``scale``.
     """
@@ -293,7 +293,7 @@ class IntLinear(Op):
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, w, form = ins[0], params["weight"], attrs["reads"]
-        checks.rank_at_least(self.name, x, 1, "pairs [..., C/2]")
+        checks.rank_at_least(self.name, x, 1, f"{form} [..., C/{EACH[form]}]")
         checks.rank(self.name, w, 2, "a weight [K, C]")
         if x[-1] != cells(w[1], form):
             raise SpecError(

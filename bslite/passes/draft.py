@@ -1,7 +1,7 @@
 """`Draft`: a model while passes rewrite it in place; nodes that nothing reads any more fall away at once."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -90,8 +90,12 @@ class Draft:
     def put(self, node: Node, *before: Node) -> None:
         """Let ``node`` make the value of its name, with the new nodes ``before`` in front of it.
 
-        ``node`` reads values that stand before the one it replaces, which ``before`` may make.
+        ``node`` reads values that stand before the one it replaces, which ``before`` may make. One of those
+        whose name the model has already gets another one.
         """
+        names = {new.name: self._unused(new.name) for new in before}
+        if any(name != new for name, new in names.items()):
+            node, before = _renamed(node, names), tuple(_renamed(n, names) for n in before)
         old = self.nodes[node.name]
         for i, new in enumerate(before, start=1):
             self.place[new.name] = self.place[node.name] - 1 + i / (len(before) + 1)
@@ -102,6 +106,11 @@ class Draft:
         self._note(node)
         self._unread(old, set(node.inputs))
         self.changed = True
+
+    def _unused(self, name: str) -> str:
+        while name in self.nodes or name in self.shapes[0]:
+            name += "/new"
+        return name
 
     def _infer(self, node: Node) -> None:
         params = {role: self.param(key) for role, key in node.params.items()}
@@ -141,6 +150,11 @@ class Draft:
         return self.spec.replace(
             nodes=tuple(nodes), params=params_of(nodes, {**self.spec.params, **self.params})
         )
+
+
+def _renamed(node: Node, names: Mapping[str, str]) -> Node:
+    inputs = tuple(names.get(name, name) for name in node.inputs)
+    return Node(names.get(node.name, node.name), node.op, inputs, node.params, node.attrs)
 
 
 def shapes_at_several_sizes(spec: ModelSpec) -> list[dict[str, Shape]]:

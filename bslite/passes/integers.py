@@ -226,6 +226,6 @@ def rounded_parts(draft: Draft, node: Node) -> bool:
         if product.attrs["own"] or not _is_rounded(product):
             return False
         parts.append(_with(product, product, own=own, second=(-np.inf, np.inf, node.attrs["scale"], low)))
-    made = [Node(f"{node.name}.{i}", p.op, p.inputs, p.params, p.attrs) for i, p in enumerate(parts)]
+    made = [Node(f"{node.name}/{i}", p.op, p.inputs, p.params, p.attrs) for i, p in enumerate(parts)]
     draft.put(Node(node.name, "concat", tuple(p.name for p in made), attrs=concat.attrs), *made)
     return True

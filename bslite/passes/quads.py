@@ -33,11 +33,14 @@ def exact_parts(weight: Array) -> tuple[Array, Array]:
     return main[:, :c].astype(np.int8), rest[:, :c].astype(np.int8)
 
 
-def choose_quads(draft: Draft, dots: bool) -> None:
+def choose_quads(draft: Draft, dots: bool | None) -> None:
     """Let values that only products of integers read lie as quads, where that is cheaper than pairs.
 
-    ``dots``: an instruction multiplies quads by any weights of int8.
+    ``dots``: an instruction multiplies bytes by any weights of int8; False: by those of `exact_parts`;
+    None: there is none.
     """
+    if dots is None:
+        return
     waiting = []
     for node in list(draft.nodes.values()):
         least = _least(draft, node)

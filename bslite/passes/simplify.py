@@ -96,16 +96,16 @@ def why_not_folded(
     return ""
 
 
-def simplify(spec: ModelSpec, derived: Derived | None = None, dots: bool = False) -> ModelSpec:
+def simplify(spec: ModelSpec, derived: Derived | None = None, dots: bool | None = False) -> ModelSpec:
     """The simplified model: dropouts go first, because one may hide a batch norm or an attention.
 
     ``derived`` keeps the parameters that are made of others, to share them with models of the same
-    parameters. ``dots``: the machine multiplies bytes by any weights of int8 (`choose_quads`).
+    parameters. ``dots``: how the machine multiplies bytes (`choose_quads`).
     """
     return fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived, dots)), derived)
 
 
-def rewrite(spec: ModelSpec, derived: Derived | None = None, dots: bool = False) -> ModelSpec:
+def rewrite(spec: ModelSpec, derived: Derived | None = None, dots: bool | None = False) -> ModelSpec:
     """The model without what does nothing, with what is written out as single ops.
 
     The rules go twice: reshapes between parts of what is written out go first, constants join what is found.

@@ -15,6 +15,7 @@ from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.session import Session, address_of
 from bslite.engines.cpu.threads import default_threads
 from bslite.engines.cpu.writes import Writes
+from bslite.kernels.cpu.vector.quads import SATURATES
 from bslite.kernels.cpu.vector.target import has_dots
 from bslite.ops import Shape
 from bslite.passes import simplify
@@ -37,7 +38,7 @@ class Engine:
 
     def __init__(self, spec: ModelSpec, like: "Engine | None" = None) -> None:
         self.derived: Derived = Derived(None if like is None else like.derived)
-        self.spec = simplify(spec, self.derived, dots=has_dots())
+        self.spec = simplify(spec, self.derived, dots=has_dots() or (False if SATURATES else None))
         #: Parameter -> registers of the panels it was packed in, which plans for other sizes take again.
         self._widths: dict[str, int] = {} if like is None else like._widths
         self._runs: KnownRuns = KnownRuns() if like is None else like._runs

@@ -41,7 +41,7 @@ class KnownRuns:
 
     def near(self, key: Hashable, shapes: Sequence[Shape]) -> list[Run] | None:
         """The runs found for images of nearly these shapes, the latest first; None if there are none."""
-        for found in reversed(list(self._found)):
+        for found in reversed(self._found):
             if found.key == key and all(map(_near, found.shapes, shapes)):
                 return found.runs
         return None

@@ -106,7 +106,7 @@ def finish(s, acc, y, residual, pixels, channels, scale, shift):
         if made == QUADS:
             target = y + c
             if left >= 2 * LANES:
-                if has_residual and adds_quads:
+                if has_residual and adds_quads and rounds1:
                     _added_quads(source, acc_col, target, y_col, second, r_col, pixels, scale + at,
                                  shift + at, low1, high1, own, other, low2, high2, under, least)  # fmt: skip
                     continue
@@ -117,7 +117,7 @@ def finish(s, acc, y, residual, pixels, channels, scale, shift):
         if made == PAIRS:
             target = y + at // 2
             if left >= 2 * LANES:
-                if has_residual and not adds_quads:
+                if has_residual and not adds_quads and rounds1:
                     _added(source, acc_col, target, y_col, second, r_col, pixels, scale + at, shift + at,
                            low1, high1, own, other, low2, high2)  # fmt: skip
                     continue

@@ -3,7 +3,8 @@
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.vector.memory import load, load_first, load_scalar, store
+from bslite.kernels.cpu.vector.across import hmax, hsum
+from bslite.kernels.cpu.vector.memory import load, load_first, store
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, rint, splat, vmax, vmin
 
 
@@ -20,25 +21,12 @@ def round_state(s, t, made):
         h = load_first(state + i * BYTES, s.width - i % vecs * LANES, np.float32(0.0))  # padding may be NaN
         low, high = vmin(low, h), vmax(high, h)
         poison = poison + h * zero
-    least, largest = _least(low, made), -_least(zero - high, made)
+    least, largest = -hmax(zero - low), hmax(high)
     step = np.float32(1.0)
     if largest != least:
         step = (largest - least) / np.float32(255.0)
-    store(made, poison)
-    for i in range(LANES):
-        step += load_scalar(made + 4 * i)
-    scale = splat(step)
+    scale = splat(step + hsum(poison))
     point = vmin(most, vmax(zero, rint((zero - splat(least)) / scale)))
     for at in range(0, s.state_bytes, BYTES):
         number = rint(load(state + at) / scale) + point
         store(made + at, (vmin(most, vmax(zero, number)) - point) * scale)
-
-
-@register_jitable
-def _least(x, work):
-    """The least of the lanes of ``x``, which are numbers."""
-    store(work, x)
-    least = load_scalar(work)
-    for i in range(1, LANES):
-        least = min(least, load_scalar(work + 4 * i))
-    return least

@@ -3,6 +3,7 @@
 import numpy as np
 
 from bslite.kernels.contracts.cpu.integer import Pairs, Quads
+from bslite.kernels.cpu.rows.rows import after
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.lanes import lane, with_lane
@@ -34,11 +35,7 @@ def pairs(step, bases, item, scratch):
     i0, i1, i2 = first // (n1 * n2), first // n2 % n1, first % n2
     for _ in range(first, min(s.rows, first + s.item_rows)):
         x, y = source + i0 * x0 + i1 * x1 + i2 * x2, target + i0 * y0 + i1 * y1 + i2 * y2
-        i2 += 1
-        if i2 == n2:
-            i1, i2 = i1 + 1, 0
-            if i1 == n1:
-                i0, i1 = i0 + 1, 0
+        i0, i1, i2 = after(i0, i1, i2, n1, n2)
         for _ in range(groups):
             if channels < LANES:  # cell by cell: a few masked stores take longer
                 for c in range(0, channels, 2):
@@ -85,11 +82,7 @@ def quads(step, bases, item, scratch):
     i0, i1, i2 = first // (n1 * n2), first // n2 % n1, first % n2
     for _ in range(first, min(s.rows, first + s.item_rows)):
         x, y = source + i0 * x0 + i1 * x1 + i2 * x2, target + i0 * y0 + i1 * y1 + i2 * y2
-        i2 += 1
-        if i2 == n2:
-            i1, i2 = i1 + 1, 0
-            if i1 == n1:
-                i0, i1 = i0 + 1, 0
+        i0, i1, i2 = after(i0, i1, i2, n1, n2)
         for _ in range(groups):
             for c in range(0, channels, 2 * LANES):
                 left = channels - c

@@ -11,6 +11,17 @@ from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 
 
+@register_jitable
+def after(i0, i1, i2, n1, n2):
+    """The place of the next row, along three axes of which the inner two have these sizes."""
+    i2 += 1
+    if i2 == n2:
+        i1, i2 = i1 + 1, 0
+        if i1 == n1:
+            i0, i1 = i0 + 1, 0
+    return i0, i1, i2
+
+
 def row_kernel(contract: type[RowRecord], body):
     """Register a step kernel: ``body(s, item, x, y, length)`` for each row of an item."""
     body, of = register_jitable(body), reader(contract)

@@ -16,7 +16,8 @@ PLACES, ROOM = 2**40, 2**20  # where a process may begin, and the functions that
 
 
 def begin() -> None:
-    """Number from another place on."""
+    """Number from another place on. AttributeError: this Numba numbers its functions otherwise."""
+    next(FunctionIdentity._unique_ids)
     FunctionIdentity._unique_ids = itertools.count(secrets.randbelow(PLACES) * ROOM + 1)
 
 

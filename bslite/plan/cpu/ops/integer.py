@@ -188,14 +188,8 @@ def int_contraction(
     reads = [with_halo(halo_reads), *(v for v in (residual, factor) if v is not None)]
     cells_made = y.shape[1]
     part = part_of(y, size, cells_made, geometry["y"]) if rest and planes.lines == lines else y
-    step(
-        b,
-        record,
-        images * items.bands * items.blocks,
-        reads,
-        [part],
-        scratch=scratch + 2 * group_cells * quads,
-    )
+    room = scratch + 2 * group_cells * quads  # the offsets of extra cells are int64
+    step(b, record, images * items.bands * items.blocks, reads, [part], scratch=room)
     if rest:
         moved = {key: planes.lines * line for key, (_, line, _) in geometry.items()}
         after = Lines(images, lines // planes.lines, rest)

@@ -132,13 +132,8 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
         minus_inf=-math.inf, plus_inf=math.inf,
     )  # fmt: skip
     reads = [state, cell, counters, *(view for view in (inputs, x, lengths) if view is not None)]
-    step(
-        b,
-        record,
-        shares,
-        reads,
-        [y, state, cell, between, update, counters, work, *([rounded] if rounded else [])],
-    )
+    writes = [y, state, cell, between, update, counters, work, *(v for v in (rounded,) if v is not None)]
+    step(b, record, shares, reads, writes)
 
 
 def _table(b: CpuBuilder, offsets: tuple[int, ...]) -> Operand:
