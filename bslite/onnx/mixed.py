@@ -17,15 +17,9 @@ from bslite.onnx.running import Options, Running
 
 #: Dtypes of which there is one name.
 PLAIN = frozenset(
-    (
-        "bool",
-        "string",
-        "float16",
-        "float32",
-        "float64",
-        *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)),
-    )
-)
+    ("bool", "string", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
+     "uint8", "uint16", "uint32", "uint64")
+)  # fmt: skip
 
 
 class MixedRep(base.BackendRep):  # type: ignore[name-defined]

@@ -1,6 +1,7 @@
 """Models of ai.onnx.ml, as scikit-learn and gradient boosting export them, against onnxruntime."""
 
 import math
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from support.noise import noise
 from support.onnx_models import FLOAT, helper, numpy_helper, onnx, value
 
 import bslite
+from bslite.onnx.host.algebra import squared_distances
 from bslite.onnxruntime import InferenceSession
 
 ort = pytest.importorskip("onnxruntime")
@@ -222,6 +224,49 @@ def test_what_trees_do_not_take() -> None:
         compiled(x[:, :1])
 
 
+def test_warnings_of_numpy_stay_inside() -> None:
+    """Also from the second call on, of sums of single trees and base values beyond float32."""
+    far = {"target_weights": [3e38] * 12, "base_values": [3e38]}
+    given = {k: v for k, v in forest("target", [0]).items() if k not in far}
+    one = {"n_targets": 1, "aggregate_function": "MAX", **given, **far}
+    made = ml([node("TreeEnsembleRegressor", ["x"], ["y"], **one)], ROWS, ["y"])
+    compiled, x = bslite.compile(made), noise(3, FEATURES)
+    for _ in range(3):
+        assert np.isposinf(compiled(x).y).all()
+    classes = {"base_values": [3e38, 3e38], "class_weights": [3e38] * 24, "post_transform": "SOFTMAX_ZERO"}
+    given = {k: v for k, v in forest("class", [0, 1]).items() if k not in classes}
+    made = ml([node("TreeEnsembleClassifier", ["x"], ["label", "p"], classlabels_int64s=[0, 1], **given,
+                    **classes)], ROWS, ["label", "p"])  # fmt: skip
+    compiled = bslite.compile(made)
+    assert compiled(x).p.tobytes() == compiled(x).p.tobytes()
+
+
+def test_no_trees_and_too_few_splits() -> None:
+    """What is left of a forest without trees are its base values."""
+    f64, u8 = np.float64, np.uint8
+    given: dict[str, Any] = {
+        "tree_roots": [], "nodes_featureids": [], "nodes_truenodeids": [], "nodes_falsenodeids": [],
+        "nodes_trueleafs": [], "nodes_falseleafs": [], "leaf_targetids": [0],
+        "nodes_modes": numpy_helper.from_array(np.array([], u8)),
+        "nodes_splits": numpy_helper.from_array(np.array([], f64)),
+        "leaf_weights": numpy_helper.from_array(np.array([1.0], f64)),
+    }  # fmt: skip
+    tree = helper.make_node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1)
+    for name, content in given.items():
+        kind = onnx.AttributeProto.INTS if isinstance(content, list) else None
+        tree.attribute.append(helper.make_attribute(name, content, attr_type=kind))
+    x = [value("x", ["n", 2], DOUBLE)]
+    assert bslite.compile(ml([tree], x, ["y"], 5))(np.ones((3, 2)))[0].tolist() == [[0], [0], [0]]
+    more = {
+        "tree_roots": [0], "nodes_featureids": [0], "nodes_truenodeids": [0], "nodes_falsenodeids": [0],
+        "nodes_trueleafs": [1], "nodes_falseleafs": [1],
+        "nodes_modes": numpy_helper.from_array(np.array([0], u8)),
+    }  # fmt: skip
+    short = node("TreeEnsemble", ["x"], ["y"], n_targets=1, **given | more)
+    with pytest.raises(bslite.SpecError, match="nodes_splits has 0 entries for 1 nodes"):
+        bslite.compile(ml([short], x, ["y"], 5))(np.ones((3, 2)))
+
+
 def test_calls_of_kinds_that_ran_before_are_the_same() -> None:
     """Host nodes one after the other, with a constant that one reads, as calls go on and sizes change."""
     nodes = [
@@ -280,6 +325,40 @@ def test_no_rows() -> None:
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("coupled", [False, True])
 def test_classifiers_of_support_vectors(kernel: str, classes: int, coupled: bool) -> None:
+    compiled = agree(machine(kernel, classes, coupled), x=noise(9, FEATURES))
+    x = noise(3, FEATURES)
+    assert compiled(x).scores.tobytes() == compiled(x).scores.tobytes()
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("coupled", [False, True])
+def test_transformed_scores_of_support_vectors(transform: str, classes: int, coupled: bool) -> None:
+    """onnxruntime takes no softmax of the lone score of two classes."""
+    agree(machine("RBF", classes, coupled, transform), x=noise(9, FEATURES))
+
+
+def test_a_score_that_onnxruntime_leaves_open_is_refused() -> None:
+    bslite.compile(machine("RBF", 2, True, "PROBIT"))(noise(9, FEATURES))
+    with pytest.raises(bslite.UnsupportedError, match="of which the other's is left open"):
+        bslite.compile(machine("RBF", 2, False, "PROBIT"))(noise(9, FEATURES))
+
+
+def test_many_support_vectors_take_little_memory() -> None:
+    """Far less than a difference for every row, vector and feature: 128 MB."""
+    a, b = noise(160, 100), noise(1000, 100)
+    tracemalloc.start()
+    found = squared_distances(a, b)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8e6
+    want = np.array([((row.astype(np.float64) - b) ** 2).sum(1) for row in a])
+    np.testing.assert_allclose(found, want, rtol=1e-13)
+    assert found[7].tobytes() == squared_distances(a[7:8], b).tobytes()
+
+
+def machine(kernel: str, classes: int, coupled: bool, transform: str = "NONE") -> bytes:
+    """A classifier of 2, 3 and 4 support vectors of each class."""
     rng = np.random.default_rng(3)
     each = [2, 3, 4][:classes]
     total, pairs = sum(each), classes * (classes - 1) // 2
@@ -287,12 +366,11 @@ def test_classifiers_of_support_vectors(kernel: str, classes: int, coupled: bool
         "kernel_type": kernel, "kernel_params": [0.3, 0.2, 2.0], "vectors_per_class": each,
         "support_vectors": rng.normal(size=total * FEATURES).tolist(), "rho": rng.normal(size=pairs).tolist(),
         "coefficients": rng.normal(size=(classes - 1) * total).tolist(),
-        "classlabels_ints": [5, 3, 9][:classes],
+        "classlabels_ints": [5, 3, 9][:classes], "post_transform": transform,
     }  # fmt: skip
     if coupled:
         given |= {"prob_a": [-1.5] * pairs, "prob_b": [0.1] * pairs}
-    made = ml([node("SVMClassifier", ["x"], ["label", "scores"], **given)], ROWS, ["label", "scores"], 1)
-    agree(made, x=noise(9, FEATURES))
+    return ml([node("SVMClassifier", ["x"], ["label", "scores"], **given)], ROWS, ["label", "scores"], 1)
 
 
 @pytest.mark.parametrize("kernel", ["LINEAR", "RBF"])

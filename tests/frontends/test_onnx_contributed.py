@@ -3,6 +3,7 @@
 Regions of interest, deformable convolutions, rotary embedding, attention of language models, random numbers.
 """
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from support.onnx_models import helper, numpy_helper
 
 import bslite
 import bslite.onnxruntime
+from bslite.onnx.host.random import multinomial
 
 ort = pytest.importorskip("onnxruntime")
 MS = "com.microsoft"
@@ -60,10 +62,13 @@ def test_regions_of_images(opset: int, mode: str, ratio: int) -> None:
     assert compiled.pieces == ["NumPy: node 'y0' (RoiAlign): bslite has no such operator"]
     with pytest.raises(bslite.InputError, match="a region of image 2, there are 2"):
         compiled(feed | {"b": np.array([0, 2, 1])})
+    with pytest.raises(bslite.InputError, match="a region of image -1, there are 2"):
+        compiled(feed | {"b": np.array([0, -1, 1])})
 
 
 def test_largest_of_regions() -> None:
-    rows = np.concatenate([np.array([[0], [1], [1]], np.float32), np.abs(REGIONS)], 1)
+    """Corners are rounded as C does: halves away from zero, also below it."""
+    rows = np.concatenate([np.array([[0], [1], [1]], np.float32), REGIONS], 1)
     feed = {"x": noise(2, 3, 12, 15), "r": rows}
     agree("MaxRoiPool", feed, opset=11, domain="", pooled_shape=[3, 4], spatial_scale=0.5)
 
@@ -142,6 +147,16 @@ def test_group_query_attention(case: Any, given: dict[str, Any], interleaved: in
     agree("GroupQueryAttention", feed, outs=3, stored=TABLES, **how, **given)
 
 
+@pytest.mark.parametrize("kinds", [("PER_TENSOR", "NONE"), ("NONE", "PER_CHANNEL")])
+def test_a_past_of_integers_is_refused(kinds: tuple[str, str]) -> None:
+    feed = {n: noise(1, 2, 32) for n in "qkv"} | {n: noise(1, 2, 0, 16) for n in ("pk", "pv")}
+    feed |= {"l": np.array([1], np.int32), "t": np.array([2], np.int32)}
+    how = {"num_heads": 2, "kv_num_heads": 2, "k_quant_type": kinds[0], "v_quant_type": kinds[1]}
+    node = helper.make_node("GroupQueryAttention", list(feed), ["y", "pk2", "pv2"], domain=MS, **how)
+    with pytest.raises(bslite.UnsupportedError, match="a past of integers"):
+        bslite.compile(made_of([node], feed, ["y"], 17))(feed)
+
+
 def test_runs_of_words_are_not_written_again() -> None:
     feed = {"i": np.array([[1, 2, 3, 1, 2], [4, 4, 4, 4, 4]]), "s": noise(2, 9)}
     made = made_of(
@@ -149,6 +164,18 @@ def test_runs_of_words_are_not_written_again() -> None:
     )
     (want,) = ort.InferenceSession(made).run(None, feed)
     assert np.array_equal(bslite.compile(made)(feed)["y"], want)
+
+
+def test_drawn_classes_take_little_memory() -> None:
+    """Far less than a comparison for every row, sample and class: 32 MB."""
+    chances = np.log(np.arange(1, 1001, dtype=np.float32))[None].repeat(8, 0)
+    tracemalloc.start()
+    drawn = multinomial(chances, cache={}, dtype=7, sample_size=4000, seed=1.0)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 4e6
+    assert abs(drawn.mean() / 666 - 1) < 0.02  # classes are as likely as their numbers are large
+    assert drawn.std(1).min() > 200
 
 
 def test_random_numbers_are_new_at_each_run_and_of_their_distribution() -> None:

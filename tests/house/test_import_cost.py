@@ -42,6 +42,11 @@ def test_a_model_runs_without_torch() -> None:
     assert not loaded.intersection({"torch", "onnx", "PIL", "rich", "typer"})
 
 
+def test_an_onnx_model_is_read_without_an_engine() -> None:
+    pytest.importorskip("onnx")
+    assert not loaded_after("import bslite.onnx.model").intersection({"torch", "numba", "llvmlite"})
+
+
 def test_help_is_quick() -> None:
     pytest.importorskip("typer")
     loaded = loaded_after("from bslite.cli.app import app")

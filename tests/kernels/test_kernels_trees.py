@@ -9,10 +9,9 @@ import pytest
 pytest.importorskip("onnx")
 
 from bslite.errors import InputError, SpecError
-from bslite.onnx.host.forest import BLOCK, LEAST
+from bslite.onnx.host.forest import BLOCK, GT, GTE, LEAST, LEQ, LT, MEMBER
 from bslite.onnx.host.trees import MODES, Forest
 
-LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 FEATURES = 6
 DTYPES = ("float32", "float64", "int64", "float16")
 

@@ -110,7 +110,8 @@ class Reader:
         return [s for s in tried if s not in self._vain and s.fits(self.declared, shapes)]
 
     def find(self, shapes: Mapping[str, Sequence[int]], constants: Mapping[str, Array]) -> Converted:
-        """As `convert`, with examples of sizes that are not in ``shapes`` found here.
+        """The model for inputs of these shapes by name, examples of sizes that are not in ``shapes`` found
+        here; otherwise as `convert`.
 
         Raises InputError for unfit ``shapes``, and where nothing fits the model the error of the first try.
         """
@@ -187,15 +188,3 @@ class Reader:
                 problems.report(self.source.name), problems.roots, nodes, problems.causes, problems.reasons
             )
         return Converted(store, outputs, names, sizing)
-
-
-def convert(
-    model: Any,
-    *,
-    name: str | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    constants: Mapping[str, Array] | None = None,
-) -> Converted:
-    """Walk the model for inputs of ``shapes``, examples found where they are not given."""
-    constants = constants or {}
-    return Reader(read_model(model), name, list(constants)).find(shapes or {}, constants)

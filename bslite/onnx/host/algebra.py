@@ -7,7 +7,18 @@ from bslite.frontends.onnx.tensors import dtype_name
 from bslite.onnx.host.node import host_op
 from bslite.spec import Array
 
-AT_ONCE = 1 << 22  # differences of elements
+AT_ONCE = 1 << 17  # differences of elements, which then stay in the second cache
+
+
+def squared_distances(a: Array, b: Array) -> Array:
+    """[rows of a, rows of b] in float64: the squares of differences, summed."""
+    a, b = a.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
+    made = np.empty((len(a), len(b)))
+    step = max(1, AT_ONCE // max(1, b.size))
+    for start in range(0, len(a), step):
+        apart = a[start : start + step, None] - b
+        np.einsum("ijk,ijk->ij", apart, apart, out=made[start : start + step])
+    return made
 
 
 @host_op("Det")
@@ -29,12 +40,8 @@ def distances(a: Array, b: Array, *, metric: str = "sqeuclidean") -> Array:
         raise SpecError(f"metric {metric!r}, expected euclidean or sqeuclidean")
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise InputError(f"{list(a.shape)} and {list(b.shape)}, expected rows of one length")
-    made = np.empty((len(a), len(b)), a.dtype)
-    step = max(1, AT_ONCE // max(1, b.size))
-    for start in range(0, len(a), step):
-        apart = np.square(a[start : start + step, None] - b, dtype=np.float64).sum(2)
-        made[start : start + step] = apart if metric == "sqeuclidean" else np.sqrt(apart)
-    return made
+    made = squared_distances(a, b)
+    return (made if metric == "sqeuclidean" else np.sqrt(made)).astype(a.dtype)
 
 
 @host_op("BitCast")

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from bslite.engines.cpu.job import fork_join
-from bslite.engines.cpu.session import address_of
-from bslite.engines.cpu.threads import default_threads
+from bslite.kernels.contracts.cpu.trees import WALKERS, Chosen, Finish, Kind, Other, Said, Transform
 from bslite.spec import Array
 
 BLOCK = 512  # rows at most that a thread takes through all trees
 LEAST = 20_000  # pairs of a row and a tree for which a second thread is worth its start
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)  # `bslite.onnx.host.trees.MODES`
-HOW = {"SUM": 0, "AVERAGE": 0, "MIN": 1, "MAX": 2}
-AHEAD = 7  # roots that the kernel reads behind the last
+#: Averages are divided by the number of trees at the end.
+HOW = {"SUM": Said.SUM, "AVERAGE": Said.SUM, "MIN": Said.MIN, "MAX": Said.MAX}
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,11 @@ class Layout:
 
 
 def laid_out(forest: Any) -> Layout | None:
-    """The layout of a `bslite.onnx.host.trees.Forest`; None if nodes are reached on several paths."""
+    """The layout of a `bslite.onnx.host.trees.Forest`; None if it has no trees, or nodes that are reached on
+    several paths.
+    """
+    if not len(forest.roots):
+        return None
     split, mode = forest.split.astype(np.float64), forest.mode
     strict = np.isin(mode, (LT, GTE))
     below = np.nextafter(split, -np.inf)
@@ -43,7 +45,8 @@ def laid_out(forest: Any) -> Layout | None:
     low, high = np.where(turned, forest.false, forest.true), np.where(turned, forest.true, forest.false)
     missing = np.where(turned, ~forest.missing, forest.missing | (mode == NEQ))
     split = np.where(strict, below, split)
-    kinds = np.select([mode == EQ, mode == NEQ, mode == MEMBER], [1, 2, 3], 0).astype(np.uint8)
+    odd = {EQ: Kind.EQUAL, NEQ: Kind.OTHER, MEMBER: Kind.MEMBER}
+    kinds = np.select([mode == m for m in odd], list(odd.values()), Kind.SPLIT).astype(np.uint8)
     held = [forest.members.get(n, np.zeros(0)) for n in np.flatnonzero(mode == MEMBER).tolist()]
     split[mode == MEMBER] = np.arange(len(held))
     ends = np.cumsum([0, *map(len, held)])
@@ -67,7 +70,7 @@ def laid_out(forest: Any) -> Layout | None:
     covers = bool(len(roots)) and np.logical_and.reduceat(spoken, roots).any(0).all()
     arrays = {
         "nodes": packed,
-        "roots": np.pad(roots, (0, AHEAD)).astype(np.int32),
+        "roots": np.pad(roots, (0, WALKERS - 1)).astype(np.int32),
         "starts": starts.astype(np.int32),
         "ids": target[taken].astype(np.int32),
         "weights": forest.weights[leaf, target][taken],
@@ -110,27 +113,32 @@ def _ordered(roots: Array, inner: Array, low: Array, high: Array) -> tuple[Array
     )
 
 
-class Finish:
-    """What the kernel makes of sums: see `bslite.kernels.cpu.rows.trees`. ``rule`` and ``cut`` of classes."""
+class Ending:
+    """What the kernel makes of sums to which ``base`` is added, and with which ``rule`` and ``cut`` it tells
+    classes.
+    """
 
-    def __init__(self, kind: str, transform: str, base: Array, targets: int, rule: int, cut: float) -> None:
-        from bslite.kernels.cpu.rows import trees
-
-        self.kind: int = getattr(trees, kind)
-        self.transform: int = getattr(trees, transform)
-        self.rule = rule
+    def __init__(
+        self, finish: Finish, transform: Transform, base: Array, targets: int,
+        rule: Chosen | Other = Chosen.FIRST, cut: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.finish, self.transform, self.rule = finish, transform, rule
         self._table = np.zeros(1 + targets)
         self._table[0] = cut
         self._table[1 : 1 + len(base)] = base
-        self.address = address_of(self._table)
+        self.address = self._table.ctypes.data
 
 
 class ForestKernel:
     """A laid out forest with its compiled kernels, one for float32 and one for float64 features."""
 
     def __init__(self, layout: Layout) -> None:
+        from bslite.engines.cpu.job import fork_join
+        from bslite.engines.cpu.session import address_of
+        from bslite.engines.cpu.threads import default_threads
         from bslite.kernels.cpu.rows.trees import FOREST, forest
 
+        self._fork_join, self._address_of, self._default_threads = fork_join, address_of, default_threads
         self._layout, self._kernel = layout, forest
         self._record = array("q", [0] * len(FOREST))
         for name, content in layout.arrays.items():
@@ -150,12 +158,12 @@ class ForestKernel:
         made = np.empty((len(x), self._layout.targets))
         hit = np.empty(made.shape, bool) if hits else None
         record = self._record[:]
-        record[self._hits] = 0 if hit is None else address_of(hit)
+        record[self._hits] = 0 if hit is None else self._address_of(hit)
         record[self._how] = HOW[how]
         self._walk(record, x, made, threads)
         return made, hit
 
-    def scores(self, x: Array, finish: Finish, threads: int | None) -> tuple[Array, Array]:
+    def scores(self, x: Array, ending: Ending, threads: int | None) -> tuple[Array, Array]:
         """The place of each row's class, and [rows, targets] scores in float32, from sums of all trees.
 
         Of values that are no classes the places mean nothing.
@@ -164,9 +172,9 @@ class ForestKernel:
         record, place = self._record[:], self._place
         made = np.empty((rows, targets))
         scores, places = np.empty((rows, targets), np.float32), np.empty(rows, np.int64)
-        record[place["finish"]], record[place["transform"]] = finish.kind, finish.transform
-        record[place["rule"]], record[place["base"]] = finish.rule, finish.address
-        record[place["scores"]], record[place["places"]] = address_of(scores), address_of(places)
+        record[place["finish"]], record[place["transform"]] = ending.finish, ending.transform
+        record[place["rule"]], record[place["base"]] = ending.rule, ending.address
+        record[place["scores"]], record[place["places"]] = self._address_of(scores), self._address_of(places)
         self._walk(record, x, made, threads)
         return places, scores
 
@@ -177,8 +185,8 @@ class ForestKernel:
             address = self._addresses[x.dtype] = kernel.address
         rows, count = len(x), 1
         if (work := rows * self._layout.trees) > LEAST:
-            count = min(threads or default_threads(), 1 + work // LEAST)
+            count = min(threads or self._default_threads(), 1 + work // LEAST)
         record[self._rows], record[self._row_bytes] = rows, x.strides[0]
-        record[self._x], record[self._sums] = address_of(x), address_of(made)
+        record[self._x], record[self._sums] = self._address_of(x), self._address_of(made)
         record[self._block] = BLOCK if count == 1 else min(BLOCK, -(-rows // (4 * count)) + 7 & ~7)
-        fork_join(count, address, record.buffer_info()[0])
+        self._fork_join(count, address, record.buffer_info()[0])

@@ -32,7 +32,7 @@ def group_query_attention(
     """
     if lengths is None or most is None:
         raise InputError("it has no lengths")
-    if smooth_softmax or qk_output or "NONE" not in (k_quant_type, v_quant_type):
+    if smooth_softmax or qk_output or {k_quant_type, v_quant_type} != {"NONE"}:
         raise UnsupportedError("with smooth_softmax, qk_output, or a past of integers")
     n, rows, width = query.shape
     if key is None or value is None:

@@ -66,7 +66,9 @@ def multinomial(
     wide = logits.astype(np.float64)
     power = np.exp(wide - wide.max(1, keepdims=True)).cumsum(1)
     drawn = _generator(cache, seed).random((len(wide), sample_size)) * power[:, -1:]
-    made = (drawn[:, :, None] >= power[:, None]).sum(2)
+    made = np.empty(drawn.shape, np.int64)
+    for row, ends in enumerate(power):
+        made[row] = ends.searchsorted(drawn[row], side="right")
     return np.minimum(made, wide.shape[1] - 1).astype(np.dtype(dtype_name(dtype)))
 
 

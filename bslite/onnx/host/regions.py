@@ -39,8 +39,8 @@ def roi_align(
         raise InputError(f"{list(x.shape)}, regions {list(rois.shape)} of images {list(batch.shape)}")
     if mode not in ("avg", "max"):
         raise SpecError(f"mode {mode!r}, expected avg or max")
-    if batch.size and not 0 <= batch.min() <= batch.max() < len(x):
-        raise InputError(f"a region of image {int(batch.max())}, there are {len(x)}")
+    if (wrong := batch[(batch < 0) | (batch >= len(x))]).size:
+        raise InputError(f"a region of image {int(wrong[0])}, there are {len(x)}")
     half = coordinate_transformation_mode == "half_pixel"
     start = rois[:, :2] * np.asarray(spatial_scale, x.dtype) - np.asarray(0.5 * half, x.dtype)
     end = rois[:, 2:] * np.asarray(spatial_scale, x.dtype) - np.asarray(0.5 * half, x.dtype)
@@ -80,14 +80,15 @@ def max_roi_pool(x: Array, rois: Array, *, pooled_shape: Ints, spatial_scale: fl
     for r, (image, *corners) in enumerate(rois):
         if not 0 <= image < len(x):
             raise InputError(f"a region of image {int(image)}, there are {len(x)}")
-        edges = np.trunc(np.asarray(corners) * spatial_scale + 0.5).astype(np.int64)
+        at = np.asarray(corners) * np.asarray(spatial_scale, x.dtype)
+        edges = np.trunc(at + np.copysign(0.5, at)).astype(np.int64)  # C's round
         start, end = edges[:2], edges[2:]
         size = np.maximum(end - start + 1, 1)
         for i in range(pooled_shape[0]):
             for j in range(pooled_shape[1]):
-                at, bins = np.array([j, i]), np.array(pooled_shape[::-1])
-                low = np.clip(np.floor(at * size / bins).astype(np.int64) + start, 0, limits)
-                high = np.clip(np.ceil((at + 1) * size / bins).astype(np.int64) + start, 0, limits)
+                place, bins = np.array([j, i]), np.array(pooled_shape[::-1])
+                low = np.clip(np.floor(place * size / bins).astype(np.int64) + start, 0, limits)
+                high = np.clip(np.ceil((place + 1) * size / bins).astype(np.int64) + start, 0, limits)
                 if (high > low).all():
                     inside = x[int(image), :, low[1] : high[1], low[0] : high[0]]
                     made[r, :, i, j] = inside.max((1, 2))

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import InputError, SpecError
-from bslite.onnx.host.forest import Finish, ForestKernel, Layout, laid_out
+from bslite.kernels.contracts.cpu.trees import Chosen, Finish, Other, Transform
+from bslite.onnx.host.forest import Ending, ForestKernel, Layout, laid_out
 from bslite.onnx.host.node import host_op
-from bslite.onnx.host.node_places import Places
+from bslite.onnx.host.node_index import NodeIndex
 from bslite.onnx.host.scores import array_of, finished
 from bslite.spec import Array
 
@@ -26,7 +27,6 @@ COMPARED: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 MODES = (*COMPARED, "BRANCH_MEMBER")
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
-QUICK = ("NONE", "LOGISTIC", "SOFTMAX")  # transformations that the kernel knows
 AT_ONCE = 1 << 20  # pairs of a row and a tree
 
 
@@ -164,7 +164,7 @@ def _classic(given: dict[str, Any], kind: str, targets: int) -> Forest:
 
     trees = array("nodes_treeids")
     count = len(trees)
-    places = Places(trees, array("nodes_nodeids", count))
+    places = NodeIndex(trees, array("nodes_nodeids", count))
     known = {**{m: i for i, m in enumerate(COMPARED)}, "LEAF": -1}
     modes = np.array([known.get(m, -1) for m in given["nodes_modes"]], np.int64)
     if set(given["nodes_modes"]) - set(known) or len(modes) != count:
@@ -212,12 +212,14 @@ def regressor(
     """[rows, targets]."""
     forest, base = _classic(given, "target", n_targets or 1), _given_base(given)
 
-    kernel, quick = forest.kernel, post_transform in QUICK and aggregate_function == "SUM" and not exact
-    if kernel is not None and quick and len(base) in (0, n_targets or 1):
-        finish = Finish("EACH", post_transform, base, n_targets or 1, 0, 0.0)
-        cache["call"] = lambda x: kernel.scores(forest.fit(x), finish, threads)[1]
+    kernel = forest.kernel if aggregate_function == "SUM" and not exact else None
+    known = post_transform in Transform.__members__ and len(base) in (0, n_targets or 1)
+    if kernel is not None and known:
+        ending = Ending(Finish.EACH, Transform[post_transform], base, n_targets or 1)
+        cache["call"] = lambda x: kernel.scores(forest.fit(x), ending, threads)[1]
         return cache["call"](x)
 
+    @np.errstate(all="ignore")
     def call(x: Array) -> Array:
         made, _ = forest.said(x, aggregate_function, exact, threads)
         made = finished(made + base if len(base) else made, post_transform)
@@ -242,18 +244,19 @@ def classifier(
         or (not two and len(base))
     )
 
-    kernel, finish = forest.kernel, None
+    kernel, ending = forest.kernel, None
     if known and not exact and kernel is not None:
-        finish = _finish_of(post_transform, base, len(labels), bool(forest.ever[1]), positive)
-    if kernel is not None and finish is not None:
+        ending = _ending_of(post_transform, base, len(labels), bool(forest.ever[1]), positive)
+    if kernel is not None and ending is not None:
 
         def scored(x: Array) -> tuple[Array, Array]:
-            places, made = kernel.scores(forest.fit(x), finish, threads)
+            places, made = kernel.scores(forest.fit(x), ending, threads)
             return labels[places], made
 
         cache["call"] = scored
         return scored(x)
 
+    @np.errstate(all="ignore")
     def call(x: Array) -> tuple[Array, Array]:
         made, hit = forest.said(x, "SUM", exact, threads, not known)
         if two:
@@ -270,22 +273,23 @@ def classifier(
     return call(x)
 
 
-def _finish_of(transform: str, base: Array, labels: int, second: bool, positive: bool) -> Finish | None:
+def _ending_of(transform: str, base: Array, labels: int, second: bool, positive: bool) -> Ending | None:
     """What the kernel makes of the sums of classes, where each row has all of them, or of two the first
     alone; None if it does not know the form.
     """
-    targets = max(2, labels)
+    if transform not in Transform.__members__:
+        return None
+    applied, targets = Transform[transform], max(2, labels)
     if labels > 2:
-        known = transform in QUICK and len(base) in (0, labels)
-        return Finish("CLASSES", transform, base, targets, 0, 0.0) if known else None
+        return Ending(Finish.CLASSES, applied, base, targets) if len(base) in (0, labels) else None
     if len(base) > 1:
         return None
     if second:
-        return Finish("CLASSES", transform, base, targets, 1, 0.0) if transform in QUICK else None
-    known = transform in ("NONE", "LOGISTIC", "SOFTMAX")
-    rule = int(positive and transform != "LOGISTIC")
-    shown = transform if transform == "LOGISTIC" else "NONE"  # of one score no other transformation is taken
-    return Finish("LONE", shown, base, targets, rule, 0.5 if positive else 0.0) if known else None
+        return Ending(Finish.CLASSES, applied, base, targets, Chosen.ABOVE)
+    rule = Other.REST if positive and applied != Transform.LOGISTIC else Other.OPPOSITE
+    if applied != Transform.LOGISTIC:  # of one score no other transformation is taken
+        applied = Transform.NONE
+    return Ending(Finish.LONE, applied, base, targets, rule, 0.5 if positive else 0.0)
 
 
 def _of_two(made: Array, second: Any, base: Array, transform: str, positive: bool) -> tuple[Array, Array]:
@@ -328,6 +332,7 @@ def ensemble(
     if not 0 <= aggregate_function < len(AGGREGATES) or not 0 <= post_transform < len(names):
         raise SpecError(f"aggregate function {aggregate_function}, post-transform {post_transform}")
 
+    @np.errstate(all="ignore")
     def call(x: Array) -> Array:
         made, _ = forest.said(x, AGGREGATES[aggregate_function], exact, threads)
         made = finished(made, names[post_transform])
@@ -360,6 +365,8 @@ def _modern(given: dict[str, Any], targets: int) -> Forest:
     if len(mode) != nodes or len(missing) != nodes or (mode >= len(MODES)).any():
         raise SpecError(f"{len(mode)} nodes_modes for {nodes} nodes, or one of no known kind")
     splits = given["nodes_splits"]
+    if len(splits) != nodes:
+        raise SpecError(f"nodes_splits has {len(splits)} entries for {nodes} nodes")
     table, hit = np.zeros((leaves, targets)), np.zeros((leaves, targets), bool)
     table[np.arange(leaves), ids] = weights
     hit[np.arange(leaves), ids] = True

@@ -19,6 +19,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts.cpu.trees import WALKERS, Chosen, Finish, Kind, Other, Said, Transform
 from bslite.kernels.cpu.runtime.compile import Kernel
 from bslite.kernels.cpu.vector.atomic import fetch_add
 from bslite.kernels.cpu.vector.memory import load_cell, load_int, load_scalar, store_int, store_scalar
@@ -31,13 +32,12 @@ FOREST = (
     "starts", "ids", "weights", "sums", "hits", "how", "modes", "members", "ranges", "block", "depth",
     "finish", "transform", "rule", "base", "scores", "places",
 )  # fmt: skip
-SUM, MIN, MAX = range(3)  # what "how" says
-#: What "finish" says: sums are left as they are; each is a score; the first is that of the second of two
-#: classes, the other's its opposite; each is that of a class.
-LEAVE, EACH, LONE, CLASSES = range(4)
-NONE, LOGISTIC, SOFTMAX = range(3)  # what "transform" says
-FIRST, ABOVE = range(2)  # what "rule" says of classes: the first of the largest; the second if above the cut
-SPLIT, EQUAL, OTHER, MEMBER = range(4)  # kinds of nodes, where there are others than splits
+# What "how", "finish", "transform", "rule" and "modes" say, as plain integers.
+SUM, MIN = int(Said.SUM), int(Said.MIN)
+LONE, CLASSES = int(Finish.LONE), int(Finish.CLASSES)
+LOGISTIC, SOFTMAX = int(Transform.LOGISTIC), int(Transform.SOFTMAX)
+FIRST, REST = int(Chosen.FIRST), int(Other.REST)
+SPLIT, EQUAL, OTHER = int(Kind.SPLIT), int(Kind.EQUAL), int(Kind.OTHER)
 #: Each cell's place in the record, in bytes.
 F = namedtuple("forest_record", FOREST)(*range(0, 8 * len(FOREST), 8))
 F64, I8 = ir.DoubleType(), ir.IntType(8)
@@ -133,8 +133,8 @@ def _sigmoid(x):
 def _finish(job, row):
     """Scores of a row, as float32, and the place of its class, from its sums.
 
-    "base" has a cut, then what is added to each sum. Of the lone score of two classes the "rule" says whether
-    the other's is one less it.
+    "base" has a cut, then what is added to each sum. The "rule" is of `Other` for the lone score of two
+    classes, of `Chosen` for classes.
     """
     finish, transform, rule = load_int(job + F.finish), load_int(job + F.transform), load_int(job + F.rule)
     targets, base = load_int(job + F.targets), load_int(job + F.base)
@@ -143,7 +143,7 @@ def _finish(job, row):
     if finish == LONE:
         x = load_double(sums) + load_double(base + 8)
         store_int(places, 1 if x > load_double(base) else 0)
-        other = 1 - x if rule else -x
+        other = 1 - x if rule == REST else -x
         if transform == LOGISTIC:
             x, other = _sigmoid(x), _sigmoid(-x)
         store_scalar(scores, np.float32(other))
@@ -156,8 +156,8 @@ def _finish(job, row):
         if best == best and (x > best or x != x):
             best, place = x, t
     if finish == CLASSES:
-        above = load_double(sums + 8) > load_double(base)
-        store_int(places, place if rule == FIRST else 1 if above else 0)
+        second = load_double(sums + 8) > load_double(base)
+        store_int(places, place if rule == FIRST else 1 if second else 0)
     total = 0.0
     if transform == SOFTMAX:
         for t in range(targets):
@@ -228,10 +228,10 @@ def forest(wide: bool, kind: str) -> Kernel:
                 store_double(sums + 8 * place, nothing)
                 if hits:
                     mark(hits + place, 0)
-            paired = first + (last - first) // 8 * 8
+            paired = first + (last - first) // WALKERS * WALKERS
             for tree in range(trees if paired > first else 0):
                 n = load_cell(roots + 4 * tree)
-                for row in range(first, paired, 8):
+                for row in range(first, paired, WALKERS):
                     y = x + row * stride
                     each = (
                         y, y + stride, y + 2 * stride, y + 3 * stride,
@@ -248,15 +248,15 @@ def forest(wide: bool, kind: str) -> Kernel:
                     add(job, h, row + 7)
             for row in range(paired, last):
                 y = x + row * stride
-                for tree in range(0, trees, 8):
-                    t = roots + 4 * tree  # the roots are followed by seven more
+                for tree in range(0, trees, WALKERS):
+                    t = roots + 4 * tree  # the roots are followed by zeros for the last walkers
                     leaves = descend(
                         job, nodes, load_cell(t), load_cell(t + 4), load_cell(t + 8), load_cell(t + 12),
                         load_cell(t + 16), load_cell(t + 20), load_cell(t + 24), load_cell(t + 28),
                         (y, y, y, y, y, y, y, y),
                     )  # fmt: skip
                     left = trees - tree
-                    for k in range(8):
+                    for k in range(WALKERS):
                         if k < left:
                             add(job, leaves[k], row)
             if load_int(job + F.finish):

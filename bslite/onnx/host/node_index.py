@@ -1,11 +1,11 @@
-"""Nodes of trees by the numbers that a file gives them."""
+"""Nodes of trees, found by the numbers that a file gives them."""
 
 import numpy as np
 
 from bslite.spec import Array
 
 
-class Places:
+class NodeIndex:
     """Where the nodes of a forest stand, by tree and number; of two with the same the last."""
 
     def __init__(self, trees: Array, numbers: Array) -> None:

@@ -1,0 +1,55 @@
+"""What a forest's layout says in numbers (`kernels/cpu/rows/trees.py`): it is no step of a plan."""
+
+from enum import IntEnum
+
+WALKERS = 8  # that go down trees together: the roots are followed by one less
+
+
+class Said(IntEnum):
+    """What becomes of the weights of the leaves that a row reaches."""
+
+    SUM = 0
+    MIN = 1
+    MAX = 2
+
+
+class Kind(IntEnum):
+    """Kinds of nodes, where there are others than splits."""
+
+    SPLIT = 0
+    EQUAL = 1
+    OTHER = 2
+    MEMBER = 3
+
+
+class Finish(IntEnum):
+    """What sums become: they are left as they are; each is a score; the first is that of the second of two
+    classes, the other's its opposite; each is that of a class.
+    """
+
+    LEAVE = 0
+    EACH = 1
+    LONE = 2
+    CLASSES = 3
+
+
+class Transform(IntEnum):
+    """What is applied to scores."""
+
+    NONE = 0
+    LOGISTIC = 1
+    SOFTMAX = 2
+
+
+class Chosen(IntEnum):
+    """The class of a row: the first of the largest score; the second if its sum is above the cut."""
+
+    FIRST = 0
+    ABOVE = 1
+
+
+class Other(IntEnum):
+    """The score of the first of two classes, where there is one score alone: its opposite; one less it."""
+
+    OPPOSITE = 0
+    REST = 1
