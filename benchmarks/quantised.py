@@ -7,17 +7,20 @@ bytes in 16 bits, which saturates; bslite's sums are exact in every form.
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import bslite
+from benchmarks import output
 from benchmarks.peers import nets
-from benchmarks.tables import ms, ratio, table
+from benchmarks.tables import median_ratio, ms, ratio, table
 from bslite.spec import Array
 
 #: Form -> how operators are written, dtypes of activations and weights, a scale for each channel.
@@ -90,24 +93,49 @@ def compared(path: Path, rounds: int) -> tuple[list[float], list[float]]:
     return [a for a, _ in times], [b for _, b in times]
 
 
-def main() -> None:
+@dataclass(frozen=True)
+class Result:
+    """Medians in seconds of CPU time, and of the ratios round by round."""
+
+    form: str
+    ours: float
+    theirs: float
+    ratio: float
+
+
+def as_dict(results: Sequence[Result], limits: None, header: dict[str, Any]) -> dict[str, Any]:
+    """Everything, ready for JSON."""
+    return {**header, "results": [asdict(r) for r in results]}
+
+
+def markdown(results: Sequence[Result], limits: None, header: dict[str, Any]) -> str:
+    """A row for each form."""
+    rows = [[r.form, ms(r.ours), ms(r.theirs), ratio(r.ratio)] for r in results]
+    found = table(["ResNet-50", "bslite, ms", "onnxruntime, ms", "ratio"], rows)
+    return output.document(found, output.where(header, "one thread each"))
+
+
+def main(arguments: list[str] | None = None) -> int:
     """Measure all forms and print a table."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+        prog="python -m benchmarks.quantised", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=25)
-    rounds = parser.parse_args().rounds
-    rows = []
+    output.add_options(parser, plot=False)
+    options = parser.parse_args(arguments)
+    run = output.Run("quantised", options, as_dict, markdown)
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder, "source.onnx"), Path(folder, "made.onnx")
         export(source)
         for form in FORMS:
             quantised(source, form, made)
-            ours, theirs = compared(made, rounds)
-            each = statistics.median(b / a for a, b in zip(ours, theirs, strict=True))
-            rows.append([form, ms(statistics.median(ours)), ms(statistics.median(theirs)), ratio(each)])
-    print(table(["ResNet-50", "bslite, ms", "onnxruntime, ms", "ratio"], rows))
+            ours, theirs = compared(made, options.rounds)
+            each = median_ratio(theirs, ours)
+            run.add(Result(form, statistics.median(ours), statistics.median(theirs), each), form)
+    run.finish()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

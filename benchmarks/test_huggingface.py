@@ -1,26 +1,36 @@
 """The models of libraries that the command examines, where these are installed."""
 
 import importlib
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks import huggingface
+from benchmarks.huggingface import __main__ as command
+from benchmarks.huggingface import measure, models
+
+Result = measure.Result
 
 
-def test_a_wrong_answer_is_called_wrong() -> None:
-    seconds = (1.0, 0.5, 0.1, 0.2)
-    right = huggingface.Result("a", ((3e-6, 1e-6),), 0.0, seconds, ())
-    assert right.right
-    assert "2.00" in str(right)
-    wrong = huggingface.Result("a", ((0.0, 0.0), (1e-5, 1e-6)), 0.0, seconds, ("torch: 1 x aten.nothing",))
-    assert "WRONG" in str(wrong)
-    assert "aten.nothing" in str(wrong)
+def test_a_wrong_answer_is_called_wrong(written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors, why = ((0.0, 0.0), (1e-5, 1e-6)), ("torch: 1 x aten.nothing",)
+    found = {
+        "bert-base": Result("bert-base", ((3e-6, 1e-6),), 0.0, 1.0, 0.5, 0.1, 0.2),
+        "vit": Result("vit", errors, 0.25, 1.0, 0.5, 0.1, 0.4, why),
+    }
+    monkeypatch.setattr(command, "examine", lambda name, *how: found[name])
+    monkeypatch.setattr(command, "library_of", lambda name: "math" if name in found else "no_library")
+    data, text = written(command.main, "--models", "bert-base", "vit", "swin", code=1)
+    assert [(r["right"], r["ratio"]) for r in data["results"][:2]] == [(True, 2.0), (False, 4.0)]
+    assert "| vit | NO | 1e-05 | 1e-06 | 1.00 | 0.50 | 100.00 | 400.00 | 4.00 | 25 % |" in text
+    assert "Geometric mean of 2 ratios 2.83, the least 2.00." in text
+    assert "aten.nothing" in text
+    assert "swin, left out: No module named 'no_library'" in text
 
 
 def test_every_model_has_a_name() -> None:
-    assert len(set(huggingface.NAMES)) == len(huggingface.TRANSFORMERS) + len(huggingface.TIMM) == 40
+    assert len(set(models.NAMES)) == len(models.TRANSFORMERS) + len(models.TIMM) == 40
 
 
 @pytest.mark.networks
@@ -32,7 +42,7 @@ def test_a_model_is_right_at_two_sizes(library: str, name: str) -> None:
         importlib.import_module(library)
     except (ImportError, RuntimeError) as e:  # RuntimeError: a torchvision built for another torch
         pytest.skip(str(e))
-    result = huggingface.examine(name, 1, 16, 1, 1)
+    result = measure.examine(name, 1, 16, 1, 1)
     assert result.right
     assert len(result.errors) >= 2
-    assert result.ratio > 0
+    assert result.ratio

@@ -1,0 +1,1 @@
+"""Models of transformers and timm through `bslite.optimize`, beside torch eager."""
