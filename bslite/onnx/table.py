@@ -38,7 +38,9 @@ Of onnxruntime's own operator set `com.microsoft`: {}.
 Those of integers that ONNX lacks are computed as what they stand for: to float32, the operation, and back.
 DynamicQuantizeLSTM rounds its inputs and states to 8 bits as onnxruntime does on one thread.
 
-Of the operator set of classical models `ai.onnx.ml`, in NumPy between pieces: {}.
+Of the operator set of classical models `ai.onnx.ml`: {}.
+
+These run between pieces, ensembles of trees in a compiled kernel, the others in NumPy.
 """
 
 

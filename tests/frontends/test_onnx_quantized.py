@@ -5,31 +5,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.onnx_models import helper, inputs_like, onnx, untyped
+from support.onnx_models import model as onnx_model
 
 import bslite
 from bslite import from_onnx, load, run, save
 from bslite.onnx import backend
 
-onnx = pytest.importorskip("onnx")
 reference = pytest.importorskip("onnx.reference")
 ort = pytest.importorskip("onnxruntime")
 ml_dtypes = pytest.importorskip("ml_dtypes")  # onnx itself needs it
 
 Array = Any
-helper = onnx.helper
 
 
 def model(nodes: list[Any], inputs: dict[str, Array], outputs: list[str], constants: dict[str, Array]) -> Any:
     """A model whose inputs are shaped like the arrays, the first size of each left open."""
-    kind = helper.np_dtype_to_tensor_dtype
-    given = [
-        helper.make_tensor_value_info(n, kind(x.dtype), [n.upper(), *x.shape[1:]]) for n, x in inputs.items()
-    ]
-    made = [onnx.ValueInfoProto(name=n) for n in outputs]
-    stored = [onnx.numpy_helper.from_array(np.asarray(x), n) for n, x in constants.items()]
-    graph = helper.make_graph(nodes, "quantised", given, made, stored)
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    given = [i for n, x in inputs.items() for i in inputs_like({n: x}, n.upper())]
+    return onnx_model(nodes, given, untyped(*outputs), constants, 21, ir=10, domains={"com.microsoft": 1})
 
 
 def both(made: Any, inputs: dict[str, Array]) -> list[tuple[Array, Array]]:

@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import Array
+from support.onnx_models import helper, model
 
 import bslite
 from bslite import reference
 from bslite.passes import simplify
 from bslite.spec import GraphBuilder, ModelSpec
-
-onnx = pytest.importorskip("onnx")
-helper = onnx.helper
 
 
 def block(form: str) -> Any:
@@ -70,11 +68,7 @@ def block(form: str) -> Any:
     conv("y", "z", 12, 1)
     image = helper.make_tensor_value_info("x", 1, ["n", 20, 7, 9])
     made = [helper.make_tensor_value_info("z_q", 2, None)]
-    graph = helper.make_graph(
-        nodes, "block", [image], made, [onnx.numpy_helper.from_array(v, n) for n, v in stored.items()]
-    )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    return model(nodes, [image], made, stored, ir=9, domains={"com.microsoft": 1})
 
 
 def images(batch: int) -> Array:

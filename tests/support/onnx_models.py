@@ -3,7 +3,8 @@
 import copy
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,18 +26,30 @@ IMAGES = [value("x", [2, 3, 4, 4])]
 
 def model(
     nodes: Any, inputs: Any, outputs: Any, stored: dict[str, Any] | None = None, opset: int = 17,
-    functions: Any = (), ir: int = 8,
+    functions: Any = (), ir: int = 8, domains: Mapping[str, int] = MappingProxyType({}),
 ) -> Any:  # fmt: skip
-    """A ModelProto; ``outputs`` are names."""
+    """A ModelProto; ``outputs`` are names. ``domains``: operator sets other than ONNX's, with versions."""
     initializers = [numpy_helper.from_array(np.asarray(a), k) for k, a in (stored or {}).items()]
     outs = [value(o, None) if isinstance(o, str) else o for o in outputs]
     graph = helper.make_graph(nodes, "small", inputs, outs, initializers)
-    opsets = [helper.make_opsetid("", opset)]
+    opsets = [helper.make_opsetid(d, version) for d, version in {"": opset, **domains}.items()]
     if functions:
         opsets.append(helper.make_opsetid("own", 1))
     made = helper.make_model(graph, opset_imports=opsets, functions=functions)
     made.ir_version = ir
     return made
+
+
+def untyped(*names: str) -> list[Any]:
+    """Outputs declared by name alone."""
+    return [helper.make_empty_tensor_value_info(n) for n in names]
+
+
+def inputs_like(feed: Mapping[str, Any], first: str | None = None) -> list[Any]:
+    """Inputs declared with the shapes and types of arrays; ``first``: the name of an open first axis."""
+    kind = helper.np_dtype_to_tensor_dtype
+    shapes = {n: list(x.shape) if first is None else [first, *x.shape[1:]] for n, x in feed.items()}
+    return [value(n, shapes[n], kind(x.dtype)) for n, x in feed.items()]
 
 
 def one(op: str, *reads: str, of: Any = IMAGES, opset: int = 17, **given: Any) -> Any:
