@@ -66,7 +66,12 @@ class Graph:
                     raise SpecError(f"{label}the value {out!r} is made twice")
                 self.made[out] = i
         self.own = {*self.takes, *self.holds, *self.made}
-        self.captures = sorted(n for n in captured(proto) if around and not around.is_constant(n))
+        free = captured(proto)
+        if free and around is None:
+            raise SpecError(
+                f"{', '.join(map(repr, sorted(free)))}: neither an input nor made by an earlier node"
+            )
+        self.captures = sorted(n for n in free if around and not around.is_constant(n))
         #: Nodes that read nothing but constants.
         self.constant: set[int] = set()
         for i, node in enumerate(self.nodes):

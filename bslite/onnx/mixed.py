@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import InputError
-from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import Source
 from bslite.frontends.onnx.read import refusals
 from bslite.frontends.onnx.tensors import dtype_name
-from bslite.onnx.graph import Graph, subgraphs
+from bslite.onnx.graph import Graph
+from bslite.onnx.inlined import inlined
 from bslite.onnx.kinds import kind
 from bslite.onnx.rep import Specialised, base
 from bslite.onnx.running import Options, Running
@@ -27,7 +27,7 @@ class MixedRep(base.BackendRep):  # type: ignore[name-defined]
 
     def __init__(self, source: Source, options: Options) -> None:
         with refusals(source.name):
-            self.source = source = _inlined(source)
+            self.source = source = inlined(source)
             self.running = Running(Graph(source, source.model.graph), options)
         self.names = self.running.graph.takes
 
@@ -86,14 +86,3 @@ def _checked(value: Any, declared: str | None, what: str) -> Any:
     if value is None and kind == "optional_type":
         return None
     raise InputError(f"{what} is a {type(value).__name__}, expected a {kind.removesuffix('_type')}")
-
-
-def _inlined(source: Source) -> Source:
-    """With the model's own functions written out, if graphs are inside them: those may have to be cut."""
-    model = source.model
-    if not any(list(subgraphs(node)) for f in model.functions for node in f.node):
-        return source
-    load_onnx()
-    from onnx.inliner import inline_local_functions
-
-    return Source(inline_local_functions(model), source.folder, source.name, source.opsets)

@@ -151,7 +151,7 @@ HOSTILE: dict[type[Exception], dict[str, tuple[Any, str]]] = {
         "dims beyond any memory": (broken_tensor(dims=[1 << 62, 1 << 62]), "'w' has the shape .* too large"),
         "numbers too few": (as_numbers([1.0, 2.0]), "2 numbers do not fill"),
         "unknown type": (broken_tensor(data_type=999), "'w' is of type 999"),
-        "type of strings": (broken_tensor(data_type=8), "'w' is of type string"),
+        "type of strings": (broken_tensor(data_type=8), "'w': 0 texts do not fill \\[4\\]"),
     },
     UnsupportedError: {
         "unknown operator": (one("Frobnicate", "x"), "1 x Frobnicate: no oper.*at it"),

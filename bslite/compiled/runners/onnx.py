@@ -39,7 +39,8 @@ class OnnxRunner:
         ]
         made = self.model.again(arrays)
         if made is None:
-            made = list(self.model.run(dict(zip(self._takes, arrays, strict=True))).values())
+            ran = self.model.run(dict(zip(self._takes, arrays, strict=True)))
+            made = [ran[name] for name in self._gives]
         if torch is not None and any(tensors):
             made = [torch.from_numpy(y) if isinstance(y, np.ndarray) else y for y in made]
         return Outputs(zip(self._gives, made, strict=True))

@@ -65,6 +65,8 @@ def to_array(tensor: Any, folder: Path | None, what: str) -> Array:
     """
     what = f"{what} {tensor.name!r}" if tensor.name else what
     shape, name = sizes(tensor.dims, what), dtype_name(tensor.data_type)
+    if name == "string":
+        return _texts(tensor, shape, what)
     if name in HALF_BYTES:
         return _half_bytes(tensor, name, shape, what)
     if name not in FIELDS:
@@ -93,6 +95,18 @@ def to_array(tensor: Any, folder: Path | None, what: str) -> Array:
     if dtype.kind in "iu" and numbers.size and not _fits(numbers, dtype):
         raise SpecError(f"{what}: its numbers do not fit {dtype}")
     return numbers.astype(dtype).reshape(shape)
+
+
+def _texts(tensor: Any, shape: tuple[int, ...], what: str) -> Array:
+    """Texts as an array of str."""
+    if len(tensor.string_data) != math.prod(shape):
+        raise SpecError(f"{what}: {len(tensor.string_data)} texts do not fill {list(shape)}")
+    made = np.empty(len(tensor.string_data), object)
+    try:
+        made[:] = [text.decode("utf-8") for text in tensor.string_data]
+    except UnicodeDecodeError as e:
+        raise SpecError(f"{what}: not UTF-8 ({e})") from None
+    return made.reshape(shape)
 
 
 def _half_bytes(tensor: Any, name: str, shape: tuple[int, ...], what: str) -> Array:

@@ -93,12 +93,24 @@ def einsum(*xs: Array, equation: str) -> Array:
 def batch_norm(
     x: Array, scale: Array, bias: Array, mean: Array, var: Array, *, epsilon: float, momentum: float,
     opset: int, training_mode: int = 0, is_test: int = 0, results: int,
-) -> Array:  # fmt: skip
-    """By the statistics that are given. Before opset 7 a node trains unless it says that it does not."""
-    if results > 1 or training_mode or (opset < 7 and not is_test):
+) -> Array | tuple[Array, ...]:  # fmt: skip
+    """By the statistics that are given; in training mode by those of the batch, with the running ones.
+
+    Before opset 7 a node trains unless it says that it does not.
+    """
+    if opset < 14 and (results > 1 or (opset < 7 and not is_test)):
         raise UnsupportedError("in training mode")
+    running: tuple[Array, ...] = ()
+    if training_mode:
+        axes = (0, *range(2, x.ndim))
+        found = x.mean(axes), x.var(axes)
+        share = x.dtype.type(momentum)
+        given = zip((mean, var), found, strict=True)
+        running = tuple((a * share + b * (1 - share)).astype(a.dtype) for a, b in given)
+        mean, var = found
     scale, bias, mean, var = (p.reshape(-1, *[1] * (x.ndim - 2)) for p in (scale, bias, mean, var))
-    return np.asarray((x - mean) / np.sqrt(var + var.dtype.type(epsilon)) * scale + bias).astype(x.dtype)
+    made = np.asarray((x - mean) / np.sqrt(var + var.dtype.type(epsilon)) * scale + bias).astype(x.dtype)
+    return (made, *running) if running else made
 
 
 @host_op("LayerNormalization")

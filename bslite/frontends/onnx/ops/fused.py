@@ -154,8 +154,9 @@ def embed_layer_norm(
     segment_table: Operand | None, gamma: Operand, beta: Operand, mask: Operand | None = None,
     position_ids: Operand | None = None, *, epsilon: float = 1e-12, mask_index_type: int = 0,
 ) -> Any:  # fmt: skip
-    """The norm of the sum of the embeddings of words, positions and, if there are any, segments."""
-    s.used_only(0, 2)
+    """The norm of the sum of the embeddings of words, positions and, if there are any, segments; how many
+    words of each sequence ``mask`` leaves; the sum.
+    """
     added: Any = s.inner("gather", words, ids, axis=0)
     if position_ids is not None:
         added = s.inner("add", added, s.inner("gather", positions, position_ids, axis=0))
@@ -165,7 +166,18 @@ def embed_layer_norm(
         added = s.inner("add", added, first)
     if segments is not None and segment_table is not None:
         added = s.inner("add", added, s.inner("gather", segment_table, segments, axis=0))
-    return normalized(s, "layer_norm", added, gamma, beta, epsilon), None, added
+    counts = _counts(s, ids, mask) if len(s.used) > 1 and s.used[1] else None
+    return normalized(s, "layer_norm", added, gamma, beta, epsilon), counts, added
+
+
+def _counts(s: Site, ids: Operand, mask: Operand | None) -> Operand:
+    """[batch] int32: the ones of each row of ``mask``; without a mask, zeros."""
+    if mask is None:
+        ones: Any = s.inner("sub", ids, ids)
+    else:
+        ones = s.inner("cast", s.inner("equal", mask, s.const(np.array(1, mask.dtype), "one")), to="int32")
+    made: Operand = s.inner("sum", ones, axes=(1,), keepdim=False)
+    return made
 
 
 @onnx_op("com.microsoft:MatMulNBits")

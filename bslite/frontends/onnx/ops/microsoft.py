@@ -103,13 +103,13 @@ def qlinear_avg_pool(
     y_zero: Operand | None = None, *, kernel_shape: Ints, auto_pad: str = "NOTSET", ceil_mode: int = 0,
     channels_last: int = 0, count_include_pad: int = 0, pads: Ints | None = None, strides: Ints | None = None,
 ) -> Operand:  # fmt: skip
-    if channels_last:
-        raise Unsupported("with channels_last=1")
+    image = permuted(s, x, (0, x.rank - 1, *range(1, x.rank - 1)), last=False) if channels_last else x
     y = avg_pool(
-        s, real(s, x, x_scale, x_zero), auto_pad=auto_pad, ceil_mode=ceil_mode, pads=pads, strides=strides,
-        count_include_pad=count_include_pad, kernel_shape=kernel_shape,
+        s, real(s, image, x_scale, x_zero), auto_pad=auto_pad, ceil_mode=ceil_mode, pads=pads,
+        strides=strides, count_include_pad=count_include_pad, kernel_shape=kernel_shape,
     )  # fmt: skip
-    return back(s, y, y_scale, y_zero, x)
+    made = back(s, y, y_scale, y_zero, image)
+    return permuted(s, made, (0, *range(2, x.rank), 1)) if channels_last else made
 
 
 @onnx_op("com.microsoft:QLinearConcat")

@@ -20,7 +20,7 @@ from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.integers import by_pairs, paired, whole
 from bslite.frontends.onnx.ops.layers import matmul
-from bslite.frontends.onnx.ops.moves import axis_of, reshaped
+from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
 from bslite.frontends.onnx.ops.windows import kernel_of, spatial, windows
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.store import Quantized, Scaled
@@ -283,14 +283,15 @@ def qlinear_conv(
     strides: Ints | None = None, channels_last: int = 0,
 ) -> Operand:  # fmt: skip
     if channels_last:
-        raise Unsupported("with channels_last=1")
+        x = permuted(s, x, (0, x.rank - 1, *range(1, x.rank - 1)), last=False)
     acc = convolved(
         s, x, w, x_zero, w_zero, bias, auto_pad=auto_pad, dilations=dilations, group=group,
         kernel_shape=kernel_shape, pads=pads, strides=strides, real=True,
     )  # fmt: skip
     scales = [along(s, scale, acc, 1) for scale in (x_scale, w_scale, y_scale)]
     real = s.inner("mul", acc, multiplier(s, *scales))
-    return quantized(s, real, None, along(s, y_zero, acc, 1), y_zero.dtype)
+    made = quantized(s, real, None, along(s, y_zero, acc, 1), y_zero.dtype)
+    return permuted(s, made, (0, *range(2, x.rank), 1)) if channels_last else made
 
 
 def of_matrix(s: Site, p: Operand | None, x: Operand, axis: int) -> Operand | None:
