@@ -12,13 +12,17 @@ def ordered(model: str, names: Sequence[str], args: Sequence[Any], kwargs: Mappi
     InputError that names what is missing, repeated or unknown.
     """
     if not kwargs:  # the usual cases, quickly
-        if len(args) == len(names) and (len(args) != 1 or hasattr(args[0], "shape")):
-            return list(args)
-        if len(args) == 1 and type(args[0]) is dict and len(args[0]) == len(names):
-            try:
-                return [args[0][n] for n in names]
-            except KeyError:
-                pass  # what is wrong is said below
+        if len(args) != 1:
+            if len(args) == len(names):
+                return list(args)
+        elif type(only := args[0]) is dict:
+            if len(only) == len(names):
+                try:
+                    return [only[n] for n in names]
+                except KeyError:
+                    pass  # what is wrong is said below
+        elif len(names) == 1 and hasattr(only, "shape"):
+            return [only]
     if len(args) == 1 and isinstance(args[0], Mapping):
         kwargs, args = {**args[0], **kwargs}, ()
     elif len(args) == 1 and isinstance(args[0], (list, tuple)) and len(names) > 1:

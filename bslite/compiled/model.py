@@ -72,7 +72,8 @@ class CompiledModel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Outputs:
         """The model's results. InputError names an input that is missing, unknown or unfit."""
-        return self._open().call(args, kwargs)
+        runner = self._runner
+        return (self._open() if runner is None else runner).call(args, kwargs)
 
     def close(self) -> None:
         """Let go of plans, packed weights and values. Calls after that raise EngineError."""

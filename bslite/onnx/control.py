@@ -113,12 +113,12 @@ class Repeated(Control):
         takes, stacked = body.graph.takes, len(body.graph.outputs) - 1 - len(states)
         steps = None if count is None else self.single(count, "its number of steps", "iu")
         going = condition is None or self.single(condition, "its condition", "b")
-        around, step = _captured(body, values), 0
+        around, step, yes = _captured(body, values), 0, np.array(True)
         if going and steps != 0:
             around = body.before(around)
         rows: list[list[Any]] = []
         while going and (steps is None or step < steps):
-            now = [np.array(step, np.int64), np.array(True), *states]
+            now = [np.array(step, np.int64), yes, *states]
             again, *results = body.run({**around, **dict(zip(takes, now, strict=True))})
             states = results[: len(states)]
             rows.append(results[len(states) :])

@@ -106,7 +106,8 @@ class BsliteRep:
 
     def again(self, given: Sequence[Any]) -> list[Array] | None:
         """The outputs for arrays in order, of kinds that it has run before; None if there is more to do."""
-        if (ready := self._ready.get(_kind(given, self._needed))) is None:
+        kind = _kind(given, self._needed) if self._needed else kind_of(given)
+        if (ready := self._ready.get(kind)) is None:
             return None
         key, call, taken = ready
         found = self._kept.find(key)

@@ -80,7 +80,7 @@ class Running:
         }
         self._reps: dict[tuple[Piece, bool, tuple[str, ...]], BsliteRep | SmallNodes] = {}
         self._hosts: dict[int, Any] = {}
-        self._folded: dict[str, Array] = {}
+        self._read: dict[str, Any] = {}  # the constants that runs have read, by name
         self._count = 0  # of runs
         self._only: BsliteRep | None = None  # what has run last, as long as it is the only piece
         self.met = Met()
@@ -97,7 +97,7 @@ class Running:
 
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The outputs in order, for the values that the graph takes and captures."""
-        values = Values(given, self._constant)
+        values = Values({**self._read, **given}, self._constant)
         self._count += 1
         self._through(values)
         return [values[name] if name else None for name in self.graph.outputs]
@@ -115,11 +115,11 @@ class Running:
         while True:
             at = None
             try:
-                for piece in self.pieces:
+                for piece in self._cuts.pieces:
                     if within is not None and not within.issuperset(piece.places):
                         continue
                     at = piece
-                    if all(o in values for o in piece.outputs):
+                    if piece.outputs[0] in values and all(o in values for o in piece.outputs):
                         continue
                     if watch is None:
                         self.execute(piece, values)
@@ -137,7 +137,8 @@ class Running:
             return self._only.again(given)
         if given not in self.met:
             return None
-        values = Values(zip(self.graph.takes, given, strict=True), self._constant)
+        values = Values(self._read, self._constant)
+        values.update(zip(self.graph.takes, given, strict=True))
         if (hosts := self.met.hosts(self.pieces, self._hosts)) is None:
             with np.errstate(all="ignore"):  # of nodes in NumPy
                 self._through(values)
@@ -198,12 +199,13 @@ class Running:
         """A constant by name."""
         if not self.graph.is_constant(name):
             raise SpecError(f"{self.graph.label}the value {name!r} is neither an input nor made by a node")
-        if (stored := self.graph.stored(name)) is not None:
-            return stored.data
-        if name not in self._folded:
-            nodes, constants = self.graph.makers([name])
-            (self._folded[name],) = self._rep_of(nodes, constants, {}, (name,)).run({})
-        return self._folded[name]
+        if name not in self._read:
+            if (stored := self.graph.stored(name)) is not None:
+                self._read[name] = stored.data
+            else:
+                nodes, constants = self.graph.makers([name])
+                (self._read[name],) = self._rep_of(nodes, constants, {}, (name,)).run({})
+        return self._read[name]
 
     def execute(self, piece: Piece, values: "Values") -> None:
         """Add what ``piece`` makes to ``values``."""

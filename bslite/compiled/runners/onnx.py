@@ -30,7 +30,10 @@ class OnnxRunner:
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Outputs:
         given = ordered(self.name, self._takes, args, kwargs)
         if (made := self.model.again(given)) is not None:
-            return Outputs(zip(self._gives, made, strict=True))
+            named = Outputs()
+            for i, name in enumerate(self._gives):  # sooner than by `zip`
+                named[name] = made[i]
+            return named
         torch = sys.modules.get("torch")
         tensors = [torch is not None and isinstance(x, torch.Tensor) for x in given]
         arrays = [

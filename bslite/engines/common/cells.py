@@ -10,19 +10,26 @@ from bslite.spec import ModelSpec
 
 Array = npt.NDArray[np.generic]
 LEAST, MOST = -(2**31), 2**31 - 1
+FLOAT, CELL, LONG = np.dtype("float32"), np.dtype("int32"), np.dtype("int64")
 
 
 def to_cells(array: Array, what: str) -> Array:
     """``array`` as the engine keeps it. InputError, naming ``what``, where a number does not fit 32 bits."""
-    if array.dtype == np.int64 and array.size:
-        for extreme in _extremes(array):
-            if not LEAST <= extreme <= MOST:
-                raise InputError(f"{what} holds {extreme}; bslite computes with integers of 32 bits")
-    return array if array.dtype in (np.float32, np.int32) else array.astype(np.int32)
+    dtype = array.dtype
+    if dtype in (FLOAT, CELL):
+        return array
+    if dtype == LONG and array.size:
+        least, most = _extremes(array)
+        if least < LEAST or most > MOST:
+            extreme = least if least < LEAST else most
+            raise InputError(f"{what} holds {extreme}; bslite computes with integers of 32 bits")
+    return array.astype(CELL)
 
 
 def _extremes(array: Array) -> tuple[int, int]:
     """The least and the greatest number. Of a few, Python finds them sooner than NumPy."""
+    if array.size == 1:
+        return (alone := int(array.item())), alone
     if array.size > 64:
         return int(array.min()), int(array.max())
     few = array.reshape(-1).tolist()

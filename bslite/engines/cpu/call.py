@@ -29,7 +29,7 @@ class Call:
     def __call__(self, inputs: Sequence[Array]) -> list[Array] | None:
         """The outputs; None if this has to be prepared anew: plan or weights are not kept any more."""
         engine = self._engine()
-        if engine is None or engine.outdated() or (self._threads and self._threads != default_threads()):
+        if engine is None or (self._threads and self._threads != default_threads()):
             return None
         session = engine.kept(self._key)
         return None if session is None else engine.compute(session, inputs)

@@ -76,20 +76,20 @@ class Engine:
                 tuning=dataclasses.replace(tuning or Tuning(), packed=dict(self._widths), runs=self._runs),
             )
             packed = Derived(self.derived)  # kept with the session: constants of a size go when its plan goes
-            return Session(plan, partial(self.constant, packed=packed), packed, key)
+            return Session(plan, partial(self.constant, packed=packed), packed, key, self._cells)
 
         key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, tuning)
         return self._sessions.get(key, make)
 
     def kept(self, key: Any) -> Session | None:
-        """The session of a key (`Session.key`), if it is still there."""
-        return self._sessions.find(key)
+        """The session of a key (`Session.key`), if it is still there and its weights are not outdated."""
+        return None if self._writes is not None and self._writes.seen() else self._sessions.find(key)
 
     def compute(self, session: Session, inputs: Sequence[Array]) -> list[Array]:
         """The outputs of a session for checked inputs, converted to cells and back where need be."""
         if not self._plain:
             inputs = [to_cells(x, what) if what else x for x, what in zip(inputs, self._takes, strict=True)]
-        outputs = [np.empty(*made) for made in zip(session.output_shapes, self._cells, strict=True)]
+        outputs = [np.empty(shape, cell) for shape, cell in session.results]
         session.run(inputs, outputs)
         if self._plain:
             return outputs

@@ -65,12 +65,13 @@ class Session:
     """A plan made ready to run in this process. Several threads may use it at once.
 
     ``packed`` is where ``constant`` keeps what it makes for the plan. ``key``: what tells it apart from the
-    other sessions of its model.
+    other sessions of its model. ``cells``: the dtypes of the outputs' cells.
     """
 
     def __init__(
-        self, plan: Plan, constant: Callable[[Const], Array], packed: Derived | None = None, key: Any = None
-    ) -> None:
+        self, plan: Plan, constant: Callable[[Const], Array], packed: Derived | None = None, key: Any = None,
+        cells: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
         from bslite.kernels.cpu.runtime.walk import walk
 
         self.plan, self.packed, self.key = plan, packed or Derived(), key
@@ -79,6 +80,7 @@ class Session:
         for kernel in self.kernels:
             _ = kernel.address
         self.output_shapes = [view.shape for view in plan.outputs]
+        self.results = list(zip(self.output_shapes, cells, strict=False))  # what outputs are made as
         self._bind = struct.Struct(f"{len(plan.inputs) + len(plan.outputs)}q").pack_into
         self._free: list[Workspace] = []  # `append` and `pop` are atomic
 
@@ -87,7 +89,15 @@ class Session:
 
         Raises InputError for invalid contents, such as an index out of range.
         """
-        self.run_at([address_of(array) for array in (*inputs, *outputs)])
+        addresses: list[int] = []
+        try:  # as `address_of`, without a call for each
+            for array in inputs:
+                addresses.append(_addressof(_from_buffer(array)))  # type: ignore[arg-type]
+            for array in outputs:
+                addresses.append(_addressof(_from_buffer(array)))  # type: ignore[arg-type]
+        except (TypeError, ValueError, BufferError):
+            addresses = [address_of(array) for array in (*inputs, *outputs)]
+        self.run_at(addresses)
 
     def run_at(self, addresses: Sequence[int]) -> None:
         """`run` on memory by its addresses: those of the inputs, then those of the outputs."""

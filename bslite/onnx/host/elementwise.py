@@ -122,12 +122,17 @@ def cast_like(x: Array, like: Array, *, exact: bool) -> Array:
     return converted(x, "string" if like.dtype.kind in "OU" else like.dtype.name, exact)
 
 
+@functools.lru_cache(64)
+def _dtype(name: str, exact: bool) -> np.dtype[Any]:
+    try:
+        return np.dtype("float64" if exact and name in ("float16", "float32") else name)
+    except TypeError:
+        raise UnsupportedError(f"to {name}") from None
+
+
 def converted(x: Array, to: str, exact: bool) -> Array:
     """``x`` in the type ``to``, by ONNX's name of it."""
     if to == "string":
         return texts(x)
-    try:
-        dtype = np.dtype("float64" if exact and to in ("float16", "float32") else to)
-    except TypeError:
-        raise UnsupportedError(f"to {to}") from None
+    dtype = _dtype(to, exact)
     return numbers(x, dtype) if x.dtype.kind in "OU" else x.astype(dtype)

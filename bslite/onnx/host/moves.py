@@ -16,7 +16,9 @@ from bslite.spec import Array
 
 def _ints(given: Any) -> list[int]:
     """Integers of an input, or in older opsets an attribute."""
-    return [int(v) for v in np.asarray(given).reshape(-1).tolist()]
+    array = np.asarray(given)
+    found = array.reshape(-1).tolist()
+    return found if array.dtype.kind in "iu" else [int(v) for v in found]
 
 
 def _shape(given: Array) -> tuple[int, ...]:
@@ -47,10 +49,11 @@ def slice_(x: Array, starts: Any, ends: Any, axes: Any = None, steps: Any = None
     begins, stops = _ints(starts), _ints(ends)
     over = list(range(len(begins))) if axes is None else _ints(axes)
     by = [1] * len(begins) if steps is None else _ints(steps)
-    index = [slice(None)] * x.ndim
+    rank = x.ndim
+    index = [slice(None)] * rank
     for axis, start, stop, step in zip(over, begins, stops, by, strict=True):
-        if not -x.ndim <= axis < x.ndim:
-            raise InputError(f"axis {axis} is out of range for rank {x.ndim}")
+        if not -rank <= axis < rank:
+            raise InputError(f"axis {axis} is out of range for rank {rank}")
         end: int | None = None if step < 0 and stop < -x.shape[axis] else stop
         index[axis] = slice(start, end, step)
     made = x[tuple(index)]
@@ -84,8 +87,11 @@ def range_(start: Array, limit: Array, delta: Array) -> Array:
     a, b, d = start.item(), limit.item(), delta.item()
     if d == 0:
         raise InputError("a step of zero")
-    (count,) = sizes([max(0, math.ceil((b - a) / d))], "its result")
-    if start.dtype.kind in "iu":
+    whole = start.dtype.kind in "iu"
+    count = max(0, -((a - b) // d) if whole else math.ceil((b - a) / d))
+    if count > 1:
+        sizes([count], "its result")
+    if whole:
         return np.arange(a, a + count * d, d, dtype=start.dtype)
     return (a + np.arange(count) * d).astype(start.dtype)
 

@@ -8,7 +8,9 @@ in, so that nothing is cast but where the operator says so.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -87,6 +89,8 @@ class HostNode:
         for name, content in {**attributes, **context}.items():
             if name in parameters or (takes_all and name in attributes):
                 self.attributes[name] = content
+        self._read = reader(self.inputs)
+        self._call = partial(self.function, **self.attributes) if self.attributes else self.function
 
     @property
     def quiet(self) -> bool:
@@ -99,10 +103,9 @@ class HostNode:
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """The outputs for the values that the node reads. InputError if it does not take them."""
-        given = [values[name] if name else None for name in self.inputs]
-        call = self._cache.get("call")
+        given = self._read(values)
         try:
-            made = self.function(*given, **self.attributes) if call is None else call(*given)
+            made = (self._cache.get("call") or self._call)(*given)
         except BsliteError as e:
             raise type(e)(f"{self.what}: {e}") from None
         except Exception as e:  # what NumPy finds wrong with the values
@@ -111,6 +114,16 @@ class HostNode:
         if type(made) is np.ndarray:
             return (made,)
         return tuple(np.asarray(y) if isinstance(y, np.generic) else y for y in _tuple(made))
+
+
+def reader(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
+    """A function of values by name: those of ``names``, None where one is empty."""
+    if not all(names) or not names:
+        return lambda values: [values[name] if name else None for name in names]
+    if len(names) == 1:
+        (only,) = names
+        return lambda values: (values[only],)
+    return itemgetter(*names)
 
 
 def _tuple(made: Any) -> tuple[Any, ...]:
