@@ -145,7 +145,7 @@ class Derived:
 
     def get(self, what: Any, sources: Sequence[Any], make: Callable[[], Any]) -> Any:
         """The array ``what``, a hashable description, of ``sources``; made if there is none."""
-        key = (what, *map(_place, sources))
+        key = (what, *map(place_of, sources))
         with self._lock:
             made = self._kept.get(key) or self.shared.get(key)
             if made is None:
@@ -167,7 +167,7 @@ class _Made:
     sources: tuple[Any, ...]
 
 
-def _place(array: Any) -> tuple[Any, ...]:
+def place_of(array: Any) -> tuple[Any, ...]:
     """Where an array lies, and how."""
     about = array.__array_interface__
     return about["data"][0], about["typestr"], about["shape"], about["strides"]

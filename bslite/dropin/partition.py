@@ -1,14 +1,10 @@
 """Which nodes of a graph run in bslite: as few parts as the order of computation allows."""
 
-import logging
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
-from torch.fx.passes.operator_support import OperatorSupportBase
 
 from bslite.dropin.costs import does_work, flops, sizes, total
 from bslite.frontends.torch.graph import Graph, has_tensors, is_getitem
@@ -35,14 +31,6 @@ class Part:
     def flops(self) -> int:
         """Of all nodes, at a batch of `costs.BATCH`."""
         return total(self.nodes)
-
-
-class _Buildable(OperatorSupportBase):
-    def __init__(self, nodes: set[Node]) -> None:
-        self._nodes = nodes
-
-    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
-        return node in self._nodes
 
 
 def partition(survey: Survey) -> list[Part]:
@@ -98,25 +86,30 @@ def _sizes_of_values(graph: Graph) -> bool:
 
 
 def _propose(graph: Graph, allowed: set[Node]) -> list[set[Node]]:
-    """The sets of the partitioner; the item of a tuple belongs to the set that makes the tuple."""
+    """As few sets of ``allowed`` nodes as have no cycle among them; the item of a tuple belongs to the set
+    that makes the tuple.
+
+    Sets follow each other. A node is in the last set from which no path through other operations leads to a
+    set that reads it; so there are as many sets as the path has that enters sets most often.
+    """
     if set(graph.operations()) <= allowed and not _sizes_of_values(graph):
         return [allowed]
-    logging.getLogger("torch.fx.passes.infra.partitioner").setLevel(logging.WARNING)
-    module = graph.program.graph_module
-    proposed = CapabilityBasedPartitioner(
-        module, _Buildable(allowed), allows_single_node_partition=True
-    ).propose_partitions()
-    groups = [set(p.nodes) for p in proposed]
-    home = {node: group for group in groups for node in group}
+    after: dict[Node, int] = {}  # node -> how many sets come after its own, or after it
+    groups: dict[int, set[Node]] = {}
+    for node in reversed(graph.nodes):
+        outside = node not in allowed
+        after[node] = max((after[u] + (outside and u in allowed) for u in node.users), default=0)
+        if not outside:
+            groups.setdefault(after[node], set()).add(node)
     for node in graph.nodes:
         if is_getitem(node) and node in allowed:
-            source, here = home.get(node.args[0]), home.get(node)  # type: ignore[arg-type]
-            if source is not here:
-                if here is not None:
-                    here.discard(node)
-                if source is not None:
-                    source.add(node)
-    return [group for group in groups if group]
+            groups[after[node]].discard(node)
+            source = node.args[0]
+            assert isinstance(source, Node)
+            if source in allowed:
+                after[node] = after[source]
+                groups[after[node]].add(node)
+    return [group for group in groups.values() if group]
 
 
 def _cut_modules(graph: Graph, groups: list[set[Node]]) -> set[Node]:

@@ -108,9 +108,18 @@ class Runner:
         if run is None and place.capturing(tensors):
             return self._run_torch(InTorch(reasons.CAPTURED), args, kwargs)
         if run is None:
-            run = self._prepare(state, key, tensors, objects, args, kwargs)
+            with no_collection:  # in the first run as well, which may plan and pack weights
+                run = self._prepare(state, key, tensors, objects, args, kwargs)
+                if not isinstance(run, InTorch):
+                    return self._run(run, tensors, objects, args, kwargs)
         else:
             state.used = True
+        return self._run(run, tensors, objects, args, kwargs)
+
+    def _run(
+        self, run: Run | InTorch, tensors: Sequence[Tensor], objects: Sequence[Any],
+        args: tuple[Any, ...], kwargs: dict[str, Any],
+    ) -> Any:  # fmt: skip
         if isinstance(run, InTorch):
             return self._run_torch(run, args, kwargs)
         try:
@@ -150,7 +159,7 @@ class Runner:
         state = self._state
         if state is not None and not _changed(state.watch):
             return state
-        with self._lock:
+        with self._lock, no_collection:
             state = self._state
             if state is not None and not _changed(state.watch):
                 return state
@@ -180,7 +189,7 @@ class Runner:
         why = why or place.wrong(tensors, state.watch.tensors)
         if why:
             return InTorch(why)
-        with self._lock, no_collection:
+        with self._lock:
             if (known := state.calls.find(key)) is not None:
                 return known
             found, specialised = self._kind(args, kwargs, tensors, objects)

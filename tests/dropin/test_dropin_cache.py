@@ -8,6 +8,7 @@ import pytest
 from support.dropin_models import F, agree, nn, torch, wrapped
 
 import bslite
+from bslite.engines.cpu import constants
 
 VOCABULARY, WIDTH, HEADS = 50, 32, 4
 
@@ -110,6 +111,30 @@ def test_a_cache_grows_without_another_trace_or_plan(batch: int, masked: bool) -
     assert len(report.kinds[1].parts) == 3  # around two attentions
     models = [m for e in fast._bslite_runner._state.executables.values() for m in e.models]
     assert all(len(m._calls) <= 1 for m in models)
+
+
+class Wide(nn.Module):
+    """A product with more weights than an L2 holds, as GPT-2 stores them: ``[in, out]``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(1024, 1024) / 32), nn.Parameter(torch.zeros(1024))
+
+    def forward(self, x: Any) -> Any:
+        return torch.addmm(self.bias, x.view(-1, 1024), self.weight)
+
+
+def test_weights_are_packed_once_for_the_prompt_and_for_each_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = []
+    make = constants.make
+    monkeypatch.setattr(
+        constants, "make", lambda const, *a: (packed.append(const.recipe), make(const, *a))[1]
+    )
+    net = Wide().eval()
+    fast = wrapped(net)
+    for tokens in (9, 1, 17, 1):
+        agree(fast, net, torch.randn(1, tokens, 1024))
+    assert packed.count("panels") == 1
 
 
 def test_a_cache_that_the_forward_makes_is_another_one_each_time() -> None:

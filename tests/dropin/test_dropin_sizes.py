@@ -11,6 +11,7 @@ from support.dropin_models import Net, agree, by_bslite, images, nn, torch, wrap
 import bslite
 from bslite.dropin import capture
 from bslite.dropin.runner import MAX_KINDS, runner_of
+from bslite.engines.cpu import constants
 
 
 class Encoder(nn.Module):
@@ -173,8 +174,10 @@ def test_an_index_along_all_rows_leaves_the_batch_free(traces: list[Any]) -> Non
     assert len(traces) == 1
 
 
-def test_nothing_is_collected_while_a_module_is_prepared() -> None:
-    seen = []
+def test_nothing_is_collected_while_a_module_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, packing = [], []
+    make = constants.make
+    monkeypatch.setattr(constants, "make", lambda *a: (packing.append(gc.isenabled()), make(*a))[1])
 
     class Looks(Asks):
         def forward(self, x: Any) -> Any:
@@ -184,6 +187,8 @@ def test_nothing_is_collected_while_a_module_is_prepared() -> None:
     fast = wrapped(Looks())
     fast(torch.randn(2, 5, 4))
     assert seen == [False]
+    assert packing
+    assert not any(packing)
     assert gc.isenabled()
 
 

@@ -12,6 +12,8 @@ from support.noise import noise
 
 import bslite
 from bslite import BsliteError, EngineError, InputError, ModelSpec, SpecError
+from bslite.engines.cpu import constants
+from bslite.plan import Const
 
 
 def small_net(fixed: bool = False) -> ModelSpec:
@@ -244,3 +246,30 @@ def test_a_stride_beyond_64_bits() -> None:
     spec = one_op("conv2d", x, weight=np.ones((1, 1, 1, 1), np.float32), stride=2**62)
     with pytest.raises(EngineError, match="beyond 64 bits"):
         bslite.run(spec, x)
+
+
+@pytest.mark.parametrize("rows", [1 << 12, 1 << 11])
+def test_a_large_table_is_read_where_it_lies(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    g = Graph()
+    ids = g.input("ids", ("N", 3), (2, 3), "int64")
+    memory = np.random.default_rng(0).standard_normal(rows * 64 + 2048).astype(np.float32)
+    start = -memory.ctypes.data % 4096 // 4  # a page's, so that the page of the last byte goes on
+    table = memory[start + 32 : start + 32 + rows * 64].reshape(rows, 64)
+    model = g.build(g("gather", "rows", g("constant", "table", value=table), ids))
+    made = []
+    make = constants.make
+    monkeypatch.setattr(constants, "make", lambda *a: (made.append(make(*a)), made[-1])[1])
+    picked = np.array([[0, rows - 1, 5]])
+    assert (bslite.run(model, picked) == table[picked]).all()
+    (read,) = (m for m in made if m.size >= rows * 64)
+    assert np.shares_memory(read, memory) == (table.nbytes >= constants.LARGE)
+
+
+def test_weights_as_panels_start_on_a_cache_line_and_end_in_zeros() -> None:
+    w = np.random.default_rng(0).standard_normal((13, 7, 1, 1)).astype(np.float32)
+    const = Const("w", "panels", ("w",), (("lanes", 8), ("width", 1), ("groups", 1)))
+    made = constants.make(const, {"w": w})
+    assert made.ctypes.data % 64 == 0
+    assert made.size >= 16 * 7 + constants.SLACK
+    assert not made[16 * 7 :].any()
+    assert (made[: 8 * 7].reshape(7, 8) == w[:8, :, 0, 0].T).all()

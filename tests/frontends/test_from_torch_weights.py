@@ -48,6 +48,27 @@ def test_changed_weights_are_noticed(how: str) -> None:
         assert float((model(x)[0] - net(x)).norm() / net(x).norm()) < 1e-6
 
 
+class Transposed(nn.Module):
+    """A product by a weight stored as ``[in, out]``, as GPT-2 has them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(6, 5)), nn.Parameter(torch.zeros(5))
+
+    def forward(self, x: Any) -> Any:
+        return torch.addmm(self.bias, x, self.weight)
+
+
+def test_a_transposed_weight_is_no_copy() -> None:
+    net, x = Transposed().eval(), torch.randn(4, 6)
+    spec = from_torch(net, x)
+    assert any(np.shares_memory(a, net.weight.detach().numpy()) for a in spec.params.values())
+    assert distance(net, spec, x) < 1e-6
+    with torch.no_grad():
+        net.weight.mul_(-2)
+    assert distance(net, spec, x) < 1e-6
+
+
 def test_msort() -> None:
     net = Fn(lambda x: torch.msort(x.t())).eval()
     spec = from_torch(net, torch.randn(5, 3))

@@ -15,26 +15,47 @@ from bslite.plan import Const
 
 Array = npt.NDArray[Any]
 SLACK = 64  # elements after the data: kernels may over-read by a vector
+LARGE = 1 << 20  # bytes from which on a parameter is not copied without need
+PAGE = 4096  # bytes, at least
+#: Recipes that write into `room` themselves.
+PLACED = (
+    *("panels", "pair_panels", "quad_panels", "gate_panels", "gate_rows"),
+    *("transposed_panels", "phase_panels"),
+)
 
 
 def make(const: Const, params: Mapping[str, Array]) -> Array:
     """The data of one constant, contiguous, 64-byte aligned and padded."""
-    return aligned(data_of(const, params))
+    data = data_of(const, params)
+    if const.recipe in PLACED or (const.recipe == "param" and _as_it_lies(data)):
+        return data.reshape(-1)
+    return aligned(data)
 
 
-def room(size: int) -> Array:
-    """Memory for ``size`` float32, not written yet, that starts on a cache line."""
-    made = np.empty(size + SLACK + 16, np.float32)
-    return made[-made.ctypes.data % 64 // 4 :]
+def _as_it_lies(data: Array) -> bool:
+    """Whether kernels can read a large array where it is: no copy of an embedding's table is made.
+
+    What they over-read is memory if it lies in the page of the last byte.
+    """
+    end = data.ctypes.data + data.nbytes
+    same_page = (end - 1) // PAGE == (end + SLACK * data.itemsize - 1) // PAGE
+    return data.nbytes >= LARGE and data.ctypes.data % 64 == 0 and same_page
+
+
+def room(size: int, dtype: npt.DTypeLike = np.float32) -> Array:
+    """Memory for ``size`` elements, not written yet, that starts on a cache line and is followed by zeros."""
+    itemsize = np.dtype(dtype).itemsize
+    made = np.empty(size + SLACK + 64 // itemsize, dtype)
+    made = made[-made.ctypes.data % 64 // itemsize :]
+    made[size:] = 0
+    return made
 
 
 def aligned(data: Array) -> Array:
     """A 1-D copy that starts on a cache line and is followed by zeros."""
-    flat = data.reshape(-1)
-    room = np.zeros(flat.size + SLACK + 64 // flat.itemsize, flat.dtype)
-    start = (-room.ctypes.data % 64) // flat.itemsize
-    room[start : start + flat.size] = flat
-    return room[start:]
+    made = room(data.size, data.dtype)
+    made[: data.size].reshape(data.shape)[...] = data
+    return made
 
 
 def _channels_padded(per_channel: Array, lanes: int, groups: int) -> Array:
@@ -62,14 +83,15 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
     whole = mine // nr * nr
     tail = -(-(mine - whole) // lanes) * lanes
     w = w.reshape(groups, mine, c, taps)
-    made = np.empty((groups, taps * c * (whole + tail)), w.dtype)
+    placed = room(groups * taps * c * (whole + tail), w.dtype)
+    made = placed[: groups * taps * c * (whole + tail)].reshape(groups, -1)
     panels = made[:, : taps * c * whole].reshape(groups, whole // nr, taps, c, nr)
     panels[...] = w[:, :whole].reshape(groups, whole // nr, nr, c, taps).transpose(0, 1, 4, 3, 2)
     if tail:
         last = made[:, taps * c * whole :].reshape(groups, taps, c, tail)
         last[..., : mine - whole] = w[:, whole:].transpose(0, 3, 2, 1)
         last[..., mine - whole :] = 0
-    return made
+    return placed
 
 
 @recipe("pair_panels")

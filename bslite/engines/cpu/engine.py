@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bslite.cache import Derived, Recent
+from bslite.cache import Derived, Recent, place_of
 from bslite.engines.common.cells import from_cells, inputs_to_cells, to_cells
 from bslite.engines.cpu import constants
 from bslite.engines.cpu.detect import detect
@@ -39,8 +39,8 @@ class Engine:
     def __init__(self, spec: ModelSpec, like: "Engine | None" = None) -> None:
         self.derived: Derived = Derived(None if like is None else like.derived)
         self.spec = simplify(spec, self.derived, dots=has_dots() or (False if SATURATES else None))
-        #: Parameter -> registers of the panels it was packed in, which plans for other sizes take again.
-        self._widths: dict[str, int] = {} if like is None else like._widths
+        #: Where a parameter lies -> registers of the panels it was packed in, which other plans take again.
+        self._widths: dict[Any, int] = {} if like is None else like._widths
         self._runs: KnownRuns = KnownRuns() if like is None else like._runs
         self._takes = [f"input {i.name!r}" if i.dtype != "float32" else "" for i in spec.inputs]
         self._gives = [np.dtype(spec.dtypes[name]) for name in spec.outputs]
@@ -66,6 +66,8 @@ class Engine:
         """The session for inputs of these shapes and strides (elements)."""
 
         def make() -> Session:
+            known = ((key, self._widths.get(place_of(a))) for key, a in self.spec.params.items())
+            packed_in = {key: width for key, width in known if width} if self._widths else {}
             plan = build_plan(
                 self.spec,
                 shapes,
@@ -73,7 +75,7 @@ class Engine:
                 input_strides=strides,
                 layerwise=layerwise,
                 keep_values=keep_values,
-                tuning=dataclasses.replace(tuning or Tuning(), packed=dict(self._widths), runs=self._runs),
+                tuning=dataclasses.replace(tuning or Tuning(), packed=packed_in, runs=self._runs),
             )
             packed = Derived(self.derived)  # kept with the session: constants of a size go when its plan goes
             return Session(plan, partial(self.constant, packed=packed), packed, key, self._cells)
@@ -103,7 +105,7 @@ class Engine:
         sources = [params[key] for key in const.keys]
         table = packed or Derived(self.derived)
         if const.recipe in ("panels", "pair_panels", "quad_panels"):
-            self._widths.setdefault(const.keys[0], dict(const.args)["width"])
+            self._widths.setdefault(place_of(sources[0]), dict(const.args)["width"])
         made: Array = table.get((const.recipe, const.args), sources, partial(constants.make, const, params))
         return made
 

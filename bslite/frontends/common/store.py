@@ -32,12 +32,12 @@ class Store(ABC, Generic[Data]):
 
     def param(self, const: Const[Data]) -> str:
         """Store a constant and return its key."""
-        identity, array = self.identity(const.data), self.array(const)
+        identity = self.identity(const.data)
         key = self._keys.get(identity) or self._new_key(const.key)
         if key not in self.builder.params:
+            self.builder.params[key] = self.array(const)
             self._kept.append(const.data)
             self._keys[identity] = key
-            self.builder.params[key] = array
         return key
 
     def known(self, const: Const[Data]) -> Value:

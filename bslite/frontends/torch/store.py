@@ -38,7 +38,8 @@ class Store(AnyStore["torch.Tensor"]):
             raise SpecError(
                 f"parameter {const.key!r} is {dtype_name(const.data)}, expected {' or '.join(DTYPES)}"
             )
-        made: Array = const.data.detach().cpu().contiguous().numpy()
+        data = const.data.detach().cpu()
+        made: Array = (data if _dense(data) else data.contiguous()).numpy()
         return made
 
     def constant(self, key: str, const: "AnyConst[torch.Tensor]") -> Value:
@@ -91,3 +92,17 @@ class Store(AnyStore["torch.Tensor"]):
             # What torch does where a float32 meets integers, or a single number of another type.
             operand = Const(tensor.float(), operand.key)
         return self.known(operand)
+
+
+def _dense(tensor: "torch.Tensor") -> bool:
+    """Whether a tensor fills a piece of memory, its axes in any order.
+
+    Such a one is stored as it lies: models of the same module then share the weights that they transpose, and
+    what an engine packs of them.
+    """
+    room = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1 and stride != room:
+            return False
+        room *= size
+    return True

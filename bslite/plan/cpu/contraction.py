@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu.gemm import Conv, Windows
 from bslite.kernels.contracts.record import Operand
+from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.cpu.epilogue import epilogue
@@ -104,6 +105,8 @@ def contraction(
     group_channels = channels // groups
     packed_already = 0 if pack else b.tuning.packed.get(layer.node.params["weight"], 0)
     tiling = line_tiling(machine, pixels, group_channels, panel, packed_already)
+    if packed_already and not panel and images == lines == 1:
+        tiling = _as_packed(machine, tiling, pixels, group_channels, terms.size * groups, packed_already)
     panel_bytes = 4 * terms.size * tiling.width * machine.lanes
     (xi, xl, xc), (yi, yl, yc), (ri, rl, rc) = geometry["x"], geometry["y"], geometry["r"]
     items = choose_items(
@@ -163,3 +166,15 @@ def part_of(y: View, size: Lines, channels: int, strides: tuple[int, int, int], 
     image, line, pixel = strides
     shape = (size.images, channels, size.lines, size.pixels)
     return View(y.buffer, y.offset + at, shape, (image, 1, line, pixel))
+
+
+def _as_packed(
+    machine: Machine, best: LineTiling, pixels: int, channels: int, depth: int, width: int
+) -> LineTiling:
+    """The tiling with panels that are there already, of ``width`` registers, if it takes no longer than
+    fetching the weights from beyond L2; else ``best``. ``depth``: of all groups together.
+    """
+    same = line_tiling(machine, pixels, channels, width)
+    fetched = 4 * machine.lanes * best.registers
+    hidden = fetched * depth > machine.l2 and same.cycles <= fetched / machine.l3_bytes_per_cycle
+    return same if hidden else best
