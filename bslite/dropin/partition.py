@@ -49,9 +49,24 @@ def partition(survey: Survey) -> list[Part]:
     for group in groups:
         if _worth_a_call(group) or (len(groups) == 1 and not survey.refused):
             nodes = sorted(group, key=order.__getitem__)
-            outputs = [n for n in nodes if any(u in graph.live and u not in group for u in n.users)]
+            outputs = [n for n in nodes if any(_reads(graph, groups, group, u) for u in n.users)]
             parts.append(Part(nodes, _read(graph, group, nodes), outputs))
     return sorted(parts, key=lambda part: order[part.nodes[0]])
+
+
+def _reads(graph: Graph, groups: list[set[Node]], group: set[Node], user: Node) -> bool:
+    """Whether ``user`` reads a value of ``group`` from outside.
+
+    One that makes no elements does if torch joins them.
+    """
+    if user in graph.hollow:
+        return any(u not in graph.hollow and not any(u in g for g in groups) for u in _beyond(graph, user))
+    return user in graph.live and user not in group
+
+
+def _beyond(graph: Graph, node: Node) -> set[Node]:
+    """What reads ``node``, directly or by way of others without elements."""
+    return {v for u in node.users for v in ({u} | _beyond(graph, u) if u in graph.hollow else {u})}
 
 
 def _worth_a_call(group: set[Node]) -> bool:

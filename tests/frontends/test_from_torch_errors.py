@@ -54,7 +54,6 @@ def test_forms_behind_what_is_unsupported_are_looked_at() -> None:
         (lambda x: x.clamp(float("nan"), 1), "a bound is NaN"),
         (lambda x: x.round(decimals=2), "decimals=2"),
         (lambda x: torch.linalg.vector_norm(x, 0), "of order 0"),
-        (lambda x: x @ torch.ones(8), "with a vector"),
         (lambda x: torch.cat([x, x]).split([x.shape[0]] * 2)[0], "splits the batch"),
         (lambda x: F.conv2d(x, x[:1, :, :2, :2].tanh()), "its weight is computed from the input"),
         (lambda x: F.batch_norm(x, None, None, training=True), "statistics of the batch"),

@@ -93,6 +93,9 @@ class Walk:
         return tensor
 
     def _visit(self, node: "Node") -> Any:
+        if node in self.graph.hollow:  # a free size of it may be one: the join drops it
+            made = node.meta["val"]
+            return Const(load_torch().empty(concrete(dims(made), 1), dtype=made.dtype), node.name)
         args, kwargs = load_torch().fx.map_arg((node.args, node.kwargs), self.results.__getitem__)
         if node in self.graph.constant:
             return self._evaluate(node, args, kwargs)
@@ -117,7 +120,8 @@ class Walk:
             return self._problem(node, str(e))
 
     def _site(self, node: "Node") -> Site:
-        return Site(self.store, self.names, node, [u for u in node.users if u in self.graph.live])
+        live, hollow = self.graph.live, self.graph.hollow
+        return Site(self.store, self.names, node, [u for u in node.users if u in live and u not in hollow])
 
     def _evaluate(self, node: "Node", args: Any, kwargs: Any) -> Any:
         """Run an operation on constants."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")  # kinds of placeholder that hold a known tensor
 #: Operations that take from their operand its dtype and device alone, from arguments the rest.
 FILLED = ("new_zeros", "new_ones", "new_full")
+#: Operations that leave out operands without elements.
+JOINS = ("cat", "concat", "concatenate")
 
 
 class Graph:
@@ -32,6 +34,7 @@ class Graph:
         self.nodes: list[Node] = list(program.graph.nodes)
         kinds = {s.arg.name: s.kind.name for s in program.graph_signature.input_specs}
         self.stored = {n for n in self.nodes if n.op == "placeholder" and kinds[n.name] in STORED}
+        self.hollow = self._hollow()
         self.live = self._live()
         self.constant = self._constant()
         self.whole = self._whole_modules()
@@ -42,14 +45,28 @@ class Graph:
         for node in reversed(self.nodes):
             if node.op == "output":
                 live.add(node)
-            if node in live:
+            if node in live and node not in self.hollow:
                 live.update(node.all_input_nodes)
         return live
+
+    def _hollow(self) -> "set[Node]":
+        """The nodes that make tensors without elements for joins to leave out: what they are made of is not
+        needed.
+        """
+        hollow: set[Node] = set()
+        for node in reversed(self.nodes):
+            if (
+                node.op == "call_function"
+                and is_empty(node)
+                and all(u in hollow or (operation(u) in JOINS and not is_empty(u)) for u in node.users)
+            ):
+                hollow.add(node)
+        return hollow
 
     def _constant(self) -> "set[Node]":
         """The nodes that compute the same whatever the input: they are evaluated once, here."""
         torch = load_torch()
-        constant = set(self.stored)
+        constant = self.stored | self.hollow
         for node in self.nodes:
             tags = getattr(node.target, "tags", ())
             if (
@@ -155,6 +172,12 @@ def normalization(node: "Node") -> "list[Node]":
 def is_filled(node: "Node") -> bool:
     """Whether ``node`` makes a tensor of one number, of a shape that is the same for every input."""
     return operation(node) in FILLED and all(isinstance(d, int) for d in dims(node.meta["val"]))
+
+
+def is_empty(node: "Node") -> bool:
+    """Whether ``node`` makes a tensor without elements, whatever the input."""
+    value = node.meta.get("val")
+    return isinstance(value, load_torch().Tensor) and 0 in dims(value)
 
 
 def is_getitem(node: "Node") -> bool:

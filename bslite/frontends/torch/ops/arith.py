@@ -11,7 +11,7 @@ from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Number, Operand
 
 
-def scaled(s: Site, term: Term, factor: Number) -> Term:
+def scaled(s: Site, term: Term, factor: Number) -> Any:
     """``term`` times a number: at once if the term is constant, by a layer if not."""
     if factor == 1:
         return term

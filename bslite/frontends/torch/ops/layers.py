@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.counting import linear_on_rows
+from bslite.frontends.torch.ops.arith import scaled
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand
 
@@ -28,9 +30,8 @@ def addmm(s: Site, bias: Operand, x: Operand, weight: Operand, *, beta: float = 
 def plus_product(
     s: Site, bias: Operand, x: Operand, y: Operand, *, beta: float = 1, alpha: float = 1
 ) -> Value:
-    if beta != 1 or alpha != 1:
-        raise Unsupported(f"beta={beta}, alpha={alpha}")
-    return s.emit("add", s.emit("matmul", x, y, inner=(*x.shape[:-1], y.shape[-1])), bias)
+    product = scaled(s, s.emit("matmul", x, y, inner=(*x.shape[:-1], y.shape[-1])), alpha)
+    return s.emit("add", product, scaled(s, bias, beta) if beta else s.store.scalar(0.0))
 
 
 @aten("mm", "bmm", "matmul")
@@ -38,8 +39,19 @@ def matmul(s: Site, x: Operand, y: Operand) -> Value:
     if isinstance(y, Const) and len(y.shape) == 2:
         return linear(s, x, s.derived("weight", y.data.t()))
     if min(len(x.shape), len(y.shape)) < 2:
-        raise Unsupported("with a vector")
+        return with_vector(s, x, y)
     return s.emit("matmul", x, y)
+
+
+@aten("mv", "dot")
+def with_vector(s: Site, x: Operand, y: Operand) -> Value:
+    """A vector on the left is a row, one on the right a column."""
+    if len(x.shape) == 1:
+        x = reshape(s, x, (1, *x.shape), last=False)
+    if len(y.shape) == 1:
+        y = reshape(s, y, (*y.shape, 1), last=False)
+    stack = x.shape[:-2] if len(x.shape) > 2 else y.shape[:-2]
+    return reshape(s, s.emit("matmul", x, y, inner=(*stack, x.shape[-2], y.shape[-1])), s.shape)
 
 
 @aten("batch_norm", "native_batch_norm", "_native_batch_norm_legit")

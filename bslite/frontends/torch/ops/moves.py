@@ -159,7 +159,7 @@ def unbind(s: Site, x: Operand, axis: int = 0) -> list[Operand | None]:
 
 @aten("cat", "concat", "concatenate")
 def cat(s: Site, xs: Sequence[Operand], axis: int = 0) -> Operand:
-    given = [x for x in xs if x.shape != (0,)] or xs  # torch leaves out what is empty and has one axis
+    given = [x for x in xs if 0 not in x.shape] or xs
     return given[0] if len(given) == 1 else s.emit("concat", *given, axis=axis)
 
 
