@@ -67,10 +67,20 @@ class Layer:
 
 
 def fuse(spec: ModelSpec, enabled: bool = True) -> list[Layer]:
-    """The model as layers in a topological order. With ``enabled`` false, one layer per node."""
+    """The model as layers in a topological order. With ``enabled`` false, one layer per node.
+
+    Sizes have no say in it, so it is done once per model.
+    """
     if not enabled:
         off = Reason("fusing is off")
         return [Layer(n, name=n.name, members=(n.name,), apart=off) for n in spec.nodes]
+    made = spec.__dict__.get("_layers")
+    if made is None:
+        made = spec.__dict__["_layers"] = _fuse(spec)
+    return list(made)
+
+
+def _fuse(spec: ModelSpec) -> list[Layer]:
     reading = readers(spec)
     position = {n.name: i for i, n in enumerate(spec.nodes)}
     shapes = spec.infer_shapes([i.example for i in spec.inputs])

@@ -1,6 +1,7 @@
 """The data of a model: a graph of named ops with parameters, validated on construction."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -105,7 +106,7 @@ class Node:
     def __reduce__(self) -> Any:  # a MappingProxyType does not pickle
         return Node, (self.name, self.op, self.inputs, dict(self.params), dict(self.attrs))
 
-    @property
+    @functools.cached_property
     def declaration(self) -> ops.Op:
         """The op's declaration in `bslite.ops`."""
         return ops.get(self.op)
@@ -244,7 +245,12 @@ class Graph:
 
     def param_shapes(self, node: Node) -> dict[str, Shape]:
         """Role -> shape of one node's parameters."""
-        return {role: self.params[key].shape for role, key in node.params.items()}
+        known: dict[str, tuple[Node, dict[str, Shape]]] = self.__dict__.setdefault("_param_shapes", {})
+        found = known.get(node.name)
+        if found is None or found[0] is not node:
+            shapes = {role: self.params[key].shape for role, key in node.params.items()}
+            found = known[node.name] = node, shapes
+        return found[1]
 
     def node_params(self, node: Node) -> dict[str, Array]:
         """Role -> array of one node's parameters."""

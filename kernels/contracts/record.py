@@ -42,11 +42,8 @@ class Record(Frozen):
     def operands(self) -> dict[str, Operand]:
         """Where the kernel's tensors begin, by name."""
         layout = _layout(type(self))
-        return {
-            name: Operand(*value)
-            for name, kind, value in zip(layout.names, layout.kinds, layout.values(self), strict=True)
-            if kind is Operand
-        }
+        given = zip(layout.names, layout.kinds, self.arguments(), strict=True)
+        return {name: value for name, kind, value in given if kind is Operand}
 
     def numbers(self) -> dict[str, Any]:
         """All other fields by name: numbers of the declared type (an enumeration's value), variants, None.
@@ -54,11 +51,16 @@ class Record(Frozen):
         Raises TypeError for a float where a whole number is declared.
         """
         layout = _layout(type(self))
-        return {
-            name: value if type(value) is kind else _typed(self, name, kind, value)
+        given = zip(layout.names, layout.kinds, self.arguments(), strict=True)
+        return {name: value for name, kind, value in given if kind is not Operand}
+
+    def arguments(self) -> list[Any]:
+        """The values of the `parameters` in order: of `operands` and `numbers`."""
+        layout = _layout(type(self))
+        return [
+            value if type(value) is kind else _typed(self, name, kind, value)
             for name, kind, value in zip(layout.names, layout.kinds, layout.values(self), strict=True)
-            if kind is not Operand
-        }
+        ]
 
     def variants(self) -> list["Variant"]:
         """The compiled kernels of families that the step calls."""
@@ -93,8 +95,10 @@ def parameters(record: type[Record]) -> tuple[Parameter, ...]:
 
 
 def _typed(record: Record, name: str, kind: Any, value: Any) -> Any:
-    """A number converted to the type ``kind`` that its field declares."""
+    """A value converted to the type ``kind`` that its field declares."""
     value = value.value if isinstance(value, Enum) else value
+    if kind is Operand:
+        return Operand(*value)
     if kind is float:
         return float(value)
     if kind is not int:
@@ -120,9 +124,13 @@ class Layout(NamedTuple):
 
     def values(self, record: Record) -> list[Any]:
         """The values of the `parameters`, in the same order."""
-        found: list[Any] = []
         read = self.fields(record)
-        for value, spread in zip(read if len(self.spread) > 1 else (read,), self.spread, strict=True):
+        if len(self.spread) == 1:
+            read = (read,)
+        if True not in self.spread:
+            return list(read)
+        found: list[Any] = []
+        for value, spread in zip(read, self.spread, strict=True):
             if spread:
                 found += value
             else:

@@ -49,20 +49,22 @@ def test_same_bits_as_layer_by_layer(arch: str, size: tuple[int, int]) -> None:
 
 
 def test_a_size_near_by_takes_the_runs_that_were_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search serves sizes near by, where each of its bands still has a row; other sizes have their own."""
+    """A search serves sizes near by, where each of its bands still has a row; those further off choose among
+    its runs.
+    """
     spec, searched = network("resnet18").replace(name="another"), []
     search = stacks.choose_bands
 
     def noted(layers: Any, spec: ModelSpec, shapes: Any, *rest: Any) -> Any:
-        searched.append(shapes["x"][2:])
+        searched.append((shapes["x"][2:], "chosen" if rest[-1] is not None else "searched"))
         return search(layers, spec, shapes, *rest)
 
     monkeypatch.setattr(stacks, "choose_bands", noted)
-    for size in ((96, 96), (101, 90), (84, 110), (64, 64), (81, 81)):
+    for size in ((96, 96), (101, 90), (84, 110), (64, 64), (81, 81), (20, 23)):
         x = images(1, *size)
         want = bslite.run(spec, x, layerwise=True)
         assert run_tuned(spec, [x], 2, EAGER)[0].tobytes() == want.tobytes()
-    assert searched == [(96, 96), (64, 64)]
+    assert searched == [((96, 96), "searched"), ((64, 64), "chosen"), ((20, 23), "searched")]
 
 
 def test_networks_of_full_size_are_taken_in_bands() -> None:

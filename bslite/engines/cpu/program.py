@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.errors import EngineError
+from bslite.kernels.contracts.cpu.stack import Stacked
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
-from bslite.kernels.contracts.record import Variant
+from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 from bslite.machine import Machine
 from bslite.plan import Const
 from bslite.plan.cpu.ops.move import AXES
@@ -19,47 +20,32 @@ from bslite.plan.cpu.tiling import WIDTHS, max_rows
 Array = npt.NDArray[Any]
 
 
-def kernels(plan: CpuPlan) -> list[Any]:
-    """Every kernel the plan calls, each once, in order of first use."""
-    from bslite.kernels.cpu import STEP_KERNELS
-    from bslite.kernels.cpu.runtime.compile import kernel_of
-
-    found: dict[str, Any] = {}
-    for step in plan.steps:
-        for kernel in (
-            *(kernel for plan_ in step.plans for kernel in kernels(plan_)),
-            *map(kernel_of, step.record.variants()),
-            STEP_KERNELS[step.kernel],
-        ):
-            found.setdefault(kernel.name, kernel)
-    return list(found.values())
-
-
 #: Whether a plan calls one of these depends on sizes and layouts, not on the model alone.
 BY_SHAPE = ("copy", "halo", "interleave", "stack", "transpose")
 
 
-def kernels_for_any_shape(plan: CpuPlan, machine: Machine) -> list[Any]:
-    """The kernels of the plan, and those that plans of the same model for other batches and sizes may call.
+def kernels_for_any_shape(plan: CpuPlan, machine: Machine, own: Mapping[str, Any]) -> list[Any]:
+    """The kernels of the plan, ``own`` by name, and those that plans of the same model for other batches and
+    sizes may call.
 
     They are made ready together, so that no other input compiles anything once a model has run.
     """
     from bslite.kernels.cpu import STEP_KERNELS
     from bslite.kernels.cpu.runtime.compile import kernel_of
 
-    found = {kernel.name: kernel for kernel in kernels(plan)}
     more = [STEP_KERNELS[name] for name in BY_SHAPE]
     if any(len(view.shape) > AXES for view in plan.values.values()):
         more.append(STEP_KERNELS["copy_axes"])
-    if "conv" in found:
+    if "conv" in own:
         more += [kernel_of(GemmSweep(vecs, max_rows(machine, vecs))) for vecs in range(1, max(WIDTHS) + 1)]
-    return list(found.values()) + [kernel for kernel in more if kernel.name not in found]
+    return [*own.values(), *(kernel for kernel in more if kernel.name not in own)]
 
 
 class Program:
     """A plan encoded: ``records`` of int64 cells, and ``bases``, the table of base addresses.
 
-    The addresses of constants are filled in, and those of kernels, compiled or loaded here if need be.
+    The addresses of constants are filled in, and those of ``kernels``, by name in order of first use, which
+    are compiled or loaded here if need be.
     """
 
     def __init__(self, plan: CpuPlan, constant: Callable[[Const], Array]) -> None:
@@ -75,84 +61,84 @@ class Program:
         self.index |= {name: 1 + i for i, name in enumerate(elsewhere)}
         self.bases = np.zeros(bases_of(plan), np.int64)
         self._kept: list[Any] = []  # keeps the arrays alive whose addresses are in the records
+        self.kernels: dict[str, Any] = {}
         for name, const in plan.consts.items():
             data = constant(const)
             self._kept.append(data)
             self.bases[self.index[name]] = data.ctypes.data
+        self._starts = {name: (base, 4 * plan.places.get(name, 0), 4) for name, base in self.index.items()}
+        for name, const in plan.consts.items():
+            if const.recipe == "offsets":
+                self._starts[name] = self.index[name], 0, 8
         self.records = np.zeros((len(plan.steps), CELLS), np.int64)
-        for record, step in zip(self.records, plan.steps, strict=True):
-            given: dict[str, Any] = {"items": step.items, "after": step.after, **step.record.numbers()}
-            if step.bands:
-                given |= self._stack(step, plan.places, constant)
-            for name, (buffer, offset) in step.operands.items():
-                width = 8 if buffer in plan.consts and plan.consts[buffer].recipe == "offsets" else 4
-                given |= {
-                    name: self.index[buffer],
-                    f"{name}_at": width * (offset + plan.places.get(buffer, 0)),
-                }
-            _fill(record, step.kernel, given)
+        for place, step in enumerate(plan.steps):
+            self._write(place, step, self._stack(step, constant) if step.bands else step.record)
 
-    def _stack(
-        self, step: CpuStep, places: Mapping[str, int], constant: Callable[[Const], Array]
-    ) -> dict[str, int]:
-        """The cells of a "stack" step: a table of its bands, each with its program and its ends."""
-        inner = [Program(plan, constant) for plan in step.plans]
-        table = np.zeros((len(step.bands), 8), np.int64)  # columns: `kernels.cpu.runtime.stack.BAND`
-        for row, band in zip(table, step.bands, strict=True):
-            program = inner[band.plan]
-            ends = [
-                (
-                    program.index[e.inner],
-                    self.index[e.outer],
-                    4 * (e.offset + places.get(e.outer, 0)),
-                    4 * e.image,
-                )
-                for e in band.ends
-            ]
-            tied = np.array(ends, np.int64)
-            self._kept.append(tied)
-            plan, records, bases = step.plans[band.plan], program.records, program.bases
-            row[:] = (
-                records.ctypes.data, len(records), bases.ctypes.data, len(bases), tied.ctypes.data, len(tied),
-                4 * stack_arena_at(plan), 4 * own_scratch(plan),
-            )  # fmt: skip
-        self._kept += [inner, table]
-        return {"table": table.ctypes.data, "bands": len(table)}
+    def _stack(self, step: CpuStep, constant: Callable[[Const], Array]) -> Stacked:
+        """The record of a "stack" step: a table of its bands, each with its program and its ends."""
+        rows = []  # for each plan, what the rows of its bands begin and end with
+        for plan in step.plans:
+            program = Program(plan, constant)
+            self._kept.append(program)
+            self.kernels = program.kernels | self.kernels
+            records, bases = program.records, program.bases
+            first = records.ctypes.data, len(records), bases.ctypes.data, len(bases)
+            rows.append((program.index, first, (4 * stack_arena_at(plan), 4 * own_scratch(plan))))
+        ends = np.empty((sum(len(band.ends) for band in step.bands), 4), np.int64)
+        table = np.empty((len(step.bands), 8), np.int64)  # columns: `kernels.cpu.runtime.stack.BAND`
+        tied: list[tuple[int, int, int, int]] = []
+        bands: list[tuple[int, ...]] = []
+        start = ends.ctypes.data
+        for band in step.bands:
+            index, first, last = rows[band.plan]
+            bands.append((*first, start + 32 * len(tied), len(band.ends), *last))
+            for end in band.ends:
+                base, place, width = self._starts[end.outer]
+                tied.append((index[end.inner], base, place + width * end.offset, 4 * end.image))
+        if tied:
+            ends[:] = tied
+        table[:] = bands
+        self._kept += [ends, table]
+        return Stacked(table.ctypes.data, len(table))
 
-
-def _fill(record: Any, name: str, given: dict[str, Any]) -> None:
-    """Write the cells of one step, all of them and no others."""
-    from bslite.kernels.cpu import STEP_KERNELS
-
-    kernel = STEP_KERNELS[name]
-    given["kernel"] = kernel.address
-    if len(kernel.fields) > len(record):
-        raise EngineError(f"kernel {name!r} has {len(kernel.fields)} cells; a record has {len(record)}")
-    if set(given) != set(kernel.fields):
-        wrong = sorted(set(given) ^ set(kernel.fields))
-        raise EngineError(f"step {name!r}: cells {wrong} are given but not known, or known but not given")
-    cells = [_cell(given[field]) for field in kernel.fields]
-    try:
-        record[: len(cells)] = cells
-    except OverflowError:
-        wide = [f"{field} is {given[field]}" for field in kernel.fields if not _fits(given[field])]
-        raise EngineError(f"step {name!r}: {', '.join(wide)}, beyond 64 bits") from None
-
-
-def _cell(value: Any) -> int:
-    """One argument as a cell: a float as its float32 bits in the low half, a kernel as its address."""
-    if type(value) is int:
-        return value
-    if value is None:
-        return 0
-    if isinstance(value, Variant):
+    def _write(self, place: int, step: CpuStep, record: StepRecord) -> None:
+        """Write the cells of one step."""
+        from bslite.kernels.cpu import STEP_KERNELS
         from bslite.kernels.cpu.runtime.compile import kernel_of
 
-        return int(kernel_of(value).address)
-    if isinstance(value, float):
-        return int(np.float32(value).view(np.uint32))
-    return int(value)
-
-
-def _fits(value: Any) -> bool:
-    return -(2**63) <= _cell(value) < 2**63
+        kernel = STEP_KERNELS[step.kernel]
+        cells = [kernel.address, step.items, step.after]
+        add = cells.append
+        for value in record.arguments():
+            kind = type(value)
+            if kind is int:
+                add(value)
+            elif kind is Operand:
+                base, start, width = self._starts[value.buffer]
+                add(base)
+                add(start + width * value.at)
+            elif value is None:
+                add(0)
+            elif kind is float:
+                add(int(np.float32(value).view(np.uint32)))  # its bits, in the low half
+            elif isinstance(value, Variant):
+                called = kernel_of(value)
+                self.kernels.setdefault(called.name, called)
+                add(called.address)
+            else:
+                add(int(value))
+        self.kernels.setdefault(kernel.name, kernel)
+        if len(kernel.fields) > self.records.shape[1]:
+            raise EngineError(
+                f"kernel {step.kernel!r} has {len(kernel.fields)} cells; a record has {self.records.shape[1]}"
+            )
+        if len(cells) != len(kernel.fields):
+            raise EngineError(
+                f"step {step.kernel!r} has {len(cells)} cells; its kernel has {len(kernel.fields)}"
+            )
+        try:
+            self.records[place, : len(cells)] = cells
+        except OverflowError:
+            named = zip(kernel.fields, cells, strict=True)
+            wide = [f"{field} is {cell}" for field, cell in named if not -(2**63) <= cell < 2**63]
+            raise EngineError(f"step {step.kernel!r}: {', '.join(wide)}, beyond 64 bits") from None

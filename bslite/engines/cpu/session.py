@@ -75,8 +75,8 @@ class Session:
         from bslite.kernels.cpu.runtime.walk import walk
 
         self.plan, self.packed, self.key = plan, packed or Derived(), key
-        self.kernels = [*kernels_for_any_shape(plan, detect(plan.threads)), walk]
         self.program = Program(plan, constant)
+        self.kernels = [*kernels_for_any_shape(plan, detect(plan.threads), self.program.kernels), walk]
         for kernel in self.kernels:
             _ = kernel.address
         self.output_shapes = [view.shape for view in plan.outputs]

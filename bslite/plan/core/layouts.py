@@ -45,8 +45,17 @@ def channels_second(spec: ModelSpec, shapes: Mapping[str, Shape]) -> frozenset[s
     """The values of rank 3 to 5 whose channels are axis 1.
 
     Of rank 3 and 5: those that windows move over, and those joined to them by ops that keep axes in place. Of
-    rank 4: all but those so joined to ops on rows and to none on images.
+    rank 4: all but those so joined to ops on rows and to none on images. Found once per model: only ranks
+    have a say in it.
     """
+    ranks = tuple(map(len, shapes.values()))
+    known: dict[Shape, frozenset[str]] = spec.__dict__.setdefault("_channels_second", {})
+    if ranks not in known:
+        known[ranks] = _channels_second(spec, shapes)
+    return known[ranks]
+
+
+def _channels_second(spec: ModelSpec, shapes: Mapping[str, Shape]) -> frozenset[str]:
     windows: set[str] = set()
     images: set[str] = set()
     rows: set[str] = set()

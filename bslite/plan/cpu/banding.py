@@ -232,9 +232,9 @@ class Search:
                 found.append(start)
         return found
 
-    def runs(self, stop: int) -> list[Run]:
-        """The best number of bands for each run that ends before layer ``stop``."""
-        waiting = self.starts(stop)
+    def runs(self, stop: int, starts: Sequence[int]) -> list[Run]:
+        """The best number of bands for each run from one of ``starts`` (the last first) until ``stop``."""
+        waiting = list(starts)
         best: dict[int, Run] = {}
         for rounds in self.options.rounds:
             bands = rounds * self.machine.threads
@@ -270,11 +270,13 @@ def choose_bands(
     apart: Container[int],
     outputs: Iterable[str],
     options: Banding,
+    among: Sequence[Run] | None = None,
 ) -> list[Run]:
     """Disjoint runs of layers to take band by band, the cheapest by predicted cycles.
 
     ``shapes``: of one image. ``apart``: numbers of the layers that can be computed image by image;
-    ``outputs``: the values needed after all layers.
+    ``outputs``: the values needed after all layers. ``among``: the runs to choose from, in as many bands as
+    are best here; all if not given.
     """
     costs = [layer_cost(layer, spec, shapes, machine) for layer in layers]
     able = [
@@ -289,12 +291,17 @@ def choose_bands(
     read_by: dict[str, int] = {name: i for i, layer in enumerate(layers) for name in layer.inputs}
     read_by |= dict.fromkeys(outputs, len(layers))
     search = Search(layers, costs, able, maps, shapes, machine, images, read_by, options)
+    given: dict[int, set[int]] = {}
+    for run in among or ():
+        if all(able[run.start : run.stop]):
+            given.setdefault(run.stop, set()).add(run.start)
     best: list[float] = [0.0]
     chosen: list[Run | None] = []
     for stop in range(1, len(layers) + 1):
         cycles = best[-1] + whole_cycles(costs[stop - 1], machine, images, options)
         pick = None
-        for run in search.runs(stop):
+        starts = search.starts(stop) if among is None else sorted(given.get(stop, ()), reverse=True)
+        for run in search.runs(stop, starts):
             if best[run.start] + run.cycles < cycles:
                 cycles, pick = best[run.start] + run.cycles, run
         best.append(cycles)

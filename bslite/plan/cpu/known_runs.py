@@ -1,7 +1,9 @@
-"""The runs of layers that a search found for other sizes of a model, taken again for sizes near by.
+"""The runs of layers that searches found for other sizes of a model, taken again for this one.
 
-The search is the larger part of a new size's plan. Which runs are best changes slowly with the size, and no
-result depends on them.
+A search tries all runs, and would be the larger part of a new size's plan. Which runs are best changes
+slowly with the size, and no result depends on them. For a size near by, the same runs are taken. For one
+further off, runs are chosen among those that searches found, in numbers of bands that suit it: a twentieth of
+a search, and within 1.5 % of its predicted cycles.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -12,8 +14,9 @@ from bslite.passes import Layer
 from bslite.plan.core.bands import can_band
 from bslite.spec import ModelSpec
 
-NEAR = 1.3  # factor by which each size may differ
-MOST = 16  # searches that are kept
+NEAR = 1.3  # factor by which each size may differ for the same runs
+FAR = 4.0  # and for a choice among them
+MOST = 16  # searches that are kept, and choices
 
 
 class Run(NamedTuple):
@@ -26,7 +29,7 @@ class Run(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a search found for images of these ``shapes``."""
+    """What was found for images of these ``shapes``."""
 
     key: Hashable
     shapes: tuple[Shape, ...]
@@ -37,22 +40,38 @@ class KnownRuns:
     """The searches of a model. ``key`` tells apart what is no matter of sizes: layers, batch, threads."""
 
     def __init__(self) -> None:
-        self._found: list[Found] = []
+        self._searched: list[Found] = []
+        self._chosen: list[Found] = []
 
     def near(self, key: Hashable, shapes: Sequence[Shape]) -> list[Run] | None:
         """The runs found for images of nearly these shapes, the latest first; None if there are none."""
-        for found in reversed(self._found):
-            if found.key == key and all(map(_near, found.shapes, shapes)):
+        for found in reversed([*self._searched, *self._chosen]):
+            if found.key == key and _within(NEAR, found.shapes, shapes):
                 return found.runs
         return None
 
-    def note(self, key: Hashable, shapes: Sequence[Shape], runs: Sequence[Run]) -> None:
-        """Keep what a search found."""
-        self._found = [*self._found[1 - MOST :], Found(key, tuple(shapes), list(runs))]
+    def among(self, key: Hashable, shapes: Sequence[Shape]) -> list[Run] | None:
+        """The runs that searches found for images not too different from these; None without a search."""
+        searches = [f for f in list(self._searched) if f.key == key and _within(FAR, f.shapes, shapes)]
+        return [run for found in searches for run in found.runs] if searches else None
+
+    def note(
+        self, key: Hashable, shapes: Sequence[Shape], runs: Sequence[Run], among: Sequence[Run] | None
+    ) -> None:
+        """Keep what a search found, or what was chosen ``among`` the runs of others."""
+        found = Found(key, tuple(shapes), list(runs))
+        if among is None:
+            self._searched = [*self._searched[1 - MOST :], found]
+        else:
+            self._chosen = [*self._chosen[1 - MOST :], found]
 
 
-def _near(a: Shape, b: Shape) -> bool:
-    return len(a) == len(b) and all(n <= NEAR * m and m <= NEAR * n for n, m in zip(a, b, strict=True))
+def _within(factor: float, some: Sequence[Shape], others: Sequence[Shape]) -> bool:
+    """Whether no size differs by more than ``factor``."""
+    return all(
+        len(a) == len(b) and all(n <= factor * m and m <= factor * n for n, m in zip(a, b, strict=True))
+        for a, b in zip(some, others, strict=True)
+    )
 
 
 def fit(

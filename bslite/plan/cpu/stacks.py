@@ -97,6 +97,8 @@ def weights_stay_in_l3(spec: ModelSpec, machine: Machine) -> bool:
 
 def worth_threads(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine) -> bool:
     """Whether threads shorten a run by more than it takes to wake them, its weights being in cache."""
+    if machine.threads == 1:
+        return False
     alone = dataclasses.replace(machine, threads=1)
     in_l3 = weights_stay_in_l3(spec, machine)
     share = 1.0 - 1.0 / machine.threads
@@ -169,9 +171,10 @@ def choose_stacks(
         runs = known.near(key, images) if known else None
         if runs is None or not fit(runs, layers, spec, single, apart):
             able = set(filter(apart, range(len(layers))))
-            runs = choose_bands(layers, spec, single, machine, batch, able, spec.outputs, banding)
+            among = known.among(key, images) if known else None
+            runs = choose_bands(layers, spec, single, machine, batch, able, spec.outputs, banding, among)
             if known:
-                known.note(key, images, runs)
+                known.note(key, images, runs, among)
         return [Stack(run.start, run.stop, run.bands) for run in runs]
     return _by_image(layers, spec, shapes, single, machine, batch)
 

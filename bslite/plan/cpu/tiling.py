@@ -29,6 +29,9 @@ ITEM = 300.0  # cycles that an item costs
 #: than the other, and other threads can take items that have not begun.
 UNEVEN = 0.15
 WIDTHS = (1, 2, 3, 4)  # registers of a panel; the last panel may be narrower
+#: Share of the cycles from which on weights are packed again, in panels of another width: it takes as long as
+#: some runs, and memory for a second copy.
+REPACK = 0.85
 REST = 1.03  # the price of a step of its own for the pixels that remain
 UNSHARED = 1.02  # the price of lines that do not divide evenly among threads
 TALLEST = 14  # taller gains nothing: 8 accumulators already hide the latency of two multiply-adds a cycle
@@ -66,7 +69,7 @@ def tile_cycles(machine: Machine, rows: int, vecs: int) -> float:
 @functools.lru_cache(4096)
 def line_tiling(machine: Machine, pixels: int, channels: int, panel: int = 0, packed: int = 0) -> LineTiling:
     """The panel width and cut with the fewest cycles for a line of ``pixels`` by ``channels`` outputs;
-    ``panel``: the width, if it is given; ``packed``: one that is taken unless another is better.
+    ``panel``: the width, if it is given; ``packed``: one that is taken unless another is much better.
     """
     registers = -(-channels // machine.lanes)
     best: LineTiling | None = None
@@ -85,7 +88,7 @@ def line_tiling(machine: Machine, pixels: int, channels: int, panel: int = 0, pa
         cycles = (panels - 1) * line_cycles(width) + line_cycles(tail)
         # A wide panel reads more of B per cycle: prefer the narrower of equals, unless nothing is reused
         # anyway.
-        if best is None or cycles < best.cycles * 0.97:
+        if best is None or cycles < best.cycles * (REPACK if best.width == packed else 0.97):
             best = LineTiling(width, tail, panels, cut, cycles)
     assert best is not None
     return best

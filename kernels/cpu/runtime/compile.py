@@ -4,6 +4,7 @@ A program step calls its kernel through a pointer, so only the kernels that a mo
 once per machine; no code is generated per model, and every shape is a run-time argument.
 """
 
+import functools
 import threading
 from collections import namedtuple
 from collections.abc import Callable
@@ -123,6 +124,7 @@ def makes(kind: type[Variant]) -> Callable[[Callable[..., Kernel]], Callable[...
     return wrap
 
 
+@functools.cache
 def kernel_of(variant: Variant) -> Kernel:
     """The kernel of a variant."""
     return VARIANTS[type(variant)](*(getattr(variant, f.name) for f in fields(variant)))
