@@ -44,8 +44,7 @@ class Blueprint:
 
     def carried(self, captured: Capture) -> "Blueprint":
         """The same parts of a graph with the same nodes, for other sizes."""
-        if self.capture.functional and not captured.functional:
-            captured = captured.rewritten()
+        captured = captured.as_far_as(self.capture)
         graph = captured.graph
         nodes = {node.name: node for node in graph.nodes}
         sizes_from_inputs(graph)
@@ -74,11 +73,15 @@ class Blueprint:
         return 1 - sum(p.flops for p in self.in_bslite) / self.flops
 
     def survey(self, supported: frozenset[str] | None) -> None:
-        """Choose the parts anew, because those of another size do not serve this one."""
+        """Choose the parts anew, because those of another size do not serve this one. None is measured."""
         made = draw(self.capture, self.name, supported)
         self.capture, self.refused, self.parts = made.capture, made.refused, made.parts
         self.surveyed = True
-        self.assemble()
+
+    def unmeasured(self) -> "Blueprint":
+        """The same, its parts to be measured anew."""
+        parts = [replace(p, seconds=None, in_bslite=True) for p in self.parts]
+        return replace(self, parts=parts, function=None, direct=None, held=[])
 
     def constants(self) -> list[Tensor]:
         """Tensors in the export that are neither parameters nor buffers."""
@@ -158,7 +161,10 @@ def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) 
         captured = captured.rewritten()
         survey = Survey(captured.graph, captured.shell, name, supported, captured.growing)
     if any(find(n) is None and n.target in table() for n in survey.refused):
-        written = captured.rewritten(decomposed=True)
+        try:
+            written = captured.rewritten(decomposed=True)
+        except Exception:  # a decomposition does not hold for free sizes
+            written = captured
         other = Survey(written.graph, captured.shell, name, supported, captured.growing)
         if len(other.refused) < len(survey.refused):
             captured, survey = written, other

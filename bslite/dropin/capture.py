@@ -47,6 +47,7 @@ class Capture:
     sizes: Sizes | None = None  # the free ones, if there may be more than the batch
     origin: "tuple[Capture, Mapping[Any, int]] | None" = None  # what it was settled from, and at which sizes
     written: "dict[bool, Capture]" = field(default_factory=dict)  # what `rewritten` has made
+    rewrites: tuple[bool, ...] = ()  # the calls of `rewritten` that led here: what was ``decomposed``
 
     def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
         """Why the graph does not hold for ``tensors`` of this kind; empty if it does."""
@@ -62,7 +63,16 @@ class Capture:
         made = self.written.get(decomposed)
         if made is None:
             graph = Graph(functional(self.graph.program, decomposed))
-            made = self.written[decomposed] = replace(self, graph=graph, functional=True, written={})
+            steps = (*self.rewrites, decomposed)
+            made = replace(self, graph=graph, functional=True, written={}, rewrites=steps)
+            self.written[decomposed] = made
+        return made
+
+    def as_far_as(self, other: "Capture") -> "Capture":
+        """The same, rewritten as ``other``, of the same trace, is."""
+        made = self
+        for decomposed in other.rewrites[len(self.rewrites) :]:
+            made = made.rewritten(decomposed)
         return made
 
     @property

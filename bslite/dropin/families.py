@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from bslite.dropin import costs
 from bslite.dropin.blueprint import Blueprint, draw
 from bslite.dropin.capture import Capture, capture
 from bslite.dropin.structure import Structure
@@ -15,18 +16,35 @@ from bslite.errors import BsliteError
 from bslite.frontends.torch.graph import Graph
 
 MAX_TRACES = 3  # with free sizes, for one family: a module may ask for its sizes, and each answer is a trace
-ALIKE = 4  # by what factor the work of two sizes may differ that run in the same parts
+ALIKE = 4  # by what factor the work of two sizes may differ that share one choice of parts
 
 
 @dataclass
 class Trace:
     """A trace with free sizes. ``whole``: a blueprint that has them free, too, if it is as good as one with
-    numbers in their places. ``recent``: otherwise, the latest of those.
+    numbers in their places. ``chosen``: the flops of the sizes for which parts were chosen and measured, and
+    the latest blueprint with these parts.
     """
 
     capture: Capture
     whole: Blueprint | None = None
-    recent: Blueprint | None = None
+    chosen: list[tuple[int, Blueprint]] = field(default_factory=list)
+
+    def blueprint(self, sizes: Mapping[Any, int], name: str, supported: frozenset[str] | None) -> Blueprint:
+        """What serves these sizes: with the parts of others, if the work is alike."""
+        if self.whole is not None and all(p.seconds is None for p in self.whole.parts):
+            return self.whole  # nobody measures
+        flops = costs.total(self.capture.graph.operations(), sizes)
+        alike = (i for i, (at, _) in enumerate(self.chosen) if at <= ALIKE * flops <= ALIKE**2 * at)
+        place = next(alike, None)
+        at, last = (flops, None) if place is None else self.chosen.pop(place)
+        if self.whole is not None:
+            made = last or self.whole.unmeasured()
+        else:
+            settled = self.capture.settled(sizes)
+            made = draw(settled, name, supported) if last is None else last.carried(settled)
+        self.chosen.insert(0, (at, made))
+        return made
 
 
 @dataclass
@@ -58,7 +76,7 @@ class Family:
         tensors = arguments.leaves
         for trace in reversed(self.traces):
             if (sizes := trace.capture.bound(tensors)) is not None:
-                return _drawn(trace, sizes, name, supported)
+                return trace.blueprint(sizes, name, supported)
         for own, first, tensor in zip(self.axes, self.shapes, tensors, strict=True):
             own |= {a for a, (n, m) in enumerate(zip(first, tensor.shape, strict=True)) if n != m}
         if not self.open or not any(self.axes):
@@ -75,22 +93,11 @@ class Family:
         self.free_batch &= not (batched and made.fixed)
         trace = Trace(made)
         self.traces.append(trace)
-        blueprint = _drawn(trace, sizes, name, supported)
+        blueprint = trace.blueprint(sizes, name, supported)
         trace.whole = _undivided(made, blueprint, name, supported)
+        if trace.whole is not None:
+            trace.chosen = [(at, trace.whole) for at, _ in trace.chosen]
         return trace.whole or blueprint
-
-
-def _drawn(trace: Trace, sizes: Mapping[Any, int], name: str, supported: frozenset[str] | None) -> Blueprint:
-    """The blueprint for these sizes; of the same parts as the latest, if the work is alike."""
-    if trace.whole is not None:
-        return trace.whole
-    settled = trace.capture.settled(sizes)
-    last = trace.recent
-    made = None if last is None else last.carried(settled)
-    if last is None or made is None or not last.flops <= ALIKE * made.flops <= ALIKE**2 * last.flops:
-        made = draw(settled, name, supported)
-    trace.recent = made
-    return made
 
 
 def _undivided(
@@ -99,9 +106,8 @@ def _undivided(
     """The blueprint with the sizes left free, if bslite then runs all of it by the same operations."""
     if not captured.others or settled.refused or len(settled.parts) != 1 or captured.asks_for_batch:
         return None
-    if settled.capture.functional and not captured.functional:
-        captured = captured.rewritten()
-    named = replace(captured, graph=Graph(captured.graph.program, captured.sizes))
+    captured = captured.as_far_as(settled.capture)
+    named = replace(captured, graph=Graph(captured.graph.program, captured.sizes), written={})
     try:
         made = draw(named, name, supported)
         if made.refused or len(made.parts) != 1 or _operations(made) != _operations(settled):

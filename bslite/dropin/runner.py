@@ -50,6 +50,9 @@ class InTorch:
     loud: bool = True
 
 
+NOTHING = InTorch("nothing of it runs in bslite, see bslite.report", loud=False)
+
+
 @dataclass
 class State:
     """All that is valid for the present weights."""
@@ -135,6 +138,7 @@ class Runner:
             self._unfree.clear()
             self._traces.clear()
             self._families.clear()
+            self._tuned = []
 
     def specs(self) -> list[ModelSpec]:
         """The models that run in bslite."""
@@ -148,10 +152,10 @@ class Runner:
             self._say(f"model {self.name!r} runs in torch: {why.reason}")
         return self.module.forward(*args, **kwargs)
 
-    def _say(self, text: str) -> None:
-        """Warn, once."""
-        if self.options.fallback != "silent" and text not in self._said:
-            self._said.add(text)
+    def _say(self, text: str, what: str = "") -> None:
+        """Warn, once for one ``what``, which is the text where nothing in it varies."""
+        if self.options.fallback != "silent" and (what or text) not in self._said:
+            self._said.add(what or text)
             warnings.warn(text, UserWarning, stacklevel=_callers_level())
 
     def _current(self) -> State:
@@ -200,21 +204,25 @@ class Runner:
                 run = specialised.blueprint
             elif why := specialised.blueprint.capture.refusal(tensors):
                 run = InTorch(why)
-            elif not specialised.blueprint.in_bslite:
-                run = InTorch("nothing of it runs in bslite, see bslite.report", loud=False)
             else:
                 try:
-                    run = self._executable(state, found, specialised.blueprint).prepared(tensors)
+                    executable = self._executable(state, found, specialised.blueprint, tensors)
+                    run = NOTHING if executable is None else executable.prepared(tensors)
                 except BsliteError as e:
+                    if self.options.fallback == "error" and isinstance(e, UnsupportedError):
+                        raise
                     run = InTorch(str(e))
             return state.calls.put(key, run)
 
-    def _executable(self, state: State, found: Key, blueprint: Blueprint) -> Executable:
+    def _executable(
+        self, state: State, found: Key, blueprint: Blueprint, tensors: Sequence[Tensor]
+    ) -> Executable | None:
+        """The models for the present weights; None if bslite runs no part."""
         same = (e for e in state.executables.values() if e.blueprint is blueprint)
         executable = state.executables.get(found) or next(same, None)
         if executable is not None:
             state.executables[found] = executable
-        else:
+        elif blueprint.in_bslite:
             made = [*self._tuned, *(m for e in state.executables.values() for m in e.models)]
             self._tuned = []
             try:
@@ -223,6 +231,10 @@ class Runner:
                 if blueprint.surveyed:
                     raise
                 blueprint.survey(place.ops_of(state.watch.tensors))
+                self._choose(blueprint, tensors)
+                if not blueprint.in_bslite:
+                    return None
+                made, self._tuned = [*self._tuned, *made], []
                 executable = Executable(blueprint, self.module, self.options.threads, made, state.first)
             state.first = state.first or next((m.spec for m in executable.models), None)
             for key, other in list(state.executables.items()):
@@ -285,16 +297,22 @@ class Runner:
             return InTorch(str(e))
         except BsliteError as e:
             return InTorch(str(e))
+        self._choose(blueprint, tensors)
+        return blueprint
+
+    def _choose(self, blueprint: Blueprint, tensors: Sequence[Tensor]) -> None:
+        """Say what bslite lacks, choose by measuring what it runs, unless that is known. Raises
+        UnsupportedError if it lacks something and the user allows no fallback.
+        """
         if lacking := [r for r in blueprint.refused if not r.grows]:
             text = reasons.unsupported(self.name, lacking, blueprint.torch_share)
             if self.options.fallback == "error":
                 raise UnsupportedError(text)
-            self._say(text)
-        if self.options.tune and blueprint.surveyed and blueprint.parts:
+            self._say(text, "\n".join(map(str, reasons.grouped(lacking))))
+        if self.options.tune and any(p.seconds is None for p in blueprint.parts):
             self._tuned = tune(blueprint, dict(named_tensors(self.module)), tensors, self.options.threads)
         if blueprint.in_bslite:
             blueprint.assemble()
-        return blueprint
 
     def _blueprint(
         self, arguments: Structure, args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool,

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.dropin_models import Net, agree, by_bslite, images, nn, torch, wrapped
+from support.dropin_models import F, Net, agree, by_bslite, images, nn, said, torch, wrapped
 
 import bslite
-from bslite.dropin import capture
-from bslite.dropin.runner import MAX_KINDS, runner_of
+from bslite.dropin import blueprint, capture, runner
+from bslite.dropin.runner import MAX_KINDS, Options, runner_of
 from bslite.engines.cpu import constants
+from bslite.errors import UnsupportedError
 
 
 class Encoder(nn.Module):
@@ -113,9 +114,9 @@ def test_random_lengths_take_two_traces_and_bounded_memory(traces: list[Any]) ->
     assert len(traces) == 2
     assert len(bslite.report(fast).kinds) == MAX_KINDS
     by_bslite(fast)
-    runner = runner_of(fast)
-    assert runner._state is not None
-    assert len(runner._state.executables) == MAX_KINDS
+    state = runner_of(fast)._state
+    assert state is not None
+    assert len(state.executables) == MAX_KINDS
     gc.collect()
     held = [x for x in gc.get_objects() if isinstance(x, bslite.ModelSpec) and x.name == "Encoder"]
     assert len(held) <= 2 * (MAX_KINDS + 1)  # as it is and simplified; the first's weights serve the others
@@ -210,3 +211,94 @@ def test_the_report_says_what_serves_a_size() -> None:
     assert first.open_shapes == ()
     assert second.open_shapes == third.open_shapes == ((1, "L"), (1, "L"))
     assert str(bslite.report(fast)).count("one of [1, L], [1, L] serves it") == 2
+
+
+WRITTEN_OUT = {
+    "frac": lambda y: torch.frac(y * 3),
+    "logit": lambda y: torch.logit(y, 1e-3),
+    "sinc": torch.sinc,
+    "matmul": lambda y: torch.linalg.matmul(y, y),
+    "atleast": lambda y: y * torch.atleast_3d(y[0, 0]).sum(),
+    "quantile": lambda y: y - torch.quantile(y.flatten(1), 0.5, 1).view(-1, 1, 1, 1),
+    "cdist": lambda y: y + torch.cdist(y.flatten(2), y.flatten(2)).mean((1, 2)).view(-1, 1, 1, 1),
+    "pdist": lambda y: y + F.pdist(y[0].flatten(1)).mean(),
+    "block_diag": lambda y: y + torch.block_diag(y[0, 0], y[0, 1]).sum(),
+    "embedding_bag": lambda y: y + F.embedding_bag(torch.tensor([[0, 1], [2, 0]]), y[0, 0]).sum(),
+    "pad_sequence": lambda y: y + nn.utils.rnn.pad_sequence([y[0, 0], y[0, 1, 2:]]).sum(),
+    "select_scatter": lambda y: torch.select_scatter(y, y[:, 0] * 2, 1, 2),
+}
+
+
+class BeforeFourier(nn.Module):
+    """An operation without a builder of its own, then one that stays torch's."""
+
+    def __init__(self, between: Any) -> None:
+        super().__init__()
+        self.first, self.second, self.between = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3), between
+
+    def forward(self, x: Any) -> Any:
+        y = self.second(self.between(self.first(x).sigmoid()))
+        return self.second(torch.fft.fft(y).real)
+
+
+@pytest.mark.parametrize(
+    "name", ["frac", *(pytest.param(n, marks=pytest.mark.networks) for n in WRITTEN_OUT if n != "frac")]
+)
+def test_parts_of_a_size_serve_others_of_a_graph_written_out(name: str) -> None:
+    net = BeforeFourier(WRITTEN_OUT[name]).eval()
+    fast = wrapped(net, quiet=False, fallback="silent")
+    for side in (12, 14, 16, 18):
+        agree(fast, net, images(2, side))
+    seen = bslite.report(fast)
+    assert seen.calls_in_torch == {}
+    assert len(seen.kinds) == 4
+    assert all(0 < kind.torch_share < 1 for kind in seen.kinds)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Net, pytest.param(lambda: BeforeFourier(torch.tanh), marks=pytest.mark.networks)],
+    ids=["whole", "parts"],
+)
+def test_sizes_are_measured_where_their_work_is_another(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among sizes whose work is within `ALIKE` of one that was measured, none is measured; the first is an
+    export of its own.
+    """
+    measured: list[int] = []
+    tune = runner.tune
+
+    def counted(blueprint: Any, tensors: Any, inputs: Any, threads: Any) -> Any:
+        measured.append(inputs[0].shape[2])
+        return tune(blueprint, tensors, inputs, threads)
+
+    monkeypatch.setattr(runner, "tune", counted)
+    net = make().eval()
+    fast = wrapped(net, quiet=False, fallback="silent", tune=True, threads=1)
+    for side in (10, 12, 14, 16, 18, 40, 12, 60, 70, 13, 11):
+        agree(fast, net, images(2, side))
+    assert measured == [10, 12, 40]
+    runner_of(fast).forget()
+    assert runner_of(fast)._tuned == []
+
+
+def test_a_choice_of_parts_that_does_not_serve_a_size_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is lacking at that size only is said, or is an error."""
+    net = BeforeFourier(torch.tanh).eval()
+    fast = wrapped(net, quiet=False)
+    spec, draw = blueprint.Blueprint.spec, blueprint.draw
+
+    def refuses(self: Any, *args: Any) -> Any:
+        if not self.surveyed:
+            raise UnsupportedError("at this size")
+        return spec(self, *args)
+
+    monkeypatch.setattr(blueprint.Blueprint, "spec", refuses)
+    monkeypatch.setattr(blueprint, "draw", lambda c, name, _: draw(c, name, frozenset({"conv2d"})))
+    assert "fft_fft" in said(fast, images(2, 12))[0]
+    assert said(fast, images(2, 14)) == []
+    assert "tanh" in said(fast, images(2, 16))[0]
+    agree(fast, net, images(2, 16))
+    assert bslite.report(fast).calls_in_torch == {}
+    monkeypatch.setattr(runner_of(fast), "options", Options("error", False))
+    with pytest.raises(UnsupportedError, match="tanh"):
+        fast(images(2, 18))
