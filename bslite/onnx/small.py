@@ -15,6 +15,7 @@ from bslite.spec import Array
 
 MOST_NODES = 16
 MOST_ELEMENTS = 64  # of a value that comes in
+MOST_KNOWN = 256  # inputs whose results are kept
 EXACT = frozenset(
     ("Abs", "Add", "And", "Cast", "Concat", "Equal", "Expand", "Gather", "Greater", "GreaterOrEqual",
      "Identity", "Less", "LessOrEqual", "Max", "Min", "Mul", "Neg", "Not", "Or", "Range", "ReduceMax",
@@ -35,7 +36,10 @@ def small(nodes: Sequence[Any], given: Mapping[str, Any]) -> bool:
 
 
 class SmallNodes:
-    """The nodes of a piece, run in NumPy one by one; what they read of ``constants`` is known."""
+    """The nodes of a piece, run in NumPy one by one; what they read of ``constants`` is known.
+
+    They make the same of the same few integers, so results are kept: conditions and counters come again.
+    """
 
     def __init__(
         self, graph: Graph, nodes: Sequence[Any], inputs: Sequence[str], outputs: Sequence[str],
@@ -43,6 +47,7 @@ class SmallNodes:
     ) -> None:  # fmt: skip
         self._nodes = [HostNode(graph, node) for node in nodes]
         self._inputs, self._outputs, self._constants = inputs, outputs, constants
+        self._known: dict[Any, list[Any]] = {}
 
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The piece's outputs. InputError where a node does not take the values."""
@@ -50,6 +55,17 @@ class SmallNodes:
 
     def again(self, given: Sequence[Any]) -> list[Any]:
         """The same for values in the order of the piece's inputs."""
+        if any(x.size > MOST_ELEMENTS for x in given):
+            return self._made(given)
+        key = tuple([(x.tobytes(), x.shape) for x in given])
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            found = self._known[key] = self._made(given)
+        return [y.copy() for y in found]  # the caller may write into them
+
+    def _made(self, given: Sequence[Any]) -> list[Any]:
         return self._run({**self._constants, **dict(zip(self._inputs, given, strict=True))})
 
     def _run(self, values: dict[str, Any]) -> list[Any]:
@@ -62,4 +78,5 @@ class SmallNodes:
         return []
 
     def forget(self) -> None:
-        """Nothing is kept."""
+        """Drop the results that are kept."""
+        self._known.clear()

@@ -324,8 +324,14 @@ def test_a_few_integers_between_others_are_no_model() -> None:
     stored = {"zero": np.float32(0), "one": np.int64(1)}
     rep = backend.prepare(model(nodes, [value("x", ["m"]), value("n", [2], INT64)], ["y", "z"], stored))
     n = np.array([2**30, -3])  # whose product with itself is beyond 32 bits
-    for sign in (1, -1):
-        y, z = rep.run([sign * np.ones(3, np.float32), n])
-        assert y.tolist() == ((n + sign) * n).tolist()
-        assert z.tolist() == (y < n).tolist()
+    for sign, by in ((1, 1), (-1, 1), (1, 1), (1, 2), (1, 1)):  # what is known comes again
+        y, z = rep.run([sign * np.ones(3, np.float32), n * by])
+        assert y.tolist() == ((n * by + sign) * n * by).tolist()
+        assert z.tolist() == (y < n * by).tolist()
+        y[:] = 7  # it is the caller's
+    wide = np.arange(1000).reshape(2, 500)[:, :1].repeat(500, 1)
+    rep = backend.prepare(model(nodes, [value("x", ["m"]), value("n", None, INT64)], ["y", "z"], stored))
+    for count in (2, 500, 501, 2):
+        (y, _), one = rep.run([np.ones(3, np.float32), wide[0, :count]]), wide[0, :count]
+        assert y.tolist() == ((one + 1) * one).tolist()
     assert [str(s) for s in rep.kept()] == ["x: [N]"]

@@ -42,11 +42,11 @@ class Engine:
         #: Where a parameter lies -> registers of the panels it was packed in, which other plans take again.
         self._widths: dict[Any, int] = {} if like is None else like._widths
         self._runs: KnownRuns = KnownRuns() if like is None else like._runs
-        self._takes = [f"input {i.name!r}" if i.dtype != "float32" else "" for i in spec.inputs]
-        self._gives = [np.dtype(spec.dtypes[name]) for name in spec.outputs]
-        self._cells = [np.dtype("f4" if dtype == np.float32 else "i4") for dtype in self._gives]
-        #: No input or output needs a conversion of its dtype.
-        self._plain = not any(self._takes) and self._cells == self._gives
+        gives = [np.dtype(spec.dtypes[name]) for name in spec.outputs]
+        self._cells = [np.dtype("f4" if dtype == np.float32 else "i4") for dtype in gives]
+        #: Inputs and outputs that need a conversion of their dtype, by place.
+        self._takes = [(n, f"input {i.name!r}") for n, i in enumerate(spec.inputs) if i.dtype != "float32"]
+        self._gives = [(n, dtype) for n, dtype in enumerate(gives) if dtype != self._cells[n]]
         self._sessions: Recent[tuple[Any, ...], Session] = Recent(MAX_PLANS)
         self._writes = Writes(spec) if spec.owners else None
 
@@ -89,15 +89,15 @@ class Engine:
 
     def compute(self, session: Session, inputs: Sequence[Array]) -> list[Array]:
         """The outputs of a session for checked inputs, converted to cells and back where need be."""
-        if not self._plain:
-            inputs = [to_cells(x, what) if what else x for x, what in zip(inputs, self._takes, strict=True)]
+        if self._takes:
+            inputs = list(inputs)
+            for i, what in self._takes:
+                inputs[i] = to_cells(inputs[i], what)
         outputs = [np.empty(shape, cell) for shape, cell in session.results]
         session.run(inputs, outputs)
-        if self._plain:
-            return outputs
-        return [
-            y if y.dtype == dtype else y.astype(dtype) for y, dtype in zip(outputs, self._gives, strict=True)
-        ]
+        for i, dtype in self._gives:
+            outputs[i] = outputs[i].astype(dtype)
+        return outputs
 
     def constant(self, const: Const, packed: Derived | None = None) -> Array:
         """The data of a constant, made on first use and kept by ``packed``."""

@@ -15,7 +15,6 @@ import math
 from collections import namedtuple
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
@@ -23,7 +22,8 @@ from bslite.kernels.contracts.cpu.trees import WALKERS, Chosen, Finish, Kind, Ot
 from bslite.kernels.cpu.runtime.compile import Kernel
 from bslite.kernels.cpu.vector.atomic import fetch_add
 from bslite.kernels.cpu.vector.memory import load_cell, load_int, load_scalar, store_int, store_scalar
-from bslite.kernels.cpu.vector.simd import I64, i64, pointer, primitive
+from bslite.kernels.cpu.vector.numbers import load_byte, load_double, store_byte, store_double
+from bslite.kernels.cpu.vector.simd import I64, i64, primitive
 
 #: Cells of the record whose address the kernel takes: those of `walk.JOB` that the entries of a job know
 #: keep their places, of no steps; "walkers" counts the blocks of rows that threads have claimed.
@@ -40,31 +40,6 @@ FIRST, REST = int(Chosen.FIRST), int(Other.REST)
 SPLIT, EQUAL, OTHER = int(Kind.SPLIT), int(Kind.EQUAL), int(Kind.OTHER)
 #: Each cell's place in the record, in bytes.
 F = namedtuple("forest_record", FOREST)(*range(0, 8 * len(FOREST), 8))
-F64, I8 = ir.DoubleType(), ir.IntType(8)
-
-
-@primitive(types.float64, i64)
-def load_double(builder, address):
-    """The float64 at a byte address."""
-    return builder.load(pointer(builder, address, F64), align=8)
-
-
-@primitive(types.void, i64, types.float64)
-def store_double(builder, address, value):
-    """Writes one float64."""
-    builder.store(value, pointer(builder, address, F64), align=8)
-
-
-@primitive(i64, i64)
-def load_byte(builder, address):
-    """The byte at an address."""
-    return builder.zext(builder.load(pointer(builder, address, I8), align=1), I64)
-
-
-@primitive(types.void, i64, i64)
-def mark(builder, address, value):
-    """Writes a byte."""
-    builder.store(builder.trunc(value, I8), pointer(builder, address, I8), align=1)
 
 
 @primitive(i64, types.float64, types.float64)
@@ -208,7 +183,7 @@ def forest(wide: bool, kind: str) -> Kernel:
             target = load_cell(ids + 4 * i)
             weight, now = load_double(weights + 8 * i), load_double(sums + 8 * target)
             if marked:
-                mark(hits + target, 1)
+                store_byte(hits + target, 1)
             if how == SUM:
                 store_double(sums + 8 * target, now + weight)
             elif weight != weight or (weight < now if how == MIN else weight > now):
@@ -227,7 +202,7 @@ def forest(wide: bool, kind: str) -> Kernel:
             for place in range(first * targets, last * targets):
                 store_double(sums + 8 * place, nothing)
                 if hits:
-                    mark(hits + place, 0)
+                    store_byte(hits + place, 0)
             paired = first + (last - first) // WALKERS * WALKERS
             for tree in range(trees if paired > first else 0):
                 n = load_cell(roots + 4 * tree)
