@@ -1,11 +1,12 @@
 """Functions of one element, of any shape. A transcendental function counts as one flop."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from bslite.ops import attrs as a
-from bslite.ops.core import Attr, Case, Kind, Op, Shape, declare
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, Shape, declare
+from bslite.ops.values import Applied, Gradients, Value
 
 
 class Activation(Op):
@@ -14,6 +15,14 @@ class Activation(Op):
     kind = Kind.POINTWISE
     cost = 1
     variants: ClassVar[Sequence[dict[str, Any]]] = ({},)  # attributes the cases try
+    #: The derivative, of the element, the result and the attributes. Of bools: where it is 1, else 0.
+    slope: ClassVar[Callable[[Value, Value, Attrs], Value | float]]
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        slope = self.slope(at.inputs[0], at.output, at.attrs)
+        if isinstance(slope, Value) and slope.dtype == "bool":
+            return {0: slope.where(grad, 0.0)}
+        return {0: grad * slope} if slope else {}
 
     def cases(self) -> Sequence[Case]:
         shapes: dict[str, Shape] = {
@@ -30,8 +39,38 @@ class Activation(Op):
         ]
 
 
-declare(Activation, "relu", "``max(x, 0)``.", onnx="Relu")
-declare(Activation, "relu6", "``min(max(x, 0), 6)``.", onnx="Clip", cost=2)
+def _square(x: Value) -> Value:
+    return x * x
+
+
+def _silu(x: Value, beta: float) -> Value:
+    s = (x * beta).op("sigmoid")
+    return s * (1.0 + x * beta * (1.0 - s))
+
+
+def _gelu(x: Value, approximate: str) -> Value:
+    if approximate == "none":
+        below = 0.5 * (1.0 + (x / math.sqrt(2)).op("erf"))
+        return below + x * (x * x * -0.5).op("exp") / math.sqrt(2 * math.pi)
+    a, b = math.sqrt(2 / math.pi), 0.044715
+    t = (a * x * (1.0 + b * x * x)).op("tanh")
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * (a * (1.0 + 3 * b * x * x))
+
+
+def _mish(x: Value) -> Value:
+    t = x.op("softplus").op("tanh")
+    return t + x * (1.0 - t * t) * x.op("sigmoid")
+
+
+declare(Activation, "relu", "``max(x, 0)``.", onnx="Relu", slope=lambda x, y, a: y > 0.0)
+declare(
+    Activation,
+    "relu6",
+    "``min(max(x, 0), 6)``.",
+    onnx="Clip",
+    cost=2,
+    slope=lambda x, y, a: (x > 0.0) & (x < 6.0),
+)
 declare(
     Activation,
     "leaky_relu",
@@ -40,6 +79,7 @@ declare(
     cost=2,
     attrs=(Attr("negative_slope", a.real, 0.01),),
     variants=({}, {"negative_slope": 0.2}, {"negative_slope": 0.0}, {"negative_slope": -1.5}),
+    slope=lambda x, y, a: (x > 0.0).where(1.0, x.tape.constant(a["negative_slope"])),
 )
 declare(
     Activation,
@@ -49,6 +89,7 @@ declare(
     cost=3,
     attrs=(Attr("alpha", a.real, 1.0),),
     variants=({}, {"alpha": 0.3}),
+    slope=lambda x, y, a: (x > 0.0).where(1.0, y + a["alpha"]),
 )
 declare(
     Activation,
@@ -58,6 +99,7 @@ declare(
     cost=5,
     attrs=(Attr("approximate", a.choice("none", "tanh"), "none"),),
     variants=({}, {"approximate": "tanh"}),
+    slope=lambda x, y, a: _gelu(x, a["approximate"]),
 )
 declare(
     Activation,
@@ -67,10 +109,25 @@ declare(
     cost=4,
     attrs=(Attr("beta", a.real, 1.0),),
     variants=({}, {"beta": 1.702}, {"beta": -0.5}),
+    slope=lambda x, y, a: _silu(x, a["beta"]),
 )
-declare(Activation, "sigmoid", "``1 / (1 + exp(-x))``.", onnx="Sigmoid", cost=3)
-declare(Activation, "tanh", "Hyperbolic tangent.", onnx="Tanh")
-declare(Activation, "hardswish", "``x * min(max(x + 3, 0), 6) / 6``.", onnx="HardSwish", cost=5)
+declare(
+    Activation,
+    "sigmoid",
+    "``1 / (1 + exp(-x))``.",
+    onnx="Sigmoid",
+    cost=3,
+    slope=lambda x, y, a: y * (1.0 - y),
+)
+declare(Activation, "tanh", "Hyperbolic tangent.", onnx="Tanh", slope=lambda x, y, a: 1.0 - y * y)
+declare(
+    Activation,
+    "hardswish",
+    "``x * min(max(x + 3, 0), 6) / 6``.",
+    onnx="HardSwish",
+    cost=5,
+    slope=lambda x, y, a: (x < -3.0).where(0.0, (x <= 3.0).where(x / 3.0 + 0.5, 1.0)),
+)
 declare(
     Activation,
     "hardsigmoid",
@@ -79,6 +136,7 @@ declare(
     cost=4,
     attrs=(Attr("alpha", a.real, 1 / 6), Attr("beta", a.real, 0.5)),
     variants=({}, {"alpha": 0.2}, {"alpha": -0.3, "beta": 0.25}),
+    slope=lambda x, y, a: ((y > 0.0) & (y < 1.0)).where(x.tape.constant(a["alpha"]), 0.0),
 )
 declare(
     Activation,
@@ -88,6 +146,7 @@ declare(
     cost=2,
     attrs=(Attr("low", a.real, -math.inf), Attr("high", a.real, math.inf)),
     variants=({"low": -1.0, "high": 1.5}, {"low": 0.5}, {"high": -0.5}, {}, {"low": 2.0, "high": 1.0}),
+    slope=lambda x, y, a: (x >= a["low"]) & (x <= a["high"]),
 )
 declare(
     Activation,
@@ -97,6 +156,7 @@ declare(
     cost=4,
     attrs=(Attr("scale", a.positive, 1.0), Attr("low", a.real, -128.0)),
     variants=({}, {"scale": 0.03125}, {"scale": 0.0117, "low": -3.0}),
+    slope=lambda x, y, a: 0.0,
 )
 declare(
     Activation,
@@ -109,6 +169,7 @@ declare(
         Attr("gamma", a.real, 1.0507009873554804934193349852946),
     ),
     variants=({}, {"alpha": 0.5, "gamma": 2.0}),
+    slope=lambda x, y, a: (x > 0.0).where(x.tape.constant(a["gamma"]), y + a["alpha"] * a["gamma"]),
 )
 declare(
     Activation,
@@ -118,6 +179,7 @@ declare(
     cost=4,
     attrs=(Attr("alpha", a.positive, 1.0),),
     variants=({}, {"alpha": 0.4}),
+    slope=lambda x, y, a: (x > 0.0).where(1.0, (x / a["alpha"]).op("exp")),
 )
 declare(
     Activation,
@@ -127,10 +189,20 @@ declare(
     cost=5,
     attrs=(Attr("beta", a.positive, 1.0), Attr("threshold", a.real, 20.0)),
     variants=({}, {"beta": 2.5}, {"beta": 0.5, "threshold": 1.0}),
+    slope=lambda x, y, a: (x * a["beta"] > a["threshold"]).where(1.0, (x * a["beta"]).op("sigmoid")),
 )
-declare(Activation, "softsign", "``x / (1 + |x|)``.", onnx="Softsign", cost=3)
-declare(Activation, "mish", "``x * tanh(log(1 + exp(x)))``.", onnx="Mish", cost=5)
-declare(Activation, "logsigmoid", "``-log(1 + exp(-x))``.", cost=4)
+declare(
+    Activation,
+    "softsign",
+    "``x / (1 + |x|)``.",
+    onnx="Softsign",
+    cost=3,
+    slope=lambda x, y, a: _square(1.0 / (x.op("abs") + 1.0)),
+)
+declare(
+    Activation, "mish", "``x * tanh(log(1 + exp(x)))``.", onnx="Mish", cost=5, slope=lambda x, y, a: _mish(x)
+)
+declare(Activation, "logsigmoid", "``-log(1 + exp(-x))``.", cost=4, slope=lambda x, y, a: (-x).op("sigmoid"))
 declare(
     Activation,
     "threshold",
@@ -138,6 +210,7 @@ declare(
     onnx="ThresholdedRelu",
     attrs=(Attr("threshold", a.real), Attr("value", a.real, 0.0)),
     variants=({"threshold": 1.0}, {"threshold": -0.5, "value": 3.0}),
+    slope=lambda x, y, a: x > a["threshold"],
 )
 declare(
     Activation,
@@ -148,4 +221,5 @@ declare(
     cost=2,
     attrs=(Attr("lambd", a.real_between(0), 0.5), Attr("bias", a.real, 0.0)),
     variants=({}, {"lambd": 1.5, "bias": 1.5}, {"lambd": 0.0, "bias": -0.5}),
+    slope=lambda x, y, a: x.op("abs") > a["lambd"],
 )

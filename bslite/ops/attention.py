@@ -7,6 +7,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape, case
+from bslite.ops.values import Applied, Gradients, Value
 
 HEADS = ((2, 3, 10, 8),) * 3  # q, k and v of most cases
 
@@ -55,6 +56,40 @@ class Attention(Op):
             raise SpecError(f"op 'attention': the mask is {ins[3]}, expected float32 or bool")
         return made
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        """The weights are computed again."""
+        q, *both = at.inputs[:3]
+        each = q.shape[-3] // both[0].shape[-3] if at.attrs["grouped"] else 1
+        k, v = (_repeated(x, each) for x in both)
+        scale = q.shape[-1] ** -0.5 if at.attrs["scale"] is None else at.attrs["scale"]
+        scores = q.matmul(k.transposed()) * scale
+        hidden = []
+        if at.attrs["is_causal"]:
+            rows, keys = scores.shape[-2:]
+            hidden.append(
+                grad.tape.constant(
+                    [[float("-inf") if j > i else 0.0 for j in range(keys)] for i in range(rows)]
+                )
+            )
+        if len(at.inputs) == 4:
+            mask = at.inputs[3]
+            hidden.append(mask if mask.dtype == "float32" else mask.where(grad.tape.constant(0.0), -math.inf))
+        for mask in hidden:
+            scores = scores + mask
+        weights = scores.op("softmax", axis=-1)
+        if at.attrs["no_key"] == "zero":
+            weights = weights.op("isnan").where(0.0, weights) if hidden else weights
+        by_weights = grad.matmul(v.transposed())
+        by_scores = weights * (by_weights - (by_weights * weights).sum(-1, keepdim=True))
+        made: dict[int | str, Value] = {
+            0: (by_scores.matmul(k) * scale).sum_to(q.shape),
+            1: _together((by_scores.transposed().matmul(q) * scale).sum_to(k.shape), each),
+            2: _together(weights.transposed().matmul(grad).sum_to(v.shape), each),
+        }
+        if len(at.inputs) == 4 and at.inputs[3].dtype == "float32":
+            made[3] = by_scores.sum_to(at.inputs[3].shape)
+        return made
+
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         depth, keys = ins[1][-1], ins[1][-2]
         return 2 * math.prod(out[:-1]) * keys * (depth + out[-1])
@@ -100,3 +135,20 @@ def heads_repeated(q: Shape, x: Shape, attrs: Attrs) -> Shape:
             f"op 'attention': grouped heads: q {list(q)} has them in axis -3, {list(x)} must have a divisor"
         )
     return (*x[:-3], q[-3], *x[-2:])
+
+
+def _repeated(x: Value, each: int) -> Value:
+    """Every head ``each`` times."""
+    *lead, heads, rows, depth = x.shape if each > 1 else (1, *x.shape)[-3:]
+    if each == 1:
+        return x
+    apart = x.reshape(*lead, heads, 1, rows, depth).expand((*lead, heads, each, rows, depth))
+    return apart.reshape(*lead, heads * each, rows, depth)
+
+
+def _together(x: Value, each: int) -> Value:
+    """The sum over what `_repeated` repeats."""
+    if each == 1:
+        return x
+    *lead, heads, rows, depth = x.shape
+    return x.reshape(*lead, heads // each, each, rows, depth).sum(len(lead) + 1)

@@ -1,11 +1,12 @@
 """Functions of two values that broadcast: aligned at the last axis, sizes equal or 1."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import checks
 from bslite.ops.core import INTEGERS, REGISTRY, Attrs, Case, Kind, Op, ParamShapes, Shape, declare
+from bslite.ops.values import Applied, Gradients, Value
 
 
 class Broadcast(Op):
@@ -25,6 +26,13 @@ class Binary(Broadcast):
     """Base of the ops on two values."""
 
     arity = (2, 2)
+    #: The gradients of both inputs x and y of which the result is z, where g is that of z; None: zero.
+    slopes: ClassVar[Callable[[Value, Value, Value, Value], tuple[Value | None, Value | None]]]
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        made = self.slopes(grad, *at.inputs, at.output)
+        shapes = [x.shape for x in at.inputs]
+        return {i: g.sum_to(shape) for i, (g, shape) in enumerate(zip(made, shapes, strict=True)) if g}
 
     def cases(self) -> Sequence[Case]:
         return [
@@ -61,15 +69,33 @@ class Arithmetic(Binary):
         ]
 
 
-declare(Arithmetic, "add", "Sum of two values.", onnx="Add")
-declare(Arithmetic, "mul", "Product of two values, element by element.", onnx="Mul")
-declare(Arithmetic, "sub", "Difference of two values.", onnx="Sub")
+def _of_equals(g: Value, chosen: Value, x: Value, y: Value) -> Value:
+    """The gradient of the value that is chosen, half of it where both are equal, as torch has it."""
+    return chosen.where(g, x.op("equal", y).where(g * 0.5, 0.0))
+
+
+def _power(g: Value, x: Value, y: Value, z: Value) -> tuple[Value, Value]:
+    by_x = y.op("equal", 0.0).where(0.0, g * y * x.op("pow", y - 1.0))
+    by_y = (x.op("equal", 0.0) & (y >= 0.0)).where(0.0, g * z * x.op("log"))
+    return by_x, by_y
+
+
+declare(Arithmetic, "add", "Sum of two values.", onnx="Add", slopes=lambda g, x, y, z: (g, g))
+declare(
+    Arithmetic,
+    "mul",
+    "Product of two values, element by element.",
+    onnx="Mul",
+    slopes=lambda g, x, y, z: (g * y, g * x),
+)
+declare(Arithmetic, "sub", "Difference of two values.", onnx="Sub", slopes=lambda g, x, y, z: (g, -g))
 declare(
     Arithmetic,
     "div",
     "Quotient of two values, rounded once; of integers towards zero.",
     onnx="Div",
     integers=(1, 30),
+    slopes=lambda g, x, y, z: (g / y, -g * (z / y)),
 )
 declare(
     Arithmetic,
@@ -78,21 +104,36 @@ declare(
     onnx="Pow",
     integers=(0, 6),
     sample_range=(0.05, 3.0),
+    slopes=lambda g, x, y, z: _power(g, x, y, z),
 )
-declare(Arithmetic, "maximum", "The larger of two values; NaN if either is.", onnx="Max")
-declare(Arithmetic, "minimum", "The smaller of two values; NaN if either is.", onnx="Min")
+declare(
+    Arithmetic,
+    "maximum",
+    "The larger of two values; NaN if either is.",
+    onnx="Max",
+    slopes=lambda g, x, y, z: (_of_equals(g, x > y, x, y), _of_equals(g, y > x, x, y)),
+)
+declare(
+    Arithmetic,
+    "minimum",
+    "The smaller of two values; NaN if either is.",
+    onnx="Min",
+    slopes=lambda g, x, y, z: (_of_equals(g, x < y, x, y), _of_equals(g, y < x, x, y)),
+)
 declare(
     Arithmetic,
     "fmod",
     "What is left of the first after whole multiples of the second, with the first's sign.",
     onnx="Mod",
     integers=(1, 30),
+    slopes=lambda g, x, y, z: (g, -g * (x / y).op("trunc")),
 )
 declare(
     Arithmetic,
     "remainder",
     "What is left of the first after whole multiples of the second, with the second's sign.",
     integers=(1, 30),
+    slopes=lambda g, x, y, z: (g, -g * (x / y).op("floor")),
 )
 
 
@@ -112,18 +153,25 @@ class FloorDiv(Arithmetic):
         return self.integer_cases()
 
 
-declare(Binary, "atan2", "The angle of the point (second, first).")
+declare(
+    Binary,
+    "atan2",
+    "The angle of the point (second, first).",
+    slopes=lambda g, x, y, z: (g * (y / (x * x + y * y)), -g * (x / (x * x + y * y))),
+)
 declare(
     Binary,
     "logaddexp",
     "``log(exp(x) + exp(y))`` without overflow: the sum of two numbers held as their logarithms.",
     cost=5,
+    slopes=lambda g, x, y, z: (g * (x - y).op("sigmoid"), g * (y - x).op("sigmoid")),
 )
 declare(
     Binary,
     "prelu",
     "The first above zero, times the second below: leaky relu with slopes of its own.",
     onnx="PRelu",
+    slopes=lambda g, x, y, z: ((x > 0.0).where(g, g * y), (x > 0.0).where(0.0, g * x)),
 )
 
 

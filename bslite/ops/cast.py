@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a
 from bslite.ops.core import BYTES, DTYPES, Attr, Attrs, Case, Kind, Op, Shape
+from bslite.ops.values import Applied, Gradients, Value
 
 
 class Cast(Op):
@@ -21,6 +22,9 @@ class Cast(Op):
 
     def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         return str(attrs["to"])
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {0: grad} if at.inputs[0].dtype == "float32" else {}
 
     def cases(self) -> Sequence[Case]:
         image: Shape = (2, 19, 5, 3)

@@ -7,6 +7,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops.binary import Binary, Broadcast
 from bslite.ops.core import BYTES, INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, Shape, declare
+from bslite.ops.values import Applied, Gradients, Value
 
 
 class Comparison(Binary):
@@ -102,6 +103,11 @@ class Where(Broadcast):
                 f"op 'where' takes a bool and two values of one dtype, got {ins[0]}, {ins[1]} and {ins[2]}"
             )
         return ins[1]
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        condition, x, y = at.inputs
+        found = condition.where(grad, 0.0), condition.where(0.0, grad)
+        return {1: found[0].sum_to(x.shape), 2: found[1].sum_to(y.shape)}
 
     def cases(self) -> Sequence[Case]:
         image: Shape = (2, 19, 4, 3)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from bslite.errors import SpecError
 from bslite.ops import checks
 from bslite.ops.core import Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.values import Applied, Gradients, Value
 
 
 class Linear(Op):
@@ -32,6 +33,13 @@ class Linear(Op):
 
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(out) * params["weight"][1]
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        (x,), weight = at.inputs, at.param("weight")
+        k, c = weight.shape
+        rows, grads = x.reshape(x.size // c, c), grad.reshape(grad.size // k, k)
+        made: dict[int | str, Value] = {0: grads.matmul(weight).reshape(*x.shape)}
+        return made | {"weight": grads.permute(1, 0).matmul(rows), "bias": grads.sum(0)}
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return ranks[0] >= 2
@@ -78,6 +86,11 @@ class MatMul(Op):
 
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(out) * ins[0][-1]
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        x, y = at.inputs
+        left, right = grad.matmul(y.transposed()), x.transposed().matmul(grad)
+        return {0: left.sum_to(x.shape), 1: right.sum_to(y.shape)}
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(set(ranks)) == 1 and ranks[0] >= 3

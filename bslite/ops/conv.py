@@ -8,6 +8,8 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
+from bslite.ops.fold import columns
+from bslite.ops.values import Applied, Gradients, Value
 
 #: How a value, and the taps of a filter, are written in messages, by the number of axes a window moves along.
 LAYOUTS = {1: "[N, C, L]", 2: "[N, C, H, W]", 3: "[N, C, D, H, W]"}
@@ -54,11 +56,38 @@ class Conv(Op):
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(out) * math.prod(params["weight"][1:])
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        (x,), weight = at.inputs, at.param("weight").shape
+        kernel, geometry = weight[2:], {k: at.attrs[k] for k in ("stride", "padding", "dilation", "groups")}
+        pads = [sum(at.attrs["padding"][i :: self.axes]) for i in range(self.axes)]
+        spans = [d * (r - 1) + 1 for r, d in zip(kernel, at.attrs["dilation"], strict=True)]
+        sizes = zip(x.shape[2:], pads, spans, at.attrs["stride"], strict=True)
+        over = [(size + pad - span) % step for size, pad, span, step in sizes]
+        transposed = f"conv_transpose{self.axes}d"
+        by_x = grad.tape.put(
+            transposed, [grad], {"weight": at.params["weight"]}, output_padding=over, **geometry
+        )
+        by_weight = weight_gradient(x, grad, kernel, **geometry)
+        return {0: by_x, "weight": by_weight, "bias": grad.sum(0, *range(2, 2 + self.axes))}
+
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         if self.axes != 2:
             return None
         r = params["weight"][2]
         return RowMap(attrs["stride"][0], attrs["padding"][0], attrs["dilation"][0] * (r - 1) + 1)
+
+
+def weight_gradient(
+    x: Value, grad: Value, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, groups: int
+) -> Value:
+    """``[K, C/groups, *kernel]``: of each weight the sum over all pixels of ``x`` times ``grad``."""
+    n, k = grad.shape[:2]
+    windows = columns(x, kernel, stride, dilation, padding)
+    if math.prod(grad.shape[2:]) != windows.shape[-1]:
+        raise SpecError(f"windows of {list(x.shape)} do not fit a gradient {list(grad.shape)}")
+    apart = windows.reshape(n, groups, windows.shape[1] // groups, windows.shape[2])
+    grads = grad.reshape(n, groups, k // groups, windows.shape[2])
+    return grads.matmul(apart.transposed()).sum(0).reshape(k, x.shape[1] // groups, *kernel)
 
 
 def conv_case(

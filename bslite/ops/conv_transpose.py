@@ -8,8 +8,9 @@ from typing import ClassVar
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.conv import LAYOUTS, TAPS, conv_case
+from bslite.ops.conv import LAYOUTS, TAPS, conv_case, weight_gradient
 from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape, declare
+from bslite.ops.values import Applied, Gradients, Value
 
 
 def transposed_attrs(axes: int) -> tuple[Attr, ...]:
@@ -57,6 +58,22 @@ class ConvTranspose(Op):
 
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(ins[0]) * math.prod(params["weight"][1:])  # what is cut off counts, too
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        (x,), weight = at.inputs, at.param("weight").shape
+        geometry = {k: at.attrs[k] for k in ("stride", "padding", "dilation", "groups")}
+        by_x = grad.tape.put(f"conv{self.axes}d", [grad], {"weight": at.params["weight"]}, **geometry)
+        for axis, size in enumerate(x.shape):  # output_padding as large as the stride makes one pixel more
+            by_x = by_x.sliced(axis, 0, size)
+        before, after = at.attrs["padding"][: self.axes], at.attrs["padding"][self.axes :]
+        sizes = zip(
+            grad.shape[2:], before, after, x.shape[2:], weight[2:], at.attrs["stride"], at.attrs["dilation"],
+            strict=True,
+        )  # fmt: skip
+        after = [q - (s + p + q - d * (r - 1) - 1 - (h - 1) * t) for s, p, q, h, r, t, d in sizes]
+        geometry["padding"] = (*before, *after)
+        by_weight = weight_gradient(grad, x, weight[2:], **geometry)
+        return {0: by_x, "weight": by_weight, "bias": grad.sum(0, *range(2, 2 + self.axes))}
 
 
 transposed_case = functools.partial(conv_case, transposed=True)

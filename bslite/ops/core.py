@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import FunctionType
 from typing import Any, ClassVar, NamedTuple
 
-from bslite.errors import SpecError
+from bslite.errors import SpecError, UnsupportedError
+from bslite.ops.values import Applied, Gradients, Shape, Value
 
-Shape = tuple[int, ...]
 Attrs = Mapping[str, Any]
 ParamShapes = Mapping[str, Shape]
 #: What a value may be. Arithmetic is float32; the others are indices, counts, conditions and bytes.
@@ -152,6 +153,13 @@ class Op:
         """
         return True
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        """The gradients of what a node reads, as nodes, where ``grad`` is that of its value.
+
+        Those that it leaves out are zero. Raises UnsupportedError if the op has none.
+        """
+        raise UnsupportedError(f"op {self.name!r} has no gradient")
+
     def cases(self) -> Sequence[Case]:
         """Sample configurations, edge cases first: `samples`, or what the op's family adds to them."""
         return self.samples
@@ -165,8 +173,10 @@ def declare(
 ) -> None:
     """Declare the op ``name``: a subclass of ``base`` that differs from it in class variables alone.
 
-    ``doc`` says what the op computes; ``onnx`` and ``torch`` are its names there, in torch ``name`` if None.
+    A function among them takes no ``self``. ``doc`` says what the op computes; ``onnx`` and ``torch`` are its
+    names there, in torch ``name`` if None.
     """
+    variables = {k: staticmethod(v) if isinstance(v, FunctionType) else v for k, v in variables.items()}
     variables |= {"onnx_name": onnx, "torch_name": name if torch is None else torch}
     title = "".join(map(str.capitalize, name.split("_")))
     type(title, (base,), {"name": name, "__doc__": doc, "__module__": base.__module__, **variables})

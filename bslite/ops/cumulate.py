@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from bslite.ops import attrs as a
 from bslite.ops.along import AlongAxis
 from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, declare
+from bslite.ops.values import Applied, Gradients, Value
 
 
 class Cumulative(AlongAxis):
@@ -32,11 +33,16 @@ class Cumulative(AlongAxis):
     ]
 
 
+def _sums(at: Applied, grad: Value) -> Gradients:
+    return {0: grad.op("cumsum", **{**at.attrs, "reverse": not at.attrs["reverse"]})}
+
+
 declare(
     Cumulative,
     "cumsum",
     "Running sums along an axis; ``exclusive``: without the element itself; ``reverse``: from the end.",
     onnx="CumSum",
+    vjp=_sums,
 )
 declare(
     Cumulative,

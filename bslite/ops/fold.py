@@ -8,6 +8,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case
+from bslite.ops.values import Applied, Gradients, Value
 
 
 def positions(sizes: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
@@ -42,6 +43,9 @@ class Unfold(Op):
         if min(windows) < 1:
             raise SpecError(f"op 'unfold': the image {list(ins[0])} is too small for {dict(attrs)}")
         return (ins[0][0], ins[0][1] * math.prod(attrs["kernel"]), math.prod(windows))
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {0: grad.op("fold", output_size=at.inputs[0].shape[2:], **at.attrs)}
 
     samples = [
         case("pixels", (2, 3, 4, 5), kernel=1),
@@ -90,6 +94,10 @@ class Fold(Op):
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(ins[0])
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        given = {k: v for k, v in at.attrs.items() if k != "output_size"}
+        return {0: columns(grad, **given)}
+
     def cases(self) -> Sequence[Case]:
         def case(label: str, n: int, channels: int, size: Shape, kernel: Shape, **attrs: Any) -> Case:
             axes = len(size)
@@ -112,3 +120,27 @@ class Fold(Op):
             case("a line", 2, 3, (11,), (4,), stride=(2,), padding=(1, 2)),
             case("a volume", 1, 2, (3, 4, 5), (2, 2, 3), stride=(1, 2, 1), padding=(0, 1, 1, 0, 1, 1)),
         ]
+
+
+def columns(x: Value, kernel: Shape, stride: Shape, dilation: Shape, padding: Sequence[int] = ()) -> Value:
+    """Every window of ``x [N, C, ...]``, along one to three axes, as a column ``[N, C * kernel, windows]``."""
+    axes = len(kernel)
+    if padding:
+        x = x.padded((0, 0, *padding[:axes]), (0, 0, *padding[axes:]))
+    n, c, *sizes = x.shape
+    if axes == 1:
+        x, kernel, stride, dilation = x.reshape(n, c, 1, *sizes), (1, *kernel), (1, *stride), (1, *dilation)
+    if axes < 3:
+        return x.op("unfold", kernel=kernel, stride=stride, dilation=dilation)
+    (taps, *inner), (step, *steps), (apart, *dilations) = kernel, stride, dilation
+    count = checks.window_output(sizes[0], taps, step, 0, apart)
+    found = []
+    for t in range(taps):  # frame by frame of the window
+        start = t * apart
+        frames = x.op("slice", axis=2, start=start, stop=start + (count - 1) * step + 1, step=step)
+        images = frames.permute(0, 2, 1, 3, 4).reshape(n * count, c, *sizes[1:])
+        part = images.op("unfold", kernel=inner, stride=steps, dilation=dilations)
+        apart_by_frame = part.reshape(n, count, c, math.prod(inner), part.shape[-1]).permute(0, 2, 3, 1, 4)
+        found.append(apart_by_frame.reshape(n, c, 1, math.prod(inner), count * part.shape[-1]))
+    whole = found[0].op("concat", *found[1:], axis=2)
+    return whole.reshape(n, c * math.prod(kernel), whole.shape[-1])

@@ -6,6 +6,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import BYTES, INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.values import Applied, Gradients, Value
 
 
 class Indexing(Op):
@@ -52,6 +53,17 @@ class Gather(Indexing):
         x, indices = ins
         axis = checks.axis(self.name, attrs["axis"], len(x))
         return (*x[:axis], *indices, *x[axis + 1 :])
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        x, indices = at.inputs
+        axis, places = at.attrs["axis"] % len(x.shape), len(indices.shape)
+        front = [axis, *(i for i in range(len(x.shape)) if i != axis)]
+        rest = tuple(x.shape[i] for i in front[1:])
+        order = [*range(axis, axis + places), *range(axis), *range(axis + places, len(grad.shape))]
+        rows = grad.permute(*order).reshape(indices.size, *rest)
+        zeros = grad.tape.constant(0.0).expand((x.shape[axis], *rest))
+        made = zeros.op("scatter_nd", indices.reshape(indices.size, 1), rows, reduction="add")
+        return {0: made.permute(*sorted(range(len(front)), key=front.__getitem__))}
 
     samples = [
         index_case("one number", (5,), ()),

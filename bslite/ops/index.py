@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bslite.errors import SpecError
+from bslite.errors import SpecError, UnsupportedError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.along import AlongAxis
 from bslite.ops.core import DTYPES, INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, holds
 from bslite.ops.gather import Indexing, index_case
+from bslite.ops.values import Applied, Gradients, Value
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
@@ -28,6 +29,11 @@ class GatherElements(Indexing):
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         along_axis(self.name, ins[0], ins[1], attrs["axis"])
         return ins[1]
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        x, indices = at.inputs
+        zeros = grad.tape.constant(0.0).expand(x.shape)
+        return {0: zeros.op("scatter_elements", indices, grad, axis=at.attrs["axis"], reduction="add")}
 
     samples = [
         index_case("a vector", (5,), (9,), 0),
@@ -58,6 +64,13 @@ class GatherND(Indexing):
         b = attrs["batch_dims"]
         coordinates(self.name, x, indices, b)
         return (*indices[:-1], *x[b + indices[-1] :])
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        x, indices = at.inputs
+        if at.attrs["batch_dims"]:
+            raise UnsupportedError("op 'gather_nd' has no gradient for batch_dims above 0")
+        zeros = grad.tape.constant(0.0).expand(x.shape)
+        return {0: zeros.op("scatter_nd", indices, grad, reduction="add")}
 
     def cases(self) -> Sequence[Case]:
         def case(label: str, x: Shape, indices: Shape, batch: int = 0, dtype: str = "float32") -> Case:
@@ -104,6 +117,9 @@ class ScatterElements(Indexing):
             raise SpecError(f"op 'scatter_elements': updates {list(updates)} for indices {list(indices)}")
         return x
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return _scattered(self.name, at, grad, "gather_elements", axis=at.attrs["axis"])
+
     samples = [
         scatter_case("a vector, none", (5,), (3,), (3,), 5, axis=0, reduction="none"),
         scatter_case("conditions, none", (6, 3), (4, 3), (4, 3), 6, "bool", axis=0, reduction="none"),
@@ -145,6 +161,9 @@ class ScatterND(Indexing):
             )
         return x
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return _scattered(self.name, at, grad, "gather_nd")
+
     samples = [
         scatter_case(
             f"{label}, {reduction}", x, indices, (*indices[:-1], *x[indices[-1] :]), min(x[: indices[-1]]),
@@ -159,6 +178,18 @@ class ScatterND(Indexing):
             ("integers", (5, 4), (3, 2), "int64"),
         ]
     ]  # fmt: skip
+
+
+def _scattered(op: str, at: Applied, grad: Value, gather: str, **attrs: Any) -> Gradients:
+    """The gradients of putting; where updates meet, each gets that of the place, as in torch."""
+    reduction, indices = at.attrs["reduction"], at.inputs[1]
+    if reduction not in ("none", "add"):
+        raise UnsupportedError(f"op {op!r} has no gradient for reduction {reduction!r}")
+    picked = grad.op(gather, indices, **attrs)
+    if reduction == "add":
+        return {0: grad, 2: picked}
+    zeros = grad.tape.constant(0.0).expand(at.inputs[2].shape)
+    return {0: grad.op(op, indices, zeros, **at.attrs), 2: picked}
 
 
 def along_axis(op: str, x: Shape, indices: Shape, axis: int) -> int:

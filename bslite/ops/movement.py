@@ -1,5 +1,6 @@
 """Ops that move or copy elements and compute nothing. All take any rank and negative axes."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.along import AlongAxis
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, case
+from bslite.ops.values import Applied, Gradients, Value
 
 
 class Concat(AlongAxis):
@@ -35,6 +37,12 @@ class Concat(AlongAxis):
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         return RowMap() if attrs["axis"] == 1 else None
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        axis = at.attrs["axis"] % len(grad.shape)
+        stops = list(itertools.accumulate(x.shape[axis] for x in at.inputs))
+        pairs = zip([0, *stops], stops, strict=False)
+        return {i: grad.sliced(axis, start, stop) for i, (start, stop) in enumerate(pairs)}
 
     samples = [
         Case("one input", [(2, 3, 4, 5)], attrs={"axis": 1}),
@@ -69,6 +77,9 @@ class RepeatBatch(Op):
     def traffic(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 4 * (math.prod(ins[0]) + math.prod(out))
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {0: grad.sum(0, keepdim=True)}
+
     samples = [
         Case("once", [(1, 3), (1, 2)]),
         Case("a token", [(1, 1, 12), (3, 4, 12)]),
@@ -97,6 +108,9 @@ class Flatten(Op):
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return attrs["start_axis"] % ranks[0] != 0
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {0: grad.reshape(*at.inputs[0].shape)}
 
     samples = [
         Case("image", [(2, 5, 3, 4)]),
@@ -137,6 +151,9 @@ class Reshape(Op):
                 f"op 'reshape': the input {list(x)} has {have} elements, which do not fill {list(given)}"
             )
         return tuple(out)
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {0: grad.reshape(*at.inputs[0].shape)}
 
     samples = [
         case("flatten", (2, 3, 4), shape=(2, 12)),
@@ -183,6 +200,10 @@ class Permute(Op):
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return attrs["order"][0] % ranks[0] == 0
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        order = at.attrs["order"]
+        return {0: grad.permute(*sorted(range(len(order)), key=order.__getitem__))}
+
     samples = [
         Case("to channels last", [(2, 3, 4, 5)], attrs={"order": (0, 2, 3, 1)}),
         Case("to channels first", [(2, 4, 5, 3)], attrs={"order": (0, -1, 1, 2)}),
@@ -223,6 +244,23 @@ class Slice(AlongAxis):
         if attrs["axis"] == 2 and attrs["start"] >= 0 and attrs["step"] > 0:
             return RowMap(attrs["step"], -attrs["start"], 1)
         return RowMap() if attrs["axis"] == 1 else None
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        shape = at.inputs[0].shape
+        axis = at.attrs["axis"] % len(shape)
+        places = range(*slice(at.attrs["start"], at.attrs["stop"], at.attrs["step"]).indices(shape[axis]))
+        if places.step < 0:
+            grad, places = grad.op("slice", axis=axis, start=-1, step=-1), places[::-1]
+        step, zeros = places.step if len(places) > 1 else 1, [0] * len(shape)
+        if step > 1:  # zeros between: each as one of ``step``
+            split = (*grad.shape[: axis + 1], 1, *grad.shape[axis + 1 :])
+            after = [0] * len(split)
+            after[axis + 1] = step - 1
+            wide = grad.reshape(*split).padded([0] * len(split), after)
+            grad = wide.reshape(*shape[:axis], len(places) * step, *shape[axis + 1 :])
+        before, after = list(zeros), list(zeros)
+        before[axis], after[axis] = places[0], shape[axis] - places[0] - grad.shape[axis]
+        return {0: grad.padded(before, after)}
 
     samples = [
         case("all of it", (2, 3), axis=1),

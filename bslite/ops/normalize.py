@@ -9,6 +9,7 @@ from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.along import AlongAxis
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, case
+from bslite.ops.values import Applied, Gradients, Value
 
 EPS = Attr("eps", a.real_between(0), 1e-5, "added to the variance")
 SIZES = Attr("normalized_shape", a.ints(1), doc="sizes of the trailing axes")
@@ -44,6 +45,18 @@ class BatchNorm(Op):
             checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
         return x
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        """The statistics are constants: those of training are nodes of their own."""
+        (x,) = at.inputs
+        wide = (x.shape[1], *(1,) * (len(x.shape) - 2))
+        rest = [i for i in range(len(x.shape)) if i != 1]
+        scale = (at.param("running_var") + at.attrs["eps"]).op("rsqrt").reshape(*wide)
+        made: dict[int | str, Value] = {}
+        if "weight" in at.params:
+            made["weight"] = (grad * (x - at.param("running_mean").reshape(*wide)) * scale).sum(*rest)
+            scale = scale * at.param("weight").reshape(*wide)
+        return made | {0: grad * scale, "bias": grad.sum(*rest)}
+
     samples = [
         channel_case("one pixel, one channel", (1, 1, 1, 1), (*AFFINE, *STATISTICS)),
         channel_case("image", (2, 19, 7, 6), (*AFFINE, *STATISTICS)),
@@ -74,6 +87,19 @@ class TrailingNorm(Op):
         for role, got in params.items():
             checks.param_shape(self.name, role, got, want, "(normalized_shape)")
         return x
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        (x,), rank = at.inputs, len(at.inputs[0].shape)
+        axes = range(rank - len(at.attrs["normalized_shape"]), rank)
+        weight = at.param("weight") if "weight" in at.params else None
+        standard, scale = _standardised(x, axes, at.attrs["eps"], centred=self.name == "layer_norm")
+        made: dict[int | str, Value] = {
+            0: _unstandardised(
+                grad * weight if weight else grad, standard, scale, axes, centred=self.name == "layer_norm"
+            )
+        }
+        shape = at.attrs["normalized_shape"]
+        return made | {"weight": (grad * standard).sum_to(shape), "bias": grad.sum_to(shape)}
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(attrs["normalized_shape"]) < ranks[0]
@@ -123,6 +149,22 @@ class RMSNorm(TrailingNorm):
     ]
 
 
+def _standardised(x: Value, axes: Sequence[int], eps: float, centred: bool) -> tuple[Value, Value]:
+    """x less its mean, if ``centred``, over the root of its mean square; and one over that root."""
+    if centred:
+        x = x - x.mean(*axes, keepdim=True)
+    scale = ((x * x).mean(*axes, keepdim=True) + eps).op("rsqrt")
+    return x * scale, scale
+
+
+def _unstandardised(grad: Value, standard: Value, scale: Value, axes: Sequence[int], centred: bool) -> Value:
+    """The gradient of what `_standardised` takes."""
+    along = standard * (grad * standard).mean(*axes, keepdim=True)
+    if centred:
+        grad = grad - grad.mean(*axes, keepdim=True)
+    return scale * (grad - along)
+
+
 class Normalize(AlongAxis):
     """Divides by the root of the sum of squares along ``axis``, or by ``eps`` where that is larger."""
 
@@ -132,6 +174,13 @@ class Normalize(AlongAxis):
     cost = 3
     torch_name = "normalize"
     onnx_name = "LpNormalization"
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        (x,), y, axis = at.inputs, at.output, at.attrs["axis"]
+        norm = x.op("l2_norm", axes=[axis], keepdim=True)
+        along = y * (grad * y).sum(axis, keepdim=True)
+        least = at.attrs["eps"]
+        return {0: (norm > least).where((grad - along) / norm, grad / least)}
 
     samples = [
         Case("one element", [(3, 1)], attrs={"axis": -1}),
@@ -165,6 +214,17 @@ class GroupNorm(Op):
         for role, got in params.items():
             checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
         return x
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        (x,), groups = at.inputs, at.attrs["num_groups"]
+        n, c, *sizes = x.shape
+        wide, rest = (c, *(1,) * len(sizes)), [0, *range(2, len(x.shape))]
+        apart = (n, groups, x.size // (n * groups))
+        standard, scale = _standardised(x.reshape(*apart), [2], at.attrs["eps"], centred=True)
+        scaled = grad * at.param("weight").reshape(*wide) if "weight" in at.params else grad
+        by_x = _unstandardised(scaled.reshape(*apart), standard, scale, [2], centred=True)
+        by_weight = (grad * standard.reshape(*x.shape)).sum(*rest)
+        return {0: by_x.reshape(*x.shape), "weight": by_weight, "bias": grad.sum(*rest)}
 
     samples = [
         channel_case("one group", (2, 6, 3, 4), num_groups=1),

@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bslite.errors import SpecError
+from bslite.errors import SpecError, UnsupportedError
 from bslite.ops import attrs as a
 from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, RowMap, Shape, case, holds
+from bslite.ops.values import Applied, Gradients, Value
 
 
 def _pads(value: Any) -> tuple[int, ...]:
@@ -53,6 +54,12 @@ class Pad(Op):
                 f"op 'pad': {list(pads)} reflects beyond the input {list(x)}; expected pads below its sizes"
             )
         return tuple(before + d + after for d, before, after in zip(x, pads[:rank], pads[rank:], strict=True))
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        if at.attrs["mode"] != "constant":
+            raise UnsupportedError(f"op 'pad' has no gradient for mode {at.attrs['mode']!r}")
+        pads, rank = [-n for n in at.attrs["pads"]], len(grad.shape)
+        return {0: grad.padded(pads[:rank], pads[rank:])}
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         pads = attrs["pads"]

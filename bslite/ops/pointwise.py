@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from bslite.ops import attrs as a
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.values import Applied, Gradients, Value
 
 
 class Dropout(Op):
@@ -14,6 +15,9 @@ class Dropout(Op):
     attrs = (Attr("p", a.real_between(0, 1), 0.5, "probability in training; unused here"),)
     torch_name = "dropout"
     onnx_name = "Dropout"
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {0: grad}
 
     samples = [
         Case("image", [(2, 3, 5, 4)]),
@@ -37,6 +41,9 @@ class Constant(Op):
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         return params["value"]
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {"value": grad}
 
     samples = [
         Case("a number", [], {"value": ()}),

@@ -7,11 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from bslite.errors import SpecError
+from bslite.errors import SpecError, UnsupportedError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.conv import LAYOUTS
 from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, RowMap, Shape, case, declare
+from bslite.ops.fold import columns
+from bslite.ops.values import Applied, Gradients, Value
 
 CEIL = Attr("ceil_mode", a.boolean, False, "keep a last window that does not fit, if it starts in the image")
 
@@ -79,6 +81,46 @@ class WindowPool(Op):
 
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(out) * math.prod(attrs["kernel"])  # a comparison counts as an addition does
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        (x,), (kernel, stride, dilation) = at.inputs, self.geometry(at.attrs)
+        n, c, *sizes = x.shape
+        out, taps = grad.shape[2:], math.prod(kernel)
+        before = at.attrs["padding"][: self.axes]
+        whole = [
+            (m - 1) * s + d * (k - 1) + 1 for m, s, d, k in zip(out, stride, dilation, kernel, strict=True)
+        ]
+        around = (0, 0, *before), (0, 0, *(w - b - h for w, b, h in zip(whole, before, sizes, strict=True)))
+        each = grad.reshape(n, c, 1, math.prod(out))
+        if "max" in self.name:
+            windows = columns(x.padded(*around, value=-math.inf), kernel, stride, dilation)
+            places = windows.reshape(n, c, taps, math.prod(out)).op("argmax", axis=2, keepdim=True)
+            numbers = grad.tape.constant([[i] for i in range(taps)], "int64")
+            each = places.op("equal", numbers).where(each, 0.0)
+        else:
+            each = (each / grad.tape.constant(self._counts(at, out))).expand((n, c, taps, math.prod(out)))
+        back = each.reshape(n, c * taps, math.prod(out)).op(
+            "fold", output_size=whole, kernel=kernel, stride=stride, dilation=dilation,
+            padding=(0,) * 2 * self.axes,
+        )  # fmt: skip
+        return {0: back.padded(*([-k for k in side] for side in around))}
+
+    def _counts(self, at: Applied, out: Shape) -> list[float]:
+        """What an average divides each window's sum by."""
+        if at.attrs["divisor_override"]:
+            return [float(at.attrs["divisor_override"])]
+        counts: list[float] = [1.0]
+        pads, (kernel, stride, dilation) = at.attrs["padding"], self.geometry(at.attrs)
+        for i, (size, m) in enumerate(zip(at.inputs[0].shape[2:], out, strict=True)):
+            before, after = pads[i], pads[self.axes + i]
+            if at.attrs["count_include_pad"]:
+                low, high = -before, size + after
+            else:
+                low, high = 0, size
+            starts = (j * stride[i] - before for j in range(m))
+            along = [sum(low <= s + t * dilation[i] < high for t in range(kernel[i])) for s in starts]
+            counts = [a * b for a in counts for b in along]
+        return counts
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         if self.axes != 2:
@@ -165,6 +207,26 @@ class AdaptivePool(Op):
 
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return math.prod(out) * math.prod(math.ceil(h / p) for h, p in zip(ins[0][2:], out[2:], strict=True))
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        (x,), out = at.inputs, grad.shape[2:]
+        if "max" in self.name:
+            if any(m != 1 for m in out):
+                raise UnsupportedError(f"op {self.name!r} has a gradient for output_size 1 only")
+            pixels = math.prod(x.shape[2:])
+            place = x.reshape(*x.shape[:2], pixels).op("argmax", axis=2, keepdim=True)
+            hit = place.op("equal", grad.tape.constant(list(range(pixels)), "int64"))
+            return {0: hit.where(grad.reshape(*grad.shape[:2], 1), 0.0).reshape(*x.shape)}
+        for axis, (size, m) in enumerate(zip(x.shape[2:], out, strict=True), start=2):
+            if m == 1:
+                grad = grad * (1 / size)
+                continue
+            spans = [range(i * size // m, -(-(i + 1) * size // m)) for i in range(m)]
+            shares = [[(j in span) / len(span) for j in range(size)] for span in spans]
+            order = [*(i for i in range(len(x.shape)) if i != axis), axis]
+            back = sorted(range(len(order)), key=order.__getitem__)
+            grad = grad.permute(*order).matmul(grad.tape.constant(shares)).permute(*back)
+        return {0: grad.expand(x.shape)}
 
     samples = [
         case("global", (2, 19, 7, 7), output_size=1),

@@ -1,13 +1,14 @@
 """Reductions over any axes: sums, norms, extremes, moments; positions of extremes; running sums."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case, declare
+from bslite.ops.values import Applied, Gradients, Value
 
 AXES = (
     Attr("axes", a.ints(), (), "none: all of them"),
@@ -49,6 +50,17 @@ class Reduction(Reducing):
     also: ClassVar[Sequence[str]] = ()  # dtypes it takes besides float32, and then makes
     integers: ClassVar[tuple[int, int]] = (-9, 10)  # what integer inputs of its cases are drawn from
     variants: ClassVar[Sequence[dict[str, Any]]] = ({},)  # attributes the cases try
+    #: The gradient, of that of the result g, the input x, the result y, all broadcastable, and the node.
+    slope: ClassVar[Callable[[Value, Value, Value, Applied], Value] | None] = None
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        if self.slope is None:
+            return super().vjp(at, grad)
+        (x,) = at.inputs
+        axes = self.axes(at.attrs, len(x.shape))
+        kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+        made = type(self).slope(grad.reshape(*kept), x, at.output.reshape(*kept), at)  # type: ignore[misc]
+        return {0: made.expand(x.shape)}
 
     def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
         return ins[0] if ins[0] in self.also else super().dtype(ins, params, attrs)
@@ -86,8 +98,35 @@ class Reduction(Reducing):
         ]
 
 
-declare(Reduction, "sum", "The sum of all elements.", onnx="ReduceSum", also=INTEGERS, may_fail=True)
-declare(Reduction, "mean", "The arithmetic mean of all elements.", onnx="ReduceMean")
+def _shared_by_equals(g: Value, x: Value, y: Value, at: Applied) -> Value:
+    """Elements that are equally extreme have equal shares, as in torch."""
+    equal = x.op("equal", y).op("cast", to="float32")
+    axes = [i for i, n in enumerate(y.shape) if n != x.shape[i]]
+    return equal * (g / equal.sum(*axes, keepdim=True))
+
+
+def _around_mean(g: Value, x: Value, y: Value, at: Applied) -> Value:
+    axes = [i for i, n in enumerate(y.shape) if n != x.shape[i]]
+    spread = x - x.mean(*axes, keepdim=True) if axes else x - x
+    return g * (2.0 / (x.size / y.size - at.attrs["correction"])) * spread
+
+
+declare(
+    Reduction,
+    "sum",
+    "The sum of all elements.",
+    onnx="ReduceSum",
+    also=INTEGERS,
+    may_fail=True,
+    slope=lambda g, x, y, at: g,
+)
+declare(
+    Reduction,
+    "mean",
+    "The arithmetic mean of all elements.",
+    onnx="ReduceMean",
+    slope=lambda g, x, y, at: g * (y.size / x.size),
+)
 declare(
     Reduction,
     "prod",
@@ -103,6 +142,7 @@ declare(
     "The largest element, NaN if any element is NaN. Of bools: whether any is true.",
     onnx="ReduceMax",
     also=(*INTEGERS, "bool"),
+    slope=_shared_by_equals,
 )
 declare(
     Reduction,
@@ -110,13 +150,22 @@ declare(
     "The smallest element, NaN if any element is NaN. Of bools: whether all are true.",
     onnx="ReduceMin",
     also=(*INTEGERS, "bool"),
+    slope=_shared_by_equals,
 )
-declare(Reduction, "sum_square", "The sum of the squares of all elements.", onnx="ReduceSumSquare", torch="")
+declare(
+    Reduction,
+    "sum_square",
+    "The sum of the squares of all elements.",
+    onnx="ReduceSumSquare",
+    torch="",
+    slope=lambda g, x, y, at: 2.0 * g * x,
+)
 declare(
     Reduction,
     "l1_norm",
     "The sum of the absolute values of all elements.",
     onnx="ReduceL1",
+    slope=lambda g, x, y, at: g * x.op("sign"),
     torch="linalg_vector_norm",
 )
 declare(
@@ -124,6 +173,7 @@ declare(
     "l2_norm",
     "The square root of the sum of the squares of all elements.",
     onnx="ReduceL2",
+    slope=lambda g, x, y, at: y.op("equal", 0.0).where(0.0, g * (x / y)),
     torch="linalg_vector_norm",
 )
 declare(
@@ -131,6 +181,7 @@ declare(
     "log_sum",
     "The logarithm of the sum of all elements.",
     onnx="ReduceLogSum",
+    slope=lambda g, x, y, at: g * (-y).op("exp"),
     torch="",
     sample_range=(0.0, 2.0),
 )
@@ -139,6 +190,7 @@ declare(
     "logsumexp",
     "The logarithm of the sum of the exponentials of all elements; no exponential overflows.",
     onnx="ReduceLogSumExp",
+    slope=lambda g, x, y, at: g * (x - y).op("exp"),
 )
 
 
@@ -148,10 +200,16 @@ class Var(Reduction):
     name = "var"
     attrs = (*AXES, Attr("correction", a.real, 1.0))
     variants = ({}, {"correction": 0.0}, {"correction": 1.5})
+    slope = staticmethod(lambda g, x, y, at: _around_mean(g, x, y, at))
     torch_name = "var"
 
 
-declare(Var, "std", "The standard deviation, which is the square root of the variance.")
+declare(
+    Var,
+    "std",
+    "The standard deviation, which is the square root of the variance.",
+    slope=lambda g, x, y, at: _around_mean(0.5 * (g / y), x, y, at),
+)
 
 
 class Arg(Reducing):

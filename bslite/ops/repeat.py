@@ -7,6 +7,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case
+from bslite.ops.values import Applied, Gradients, Value
 
 
 class Expand(Op):
@@ -42,6 +43,9 @@ class Expand(Op):
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return len(attrs["shape"]) == ranks[0]
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {0: grad.sum_to(at.inputs[0].shape)}
+
     samples = [
         case("nothing", (2, 3), shape=(2, 3)),
         case("a number", (), shape=(2, 3)),
@@ -74,6 +78,11 @@ class Tile(Op):
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return attrs["repeats"][0] == 1
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        shape = at.inputs[0].shape
+        apart = [n for pair in zip(at.attrs["repeats"], shape, strict=True) for n in pair]
+        return {0: grad.reshape(*apart).sum(*range(0, len(apart), 2))}
 
     samples = [
         case("a number", (), repeats=()),
@@ -108,6 +117,9 @@ class Roll(Op):
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return all(axis % ranks[0] for axis in attrs["axes"])
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {0: grad.op("roll", shifts=[-n for n in at.attrs["shifts"]], axes=at.attrs["axes"])}
+
     samples = [
         case("nothing", (3, 4), shifts=(), axes=()),
         case("a vector", (7,), shifts=(2,), axes=(0,)),
@@ -140,6 +152,9 @@ class Trilu(Op):
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return ranks[0] > 2
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {0: grad.op("trilu", **at.attrs)}
 
     def traffic(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 6 * math.prod(out)  # half of it read

@@ -3,6 +3,7 @@
 from bslite.ops import attrs as a
 from bslite.ops.along import AlongAxis
 from bslite.ops.core import Attr, Attrs, Case, Kind, ParamShapes, RowMap, declare
+from bslite.ops.values import Applied, Gradients, Value
 
 
 class SoftmaxBase(AlongAxis):
@@ -11,6 +12,12 @@ class SoftmaxBase(AlongAxis):
     kind = Kind.REDUCTION
     attrs = (Attr("axis", a.integer(), -1),)
     cost = 5  # maximum, subtract, exp, add, divide (or subtract)
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        axis, y = at.attrs["axis"], at.output
+        if self.name == "log_softmax":
+            return {0: grad - y.op("exp") * grad.sum(axis, keepdim=True)}
+        return {0: y * (grad - (grad * y).sum(axis, keepdim=True))}
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         return RowMap() if attrs["axis"] == 1 else None  # over the channels of one pixel

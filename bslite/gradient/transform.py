@@ -1,0 +1,104 @@
+"""Reverse accumulation: the layers backwards, each by the vjp of its op."""
+
+from collections.abc import Sequence
+
+from bslite.errors import SpecError, UnsupportedError
+from bslite.gradient.tape import GraphTape
+from bslite.ops.values import Applied, Value
+from bslite.spec import ModelSpec
+
+
+def gradient(
+    spec: ModelSpec, wrt: Sequence[str] | None = None, shapes: Sequence[Sequence[int]] | None = None
+) -> ModelSpec:
+    """A model with the outputs of ``spec`` and, after them, the gradients of what ``wrt`` names.
+
+    ``wrt``: inputs and parameters of float32, all parameters that have a gradient if None. ``shapes``: of the
+    inputs, which the new model fixes; those of the examples if None. For each output of float32 the model
+    has one input more, the gradient that comes from behind it, of its shape, called "d/" and the output's
+    label; a single output that is one number has none: its own gradient is 1. The gradients are labelled
+    likewise. What nothing depends on has the gradient 0.
+
+    Raises SpecError if ``wrt`` names what is not there or is not float32, and UnsupportedError with all layers
+    in the way that have no gradient.
+    """
+    given = [i.example for i in spec.inputs] if shapes is None else [tuple(s) for s in shapes]
+    known = spec.infer_shapes(given)
+    tape = GraphTape(spec, {i.name: known[i.name] for i in spec.inputs})
+    wanted = _wanted(spec, wrt)
+    keys = {key for key in wanted if key in spec.params}
+    reached = _reached(spec, {name for name in wanted if name not in keys}, keys)
+    grads = _seeds(spec, tape)
+    found: dict[str, Value] = {}
+    lacking: list[str] = []
+    for node in reversed(spec.nodes):
+        grad = grads.get(node.name)
+        if grad is None or node.name not in reached or spec.dtypes[node.name] != "float32":
+            continue
+        tape.layer = node.name
+        at = Applied(tuple(tape[i] for i in node.inputs), tape[node.name], node.params, node.attrs)
+        try:
+            made = node.declaration.vjp(at, grad)
+        except UnsupportedError as e:
+            lacking.append(f"layer {node.name!r}: {e}")
+            continue
+        for place, value in made.items():
+            if isinstance(place, str):
+                key = node.params.get(place)
+                if key in keys:
+                    found[key] = found[key] + value if key in found else value
+            elif spec.dtypes[node.inputs[place]] == "float32":
+                name = node.inputs[place]
+                grads[name] = grads[name] + value if name in grads else value
+    if lacking:
+        raise UnsupportedError("; ".join(reversed(lacking)))
+    tape.layer = ""
+    gradients = []
+    for name in wanted:
+        value = found.get(name) if name in keys else grads.get(name)
+        if value is None:
+            shape = spec.params[name].shape if name in keys else known[name]
+            value = tape.constant(0.0).expand(shape)
+        gradients.append(value)
+    labels = [*spec.labels, *(f"d/{name}" for name in wanted)]
+    return tape.build([*spec.outputs, *(g.name for g in gradients)], labels)
+
+
+def _wanted(spec: ModelSpec, wrt: Sequence[str] | None) -> list[str]:
+    if wrt is None:
+        roles = {(node.op, role, key) for node in spec.nodes for role, key in node.params.items()}
+        learnt = {key for op, role, key in roles if not role.startswith("running_") and op != "constant"}
+        return [k for k in spec.params if k in learnt and spec.params[k].dtype.name == "float32"]
+    dtypes = {i.name: i.dtype for i in spec.inputs} | {k: p.dtype.name for k, p in spec.params.items()}
+    for name in wrt:
+        if name not in dtypes:
+            raise SpecError(f"{name!r} is neither an input nor a parameter of the model {spec.name!r}")
+        if dtypes[name] != "float32":
+            raise SpecError(f"{name!r} is {dtypes[name]}; gradients are of float32")
+    return list(wrt)
+
+
+def _reached(spec: ModelSpec, inputs: set[str], keys: set[str]) -> set[str]:
+    """The layers that depend on what is asked for."""
+    reached = set(inputs)
+    for node in spec.nodes:
+        if not reached.isdisjoint(node.inputs) or not keys.isdisjoint(node.params.values()):
+            reached.add(node.name)
+    return reached
+
+
+def _seeds(spec: ModelSpec, tape: GraphTape) -> dict[str, Value]:
+    """The gradients that come from behind: inputs, or 1 of a loss."""
+    seeds: dict[str, Value] = {}
+    floats = [
+        (out, label)
+        for out, label in zip(spec.outputs, spec.labels, strict=True)
+        if tape[out].dtype == "float32"
+    ]
+    for out, label in floats:
+        loss = len(floats) == 1 and tape[out].size == 1
+        seed = (
+            tape.constant(1.0).expand(tape[out].shape) if loss else tape.input(f"d/{label}", tape[out].shape)
+        )
+        seeds[out] = seeds[out] + seed if out in seeds else seed
+    return seeds
