@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bslite.dropin import bisect, optimize, report
     from bslite.explanation import Explanation, explain
     from bslite.frontends import from_state_dict, from_torch
+    from bslite.gradients import gradient
     from bslite.spec import GraphBuilder, Input, ModelSpec, Node, load, save
     from bslite.streaming import Session, step_model
     from bslite.verification import Verification, verify
@@ -48,6 +49,7 @@ _LAZY = {
     "from_torch": "bslite.frontends",
     "from_onnx": "bslite.onnx.load",
     "from_state_dict": "bslite.frontends",
+    "gradient": "bslite.gradients",
     "Verification": "bslite.verification",
     "verify": "bslite.verification",
     "warmup": "bslite.api",
@@ -83,6 +85,7 @@ __all__ = [
     "from_onnx",
     "from_state_dict",
     "from_torch",
+    "gradient",
     "load",
     "optimize",
     "report",

@@ -1,7 +1,7 @@
 """Functions of one element, of any shape. A transcendental function counts as one flop."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from bslite.ops import attrs as a
@@ -16,7 +16,7 @@ class Activation(Op):
     cost = 1
     variants: ClassVar[Sequence[dict[str, Any]]] = ({},)  # attributes the cases try
     #: The derivative, of the element, the result and the attributes. Of bools: where it is 1, else 0.
-    slope: ClassVar[Callable[[Value, Value, Attrs], Value | float]]
+    slope: ClassVar["staticmethod[[Value, Value, Attrs], Value | float]"]
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         slope = self.slope(at.inputs[0], at.output, at.attrs)

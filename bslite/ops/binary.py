@@ -1,6 +1,6 @@
 """Functions of two values that broadcast: aligned at the last axis, sizes equal or 1."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from bslite.errors import SpecError
@@ -26,13 +26,13 @@ class Binary(Broadcast):
     """Base of the ops on two values."""
 
     arity = (2, 2)
-    #: The gradients of both inputs x and y of which the result is z, where g is that of z; None: zero.
-    slopes: ClassVar[Callable[[Value, Value, Value, Value], tuple[Value | None, Value | None]]]
+    #: The gradients of both inputs x and y of which the result is z, where g is that of z.
+    slopes: ClassVar["staticmethod[[Value, Value, Value, Value], tuple[Value, Value]]"]
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
-        made = self.slopes(grad, *at.inputs, at.output)
-        shapes = [x.shape for x in at.inputs]
-        return {i: g.sum_to(shape) for i, (g, shape) in enumerate(zip(made, shapes, strict=True)) if g}
+        x, y = at.inputs
+        made = self.slopes(grad, x, y, at.output)
+        return {i: g.sum_to(x.shape) for i, (g, x) in enumerate(zip(made, (x, y), strict=True))}
 
     def cases(self) -> Sequence[Case]:
         return [

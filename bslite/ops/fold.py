@@ -123,7 +123,7 @@ class Fold(Op):
 
 
 def columns(x: Value, kernel: Shape, stride: Shape, dilation: Shape, padding: Sequence[int] = ()) -> Value:
-    """Every window of ``x [N, C, ...]``, along one to three axes, as a column ``[N, C * kernel, windows]``."""
+    """Each window of ``x [N, C, ...]``, along up to three axes, as a column: ``[N, C * kernel, windows]``."""
     axes = len(kernel)
     if padding:
         x = x.padded((0, 0, *padding[:axes]), (0, 0, *padding[axes:]))

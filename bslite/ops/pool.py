@@ -103,7 +103,8 @@ class WindowPool(Op):
             "fold", output_size=whole, kernel=kernel, stride=stride, dilation=dilation,
             padding=(0,) * 2 * self.axes,
         )  # fmt: skip
-        return {0: back.padded(*([-k for k in side] for side in around))}
+        before, after = ([-k for k in side] for side in around)
+        return {0: back.padded(before, after)}
 
     def _counts(self, at: Applied, out: Shape) -> list[float]:
         """What an average divides each window's sum by."""

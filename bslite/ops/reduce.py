@@ -1,7 +1,7 @@
 """Reductions over any axes: sums, norms, extremes, moments; positions of extremes; running sums."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from bslite.errors import SpecError
@@ -51,7 +51,7 @@ class Reduction(Reducing):
     integers: ClassVar[tuple[int, int]] = (-9, 10)  # what integer inputs of its cases are drawn from
     variants: ClassVar[Sequence[dict[str, Any]]] = ({},)  # attributes the cases try
     #: The gradient, of that of the result g, the input x, the result y, all broadcastable, and the node.
-    slope: ClassVar[Callable[[Value, Value, Value, Applied], Value] | None] = None
+    slope: ClassVar["staticmethod[[Value, Value, Value, Applied], Value] | None"] = None
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         if self.slope is None:
@@ -59,7 +59,7 @@ class Reduction(Reducing):
         (x,) = at.inputs
         axes = self.axes(at.attrs, len(x.shape))
         kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-        made = type(self).slope(grad.reshape(*kept), x, at.output.reshape(*kept), at)  # type: ignore[misc]
+        made = self.slope(grad.reshape(*kept), x, at.output.reshape(*kept), at)
         return {0: made.expand(x.shape)}
 
     def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:

@@ -64,9 +64,8 @@ class GraphTape:
         self, op: str, inputs: Sequence[Value], params: Mapping[str, str] | None = None, **attrs: Any
     ) -> Value:
         """A node of ``op``, named after the layer that it is the gradient of."""
-        return self.node(
-            Node(self._unused(f"d/{self.layer}/{op}"), op, [x.name for x in inputs], params or {}, attrs)
-        )  # type: ignore[arg-type]
+        name = self._unused(f"d/{self.layer}/{op}")
+        return self.node(Node(name, op, tuple(x.name for x in inputs), params or {}, attrs))
 
     def _unused(self, name: str) -> str:
         unique, count = name, 1

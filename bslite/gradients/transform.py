@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bslite.errors import SpecError, UnsupportedError
-from bslite.gradient.tape import GraphTape
+from bslite.gradients.tape import GraphTape
 from bslite.ops.values import Applied, Value
 from bslite.spec import ModelSpec
 
@@ -16,11 +16,11 @@ def gradient(
     ``wrt``: inputs and parameters of float32, all parameters that have a gradient if None. ``shapes``: of the
     inputs, which the new model fixes; those of the examples if None. For each output of float32 the model
     has one input more, the gradient that comes from behind it, of its shape, called "d/" and the output's
-    label; a single output that is one number has none: its own gradient is 1. The gradients are labelled
+    label; a single output of shape [], a loss, has none: its own gradient is 1. The gradients are labelled
     likewise. What nothing depends on has the gradient 0.
 
-    Raises SpecError if ``wrt`` names what is not there or is not float32, and UnsupportedError with all layers
-    in the way that have no gradient.
+    Raises SpecError if ``wrt`` names what is not there or is not float32, and UnsupportedError with all the
+    layers in the way that have no gradient.
     """
     given = [i.example for i in spec.inputs] if shapes is None else [tuple(s) for s in shapes]
     known = spec.infer_shapes(given)
@@ -55,11 +55,9 @@ def gradient(
     tape.layer = ""
     gradients = []
     for name in wanted:
-        value = found.get(name) if name in keys else grads.get(name)
-        if value is None:
-            shape = spec.params[name].shape if name in keys else known[name]
-            value = tape.constant(0.0).expand(shape)
-        gradients.append(value)
+        has = found if name in keys else grads
+        shape = spec.params[name].shape if name in keys else known[name]
+        gradients.append(has[name] if name in has else tape.constant(0.0).expand(shape))
     labels = [*spec.labels, *(f"d/{name}" for name in wanted)]
     return tape.build([*spec.outputs, *(g.name for g in gradients)], labels)
 
@@ -90,15 +88,10 @@ def _reached(spec: ModelSpec, inputs: set[str], keys: set[str]) -> set[str]:
 def _seeds(spec: ModelSpec, tape: GraphTape) -> dict[str, Value]:
     """The gradients that come from behind: inputs, or 1 of a loss."""
     seeds: dict[str, Value] = {}
-    floats = [
-        (out, label)
-        for out, label in zip(spec.outputs, spec.labels, strict=True)
-        if tape[out].dtype == "float32"
-    ]
-    for out, label in floats:
-        loss = len(floats) == 1 and tape[out].size == 1
-        seed = (
-            tape.constant(1.0).expand(tape[out].shape) if loss else tape.input(f"d/{label}", tape[out].shape)
-        )
-        seeds[out] = seeds[out] + seed if out in seeds else seed
+    made = [(tape[out], label) for out, label in zip(spec.outputs, spec.labels, strict=True)]
+    floats = [(value, label) for value, label in made if value.dtype == "float32"]
+    for value, label in floats:
+        loss = len(floats) == 1 and value.shape == ()
+        seed = tape.constant(1.0) if loss else tape.input(f"d/{label}", value.shape)
+        seeds[value.name] = seeds[value.name] + seed if value.name in seeds else seed
     return seeds

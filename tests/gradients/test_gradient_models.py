@@ -1,0 +1,167 @@
+"""Gradients of whole models: accumulation, what is asked for, and whole networks by torch's autograd."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.check import Array, assert_three_way
+from support.noise import noise
+from torch import nn
+
+import bslite
+from bslite import reference
+from bslite.errors import InputError, SpecError, UnsupportedError
+from bslite.spec import GraphBuilder, ModelSpec
+
+
+def exact(spec: ModelSpec, *given: Any) -> dict[str, Array]:
+    """The outputs in float64, by label."""
+    made = reference.run(spec, [np.asarray(x) for x in given])
+    return dict(zip(spec.labels, made, strict=True))
+
+
+def test_what_is_read_twice_adds_up() -> None:
+    g = GraphBuilder("twice")
+    x = g.input("x", (3,))
+    g.params["w"] = noise(3, 3)
+    a = g.add("linear", "a", x, params={"weight": "w"})
+    b = g.add("linear", "b", a, params={"weight": "w"})  # the same weights again
+    spec = g.build(g.add("sum", "loss", g.add("mul", "y", b, x)))
+    found = exact(bslite.gradient(spec, ["x", "w"]), noise(3, seed=1))
+    w, v = (np.asarray(t, np.float64) for t in (spec.params["w"], noise(3, seed=1)))
+    np.testing.assert_allclose(found["d/x"], w @ w @ v + (w @ w).T @ v, rtol=1e-12)
+    np.testing.assert_allclose(found["d/w"], np.outer(v, w @ v) + np.outer(w.T @ v, v), rtol=1e-12)
+
+
+def test_each_output_has_a_gradient_from_behind() -> None:
+    g = GraphBuilder("outputs")
+    x = g.input("x", ("n", 4), (2, 4))
+    low, high = g.add("exp", "low", x), g.add("neg", "high", x)
+    places = g.add("argmax", "places", x, axis=1)
+    spec = g.build(low, high, places, labels=["a", "b", "c"])
+    backward = bslite.gradient(spec, ["x"], [(3, 4)])
+    assert [(i.name, i.shape) for i in backward.inputs] == [("x", (3, 4)), ("d/a", (3, 4)), ("d/b", (3, 4))]
+    assert backward.labels == ("a", "b", "c", "d/x")
+    x0, da, db = (noise(3, 4, seed=i) for i in range(3))
+    np.testing.assert_allclose(
+        exact(backward, x0, da, db)["d/x"], da * np.exp(x0, dtype="f8") - db, rtol=1e-12
+    )
+    with pytest.raises(InputError, match=r"\[2, 4\]"):
+        bslite.run(backward, [noise(2, 4)] * 3)
+
+
+def test_all_parameters_unless_some_are_named() -> None:
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
+    spec = bslite.from_torch(module.eval(), (torch.zeros(2, 3, 4, 4),))
+    learnt = {name for name, _ in module.named_parameters()}
+    assert {label for label in bslite.gradient(spec).labels if label.startswith("d/")} == {
+        f"d/{n}" for n in learnt
+    }
+    some = bslite.gradient(spec, ["4.weight"])
+    assert some.labels[-1] == "d/4.weight"
+    assert not any(node.op == "conv_transpose2d" for node in some.nodes)  # nothing in front is asked for
+
+
+def test_what_nothing_depends_on_has_the_gradient_zero() -> None:
+    g = GraphBuilder("apart")
+    x, y = g.input("x", (2, 3)), g.input("y", (4,))
+    spec = g.build(g.add("sum", "s", g.add("round", "r", x)), g.add("neg", "n", y))
+    found = exact(bslite.gradient(spec, ["x"]), noise(2, 3), noise(4), np.ones(()), noise(4))
+    assert found["d/x"].shape == (2, 3)
+    assert not found["d/x"].any()
+
+
+def test_errors_name_what_is_wrong() -> None:
+    g = GraphBuilder("wrong")
+    x, i = g.input("x", (2, 3)), g.input("i", (2,), dtype="int64")
+    a = g.add("prod", "first", x)
+    b = g.add("cumprod", "second", x, axis=0)
+    c = g.add("gather", "third", x, i)
+    spec = g.build(a, b, c)
+    with pytest.raises(UnsupportedError, match=r"'first'.*'prod' has no gradient.*'second'.*'cumprod'"):
+        bslite.gradient(spec, ["x"])
+    with pytest.raises(SpecError, match="'z' is neither an input nor a parameter of the model 'wrong'"):
+        bslite.gradient(spec, ["z"])
+    with pytest.raises(SpecError, match="'i' is int64; gradients are of float32"):
+        bslite.gradient(spec, ["i"])
+
+
+def test_a_layer_without_a_gradient_may_stand_elsewhere() -> None:
+    g = GraphBuilder("elsewhere")
+    x, y = g.input("x", (2, 3)), g.input("y", (2, 3))
+    spec = g.build(g.add("mul", "m", x, g.add("cumprod", "c", y, axis=0)))
+    assert "d/x" in bslite.gradient(spec, ["x"]).labels
+
+
+class Residual(nn.Module):
+    """Convolutions of several kinds around a sum, pools, a norm, an attention and a loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 12, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm2d(12)
+        self.depthwise = nn.Conv2d(12, 12, 5, padding=2, groups=12)
+        self.point = nn.Conv2d(12, 12, 1, bias=False)
+        self.group = nn.GroupNorm(3, 12)
+        self.up = nn.ConvTranspose2d(12, 8, 2, stride=2)
+        self.layer = nn.LayerNorm(8)
+        self.qkv = nn.Linear(8, 24)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        y = nn.functional.max_pool2d(torch.relu(self.norm(self.stem(x))), 3, 2, 1)
+        y = y + nn.functional.silu(self.group(self.point(nn.functional.gelu(self.depthwise(y)))))
+        y = nn.functional.avg_pool2d(self.up(y), 2)
+        tokens = self.layer(y.flatten(2).transpose(1, 2))
+        q, k, v = self.qkv(tokens).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        logits = self.head((tokens + mixed).mean(1)).log_softmax(-1)
+        return -logits.gather(1, target[:, None]).mean()
+
+
+def test_gradients_of_a_network_are_autograds() -> None:
+    torch.manual_seed(0)
+    module = Residual().eval()
+    module.norm.running_mean.uniform_(-0.3, 0.3)
+    x, target = torch.randn(3, 3, 17, 16), torch.tensor([0, 4, 2])
+    spec = bslite.from_torch(module, (x, target))
+    backward = bslite.gradient(spec, ["x", *(name for name, _ in module.named_parameters())])
+    given = [x.numpy(), target.numpy()]
+    truth = exact(backward, *given)
+    ours = dict(zip(backward.labels, bslite.run(backward, given), strict=True))
+    found = {}
+    for dtype in (torch.float32, torch.float64):
+        module.to(dtype).zero_grad()
+        image = x.to(dtype, copy=True).requires_grad_()
+        loss = module(image, target)
+        loss.backward()
+        found[dtype] = {"x": image.grad, **{n: p.grad for n, p in module.named_parameters()}}
+        assert float(loss.detach()) == pytest.approx(float(truth[spec.labels[0]]), rel=1e-5)
+    for name, grad in found[torch.float64].items():
+        peer, want = found[torch.float32][name].numpy(), grad.numpy()
+        # What softmax is alike for has the gradient zero: rounding of what it is a sum of is left.
+        scale = np.linalg.norm(want)
+        assert np.linalg.norm(truth[f"d/{name}"] - want) <= 1e-7 * scale + 1e-9, name
+        if scale > 1e-6:
+            assert_three_way(ours[f"d/{name}"], peer, want)
+
+
+def test_finite_differences() -> None:
+    """Along random directions, of a smooth model; no framework is asked."""
+    g = GraphBuilder("smooth")
+    x, m = g.input("x", (2, 6, 5, 4)), g.input("m", (8, 8))
+    g.params |= {"w": noise(8, 6, 3, 3, scale=0.3), "b": noise(8)}
+    y = g.add("tanh", "t", g.add("conv2d", "c", x, params={"weight": "w", "bias": "b"}, padding=1))
+    y = g.add("reshape", "tokens", g.add("permute", "p", y, order=(0, 2, 3, 1)), shape=(2, 20, 8))
+    y = g.add("softmax", "soft", g.add("matmul", "l", y, m), axis=1)
+    spec = g.build(g.add("sum", "loss", g.add("mul", "square", y, y)))
+    point = {"x": noise(2, 6, 5, 4, seed=1), "m": noise(8, 8, scale=0.5)}
+    grads = exact(bslite.gradient(spec, ["x", "m"]), *point.values())
+    rng = np.random.default_rng(2)
+    for _ in range(3):
+        along = {name: rng.standard_normal(at.shape) for name, at in point.items()}
+        moved = [[at + step * along[name] for name, at in point.items()] for step in (1e-5, -1e-5)]
+        after, before = (exact(spec, *at)["loss"] for at in moved)
+        slope = sum(np.vdot(grads[f"d/{name}"], along[name]) for name in point)
+        assert (after - before) / 2e-5 == pytest.approx(slope, rel=1e-7)
