@@ -1,12 +1,13 @@
 """The backend of ``torch.compile(model, backend="bslite")``, found by entry point, not by import.
 
 Dynamo hands over a graph of torch calls whose parameters are inputs. Here the parameters become attributes
-again, and sizes among the inputs are read from the tensors that they are sizes of. The result is an ordinary
-module for `Runner`, whose batch is free even where Dynamo fixed it.
+again, and sizes among the inputs are read from the tensors that they are sizes of. With ``dynamic=True``
+floating-point numbers are inputs as well, even a layer's ``eps``; they become numbers again. The result is an
+ordinary module for `Runner`, whose batch is free even where Dynamo fixed it.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import is_
 from typing import Any
@@ -21,6 +22,7 @@ Node = torch.fx.Node
 Tensor = torch.Tensor
 QUESTION = ("fake_impls.py", "conv")  # the file and function of torch that ask for a convolution's library
 MAX_SETS = 4  # sets of parameters kept ready for one graph: modules of one class share Dynamo's graph
+MAX_NUMBERS = 16  # sets of numbers that one graph is traced with; calls with others run in torch
 
 
 def bslite(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
@@ -45,33 +47,53 @@ class _Compiled:
         placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
         self._held = [i for i, n in enumerate(placeholders) if _is_held(n)]
         sizes = [i for i, n in enumerate(placeholders) if _source(n, placeholders) is not None]
-        self._given = [i for i in range(len(placeholders)) if i not in {*self._held, *sizes}]
-        self._sets: list[tuple[list[Tensor], Runner]] = []
+        self._numbers = [i for i, n in enumerate(placeholders) if _is_number(n)]
+        self._given = [i for i in range(len(placeholders)) if i not in {*self._held, *sizes, *self._numbers}]
+        self._sets: list[tuple[list[Tensor], list[float], Runner]] = []
+        self._seen: list[list[float]] = []
 
     def __call__(self, *arguments: Any) -> Any:
         held = [arguments[i] for i in self._held]
-        return self._runner(held)(tuple([arguments[i] for i in self._given]), {})
+        numbers = [float(arguments[i]) for i in self._numbers]
+        runner = self._runner(held, numbers)
+        if runner is None:
+            return self._module.forward(*arguments)
+        return runner(tuple([arguments[i] for i in self._given]), {})
 
-    def _runner(self, held: list[Tensor]) -> Runner:
-        for known, runner in self._sets:
-            if all(map(is_, known, held)):
+    def _runner(self, held: list[Tensor], numbers: list[float]) -> Runner | None:
+        """What runs the graph with these parameters and numbers; None if the numbers change too often."""
+        for known, values, runner in self._sets:
+            if values == numbers and all(map(is_, known, held)):
                 return runner
-        runner = Runner(_Body(self._module, held, self._held).eval(), self._options)
+        if numbers not in self._seen:
+            if len(self._seen) == MAX_NUMBERS:
+                if self._options.fallback != "silent":
+                    why = "numbers that it takes change from call to call"
+                    warnings.warn(f"torch.compile: the graph runs in torch: {why}", UserWarning, stacklevel=4)
+                return None
+            self._seen.append(numbers)
+        made = _Body(self._module, held, self._held, dict(zip(self._numbers, numbers, strict=True)))
+        runner = Runner(made.eval(), self._options)
         runner.name = "compiled graph"
-        self._sets = [(held, runner), *self._sets[: MAX_SETS - 1]]
+        self._sets = [(held, numbers, runner), *self._sets[: MAX_SETS - 1]]
         return runner
 
 
 class _Body(torch.nn.Module):
-    """A graph with its parameters as attributes, taking the remaining tensors."""
+    """A graph with its parameters as attributes and its numbers written in, taking the remaining tensors."""
 
-    def __init__(self, module: torch.fx.GraphModule, held: Sequence[Tensor], places: Sequence[int]) -> None:
+    def __init__(
+        self, module: torch.fx.GraphModule, held: Sequence[Tensor], places: Sequence[int],
+        numbers: Mapping[int, float],
+    ) -> None:  # fmt: skip
         super().__init__()
         graph = torch.fx.Graph()
         placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
-        new: dict[Node, Node] = {}
+        new: dict[Node, Any] = {}
         for i, node in enumerate(placeholders):
-            if i not in places and _source(node, placeholders) is None:
+            if i in numbers:
+                new.update(dict.fromkeys(node.users, numbers[i]))
+            elif i not in places and _source(node, placeholders) is None:
                 new[node] = graph.node_copy(node)
         for i, tensor in zip(places, held, strict=True):
             name = str(placeholders[i].target)
@@ -85,7 +107,7 @@ class _Body(torch.nn.Module):
             if source is not None:
                 new[node] = graph.call_method("size", (new[source[0]], source[1]))
         for node in module.graph.nodes:
-            if node.op != "placeholder":
+            if node.op != "placeholder" and node not in new:
                 new[node] = graph.node_copy(node, new.__getitem__)
         for name, child in module.named_children():
             self.add_module(name, child)
@@ -104,6 +126,13 @@ def _is_held(node: Node) -> bool:
     """Whether a placeholder is a parameter or buffer of the user's module."""
     held = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type") is not None
     return held or isinstance(node.meta.get("example_value"), torch.nn.Parameter)
+
+
+def _is_number(node: Node) -> bool:
+    """Whether a placeholder is a floating-point number, which Dynamo wraps in a tensor."""
+    value = node.meta.get("example_value")
+    wrapped = isinstance(value, Tensor) and value.dtype == torch.float64 and not value.ndim
+    return wrapped and not _is_held(node) and bool(node.users) and all(u.target == "item" for u in node.users)
 
 
 def _source(node: Node, placeholders: Sequence[Node]) -> tuple[Node, int] | None:

@@ -11,6 +11,8 @@ from support.dropin_models import F, Net, Stack, agree, images, near, nn, said, 
 from support.process import printed
 from support.torch_modules import Fn
 
+from bslite.dropin.dynamo import MAX_NUMBERS
+
 pytestmark = pytest.mark.processes
 
 PRELUDE = """
@@ -169,3 +171,34 @@ def test_a_plain_function() -> None:
     for batch in (2, 3, 5):
         x, w = torch.randn(batch, 4), torch.randn(4, 4)
         near(fast(x, w), function(x, w))
+
+
+class Scaled(nn.Module):
+    """Numbers that Dynamo makes inputs with ``dynamic=True``: ``eps``, ``p``, ``scale``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.norm, self.drop, self.scale = nn.Linear(6, 6), nn.LayerNorm(6), nn.Dropout(0.3), 0.5
+
+    def forward(self, x: Any) -> Any:
+        return self.norm(self.drop(self.fc(x)) * self.scale)
+
+
+def test_numbers_that_dynamo_makes_inputs_are_numbers_again() -> None:
+    net = Scaled().eval()
+    fast = torch.compile(net, backend="bslite", dynamic=True, options={"tune": False, "fallback": "error"})
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        for length in (5, 7, 4, 9):
+            x = torch.randn(3, length, 6)
+            near(fast(x), net(x))
+
+
+def test_numbers_that_change_at_every_call_run_in_torch() -> None:
+    fast = torch.compile(lambda x, a: (x * a).tanh(), backend="bslite", dynamic=True, options={"tune": False})
+    x = torch.randn(3, 4)
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i in range(MAX_NUMBERS + 2):
+            near(fast(x, i + 0.5), (x * (i + 0.5)).tanh())
+    assert any("change from call to call" in str(w.message) for w in caught)
