@@ -63,6 +63,8 @@ class Capture:
         made = self.written.get(decomposed)
         if made is None:
             graph = Graph(functional(self.graph.program, decomposed))
+            # An operation that says nothing of it (native_batch_norm) may turn out to write to an input.
+            _only_results(graph, type(self.shell).__name__)
             steps = (*self.rewrites, decomposed)
             made = replace(self, graph=graph, functional=True, written={}, rewrites=steps)
             self.written[decomposed] = made
@@ -159,10 +161,15 @@ def capture(
             raise UnsupportedError(f"model {name!r}: its forward changes {changes} in place")
         if graph.unknown() or graph.mutation_shows():
             found = found.rewritten()
-    for spec in found.graph.program.graph_signature.output_specs:
+    _only_results(found.graph, name)
+    return found
+
+
+def _only_results(graph: Graph, name: str) -> None:
+    """Raise UnsupportedError if ``graph`` gives new values of inputs or of the module's tensors."""
+    for spec in graph.program.graph_signature.output_specs:
         if spec.kind.name != "USER_OUTPUT":
             raise UnsupportedError(f"model {name!r}: its forward changes {spec.target!r} in place")
-    return found
 
 
 VARIES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)  # what of a result a graph makes

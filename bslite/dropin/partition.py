@@ -108,7 +108,7 @@ def _propose(graph: Graph, allowed: set[Node]) -> list[set[Node]]:
     set that reads it; so there are as many sets as the path has that enters sets most often.
     """
     if set(graph.operations()) <= allowed and not _sizes_of_values(graph):
-        return [allowed]
+        return [allowed] if allowed else []
     after: dict[Node, int] = {}  # node -> how many sets come after its own, or after it
     groups: dict[int, set[Node]] = {}
     for node in reversed(graph.nodes):

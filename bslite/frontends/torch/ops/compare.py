@@ -1,7 +1,9 @@
 """Builders of comparisons, logic and choices."""
 
+import math
 from typing import Any
 
+from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.operands import Term, converted, inner, together
@@ -71,3 +73,27 @@ def nan_to_num(s: Site, x: Operand, nan: Any = None, posinf: Any = None, neginf:
         x = inner(s, "where", inner(s, test, x, **attrs), s.store.scalar(value), x)
     below = inner(s, "isinf", x, positive=False)
     return s.emit("where", below, s.store.scalar(-largest if neginf is None else neginf), x)
+
+
+@aten("fmax", "fmin")
+def without_nan(s: Site, a: Term, b: Term) -> Value:
+    """The larger or smaller one; the other where one is NaN."""
+    first, second = together(s, a, b)
+    op = {"fmax": "maximum", "fmin": "minimum"}[s.operation]
+    if first.dtype != "float32":
+        return s.emit(op, first, second)
+    left = inner(s, "where", inner(s, "isnan", first), second, first)
+    right = inner(s, "where", inner(s, "isnan", second), first, second)
+    return s.emit(op, left, right)
+
+
+@aten("isin")
+def isin(s: Site, x: Term, values: Term, *, assume_unique: bool = False, invert: bool = False) -> Operand:
+    """Whether an element of ``x`` is one of ``values``: compared with each."""
+    first, others = together(s, x, values)
+    count = math.prod(others.shape)
+    each = reshape(s, first, (*first.shape, 1), last=False)
+    equal = inner(s, "equal", each, reshape(s, others, (count,), last=False))
+    if not invert:
+        return s.emit("amax", equal, axes=(len(first.shape),), keepdim=False)
+    return s.emit("not", s.emit("amax", equal, inner=first.shape, axes=(len(first.shape),), keepdim=False))

@@ -30,6 +30,23 @@ def take_along_dim(s: Site, x: Operand, index: Operand, axis: int | None = None)
     return s.emit("gather_elements", x, index, axis=axis)
 
 
+@aten("unfold")
+def unfold(s: Site, x: Operand, axis: int, size: int, step: int) -> Operand:
+    """Windows of ``size`` positions along ``axis``, ``step`` apart; what is in them goes last."""
+    if not x.shape:
+        raise Unsupported("of a single number")
+    axis %= len(x.shape)
+    plain(size, step, x.shape[axis])
+    torch = load_torch()
+    starts = torch.arange(0, x.shape[axis] - size + 1, step)
+    places = s.derived("windows", starts[:, None] + torch.arange(size))
+    made = (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])
+    if axis == len(x.shape) - 1:
+        return s.emit("gather", x, places, axis=axis)
+    order = [a for a in range(len(made)) if a != axis + 1]
+    return permute(s, s.emit("gather", x, places, inner=made, axis=axis), [*order, axis + 1])
+
+
 def expanded(s: Site, x: Operand, shape: Dims) -> Operand:
     """``x`` broadcast to ``shape``."""
     if x.shape == shape:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bslite.frontends.common.moves import reshape
+from bslite.frontends.common.moves import permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.counting import linear_on_rows
+from bslite.frontends.torch.operands import inner
 from bslite.frontends.torch.ops.arith import scaled
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand
@@ -15,6 +16,12 @@ from bslite.frontends.torch.values import Const, Operand
 
 @aten("linear")
 def linear(s: Site, x: Operand, weight: Operand, bias: Operand | None = None) -> Value:
+    """A weight or bias that is computed makes it a product and a sum."""
+    if any(isinstance(p, Value) for p in (weight, bias)) and x.rank > 1 and weight.rank == 2:
+        turned = permute(s, weight, (1, 0), last=False)
+        if bias is None:
+            return s.emit("matmul", x, turned)
+        return s.emit("add", s.emit("matmul", x, turned, inner=s.shape), bias)
     return linear_on_rows(s, x, {"weight": weight, "bias": bias})
 
 
@@ -43,7 +50,16 @@ def matmul(s: Site, x: Operand, y: Operand) -> Value:
     return s.emit("matmul", x, y)
 
 
-@aten("mv", "dot")
+@aten("addmv")
+def plus_product_by_vector(
+    s: Site, bias: Operand, x: Operand, y: Operand, *, beta: float = 1, alpha: float = 1
+) -> Value:
+    column = s.emit("matmul", x, reshape(s, y, (*y.shape, 1), last=False), inner=(x.shape[0], 1))
+    product = scaled(s, reshape(s, column, x.shape[:1], last=False), alpha)
+    return s.emit("add", product, scaled(s, bias, beta) if beta else s.store.scalar(0.0))
+
+
+@aten("mv", "dot", "vdot")
 def with_vector(s: Site, x: Operand, y: Operand) -> Value:
     """A vector on the left is a row, one on the right a column."""
     if len(x.shape) == 1:
@@ -59,10 +75,29 @@ def batch_norm(
     s: Site, x: Operand, weight: Operand | None, bias: Operand | None, mean: Operand | None,
     var: Operand | None, training: bool, momentum: float, eps: float, *_: Any,
 ) -> Any:  # fmt: skip
-    if training or mean is None or var is None:
-        raise Unsupported("it normalises by the statistics of the batch: track_running_stats=False")
+    if training and mean is not None:
+        raise Unsupported("it changes the running statistics")
+    if mean is None or var is None:
+        return s.results(normalised_by_batch(s, x, weight, bias, eps))
     params = {"weight": weight, "bias": bias, "running_mean": mean, "running_var": var}
     return s.results(s.emit("batch_norm", x, params=params, eps=eps))
+
+
+def normalised_by_batch(
+    s: Site, x: Operand, weight: Operand | None, bias: Operand | None, eps: float
+) -> Value:
+    """Each channel by mean and variance of its values in the batch (track_running_stats=False)."""
+    axes, one = tuple(a for a in range(x.rank) if a != 1), (1, x.shape[1], *(1,) * (x.rank - 2))
+    mean = s.emit("mean", x, inner=one, axes=axes, keepdim=True)
+    var = s.emit("var", x, inner=one, axes=axes, keepdim=True, correction=0.0)
+    scale = inner(s, "rsqrt", inner(s, "add", var, s.store.scalar(eps)))
+    terms = [(op, p) for op, p in (("mul", weight), ("add", bias)) if p is not None]
+    made = inner(s, "sub", x, mean)
+    made = inner(s, "mul", made, scale) if terms else s.emit("mul", made, scale)
+    for i, (op, p) in enumerate(terms):
+        size = s.shape if i + 1 < len(terms) else None
+        made = s.emit(op, made, reshape(s, p, one, last=False), inner=size)
+    return made
 
 
 @aten("_native_batch_norm_legit_no_training")

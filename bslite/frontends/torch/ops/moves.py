@@ -122,6 +122,22 @@ def _pick(s: Site, x: Operand, axis: int, index: Any, shape: Dims, last: bool) -
     return reshape(s, x, shape, last)
 
 
+@aten("diagonal", "diagonal_copy", "linalg_diagonal")
+def diagonal(s: Site, x: Operand, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Operand:
+    """Elements (i, i + offset) of the matrices along two axes, as steps through their flat rows."""
+    rank = len(x.shape)
+    first, second = dim1 % rank, dim2 % rank
+    front = [a for a in range(rank) if a not in (first, second)]
+    height, width = x.shape[first], x.shape[second]
+    if not isinstance(height, int) or not isinstance(width, int):
+        raise Unsupported("of a matrix whose size is free")
+    x = permute(s, x, [*front, first, second], last=False)
+    flat = reshape(s, x, (*x.shape[:-2], height * width), last=False)
+    start = offset if offset >= 0 else -offset * width
+    stop = start + (s.shape[-1] - 1) * (width + 1) + 1
+    return s.emit("slice", flat, axis=len(front), start=start, stop=stop, step=width + 1)
+
+
 @aten("index_select")
 def index_select(s: Site, x: Operand, axis: int, index: Operand) -> Operand:
     return s.emit("gather", x, index, axis=axis)

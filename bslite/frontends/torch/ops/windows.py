@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
@@ -19,9 +20,14 @@ def each(value: Any, axes: int) -> Any:
 
 def window(s: Site, op: str, x: Operand, axes: int, sizes: dict[str, Any], **more: Any) -> Value:
     """A layer that moves a window over the last ``axes`` axes; ``sizes``: its attributes by axis."""
-    if x.rank != axes + 2:  # torch also takes a single image
-        raise Unsupported(f"of a tensor of rank {x.rank}, without a batch")
-    return s.emit(f"{op}{axes}d", x, **more, **{name: each(value, axes) for name, value in sizes.items()})
+    attrs = {**more, **{name: each(value, axes) for name, value in sizes.items()}}
+    if x.rank == axes + 1:  # a single image, without a batch
+        one = reshape(s, x, (1, *x.shape), last=False)
+        made: Value = reshape(s, s.emit(f"{op}{axes}d", one, inner=(1, *s.shape), **attrs), s.shape)
+        return made
+    if x.rank != axes + 2:
+        raise Unsupported(f"of a tensor of rank {x.rank}")
+    return s.emit(f"{op}{axes}d", x, **attrs)
 
 
 def axes_of(s: Site) -> int:

@@ -1,0 +1,60 @@
+"""Builders of the median and of the k-th smallest value."""
+
+from typing import Any
+
+from bslite.frontends.common.moves import reshape
+from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.values import Value
+from bslite.frontends.torch.builders import aten
+from bslite.frontends.torch.operands import inner
+from bslite.frontends.torch.ops.reduce import axes_of, kept
+from bslite.frontends.torch.ops.repeat import plain
+from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.values import Operand
+
+
+def smallest(s: Site, x: Operand, k: int, axis: int) -> Value:
+    """The ``k``-th smallest value along ``axis``, counted from one; NaN is larger than all others."""
+    first = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    one = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    places = s.emit("topk", x, inner=first, k=k, axis=axis, largest=False)
+    last = s.emit("slice", places, inner=one, axis=axis, start=k - 1, stop=k)
+    return s.emit("gather_elements", x, last, inner=one, axis=axis)
+
+
+def along(s: Site, x: Operand, dim: int | None) -> tuple[Operand, int]:
+    """``x`` and the axis; all of x as a line where there is none."""
+    if dim is None or not x.shape:
+        count = 1
+        for size in x.shape:
+            plain(size)
+            count *= size
+        return reshape(s, x, (count,), last=False), 0
+    axis = dim % len(x.shape)
+    plain(x.shape[axis])
+    return x, axis
+
+
+@aten("kthvalue")
+def kthvalue(s: Site, x: Operand, k: int, dim: int = -1, keepdim: bool = False) -> list[Operand | None]:
+    if s.used != [0]:
+        raise Unsupported("of equal values torch does not say whose index it gives")
+    plain(k)
+    line, axis = along(s, x, dim)
+    found = smallest(s, line, k, axis)
+    return [reshape(s, found, kept(x, axes_of(x, dim), keepdim) if x.shape else ())]
+
+
+@aten("median")
+def median(s: Site, x: Operand, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower one of two in the middle; NaN where one value is NaN."""
+    if dim is not None and s.used != [0]:
+        raise Unsupported("of equal values torch does not say whose index it gives")
+    line, axis = along(s, x, dim)
+    found = smallest(s, line, (line.shape[axis] + 1) // 2, axis)
+    if x.dtype == "float32":  # the largest is NaN if one is
+        top = s.emit("amax", line, inner=found.shape, axes=(axis,), keepdim=True)
+        found = inner(s, "where", inner(s, "isnan", top), top, found)
+    shape = kept(x, axes_of(x, dim), keepdim) if dim is not None and x.shape else ()
+    made = reshape(s, found, shape)
+    return made if dim is None else [made]

@@ -1,0 +1,72 @@
+"""Forms of operations that fewer models use: products with vectors, norms by the batch, order statistics."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.torch_modules import F, Fn, nn, torch
+
+import bslite
+from bslite import from_torch
+
+WINDOWS, LINE = torch.arange(12.0).reshape(3, 4) / 7, torch.arange(5.0) - 2
+MATRIX, STACK = torch.arange(20.0).reshape(5, 4) / 9, torch.arange(40.0).reshape(2, 5, 4) / 11
+CASES: dict[str, tuple[Any, tuple[int, ...], str]] = {
+    "matrix by a vector": (lambda x: x @ LINE, (3, 5), ""),
+    "a vector by matrices": (lambda x: LINE[:3] @ x, (3, 5), ""),
+    "mv": (lambda x: torch.mv(x, LINE), (5,), ""),
+    "addmv": (lambda x: torch.addmv(LINE[:1], x, LINE, beta=0.5, alpha=2), (5,), ""),
+    "addmm, scaled": (lambda x: torch.addmm(x[:, :4], x, MATRIX, beta=0.5, alpha=3), (5,), ""),
+    "linear, weight computed": (lambda x: F.linear(x, x[0].tanh(), LINE[:3]), (3, 5), ""),
+    "norm by the batch": (lambda x: F.batch_norm(x, None, None, training=True), (3, 4, 5), ""),
+    "BatchNorm2d without statistics": (nn.BatchNorm2d(3, track_running_stats=False), (3, 4, 5), ""),
+    "kthvalue": (lambda x: x.kthvalue(3, 1)[0], (5, 4), "topk slice gather_elements flatten"),
+    "median": (lambda x: x.median(-1, keepdim=True)[0], (5, 4), ""),
+    "fmax": (lambda x: torch.fmax(x.sqrt(), WINDOWS), (3, 4), ""),
+    "fmin": (lambda x: torch.fmin(x.sqrt(), x.log()), (3, 4), ""),
+    "diagonal": (lambda x: x.diagonal(1, 1, 2), (5, 4), "flatten slice"),
+    "diagonal, below": (lambda x: x.diagonal(-2, 2, 1), (5, 4), ""),
+    "unfold": (lambda x: x.unfold(1, 3, 2), (9, 4), "gather permute"),
+    "unfold, last": (lambda x: x.unfold(-1, 4, 1), (2, 9), "gather"),
+    "isin": (lambda x: torch.isin(x.floor(), LINE).float(), (3, 4), "floor reshape equal amax cast"),
+    "isin, inverted": (lambda x: torch.isin(x.floor(), LINE, invert=True).float(), (3, 4), ""),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*the batch is fixed")
+@pytest.mark.parametrize(("function", "shape", "made"), CASES.values(), ids=CASES)
+def test_agrees_with_torch(function: Callable[..., Any], shape: tuple[int, ...], made: str) -> None:
+    torch.manual_seed(0)
+    module = (function if isinstance(function, nn.Module) else Fn(function)).eval()
+    spec = from_torch(module, torch.randn(2, *shape))
+    names = " ".join(n.op for n in spec.nodes if n.op != "constant")
+    assert not made or names == made
+    for batch in (2, 3) if spec.inputs[0].shape[0] == "N" else (2,):
+        x = torch.randn(batch, *shape)
+        with torch.no_grad():
+            want = module(x).numpy()
+        for backend in ("reference", "cpu"):
+            got = bslite.run(spec, x.numpy(), backend=backend)
+            assert got.shape == want.shape
+            np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+            there = ~np.isnan(want)
+            assert np.linalg.norm((got - want)[there]) <= 2e-6 * np.linalg.norm(want[there])
+
+
+def test_median_of_nan() -> None:
+    x = torch.randn(3, 5)
+    x[1, 2] = torch.nan
+    spec = from_torch(Fn(lambda x: x.median(1)[0]).eval(), x)
+    np.testing.assert_array_equal(bslite.run(spec, x.numpy()), x.median(1)[0].numpy())
+
+
+def test_windows_over_one_image() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d((2, 3))).eval()
+    x = torch.randn(3, 12, 14)
+    with torch.no_grad():
+        want = net(x).numpy()
+        got = bslite.optimize(net, tune=False)(x).numpy()
+    assert got.shape == want.shape
+    assert np.linalg.norm(got - want) <= 2e-6 * np.linalg.norm(want)
