@@ -165,15 +165,19 @@ ENGINES = ("_cpu_engine", "_cuda_engines", "_calls", "_streams")  # what engines
 
 
 def memory(*specs: ModelSpec) -> dict[str, int]:
-    """Bytes that the CPU engine holds for models: ``weights`` as it packed them, ``values`` between layers.
+    """Bytes that the CPU engine holds for models: ``weights`` as it packed them, memory for ``values``
+    between layers, and (about) ``plans``.
 
     What models share counts once; the parameters of the models themselves are not counted.
     """
     engines = [spec.__dict__["_cpu_engine"] for spec in specs if "_cpu_engine" in spec.__dict__]
     weights: dict[Any, int] = {}
+    values: dict[int, int] = {}
     for engine in engines:
+        values |= engine.values()
         weights |= {(id(engine.derived.shared), key): size for key, size in engine.weights().items()}
-    return {"weights": sum(weights.values()), "values": sum(engine.values() for engine in engines)}
+    plans = sum(engine.plans() for engine in engines)
+    return {"weights": sum(weights.values()), "values": sum(values.values()), "plans": plans}
 
 
 def release(spec: ModelSpec) -> None:

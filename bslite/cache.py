@@ -176,12 +176,20 @@ def place_of(array: Any) -> tuple[Any, ...]:
 class Recent(Generic[K, V]):
     """At most ``size`` values by key: beyond, the least recently used is dropped. Threads may share it.
 
+    ``size_of``: the size of a value, one if not given; the last one is kept whatever its size.
     ``dropped`` is called with each key and value that is dropped so (not with those that `clear` removes).
     """
 
-    def __init__(self, size: int, dropped: Callable[[K, V], None] | None = None) -> None:
+    def __init__(
+        self,
+        size: int,
+        dropped: Callable[[K, V], None] | None = None,
+        size_of: Callable[[V], int] = lambda value: 1,
+    ) -> None:
         self.size = size
         self._dropped = dropped
+        self._size_of = size_of
+        self._held = 0  # the sum of the sizes
         self._values: OrderedDict[K, V] = OrderedDict()
         self._last: tuple[K, V] | None = None  # used most recently: found without a lock, and without a hash
         self._lock = threading.RLock()
@@ -209,11 +217,15 @@ class Recent(Generic[K, V]):
     def put(self, key: K, value: V) -> V:
         """Keep ``value``, and return it."""
         with self._lock:
+            if key in self._values:
+                self._held -= self._size_of(self._values[key])
             self._values[key] = value
+            self._held += self._size_of(value)
             self._values.move_to_end(key)
             self._last = key, value
-            while len(self._values) > self.size:
+            while self._held > self.size and len(self._values) > 1:
                 old = self._values.popitem(last=False)
+                self._held -= self._size_of(old[1])
                 if self._dropped is not None:
                     self._dropped(*old)
             return value
@@ -222,6 +234,7 @@ class Recent(Generic[K, V]):
         """Drop everything."""
         with self._lock:
             self._values.clear()
+            self._held = 0
             self._last = None
 
     def values(self) -> list[V]:

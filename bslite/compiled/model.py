@@ -67,7 +67,9 @@ class CompiledModel:
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes held beyond the model's own parameters: packed ``weights``, and ``values`` between layers."""
+        """Bytes held beyond the model's own parameters: packed ``weights``, memory for ``values`` between
+        layers, and (about) ``plans`` for the sizes met.
+        """
         return self._open().memory()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Outputs:

@@ -157,7 +157,7 @@ class OnnxModel(OpenModel):
         return [s.spec for s in self._rep.kept() if s.spec is not None]
 
     def memory(self) -> dict[str, int]:
-        """Bytes held: of ``weights``, packed for the engine, and of ``values`` between layers."""
+        """Bytes held: of ``weights``, packed for the engine, ``values`` between layers, and ``plans``."""
         return api.memory(*self.specs())
 
     def __repr__(self) -> str:

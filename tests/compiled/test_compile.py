@@ -100,10 +100,11 @@ def test_closing_lets_go_of_the_memory_and_leaves_the_spec_alone() -> None:
     bslite.run(spec, x)
     kept = spec.__dict__["_cpu_engine"]
     with bslite.compile(spec) as m:
-        assert m.memory == {"weights": 0, "values": 0}
+        assert m.memory == {"weights": 0, "values": 0, "plans": 0}
         m(x)
         assert m.memory["weights"] > 0
         assert m.memory["values"] > 0
+        assert m.memory["plans"] > 0
         engine = weakref.ref(m._open().model.__dict__["_cpu_engine"])
     gc.collect()
     assert engine() is None
@@ -117,7 +118,7 @@ def test_releasing_a_spec_makes_the_next_run_start_anew() -> None:
     spec, x = bslite.from_onnx(image_net()), noise(1, 3, 8, 8)
     first = bslite.run(spec, x)
     bslite.api.release(spec)
-    assert bslite.api.memory(spec) == {"weights": 0, "values": 0}
+    assert bslite.api.memory(spec) == {"weights": 0, "values": 0, "plans": 0}
     assert np.array_equal(bslite.run(spec, x), first)
 
 

@@ -9,7 +9,7 @@ from support.onnx_models import INT64, helper, i64, model, numpy_helper, value
 
 import bslite
 from bslite import InputError, ModelSpec, from_onnx, run
-from bslite.engines.cpu.engine import MAX_PLANS, engine_for
+from bslite.engines.cpu.engine import engine_for
 from bslite.onnx.model import OnnxModel
 from bslite.onnx.rep import MAX_KEPT
 
@@ -202,7 +202,7 @@ def sentence_encoder() -> Any:
 
 
 def test_a_stream_of_random_lengths_is_one_model_with_few_plans_and_one_copy_of_the_weights() -> None:
-    """No specialisation, at most so many plans, a size seen before makes none."""
+    """No specialisation, a plan for each length and memory for the largest, a size seen before makes none."""
     m = OnnxModel(sentence_encoder(), threads=1)
     lengths = np.random.default_rng(0).integers(1, 200, 24)
     for length in lengths:
@@ -210,7 +210,9 @@ def test_a_stream_of_random_lengths_is_one_model_with_few_plans_and_one_copy_of_
     assert m.specialised == ["ids: [N, length]"]
     (spec,) = m.specs()
     sessions = engine_for(spec)._sessions
-    assert len(sessions) == MAX_PLANS
+    assert len(sessions) == len(set(lengths))
+    largest = max(4 * (s.plan.arena_size + s.plan.scratch_size + 4096) for s in sessions.values())
+    assert m.memory()["values"] < largest
     kept = sessions.values()
     m.run({"ids": np.ones((1, lengths[-1]), np.int64)})
     assert sessions.values() == kept  # it has used the last one again

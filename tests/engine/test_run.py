@@ -168,12 +168,25 @@ def test_many_callers_at_once(spec: ModelSpec) -> None:
             assert list(got) == want * 4
 
 
-def test_plans_are_bounded(spec: ModelSpec) -> None:
-    from bslite.engines.cpu.engine import MAX_PLANS, engine_for
+def test_plans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what they take, and no size has memory for values of its own."""
+    from bslite.engines.cpu import engine
 
-    for width in range(22, 22 + 2 * MAX_PLANS):
+    monkeypatch.setattr(engine, "MAX_PLAN_BYTES", 700_000)
+    spec, plans, values = small_net(), [], []
+    for width in [*range(60, 90), *range(60, 30, -1)]:
         bslite.run(spec, picture(1, 20, width))
-    assert len(engine_for(spec)._sessions) == MAX_PLANS
+        held = bslite.api.memory(spec)
+        plans.append(held["plans"])
+        values.append(held["values"])
+    assert max(plans) <= 700_000 < 2 * plans[-1]
+    assert 7 * plans[0] < plans[7] < 9 * plans[0]
+    assert values[30:] == [max(values)] * 30
+    sizes = [s.size for s in engine.engine_for(spec)._sessions.values()]
+    assert sum(sizes) == plans[-1]
+    assert len(sizes) > 8
+    steps = engine.engine_for(spec)._sessions.values()[-1].plan
+    assert max(values) < 4 * (2 * steps.arena_size * 90 / 31 + 4 * steps.scratch_size + 4096)
 
 
 def test_a_prepared_call_takes_nothing_else(spec: ModelSpec) -> None:
@@ -198,17 +211,18 @@ def test_a_prepared_call_takes_nothing_else(spec: ModelSpec) -> None:
 
 
 def test_a_prepared_call_keeps_nothing_alive() -> None:
-    from bslite.engines.cpu.engine import MAX_PLANS, engine_for
+    from bslite.engines.cpu.engine import engine_for
 
     spec, x = small_net(), picture()
     want = bslite.run(spec, x)
     engine = engine_for(spec)
+    engine._sessions.size = 8 * engine.plans()
     session = weakref.ref(engine._sessions.values()[0])
-    for width in range(23, 23 + MAX_PLANS):
+    for width in range(23, 43):
         assert bslite.run(spec, x).tobytes() == want.tobytes()  # used again and again, so it stays
         bslite.run(spec, picture(1, 20, width))
     assert session() is not None
-    for width in range(23, 23 + MAX_PLANS):
+    for width in range(23, 43):
         bslite.run(spec, picture(1, 20, width))
     assert session() is None
     assert bslite.run(spec, x).tobytes() == want.tobytes()

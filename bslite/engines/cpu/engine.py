@@ -14,6 +14,7 @@ from bslite.engines.cpu import constants
 from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.session import Session, address_of
 from bslite.engines.cpu.threads import default_threads
+from bslite.engines.cpu.workspace import Memory
 from bslite.engines.cpu.writes import Writes
 from bslite.kernels.cpu.vector.quads import SATURATES
 from bslite.kernels.cpu.vector.target import has_dots
@@ -26,14 +27,16 @@ from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
 Array = npt.NDArray[Any]
-MAX_PLANS = 16  # per model; then the least recently used plan is dropped
+#: Bytes of the plans that a model keeps; beyond, the least recently used is dropped. Some hundreds fit: the
+#: memory for values is shared by all.
+MAX_PLAN_BYTES = 128 << 20
 
 
 class Engine:
     """Plans and constants of one ModelSpec. `engine_for` returns it.
 
-    ``like``: share what is made of parameters, folded and packed weights, with the engine of a model that
-    holds the same arrays.
+    ``like``: share what is made of parameters, folded and packed weights, and the memory of runs with the
+    engine of a model that holds the same arrays.
     """
 
     def __init__(self, spec: ModelSpec, like: "Engine | None" = None) -> None:
@@ -47,7 +50,8 @@ class Engine:
         #: Inputs and outputs that need a conversion of their dtype, by place.
         self._takes = [(n, f"input {i.name!r}") for n, i in enumerate(spec.inputs) if i.dtype != "float32"]
         self._gives = [(n, dtype) for n, dtype in enumerate(gives) if dtype != self._cells[n]]
-        self._sessions: Recent[tuple[Any, ...], Session] = Recent(MAX_PLANS)
+        self.memory: Memory = Memory() if like is None else like.memory
+        self._sessions: Recent[tuple[Any, ...], Session] = Recent(MAX_PLAN_BYTES, size_of=lambda s: s.size)
         self._writes = Writes(spec) if spec.owners else None
 
     def outdated(self) -> bool:
@@ -78,7 +82,8 @@ class Engine:
                 tuning=dataclasses.replace(tuning or Tuning(), packed=packed_in, runs=self._runs),
             )
             packed = Derived(self.derived)  # kept with the session: constants of a size go when its plan goes
-            return Session(plan, partial(self.constant, packed=packed), packed, key, self._cells)
+            memory = None if keep_values else self.memory
+            return Session(plan, partial(self.constant, packed=packed), packed, key, self._cells, memory)
 
         key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, tuning)
         return self._sessions.get(key, make)
@@ -116,9 +121,14 @@ class Engine:
             found |= session.packed.sizes()
         return found
 
-    def values(self) -> int:
-        """Bytes held for values between layers."""
-        return sum(session.memory() for session in self._sessions.values())
+    def values(self) -> dict[int, int]:
+        """Bytes held for values between layers, by what tells them apart among engines that share them."""
+        memories = (self.memory, *(session.memory for session in self._sessions.values()))
+        return {id(memory): memory.held() for memory in memories}
+
+    def plans(self) -> int:
+        """Bytes of the plans that are kept, about."""
+        return sum(session.size for session in self._sessions.values())
 
 
 def engine_for(spec: ModelSpec, like: ModelSpec | None = None) -> Engine:

@@ -26,22 +26,15 @@ if hasattr(os, "register_at_fork"):
 class Job:
     """A program with its base addresses, counters and scratch memory; one run at a time may use it.
 
-    ``program`` ``[steps, CELLS]`` and ``bases`` are kept alive, not copied. ``scratch`` holds ``slice_bytes``
-    for each thread. ``shares``: the number of parts that each step's items are divided into, one for each
-    thread that will run.
+    ``program`` ``[steps, CELLS]`` and ``bases`` are kept alive, not copied. Each thread has ``slice_bytes``
+    of scratch memory, see `scratch_at`. ``shares``: the number of parts that each step's items are divided
+    into, one for each thread that will run.
     """
 
-    def __init__(
-        self,
-        program: Ints,
-        bases: Ints,
-        scratch: npt.NDArray[Any] | None = None,
-        slice_bytes: int = 0,
-        shares: int = 1,
-    ) -> None:
+    def __init__(self, program: Ints, bases: Ints, slice_bytes: int = 0, shares: int = 1) -> None:
         from bslite.kernels.cpu.runtime.walk import EVENT, JOB, counter_bytes, walk
 
-        self.program, self.bases, self.scratch = program, bases, scratch
+        self.program, self.bases = program, bases
         self.counters = aligned(np.zeros(len(program) * counter_bytes(shares) // 8, np.int64))
         self._events = len(EVENT)
         self._cell = {name: i for i, name in enumerate(JOB)}
@@ -51,12 +44,15 @@ class Job:
             "steps": len(program),
             "bases": bases.ctypes.data,
             "counters": self.counters.ctypes.data,
-            "scratch": scratch.ctypes.data if scratch is not None else 0,
             "scratch_bytes": slice_bytes,
             "shares": shares,
         }.items():
             self._cells[self._cell[name]] = value
         self._walk, self._address = walk.address, self._cells.ctypes.data
+
+    def scratch_at(self, address: int) -> None:
+        """Let the threads' scratch memory begin at ``address``, on a cache line."""
+        self._cells[self._cell["scratch"]] = address
 
     def run(self, threads: int) -> None:
         """Run the program with up to ``threads`` threads; return when every item is done."""

@@ -62,9 +62,11 @@ class Program:
         self.bases = np.zeros(bases_of(plan), np.int64)
         self._kept: list[Any] = []  # keeps the arrays alive whose addresses are in the records
         self.kernels: dict[str, Any] = {}
+        self.steps, self.tables = len(plan.steps), 0  # and bytes of tables, with those of the plans within
         for name, const in plan.consts.items():
             data = constant(const)
             self._kept.append(data)
+            self.tables += 0 if const.keys else data.nbytes
             self.bases[self.index[name]] = data.ctypes.data
         self._starts = {name: (base, 4 * plan.places.get(name, 0), 4) for name, base in self.index.items()}
         for name, const in plan.consts.items():
@@ -80,6 +82,8 @@ class Program:
         for plan in step.plans:
             program = Program(plan, constant)
             self._kept.append(program)
+            self.steps += program.steps
+            self.tables += program.tables
             self.kernels = program.kernels | self.kernels
             records, bases = program.records, program.bases
             first = records.ctypes.data, len(records), bases.ctypes.data, len(bases)

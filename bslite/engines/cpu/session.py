@@ -1,7 +1,6 @@
 """Sessions run plans: they hold memory for them and make one compiled call per inference."""
 
 import ctypes
-import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -10,16 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.cache import Derived
-from bslite.engines.cpu.constants import room
 from bslite.engines.cpu.detect import detect
-from bslite.engines.cpu.job import Ints, Job
+from bslite.engines.cpu.job import Ints
 from bslite.engines.cpu.program import Program, kernels_for_any_shape
-from bslite.errors import EngineError, InputError
+from bslite.engines.cpu.workspace import Memory, Workspace
+from bslite.errors import InputError
 from bslite.plan import Const, Plan
 
 Array = npt.NDArray[Any]
 #: Bytes before the addresses of inputs and outputs in a table of bases: the arena's address.
 FIRST_END = 8
+#: Bytes of a step of a plan: its record, its views, its cells (measured).
+STEP_BYTES = 6400
 
 _addressof, _from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
 
@@ -32,45 +33,17 @@ def address_of(array: Array) -> int:
         return int(array.ctypes.data)
 
 
-class Workspace:
-    """The memory that one run at a time uses: arena, scratch, job."""
-
-    def __init__(self, session: "Session") -> None:
-        plan = session.plan
-        self.size = 4 * (plan.arena_size + plan.scratch_size * plan.threads)  # bytes
-        check_room(self.size)
-        self.arena, scratch = room(plan.arena_size), room(plan.scratch_size * plan.threads)
-        self.bases = session.program.bases.copy()
-        self.bases[0] = self.arena.ctypes.data
-        self.flags = np.zeros((len(plan.flags), 2), np.int64)
-        if plan.flags:
-            self.bases[session.program.index["flags"]] = self.flags.ctypes.data
-        self.job = Job(session.program.records, self.bases, scratch, plan.scratch_size * 4, plan.threads)
-
-
-def check_room(size: int) -> None:
-    """Raise EngineError if the machine has fewer than ``size`` bytes of memory."""
-    try:
-        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return  # this system does not say
-    if size > have:
-        raise EngineError(
-            f"running this model at this size takes {size / 2**30:,.1f} GB for values between layers; "
-            f"the machine has {have / 2**30:,.1f} GB"
-        )
-
-
 class Session:
     """A plan made ready to run in this process. Several threads may use it at once.
 
     ``packed`` is where ``constant`` keeps what it makes for the plan. ``key``: what tells it apart from the
-    other sessions of its model. ``cells``: the dtypes of the outputs' cells.
+    other sessions of its model. ``cells``: the dtypes of the outputs' cells. ``memory``: that of runs, which
+    others share; of its own if not given.
     """
 
     def __init__(
         self, plan: Plan, constant: Callable[[Const], Array], packed: Derived | None = None, key: Any = None,
-        cells: Sequence[Any] = (),
+        cells: Sequence[Any] = (), memory: Memory | None = None,
     ) -> None:  # fmt: skip
         from bslite.kernels.cpu.runtime.walk import walk
 
@@ -82,7 +55,11 @@ class Session:
         self.output_shapes = [view.shape for view in plan.outputs]
         self.results = list(zip(self.output_shapes, cells, strict=False))  # what outputs are made as
         self._bind = struct.Struct(f"{len(plan.inputs) + len(plan.outputs)}q").pack_into
+        self.memory = Memory() if memory is None else memory
         self._free: list[Workspace] = []  # `append` and `pop` are atomic
+        values = 4 * (plan.arena_size + plan.scratch_size * plan.threads) if memory is None else 0
+        #: Bytes about that keeping it takes, besides weights and memory that are shared.
+        self.size = STEP_BYTES * self.program.steps + self.program.tables + values
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Compute ``outputs`` (row-major cells, written in place) from ``inputs`` (the plan's layout).
@@ -108,7 +85,7 @@ class Session:
             if self.plan.flags:
                 self.check(workspace)
         finally:
-            self._free.append(workspace)
+            self.release(workspace)
 
     def trace(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Ints:
         """`run`, which also returns when each item ran and on which thread: see `walk.EVENT`."""
@@ -131,19 +108,18 @@ class Session:
             workspace.flags[:] = 0
             raise InputError(f"layer {layer!r}: {text.format(value=value)}")
 
-    def memory(self) -> int:
-        """Bytes of the workspaces that wait for a run."""
-        return sum(w.size for w in list(self._free))
-
     def acquire(self) -> Workspace:
-        """A workspace that no other run uses."""
+        """A workspace that no other run uses, with memory."""
         try:
-            return self._free.pop()
+            workspace = self._free.pop()
         except IndexError:
-            return Workspace(self)
+            workspace = Workspace(self.plan, self.program)
+        workspace.enter(self.memory)
+        return workspace
 
     def release(self, workspace: Workspace) -> None:
-        """Return a workspace to the free ones."""
+        """Return a workspace to the free ones, and its memory to all sessions that share it."""
+        workspace.leave(self.memory)
         self._free.append(workspace)
 
     def bind(self, workspace: Workspace, addresses: Iterable[int]) -> None:

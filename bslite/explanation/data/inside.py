@@ -65,7 +65,8 @@ def _divide(step: CpuStep, outside: _Memory, constant: Callable[[Const], Array])
     scratch = aligned(np.zeros(max(1, plan.scratch_size), np.float32))
     bases = program.bases.copy()
     bases[0] = arena.ctypes.data
-    job = Job(program.records, bases, scratch)
+    job = Job(program.records, bases)
+    job.scratch_at(scratch.ctypes.data)
     images = step.items // len(step.bands)
     alike = [band for band in step.bands if step.plans[band.plan] is plan]
     items = [(image, band) for image in range(images) for band in alike][:ITEMS]
