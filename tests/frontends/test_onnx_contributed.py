@@ -196,23 +196,23 @@ def test_random_numbers_are_new_at_each_run_and_of_their_distribution() -> None:
 @pytest.mark.parametrize("order", [0, 1])
 def test_a_pool_that_says_where_its_results_came_from(how: dict[str, Any], order: int) -> None:
     steps = {"kernel_shape": [3, 2], "strides": [2, 3], "storage_order": order}
-    made = agree("MaxPool", {"x": np.round(noise(2, 3, 8, 9))}, 2, domain="", **steps, **how)
+    made = both("MaxPool", {"x": np.round(noise(2, 3, 8, 9))}, 2, domain="", **steps, **how)
     assert made.pieces[0].startswith("NumPy: node")
 
 
 def test_statistics_of_a_batch() -> None:
     feed = {"x": noise(6, 3, 4), "s": noise(3), "b": noise(3), "m": noise(3), "v": np.abs(noise(3))}
-    agree("BatchNormalization", feed, 3, domain="", training_mode=1, momentum=0.8)
+    both("BatchNormalization", feed, 3, domain="", training_mode=1, momentum=0.8)
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int16])
 def test_integers_of_16_bits_at_the_border(dtype: type) -> None:
     point = np.array(77, dtype)
     numbers = (noise(2, 5) * 9000).astype(dtype)
-    agree("DequantizeLinear", {"x": numbers, "s": np.array(0.25, np.float32), "z": point})
-    agree("QuantizeLinear", {"x": noise(2, 5) * 40, "s": np.array(1e-3, np.float32), "z": point})
+    both("DequantizeLinear", {"x": numbers, "s": np.array(0.25, np.float32), "z": point})
+    both("QuantizeLinear", {"x": noise(2, 5) * 40, "s": np.array(1e-3, np.float32), "z": point})
     columns = np.linspace(0.1, 0.5, 5, dtype=np.float32)
-    agree("DequantizeLinear", {"x": numbers, "s": columns, "z": np.arange(5, dtype=dtype)}, axis=1)
+    both("DequantizeLinear", {"x": numbers, "s": columns, "z": np.arange(5, dtype=dtype)}, axis=1)
 
 
 def test_convolution_of_integers_with_the_channels_last() -> None:
@@ -221,14 +221,14 @@ def test_convolution_of_integers_with_the_channels_last() -> None:
         "ws": np.float32(0.01), "wz": np.uint8(128), "ys": np.float32(0.05), "yz": np.uint8(100),
     }  # fmt: skip
     x = (noise(2, 6, 7, 3) * 40 + 120).astype(np.uint8)
-    agree("QLinearConv", {"x": x}, stored={k: np.asarray(v) for k, v in stored.items()}, channels_last=1)
+    both("QLinearConv", {"x": x}, stored={k: np.asarray(v) for k, v in stored.items()}, channels_last=1)
 
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_embeddings_say_how_long_the_sequences_are(masked: bool) -> None:
     ids, mask = np.array([[3, 1, 4, 1], [5, 9, 2, 6]], np.int32), np.array([[1, 1, 1, 0], [1] * 4], np.int32)
     feed = {"i": ids, "s": ids % 2, "w": noise(10, 8), "p": noise(6, 8), "t": noise(2, 8), "g": noise(8)}
-    agree(
+    both(
         "EmbedLayerNormalization",
         feed | {"b": noise(8), "k" if masked else "_k": mask if masked else None},
         2,
