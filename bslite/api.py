@@ -9,7 +9,7 @@ import numpy as np
 from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
 from bslite.spec import Array, Input, ModelSpec
-from bslite.spec.open import OpenModel, behind, in_order
+from bslite.spec.open import OpenModel, asked, in_order
 
 BACKENDS = ("cpu", "cuda", "reference", "reference64")
 MOST_CALLS = 64  # kinds of inputs, of one model, for which a call is kept prepared
@@ -20,7 +20,8 @@ def run(
 ) -> Any:
     """Run a model: returns an array, or a list of arrays if the model has several outputs.
 
-    ``spec`` is a `ModelSpec`, what `from_torch` or `from_onnx` returned, or a `CompiledModel`.
+    ``spec`` is a `ModelSpec`, what `from_torch` or `from_onnx` returned, or a `CompiledModel`, which runs on
+    its own device and threads where none are given here.
 
     ``x`` is a float32 NumPy array or torch tensor in the logical layout of the model's input (``[N, C, H,
     W]`` for images, in channels_last memory or any other), or a list, a tuple or a dict by name of them for
@@ -41,7 +42,7 @@ def run(
         same = x if type(x) in (list, tuple) else [x]
         if (call := prepared(spec, same, threads, layerwise)) and (made := call(same)) is not None:
             return made[0] if len(made) == 1 else made
-    spec = behind(spec)
+    model, (spec, backend, threads) = spec, asked(spec, backend, threads)
     if isinstance(spec, OpenModel):
         each = in_order(spec, x)
         found = spec.uncut(each)
@@ -52,6 +53,14 @@ def run(
             made = [] if found.spec is None else run(found.spec, found.inputs, **options)
             outputs = found.outputs(made if isinstance(made, list) else [made])
         return outputs[0] if len(outputs) == 1 else outputs
+    if hasattr(type(spec), "_bslite_explain") and spec is not model:  # a module, which bslite.compile took
+        if layerwise or (backend, threads) != (model.device, model.threads):
+            raise InputError(
+                f"model {model.name!r} is a compiled torch module, which runs as it was compiled: run() "
+                "takes no other backend or threads and no layerwise; give it bslite.from_torch(module, x)"
+            )
+        made = model(*(x if isinstance(x, (list, tuple)) else [x])).tuple()
+        return made[0] if len(made) == 1 else list(made)
     if not isinstance(spec, ModelSpec):
         raise InputError(
             f"run() takes a ModelSpec first, got {type(spec).__name__}; "
@@ -98,19 +107,32 @@ def in_pieces(
     check_threads(threads)
     if layerwise:
         raise EngineError(f"model {model.name!r} runs in several pieces, which do not run layer by layer")
-    torch = sys.modules.get("torch")
-    tensors = [torch is not None and isinstance(x, torch.Tensor) for x in given]
-    for port, x, is_tensor in zip(model.inputs, given, tensors, strict=True):
-        if is_tensor and x.device.type != "cpu":
-            raise InputError(
-                f"input {port.name!r} is on {x.device}; model {model.name!r} runs in several pieces, which "
-                "take values of the host; move it with .cpu()"
-            )
-    arrays = [x.detach().numpy() if is_tensor else x for x, is_tensor in zip(given, tensors, strict=True)]
+    arrays, any_tensor = of_tensors(model.inputs, given)
     made = model.in_pieces(arrays, backend, threads)
-    if torch is not None and any(tensors):
+    if any_tensor:
+        torch = sys.modules["torch"]
         made = [torch.from_numpy(y) if isinstance(y, np.ndarray) and y.dtype.kind != "O" else y for y in made]
     return made
+
+
+def of_tensors(ports: Sequence[Any], given: Sequence[Any]) -> tuple[list[Any], bool]:
+    """``given``, with arrays in the places of torch tensors, and whether there are any.
+
+    Raises InputError for a tensor that no array has the memory of: of a GPU, sparse, of a dtype that NumPy
+    lacks.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not any(isinstance(x, torch.Tensor) for x in given):
+        return list(given), False
+    made = []
+    for port, x in zip(ports, given, strict=True):
+        if isinstance(x, torch.Tensor):
+            if x.device.type != "cpu":
+                raise InputError(f"input {port.name!r} is on {x.device}; expected it on the host, by .cpu()")
+            _check_tensor(port, x, torch)
+            x = x.detach().resolve_neg().numpy()
+        made.append(x)
+    return made, True
 
 
 def kind_of(given: Sequence[Any]) -> Any:
@@ -243,7 +265,7 @@ def check_count(spec: ModelSpec, given: list[Any]) -> None:
         raise InputError(f"model {spec.name!r} takes {len(spec.inputs)} input(s), got {len(given)}")
 
 
-def _check_tensor(declared: Input, value: Any, torch: Any) -> None:
+def _check_tensor(declared: Any, value: Any, torch: Any) -> None:
     """InputError unless a tensor is dense and of the dtype the model takes."""
     if value.layout != torch.strided:
         raise InputError(f"input {declared.name!r} is a {value.layout} tensor; expected a dense one")

@@ -16,7 +16,7 @@ import numpy as np
 from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec, Node
-from bslite.spec.open import OpenModel, Ran, behind, in_order
+from bslite.spec.open import OpenModel, Ran, asked, in_order
 
 #: How many times a float32 peer's error the engine's may be,
 FACTOR = 4.0
@@ -38,6 +38,7 @@ class Check:
     reference_error: float  # of the reference computed in float32
     torch_error: float | None  # of torch in float32, where there is one
     specials: bool
+    exactly: bool = False  # texts and the like, which have no error: ``specials`` says whether they are right
 
     @property
     def bound(self) -> float:
@@ -107,7 +108,9 @@ class Verification:
         if failed:
             first = failed[0]
             why = f"error {first.error:.2e}, bound {first.bound:.2e}"
-            if not first.specials:
+            if first.exactly:
+                why = "not what the reference has"
+            elif not first.specials:
                 why = "NaN or infinity where the reference has none, or the reverse"
             lines.append(f"first out of bound: {first.name} ({first.op}): {why}")
         return "\n".join(lines)
@@ -160,13 +163,20 @@ def verify(
     is that of captured graphs.
 
     ``module``: the same network in torch (an ``nn.Module`` in eval mode, or any function of tensors), whose
-    own error then sets the bound of the outputs. ``threads`` as for `bslite.run`. ``on_layer`` is called with
+    own error then sets the bound of the outputs. Of a compiled torch module and of one made by
+    `bslite.optimize`, the traced graph in torch does. InputError if bslite runs the module in several parts.
+    ``threads`` as for `bslite.run`. ``on_layer`` is called with
     each layer's name as the references reach it. A few values per precision are held at a time, not the whole
     network.
     """
     from bslite.api import as_arrays, on_host, run, settled
 
-    spec = behind(spec)
+    spec, backend, threads = asked(spec, backend, threads)
+    if hasattr(type(spec), "_bslite_verified"):  # made by `bslite.optimize`: its class knows how
+        if backend not in (None, "cpu"):
+            raise EngineError(f"a torch module is verified where its parameters are, not on {backend!r}")
+        spec, x, theirs = type(spec)._bslite_verified(spec, x)
+        module, backend = module or theirs, None
     if isinstance(spec, OpenModel):
         each = in_order(spec, x)
         found = settled(spec, each)
@@ -225,18 +235,28 @@ def _verify_pieces(
     ]
     theirs = _torch_outputs(module, arrays)
     outputs = tuple(
-        _check_any(port.name, got, wide, near, theirs[i] if theirs else None)
+        checked
         for i, (port, got, wide, near) in enumerate(zip(model.outputs, first, exact, single, strict=True))
+        for checked in _check_any(port.name, got, wide, near, theirs[i] if theirs else None)
     )
     return Verification(model.name, tuple(layers), outputs, _same_bits(first, again), agree, engine.backend)
 
 
-def _check_any(name: str, got: Any, exact: Any, single: Any, theirs: Array | None) -> Check:
-    """An output of any kind: texts, sequences and maps are right where they are those of the reference."""
-    if isinstance(got, np.ndarray) and got.dtype.kind in "biuf":
-        return check(name, "output", got, exact, single, theirs)
-    right = _same_bits([got], [single])
-    return Check(name, "output", getattr(got, "shape", (len(got or ()),)), 0.0, 0.0, None, right)
+def _check_any(name: str, got: Any, exact: Any, single: Any, theirs: Array | None) -> Iterator[Check]:
+    """An output of any kind: a check of each array and number in its sequences and maps. Texts are right
+    where they are those of the reference; sequences and maps have to have its lengths and keys.
+    """
+    if isinstance(got, (list, tuple, dict)) and type(got) is type(exact) and len(got) == len(exact):
+        keys = list(got) if isinstance(got, dict) else range(len(got))
+        if not isinstance(got, dict) or set(got) == set(exact):
+            for key in keys:
+                yield from _check_any(f"{name}[{key!r}]", got[key], exact[key], single[key], None)
+            return
+    if isinstance(got, (np.ndarray, np.number, float)) and np.asarray(got).dtype.kind in "biuf":
+        yield check(name, "output", np.asarray(got), np.asarray(exact), np.asarray(single), theirs)
+        return
+    shape = getattr(got, "shape", (len(got) if isinstance(got, (list, tuple, dict)) else 1,))
+    yield Check(name, "output", shape, 0.0, 0.0, None, _same_bits([got], [single]), exactly=True)
 
 
 def engine_for(given: Sequence[Any], backend: str | None, threads: int | None) -> Engine:

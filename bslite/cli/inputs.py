@@ -34,7 +34,8 @@ def make_inputs(
     if isinstance(model, OpenModel):
         known: dict[str, Any] = dict(wanted)
         pictures = {n for n, v in given.items() if _is_picture(v)}
-        known |= {n: _value(v, _port(model, n), wanted.get(n)) for n, v in given.items() if n not in pictures}
+        values_of = {n: v for n, v in given.items() if n not in pictures}
+        known |= {n: _value(v, _port(model, n), wanted.get(n), batch) for n, v in values_of.items()}
         drawn = model.example(known, batch, seed)
         return [
             _picture(given[n], x.shape) if n in pictures else x for n, x in zip(names, drawn, strict=True)
@@ -84,16 +85,24 @@ def _number(text: str) -> bool:
     return True
 
 
-def _value(text: str, port: Port, shape: tuple[int, ...] | None) -> Array:
+def _value(text: str, port: Port, shape: tuple[int, ...] | None, batch: int | None = None) -> Array:
     """An array from a file, or one of a number."""
     if not _number(text):
         return load_array(Path(text))
     if shape is None:
         shape = tuple(d if isinstance(d, int) else 1 for d in port.shape or ())
+        if batch is not None and port.shape and not isinstance(port.shape[0], int):
+            shape = (batch, *shape[1:])
     kind = "U" if port.dtype == "string" else np.dtype(port.dtype).kind
     if kind in "biu" and not float(text).is_integer():
         raise InputError(f"input {port.name!r} is {port.dtype}, got {text}")
     filler = text if kind == "U" else float(text) if kind == "f" else int(float(text))
+    if kind == "b" and filler not in (0, 1):
+        raise InputError(f"input {port.name!r} is bool, got {text}")
+    if kind in "iu" and not (limits := np.iinfo(port.dtype)).min <= int(filler) <= limits.max:
+        raise InputError(
+            f"input {port.name!r} is {port.dtype}, from {limits.min} to {limits.max}, got {text}"
+        )
     return np.full(shape, filler, object if kind == "U" else port.dtype)
 
 

@@ -23,6 +23,7 @@ from bslite.frontends.torch.graph import Graph, memory, transforms, writes
 from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
 
 ONE = "a batch of one is traced for itself"
+UNFREE = "it could not be left free in a trace before"
 OUTER_HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -133,6 +134,8 @@ def capture(
     for own, axis in zip(axes, grows, strict=False):
         own |= set() if axis is None else {axis}
     program, shared, fixed = None, [False] * len(tensors), "" if free_batch else ONE
+    if not free_batch and next((t.shape[0] for t in tensors if t.ndim), 1) > 1:
+        fixed = UNFREE
     with few_questions() if free else nullcontext():
         if free_batch:
             try:

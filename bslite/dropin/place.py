@@ -1,6 +1,7 @@
 """The device of a call, whether bslite has an engine for it, and the ops that this engine has kernels for."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -56,3 +57,10 @@ def wait(tensors: Iterable[Tensor]) -> None:
     """Wait until all work on the GPUs of the tensors is done."""
     for device in {t.device for t in tensors if t.is_cuda}:
         torch.cuda.synchronize(device)
+
+
+def as_tensor(value: Any) -> Any:
+    """``value``, as a torch tensor if it is an array."""
+    if isinstance(value, torch.Tensor) or not hasattr(value, "__array__"):
+        return value
+    return torch.from_numpy(value)

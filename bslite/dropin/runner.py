@@ -276,6 +276,13 @@ class Runner:
             self._state.watch = self._watch()
         return found, made
 
+    def kind_of(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], objects: Sequence[Any]
+    ) -> Kind:
+        """The specialisation that serves a call."""
+        with self._lock:
+            return self._kind(args, kwargs, tensors, objects)[1]
+
     def _forget_kind(self, key: Key, kind: Kind) -> None:
         if self._state is not None:
             self._state.executables.pop(key, None)

@@ -89,6 +89,13 @@ def _explain(module: torch.nn.Module, **options: Any) -> Any:
     return explain_module(module, **options)
 
 
+def _verified(module: torch.nn.Module, given: Any) -> Any:
+    """For `bslite.verify`; imported late because a call needs none of it."""
+    from bslite.dropin.verifying import verified
+
+    return verified(module, given)
+
+
 def _wrap(module: torch.nn.Module, options: Options) -> torch.nn.Module:
     wrapped: torch.nn.Module = object.__new__(_class_for(type(module)))  # type: ignore[arg-type]
     object.__setattr__(wrapped, "__dict__", module.__dict__)
@@ -127,6 +134,7 @@ def _class_for(kind: Any) -> type[torch.nn.Module]:
         "__doc__": kind.__doc__,
         "forward": forward,
         "_bslite_explain": _explain,
+        "_bslite_verified": _verified,
         "__reduce_ex__": __reduce_ex__,
         "__deepcopy__": __deepcopy__,
         "__copy__": __copy__,

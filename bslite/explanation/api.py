@@ -18,7 +18,7 @@ from bslite.explanation.pieces import explain_pieces
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec
-from bslite.spec.open import OpenModel, behind, in_order
+from bslite.spec.open import OpenModel, asked, behind, in_order
 
 
 def explain(
@@ -37,8 +37,10 @@ def explain(
 
     ``spec`` is what `bslite.run` takes. ``shape`` is the input's shape, a list of shapes for several inputs,
     or the input itself as `bslite.run` takes it; a dict by name may mix both. By default, and for inputs that
-    a dict lacks, the model's example shapes, with ``batch`` images. ``threads`` defaults to the cores
-    this process may use. Times are medians over ``runs`` traced runs, after some to warm up. ``limits`` are
+    a dict lacks, the model's example shapes, with ``batch`` images. A compiled torch module declares no
+    shapes: of it give the input itself, or nothing after a call. ``threads`` defaults to those of a compiled
+    model, or else to the cores this process may use. Times are medians over ``runs`` traced runs, after some
+    to warm up. ``limits`` are
     the rates to hold the layers against; by default they are measured, once per process. For a GPU nothing is
     run: ``machine`` is the GPU to plan for, by default the GPU of this computer, and where there is none, an
     H200; the explanation says what it assumes.
@@ -46,19 +48,20 @@ def explain(
     For a model that runs in several pieces (`CompiledModel.pieces`) the result is a `PiecesExplanation`: the
     time of each piece, NumPy's nodes with the reason, and an `Explanation` of what the engine computes.
 
-    For a module made by `bslite.optimize` the result is a `bslite.dropin.explaining.ModuleExplanation`. It
-    says which parts run in bslite and which in torch, names the parts that stay in torch because they were
-    measured slower in bslite, and explains each other part at the sizes that it was specialised on.
+    For a compiled torch module and one made by `bslite.optimize` the result is a
+    `bslite.dropin.explaining.ModuleExplanation`. It says which parts run in bslite and which in torch, names
+    the parts that stay in torch because they were measured slower in bslite, and explains each other part at
+    the sizes that it was specialised on.
 
     Raises InputError and SpecError as `bslite.run` does, EngineError for another backend.
     """
+    if (model := behind(spec)) is not spec and hasattr(type(model), "_bslite_explain"):
+        threads = spec.threads if threads is None else threads
+        _specialise(spec, shape)
+        spec, shape = model, None
+    spec, backend, threads = asked(spec, backend, threads)
     if backend not in (None, "cpu", "cuda"):
         raise EngineError(f"backend {backend!r} is not one of 'cpu', 'cuda'")
-    threads = getattr(spec, "threads", None) if threads is None else threads
-    if (model := behind(spec)) is not spec and hasattr(type(model), "_bslite_explain") and shape is not None:
-        spec(*(shape if isinstance(shape, (list, tuple)) else [shape]))  # specialises the module
-        shape = None
-    spec = model
     look = getattr(type(spec), "_bslite_explain", None)
     if look is not None:  # made by `bslite.optimize`: its class knows how
         if any(given is not None for given in (shape, batch, backend, machine)):
@@ -88,7 +91,7 @@ def explain(
         spec, shape = found
         batch = None
     elif isinstance(shape, Mapping):
-        shape = in_order(spec, shape)
+        shape, batch = _open_inputs(spec, shape, batch), None
     from bslite.engines.common.cells import inputs_to_cells
     from bslite.engines.cpu import engine_for, prepare
     from bslite.engines.cpu.detect import detect
@@ -111,7 +114,7 @@ def explain(
     )
 
 
-def _open_inputs(model: OpenModel, given: Any, batch: int | None) -> list[Any]:
+def _open_inputs(model: ModelSpec | OpenModel, given: Any, batch: int | None) -> list[Any]:
     """What is given, as inputs; those of which the shape is given, or nothing, drawn at random."""
     names = [i.name for i in model.inputs]
     if isinstance(given, (tuple, list)) and given and all(isinstance(n, int) for n in given):
@@ -124,7 +127,38 @@ def _open_inputs(model: OpenModel, given: Any, batch: int | None) -> list[Any]:
     known = {n: tuple(x) if isinstance(x, (tuple, list)) else x for n, x in (given or {}).items()}
     if batch is not None and any(not isinstance(x, tuple) for x in known.values()):
         raise InputError("give either an input or a batch")
-    return model.example(known, batch)
+    if isinstance(model, OpenModel):
+        return model.example(known, batch)
+    if unknown := [n for n in known if n not in names]:
+        raise InputError(f"model {model.name!r} takes {', '.join(names)}, not {', '.join(unknown)}")
+    if batch is not None:
+        _check_batch(batch)
+    sizes: dict[str, int] = {}
+    for declared in model.inputs:
+        if declared.name in known:
+            x = known[declared.name]
+            declared.bind(x if isinstance(x, tuple) else tuple(x.shape), sizes)
+    rng, made = np.random.default_rng(0), []
+    for i in model.inputs:
+        example = tuple(sizes.get(str(d), n) for d, n in zip(i.shape, i.example, strict=True))
+        shape = example if batch is None else (batch, *example[1:])
+        x = known.get(i.name, shape)
+        made.append(i.draw(rng, x) if isinstance(x, tuple) else x)
+    return made
+
+
+def _specialise(model: Any, given: Any) -> None:
+    """Call a compiled torch module with ``given``; with nothing, if it was called before."""
+    if given is None and model.outputs:
+        return
+    each = list(given) if isinstance(given, (list, tuple)) else [given]
+    values = given.values() if isinstance(given, Mapping) else each
+    if all(v is None or isinstance(v, (int, list, tuple)) for v in values):
+        raise InputError(
+            f"model {model.name!r} is a compiled torch module, which declares neither sizes nor dtypes: "
+            f"explain() takes its inputs, tensors or arrays, or nothing after a call; got {given!r}"
+        )
+    model(*each)
 
 
 def _on_gpu(
@@ -155,11 +189,15 @@ def _shapes(spec: ModelSpec, given: Any, batch: int | None) -> list[Shape] | Non
             raise InputError("give either an input or a batch")
         return None
     if batch is not None:
-        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            raise InputError(f"batch must be a positive integer, got {batch!r}")
+        _check_batch(batch)
         shapes = [(batch, *s[1:]) for s in shapes]
     spec.infer_shapes(shapes)
     return shapes
+
+
+def _check_batch(batch: Any) -> None:
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise InputError(f"batch must be a positive integer, got {batch!r}")
 
 
 def _inputs(spec: ModelSpec, given: Any, batch: int | None) -> list[Array]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bslite.errors import writing
 from bslite.explanation.cpu import Explanation
-from bslite.explanation.data.pieces import PiecesResult, rows_of, watched_runs
+from bslite.explanation.data.pieces import LEAST_RUNS, PiecesResult, rows_of, watched_runs
 from bslite.explanation.views.pieces import pieces_page, pieces_table, pieces_trace
 from bslite.spec.open import OpenModel
 
@@ -65,4 +65,4 @@ def explain_pieces(
     places = {i: n for n, i in enumerate(chosen)}
     shapes = tuple(tuple(getattr(x, "shape", ())) for x in given)
     rows = rows_of([replace(r, inputs=[]) for r in ran], floors, places.get)
-    return PiecesExplanation(model.name, shapes, rows, seconds, runs, tuple(parts))
+    return PiecesExplanation(model.name, shapes, rows, seconds, max(runs, LEAST_RUNS), tuple(parts))

@@ -62,9 +62,11 @@ class OrtValue:
         return np.array(self._array, dtype, copy=copy)
 
     def update_inplace(self, data: Array) -> None:
-        """Write ``data`` into its memory. InputError if it is of another shape."""
-        if data.shape != self._array.shape:
-            raise InputError(f"a value of {self.shape()} takes no array {list(data.shape)}")
+        """Write ``data`` into its memory. InputError if it is of another shape or dtype."""
+        if (data.shape, data.dtype) != (self._array.shape, self._array.dtype):
+            raise InputError(
+                f"a value of {self._array.dtype} {self.shape()} takes no {data.dtype} {list(data.shape)}"
+            )
         self._array[...] = data
 
     def data_ptr(self) -> int:
@@ -176,6 +178,8 @@ class IOBinding:
                 continue
             if value.numpy().shape != made.shape:
                 raise InputError(f"output {name!r} is {list(made.shape)}, its value {value.shape()}")
+            if value.numpy().dtype != made.dtype:
+                raise InputError(f"output {name!r} is {made.dtype}, its value {value.numpy().dtype}")
             value.numpy()[...] = made
             self._made[name] = value
 
@@ -217,8 +221,16 @@ def _dtype(element_type: Any) -> np.dtype[Any]:
 
 
 def _at(address: int, shape: Sequence[int], element_type: Any) -> Array:
-    """Memory of the caller's as an array."""
+    """Memory of the caller's as an array. InputError for sizes and addresses that no memory has."""
     dtype, sizes = _dtype(element_type), tuple(shape)
+    if any(n < 0 for n in sizes):
+        raise InputError(f"memory of the shape {list(sizes)}: sizes are not negative")
+    if dtype.hasobject:
+        raise InputError(f"memory of {dtype}: an address gives numbers only")
+    if 0 in sizes:
+        return np.empty(sizes, dtype)
+    if not address:
+        raise InputError(f"memory of the shape {list(sizes)} at address 0")
     held = (ctypes.c_char * (math.prod(sizes) * dtype.itemsize)).from_address(address)
     return np.frombuffer(memoryview(held).cast("B"), dtype).reshape(sizes)
 

@@ -32,11 +32,12 @@ def installed() -> Iterator[ModuleType]:
         del sys.modules[name]
     sys.modules.update(ours)
     path = ours[THEIRS].__path__
-    path += beside
+    added = [folder for folder in beside if folder not in path]  # within another block none is
+    path += added
     try:
         yield ours[THEIRS]
     finally:
-        path[:] = [folder for folder in path if folder not in beside]
+        path[:] = [folder for folder in path if folder not in added]
         for name in [k for k in sys.modules if k == THEIRS or k.startswith(f"{THEIRS}.")]:
             del sys.modules[name]
         sys.modules.update(before)

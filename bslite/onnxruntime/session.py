@@ -8,7 +8,7 @@ from typing import Any
 from bslite.compiled.model import CompiledModel
 from bslite.compiled.runners.onnx import OnnxRunner
 from bslite.compiled.runners.runner import Options
-from bslite.errors import BsliteError, InputError, UnsupportedError
+from bslite.errors import InputError, UnsupportedError
 from bslite.frontends.onnx.file import read_model
 from bslite.frontends.onnx.lacking import check_operators
 from bslite.onnx.host import HOST
@@ -121,7 +121,7 @@ class InferenceSession:
         def work() -> None:
             try:
                 made = self.run(output_names, input_feed)
-            except BsliteError as e:
+            except Exception as e:  # whoever waits is to hear of it
                 callback([], user_data, str(e))
             else:
                 callback(made, user_data, "")

@@ -88,6 +88,15 @@ def behind(model: Any) -> Any:
     return getattr(model, "_bslite_model", model)
 
 
+def asked(model: Any, backend: str | None, threads: int | None) -> tuple[Any, str | None, int | None]:
+    """What a compiled model computes, with its device and threads where no others are given; another model
+    as it is, with what is given.
+    """
+    if (found := behind(model)) is model:
+        return model, backend, threads
+    return found, backend or model.device, model.threads if threads is None else threads
+
+
 def in_order(model: Any, given: Any) -> list[Any]:
     """What is given for the inputs, as a list: one value, a list of them or a dict by name.
 

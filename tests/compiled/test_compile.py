@@ -1,6 +1,7 @@
 """`bslite.compile`: names, sizes, memory, closing; the same bits as `bslite.run`."""
 
 import gc
+import re
 import weakref
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,92 @@ def test_what_cannot_be_compiled_says_why() -> None:
         bslite.compile(Named().eval())(torch.rand(2, 3), scaling=1)
     with pytest.raises(AttributeError, match="there is no output 'z'; there are positive, s"):
         _ = bslite.compile(two_inputs())(noise(1, 4), noise(1, 4)).z
+
+
+def test_run_and_verify_take_a_compiled_module() -> None:
+    module = net()
+    m, x = bslite.compile(module, threads=1), torch.from_numpy(noise(2, 3, 6, 6))
+    assert torch.equal(bslite.run(m, x), m(x)[0])
+    assert np.array_equal(bslite.run(m, {"input": x.numpy()}), m(x)[0].numpy())
+    for options in ({"backend": "reference"}, {"threads": 2}, {"layerwise": True}):
+        with pytest.raises(InputError, match="'Sequential' is a compiled torch module, which runs as it was"):
+            bslite.run(m, x, **options)
+    for given in (m, bslite.optimize(module, tune=False)):
+        found = bslite.verify(given, x)
+        assert found.passed
+        assert [c.op for c in found.layers] == ["relu", "flatten"]  # the convolution is never stored
+        assert found.outputs[0].torch_error is not None
+    named = bslite.compile(Named().eval())
+    assert len(bslite.run(named, [x, x])) == 3
+    assert len(bslite.verify(named, {"x": x, "scale": x}).outputs) == 2  # "last" is the first of "all"
+    with pytest.raises(EngineError, match="where its parameters are"):
+        bslite.verify(m, x, backend="cuda")
+
+
+def test_verify_says_what_it_cannot_compare() -> None:
+    class Fourier(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.fft.fft(x).real
+
+    fast = bslite.optimize(Fourier().eval(), tune=False, fallback="silent")
+    with pytest.raises(InputError, match=r"runs as one model; 'Fourier' it does not.*bslite\.bisect"):
+        bslite.verify(fast, torch.ones(2, 8))
+
+
+def test_run_and_verify_keep_what_a_model_was_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, x = bslite.from_onnx(image_net()), noise(2, 3, 8, 8)
+    m = bslite.compile(spec, device="reference64", threads=1)
+    assert bslite.run(m, x).dtype == np.float64
+    assert bslite.run(m, x, backend="cpu").dtype == np.float32
+    with pytest.raises(EngineError, match="'reference64' is not one of"):
+        bslite.verify(m, x)
+    from bslite.engines import cpu
+
+    asked: list[Any] = []
+    run = cpu.run
+
+    def counted(*args: Any, **options: Any) -> Any:
+        asked.append(options["threads"])
+        return run(*args, **options)
+
+    monkeypatch.setattr(cpu, "run", counted)
+    bslite.run(bslite.compile(spec, threads=1), x)
+    assert asked == [1]
+
+
+def test_sequences_and_maps_are_held_against_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        helper.make_node("Softmax", ["y"], ["p"]),
+        helper.make_node("SequenceConstruct", ["p", "y"], ["s"]),
+    ]
+    m = bslite.compile(model(nodes, [value("x", [8, 64])], ["s"], {"w": noise(64, 256)}))
+    found = bslite.verify(m, noise(8, 64, seed=1))
+    assert found.passed, str(found)
+    assert [c.name for c in found.outputs] == ["s[0]", "s[1]"]
+    assert all(c.error > 0 for c in found.outputs)
+    from bslite.verification import _check_any
+
+    right = {"a": [np.float32(1), "text"], "b": np.ones(2, np.float32)}
+    wrong: list[Any] = [{**right, "b": np.zeros(2, np.float32)}, {"a": right["a"]}]
+    wrong += [{**right, "a": [np.float32(1), "other"]}, {**right, "a": [np.float32(2), "text"]}]
+    assert all(c.passed for c in _check_any("s", right, right, right, None))
+    for made in wrong:
+        assert not all(c.passed for c in _check_any("s", made, right, right, None))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda x: x.bfloat16(), "input 'x' is torch.bfloat16, expected torch.float32"),
+        (lambda x: x.to_sparse(), "input 'x' is a torch.sparse_coo tensor; expected a dense one"),
+        (lambda x: x.to("meta"), "input 'x' is on meta; expected it on the host"),
+    ],
+)
+def test_tensors_without_an_array_are_refused_in_pieces(make: Any, text: str) -> None:
+    m = bslite.compile(model([helper.make_node("Unique", ["x"], ["y"])], [value("x", ["n", 4])], ["y"]))
+    x = make(torch.ones(2, 4))
+    for call in (m, lambda x: bslite.run(m, x)):
+        with pytest.raises(InputError, match=re.escape(text)):
+            call(x)
+    assert bslite.run(m, torch.ones(2, 4, requires_grad=True)).tolist() == [1.0]

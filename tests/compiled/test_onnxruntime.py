@@ -165,6 +165,23 @@ def test_bindings_take_addresses() -> None:
     assert np.array_equal(first.numpy(), place)  # the second run wrote elsewhere
 
 
+def test_addresses_and_memory_are_checked() -> None:
+    s, x, place = session(), noise(2, 3), np.zeros((2, 3), np.int64)
+    binding = s.io_binding()
+    for name in ("x", "i"):
+        binding.bind_cpu_input(name, x)
+    binding.bind_output("y", "cpu", 0, np.int64, [2, 3], place.ctypes.data)
+    with pytest.raises(InputError, match="output 'y' is float32, its value int64"):
+        s.run_with_iobinding(binding)
+    assert not place.any()
+    with pytest.raises(InputError, match=r"shape \[2, 3\] at address 0"):
+        binding.bind_input("x", "cpu", 0, np.float32, [2, 3], 0)
+    with pytest.raises(InputError, match=r"shape \[-1, 3\]: sizes are not negative"):
+        binding.bind_output("y", "cpu", 0, np.float32, [-1, 3], place.ctypes.data)
+    with pytest.raises(InputError, match="an address gives numbers only"):
+        binding.bind_output("y", "cpu", 0, object, [2, 3], place.ctypes.data)
+
+
 def test_values_are_memory_of_others_too() -> None:
     x = noise(2, 3)
     held = ort.OrtValue.from_dlpack(x)
@@ -172,8 +189,10 @@ def test_values_are_memory_of_others_too() -> None:
     held.update_inplace(np.ones((2, 3), np.float32))
     assert np.array_equal(x, np.asarray(held))
     assert np.array_equal(np.from_dlpack(held), x)
-    with pytest.raises(InputError, match=r"a value of \[2, 3\] takes no array \[3\]"):
+    with pytest.raises(InputError, match=r"a value of float32 \[2, 3\] takes no float32 \[3\]"):
         held.update_inplace(np.ones(3, np.float32))
+    with pytest.raises(InputError, match="takes no float64"):
+        held.update_inplace(np.ones((2, 3)))
     halves = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.zeros(2, np.uint16), 10)
     assert halves.data_type() == "tensor(float16)"
     assert ort.OrtValue([x]).is_tensor_sequence()
@@ -186,14 +205,26 @@ def test_run_async_calls_back() -> None:
         found.append((results, user, wrong))
         done.set()
 
-    for feed in ({"x": x, "i": x}, {"x": x}):
+    for feed in ({"x": x, "i": x}, {"x": x}, 7):
         s.run_async(None, feed, take, "mine")
         assert done.wait(60)
         done.clear()
-    ((made,), user, wrong), (none, _, said) = found
+    ((made,), user, wrong), (none, _, said), (nothing, _, _) = found
     assert np.array_equal(made, x + x)
-    assert (user, wrong, none) == ("mine", "", [])
-    assert "'i'" in said or " i" in said
+    assert (user, wrong, none, nothing) == ("mine", "", [], [])
+    assert said.endswith("i is missing")
+
+
+def test_installed_within_installed_leaves_the_module_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bslite.onnxruntime import install
+
+    before = list(ort.__path__)
+    monkeypatch.setattr(install, "_beside", lambda: [*before, "of theirs"])
+    with ort.installed():
+        with ort.installed():
+            pass
+        assert ort.__path__ == [*before, "of theirs"]
+    assert ort.__path__ == before
 
 
 def test_installed_stands_in_for_the_module(tmp_path: Path) -> None:

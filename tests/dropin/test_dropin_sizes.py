@@ -166,6 +166,20 @@ def test_a_length_that_is_written_out_is_traced_each_time(traces: list[Any]) -> 
     assert len(traces) == 3
 
 
+def test_a_batch_that_could_not_be_free_is_not_called_one() -> None:
+    class Fixes(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.relu(x) * len([0 for _ in range(x.shape[0])])
+
+    fast = wrapped(Fixes())
+    for batch in (1, 2, 3):
+        fast(torch.randn(batch, 6))
+    one, two, three = (kind.fixed_batch for kind in bslite.report(fast).kinds)
+    assert one == capture.ONE
+    assert two not in (one, "")
+    assert three == capture.UNFREE
+
+
 def test_an_index_along_all_rows_leaves_the_batch_free(traces: list[Any]) -> None:
     net = PicksOfRows().eval()
     fast = wrapped(net)

@@ -262,3 +262,20 @@ def test_hollow_models_fit_every_architecture() -> None:
 
     smallest = min(architectures.NAMES, key=len)
     assert hollow(smallest).name == smallest
+
+
+def test_numbers_beyond_a_dtype_are_refused(call: Any, tmp_path: Path) -> None:
+    import onnx
+    from support.onnx_models import helper, model, value
+
+    for name, dtype, wrong in (
+        ("x", onnx.TensorProto.UINT8, ("300", "-1")),
+        ("b", onnx.TensorProto.BOOL, ("2",)),
+    ):
+        path = tmp_path / f"{name}.onnx"
+        onnx.save(
+            model([helper.make_node("Identity", [name], ["y"])], [value(name, ["n", 4], dtype)], ["y"]), path
+        )
+        for text in wrong:
+            assert f"got {text}" in call("run", str(path), f"--input={text}", code=2)
+    assert "[5, 4]" in call("run", str(path), "--input", "1", "--batch", "5")

@@ -166,6 +166,16 @@ def test_inputs_it_takes() -> None:
         assert bslite.explain(spec, given, batch=batch, runs=2, limits=LIMITS).shapes == ((3, 8),)
 
 
+def test_a_dict_mixes_shapes_and_arrays_and_may_lack_inputs() -> None:
+    spec = one_op("add", ("N", 8), ("N", 8))
+    x = np.ones((3, 8), np.float32)
+    for given in ({"x0": (3, 8)}, {"x0": (3, 8), "x1": x}, {"x1": x}):
+        assert bslite.explain(spec, given, runs=2, limits=LIMITS).shapes == ((3, 8), (3, 8))
+    assert bslite.explain(spec, {}, batch=5, runs=2, limits=LIMITS).shapes == ((5, 8), (5, 8))
+    with pytest.raises(bslite.InputError, match="takes x0, x1, not c"):
+        bslite.explain(spec, {"c": x})
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -151,7 +151,14 @@ def test_explain_of_compiled_models_of_all_kinds() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()).eval()
     traced = bslite.from_torch(module, torch.ones(2, 8), dynamic_shapes="auto")
     assert bslite.explain(traced, (5, 8), runs=2, limits=LIMITS).shapes == ((5, 8),)
-    assert "linear" in str(bslite.explain(bslite.compile(module), torch.ones(2, 8), runs=2, limits=LIMITS))
+    made = bslite.compile(module)
+    for given in ((2, 8), [(2, 8)], {"input": (2, 8)}, None):
+        with pytest.raises(
+            bslite.InputError, match=r"declares neither sizes nor dtypes: explain\(\) takes its inputs"
+        ):
+            bslite.explain(made, given)
+    for given in (torch.ones(2, 8), {"input": noise(2, 8)}, None):
+        assert "linear" in str(bslite.explain(made, given, runs=2, limits=LIMITS))
     with pytest.raises(bslite.InputError, match=r"what bslite\.compile makes"):
         bslite.explain(module)
 

@@ -10,6 +10,7 @@ from bslite import api
 from bslite.compiled.outputs import Outputs
 from bslite.compiled.runners.runner import Options
 from bslite.dropin import optimize
+from bslite.dropin.place import as_tensor
 from bslite.dropin.runner import runner_of
 from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.frontends.torch.labels import labelled
@@ -41,7 +42,7 @@ class ModuleRunner:
             not isinstance(x, torch.Tensor) and hasattr(x, "__array__") for x in (*args, *kwargs.values())
         )
         with torch.no_grad():
-            made = self.model(*map(_tensor, args), **{k: _tensor(v) for k, v in kwargs.items()})
+            made = self.model(*map(as_tensor, args), **{k: as_tensor(v) for k, v in kwargs.items()})
         results = Outputs(_named(made))
         self.outputs = tuple(
             Port(name, tuple(y.shape), str(y.dtype).removeprefix("torch.")) for name, y in results.items()
@@ -60,13 +61,6 @@ class ModuleRunner:
 
     def close(self) -> None:
         runner_of(self.model).forget()
-
-
-def _tensor(value: Any) -> Any:
-    """``value``, as a torch tensor if it is an array."""
-    if isinstance(value, torch.Tensor) or not hasattr(value, "__array__"):
-        return value
-    return torch.from_numpy(value)
 
 
 def _named(made: Any) -> Iterator[tuple[str, torch.Tensor]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bslite.api import of_tensors
 from bslite.compiled.arguments import ordered
 from bslite.compiled.outputs import Outputs
 from bslite.compiled.runners.runner import Options
@@ -34,18 +35,17 @@ class OnnxRunner:
             for i, name in enumerate(self._gives):  # sooner than by `zip`
                 named[name] = made[i]
             return named
-        torch = sys.modules.get("torch")
-        tensors = [torch is not None and isinstance(x, torch.Tensor) for x in given]
-        arrays = [
-            _array(port, x.detach().numpy() if is_tensor else x)
-            for port, x, is_tensor in zip(self.inputs, given, tensors, strict=True)
-        ]
+        arrays, any_tensor = of_tensors(self.inputs, given)
+        arrays = [_array(port, x) for port, x in zip(self.inputs, arrays, strict=True)]
         made = self.model.again(arrays)
         if made is None:
             ran = self.model.run(dict(zip(self._takes, arrays, strict=True)))
             made = [ran[name] for name in self._gives]
-        if torch is not None and any(tensors):
-            made = [torch.from_numpy(y) if isinstance(y, np.ndarray) else y for y in made]
+        if any_tensor:
+            torch = sys.modules["torch"]
+            made = [
+                torch.from_numpy(y) if isinstance(y, np.ndarray) and y.dtype.kind != "O" else y for y in made
+            ]
         return Outputs(zip(self._gives, made, strict=True))
 
 
