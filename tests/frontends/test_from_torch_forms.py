@@ -27,6 +27,9 @@ CASES: dict[str, tuple[Any, tuple[int, ...], str]] = {
     "fmin": (lambda x: torch.fmin(x.sqrt(), x.log()), (3, 4), ""),
     "diagonal": (lambda x: x.diagonal(1, 1, 2), (5, 4), "flatten slice"),
     "diagonal, below": (lambda x: x.diagonal(-2, 2, 1), (5, 4), ""),
+    "diag": (lambda x: (x.mT @ x).diag(1), (5,), ""),
+    "cdist": (lambda x: torch.cdist(x, MATRIX), (6, 4), ""),
+    "cdist, p=1": (lambda x: torch.cdist(MATRIX.tanh(), x, p=1), (6, 4), ""),
     "unfold": (lambda x: x.unfold(1, 3, 2), (9, 4), "gather permute"),
     "unfold, last": (lambda x: x.unfold(-1, 4, 1), (2, 9), "gather"),
     "isin": (lambda x: torch.isin(x.floor(), LINE).float(), (3, 4), "floor reshape equal amax cast"),
@@ -70,3 +73,23 @@ def test_windows_over_one_image() -> None:
         got = bslite.optimize(net, tune=False)(x).numpy()
     assert got.shape == want.shape
     assert np.linalg.norm(got - want) <= 2e-6 * np.linalg.norm(want)
+
+
+def test_an_operation_that_writes_to_its_inputs_unsaid() -> None:
+    """``native_batch_norm``: what it writes out to shows that it changes the running statistics."""
+
+    def forward(x: Any, mean: Any, var: Any) -> Any:
+        return tuple(2 * r for r in torch.native_batch_norm(x, None, None, mean, var, True, 0.1, 1e-5))
+
+    torch.manual_seed(0)
+    x, statistics = torch.randn(4, 3, 5), (torch.zeros(3), torch.ones(3))
+    ours, theirs = ([t.clone() for t in statistics] for _ in range(2))
+    got = bslite.optimize(Fn(forward).eval(), tune=False, fallback="silent")(x, *ours)
+    want = forward(x, *theirs)
+    for a, b in zip([*got, *ours], [*want, *theirs], strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_module_without_operations() -> None:
+    x = torch.randn(2, 3)
+    assert torch.equal(bslite.optimize(Fn(lambda x: x).eval(), tune=False, fallback="silent")(x), x)

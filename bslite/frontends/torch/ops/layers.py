@@ -1,5 +1,6 @@
 """Builders of matrix products, norms and softmax."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ from bslite.frontends.torch.operands import inner
 from bslite.frontends.torch.ops.arith import scaled
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand
+
+#: Differences of one image of a batch of pairs of rows: a megabyte.
+LARGEST_DISTANCES = 2**18
 
 
 @aten("linear")
@@ -157,3 +161,19 @@ def native_group_norm(
 @aten("softmax", "log_softmax", "_softmax", "_log_softmax")
 def softmax(s: Site, x: Operand, axis: int, dtype: Any = None) -> Value:
     return s.emit(s.operation.removeprefix("_"), x, axis=axis)
+
+
+@aten("cdist", "_cdist_forward")
+def distances(s: Site, x: Operand, y: Operand, p: float = 2, compute_mode: Any = None) -> Value:
+    """Norms of the differences of all rows of ``x [..., P, M]`` and ``y [..., R, M]``, if they are few."""
+    if p not in (1, 2):
+        raise Unsupported(f"with p={p}")
+    front = x.shape[:-2] if len(x.shape) >= len(y.shape) else y.shape[:-2]
+    (rows, width), columns = x.shape[-2:], y.shape[-2]
+    known = [n for n in (rows, width, columns) if isinstance(n, int)]
+    if math.prod(known) > LARGEST_DISTANCES:
+        raise Unsupported("of many rows, which torch takes by a product")
+    first = reshape(s, x, (*x.shape[:-1], 1, width), last=False)
+    second = reshape(s, y, (*y.shape[:-2], 1, columns, width), last=False)
+    apart = s.emit("sub", first, second, inner=(*front, rows, columns, width))
+    return s.emit(f"l{int(p)}_norm", apart, axes=(len(front) + 2,), keepdim=False)

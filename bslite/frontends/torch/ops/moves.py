@@ -138,6 +138,14 @@ def diagonal(s: Site, x: Operand, offset: int = 0, dim1: int = 0, dim2: int = 1)
     return s.emit("slice", flat, axis=len(front), start=start, stop=stop, step=width + 1)
 
 
+@aten("diag")
+def diag(s: Site, x: Operand, offset: int = 0) -> Operand:
+    """A matrix's diagonal."""
+    if len(x.shape) != 2:
+        raise Unsupported("of a vector")
+    return diagonal(s, x, offset)
+
+
 @aten("index_select")
 def index_select(s: Site, x: Operand, axis: int, index: Operand) -> Operand:
     return s.emit("gather", x, index, axis=axis)
