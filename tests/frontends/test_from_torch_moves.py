@@ -25,6 +25,11 @@ def assigned(x: Any, places: Any, value: Any) -> Any:
     return x
 
 
+def at_most(x: Any, most: int) -> Any:
+    """x or ``most``, whichever is smaller, as T5 writes it."""
+    return torch.min(x, torch.full_like(x, most))
+
+
 #: shape -> label -> function of x [N, *shape], the ops it becomes (constants left out)
 CASES: dict[tuple[int, ...], dict[str, tuple[Callable[..., Any], str]]] = {
     IMAGE: {
@@ -138,6 +143,12 @@ CASES: dict[tuple[int, ...], dict[str, tuple[Callable[..., Any], str]]] = {
         "slices without elements": (
             lambda x: torch.cat([x[..., :12] * 2, x[..., 12:] + 1, x.split([5, 7, 0], 2)[2]], -1),
             "mul",
+        ),
+        "buckets of distances": (
+            lambda x: torch.where(
+                (n := x.abs().long()) < 2, n, at_most(((n.float() / 2).log() / 0.9 * 3).long(), 9)
+            ).float(),
+            "",
         ),
         "baddbmm": (lambda x: x.baddbmm(x[:, :, :5], x, beta=0.5, alpha=3), "slice matmul mul mul add"),
         "baddbmm, nothing added": (lambda x: (x / 0).baddbmm(x[:, :, :5], x, beta=0), ""),

@@ -5,14 +5,17 @@ operation's arguments under the aten schema's defaults, emits bslite ops through
 operation's result.
 """
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import TABLE, aten, operation
+from bslite.frontends.torch.ops.buckets import zero_is_discarded
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand, dtype_name
+from bslite.ops import INTEGERS
 from bslite.registry import load_modules
 
 load_modules(__name__)
@@ -36,7 +39,12 @@ def same(s: Site, x: Operand, *args: Any, **kwargs: Any) -> Operand:
     if s.operation.endswith("dropout") and args[1]:
         raise Unsupported("called with training=True")
     made = dtype_name(s.node.meta["val"])
-    return x if x.dtype == made else s.emit("cast", x, to=made)
+    if x.dtype == made:
+        return x
+    if x.dtype == "float32" and made in INTEGERS and zero_is_discarded(s.node):
+        infinite = s.emit("equal", x, s.store.scalar(-math.inf), inner=x.shape)
+        x = s.emit("where", infinite, s.store.scalar(0.0), x, inner=x.shape)
+    return s.emit("cast", x, to=made)
 
 
 def is_no_op(node: "torch.fx.Node") -> bool:
